@@ -1,0 +1,1 @@
+"""How a compiled graph is computed inside one process."""

@@ -1,0 +1,1 @@
+"""What may be chosen: the switches a user can set, and the errors and types that every room shares."""

@@ -1,0 +1,81 @@
+"""The one family of errors that Rowlock raises for its users.
+
+Every member derives from :class:`EnforceNotMet` (Paddle's name for "a precondition failed") and also from
+the built-in class that Paddle's documents name, so both ``except ValueError`` and
+``except fluid.core.EnforceNotMet`` work. Failures of Rowlock itself are plain ``AssertionError``.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class RowlockError(Exception):
+    """Root of the family."""
+
+
+class EnforceNotMet(RowlockError):
+    """Something that was asked for cannot be done; the message says what was found and what to do."""
+
+
+class EOFException(RowlockError):
+    """A reader that feeds a program has no next batch."""
+
+
+class InvalidValue(EnforceNotMet, ValueError):
+    """An argument has the right type but a value that cannot work."""
+
+
+class InvalidType(EnforceNotMet, TypeError):
+    """An argument has the wrong type."""
+
+
+class InvalidArgument(EnforceNotMet, AssertionError):
+    """A call that Paddle guards with an assertion (an empty place list, a loss that is not a scalar)."""
+
+
+class ShapeError(InvalidValue):
+    """Shapes or dtypes of an operator's operands do not fit together."""
+
+
+class FeedError(InvalidValue):
+    """A fed value is missing, misnamed, or contradicts what the program declares."""
+
+
+class NotFound(InvalidValue):
+    """A name that no program, block or scope holds."""
+
+
+class NotInitialized(EnforceNotMet, RuntimeError):
+    """A persistable variable is read before its startup program was run."""
+
+
+class StrategyError(InvalidType, ValueError):
+    """A strategy field got a value it does not accept."""
+
+
+class UnknownField(EnforceNotMet, AttributeError):
+    """A strategy has no such field."""
+
+
+class Unsupported(EnforceNotMet, NotImplementedError):
+    """A request that Rowlock understands but does not carry out yet."""
+
+
+class InvalidState(EnforceNotMet, RuntimeError):
+    """An object was used after it was closed, or before it was ready."""
+
+
+class ExecutionError(EnforceNotMet, RuntimeError):
+    """An operator raised while a plan was running; names the replica, the op and the line that built it."""
+
+
+class CollectiveError(EnforceNotMet, RuntimeError):
+    """A collective could not finish: a rank is missing, failed, or disagrees."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return ``" Did you mean 'x'?"`` for the known name closest to ``name``, or an empty string."""
+    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f" Did you mean {matches[0]!r}?" if matches else ""

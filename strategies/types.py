@@ -1,0 +1,83 @@
+"""Data types that cross every room: Paddle's ``VarType`` numbers, and their NumPy dtypes."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from .errors import InvalidValue
+
+
+class VarType(IntEnum):
+    """Paddle's numbering of variable kinds and element types (``framework.proto``)."""
+
+    BOOL = 0
+    INT16 = 1
+    INT32 = 2
+    INT64 = 3
+    FP16 = 4
+    FP32 = 5
+    FP64 = 6
+    LOD_TENSOR = 7
+    SELECTED_ROWS = 8
+    FEED_MINIBATCH = 9
+    FETCH_LIST = 10
+    STEP_SCOPES = 11
+    LOD_RANK_TABLE = 12
+    LOD_TENSOR_ARRAY = 13
+    PLACE_LIST = 14
+    READER = 15
+    RAW = 17
+    TUPLE = 18
+    SIZE_T = 19
+    UINT8 = 20
+    INT8 = 21
+    BF16 = 22
+
+
+_NUMPY: dict[VarType, np.dtype] = {
+    VarType.BOOL: np.dtype(np.bool_),
+    VarType.INT16: np.dtype(np.int16),
+    VarType.INT32: np.dtype(np.int32),
+    VarType.INT64: np.dtype(np.int64),
+    VarType.FP16: np.dtype(np.float16),
+    VarType.FP32: np.dtype(np.float32),
+    VarType.FP64: np.dtype(np.float64),
+    VarType.UINT8: np.dtype(np.uint8),
+    VarType.INT8: np.dtype(np.int8),
+}
+_FROM_NUMPY = {dtype: var_type for var_type, dtype in _NUMPY.items()}
+
+FLOATS = (VarType.FP16, VarType.FP32, VarType.FP64)
+INTEGERS = (VarType.UINT8, VarType.INT8, VarType.INT16, VarType.INT32, VarType.INT64)
+
+
+def to_var_type(dtype: Any) -> VarType:
+    """Return the ``VarType`` for a NumPy dtype, its name, or a ``VarType``.
+
+    Raises:
+        InvalidValue: ``dtype`` names no element type that a tensor can have.
+    """
+    if isinstance(dtype, VarType):
+        return dtype
+    if type(dtype) is int:
+        return VarType(dtype)
+    try:
+        return _FROM_NUMPY[np.dtype(dtype)]
+    except (KeyError, TypeError):
+        known = ", ".join(sorted(str(d) for d in _FROM_NUMPY))
+        raise InvalidValue(f"{dtype!r} is not an element type of a tensor. Use one of: {known}.") from None
+
+
+def to_numpy(dtype: VarType | int) -> np.dtype:
+    """Return the NumPy dtype of an element type.
+
+    Raises:
+        InvalidValue: ``dtype`` is a kind of variable (``LOD_TENSOR``), not an element type.
+    """
+    try:
+        return _NUMPY[VarType(dtype)]
+    except (KeyError, ValueError):
+        raise InvalidValue(f"{dtype!r} is not an element type of a tensor.") from None
