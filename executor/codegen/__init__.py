@@ -1,0 +1,1 @@
+"""One scalar expression, several forms: array calls now, source text for compilers later."""

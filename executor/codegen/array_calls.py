@@ -1,0 +1,116 @@
+"""A scalar expression as a list of array calls (NumPy or CuPy) that write into a given array."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...graph.ops.expr import Expr, argument
+from ..device import Device
+from .erf import erf_into
+
+_BOOLEAN = {
+    "greater", "greater_equal", "less", "less_equal", "equal", "not_equal",
+    "logical_and", "logical_or", "logical_not", "logical_xor", "isfinite",
+}  # fmt: skip
+
+
+def trace(scalar: Callable[..., Expr], attrs: Mapping[str, Any]) -> Expr:
+    """Return the expression an op's ``scalar`` makes from its operands and these attributes."""
+    parameters = inspect.signature(scalar).parameters.values()
+    operands = [argument(p.name) for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    settings = {p.name: attrs[p.name] for p in parameters if p.kind is p.KEYWORD_ONLY}
+    return scalar(*operands, **settings)
+
+
+def bind_scalar(
+    scalar: Callable[..., Expr],
+    arrays: Mapping[str, Any],
+    attrs: Mapping[str, Any],
+    out: Any,
+    dev: Device,
+) -> list[Callable[[], Any]]:
+    """Return the calls that evaluate ``scalar`` on ``arrays`` (which broadcast to ``out``) into ``out``."""
+    return _Emitter(arrays, out, dev).emit(trace(scalar, attrs))
+
+
+class _Emitter:
+    """Orders the calls of one expression and reuses scratch arrays as soon as they are read."""
+
+    def __init__(self, arrays: Mapping[str, Any], out: Any, dev: Device) -> None:
+        self.arrays = arrays
+        self.out = out
+        self.dev = dev
+        self.steps: list[Callable[[], Any]] = []
+        self.readers: dict[int, int] = {}
+        self.values: dict[int, Any] = {}
+        self.spare: dict[np.dtype, list[Any]] = {}
+        self.work_dtype = out.dtype
+        if out.dtype == np.bool_:
+            floats = [a.dtype for a in arrays.values() if a is not None and hasattr(a, "dtype")]
+            self.work_dtype = np.result_type(*floats) if floats else out.dtype
+
+    def emit(self, root: Expr) -> list[Callable[[], Any]]:
+        self._count(root)
+        self._value(root, target=self.out)
+        return self.steps
+
+    def _count(self, node: Expr) -> None:
+        self.readers[id(node)] = self.readers.get(id(node), 0) + 1
+        if self.readers[id(node)] == 1:
+            for arg in node.args:
+                self._count(arg)
+
+    def _value(self, node: Expr, target: Any = None) -> Any:
+        if id(node) in self.values:
+            return self.values[id(node)]
+        if node.fn == "const":
+            return node.value
+        if node.fn == "arg" and target is None:
+            return self.arrays[node.value]
+        args = [self._value(arg) for arg in node.args] if node.args else [self.arrays[node.value]]
+        for arg in node.args:
+            self._release(arg)
+        result = self._space(node.fn) if target is None else target
+        self.steps += self._calls(node.fn, args, result)
+        self.values[id(node)] = result
+        return result
+
+    def _space(self, fn: str) -> Any:
+        dtype = np.dtype(np.bool_) if fn in _BOOLEAN else np.dtype(self.work_dtype)
+        spare = self.spare.get(dtype)
+        return spare.pop() if spare else self.dev.scratch(self.out.shape, dtype)
+
+    def _release(self, node: Expr) -> None:
+        """Let the array of a value with no reader left be used again (also as the reader's result)."""
+        self.readers[id(node)] -= 1
+        if node.fn not in ("arg", "const") and self.readers[id(node)] == 0:
+            array = self.values[id(node)]
+            self.spare.setdefault(array.dtype, []).append(array)
+
+    def _calls(self, fn: str, args: list[Any], out: Any) -> list[Callable[[], Any]]:
+        xp = self.dev.xp
+        if fn == "where":
+            condition, yes, no = args
+            return self._where(condition, yes, no, out)
+        if fn == "erf":
+            return erf_into(self.dev, args[0], out)
+        if fn == "arg":
+            return [partial(xp.copyto, out, args[0])]
+        return [partial(getattr(xp, fn), *args, out)]
+
+    def _where(self, condition: Any, yes: Any, no: Any, out: Any) -> list[Callable[[], Any]]:
+        """``out`` may be the memory of ``yes`` or ``no``: write the other one, masked, over it."""
+        xp = self.dev.xp
+        if out is yes:
+            unwanted = self.dev.scratch(self.out.shape, np.bool_)
+            return [
+                partial(xp.logical_not, condition, unwanted),
+                partial(xp.copyto, out, no, where=unwanted),
+            ]
+        first = [] if out is no else [partial(xp.copyto, out, no)]
+        return [*first, partial(xp.copyto, out, yes, where=condition)]

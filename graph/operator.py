@@ -1,0 +1,196 @@
+"""Operator: one call of a declared op, with the names it reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..strategies.errors import InvalidArgument, InvalidType, InvalidValue, nearest
+from .ops.registry import OPS, Inference, Op, Slot, Spec
+from .role import CALLSTACK, EMPTY_VAR, ROLE, STAMPED
+from .variable import Variable
+
+if TYPE_CHECKING:
+    from .program import Block
+
+Names = dict[str, list[str]]
+
+
+class Operator:
+    """An op type, its arguments by slot, and its attributes (defaults filled in).
+
+    Slots and attributes are those of Paddle's op of the same type. Shapes and dtypes of the outputs are
+    inferred at once, so a mistake is reported at the line that made it.
+    """
+
+    def __init__(
+        self,
+        block: Block,
+        type: str,
+        inputs: Mapping[str, Any] | None = None,
+        outputs: Mapping[str, Any] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+    ) -> None:
+        if type is None:
+            raise InvalidValue("an operator needs a type, got None.")
+        if type not in OPS:
+            raise InvalidValue(f"no operator {type!r} is declared.{nearest(type, OPS)}")
+        self.block = block
+        self.type = type
+        self.declaration: Op = OPS[type]
+        self.inputs = self._arguments("input", self.declaration.input_slots, inputs)
+        self.outputs = self._arguments("output", self.declaration.output_slots, outputs)
+        self.attrs = self._attributes(attrs or {})
+
+    def _arguments(self, kind: str, slots: tuple[Slot, ...], given: Mapping[str, Any] | None) -> Names:
+        names = {slot: _names(self.type, slot, args) for slot, args in (given or {}).items()}
+        known = {slot.name for slot in slots}
+        for slot_name in names:
+            if slot_name not in known:
+                raise InvalidValue(
+                    f"{self.type} has no {kind} {slot_name!r}.{nearest(slot_name, known)} "
+                    f"It has: {', '.join(sorted(known)) or 'none'}."
+                )
+        for slot in slots:
+            count = len(names.get(slot.name, ()))
+            if count == 0 and not slot.optional:
+                error = InvalidArgument if kind == "input" else InvalidValue
+                raise error(f"{self.type}: the {kind} {slot.name!r} is missing.")
+            if count > 1 and not slot.duplicable:
+                raise InvalidValue(f"{self.type}: {kind} {slot.name!r} takes one variable, got {count}.")
+        return {slot.name: names[slot.name] for slot in slots if names.get(slot.name)}
+
+    def _attributes(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        attrs = dict(self.declaration.attrs)
+        for name, value in given.items():
+            if name not in attrs and name not in STAMPED:
+                raise InvalidValue(f"{self.type} has no attribute {name!r}.{nearest(name, attrs)}")
+            if value is not None:
+                attrs[name] = list(value) if isinstance(value, tuple) else value
+        return attrs
+
+    def input(self, slot: str) -> list[str]:
+        """Return the names in an input slot (empty if the slot is unused)."""
+        return self.inputs.get(slot, [])
+
+    def output(self, slot: str) -> list[str]:
+        """Return the names in an output slot (empty if the slot is unused)."""
+        return self.outputs.get(slot, [])
+
+    @property
+    def input_arg_names(self) -> list[str]:
+        """Every name read, in slot order."""
+        return [name for names in self.inputs.values() for name in names]
+
+    @property
+    def output_arg_names(self) -> list[str]:
+        """Every name written, in slot order."""
+        return [name for names in self.outputs.values() for name in names]
+
+    @property
+    def input_names(self) -> list[str]:
+        """The input slots in use."""
+        return list(self.inputs)
+
+    @property
+    def output_names(self) -> list[str]:
+        """The output slots in use."""
+        return list(self.outputs)
+
+    def attr(self, name: str) -> Any:
+        """Return an attribute's value."""
+        return self.attrs[name]
+
+    def has_attr(self, name: str) -> bool:
+        """Tell whether the op has this attribute."""
+        return name in self.attrs
+
+    def all_attrs(self) -> dict[str, Any]:
+        """Return a copy of every attribute."""
+        return dict(self.attrs)
+
+    @property
+    def attr_names(self) -> list[str]:
+        """Names of every attribute."""
+        return list(self.attrs)
+
+    @property
+    def role(self) -> int:
+        """The op's role flags."""
+        return int(self.attrs.get(ROLE, 0))
+
+    @property
+    def where(self) -> str:
+        """The user's line that built the op, or an empty string."""
+        stack = self.attrs.get(CALLSTACK) or [""]
+        return str(stack[0])
+
+    def rename_input(self, old: str, new: str) -> None:
+        """Read ``new`` wherever the op read ``old``."""
+        _rename(self.inputs, old, new)
+
+    def rename_output(self, old: str, new: str) -> None:
+        """Write ``new`` wherever the op wrote ``old``."""
+        _rename(self.outputs, old, new)
+
+    def infer(self) -> None:
+        """Set shape and dtype of every output variable from the inputs'.
+
+        Raises:
+            ShapeError: the operands do not fit together; the message names them and the user's line.
+        """
+        read = {
+            slot: [self._spec(name) for name in names]
+            for slot, names in self.inputs.items()
+        }
+        made = self.declaration.infer(Inference(self.declaration, read, self.attrs, self.inputs, self.where))
+        for slot, names in self.outputs.items():
+            for name, spec in zip(names, made.get(slot, ()), strict=False):
+                if name != EMPTY_VAR and spec is not None:
+                    variable = self.block.var_recursive(name)
+                    variable.shape, variable.dtype = spec.shape, spec.dtype
+
+    def _spec(self, name: str) -> Spec | None:
+        if name == EMPTY_VAR:
+            return None
+        variable = self.block.var_recursive(name)
+        if variable.shape is None or variable.dtype is None:
+            return None
+        return Spec(variable.shape, variable.dtype)
+
+    def to_string(self, throw_on_error: bool = True) -> str:
+        """Return one line: ``{Out=['y']} = mul(inputs={X=['x'], ...}, op_role=0, ...)``."""
+        shown = {k: v for k, v in sorted(self.attrs.items()) if k != CALLSTACK}
+        attrs = ", ".join(f"{k}={v!r}" for k, v in shown.items())
+        return f"{{{_slots(self.outputs)}}} = {self.type}(inputs={{{_slots(self.inputs)}}}, {attrs})"
+
+    __repr__ = __str__ = to_string
+
+
+def _names(op_type: str, slot: str, args: Any) -> list[str]:
+    if args is None:
+        return []
+    if not isinstance(args, (list, tuple)):
+        args = [args]
+    names = []
+    for arg in args:
+        if isinstance(arg, Variable):
+            names.append(arg.name)
+        elif isinstance(arg, bytes):
+            names.append(arg.decode())
+        elif isinstance(arg, str):
+            names.append(arg)
+        else:
+            raise InvalidType(
+                f"{op_type}: {slot!r} takes a Variable or its name, got {arg!r} ({type(arg).__name__})."
+            )
+    return names
+
+
+def _rename(slots: Names, old: str, new: str) -> None:
+    for slot, names in slots.items():
+        slots[slot] = [new if name == old else name for name in names]
+
+
+def _slots(slots: Names) -> str:
+    return ", ".join(f"{slot}={names}" for slot, names in slots.items())

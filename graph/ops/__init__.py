@@ -1,0 +1,12 @@
+"""Every operator, declared once: one file a family. Importing this package fills ``registry.OPS``."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+_HELPERS = {"registry", "expr", "samples", "rules"}
+
+for _module in pkgutil.iter_modules(__path__):
+    if _module.name not in _HELPERS:
+        importlib.import_module(f"{__name__}.{_module.name}")

@@ -1,0 +1,116 @@
+"""The language of scalar expressions: what an elementwise op does to one element.
+
+``executor/codegen`` turns an expression into array calls (NumPy, CuPy) or into source text.
+Constants are Python numbers; comparisons make booleans; :func:`where` chooses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, eq=False)
+class Expr:
+    """A function applied to expressions. ``fn`` is a NumPy ufunc's name, ``where``, ``arg`` or ``const``."""
+
+    fn: str
+    args: tuple[Expr, ...] = ()
+    value: Any = None  # the operand's name for "arg", the number for "const"
+
+    def __add__(self, other: Any) -> Expr:
+        return call("add", self, other)
+
+    def __radd__(self, other: Any) -> Expr:
+        return call("add", other, self)
+
+    def __sub__(self, other: Any) -> Expr:
+        return call("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Expr:
+        return call("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Expr:
+        return call("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Expr:
+        return call("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Expr:
+        return call("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Expr:
+        return call("divide", other, self)
+
+    def __pow__(self, other: Any) -> Expr:
+        return call("power", self, other)
+
+    def __neg__(self) -> Expr:
+        return call("negative", self)
+
+    def __gt__(self, other: Any) -> Expr:
+        return call("greater", self, other)
+
+    def __ge__(self, other: Any) -> Expr:
+        return call("greater_equal", self, other)
+
+    def __lt__(self, other: Any) -> Expr:
+        return call("less", self, other)
+
+    def __le__(self, other: Any) -> Expr:
+        return call("less_equal", self, other)
+
+    def __and__(self, other: Any) -> Expr:
+        return call("logical_and", self, other)
+
+    def __or__(self, other: Any) -> Expr:
+        return call("logical_or", self, other)
+
+
+def argument(name: str) -> Expr:
+    """Return an operand of the op."""
+    return Expr("arg", (), name)
+
+
+def call(fn: str, *args: Any) -> Expr:
+    """Apply a function by its NumPy name; Python numbers become constants."""
+    return Expr(fn, tuple(a if isinstance(a, Expr) else Expr("const", (), a) for a in args))
+
+
+def _function(name: str) -> Callable[..., Expr]:
+    def apply(*args: Any) -> Expr:
+        return call(name, *args)
+
+    apply.__name__ = name
+    apply.__doc__ = f"``numpy.{name}`` of one element."
+    return apply
+
+
+abs_ = _function("absolute")
+ceil = _function("ceil")
+cos = _function("cos")
+exp = _function("exp")
+expm1 = _function("expm1")
+floor = _function("floor")
+floor_divide = _function("floor_divide")
+log = _function("log")
+log1p = _function("log1p")
+maximum = _function("maximum")
+minimum = _function("minimum")
+mod = _function("remainder")
+reciprocal = _function("reciprocal")
+rint = _function("rint")
+sign = _function("sign")
+sin = _function("sin")
+sqrt = _function("sqrt")
+square = _function("square")
+tanh = _function("tanh")
+where = _function("where")
+equal = _function("equal")
+not_equal = _function("not_equal")
+logical_not = _function("logical_not")
+logical_xor = _function("logical_xor")
+isfinite = _function("isfinite")
+erf = _function("erf")
+copy = _function("positive")

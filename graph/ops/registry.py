@@ -1,0 +1,185 @@
+"""How an operator is declared, and the table of all declarations.
+
+A declaration says what an op is, never how a device computes it: its slots and attributes (Paddle's), a rule
+from operand shapes to result shapes, its gradient op, a scalar expression where one fits, and samples that
+the conformance suite runs. Kernels are found by op type in ``executor/kernels``.
+
+Slot marks: ``"X"`` one variable, ``"X*"`` any number, ``"X?"`` may be left out (``"X*?"`` both).
+Every output of a gradient op may be left out: nobody may want it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple, NoReturn
+
+from ...strategies.errors import ShapeError
+from ...strategies.types import VarType
+
+
+class Spec(NamedTuple):
+    """Shape (-1: unknown until run) and element type of a value."""
+
+    shape: tuple[int, ...]
+    dtype: VarType
+
+    def __str__(self) -> str:
+        return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
+
+
+class Slot(NamedTuple):
+    """One named operand of an op."""
+
+    name: str
+    duplicable: bool
+    optional: bool
+
+    @classmethod
+    def parse(cls, text: str) -> Slot:
+        """Read ``"X"``, ``"X*"``, ``"X?"`` or ``"X*?"``."""
+        return cls(text.rstrip("*?"), "*" in text, "?" in text)
+
+    @property
+    def parameter(self) -> str:
+        """The slot's name as a kernel parameter: ``SavedMean`` is saved_mean, ``Out@GRAD`` is d_out."""
+        return parameter_name(self.name)
+
+
+def parameter_name(slot: str) -> str:
+    """Return a slot name as a Python parameter: ``XShape`` -> x_shape, ``X@GRAD`` -> d_x."""
+    base, grad, _ = slot.partition("@GRAD")
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", base).lower()
+    return f"d_{snake}" if grad else snake
+
+
+class Inference:
+    """What a shape rule may look at: operand specs and attributes of one op."""
+
+    def __init__(
+        self,
+        op: Op,
+        read: Mapping[str, Sequence[Spec | None]],
+        attrs: Mapping[str, Any],
+        names: Mapping[str, Sequence[str]] | None = None,
+        where: str = "",
+    ) -> None:
+        self.op = op
+        self.attrs = attrs
+        self._read = read
+        self._names = names or {}
+        self._where = where
+
+    def has(self, slot: str) -> bool:
+        """Tell whether the slot is in use."""
+        return bool(self._read.get(slot))
+
+    def specs(self, slot: str) -> list[Spec]:
+        """Return the specs in a slot that takes any number of variables."""
+        specs = list(self._read.get(slot, ()))
+        if any(spec is None for spec in specs):
+            self.fail(f"a variable in {slot!r} has no shape yet")
+        return specs  # type: ignore[return-value]  # None was refused above
+
+    def spec(self, slot: str) -> Spec:
+        """Return the spec of a slot that must be in use."""
+        specs = self.specs(slot)
+        if not specs:
+            self.fail(f"the input {slot!r} is missing")
+        return specs[0]
+
+    def shape(self, slot: str) -> tuple[int, ...]:
+        """Return the shape of a slot that must be in use."""
+        return self.spec(slot).shape
+
+    def attr(self, name: str) -> Any:
+        """Return an attribute."""
+        return self.attrs[name]
+
+    def require(self, holds: bool, problem: str) -> None:
+        """Refuse the operands with ``problem`` unless ``holds``."""
+        if not holds:
+            self.fail(problem)
+
+    def fail(self, problem: str) -> NoReturn:
+        """Raise ShapeError: the op, the problem, the operands, and the line that built the op."""
+        operands = []
+        for slot, specs in self._read.items():
+            for i, spec in enumerate(specs):
+                name = f" {self._names[slot][i]!r}" if self._names.get(slot) else ""
+                operands.append(f"{slot}{name}={spec}")
+        place = f" Built at {self._where}." if self._where else ""
+        raise ShapeError(f"{self.op.type}: {problem} (got {', '.join(operands) or 'no operands'}).{place}")
+
+
+Specs = Spec | Sequence[Spec] | None
+ShapeRule = Callable[[Inference], Mapping[str, Specs]]
+
+
+@dataclass(frozen=True)
+class Grad:
+    """The default gradient op: which forward slots it reads, and whose gradients it writes.
+
+    ``inputs`` may name inputs and outputs of the forward op, and ``Out@GRAD`` for the gradient of an output;
+    ``outputs`` are ``X@GRAD``. Attributes are copied from the forward op unless ``keep_attrs`` is False.
+    """
+
+    type: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    keep_attrs: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Op:
+    """One operator's declaration; ``define`` puts it in the table."""
+
+    type: str
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    shape: ShapeRule
+    grad: Grad | None = None
+    scalar: Callable[..., Any] | None = None  # f(inputs..., *, attributes...) -> expr.Expr
+    in_place: Mapping[str, str] = field(default_factory=dict)  # output slot -> input slot it may overwrite
+    random: bool = False  # draws numbers: depends on seed, output name, step and sample index
+    samples: tuple[Any, ...] = ()
+    refuses: tuple[Any, ...] = ()  # samples that the shape rule must turn down
+
+    @cached_property
+    def input_slots(self) -> tuple[Slot, ...]:
+        """The input slots, parsed."""
+        return tuple(Slot.parse(text) for text in self.inputs)
+
+    @cached_property
+    def output_slots(self) -> tuple[Slot, ...]:
+        """The output slots, parsed; those of a gradient op are all optional."""
+        slots = (Slot.parse(text) for text in self.outputs)
+        return tuple(slot._replace(optional=slot.optional or "@GRAD" in slot.name) for slot in slots)
+
+    def infer(self, inference: Inference) -> dict[str, list[Spec]]:
+        """Return the specs of every output slot, as lists.
+
+        Raises:
+            ShapeError: the operands do not fit together.
+        """
+        made = self.shape(inference)
+        return {slot: _as_list(specs) for slot, specs in made.items()}
+
+
+def _as_list(specs: Specs) -> list[Spec]:
+    if specs is None:
+        return []
+    return [specs] if isinstance(specs, Spec) else list(specs)
+
+
+OPS: dict[str, Op] = {}
+
+
+def define(op: Op) -> Op:
+    """Add a declaration to the table and return it."""
+    assert op.type not in OPS, f"{op.type} is declared twice"
+    OPS[op.type] = op
+    return op

@@ -1,0 +1,62 @@
+"""Shape rules that many declarations share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .registry import Inference, ShapeRule, Spec, Specs
+
+
+def same(source: str = "X", *outputs: str) -> ShapeRule:
+    """Outputs (``Out`` unless named) have the shape and dtype of input ``source``."""
+
+    def rule(op: Inference) -> Mapping[str, Specs]:
+        return dict.fromkeys(outputs or ("Out",), op.spec(source))
+
+    return rule
+
+
+def grads_like(*sources: str) -> ShapeRule:
+    """``S@GRAD`` has the shape and dtype of ``S``, for every source slot that is in use."""
+
+    def rule(op: Inference) -> Mapping[str, Specs]:
+        return {f"{source}@GRAD": op.specs(source) for source in sources if op.has(source)}
+
+    return rule
+
+
+def merge_dims(a: int, b: int) -> int | None:
+    """Return the size two dimensions agree on (-1 agrees with anything), or None."""
+    if a == b or b == -1:
+        return a
+    return b if a == -1 else None
+
+
+def same_shape(op: Inference, x: str, y: str) -> tuple[int, ...]:
+    """Return the shape that two inputs agree on; refuse the op if they differ."""
+    left, right = op.shape(x), op.shape(y)
+    dims = [merge_dims(a, b) for a, b in zip(left, right, strict=False)]
+    op.require(len(left) == len(right) and None not in dims, f"{x} and {y} must have the same shape")
+    return tuple(d for d in dims if d is not None)
+
+
+def normal_axis(op: Inference, axis: int, rank: int, *, extra: int = 0) -> int:
+    """Return ``axis`` counted from the front; refuse one outside ``rank`` (+ ``extra``) dimensions."""
+    limit = rank + extra
+    op.require(-limit <= axis < max(limit, 1), f"axis {axis} is outside the {rank} dimensions")
+    return axis + limit if axis < 0 else axis
+
+
+def product(dims: tuple[int, ...]) -> int:
+    """Return the product of sizes, -1 if any of them is unknown."""
+    total = 1
+    for dim in dims:
+        if dim < 0:
+            return -1
+        total *= dim
+    return total
+
+
+def of_shape(shape: tuple[int, ...], like: Spec) -> Spec:
+    """Return ``like`` with another shape."""
+    return Spec(shape, like.dtype)

@@ -1,0 +1,70 @@
+"""Example operands that a declaration brings along for the conformance suite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Draw:
+    """An array to draw: ``kind`` is normal, uniform (from ``low`` to ``high``), integers or bool.
+
+    ``away_from`` lists values near which an element is moved off by 0.1 (kinks have no gradient).
+    """
+
+    shape: tuple[int, ...]
+    kind: str = "normal"
+    low: float = 0.0
+    high: float = 1.0
+    away_from: tuple[float, ...] = ()
+
+    def array(self, rng: np.random.Generator, dtype: Any) -> np.ndarray:
+        """Return the array; ``dtype`` applies to the kinds that make floats."""
+        if self.kind == "integers":
+            return rng.integers(int(self.low), int(self.high), self.shape).astype(np.int64)
+        if self.kind == "bool":
+            return rng.random(self.shape) < 0.5
+        if self.kind == "uniform":
+            values = rng.uniform(self.low, self.high, self.shape)
+        else:
+            values = rng.standard_normal(self.shape)
+        for kink in self.away_from:
+            values = np.where(np.abs(values - kink) < 0.1, kink + 0.2, values)
+        return np.asarray(values, dtype)
+
+
+def normal(*shape: int, away_from: tuple[float, ...] = ()) -> Draw:
+    """Standard normal floats."""
+    return Draw(shape, "normal", away_from=away_from)
+
+
+def uniform(*shape: int, low: float = 0.0, high: float = 1.0) -> Draw:
+    """Floats between ``low`` and ``high``."""
+    return Draw(shape, "uniform", low, high)
+
+
+def integers(*shape: int, low: int = 0, high: int) -> Draw:
+    """int64 from ``low`` up to but without ``high``."""
+    return Draw(shape, "integers", low, high)
+
+
+def booleans(*shape: int) -> Draw:
+    """True and false, evenly."""
+    return Draw(shape, "bool")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One call to try: operands by slot (a list where the slot takes several) and attributes."""
+
+    inputs: Mapping[str, Any]
+    attrs: Mapping[str, Any]
+
+
+def sample(inputs: Mapping[str, Any] | None = None, /, **attrs: Any) -> Sample:
+    """Return a sample: ``sample({"X": normal(3, 4)}, axis=1)``."""
+    return Sample(inputs or {}, attrs)

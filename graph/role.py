@@ -1,0 +1,33 @@
+"""What an operator is for: Paddle's op roles, and the attributes that carry them."""
+
+from __future__ import annotations
+
+from enum import IntFlag
+
+
+class OpRole(IntFlag):
+    """Bit flags; the op that makes the loss is ``Forward | Loss``, its gradient seed ``Backward | Loss``."""
+
+    Forward = 0
+    Backward = 1
+    Optimize = 2
+    RPC = 4
+    Dist = 8
+    LRSched = 16
+    Loss = 256
+
+
+ROLE = "op_role"
+ROLE_VAR = "op_role_var"
+NAMESCOPE = "op_namescope"
+CALLSTACK = "op_callstack"
+DEVICE = "op_device"
+STAMPED = (ROLE, ROLE_VAR, NAMESCOPE, CALLSTACK, DEVICE)
+
+EMPTY_VAR = "@EMPTY@"
+GRAD_SUFFIX = "@GRAD"
+
+
+def grad_name(name: str) -> str:
+    """Return the name of the gradient of variable ``name``."""
+    return name + GRAD_SUFFIX

@@ -1,0 +1,117 @@
+"""Variable and Parameter: the names a program computes with, and what is known of their values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..strategies.errors import InvalidValue
+from ..strategies.types import VarType, to_var_type
+from . import unique_name
+from .role import grad_name
+
+if TYPE_CHECKING:
+    from .operator import Operator
+    from .program import Block
+
+
+class Variable:
+    """A named value of a block.
+
+    ``shape`` is a tuple of ints in which -1 stands for a size known only when the program runs;
+    ``dtype`` is a :class:`VarType`. Arithmetic operators append ops (see ``graph.layers.arithmetic``).
+    """
+
+    def __init__(
+        self,
+        block: Block,
+        *,
+        name: str | None = None,
+        shape: Sequence[int] | None = None,
+        dtype: Any = None,
+        type: VarType = VarType.LOD_TENSOR,
+        lod_level: int | None = None,
+        persistable: bool = False,
+        stop_gradient: bool = False,
+        is_data: bool = False,
+        need_check_feed: bool = False,
+        error_clip: Any = None,
+    ) -> None:
+        self.block = block
+        self.name = name or unique_name.generate("_generated_var")
+        self.shape: tuple[int, ...] | None = None if shape is None else tuple(int(d) for d in shape)
+        self.dtype: VarType | None = None if dtype is None else to_var_type(dtype)
+        self.type = type
+        self.lod_level = lod_level or 0
+        self.persistable = persistable
+        self.stop_gradient = stop_gradient
+        self.is_data = is_data
+        self.need_check_feed = need_check_feed
+        self.error_clip = error_clip
+        self.op: Operator | None = None
+
+    @property
+    def grad_name(self) -> str:
+        """Name of this variable's gradient."""
+        return grad_name(self.name)
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape or ())
+
+    def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
+        """Return one line that describes the variable; ``with_details`` adds the gradient flags."""
+        text = repr(self)
+        if with_details:
+            text += f" error_clip={self.error_clip} stop_gradient={self.stop_gradient}"
+        return text
+
+    def __repr__(self) -> str:
+        dtype = self.dtype.name if self.dtype is not None else "?"
+        dims = "?" if self.shape is None else ",".join(map(str, self.shape))
+        marks = "persistable " if self.persistable else ""
+        return f"{marks}{self.__class__.__name__.lower()} {self.name}: {dtype}[{dims}]"
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+class Parameter(Variable):
+    """A persistable variable that an optimizer may update.
+
+    Raises:
+        InvalidValue: ``shape`` is missing, empty, or has a dimension that is not positive.
+    """
+
+    def __init__(
+        self,
+        block: Block,
+        shape: Sequence[int] | None,
+        dtype: Any,
+        *,
+        trainable: bool = True,
+        optimize_attr: dict[str, Any] | None = None,
+        regularizer: Any = None,
+        gradient_clip_attr: Any = None,
+        do_model_average: bool = False,
+        is_distributed: bool = False,
+        **variable: Any,
+    ) -> None:
+        name = variable.get("name")
+        if shape is None:
+            raise InvalidValue(f"parameter {name!r}: a shape is needed, got None.")
+        if len(shape) == 0:
+            raise InvalidValue(f"parameter {name!r}: the shape must have at least one dimension.")
+        if any(dim < 0 for dim in shape):
+            raise InvalidValue(
+                f"parameter {name!r}: every dimension must be known and not negative, got {list(shape)}."
+            )
+        variable.setdefault("persistable", True)
+        super().__init__(block, shape=shape, dtype=dtype, **variable)
+        self.trainable = trainable
+        self.optimize_attr = optimize_attr or {"learning_rate": 1.0}
+        self.regularizer = regularizer
+        self.gradient_clip_attr = gradient_clip_attr
+        self.do_model_average = do_model_average
+        self.is_distributed = is_distributed

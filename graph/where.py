@@ -1,0 +1,25 @@
+"""Which line of the user's program built an operator."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_ROOMS = tuple(
+    os.path.join(_PACKAGE, room) + os.sep
+    for room in ("graph", "strategies", "executor", "cluster", "rowlock")
+)
+
+
+def user_line() -> str:
+    """Return ``"file.py:12, in train"`` for the innermost caller outside the package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and _is_ours(frame.f_code.co_filename):
+        frame = frame.f_back
+    code = frame.f_code
+    return f"{code.co_filename}:{frame.f_lineno}, in {code.co_name}"
+
+
+def _is_ours(path: str) -> bool:
+    return path.startswith(_ROOMS) or path.startswith("<")
