@@ -1,0 +1,102 @@
+"""Binary elementwise ops. Y is aligned with X at ``axis`` (-1: at the end) and broadcast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...strategies.types import VarType
+from . import expr as e
+from .registry import Grad, Inference, Op, Spec, Specs, define
+from .rules import grads_like, merge_dims
+from .samples import normal, sample, uniform
+
+
+def broadcast_shape(op: Inference) -> tuple[int, ...]:
+    """Return the shape of X op Y; refuse operands that do not align at ``axis``."""
+    x, y = op.spec("X"), op.spec("Y")
+    op.require(x.dtype == y.dtype, f"X and Y must have one dtype, got {x.dtype.name} and {y.dtype.name}")
+    big, small = (x.shape, y.shape) if len(x.shape) >= len(y.shape) else (y.shape, x.shape)
+    axis = op.attr("axis")
+    start = len(big) - len(small) if axis == -1 else axis
+    while len(small) > 1 and small[-1] == 1 and start + len(small) > len(big):
+        small = small[:-1]
+    op.require(0 <= start <= len(big) - len(small), f"axis={axis} does not place Y inside X")
+    dims = list(big)
+    for i, dim in enumerate(small, start):
+        agreed = dims[i] if dim == 1 else dim if dims[i] == 1 else merge_dims(dims[i], dim)
+        op.require(agreed is not None, f"sizes {big[i]} and {dim} of dimension {i} do not broadcast")
+        dims[i] = agreed if agreed is not None else dim
+    return tuple(dims)
+
+
+def elementwise_shape(op: Inference) -> Mapping[str, Specs]:
+    """The broadcast shape, in X's dtype."""
+    return {"Out": Spec(broadcast_shape(op), op.spec("X").dtype)}
+
+
+def compare_shape(op: Inference) -> Mapping[str, Specs]:
+    """The broadcast shape, as booleans."""
+    return {"Out": Spec(broadcast_shape(op), VarType.BOOL)}
+
+
+_ATTRS = {
+    "axis": -1,
+    "use_mkldnn": False,
+    "x_data_format": "",
+    "y_data_format": "",
+    "use_quantizer": False,
+    "mkldnn_data_type": "float32",
+    "Scale_x": 1.0,
+    "Scale_y": 1.0,
+    "Scale_out": 1.0,
+}
+
+
+def _define(name: str, scalar: Callable[..., Any], reads: tuple[str, ...] | None, **settings: Any) -> None:
+    grad = None
+    if reads is not None:
+        inputs = (*reads, "Out@GRAD")
+        grad = Grad(f"{name}_grad", inputs, ("X@GRAD", "Y@GRAD"))
+        define(
+            Op(
+                type=f"{name}_grad",
+                inputs=inputs,
+                outputs=("X@GRAD", "Y@GRAD"),
+                attrs=_ATTRS,
+                shape=grads_like("X", "Y"),
+            )
+        )
+    define(
+        Op(
+            type=name,
+            inputs=("X", "Y"),
+            outputs=("Out",),
+            attrs=_ATTRS,
+            shape=elementwise_shape,
+            grad=grad,
+            scalar=scalar,
+            in_place={"Out": "X"},
+            **settings,
+        )
+    )
+
+
+_SHAPES = (((3, 4), (3, 4), -1), ((2, 3, 4), (4,), -1), ((2, 3, 4), (3,), 1), ((2, 3, 4), (2, 3), 0), ((2, 1), (1,), -1))
+_SAMPLES = tuple(sample({"X": normal(*x), "Y": normal(*y)}, axis=a) for x, y, a in _SHAPES)
+_POSITIVE = tuple(
+    sample({"X": uniform(*x, low=0.5, high=2.0), "Y": uniform(*y, low=0.5, high=2.0)}, axis=a)
+    for x, y, a in _SHAPES
+)
+_REFUSES = (
+    sample({"X": normal(3, 4), "Y": normal(3)}),
+    sample({"X": normal(3, 4), "Y": normal(4)}, axis=2),
+)
+
+_define("elementwise_add", lambda x, y: x + y, ("X", "Y"), samples=_SAMPLES, refuses=_REFUSES)
+_define("elementwise_sub", lambda x, y: x - y, ("X", "Y"), samples=_SAMPLES, refuses=_REFUSES)
+_define("elementwise_mul", lambda x, y: x * y, ("X", "Y"), samples=_SAMPLES, refuses=_REFUSES)
+_define("elementwise_div", lambda x, y: x / y, ("X", "Y", "Out"), samples=_POSITIVE, refuses=_REFUSES)
+_define("elementwise_max", lambda x, y: e.maximum(x, y), ("X", "Y"), samples=_SAMPLES, refuses=_REFUSES)
+_define("elementwise_min", lambda x, y: e.minimum(x, y), ("X", "Y"), samples=_SAMPLES, refuses=_REFUSES)
+_define("elementwise_pow", lambda x, y: x**y, ("X", "Y"), samples=_POSITIVE, refuses=_REFUSES)

@@ -1,0 +1,131 @@
+"""Matrix products: mul, matmul, and their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .registry import Grad, Inference, Op, Specs, define
+from .rules import grads_like, merge_dims, of_shape, product
+from .samples import normal, sample
+
+
+def mul_shape(op: Inference) -> Mapping[str, Specs]:
+    """X is flattened to a matrix after ``x_num_col_dims`` dimensions, Y after ``y_num_col_dims``."""
+    x, y = op.spec("X"), op.spec("Y")
+    m, k = op.attr("x_num_col_dims"), op.attr("y_num_col_dims")
+    op.require(0 < m < len(x.shape), f"x_num_col_dims={m} must lie inside X's {len(x.shape)} dimensions")
+    op.require(0 < k < len(y.shape), f"y_num_col_dims={k} must lie inside Y's {len(y.shape)} dimensions")
+    width, height = product(x.shape[m:]), product(y.shape[:k])
+    op.require(merge_dims(width, height) is not None, f"inner sizes differ: {width} and {height}")
+    op.require(x.dtype == y.dtype, "X and Y must have one dtype")
+    return {"Out": of_shape(x.shape[:m] + y.shape[k:], x)}
+
+
+_MUL_ATTRS = {
+    "x_num_col_dims": 1,
+    "y_num_col_dims": 1,
+    "use_mkldnn": False,
+    "scale_x": 1.0,
+    "scale_y": [1.0],
+    "scale_out": 1.0,
+    "force_fp32_output": False,
+}
+
+mul = define(
+    Op(
+        type="mul",
+        inputs=("X", "Y"),
+        outputs=("Out",),
+        attrs=_MUL_ATTRS,
+        shape=mul_shape,
+        grad=Grad("mul_grad", ("X", "Y", "Out@GRAD"), ("X@GRAD", "Y@GRAD")),
+        samples=(
+            sample({"X": normal(3, 4), "Y": normal(4, 5)}),
+            sample({"X": normal(2, 3, 4), "Y": normal(4, 5)}, x_num_col_dims=2),
+            sample({"X": normal(2, 3, 4), "Y": normal(3, 4, 2)}, y_num_col_dims=2),
+        ),
+        refuses=(sample({"X": normal(3, 4), "Y": normal(5, 2)}),),
+    )
+)
+
+mul_grad = define(
+    Op(
+        type="mul_grad",
+        inputs=("X", "Y", "Out@GRAD"),
+        outputs=("X@GRAD", "Y@GRAD"),
+        attrs=_MUL_ATTRS,
+        shape=grads_like("X", "Y"),
+    )
+)
+
+
+def matmul_shape(op: Inference) -> Mapping[str, Specs]:
+    """NumPy's matmul after the transposes; one-dimensional operands are a row (X) and a column (Y)."""
+    x, y = op.spec("X"), op.spec("Y")
+    op.require(x.dtype == y.dtype, "X and Y must have one dtype")
+    a, b = list(x.shape), list(y.shape)
+    row, column = len(a) == 1, len(b) == 1
+    a = [1, *a] if row else a
+    b = [*b, 1] if column else b
+    if op.attr("transpose_X"):
+        a = [*a[:-2], a[-1], a[-2]]
+    if op.attr("transpose_Y"):
+        b = [*b[:-2], b[-1], b[-2]]
+    op.require(merge_dims(a[-1], b[-2]) is not None, f"inner sizes differ: {a[-1]} and {b[-2]}")
+    lead = _lead(op, a[:-2], b[:-2])
+    out = lead + ([] if row else [a[-2]]) + ([] if column else [b[-1]])
+    return {"Out": of_shape(tuple(out or [1]), x)}
+
+
+def _lead(op: Inference, a: list[int], b: list[int]) -> list[int]:
+    if not a or not b:
+        return a or b
+    op.require(len(a) == len(b), "X and Y must have the same number of leading dimensions, or one none")
+    dims = [merge_dims(m, n) for m, n in zip(a, b, strict=True)]
+    op.require(None not in dims, f"leading sizes differ: {a} and {b}")
+    return [d for d in dims if d is not None]
+
+
+_MATMUL_ATTRS = {
+    "transpose_X": False,
+    "transpose_Y": False,
+    "alpha": 1.0,
+    "use_mkldnn": False,
+    "fused_reshape_Out": [],
+    "fused_transpose_Out": [],
+    "use_quantizer": False,
+    "mkldnn_data_type": "float32",
+    "Scale_x": 1.0,
+    "Scale_y": 1.0,
+    "Scale_out": 1.0,
+    "force_fp32_output": False,
+}
+
+matmul = define(
+    Op(
+        type="matmul",
+        inputs=("X", "Y"),
+        outputs=("Out",),
+        attrs=_MATMUL_ATTRS,
+        shape=matmul_shape,
+        grad=Grad("matmul_grad", ("X", "Y", "Out@GRAD"), ("X@GRAD", "Y@GRAD")),
+        samples=(
+            sample({"X": normal(3, 4), "Y": normal(4, 5)}),
+            sample({"X": normal(4, 3), "Y": normal(5, 4)}, transpose_X=True, transpose_Y=True, alpha=0.5),
+            sample({"X": normal(2, 2, 3, 4), "Y": normal(2, 2, 5, 4)}, transpose_Y=True, alpha=0.125),
+            sample({"X": normal(2, 3, 4), "Y": normal(4, 5)}),
+            sample({"X": normal(4), "Y": normal(4)}),
+        ),
+        refuses=(sample({"X": normal(3, 4), "Y": normal(5, 2)}),),
+    )
+)
+
+matmul_grad = define(
+    Op(
+        type="matmul_grad",
+        inputs=("X", "Y", "Out@GRAD"),
+        outputs=("X@GRAD", "Y@GRAD"),
+        attrs=_MATMUL_ATTRS,
+        shape=grads_like("X", "Y"),
+    )
+)
