@@ -1,0 +1,1 @@
+"""Layers: functions that append ops, one file a family."""

@@ -1,0 +1,134 @@
+"""LayerHelper: what every layer does: name things, make parameters, append ops, add bias and activation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...strategies.errors import InvalidType
+from ...strategies.types import FLOATS, to_var_type
+from .. import unique_name
+from ..initializer import ConstantInitializer, Initializer, XavierInitializer
+from ..operator import Operator
+from ..param_attr import ParamAttr
+from ..program import Block, Program, default_main_program, default_startup_program
+from ..variable import Parameter, Variable
+
+
+class LayerHelper:
+    """Serves one call of a layer; ``name`` is the user's, or ``layer_type`` with a number."""
+
+    def __init__(self, layer_type: str, name: str | None = None) -> None:
+        self.layer_type = layer_type
+        self.name = name or unique_name.generate(layer_type)
+
+    @property
+    def main_program(self) -> Program:
+        """The program ops are added to."""
+        return default_main_program()
+
+    @property
+    def startup_program(self) -> Program:
+        """The program initializers are added to."""
+        return default_startup_program()
+
+    @property
+    def block(self) -> Block:
+        """The block ops are added to."""
+        return self.main_program.current_block()
+
+    def append_op(self, type: str, inputs: Any = None, outputs: Any = None, attrs: Any = None) -> Operator:
+        """Append an op to the current block."""
+        return self.block.append_op(type, inputs, outputs, attrs)
+
+    def new(self, dtype: Any = None, stop_gradient: bool = False) -> Variable:
+        """Create a temporary named ``<layer>.tmp_<n>``; its shape comes from the op that writes it."""
+        name = unique_name.generate(f"{self.name}.tmp")
+        return self.block.create_var(name=name, dtype=dtype, stop_gradient=stop_gradient)
+
+    def apply(
+        self,
+        op_type: str,
+        inputs: Any,
+        attrs: Any = None,
+        *,
+        out: str = "Out",
+        dtype: Any = None,
+        stop_gradient: bool = False,
+    ) -> Variable:
+        """Append an op with one result and return it."""
+        made = self.new(dtype, stop_gradient)
+        self.append_op(op_type, inputs, {out: made}, attrs)
+        return made
+
+    def create_parameter(
+        self,
+        attr: Any,
+        shape: Sequence[int],
+        dtype: Any,
+        is_bias: bool = False,
+        default_initializer: Initializer | None = None,
+        stop_gradient: bool = False,
+    ) -> Parameter | None:
+        """Create a parameter in both programs, or return None if ``attr`` is False.
+
+        Without an initializer, weights are Xavier uniform and biases zero.
+
+        Raises:
+            InvalidType: an integer parameter has no initializer.
+        """
+        settings = ParamAttr.of(attr)
+        if settings is None:
+            return None
+        initializer = settings.initializer or default_initializer
+        if initializer is None:
+            if to_var_type(dtype) not in FLOATS:
+                raise InvalidType(f"a parameter of dtype {dtype!r} needs an initializer.")
+            initializer = ConstantInitializer(0.0) if is_bias else XavierInitializer()
+        named = settings.settings()
+        named["name"] = settings.name or unique_name.generate(f"{self.name}.{'b' if is_bias else 'w'}")
+        shape = [int(dim) for dim in shape]
+        self._initialise(named["name"], shape, dtype, initializer, named)
+        made = self.main_program.global_block().create_parameter(shape, dtype, **named)
+        made.stop_gradient = stop_gradient
+        return made
+
+    def _initialise(self, name: str, shape: Any, dtype: Any, initializer: Initializer, named: Any) -> None:
+        startup = self.startup_program.global_block()
+        already = name in startup.vars and any(name in op.output_arg_names for op in startup.ops)
+        if not already:
+            initializer(startup.create_parameter(shape, dtype, **named), startup)
+
+    def create_global(
+        self, name: str | None, shape: Sequence[int], dtype: Any, initializer: Initializer, **settings: Any
+    ) -> Variable:
+        """Create a persistable variable that is no parameter, in both programs."""
+        name = name or unique_name.generate(f"{self.name}.tmp")
+        settings = {"name": name, "shape": shape, "dtype": dtype, "persistable": True, **settings}
+        main, startup = self.main_program.global_block(), self.startup_program.global_block()
+        existed = main.has_var(name)
+        made = main.create_var(**settings)
+        if not existed or not startup.has_var(name):
+            initializer(startup.create_var(**settings), startup)
+        return made
+
+    def add_bias(self, x: Variable, bias_attr: Any, dim_start: int = 1, dim_end: int | None = None) -> Variable:
+        """Add a bias over dimensions ``dim_start`` to ``dim_end`` of ``x``, unless ``bias_attr`` is False."""
+        assert x.shape is not None
+        bias = self.create_parameter(bias_attr, list(x.shape[dim_start:dim_end]), x.dtype, is_bias=True)
+        if bias is None:
+            return x
+        return self.apply("elementwise_add", {"X": x, "Y": bias}, {"axis": dim_start})
+
+    def activate(self, x: Variable, act: str | dict[str, Any] | None) -> Variable:
+        """Apply the activation op named ``act`` (or described by ``{"type": ..., attrs}``)."""
+        if act is None:
+            return x
+        attrs = {"type": act} if isinstance(act, str) else dict(act)
+        return self.apply(attrs.pop("type"), {"X": x}, attrs)
+
+
+def check_variable(x: Any, argument: str, layer: str) -> None:
+    """Raise InvalidType unless ``x`` is a Variable."""
+    if not isinstance(x, Variable):
+        raise InvalidType(f"{layer}: {argument} must be a Variable, got {x!r} ({type(x).__name__}).")

@@ -1,0 +1,85 @@
+"""ParamAttr: how a layer's parameter is named, initialised, trained and regularised."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..strategies.errors import InvalidType
+from .initializer import Initializer
+from .regularizer import WeightDecayRegularizer
+
+
+class ParamAttr:
+    """Settings of one parameter; ``learning_rate`` multiplies the optimizer's."""
+
+    def __init__(
+        self,
+        name: str | None = None,
+        initializer: Initializer | None = None,
+        learning_rate: float = 1.0,
+        regularizer: WeightDecayRegularizer | None = None,
+        trainable: bool = True,
+        gradient_clip: Any = None,
+        do_model_average: bool = True,
+        need_clip: bool = True,
+    ) -> None:
+        self.name = name
+        self.initializer = initializer
+        self.learning_rate = learning_rate
+        self.regularizer = regularizer
+        self.trainable = trainable
+        self.gradient_clip = gradient_clip
+        self.do_model_average = do_model_average
+        self.need_clip = need_clip
+
+    def settings(self) -> dict[str, Any]:
+        """Return the keyword arguments of :meth:`Block.create_parameter`."""
+        return {
+            "name": self.name,
+            "optimize_attr": {"learning_rate": self.learning_rate},
+            "regularizer": self.regularizer,
+            "trainable": self.trainable,
+            "gradient_clip_attr": self.gradient_clip,
+            "do_model_average": self.do_model_average,
+        }
+
+    @staticmethod
+    def of(given: Any) -> ParamAttr | None:
+        """Return the ParamAttr a layer argument means; None if it says that there is no parameter.
+
+        None: the defaults; a str: its name; an Initializer or regularizer: only that; False: no parameter.
+
+        Raises:
+            InvalidType: anything else.
+        """
+        if given is None or given is True:
+            return ParamAttr()
+        if given is False:
+            return None
+        if isinstance(given, ParamAttr):
+            return given
+        if isinstance(given, str):
+            return ParamAttr(name=given)
+        if isinstance(given, Initializer):
+            return ParamAttr(initializer=given)
+        if isinstance(given, WeightDecayRegularizer):
+            return ParamAttr(regularizer=given)
+        raise InvalidType(
+            f"a parameter attribute is a ParamAttr, a name, an Initializer, a regularizer, None or False, "
+            f"got {given!r}."
+        )
+
+    @staticmethod
+    def many(given: Any, count: int) -> list[ParamAttr | None]:
+        """Return ``count`` attributes from one (copied without its name) or a sequence of them."""
+        if isinstance(given, Sequence) and not isinstance(given, str):
+            return [ParamAttr.of(one) for one in given]
+        first = ParamAttr.of(given)
+        if first is None or count == 1:
+            return [first] * count
+        copies = [first]
+        for _ in range(count - 1):
+            copy = ParamAttr(**{k: v for k, v in vars(first).items() if k != "name"})
+            copies.append(copy)
+        return copies
