@@ -1,0 +1,68 @@
+"""From a user's Program to the ReplicaProgram that every replica runs. The Program is only read."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from ..strategies.types import to_numpy
+from .ir import from_program
+from .ops.rules import product
+from .passes.target import Target
+from .pipeline import run_pipeline
+from .program import Program
+from .replica_program import ReplicaProgram, lower
+from .report import CompileReport
+from .select import Capabilities, select_kernels
+
+_drawn_seeds: WeakKeyDictionary[Program, int] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A compiled program and the report of how it came about."""
+
+    program: ReplicaProgram
+    report: CompileReport
+
+
+def compile_program(
+    program: Program,
+    feed_names: Sequence[str],
+    fetch_names: Sequence[str],
+    target: Target,
+    capabilities: Capabilities,
+    back_end: str = "numpy",
+) -> Compiled:
+    """Compile block 0 for a target.
+
+    Raises:
+        FeedError: an op needs a variable that is not fed.
+        NotFound: a fed or fetched name is no variable of the program.
+        Unsupported: an op has no kernel on ``back_end``.
+    """
+    graph = from_program(program, feed_names)
+    graph, records = run_pipeline(graph, target)
+    kernels = select_kernels(graph, capabilities, back_end)
+    lowered = lower(graph, fetch_names, kernels, seed_of(program))
+    sizes = tuple(
+        sum(product(lowered.values[i].shape) * to_numpy(lowered.values[i].dtype).itemsize for i in bucket)
+        for bucket in lowered.buckets
+    )
+    ignored: tuple[str, ...] = ()
+    if target.strategy is not None:
+        from ..strategies.base import unbuilt
+
+        ignored = tuple(unbuilt(target.strategy)[0])
+    return Compiled(lowered, CompileReport(tuple(records), graph, target.replicas, ignored, sizes))
+
+
+def seed_of(program: Program) -> int:
+    """Return the program's seed; 0 is drawn once and kept for as long as the program lives."""
+    if program.random_seed:
+        return program.random_seed
+    if program not in _drawn_seeds:
+        _drawn_seeds[program] = secrets.randbits(31) | 1
+    return _drawn_seeds[program]

@@ -1,0 +1,50 @@
+"""Set the seed of the backward pass, so that summed gradients mean what the strategy says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..ir import Graph, Node
+from ..role import OpRole
+from .target import Pass, Target
+
+_SEED = OpRole.Backward | OpRole.Loss
+
+
+def is_seed(node: Node) -> bool:
+    """Tell whether a node writes the loss's own gradient."""
+    return node.role == _SEED and node.op == "fill_constant"
+
+
+def scale_loss_gradient(graph: Graph, target: Target) -> Graph:
+    """Seed with 1/N (CoeffNumDevice), 1 (One), or whatever is fed for ``loss@GRAD`` (Customized)."""
+    assert target.strategy is not None
+    scaling = target.strategy.gradient_scale_strategy.name
+    seeds = [node for node in graph.nodes if is_seed(node)]
+    if not seeds or scaling == "One":
+        return graph
+    if scaling == "Customized":
+        return _read_from_feed(graph, seeds)
+    share = 1.0 / target.replicas
+    nodes = (
+        replace(node, attrs={**node.attrs, "value": share}) if node in seeds else node for node in graph.nodes
+    )
+    return graph.with_nodes(nodes)
+
+
+def _read_from_feed(graph: Graph, seeds: list[Node]) -> Graph:
+    fed = {value.name: value for value in graph.feeds}
+    swap = {}
+    for node in seeds:
+        (written,) = node.writes()
+        swap[written] = fed.get(written.name) or replace(written, kind="feed", version=0)
+    nodes = (node.reading(swap) for node in graph.nodes if node not in seeds)
+    return graph.with_nodes(nodes, swap)
+
+
+PASS = Pass(
+    "scale_loss_gradient",
+    scale_loss_gradient,
+    lambda target: target.has_loss,
+    "the seed must be right before anything is folded into what follows it",
+)

@@ -1,0 +1,144 @@
+"""ReplicaProgram: a compiled graph as plain data, which is what travels to a replica."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..strategies.errors import FeedError
+from ..strategies.types import VarType
+from .ir import FEED, STATE, Graph, Node, Value
+from .ops.registry import Spec
+from .passes.collectives import ALL_REDUCE
+
+
+@dataclass(frozen=True)
+class ValueRecord:
+    """One value of the program; nodes refer to it by its position."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: int
+    kind: str
+    version: int
+
+    @property
+    def spec(self) -> Spec:
+        """Declared shape and element type."""
+        return Spec(tuple(self.shape), VarType(self.dtype))
+
+
+@dataclass(frozen=True)
+class NodeRecord:
+    """One op: type, value positions by slot (-1: an unwanted gradient), attributes, kernel, user's line."""
+
+    op: str
+    inputs: Mapping[str, Sequence[int]]
+    outputs: Mapping[str, Sequence[int]]
+    attrs: Mapping[str, Any]
+    kernel: str
+    where: str
+
+
+@dataclass(frozen=True)
+class ReplicaProgram:
+    """What one replica runs each step. Plain data: JSON there and back.
+
+    ``fetches`` are positions of the values to return; ``buckets`` lists, per collective in order, the
+    positions of the gradients that lie side by side in one buffer; ``schedule`` is the hash of what the
+    ranks must agree on (order, op, dtype and size of collectives); ``seed`` keys the random ops.
+    """
+
+    values: tuple[ValueRecord, ...]
+    nodes: tuple[NodeRecord, ...]
+    feeds: tuple[int, ...]
+    fetches: tuple[int, ...]
+    buckets: tuple[tuple[int, ...], ...]
+    schedule: str
+    seed: int
+
+    def to_json(self) -> str:
+        """Return the program as JSON text."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> ReplicaProgram:
+        """Read what :meth:`to_json` wrote."""
+        data = json.loads(text)
+        return ReplicaProgram(
+            values=tuple(ValueRecord(**{**v, "shape": tuple(v["shape"])}) for v in data["values"]),
+            nodes=tuple(NodeRecord(**n) for n in data["nodes"]),
+            feeds=tuple(data["feeds"]),
+            fetches=tuple(data["fetches"]),
+            buckets=tuple(tuple(b) for b in data["buckets"]),
+            schedule=data["schedule"],
+            seed=data["seed"],
+        )
+
+    def state_names(self) -> list[str]:
+        """Names of the persistables the program reads or writes, in order of first appearance."""
+        return list(dict.fromkeys(v.name for v in self.values if v.kind == STATE))
+
+    def written_names(self) -> list[str]:
+        """Names of the persistables the program writes."""
+        return list(dict.fromkeys(v.name for v in self.values if v.kind == STATE and v.version > 0))
+
+    def needed_names(self) -> list[str]:
+        """Names of the persistables that must hold a value before a step."""
+        return list(dict.fromkeys(v.name for v in self.values if v.kind == STATE and v.version == 0))
+
+
+def lower(graph: Graph, fetch_names: Sequence[str], kernels: Mapping[Node, str], seed: int) -> ReplicaProgram:
+    """Return a checked graph as plain data.
+
+    Raises:
+        FeedError: an op reads a variable that is neither fed, persistable nor computed.
+        NotFound: a fetch names no variable.
+    """
+    fetched = [graph.fetched(name) for name in fetch_names]
+    used = list(dict.fromkeys([*graph.values(), *fetched]))
+    _refuse_unfed(graph, used)
+    position = {value: i for i, value in enumerate(used)}
+    values = tuple(ValueRecord(v.name, v.spec.shape, int(v.spec.dtype), v.kind, v.version) for v in used)
+    nodes = tuple(_record(node, position, kernels) for node in graph.nodes)
+    reduced = [node for node in graph.nodes if node.op == ALL_REDUCE]
+    return ReplicaProgram(
+        values=values,
+        nodes=nodes,
+        feeds=tuple(position[v] for v in graph.feeds),
+        fetches=tuple(position[v] for v in fetched),
+        buckets=tuple(tuple(position[v] for v in node.reads()) for node in reduced),
+        schedule=_schedule(reduced),
+        seed=seed,
+    )
+
+
+def _record(node: Node, position: Mapping[Value, int], kernels: Mapping[Node, str]) -> NodeRecord:
+    def by_position(slots: Mapping[str, tuple[Value | None, ...]]) -> dict[str, list[int]]:
+        return {slot: [-1 if v is None else position[v] for v in values] for slot, values in slots.items()}
+
+    attrs = dict(node.attrs)
+    return NodeRecord(
+        node.op, by_position(node.inputs), by_position(node.outputs), attrs, kernels[node], node.where
+    )
+
+
+def _refuse_unfed(graph: Graph, used: Sequence[Value]) -> None:
+    for value in used:
+        if value.kind == FEED and value not in graph.feeds:
+            reader = next((node for node in graph.nodes if value in node.reads()), None)
+            use = f"{reader.op} (built at {reader.where}) reads it" if reader else "it is fetched"
+            raise FeedError(
+                f"variable {value.name!r} ({value.spec}) is not fed: {use}, and no op makes it. "
+                f"Fed: {', '.join(repr(v.name) for v in graph.feeds) or 'nothing'}."
+            )
+
+
+def _schedule(reduced: Sequence[Node]) -> str:
+    text = ";".join(
+        f"{node.op}:{','.join(f'{v.name}:{v.spec}' for v in node.reads())}" for node in reduced
+    )
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,79 @@
+"""What the compiler did, for people: pictures of the graph, and the report of one compilation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..strategies.errors import EnforceNotMet
+from .ir import STATE, Graph
+
+if TYPE_CHECKING:
+    from .pipeline import PassRecord
+
+
+def to_dot(graph: Graph) -> str:
+    """Return the graph as Graphviz text: a box per op, an ellipse per value, persistable ones filled."""
+    ids = {value: f"v{i}" for i, value in enumerate(graph.values())}
+    lines = ["digraph G {", "  node [fontname=Arial];"]
+    for value, key in ids.items():
+        color = "#148b97" if value.kind == STATE else "#dddddd"
+        font = "white" if value.kind == STATE else "black"
+        lines.append(
+            f'  {key} [label="{value}\\n{value.spec}", style=filled, fillcolor="{color}", fontcolor={font}];'
+        )
+    for i, node in enumerate(graph.nodes):
+        lines.append(
+            f'  op{i} [label="{node.op}", shape=box, style="rounded,filled", '
+            f'fillcolor="#303A3A", fontcolor=white];'
+        )
+        lines += [f"  {ids[value]} -> op{i};" for value in dict.fromkeys(node.reads())]
+        lines += [f"  op{i} -> {ids[value]};" for value in dict.fromkeys(node.writes())]
+    return "\n".join([*lines, "} // end G", ""])
+
+
+def write_dot(graph: Graph, path: Path) -> None:
+    """Write :func:`to_dot` to a file.
+
+    Raises:
+        EnforceNotMet: the file cannot be written.
+    """
+    try:
+        path.write_text(to_dot(graph))
+    except OSError as error:
+        raise EnforceNotMet(f"debug_graphviz_path: cannot open {path}: {error.strerror}.") from error
+
+
+@dataclass(frozen=True)
+class CompileReport:
+    """What ``explain()`` tells: passes and their effect, buckets, flags that have no effect yet."""
+
+    passes: tuple[PassRecord, ...]
+    graph: Graph
+    replicas: int
+    ignored: tuple[str, ...] = ()
+    buckets: tuple[int, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+    def __str__(self) -> str:
+        lines = [f"compiled for {self.replicas} replica(s): {len(self.graph.nodes)} ops"]
+        for record in self.passes:
+            effect = f"{record.before} -> {record.after} ops" if record.changed else "found nothing to do"
+            lines.append(f"  {record.name}: {effect} ({record.seconds * 1e3:.2f} ms)")
+        if self.buckets:
+            sizes = ", ".join(f"{nbytes:,}" for nbytes in self.buckets)
+            lines.append(f"  gradients meet in {len(self.buckets)} all-reduce(s) of {sizes} bytes")
+        lines += [f"  {flag}: accepted, has no effect yet" for flag in self.ignored]
+        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{r.name}</td><td>{r.before}</td><td>{r.after}</td><td>{r.seconds * 1e3:.2f}</td></tr>"
+            for r in self.passes
+        )
+        ignored = f"<p>No effect yet: {', '.join(self.ignored)}</p>" if self.ignored else ""
+        return (
+            f"<p>{len(self.graph.nodes)} ops on {self.replicas} replica(s)</p><table><tr><th>pass</th>"
+            f"<th>ops before</th><th>after</th><th>ms</th></tr>{rows}</table>{ignored}"
+        )
