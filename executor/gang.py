@@ -1,0 +1,169 @@
+"""What a gang offers: replicas in lockstep that answer messages. One is made of threads, one of Ray actors.
+
+``ParallelExecutor`` and ``CompiledProgram`` see only this file. The front door registers launchers, so that
+nothing here knows Ray.
+"""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from ..strategies import errors
+from ..strategies.errors import ExecutionError, InvalidArgument, RowlockError
+from .place import Place
+from .replica import Message
+
+if TYPE_CHECKING:
+    from ..strategies.cluster import ClusterConfig
+
+
+class Delivery(Protocol):
+    """How messages reach replicas: one message each, answers in rank order."""
+
+    size: int
+
+    def exchange(self, messages: Sequence[Message]) -> list[Message]:
+        """Deliver message i to replica i, all at once, and return the answers."""
+        ...
+
+    def close(self) -> None:
+        """End the replicas."""
+        ...
+
+
+class Gang:
+    """Replicas that programs can be loaded on. Several programs share one gang and its device scopes."""
+
+    def __init__(self, delivery: Delivery, within: float = 300.0) -> None:
+        self.delivery = delivery
+        self.size = delivery.size
+        self.within = within
+        self.epoch = 0
+        self._ids = 0
+
+    def new_id(self) -> int:
+        """Return a number that no program or device scope of this gang has."""
+        self._ids += 1
+        return self._ids
+
+    def all(self, kind: str, arrays: Sequence[np.ndarray] = (), **head: Any) -> list[Message]:
+        """Send one message to every replica."""
+        return self.each([Message(kind, {"epoch": self.epoch, **head}, arrays)] * self.size)
+
+    def each(self, messages: Sequence[Message]) -> list[Message]:
+        """Send each replica its own message and return the answers.
+
+        Raises:
+            RowlockError: a replica failed; the first cause is raised, not what followed from it.
+        """
+        answers = self.delivery.exchange(messages)
+        failures = [answer for answer in answers if answer.kind == "error"]
+        if failures:
+            self.epoch += 1
+            raise _cause(failures)
+        return answers
+
+    def load(self, program: str, scope: int) -> int:
+        """Give a compiled program (JSON) to every replica and return its id there."""
+        number = self.new_id()
+        self.all("load", id=number, program=program, scope=scope)
+        return number
+
+    def write(self, scope: int, names: Sequence[str], arrays: Sequence[np.ndarray]) -> None:
+        """Broadcast persistables to a device scope of every replica."""
+        self.all("write", arrays, scope=scope, names=list(names))
+
+    def read(self, scope: int, name: str, rank: int = 0) -> np.ndarray:
+        """Return a persistable from one replica's device scope."""
+        ask = Message("read", {"epoch": self.epoch, "scope": scope, "names": [name]})
+        idle = Message("read", {"epoch": self.epoch, "scope": scope, "names": []})
+        answers = self.each([ask if i == rank else idle for i in range(self.size)])
+        return answers[rank].arrays[0]
+
+    def step(
+        self, program: int, step: int, rows: Sequence[int], feeds: Sequence[Sequence[np.ndarray]], drop: bool
+    ) -> list[Sequence[np.ndarray]]:
+        """Run one step everywhere; ``feeds[i]`` are replica i's arrays, ``rows[i]`` its first sample."""
+        messages = [
+            Message(
+                "step",
+                {"id": program, "step": step, "row": row, "drop": drop, "epoch": self.epoch},
+                arrays,
+            )
+            for row, arrays in zip(rows, feeds, strict=True)
+        ]
+        return [answer.arrays for answer in self.each(messages)]
+
+    def close(self) -> None:
+        """End the replicas."""
+        self.delivery.close()
+
+
+def _cause(failures: Sequence[Message]) -> RowlockError:
+    first = next((f for f in failures if not f.head["collateral"]), failures[0])
+    kind, text, rank = first.head["type"], first.head["text"], first.head["rank"]
+    known = getattr(errors, kind, None)
+    text = text if f"replica {rank}" in text else f"replica {rank}: {text}"
+    if isinstance(known, type) and issubclass(known, RowlockError):
+        return known(text)
+    return ExecutionError(f"{text} ({kind})")
+
+
+Launcher = Callable[[Sequence[Place], "ClusterConfig"], Gang]
+_launchers: dict[str, Launcher] = {}
+_config: list[ClusterConfig] = []
+_gangs: dict[tuple[Any, ...], Gang] = {}
+
+
+def register_launcher(name: str, launcher: Launcher) -> None:
+    """Make ``ClusterConfig(launcher=name)`` start gangs with ``launcher``."""
+    _launchers[name] = launcher
+
+
+def current_config() -> ClusterConfig:
+    """Return the configuration in force."""
+    if not _config:
+        from ..strategies.cluster import ClusterConfig
+
+        _config.append(ClusterConfig())
+    return _config[-1]
+
+
+def push_config(config: ClusterConfig) -> None:
+    """Put a configuration in force."""
+    _config.append(config)
+
+
+def pop_config() -> None:
+    """Go back to the configuration that was in force before."""
+    _config.pop()
+
+
+def gang_for(places: Sequence[Place]) -> Gang:
+    """Return the gang on these places, started if there is none yet under the configuration in force.
+
+    Programs that name equal places share replicas.
+
+    Raises:
+        InvalidArgument: the place list is empty.
+    """
+    if not places:
+        raise InvalidArgument("there are no places to run on: the place list is empty.")
+    config = current_config()
+    key = (config.model_dump_json(), tuple(places))
+    if key not in _gangs:
+        _gangs[key] = _launchers[config.launcher](places, config)
+    return _gangs[key]
+
+
+def close_gangs() -> None:
+    """End every gang; the next parallel run starts anew."""
+    while _gangs:
+        _gangs.popitem()[1].close()
+
+
+atexit.register(close_gangs)
