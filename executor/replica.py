@@ -10,7 +10,7 @@ import numpy as np
 
 from ..graph.ops.registry import Spec
 from ..graph.replica_program import ReplicaProgram
-from ..strategies.errors import CollectiveError, NotInitialized
+from ..strategies.errors import CollectiveAborted, NotInitialized
 from ..strategies.types import to_numpy
 from .bind import AllReduce, Binder, Buckets, infer_specs, spec_of
 from .device import Device
@@ -34,7 +34,7 @@ class Group(AllReduce, Protocol):
     size: int
 
     def abort(self, reason: str) -> None:
-        """Release every rank that waits; they raise CollectiveError."""
+        """Release every rank that waits; they raise CollectiveAborted."""
         ...
 
     def reset(self, epoch: int) -> None:
@@ -78,7 +78,7 @@ class Replica:
             answer = getattr(self, f"on_{message.kind}")
             return answer(message.head, message.arrays)
         except Exception as error:
-            collateral = isinstance(error, CollectiveError) and "aborted" in str(error)
+            collateral = isinstance(error, CollectiveAborted)
             if self.group is not None and not collateral:
                 self.group.abort(f"{type(error).__name__}: {error}")
             head = {

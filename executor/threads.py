@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..strategies.errors import CollectiveError
+from ..strategies.errors import CollectiveAborted, CollectiveError
 from .gang import Gang
 from .place import Place
 from .replica import Message, Replica
@@ -59,7 +59,7 @@ class _Meeting:
 
     def _refuse_aborted(self, tag: str) -> None:
         if self.reason is not None:
-            raise CollectiveError(f"collective {tag} aborted: {self.reason}")
+            raise CollectiveAborted(f"collective {tag} aborted: {self.reason}")
 
     def _check_tags(self) -> None:
         if len(set(self.tags)) > 1:
@@ -157,8 +157,15 @@ class ThreadDelivery:
         """Deliver one message to each replica and return their answers."""
         for worker, message in zip(self._workers, messages[1:], strict=True):
             worker.ask(message)
-        first = self.replicas[0].handle(messages[0])
-        return [first, *(worker.wait() for worker in self._workers)]
+        try:
+            first = self.replicas[0].handle(messages[0])
+        except BaseException:  # an interrupt of the caller's thread must not leave the others waiting
+            if self.replicas[0].group is not None:
+                self.replicas[0].group.abort("interrupted")
+            raise
+        finally:
+            answers = [worker.wait() for worker in self._workers]
+        return [first, *answers]
 
     def close(self) -> None:
         """End the threads."""

@@ -43,6 +43,10 @@ class FeedError(InvalidValue):
     """A fed value is missing, misnamed, or contradicts what the program declares."""
 
 
+class FeedTypeError(FeedError, TypeError, RuntimeError):
+    """A fed value is no array of numbers (Paddle raises RuntimeError for a Python list)."""
+
+
 class NotFound(InvalidValue):
     """A name that no program, block or scope holds."""
 
@@ -73,6 +77,10 @@ class ExecutionError(EnforceNotMet, RuntimeError):
 
 class CollectiveError(EnforceNotMet, RuntimeError):
     """A collective could not finish: a rank is missing, failed, or disagrees."""
+
+
+class CollectiveAborted(CollectiveError):
+    """A collective was given up because of a failure elsewhere; that failure is the cause to report."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
