@@ -19,6 +19,10 @@ import math
 import numpy as np
 
 STEPS = 5
+# Seed of the feeds. With this one no input of a relu lies within rounding of 0 in any run, so
+# parameters after five steps are stable: moving every initial value by 2e-6 of itself moves no
+# parameter by more than 1e-5. (With seed 1000 one sign flips, and resnet moves by 1e-3.)
+FEED_SEED = 3000
 
 # main and startup are programs; fetches is an ordered dict, label -> variable, without the loss.
 Built = collections.namedtuple("Built", "main startup loss fetches")
@@ -39,7 +43,7 @@ def build(name, fluid):
 
 def feed(name, step):
     """The whole batch of one step; the same on every machine."""
-    return MODELS[name].feed(np.random.RandomState(1000 + step))
+    return MODELS[name].feed(np.random.RandomState(FEED_SEED + step))
 
 
 def initial_values(shapes):
