@@ -60,7 +60,11 @@ class Gang:
         Raises:
             RowlockError: a replica failed; the first cause is raised, not what followed from it.
         """
-        answers = self.delivery.exchange(messages)
+        try:
+            answers = self.delivery.exchange(messages)
+        except BaseException:
+            self.epoch += 1  # whatever the replicas were in the middle of is void
+            raise
         failures = [answer for answer in answers if answer.kind == "error"]
         if failures:
             self.epoch += 1
@@ -160,10 +164,11 @@ def gang_for(places: Sequence[Place]) -> Gang:
     return _gangs[key]
 
 
-def close_gangs() -> None:
-    """End every gang; the next parallel run starts anew."""
-    while _gangs:
-        _gangs.popitem()[1].close()
+def close_gangs(config: ClusterConfig | None = None) -> None:
+    """End every gang, or those of one configuration; the next parallel run starts anew."""
+    wanted = None if config is None else config.model_dump_json()
+    for key in [key for key in _gangs if wanted in (None, key[0])]:
+        _gangs.pop(key).close()
 
 
 atexit.register(close_gangs)

@@ -1,0 +1,155 @@
+"""CompiledProgram: a program with strategies, to be run on one place or data-parallel on many."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..graph.program import Program
+from ..graph.report import CompileReport
+from ..strategies.errors import InvalidArgument, InvalidState, InvalidType, InvalidValue
+from .parallel import ParallelRun
+from .place import Place, check_place, cpu_places
+from .scope import Scope
+
+if TYPE_CHECKING:
+    from ..strategies.build import BuildStrategy
+    from ..strategies.execution import ExecutionStrategy
+    from .executor import Executor
+
+
+class CompiledProgram:
+    """Wraps a Program; what is needed to run it is compiled at the first ``Executor.run``.
+
+    Raises:
+        InvalidType: ``program_or_graph`` is no Program.
+    """
+
+    def __init__(self, program_or_graph: Program, build_strategy: BuildStrategy | None = None) -> None:
+        if not isinstance(program_or_graph, Program):
+            raise InvalidType(f"CompiledProgram takes a Program, got {type(program_or_graph).__name__}.")
+        self._program = program_or_graph
+        self._build_strategy = build_strategy
+        self._exec_strategy: ExecutionStrategy | None = None
+        self._loss_name: str | None = None
+        self._share_vars_from: CompiledProgram | None = None
+        self._places: list[Place] | None = None
+        self._data_parallel = False
+        self._parallel: ParallelRun | None = None
+        self._scope: Scope | None = None
+
+    @property
+    def program(self) -> Program:
+        """The user's program."""
+        return self._program
+
+    def with_data_parallel(
+        self,
+        loss_name: str | None = None,
+        build_strategy: BuildStrategy | None = None,
+        exec_strategy: ExecutionStrategy | None = None,
+        share_vars_from: CompiledProgram | None = None,
+        places: Any = None,
+    ) -> CompiledProgram:
+        """Run replicas of the program on several places.
+
+        Args:
+            loss_name: the loss; needed if the program trains.
+            build_strategy: replaces the constructor's if given.
+            exec_strategy: how a step is run.
+            share_vars_from: a program that ran before; its parameters are used (test beside training).
+            places: a place or a list of them; default: ``cpu_places()``.
+
+        Raises:
+            InvalidArgument: called twice, no places, or a program with gradients without ``loss_name``.
+            InvalidType: ``loss_name`` is no string.
+        """
+        if self._data_parallel:
+            raise InvalidArgument("with_data_parallel was called before on this CompiledProgram.")
+        if loss_name is not None and not isinstance(loss_name, str):
+            raise InvalidType(f"loss_name must be a str, got {type(loss_name).__name__}.")
+        trains = any(op.type.endswith("_grad") for op in self._program.global_block().ops)
+        if trains and not loss_name:
+            raise InvalidArgument("the program has gradient operators: loss_name says which loss they serve.")
+        if share_vars_from is not None and not isinstance(share_vars_from, CompiledProgram):
+            raise InvalidType(
+                f"share_vars_from must be a CompiledProgram, got {type(share_vars_from).__name__}."
+            )
+        self._data_parallel = True
+        self._loss_name = loss_name
+        self._build_strategy = build_strategy if build_strategy is not None else self._build_strategy
+        self._exec_strategy = exec_strategy
+        self._share_vars_from = share_vars_from
+        if places is not None:
+            places = list(places) if isinstance(places, (list, tuple)) else [places]
+            if not places:
+                raise InvalidArgument("there are no places to run on: the place list is empty.")
+            self._places = [check_place(place, "places") for place in places]
+        return self
+
+    def explain(self) -> CompileReport:
+        """Return what the compiler did, and which flags have no effect yet.
+
+        Raises:
+            InvalidState: the program was not run yet.
+        """
+        if self._parallel is None or self._parallel.report is None:
+            raise InvalidState("explain() tells about a program that has run; run it first.")
+        return self._parallel.report
+
+    def temporaries(self) -> tuple[int, int]:
+        """Return how many temporaries are alive on all replicas, and their bytes."""
+        return (0, 0) if self._parallel is None else self._parallel.temporaries()
+
+    def drop_local_exe_scopes(self) -> None:
+        """End the life of temporaries on every replica and give their memory back.
+
+        Raises:
+            InvalidType: the program was not run yet.
+        """
+        if self._parallel is None:
+            raise InvalidType("drop_local_exe_scopes: nothing was run yet.")
+        self._parallel.drop()
+
+    def _run(
+        self,
+        executor: Executor,
+        feed: Any,
+        fetch_names: tuple[str, ...],
+        scope: Scope,
+        return_numpy: bool,
+        return_merged: bool,
+    ) -> list[Any]:
+        if self._parallel is None:
+            self._parallel = self._prepare(executor, scope)
+        elif self._scope is not scope and self._share_vars_from is None:
+            raise InvalidValue("this CompiledProgram ran in another scope before; compile it again for this one.")
+        return self._parallel.run(feed, fetch_names, return_numpy, return_merged)
+
+    def _prepare(self, executor: Executor, scope: Scope) -> ParallelRun:
+        places = self._places if self._places is not None else self._default_places(executor)
+        if any(type(place) is not type(executor.place) for place in places):
+            raise InvalidArgument(f"places {places} are of another kind than the executor's {executor.place}.")
+        self._scope = scope
+        return ParallelRun(
+            self._program,
+            places,
+            scope,
+            loss_name=self._loss_name,
+            build_strategy=self._build_strategy,
+            exec_strategy=self._exec_strategy,
+            share_with=self._shared_run(),
+            in_process=not self._data_parallel,
+        )
+
+    def _default_places(self, executor: Executor) -> list[Place]:
+        return list(cpu_places()) if self._data_parallel else [executor.place]
+
+    def _shared_run(self) -> ParallelRun | None:
+        source = self._share_vars_from
+        if source is None:
+            return None
+        if not source._data_parallel:
+            raise InvalidValue("share_vars_from: that program is not data parallel, its variables cannot be shared.")
+        if source._parallel is None:
+            raise InvalidValue("share_vars_from: that program was not run yet, there is nothing to share.")
+        return source._parallel

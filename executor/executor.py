@@ -1,0 +1,260 @@
+"""Executor: runs a program on one place, or hands a compiled program to its replicas."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..graph.compile import Compiled, compile_program
+from ..graph.ops.registry import Spec
+from ..graph.passes.target import Target
+from ..graph.program import Program, default_main_program
+from ..graph.variable import Variable
+from ..strategies.errors import InvalidArgument, InvalidState, InvalidType, NotInitialized
+from ..strategies.types import to_numpy
+from .bind import Binder, Buckets, infer_specs, spec_of
+from .capabilities import capabilities
+from .device import Device
+from .feeds import check, convert
+from .place import CPUPlace, Place, check_place
+from .plan import Plan
+from .scope import Scope, global_scope
+from .tensor import Storage, Tensor
+
+PLANS_KEPT = 64
+COMPILED_KEPT = 64
+
+
+class _Bound:
+    """A plan bound to the tensors of one scope."""
+
+    def __init__(self, plan: Plan, tensors: Sequence[Tensor], written: Sequence[Tensor], scope: Scope) -> None:
+        self.plan = plan
+        self.scope = scope  # kept alive: its id is part of the cache key
+        self.tensors = [(tensor, tensor.memory()) for tensor in tensors]
+        self.written = list(written)
+        self.generation = Storage.generation
+
+    def current(self) -> bool:
+        """Tell whether every tensor still lives where the plan reads it; fetch what replicas made newer."""
+        for tensor, array in self.tensors:
+            if tensor.link is not None:
+                tensor.memory()
+        if self.generation != Storage.generation:
+            if any(tensor.memory() is not array for tensor, array in self.tensors):
+                return False
+            self.generation = Storage.generation
+        return True
+
+
+class Executor:
+    """Runs programs on a place (``CPUPlace()`` if none is named).
+
+    Compiled programs are kept by program, feed names and fetches; plans also by the shapes fed, so another
+    batch size binds again without compiling again.
+    """
+
+    def __init__(self, place: Place | None = None) -> None:
+        self.place = CPUPlace() if place is None else check_place(place, "Executor")
+        self._closed = False
+        self._compiled: OrderedDict[tuple[Any, ...], Compiled] = OrderedDict()
+        self._bound: OrderedDict[tuple[Any, ...], _Bound] = OrderedDict()
+        self._steps: dict[int, int] = {}
+        self.compilations = 0
+        self.bindings = 0
+
+    def run(
+        self,
+        program: Any = None,
+        feed: Any = None,
+        fetch_list: Any = None,
+        feed_var_name: str = "feed",
+        fetch_var_name: str = "fetch",
+        scope: Scope | None = None,
+        return_numpy: bool = True,
+        use_program_cache: bool = False,
+        return_merged: bool = True,
+        use_prune: bool = False,
+    ) -> list[Any]:
+        """Run every op of ``program`` once and return the values of ``fetch_list``.
+
+        Args:
+            program: a Program, or a CompiledProgram (which may run on many places); default: the main program.
+            feed: arrays by variable name. For a data-parallel program also a list of such dicts, one a place.
+            fetch_list: variables or names; a result is a NumPy array each (a Tensor with
+                ``return_numpy=False``). Results of several places are joined on dim 0 unless
+                ``return_merged`` is False.
+            scope: where persistables live; default: the global scope.
+
+        Raises:
+            FeedError: a feed is missing, misnamed, or does not fit the program.
+            NotInitialized: a parameter holds no value: the startup program was not run.
+            ExecutionError: an operator failed.
+        """
+        if self._closed:
+            raise InvalidState("this executor is closed.")
+        program = default_main_program() if program is None else program
+        scope = global_scope() if scope is None else scope
+        fetch_names = fetch_names_of(fetch_list)
+        if not isinstance(program, Program):
+            run_compiled = getattr(program, "_run", None)
+            if run_compiled is None:
+                raise InvalidType(
+                    f"Executor.run takes a Program or CompiledProgram, got {type(program).__name__}."
+                )
+            return run_compiled(self, feed, fetch_names, scope, return_numpy, return_merged)
+        return self._run_program(program, _one_feed(feed), fetch_names, scope, return_numpy)
+
+    def close(self) -> None:
+        """Forget every plan; the executor cannot be used again."""
+        self._closed = True
+        self._compiled.clear()
+        self._bound.clear()
+
+    def _run_program(
+        self, program: Program, feed: Any, fetch_names: tuple[str, ...], scope: Scope, return_numpy: bool
+    ) -> list[Any]:
+        arrays = convert(program, feed) if feed else {}
+        if program.lr_scheduler is not None:
+            set_scheduled_rate(program, scope)
+        shapes = tuple([(name, a.shape, a.dtype) for name, a in arrays.items()])
+        key = (program.id, program.version, fetch_names, shapes, id(scope))
+        bound = self._bound.get(key)
+        if bound is None or not bound.current():
+            bound = self._bind(key, program, arrays, fetch_names, scope)
+        step = self._steps.get(program.id, 0)
+        bound.plan.device.clock.step = step
+        fetched = bound.plan.run(list(arrays.values()))
+        self._steps[program.id] = step + 1
+        for tensor in bound.written:
+            if tensor.link is not None:
+                tensor.written()
+        return fetched if return_numpy else as_tensors(fetch_names, fetched)
+
+    def _compile(self, program: Program, feeds: tuple[str, ...], fetches: tuple[str, ...]) -> Compiled:
+        key = (program.id, program.version, feeds, fetches)
+        compiled = self._compiled.get(key)
+        if compiled is None:
+            self.compilations += 1
+            compiled = compile_program(program, feeds, fetches, Target(), capabilities())
+            _remember(self._compiled, key, compiled, COMPILED_KEPT)
+        return compiled
+
+    def _bind(
+        self,
+        key: tuple[Any, ...],
+        program: Program,
+        arrays: dict[str, np.ndarray],
+        fetch_names: tuple[str, ...],
+        scope: Scope,
+    ) -> _Bound:
+        check(program, arrays)
+        compiled = self._compile(program, tuple(arrays), fetch_names).program
+        check_initialized(compiled.needed_names(), scope)
+        held = {name: scope.find_var(name) for name in compiled.state_names()}
+
+        def state(name: str) -> Spec | None:
+            found = held[name]
+            return spec_of(found.get_tensor().memory()) if found and found.get_tensor().initialized else None
+
+        def allocate(name: str, spec: Spec) -> np.ndarray:
+            tensor = scope.home(name).get_tensor()
+            if tensor.initialized:
+                return tensor.memory()
+            return tensor.allocate(spec.shape, to_numpy(spec.dtype))
+
+        specs = infer_specs(compiled, [spec_of(a) for a in arrays.values()], state)
+        device = Device(seed=compiled.seed)
+        plan = Binder(compiled, device, specs, allocate, Buckets(compiled, None)).plan()
+        self.bindings += 1
+        tensors = {name: scope.home(name).get_tensor() for name in compiled.state_names()}
+        written = [tensors[name] for name in compiled.written_names()]
+        bound = _Bound(plan, list(tensors.values()), written, scope)
+        _remember(self._bound, key, bound, PLANS_KEPT)
+        return bound
+
+
+def _remember(cache: OrderedDict[tuple[Any, ...], Any], key: tuple[Any, ...], value: Any, limit: int) -> None:
+    cache[key] = value
+    cache.move_to_end(key)
+    if len(cache) > limit:
+        cache.popitem(last=False)
+
+
+def _one_feed(feed: Any) -> Any:
+    """Return the only dict of a feed for one place."""
+    if isinstance(feed, (list, tuple)):
+        if len(feed) != 1:
+            raise InvalidArgument(
+                f"a program that is not data parallel takes one feed, got a list of {len(feed)}. "
+                f"Use CompiledProgram(...).with_data_parallel(...) to run on several places."
+            )
+        feed = feed[0]
+    if feed is not None and not isinstance(feed, dict):
+        raise InvalidType(f"feed must be a dict of arrays by variable name, got {type(feed).__name__}.")
+    return feed
+
+
+def fetch_names_of(fetch_list: Any) -> tuple[str, ...]:
+    """Return the names in a fetch list.
+
+    Raises:
+        InvalidArgument: it is no list, tuple, Variable or name.
+        InvalidType: an item is neither a Variable nor a name.
+    """
+    if fetch_list is None:
+        return ()
+    if isinstance(fetch_list, (str, Variable)):
+        fetch_list = [fetch_list]
+    if not isinstance(fetch_list, (list, tuple)):
+        raise InvalidArgument(f"fetch_list must be a list of variables, got {type(fetch_list).__name__}.")
+    names = []
+    for item in fetch_list:
+        if isinstance(item, Variable):
+            names.append(item.name)
+        elif isinstance(item, str):
+            names.append(item)
+        else:
+            raise InvalidType(f"fetch_list holds variables or their names, got {item!r}.")
+    return tuple(names)
+
+
+def check_initialized(names: Sequence[str], scope: Scope) -> None:
+    """Refuse to run while a persistable that the program reads holds nothing.
+
+    Raises:
+        NotInitialized: names the variables.
+    """
+    missing = []
+    for name in names:
+        found = scope.find_var(name)
+        if found is None or not found.get_tensor().initialized:
+            missing.append(name)
+    if missing:
+        shown = ", ".join(repr(name) for name in missing[:5]) + (", ..." if len(missing) > 5 else "")
+        raise NotInitialized(
+            f"{len(missing)} variable(s) hold no value in the scope: {shown}. "
+            f"Run the startup program first: exe.run(startup_program)."
+        )
+
+
+def set_scheduled_rate(program: Program, scope: Scope) -> None:
+    """Write the learning rate that the program's Python scheduler gives now, if it changed."""
+    scheduler, name = program.lr_scheduler
+    tensor = scope.home(name).get_tensor()
+    rate = np.full((1,), scheduler.get_lr(), np.float32)
+    if not tensor.initialized or not np.array_equal(tensor.memory(), rate):
+        tensor.set(rate)
+
+
+def as_tensors(names: Sequence[str], arrays: Sequence[np.ndarray]) -> list[Tensor]:
+    """Return arrays as tensors."""
+    tensors = []
+    for name, array in zip(names, arrays, strict=True):
+        tensor = Tensor(name)
+        tensor.set(array)
+        tensors.append(tensor)
+    return tensors

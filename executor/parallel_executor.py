@@ -1,0 +1,94 @@
+"""ParallelExecutor: Paddle 1.x's front for data-parallel training."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from ..graph.program import Program, default_main_program
+from ..graph.report import CompileReport
+from ..strategies.errors import InvalidArgument, InvalidType
+from .compiled_program import CompiledProgram
+from .executor import Executor
+from .place import CPUPlace, cpu_places
+from .scope import Scope, global_scope
+
+if TYPE_CHECKING:
+    from ..strategies.build import BuildStrategy
+    from ..strategies.execution import ExecutionStrategy
+
+
+class ParallelExecutor:
+    """Runs a program on every place; the places are fixed here (``CPU_NUM`` of them).
+
+    Raises:
+        InvalidArgument: ``use_cuda`` without a GPU back end.
+        InvalidType: ``share_vars_from`` is no ParallelExecutor.
+    """
+
+    def __init__(
+        self,
+        use_cuda: bool,
+        loss_name: str | None = None,
+        main_program: Program | None = None,
+        share_vars_from: ParallelExecutor | None = None,
+        exec_strategy: ExecutionStrategy | None = None,
+        build_strategy: BuildStrategy | None = None,
+        num_trainers: int = 1,
+        trainer_id: int = 0,
+        scope: Scope | None = None,
+    ) -> None:
+        if use_cuda:
+            raise InvalidArgument("ParallelExecutor(use_cuda=True): running on GPUs is not built yet.")
+        if share_vars_from is not None and not isinstance(share_vars_from, ParallelExecutor):
+            raise InvalidType(
+                f"share_vars_from must be a ParallelExecutor, got {type(share_vars_from).__name__}."
+            )
+        if num_trainers != 1 or trainer_id != 0:
+            from ..strategies.build import BuildStrategy
+
+            build_strategy = build_strategy if build_strategy is not None else BuildStrategy()
+            build_strategy.num_trainers, build_strategy.trainer_id = num_trainers, trainer_id
+        self._scope = global_scope() if scope is None else scope
+        self._places = cpu_places()
+        self._executor = Executor(CPUPlace())
+        program = default_main_program() if main_program is None else main_program
+        self._compiled = CompiledProgram(program).with_data_parallel(
+            loss_name=loss_name,
+            build_strategy=build_strategy,
+            exec_strategy=exec_strategy,
+            share_vars_from=None if share_vars_from is None else share_vars_from._compiled,
+            places=self._places,
+        )
+
+    @property
+    def device_count(self) -> int:
+        """Number of places."""
+        return len(self._places)
+
+    def run(
+        self, fetch_list: Any, feed: Any = None, feed_dict: Any = None, return_numpy: bool = True
+    ) -> list[Any]:
+        """Run one step; see :meth:`Executor.run`. ``feed_dict`` is a deprecated name of ``feed``."""
+        if feed_dict is not None:
+            warnings.warn("feed_dict is deprecated: use feed", DeprecationWarning, stacklevel=2)
+            feed = feed_dict if feed is None else feed
+        return self._executor.run(
+            self._compiled, feed=feed, fetch_list=fetch_list, scope=self._scope, return_numpy=return_numpy
+        )
+
+    def drop_local_exe_scopes(self) -> None:
+        """End the life of temporaries on every replica and give their memory back.
+
+        Raises:
+            InvalidType: nothing was run yet.
+        """
+        self._compiled.drop_local_exe_scopes()
+
+    def explain(self) -> CompileReport:
+        """Return what the compiler did; see :meth:`CompiledProgram.explain`."""
+        return self._compiled.explain()
+
+    def temporaries(self) -> tuple[int, int]:
+        """Return how many temporaries are alive on all replicas, and their bytes."""
+        return self._compiled.temporaries()

@@ -1,0 +1,52 @@
+"""Which gang parallel programs run on: Ray actors unless told otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from .executor import gang
+from .executor.place import Place
+from .executor.threads import launch_threads
+
+if TYPE_CHECKING:
+    from .strategies.cluster import ClusterConfig
+
+
+def _launch_ray(places: Sequence[Place], config: ClusterConfig) -> gang.Gang:
+    from .cluster.gang import launch_ray  # Ray is imported at the first parallel run, not before
+
+    return launch_ray(places, config)
+
+
+gang.register_launcher("threads", launch_threads)
+gang.register_launcher("ray", _launch_ray)
+
+
+def configure(config: ClusterConfig | None = None, **settings: Any) -> ClusterConfig:
+    """Choose how the next parallel programs are launched; returns the configuration now in force.
+
+    ``configure(launcher="threads")`` is short for ``configure(ClusterConfig(launcher="threads"))``.
+    """
+    from .strategies.cluster import ClusterConfig
+
+    config = config if config is not None else ClusterConfig(**settings)
+    gang.push_config(config)
+    return config
+
+
+@contextmanager
+def cluster(config: ClusterConfig | None = None, **settings: Any) -> Iterator[ClusterConfig]:
+    """Like :func:`configure`, for the length of a ``with`` block; gangs started inside end with it."""
+    chosen = configure(config, **settings)
+    try:
+        yield chosen
+    finally:
+        gang.close_gangs(chosen)
+        gang.pop_config()
+
+
+def shutdown() -> None:
+    """End every gang (and the local Ray, if one was started for them)."""
+    gang.close_gangs()
