@@ -22,10 +22,10 @@ import sys
 
 os.environ["CPU_NUM"] = "2"
 
-import numpy as np  # noqa: E402
+import numpy as np
 
-import compact_json  # noqa: E402
-import models  # noqa: E402
+import compact_json
+import models
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RUNS = ("single", "parallel")
@@ -80,7 +80,9 @@ def describe_program(program, fluid):
             "parent_idx": block.parent_idx,
             "forward_block_idx": block.forward_block_idx,
             "ops": [describe_op(op) for op in block.ops],
-            "vars": [describe_var(block.vars[name], fluid) for name in sorted(block.vars)],
+            "vars": [
+                describe_var(block.vars[name], fluid) for name in sorted(block.vars)
+            ],
         }
         for block in program.blocks
     ]
@@ -161,10 +163,14 @@ def job(*arguments):
 
 def main():
     if len(sys.argv) > 1:
-        import paddle.fluid as fluid
+        from paddle import fluid
 
         kind, name = sys.argv[1:3]
-        result = describe_model(name, fluid) if kind == "program" else run_model(name, kind, fluid)
+        result = (
+            describe_model(name, fluid)
+            if kind == "program"
+            else run_model(name, kind, fluid)
+        )
         print(json.dumps(result))
         return
     losses = {}

@@ -35,9 +35,8 @@ def build(name, fluid):
     """Build one model, optimizer included, in programs and with names of its own."""
     main = fluid.Program()
     startup = fluid.Program()
-    with fluid.program_guard(main, startup):
-        with fluid.unique_name.guard():
-            loss, fetches = MODELS[name].build(fluid)
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        loss, fetches = MODELS[name].build(fluid)
     return Built(main, startup, loss, collections.OrderedDict(fetches))
 
 
@@ -110,7 +109,9 @@ def build_logistic(fluid):
     probability = fluid.layers.fc(input=image, size=5, act="softmax")
     cost = fluid.layers.cross_entropy(input=probability, label=label)
     loss = fluid.layers.mean(cost)
-    rate = fluid.layers.exponential_decay(learning_rate=0.2, decay_steps=2, decay_rate=0.5)
+    rate = fluid.layers.exponential_decay(
+        learning_rate=0.2, decay_steps=2, decay_rate=0.5
+    )
     fluid.optimizer.SGD(learning_rate=rate).minimize(loss)
     return loss, [("probability", probability), ("rate", rate)]
 
@@ -153,10 +154,20 @@ def build_lenet(fluid):
     image = fluid.data(name="image", shape=[None, 1, 16, 16], dtype="float32")
     label = fluid.data(name="label", shape=[None, 1], dtype="int64")
     first = fluid.nets.simple_img_conv_pool(
-        input=image, num_filters=4, filter_size=3, pool_size=2, pool_stride=2, act="relu"
+        input=image,
+        num_filters=4,
+        filter_size=3,
+        pool_size=2,
+        pool_stride=2,
+        act="relu",
     )
     second = fluid.nets.simple_img_conv_pool(
-        input=first, num_filters=8, filter_size=3, pool_size=2, pool_stride=2, act="relu"
+        input=first,
+        num_filters=8,
+        filter_size=3,
+        pool_size=2,
+        pool_stride=2,
+        act="relu",
     )
     probability = fluid.layers.fc(input=second, size=10, act="softmax")
     cost = fluid.layers.cross_entropy(input=probability, label=label)
@@ -244,7 +255,9 @@ def self_attention(fluid, x):
     """Keys have no bias: softmax cancels it, and Adam would blow up its rounding noise."""
     layers = fluid.layers
     query = split_heads(fluid, layers.fc(input=x, size=WIDTH, num_flatten_dims=2))
-    key = split_heads(fluid, layers.fc(input=x, size=WIDTH, num_flatten_dims=2, bias_attr=False))
+    key = split_heads(
+        fluid, layers.fc(input=x, size=WIDTH, num_flatten_dims=2, bias_attr=False)
+    )
     value = split_heads(fluid, layers.fc(input=x, size=WIDTH, num_flatten_dims=2))
     scale = 1.0 / math.sqrt(WIDTH // HEADS)
     weights = layers.softmax(layers.matmul(query, key, transpose_y=True, alpha=scale))
@@ -263,7 +276,9 @@ def build_attention(fluid):
     attended, weights = self_attention(fluid, layers.layer_norm(x, begin_norm_axis=2))
     x = x + attended
     inner = layers.fc(
-        input=layers.layer_norm(x, begin_norm_axis=2), size=4 * WIDTH, num_flatten_dims=2
+        input=layers.layer_norm(x, begin_norm_axis=2),
+        size=4 * WIDTH,
+        num_flatten_dims=2,
     )
     x = x + layers.fc(input=layers.gelu(inner), size=WIDTH, num_flatten_dims=2)
     x = layers.layer_norm(x, begin_norm_axis=2)
