@@ -54,7 +54,7 @@ def same(names, inputs, **attrs):
     return {name: (inputs, attrs) for name in names.split()}
 
 
-# {op type: (inputs {slot: shape, (shape, dtype) or Many of them}, attributes that have to be given)}
+# {op type: (inputs {slot: shape, (shape, dtype) or Many of them}, attributes it must be given)}
 SAMPLES = {}
 
 # Elementwise.
