@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..strategies.errors import EnforceNotMet
-from .ir import STATE, Graph
+from .ir import STATE, Graph, Value
 
 if TYPE_CHECKING:
     from .pipeline import PassRecord
@@ -77,3 +78,50 @@ class CompileReport:
             f"<p>{len(self.graph.nodes)} ops on {self.replicas} replica(s)</p><table><tr><th>pass</th>"
             f"<th>ops before</th><th>after</th><th>ms</th></tr>{rows}</table>{ignored}"
         )
+
+
+_BOX_WIDTH, _ROW, _TOP = 150, 46, 24
+
+
+def to_svg(graph: Graph) -> str:
+    """Return a picture of the ops as SVG text: one row per depth, an arrow from each op to its readers."""
+    depth, maker = _depths(graph)
+    columns: dict[int, int] = {}
+    at: dict[int, tuple[int, int]] = {}
+    for i in range(len(graph.nodes)):
+        column = columns.get(depth[i], 0)
+        columns[depth[i]] = column + 1
+        at[i] = (20 + column * (_BOX_WIDTH + 20), _TOP + depth[i] * _ROW)
+    shapes: list[str] = []
+    for i, node in enumerate(graph.nodes):
+        x, y = at[i]
+        for j in sorted({maker[v] for v in node.reads() if v in maker}):
+            fx, fy = at[j]
+            shapes.append(
+                f'<path d="M{fx + _BOX_WIDTH // 2},{fy + 26} C{fx + _BOX_WIDTH // 2},{fy + 40} '
+                f'{x + _BOX_WIDTH // 2},{y - 14} {x + _BOX_WIDTH // 2},{y}" fill="none" stroke="#999"/>'
+            )
+    for i, node in enumerate(graph.nodes):
+        x, y = at[i]
+        title = escape(str(node))
+        shapes.append(
+            f'<g><title>{title}</title><rect x="{x}" y="{y}" width="{_BOX_WIDTH}" height="26" rx="6" '
+            f'fill="{_COLORS.get(node.role & 3, "#303A3A")}"/><text x="{x + _BOX_WIDTH // 2}" y="{y + 17}" '
+            f'text-anchor="middle" font-family="Arial" font-size="11" fill="white">{node.op}</text></g>'
+        )
+    width = 20 + max(columns.values(), default=0) * (_BOX_WIDTH + 20)
+    height = _TOP + (max(columns, default=0) + 1) * _ROW
+    body = "\n".join(shapes)
+    return f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}">\n{body}\n</svg>\n'
+
+
+_COLORS = {0: "#148b97", 1: "#303A3A", 2: "#97621a"}  # forward, backward, optimize
+
+
+def _depths(graph: Graph) -> tuple[dict[int, int], dict[Value, int]]:
+    depth: dict[int, int] = {}
+    maker: dict[Value, int] = {}
+    for i, node in enumerate(graph.nodes):
+        depth[i] = 1 + max((depth[maker[v]] for v in node.reads() if v in maker), default=-1)
+        maker.update(dict.fromkeys(node.writes(), i))
+    return depth, maker
