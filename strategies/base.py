@@ -1,0 +1,135 @@
+"""What every strategy has in common: strict fields, errors of our family, and what of it is built."""
+
+from __future__ import annotations
+
+import json
+from enum import Enum
+from typing import Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from .errors import EnforceNotMet, StrategyError, UnknownField, nearest
+
+
+def effect(default: Any = ..., **settings: Any) -> Any:
+    """Declare a field whose every value does what it says."""
+    return Field(default, json_schema_extra={"built": "all"}, **settings)
+
+
+def hint(default: Any = ..., **settings: Any) -> Any:
+    """Declare a field that only concerns speed, memory or debugging, and has no effect yet."""
+    return Field(default, json_schema_extra={"built": "none", "hint": True}, **settings)
+
+
+def semantic(default: Any = ..., *, built: tuple[Any, ...] = (), **settings: Any) -> Any:
+    """Declare a field that changes results: only the default and the values in ``built`` are carried out."""
+    names = [getattr(value, "name", value) for value in built]
+    return Field(default, json_schema_extra={"built": names}, **settings)
+
+
+class Strategy(BaseModel):
+    """A set of switches. Fields are checked when they are assigned; an unknown name is refused.
+
+    Raises:
+        StrategyError: a field got a value it does not accept.
+        UnknownField: there is no such field; the message names the nearest one.
+        EnforceNotMet: a field that finalizing froze is assigned.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", validate_assignment=True, validate_default=False)
+
+    frozen_by_finalize: ClassVar[frozenset[str]] = frozenset()
+    _finalized: bool = False
+
+    def __init__(self, **fields: Any) -> None:
+        for name in fields:
+            self._known(name)
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise self._explain(error) from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in type(self).__private_attributes__:
+            super().__setattr__(name, value)
+            return
+        self._known(name)
+        if self._finalized and name in self.frozen_by_finalize:
+            raise EnforceNotMet(f"{type(self).__name__}.{name} cannot change: the strategy is finalized.")
+        try:
+            super().__setattr__(name, value)
+        except ValidationError as error:
+            raise self._explain(error) from None
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            return super().__getattr__(name)  # type: ignore[misc]  # pydantic's own, for private attributes
+        raise self._unknown(name)
+
+    @classmethod
+    def _known(cls, name: str) -> None:
+        if name not in cls.model_fields:
+            raise cls._unknown(name)
+
+    @classmethod
+    def _unknown(cls, name: str) -> UnknownField:
+        return UnknownField(f"{cls.__name__} has no field {name!r}.{nearest(name, cls.model_fields)}")
+
+    @classmethod
+    def _explain(cls, error: ValidationError) -> StrategyError:
+        parts = []
+        for item in error.errors():
+            field = ".".join(str(part) for part in item["loc"][:1]) or "?"
+            parts.append(f"{cls.__name__}.{field}: {item['msg']}, got {item.get('input')!r}")
+        return StrategyError("; ".join(parts) + ".")
+
+    def changes(self) -> dict[str, Any]:
+        """Return the fields that differ from their defaults."""
+        defaults = {name: field.get_default(call_default_factory=True) for name, field in self._fields()}
+        return {name: getattr(self, name) for name in defaults if getattr(self, name) != defaults[name]}
+
+    def to_json(self) -> str:
+        """Return every field as JSON."""
+        return self.model_dump_json()
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read what :meth:`to_json` wrote."""
+        fields = json.loads(text)
+        for name, value in fields.items():
+            default = cls.model_fields[name].get_default() if name in cls.model_fields else None
+            if isinstance(default, (Enum, set)):
+                fields[name] = type(default)(value)
+        return cls(**fields)
+
+    @classmethod
+    def _fields(cls) -> list[tuple[str, Any]]:
+        return list(cls.model_fields.items())
+
+    def __str__(self) -> str:
+        changed = ", ".join(f"{name}={value!r}" for name, value in self.changes().items())
+        return f"{type(self).__name__}({changed})"
+
+    __repr__ = __str__
+
+
+def flag(value: Any) -> Any:
+    """Let the ints 0 and 1 stand for a bool, as Paddle's setters do; leave the rest to the strict check."""
+    return bool(value) if type(value) is int and value in (0, 1) else value
+
+
+def unbuilt(strategy: Strategy) -> tuple[list[str], list[str]]:
+    """Return the changed fields that have no effect yet, and those that must be refused for it."""
+    ignored: list[str] = []
+    refused: list[str] = []
+    for name, value in strategy.changes().items():
+        extra = type(strategy).model_fields[name].json_schema_extra
+        assert isinstance(extra, dict), name
+        built = extra["built"]
+        if built == "all":
+            continue
+        if extra.get("hint"):
+            ignored.append(name)
+        elif getattr(value, "name", value) not in built:  # type: ignore[operator]
+            refused.append(f"{name}={value!r}")
+    return ignored, refused
