@@ -120,16 +120,36 @@ ShapeRule = Callable[[Inference], Mapping[str, Specs]]
 
 @dataclass(frozen=True)
 class Grad:
-    """The default gradient op: which forward slots it reads, and whose gradients it writes.
+    """The gradient op: which forward slots it reads, and whose gradients it writes.
 
     ``inputs`` may name inputs and outputs of the forward op, and ``Out@GRAD`` for the gradient of an output;
-    ``outputs`` are ``X@GRAD``. Attributes are copied from the forward op unless ``keep_attrs`` is False.
+    ``outputs`` are ``X@GRAD``. Where the gradient op is an ordinary op (the gradient of split is concat),
+    both are mappings from its own slots to those names.
+
+    Attributes are the forward op's, or what ``attrs`` makes of them; none if ``keep_attrs`` is False.
+    ``each`` names a forward slot that takes any number of variables: one gradient op is made for each.
     """
 
     type: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
+    inputs: tuple[str, ...] | Mapping[str, str]
+    outputs: tuple[str, ...] | Mapping[str, str]
     keep_attrs: bool = True
+    attrs: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
+    each: str = ""
+
+    def reads(self) -> Mapping[str, str]:
+        """Return the gradient op's input slots and the forward names they are filled with."""
+        return self.inputs if isinstance(self.inputs, Mapping) else {s: s for s in self.inputs}
+
+    def writes(self) -> Mapping[str, str]:
+        """Return the gradient op's output slots and whose gradients they are."""
+        return self.outputs if isinstance(self.outputs, Mapping) else {s: s for s in self.outputs}
+
+    def attributes(self, forward: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the gradient op's attributes from the forward op's."""
+        if self.attrs is not None:
+            return dict(self.attrs(forward))
+        return dict(forward) if self.keep_attrs else {}
 
 
 @dataclass(frozen=True, kw_only=True)
