@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import expr as e
-from .registry import Grad, Op, define
+from .registry import Grad, Inference, Op, Specs, define
 from .rules import same
-from .samples import normal, sample
+from .samples import normal, sample, uniform
 
 _LIBRARY = {"use_mkldnn": False, "use_cudnn": False}
 
@@ -50,16 +51,255 @@ def define_activation(
     )
 
 
+def logistic(x: e.Expr) -> e.Expr:
+    """1 / (1 + exp(-x)); tanh saturates where exp would overflow."""
+    return 0.5 * e.tanh(0.5 * x) + 0.5
+
+
+def swish_slope(x: e.Expr, beta: float) -> e.Expr:
+    """d/dx of x * logistic(beta x)."""
+    share = logistic(x * beta)
+    return share + x * beta * share * (1 - share)
+
+
+_ROOT_2_OVER_PI = math.sqrt(2.0 / math.pi)
+_CUBIC = 0.044715
+
+
+def gelu_share(x: e.Expr, approximate: bool) -> e.Expr:
+    """Phi(x), the normal distribution function, or its tanh form."""
+    if approximate:
+        return 0.5 + 0.5 * e.tanh(_ROOT_2_OVER_PI * (x + _CUBIC * x * x * x))
+    return 0.5 + 0.5 * e.erf(x * math.sqrt(0.5))
+
+
+def gelu_slope(x: e.Expr, approximate: bool) -> e.Expr:
+    """d/dx of x * gelu_share(x)."""
+    if approximate:
+        t = e.tanh(_ROOT_2_OVER_PI * (x + _CUBIC * x * x * x))
+        inner = _ROOT_2_OVER_PI * (1 + 3 * _CUBIC * x * x)
+        return 0.5 + 0.5 * t + 0.5 * x * (1 - t * t) * inner
+    density = e.exp(-0.5 * x * x) * (1 / math.sqrt(2 * math.pi))
+    return gelu_share(x, False) + x * density
+
+
 _KINKED = (sample({"X": normal(3, 4, away_from=(0.0,))}),)
+_POSITIVE = (sample({"X": uniform(3, 4, low=0.5, high=2.0)}),)
+_STEPS = (sample({"X": uniform(3, 4, low=0.1, high=0.4)}),)
 
 define_activation(
     "relu",
     lambda x: e.maximum(x, 0),
     "Out",
-    lambda out, d_out: d_out * (out > 0),
+    lambda out, d_out: e.where(out > 0, d_out, 0),
     samples=_KINKED,
 )
-define_activation("sigmoid", lambda x: 1 / (1 + e.exp(-x)), "Out", lambda out, d_out: d_out * out * (1 - out))
+define_activation(
+    "sigmoid", lambda x: logistic(x), "Out", lambda out, d_out: d_out * out * (1 - out)
+)
 define_activation("tanh", lambda x: e.tanh(x), "Out", lambda out, d_out: d_out * (1 - out * out))
 define_activation("exp", lambda x: e.exp(x), "Out", lambda out, d_out: d_out * out)
 define_activation("square", lambda x: x * x, "X", lambda x, d_out: d_out * 2 * x)
+
+
+define_activation("log", lambda x: e.log(x), "X", lambda x, d_out: d_out / x, samples=_POSITIVE)
+define_activation("sqrt", lambda x: e.sqrt(x), "Out", lambda out, d_out: d_out * 0.5 / out, samples=_POSITIVE)
+define_activation(
+    "rsqrt",
+    lambda x: 1 / e.sqrt(x),
+    "Out",
+    lambda out, d_out: d_out * -0.5 * out * out * out,
+    samples=_POSITIVE,
+)
+define_activation(
+    "reciprocal", lambda x: 1 / x, "Out", lambda out, d_out: -(d_out * out * out), samples=_POSITIVE
+)
+define_activation("abs", lambda x: e.abs_(x), "X", lambda x, d_out: d_out * e.sign(x), samples=_KINKED)
+define_activation("sin", lambda x: e.sin(x), "X", lambda x, d_out: d_out * e.cos(x))
+define_activation("cos", lambda x: e.cos(x), "X", lambda x, d_out: -(d_out * e.sin(x)))
+define_activation("floor", lambda x: e.floor(x), "Out", lambda out, d_out: d_out * 0, samples=_STEPS)
+define_activation("ceil", lambda x: e.ceil(x), "Out", lambda out, d_out: d_out * 0, samples=_STEPS)
+define_activation("round", lambda x: e.rint(x), "Out", lambda out, d_out: d_out * 0, samples=_STEPS)
+define_activation(
+    "softplus",  # max(x, 0) + log(1 + exp(-|x|)) does not overflow
+    lambda x: e.maximum(x, 0) + e.log1p(e.exp(-e.abs_(x))),
+    "X",
+    lambda x, d_out: d_out * logistic(x),
+)
+define_activation(
+    "logsigmoid",
+    lambda x: e.minimum(x, 0) - e.log1p(e.exp(-e.abs_(x))),
+    "X",
+    lambda x, d_out: d_out * logistic(-x),
+)
+define_activation(
+    "softsign",
+    lambda x: x / (1 + e.abs_(x)),
+    "X",
+    lambda x, d_out: d_out / e.square(1 + e.abs_(x)),
+)
+define_activation(
+    "leaky_relu",
+    lambda x, *, alpha: e.where(x > 0, x, x * alpha),
+    "Out",
+    lambda out, d_out, *, alpha: e.where(out > 0, d_out, d_out * alpha),
+    attrs={"alpha": 0.02, "use_mkldnn": False},
+    samples=_KINKED,
+)
+define_activation(
+    "relu6",
+    lambda x, *, threshold: e.minimum(e.maximum(x, 0), threshold),
+    "Out",
+    lambda out, d_out, *, threshold: e.where((out > 0) & (out < threshold), d_out, 0),
+    attrs={"threshold": 6.0, "use_mkldnn": False},
+    samples=_KINKED,
+)
+define_activation(
+    "elu",
+    lambda x, *, alpha: e.where(x > 0, x, e.expm1(e.minimum(x, 0)) * alpha),
+    "X",
+    lambda x, d_out, *, alpha: e.where(x > 0, d_out, d_out * (e.exp(e.minimum(x, 0)) * alpha)),
+    attrs={"alpha": 1.0},
+    samples=_KINKED,
+)
+define_activation(
+    "swish",
+    lambda x, *, beta: x * logistic(x * beta),
+    "X",
+    lambda x, d_out, *, beta: d_out * swish_slope(x, beta),
+    attrs={"beta": 1.0, "use_mkldnn": False},
+)
+define_activation(
+    "hard_sigmoid",
+    lambda x, *, slope, offset: e.minimum(e.maximum(x * slope + offset, 0), 1),
+    "Out",
+    lambda out, d_out, *, slope: e.where((out > 0) & (out < 1), d_out * slope, 0),
+    attrs={"slope": 0.2, "offset": 0.5},
+    samples=_KINKED,
+)
+define_activation(
+    "hard_swish",
+    lambda x, *, threshold, scale, offset: x * e.minimum(e.maximum(x + offset, 0), threshold) / scale,
+    "X",
+    lambda x, d_out, *, threshold, scale, offset: (
+        d_out
+        * e.where(
+            (x + offset > 0) & (x + offset < threshold),
+            (2 * x + offset) / scale,
+            e.minimum(e.maximum(x + offset, 0), threshold) / scale,
+        )
+    ),
+    attrs={"threshold": 6.0, "scale": 6.0, "offset": 3.0},
+    samples=_KINKED,
+)
+define_activation(
+    "gelu",  # Hendrycks and Gimpel, arXiv 1606.08415: x * Phi(x), or its tanh form
+    lambda x, *, approximate: x * gelu_share(x, approximate),
+    "X",
+    lambda x, d_out, *, approximate: d_out * gelu_slope(x, approximate),
+    attrs={"approximate": False, "use_mkldnn": False, "use_cudnn": False},
+    samples=(sample({"X": normal(3, 4)}), sample({"X": normal(3, 4)}, approximate=True)),
+)
+define(
+    Op(
+        type="sign",
+        inputs=("X",),
+        outputs=("Out",),
+        shape=same("X"),
+        grad=Grad("scale", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}, attrs=lambda attrs: {"scale": 0.0}),
+        scalar=lambda x: e.sign(x),
+        samples=_KINKED,
+    )
+)
+
+
+def scale_shape(op: Inference) -> Mapping[str, Specs]:
+    """Like X; a scale given as a tensor is not built."""
+    op.require(not op.has("ScaleTensor"), "ScaleTensor is not built: give scale as a number")
+    return {"Out": op.spec("X")}
+
+
+define(
+    Op(
+        type="scale",
+        inputs=("X", "ScaleTensor?"),
+        outputs=("Out",),
+        attrs={"scale": 1.0, "bias": 0.0, "bias_after_scale": True, "use_mkldnn": False},
+        shape=scale_shape,
+        grad=Grad(
+            "scale",
+            {"X": "Out@GRAD"},
+            {"Out": "X@GRAD"},
+            attrs=lambda attrs: {**attrs, "bias": 0.0, "bias_after_scale": True},
+        ),
+        in_place={"Out": "X"},
+        samples=(
+            sample({"X": normal(3, 4)}, scale=2.0, bias=0.5),
+            sample({"X": normal(3, 4)}, scale=2.0, bias=0.5, bias_after_scale=False),
+        ),
+    )
+)
+
+
+def pow_shape(op: Inference) -> Mapping[str, Specs]:
+    """Like X; a factor given as a tensor is not built."""
+    op.require(not op.has("FactorTensor"), "FactorTensor is not built: give factor as a number")
+    return {"Out": op.spec("X"), "X@GRAD": op.spec("X")}
+
+
+_POW = {"factor": 1.0}
+define(
+    Op(
+        type="pow",
+        inputs=("X", "FactorTensor?"),
+        outputs=("Out",),
+        attrs=_POW,
+        shape=pow_shape,
+        grad=Grad("pow_grad", ("X", "FactorTensor", "Out@GRAD"), ("X@GRAD",)),
+        scalar=lambda x, *, factor: x**factor,
+        samples=(sample({"X": uniform(3, 4, low=0.5, high=2.0)}, factor=2.5),),
+    )
+)
+define(
+    Op(
+        type="pow_grad",
+        inputs=("X", "FactorTensor?", "Out@GRAD"),
+        outputs=("X@GRAD",),
+        attrs=_POW,
+        shape=pow_shape,
+        scalar=lambda x, d_out, *, factor: d_out * factor * x ** (factor - 1),
+    )
+)
+
+
+def clip_shape(op: Inference) -> Mapping[str, Specs]:
+    """Like X; limits given as tensors are not built."""
+    op.require(not (op.has("Min") or op.has("Max")), "Min and Max tensors are not built: give numbers")
+    op.require(op.attr("min") <= op.attr("max"), f"min={op.attr('min')} is above max={op.attr('max')}")
+    return {"Out": op.spec("X"), "X@GRAD": op.spec("X")}
+
+
+define(
+    Op(
+        type="clip",
+        inputs=("X", "Min?", "Max?"),
+        outputs=("Out",),
+        attrs={"min": 0.0, "max": 0.0},
+        shape=clip_shape,
+        grad=Grad("clip_grad", ("X", "Min", "Max", "Out@GRAD"), ("X@GRAD",)),
+        scalar=lambda x, *, min, max: e.minimum(e.maximum(x, min), max),
+        in_place={"Out": "X"},
+        samples=(sample({"X": normal(3, 4, away_from=(-0.5, 0.5))}, min=-0.5, max=0.5),),
+        refuses=(sample({"X": normal(3, 4)}, min=1.0, max=0.0),),
+    )
+)
+define(
+    Op(
+        type="clip_grad",
+        inputs=("X", "Min?", "Max?", "Out@GRAD"),
+        outputs=("X@GRAD",),
+        attrs={"min": 0.0, "max": 0.0},
+        shape=clip_shape,
+        scalar=lambda x, d_out, *, min, max: e.where((x > min) & (x < max), d_out, 0),
+    )
+)
