@@ -84,6 +84,8 @@ def _broadcast_grad(dev: Device, scalar: Callable[..., Any], operands: dict[str,
     return [*bind_scalar(scalar, operands, {}, full, dev), *summed(dev, full, view)]
 
 
+for _op_type in ("less_than", "less_equal", "greater_than", "greater_equal", "equal", "not_equal"):
+    kernel(_op_type)(_forward(_op_type))
 for _op_type in _GRADS:
     kernel(_op_type)(_forward(_op_type))
     kernel(f"{_op_type}_grad")(_backward(_op_type))
