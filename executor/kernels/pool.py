@@ -1,0 +1,180 @@
+"""Pooling: one pass per window element over strided views of the (padded) images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...graph.ops.conv import window_paddings
+from ..device import Device
+from .registry import Step, kernel
+
+
+@dataclass
+class Windows:
+    """Where the pooling windows lie."""
+
+    k: list[int]
+    strides: list[int]
+    pads: list[tuple[int, int]]
+    out: tuple[int, int]
+    size: tuple[int, int]
+
+    @property
+    def room(self) -> tuple[int, int]:
+        """Height and width that the windows cover, padding included."""
+        spans = [(o - 1) * s + k for o, s, k in zip(self.out, self.strides, self.k, strict=True)]
+        height = max(spans[0], self.size[0] + self.pads[0][0])
+        return height, max(spans[1], self.size[1] + self.pads[1][0])
+
+    @property
+    def padded(self) -> bool:
+        """Whether windows reach outside the image."""
+        return self.room != self.size
+
+    def interior(self, padded: Any) -> Any:
+        """Return the view that the image itself fills."""
+        top, left = self.pads[0][0], self.pads[1][0]
+        return padded[:, :, top : top + self.size[0], left : left + self.size[1]]
+
+    def taps(self, padded: Any) -> list[Any]:
+        """Return, for each window element in row order, what it meets in every window."""
+        (sh, sw), (oh, ow) = self.strides, self.out
+        return [
+            padded[:, :, i : i + (oh - 1) * sh + 1 : sh, j : j + (ow - 1) * sw + 1 : sw]
+            for i in range(self.k[0])
+            for j in range(self.k[1])
+        ]
+
+    def counts(self, exclusive: bool, dtype: Any) -> Any:
+        """Return what an average divides by, [1, 1, oh, ow]; ``exclusive`` leaves padding out."""
+        ones = np.zeros((1, 1, *self.room), dtype)
+        if exclusive:
+            self.interior(ones)[...] = 1
+        else:  # padding counts, but not what ceil_mode adds beyond it
+            (top, bottom), (left, right) = self.pads
+            ones[:, :, : self.size[0] + top + bottom, : self.size[1] + left + right] = 1
+        return np.maximum(sum(self.taps(ones)), 1)
+
+
+def _windows(x: Any, out: Any, attrs: dict[str, Any]) -> Windows:
+    size = x.shape[2:]
+    if attrs["global_pooling"]:
+        return Windows(list(size), [1, 1], [(0, 0), (0, 0)], (1, 1), size)
+    k, strides = list(attrs["ksize"]), list(attrs["strides"])
+    if attrs["adaptive"]:
+        k = strides = [size[0] // k[0], size[1] // k[1]]
+        return Windows(k, strides, [(0, 0), (0, 0)], out.shape[2:], size)
+    pads = window_paddings(attrs["paddings"], attrs["padding_algorithm"], size, k, strides)
+    return Windows(k, strides, pads, out.shape[2:], size)
+
+
+def _padded(dev: Device, x: Any, win: Windows, fill: float) -> tuple[Any, list[Step]]:
+    if not win.padded:
+        return x, []
+    room = dev.keep((*x.shape[:2], *win.room), x.dtype)
+    room.fill(fill)
+    return room, [partial(dev.xp.copyto, win.interior(room), x)]
+
+
+@kernel("pool2d")
+def pool2d(
+    dev: Device,
+    x: Any,
+    out: Any,
+    *,
+    pooling_type: str,
+    ksize: list[int],
+    global_pooling: bool,
+    strides: list[int],
+    paddings: list[int],
+    exclusive: bool,
+    adaptive: bool,
+    padding_algorithm: str,
+) -> list[Step]:
+    win = _windows(x, out, locals())
+    average = pooling_type == "avg"
+    if average and not win.padded and global_pooling:
+        scale = 1.0 / max(win.size[0] * win.size[1], 1)
+        return [
+            partial(dev.xp.add.reduce, x, (2, 3), None, out, True),
+            partial(dev.xp.multiply, out, scale, out),
+        ]
+    lowest = 0.0 if average else -np.inf
+    source, steps = _padded(dev, x, win, lowest)
+    first, *rest = win.taps(source)
+    join = dev.xp.add if average else dev.xp.maximum
+    steps.append(partial(dev.xp.copyto, out, first) if not rest else partial(join, first, rest[0], out))
+    steps += [partial(join, out, tap, out) for tap in rest[1:]]
+    if average:
+        shares = dev.xp.asarray(1.0 / win.counts(exclusive, np.float64)).astype(x.dtype)
+        steps.append(partial(dev.xp.multiply, out, shares, out))
+    return steps
+
+
+@kernel("pool2d_grad")
+def pool2d_grad(
+    dev: Device,
+    x: Any,
+    out: Any,
+    d_out: Any,
+    d_x: Any,
+    *,
+    pooling_type: str,
+    ksize: list[int],
+    global_pooling: bool,
+    strides: list[int],
+    paddings: list[int],
+    exclusive: bool,
+    adaptive: bool,
+    padding_algorithm: str,
+) -> list[Step]:
+    if d_x is None:
+        return []
+    win = _windows(x, out, locals())
+    if pooling_type == "avg":
+        return _average_grad(dev, win, d_out, d_x, exclusive)
+    source, steps = _padded(dev, x, win, -np.inf)
+    return [*steps, *_max_grad(dev, win, source, out, d_out, d_x)]
+
+
+def _target(dev: Device, win: Windows, d_x: Any) -> tuple[Any, list[Step]]:
+    """Return where gradients gather, and the copy of the part that is the image."""
+    if not win.padded:
+        return d_x, []
+    room = dev.scratch((*d_x.shape[:2], *win.room), d_x.dtype)
+    return room, [partial(dev.xp.copyto, d_x, win.interior(room))]
+
+
+def _average_grad(dev: Device, win: Windows, d_out: Any, d_x: Any, exclusive: bool) -> list[Step]:
+    target, copies = _target(dev, win, d_x)
+    shares = dev.xp.asarray(1.0 / win.counts(exclusive, np.float64)).astype(d_out.dtype)
+    share = dev.scratch(d_out.shape, d_out.dtype)
+    steps: list[Step] = [partial(dev.xp.multiply, d_out, shares, share)]
+    if win.out == (1, 1) and not win.padded:
+        return [*steps, partial(dev.xp.copyto, d_x, share)]
+    steps.append(partial(target.fill, 0))
+    steps += [partial(dev.xp.add, tap, share, tap) for tap in win.taps(target)]
+    return [*steps, *copies]
+
+
+def _max_grad(dev: Device, win: Windows, source: Any, out: Any, d_out: Any, d_x: Any) -> list[Step]:
+    """The first element of a window that equals its maximum gets the gradient."""
+    xp = dev.xp
+    target, copies = _target(dev, win, d_x)
+    hit = dev.scratch(out.shape, np.bool_)
+    waiting = dev.scratch(out.shape, np.bool_)
+    share = dev.scratch(out.shape, d_out.dtype)
+    steps: list[Step] = [partial(target.fill, 0), partial(waiting.fill, True)]
+    for here, tap in zip(win.taps(source), win.taps(target), strict=True):
+        steps += [
+            partial(xp.equal, here, out, hit),
+            partial(xp.logical_and, hit, waiting, hit),
+            partial(xp.logical_xor, waiting, hit, waiting),
+            partial(xp.multiply, d_out, hit, share),
+            partial(xp.add, tap, share, tap),
+        ]
+    return [*steps, *copies]
