@@ -1,0 +1,72 @@
+"""Optimizer updates. Every ``...Out`` is the same memory as the input it updates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .registry import Inference, Op, Specs, define
+from .samples import normal, sample, uniform
+
+
+def _update(*state: str, powers: tuple[str, ...] = (), refused: tuple[str, ...] = ()) -> Any:
+    """Return the shape rule of an update: state and gradient are like Param, powers have one element."""
+
+    def rule(op: Inference) -> Mapping[str, Specs]:
+        param = op.spec("Param")
+        for slot in ("Grad", *state):
+            op.require(op.spec(slot) == param, f"{slot} must be like Param")
+        for slot in refused:
+            op.require(not op.has(slot), f"{slot} is not built: give the number")
+        if op.has("LearningRate"):
+            op.require(op.shape("LearningRate") == (1,), "LearningRate must have one element")
+        return {f"{slot}Out": op.spec(slot) for slot in ("Param", *state, *powers)}
+
+    return rule
+
+
+def _define(
+    name: str,
+    state: tuple[str, ...],
+    attrs: Mapping[str, Any],
+    *,
+    powers: tuple[str, ...] = (),
+    fixed_powers: tuple[str, ...] = (),
+    refused: tuple[str, ...] = (),
+    rate: bool = True,
+) -> None:
+    inputs = ("Param", "Grad", *(("LearningRate",) if rate else ()), *state, *powers, *fixed_powers)
+    positive = {"Velocity", "Moment1"}
+    drawn = {slot: normal(3, 4) if slot in positive else uniform(3, 4, low=0.1) for slot in state}
+    drawn |= {slot: uniform(1, low=0.5, high=0.9) for slot in (*powers, *fixed_powers)}
+    operands = {"Param": normal(3, 4), "Grad": normal(3, 4), **drawn}
+    if rate:
+        operands["LearningRate"] = uniform(1, low=0.1)
+    define(
+        Op(
+            type=name,
+            inputs=(*inputs, *(f"{slot}?" for slot in refused)),
+            outputs=tuple(f"{slot}Out" for slot in ("Param", *state, *powers)),
+            attrs=attrs,
+            shape=_update(*state, powers=powers, refused=refused),
+            in_place={f"{slot}Out": slot for slot in ("Param", *state, *powers)},
+            samples=(sample(operands),),
+            refuses=(sample({**operands, "Grad": normal(4, 3)}),),
+        )
+    )
+
+
+_BETAS = {"beta1": 0.9, "beta2": 0.999}
+_define("sgd", (), {})
+_define("momentum", ("Velocity",), {"mu": 0.0, "use_nesterov": False})
+_define(
+    "adam",
+    ("Moment1", "Moment2"),
+    {**_BETAS, "epsilon": 1e-8, "lazy_mode": False, "min_row_size_to_use_multithread": 1000},
+    powers=("Beta1Pow", "Beta2Pow"),
+    refused=("Beta1Tensor", "Beta2Tensor"),
+)
+_define("adagrad", ("Moment",), {"epsilon": 1e-6})
+_define("decayed_adagrad", ("Moment",), {"decay": 0.95, "epsilon": 1e-6})
+_define("adamax", ("Moment", "InfNorm"), {**_BETAS, "epsilon": 1e-8}, fixed_powers=("Beta1Pow",))
+_define("adadelta", ("AvgSquaredGrad", "AvgSquaredUpdate"), {"rho": 0.95, "epsilon": 1e-6}, rate=False)
