@@ -1,0 +1,100 @@
+"""What enters a program: data variables, parameters, and persistables of the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...strategies.errors import InvalidType, Unsupported
+from ...strategies.types import VarType
+from ..initializer import ConstantInitializer
+from ..program import default_main_program
+from ..variable import Parameter, Variable
+from .helper import LayerHelper
+
+
+def data(
+    name: str,
+    shape: Sequence[int | None],
+    append_batch_size: bool = True,
+    dtype: Any = "float32",
+    lod_level: int = 0,
+    type: VarType = VarType.LOD_TENSOR,
+    stop_gradient: bool = True,
+) -> Variable:
+    """Declare a variable to feed (``fluid.layers.data``): the batch dimension is put in front.
+
+    None means unknown and, like any negative size, keeps ``shape`` as it is. What is fed is not compared
+    with the declaration.
+    """
+    _check_data(name, shape, lod_level)
+    sizes = [-1 if size is None else int(size) for size in shape]
+    if append_batch_size and all(size >= 0 for size in sizes):
+        sizes = [-1, *sizes]
+    return _data(name, sizes, dtype, stop_gradient, check=False)
+
+
+def checked_data(name: str, shape: Sequence[int | None], dtype: Any = "float32", lod_level: int = 0) -> Variable:
+    """Declare a variable to feed (``fluid.data``, ``paddle.static.data``): shape as it is, None is unknown.
+
+    What is fed must have this rank, these known sizes and this dtype.
+    """
+    _check_data(name, shape, lod_level)
+    sizes = [-1 if size is None else int(size) for size in shape]
+    return _data(name, sizes, dtype, True, check=True)
+
+
+def _check_data(name: Any, shape: Any, lod_level: int) -> None:
+    if not isinstance(name, str):
+        raise InvalidType(f"data: name must be a str, got {name!r}.")
+    if not isinstance(shape, (list, tuple)):
+        raise InvalidType(f"data {name!r}: shape must be a list or tuple, got {shape!r}.")
+    if lod_level:
+        raise Unsupported(f"data {name!r}: lod_level={lod_level}: sequences are not built yet.")
+
+
+def _data(name: str, sizes: list[int], dtype: Any, stop_gradient: bool, check: bool) -> Variable:
+    return (
+        default_main_program()
+        .global_block()
+        .create_var(
+            name=name,
+            shape=sizes,
+            dtype=dtype,
+            stop_gradient=stop_gradient,
+            is_data=True,
+            need_check_feed=check,
+        )
+    )
+
+
+def create_parameter(
+    shape: Sequence[int],
+    dtype: Any,
+    name: str | None = None,
+    attr: Any = None,
+    is_bias: bool = False,
+    default_initializer: Any = None,
+) -> Parameter:
+    """Create a parameter of your own."""
+    from ..param_attr import ParamAttr
+
+    attr = ParamAttr(name=name) if attr is None else attr
+    made = LayerHelper("create_parameter").create_parameter(attr, shape, dtype, is_bias, default_initializer)
+    if made is None:
+        raise InvalidType("create_parameter: attr=False leaves nothing to create.")
+    return made
+
+
+def create_global_var(
+    shape: Sequence[int],
+    value: float,
+    dtype: Any,
+    persistable: bool = False,
+    force_cpu: bool = False,
+    name: str | None = None,
+) -> Variable:
+    """Create a variable filled with ``value`` by the startup program."""
+    return LayerHelper("global_var").create_global(
+        name, shape, dtype, ConstantInitializer(float(value), force_cpu), persistable=persistable
+    )

@@ -1,0 +1,104 @@
+"""Losses and metrics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..variable import Variable
+from .helper import LayerHelper, check_variable
+from .shape import topk
+
+
+def square_error_cost(input: Variable, label: Variable) -> Variable:
+    """(input - label)^2, element by element."""
+    helper = LayerHelper("square_error_cost")
+    difference = helper.apply("elementwise_sub", {"X": input, "Y": label}, dtype=input.dtype)
+    return helper.apply("square", {"X": difference}, dtype=input.dtype)
+
+
+def cross_entropy(
+    input: Variable, label: Variable, soft_label: bool = False, ignore_index: int = -100
+) -> Variable:
+    """-log of the probability of the label: [N, ..., 1] from probabilities [N, ..., classes]."""
+    check_variable(input, "input", "cross_entropy")
+    check_variable(label, "label", "cross_entropy")
+    attrs: dict[str, Any] = {"ignore_index": ignore_index}
+    inputs = {"X": input, "Label": label}
+    if soft_label:
+        helper = LayerHelper("cross_entropy")
+        return helper.apply("cross_entropy", inputs, {**attrs, "soft_label": True}, out="Y", dtype=input.dtype)
+    helper = LayerHelper("cross_entropy2")
+    out, x_shape, match = helper.new(input.dtype), helper.new(input.dtype), helper.new(input.dtype)
+    helper.append_op("cross_entropy2", inputs, {"Y": out, "MatchX": match, "XShape": x_shape}, attrs)
+    return out
+
+
+def softmax_with_cross_entropy(
+    logits: Variable,
+    label: Variable,
+    soft_label: bool = False,
+    ignore_index: int = -100,
+    numeric_stable_mode: bool = True,
+    return_softmax: bool = False,
+    axis: int = -1,
+) -> Any:
+    """Cross entropy of softmax(logits): [N, ..., 1], and the softmax if asked for."""
+    check_variable(logits, "logits", "softmax_with_cross_entropy")
+    check_variable(label, "label", "softmax_with_cross_entropy")
+    helper = LayerHelper("softmax_with_cross_entropy")
+    softmax, loss = helper.new(logits.dtype), helper.new(logits.dtype)
+    attrs = {
+        "soft_label": soft_label,
+        "ignore_index": ignore_index,
+        "numeric_stable_mode": numeric_stable_mode,
+        "axis": axis,
+    }
+    outputs = {"Softmax": softmax, "Loss": loss}
+    helper.append_op("softmax_with_cross_entropy", {"Logits": logits, "Label": label}, outputs, attrs)
+    return (loss, softmax) if return_softmax else loss
+
+
+def sigmoid_cross_entropy_with_logits(
+    x: Variable, label: Variable, ignore_index: int = -100, name: str | None = None, normalize: bool = False
+) -> Variable:
+    """Cross entropy of sigmoid(x) and labels in [0, 1], element by element."""
+    op_type = "sigmoid_cross_entropy_with_logits"
+    attrs = {"ignore_index": ignore_index, "normalize": normalize}
+    return LayerHelper(op_type, name).apply(op_type, {"X": x, "Label": label}, attrs, dtype=x.dtype)
+
+
+def log_loss(input: Variable, label: Variable, epsilon: float = 1e-4, name: str | None = None) -> Variable:
+    """-label log(input + epsilon) - (1 - label) log(1 - input + epsilon)."""
+    inputs = {"Predicted": input, "Labels": label}
+    helper = LayerHelper("log_loss", name)
+    return helper.apply("log_loss", inputs, {"epsilon": epsilon}, out="Loss", dtype=input.dtype)
+
+
+def huber_loss(input: Variable, label: Variable, delta: float) -> Variable:
+    """Squared near zero, linear beyond ``delta``."""
+    helper = LayerHelper("huber_loss")
+    residual, out = helper.new(input.dtype), helper.new(input.dtype)
+    outputs = {"Out": out, "Residual": residual}
+    helper.append_op("huber_loss", {"X": input, "Y": label}, outputs, {"delta": float(delta)})
+    return out
+
+
+def mse_loss(input: Variable, label: Variable) -> Variable:
+    """Mean of the squared difference."""
+    from .shape import mean
+
+    return mean(square_error_cost(input, label))
+
+
+def accuracy(
+    input: Variable, label: Variable, k: int = 1, correct: Any = None, total: Any = None
+) -> Variable:
+    """The share of samples whose label is among the ``k`` best scored: shape [1]."""
+    best, indices = topk(input, k)
+    helper = LayerHelper("accuracy")
+    result = helper.new("float32", stop_gradient=True)
+    correct = helper.new("int32", stop_gradient=True) if correct is None else correct
+    total = helper.new("int32", stop_gradient=True) if total is None else total
+    outputs = {"Accuracy": result, "Correct": correct, "Total": total}
+    helper.append_op("accuracy", {"Out": best, "Indices": indices, "Label": label}, outputs)
+    return result

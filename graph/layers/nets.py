@@ -1,0 +1,112 @@
+"""Groups of layers that are often used together (``fluid.nets``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...strategies.errors import InvalidValue
+from ..variable import Variable
+from .binary import elementwise_mul, matmul
+from .nn import batch_norm, conv2d, pool2d
+from .shape import reshape, split, transpose
+from .unary import dropout, scale, sigmoid, softmax
+
+
+def simple_img_conv_pool(
+    input: Variable,
+    num_filters: int,
+    filter_size: Any,
+    pool_size: Any,
+    pool_stride: Any,
+    pool_padding: Any = 0,
+    pool_type: str = "max",
+    global_pooling: bool = False,
+    conv_stride: Any = 1,
+    conv_padding: Any = 0,
+    conv_dilation: Any = 1,
+    conv_groups: int = 1,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    act: str | None = None,
+    use_cudnn: bool = True,
+) -> Variable:
+    """A convolution and a pooling."""
+    conv = conv2d(
+        input, num_filters, filter_size, conv_stride, conv_padding, conv_dilation, conv_groups,
+        param_attr, bias_attr, use_cudnn, act,
+    )  # fmt: skip
+    return pool2d(conv, pool_size, pool_type, pool_stride, pool_padding, global_pooling, use_cudnn)
+
+
+def img_conv_group(
+    input: Variable,
+    conv_num_filter: Sequence[int],
+    pool_size: Any,
+    conv_padding: Any = 1,
+    conv_filter_size: Any = 3,
+    conv_act: str | None = None,
+    param_attr: Any = None,
+    conv_with_batchnorm: Any = False,
+    conv_batchnorm_drop_rate: Any = 0.0,
+    pool_stride: Any = 1,
+    pool_type: str = "max",
+    use_cudnn: bool = True,
+) -> Variable:
+    """Several convolutions (each with batch norm and dropout if asked for), and a pooling."""
+
+    def each(value: Any) -> list[Any]:
+        return list(value) if isinstance(value, (list, tuple)) else [value] * len(conv_num_filter)
+
+    x = input
+    columns = zip(
+        conv_num_filter,
+        each(conv_filter_size),
+        each(conv_padding),
+        each(param_attr),
+        each(conv_with_batchnorm),
+        each(conv_batchnorm_drop_rate),
+        strict=True,
+    )
+    for filters, size, padding, attr, normalised, drop in columns:
+        act = None if normalised else conv_act
+        x = conv2d(x, filters, size, padding=padding, param_attr=attr, act=act, use_cudnn=use_cudnn)
+        if normalised:
+            x = batch_norm(x, act=conv_act)
+            x = dropout(x, drop) if abs(drop) > 1e-5 else x
+    return pool2d(x, pool_size, pool_type, pool_stride, use_cudnn=use_cudnn)
+
+
+def glu(input: Variable, dim: int = -1) -> Variable:
+    """The first half times the sigmoid of the second."""
+    first, gate = split(input, 2, dim)
+    return elementwise_mul(first, sigmoid(gate))
+
+
+def scaled_dot_product_attention(
+    queries: Variable, keys: Variable, values: Variable, num_heads: int = 1, dropout_rate: float = 0.0
+) -> Variable:
+    """softmax(q k^T / sqrt(width of a head)) v, head by head: [batch, queries, width].
+
+    Source: Vaswani et al., arXiv 1706.03762, equation 1.
+    """
+    assert queries.shape is not None and values.shape is not None
+    width = queries.shape[-1]
+    if width % num_heads or values.shape[-1] % num_heads:
+        raise InvalidValue(f"attention: widths {width} and {values.shape[-1]} do not split in {num_heads} heads.")
+
+    def heads(x: Variable) -> Variable:
+        if num_heads == 1:
+            return x
+        assert x.shape is not None
+        return transpose(reshape(x, [0, 0, num_heads, x.shape[-1] // num_heads]), [0, 2, 1, 3])
+
+    q, k, v = heads(queries), heads(keys), heads(values)
+    scores = matmul(scale(q, (width // num_heads) ** -0.5), k, transpose_y=True)
+    weights = softmax(scores)
+    if dropout_rate:
+        weights = dropout(weights, dropout_rate)
+    context = matmul(weights, v)
+    if num_heads == 1:
+        return context
+    return reshape(transpose(context, [0, 2, 1, 3]), [0, 0, values.shape[-1]])

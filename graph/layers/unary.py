@@ -1,0 +1,145 @@
+"""Activations and other functions of one tensor, element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..variable import Variable
+from .helper import LayerHelper, check_variable
+
+
+def _simple(op_type: str) -> Callable[..., Variable]:
+    def layer(x: Variable, name: str | None = None) -> Variable:
+        check_variable(x, "x", op_type)
+        return LayerHelper(op_type, name).apply(op_type, {"X": x}, dtype=x.dtype)
+
+    layer.__name__ = layer.__qualname__ = op_type
+    layer.__doc__ = f"Apply ``{op_type}`` to every element of ``x``."
+    return layer
+
+
+abs = _simple("abs")
+ceil = _simple("ceil")
+cos = _simple("cos")
+exp = _simple("exp")
+floor = _simple("floor")
+log = _simple("log")
+logsigmoid = _simple("logsigmoid")
+reciprocal = _simple("reciprocal")
+relu = _simple("relu")
+round = _simple("round")
+rsqrt = _simple("rsqrt")
+sigmoid = _simple("sigmoid")
+sign = _simple("sign")
+sin = _simple("sin")
+softplus = _simple("softplus")
+softsign = _simple("softsign")
+sqrt = _simple("sqrt")
+square = _simple("square")
+tanh = _simple("tanh")
+
+
+def _with(op_type: str, x: Variable, name: str | None, **attrs: Any) -> Variable:
+    check_variable(x, "x", op_type)
+    return LayerHelper(op_type, name).apply(op_type, {"X": x}, attrs, dtype=x.dtype)
+
+
+def gelu(x: Variable, approximate: bool = False) -> Variable:
+    """x * Phi(x), or its tanh form."""
+    return _with("gelu", x, None, approximate=approximate)
+
+
+def leaky_relu(x: Variable, alpha: float = 0.02, name: str | None = None) -> Variable:
+    """x where positive, else alpha x."""
+    return _with("leaky_relu", x, name, alpha=alpha)
+
+
+def relu6(x: Variable, threshold: float = 6.0, name: str | None = None) -> Variable:
+    """min(max(x, 0), threshold)."""
+    return _with("relu6", x, name, threshold=threshold)
+
+
+def elu(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
+    """x where positive, else alpha (exp(x) - 1)."""
+    return _with("elu", x, name, alpha=alpha)
+
+
+def swish(x: Variable, beta: float = 1.0, name: str | None = None) -> Variable:
+    """x * sigmoid(beta x)."""
+    return _with("swish", x, name, beta=beta)
+
+
+def hard_sigmoid(x: Variable, slope: float = 0.2, offset: float = 0.5, name: str | None = None) -> Variable:
+    """slope x + offset, cut to [0, 1]."""
+    return _with("hard_sigmoid", x, name, slope=slope, offset=offset)
+
+
+def hard_swish(
+    x: Variable, threshold: float = 6.0, scale: float = 6.0, offset: float = 3.0, name: str | None = None
+) -> Variable:
+    """x * min(max(x + offset, 0), threshold) / scale."""
+    return _with("hard_swish", x, name, threshold=threshold, scale=scale, offset=offset)
+
+
+def pow(x: Variable, factor: float = 1.0, name: str | None = None) -> Variable:
+    """x to the power ``factor``."""
+    return _with("pow", x, name, factor=float(factor))
+
+
+def clip(x: Variable, min: float, max: float, name: str | None = None) -> Variable:
+    """x cut to [min, max]."""
+    return _with("clip", x, name, min=float(min), max=float(max))
+
+
+def clip_by_norm(x: Variable, max_norm: float, name: str | None = None) -> Variable:
+    """x scaled down to a norm of at most ``max_norm``."""
+    return _with("clip_by_norm", x, name, max_norm=float(max_norm))
+
+
+def softmax(input: Variable, use_cudnn: bool = False, name: str | None = None, axis: int = -1) -> Variable:
+    """exp(x) / sum(exp(x)) along ``axis``."""
+    return _with("softmax", input, name, axis=axis, use_cudnn=use_cudnn)
+
+
+def scale(
+    x: Variable,
+    scale: float = 1.0,
+    bias: float = 0.0,
+    bias_after_scale: bool = True,
+    act: str | None = None,
+    name: str | None = None,
+) -> Variable:
+    """scale x + bias, or scale (x + bias)."""
+    check_variable(x, "x", "scale")
+    helper = LayerHelper("scale", name)
+    attrs = {"scale": float(scale), "bias": float(bias), "bias_after_scale": bias_after_scale}
+    return helper.activate(helper.apply("scale", {"X": x}, attrs, dtype=x.dtype), act)
+
+
+def dropout(
+    x: Variable,
+    dropout_prob: float,
+    is_test: bool = False,
+    seed: int | None = None,
+    name: str | None = None,
+    dropout_implementation: str = "downgrade_in_infer",
+) -> Variable:
+    """Zero elements with ``dropout_prob`` while training.
+
+    ``downgrade_in_infer`` multiplies by 1 - p when testing, ``upscale_in_train`` divides by it in training.
+    """
+    check_variable(x, "x", "dropout")
+    helper = LayerHelper("dropout", name)
+    out, mask = helper.new(x.dtype), helper.new("uint8", stop_gradient=True)
+    if seed is None and helper.main_program.random_seed != 0:
+        seed = helper.main_program.random_seed
+    attrs = {
+        "dropout_prob": float(dropout_prob),
+        "is_test": is_test,
+        "fix_seed": seed is not None,
+        "seed": seed or 0,
+        "dropout_implementation": dropout_implementation,
+    }
+    helper.append_op("dropout", {"X": x}, {"Out": out, "Mask": mask}, attrs)
+    return out
