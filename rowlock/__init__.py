@@ -1,1 +1,65 @@
-"""Rowlock."""
+"""Rowlock: static-graph training programs, data-parallel on a Ray cluster, with PaddlePaddle's API.
+
+``import rowlock as paddle`` and ``import rowlock.fluid as fluid`` are enough for a Paddle program. What is
+not used is not imported: neither Ray nor Pydantic before they are needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_SUBPACKAGES = ("fluid", "nn", "optimizer", "static")
+_ROOMS = ("demo", "executor", "graph", "launch", "strategies")
+_HOMES = {
+    "CPUPlace": ".executor.place",
+    "CUDAPlace": ".executor.place",
+    "ParamAttr": ".graph.param_attr",
+    "configure": ".launch",
+    "shutdown": ".launch",
+    "ClusterConfig": ".strategies.cluster",
+    "regularizer": ".graph.regularizer",
+}
+
+
+def enable_static() -> None:
+    """Do nothing: programs are always static here."""
+
+
+def disable_static(place: Any = None) -> None:
+    """Refuse.
+
+    Raises:
+        Unsupported: there is no imperative mode.
+    """
+    from .strategies.errors import Unsupported
+
+    raise Unsupported("Rowlock runs static-graph programs; there is no imperative (dygraph) mode.")
+
+
+def in_dynamic_mode() -> bool:
+    """Return False: there is no imperative mode."""
+    return False
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBPACKAGES or name == "tensor":
+        return importlib.import_module(f".{name}", __name__)
+    if name == "cluster":  # the room itself, made callable by ``launch``
+        importlib.import_module(".launch", __name__)
+        return importlib.import_module(".cluster", __name__)
+    if name in _HOMES:
+        home = importlib.import_module(_HOMES[name], __name__)
+        return home if name == "regularizer" else getattr(home, name)
+    if not name.startswith("_") and name not in _ROOMS:
+        tensor = importlib.import_module(".tensor", __name__)  # "from . import" would come back here
+        if name in tensor.__all__:
+            return getattr(tensor, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    tensor = importlib.import_module(".tensor", __name__)
+    return sorted({*globals(), "cluster", *_SUBPACKAGES, *_HOMES, *tensor.__all__})

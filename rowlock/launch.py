@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from .executor import gang
@@ -45,6 +47,16 @@ def cluster(config: ClusterConfig | None = None, **settings: Any) -> Iterator[Cl
     finally:
         gang.close_gangs(chosen)
         gang.pop_config()
+
+
+class _CallableRoom(ModuleType):
+    """The room ``rowlock.cluster``, which users also call: ``with rowlock.cluster(launcher="threads")``."""
+
+    def __call__(self, config: ClusterConfig | None = None, **settings: Any) -> Any:
+        return cluster(config, **settings)
+
+
+importlib.import_module(".cluster", __package__).__class__ = _CallableRoom
 
 
 def shutdown() -> None:

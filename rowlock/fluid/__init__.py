@@ -1,0 +1,79 @@
+"""Paddle 1.x's front: ``import rowlock.fluid as fluid``."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from .. import launch as _launch  # noqa: F401 - registers the launchers
+from ..executor.compiled_program import CompiledProgram
+from ..executor.executor import Executor
+from ..executor.parallel_executor import ParallelExecutor
+from ..executor.place import CPUPlace, CUDAPlace, cpu_places, cuda_places
+from ..executor.scope import Scope, global_scope, scope_guard
+from ..executor.tensor import Tensor
+from ..graph import unique_name
+from ..graph.backward import append_backward, gradients
+from ..graph.clip import set_gradient_clip
+from ..graph.layers.io import checked_data as data
+from ..graph.layers.nn import embedding_v2 as embedding
+from ..graph.layers.shape import one_hot_v2 as one_hot
+from ..graph.param_attr import ParamAttr
+from ..graph.program import (
+    Program,
+    default_main_program,
+    default_startup_program,
+    program_guard,
+)
+from ..graph.scopes import name_scope
+from ..graph.variable import Parameter, Variable
+from . import backward, clip, core, initializer, layers, nets, optimizer, regularizer
+
+_LAZY = {"BuildStrategy": "build", "ExecutionStrategy": "execution"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:  # Pydantic is imported when a strategy is first named
+        module = importlib.import_module(f"..strategies.{_LAZY[name]}", __name__)
+        return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__all__ = [
+    "BuildStrategy",
+    "CPUPlace",
+    "CUDAPlace",
+    "CompiledProgram",
+    "ExecutionStrategy",
+    "Executor",
+    "ParallelExecutor",
+    "ParamAttr",
+    "Parameter",
+    "Program",
+    "Scope",
+    "Tensor",
+    "Variable",
+    "append_backward",
+    "backward",
+    "clip",
+    "core",
+    "cpu_places",
+    "cuda_places",
+    "data",
+    "default_main_program",
+    "default_startup_program",
+    "embedding",
+    "global_scope",
+    "gradients",
+    "initializer",
+    "layers",
+    "name_scope",
+    "nets",
+    "one_hot",
+    "optimizer",
+    "program_guard",
+    "regularizer",
+    "scope_guard",
+    "set_gradient_clip",
+    "unique_name",
+]

@@ -1,0 +1,29 @@
+"""``fluid.core``: the errors and type numbers that programs name."""
+
+from ..executor.place import CPUPlace, CUDAPlace
+from ..executor.scope import Scope
+from ..strategies.errors import EnforceNotMet, EOFException
+from ..strategies.types import VarType
+
+
+class VarDesc:
+    """Home of :class:`VarType`, as in Paddle."""
+
+    VarType = VarType
+
+
+def is_compiled_with_cuda() -> bool:
+    """Return whether GPU places can be used."""
+    return False
+
+
+__all__ = [
+    "CPUPlace",
+    "CUDAPlace",
+    "EOFException",
+    "EnforceNotMet",
+    "Scope",
+    "VarDesc",
+    "VarType",
+    "is_compiled_with_cuda",
+]
