@@ -101,6 +101,8 @@ class _Emitter:
             return erf_into(self.dev, args[0], out)
         if fn == "arg":
             return [partial(xp.copyto, out, args[0])]
+        if fn in ("maximum", "minimum"):  # NumPy wants these two to be told by keyword
+            return [partial(getattr(xp, fn), *args, out=out)]
         return [partial(getattr(xp, fn), *args, out)]
 
     def _where(self, condition: Any, yes: Any, no: Any, out: Any) -> list[Callable[[], Any]]:

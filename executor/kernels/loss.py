@@ -99,7 +99,7 @@ def cross_entropy(
         work = dev.scratch(x.shape, x.dtype)
         return [
             partial(xp.log, x, work),
-            partial(xp.maximum, work, -_LOG_FLOOR, work),
+            partial(xp.maximum, work, -_LOG_FLOOR, out=work),
             partial(xp.multiply, work, label, work),
             partial(xp.add.reduce, work, -1, None, y, True),
             partial(xp.negative, y, y),

@@ -64,10 +64,14 @@ def momentum(
     return steps
 
 
+def _rest(beta: float, like: Any) -> Any:
+    return like.dtype.type(1) - like.dtype.type(beta)
+
+
 def _averaged(xp: Any, old: Any, new: Any, out: Any, beta: float, t: Any) -> list[Step]:
-    """out = beta * old + (1 - beta) * new."""
+    """out = beta * old + (1 - beta) * new, with 1 - beta rounded like Paddle's: in the element type."""
     return [
-        partial(xp.multiply, new, 1.0 - beta, t),
+        partial(xp.multiply, new, _rest(beta, t), t),
         partial(xp.multiply, old, beta, out),
         partial(xp.add, out, t, out),
     ]
@@ -113,7 +117,7 @@ def adam(
         steps += _averaged(xp, m, g, m_out, beta1, t)
         steps += [
             partial(xp.multiply, g, g, t),
-            partial(xp.multiply, t, 1.0 - beta2, t),
+            partial(xp.multiply, t, _rest(beta2, t), t),
             partial(xp.multiply, v, beta2, v_out),
             partial(xp.add, v_out, t, v_out),
             partial(xp.sqrt, v_out, t),
@@ -219,7 +223,7 @@ def adamax(
             partial(xp.absolute, g, t),
             partial(xp.multiply, u, beta2, u_out),
             partial(xp.add, u_out, epsilon, u_out),
-            partial(xp.maximum, t, u_out, u_out),
+            partial(xp.maximum, t, u_out, out=u_out),
             partial(xp.divide, m_out, u_out, t),
             partial(xp.multiply, t, rate, t),
             partial(xp.subtract, p, t, p_out),

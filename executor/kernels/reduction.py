@@ -145,7 +145,7 @@ def clip_by_norm(dev: Device, x: Any, out: Any, *, max_norm: float) -> list[Step
     return [
         partial(xp.matmul, flat.reshape(1, -1), flat.reshape(-1, 1), norm),
         partial(xp.sqrt, norm, norm),
-        partial(xp.maximum, norm, max_norm, norm),
+        partial(xp.maximum, norm, max_norm, out=norm),
         partial(xp.divide, max_norm, norm, norm),
         partial(xp.multiply, flat, norm.reshape(1), out.reshape(-1)),
     ]
