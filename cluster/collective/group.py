@@ -1,0 +1,296 @@
+"""A group of processes on one host that reduce, gather and broadcast arrays through shared memory.
+
+Each rank owns a line of the control segment: a sequence word that counts its arrivals, and a word that says
+what it came for. A collective is: arrive, wait until everybody has arrived for the same thing, work on one
+another's memory, arrive again. Waiting spins briefly and then sleeps on the late rank's word.
+
+Words are written with plain stores. That is enough on x86-64, where stores become visible in order; on other
+processors the system call in ``wake`` stands between the data and the sleeper's next look.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...strategies.errors import CollectiveAborted, CollectiveError
+from . import futex
+from .shm import Segment, segment_path
+
+_LINE = 8  # 64-bit words in a rank's line of the control segment
+_SEQUENCE, _REQUEST, _ATTACHED = 0, 1, 2
+_EPOCH_SHIFT = 40  # a sequence word is the epoch, then 40 bits of arrivals
+_REASON_BYTES = 512
+_SPIN_S = 50e-6
+_SLICE_S = 0.05  # an abort that slips between the look and the sleep is seen after this long
+_FORMING_S = 60.0
+
+_COMBINE: dict[str, Any] = {"sum": np.add, "mean": np.add, "product": np.multiply, "min": np.minimum, "max": np.maximum}
+
+
+class SharedMemoryGroup:
+    """One rank's handle. All ranks call the same collectives in the same order.
+
+    Results are combined in rank order, so they are the same bits on every rank and in every run.
+
+    Raises:
+        CollectiveError: a rank is missing after the deadline, or ranks disagree about a collective.
+        CollectiveAborted: a rank gave up; the message says which and why.
+    """
+
+    def __init__(self, name: str, rank: int, size: int, within: float = _FORMING_S) -> None:
+        self.name, self.rank, self.size = name, rank, size
+        self._within = within
+        nbytes = (size * _LINE + _LINE) * 8 + _REASON_BYTES
+        path = segment_path(name, "control")
+        if rank == 0:
+            self._control = Segment.create(path, nbytes)
+        else:
+            self._control = Segment.attach(path, nbytes, within, f"group {name}: rank 0")
+        words = (size + 1) * _LINE
+        self._words = memoryview(self._control.array[: words * 8]).cast("q")
+        self._abort_word = size * _LINE
+        self._reason = self._control.array[words * 8 :]
+        self._epoch, self._arrivals = 1, 0
+        self._buffers: list[list[Segment]] = []
+        self._parts: dict[tuple[int, int, str], list[np.ndarray]] = {}
+        self._staging = 0
+        try:
+            self._words[rank * _LINE + _ATTACHED] = 1
+            if rank == 0:
+                self._await_attached(within)
+        finally:
+            if rank == 0:
+                self._control.unlink()
+
+    def _await_attached(self, within: float) -> None:
+        deadline = time.monotonic() + within
+        while missing := [r for r in range(self.size) if not self._words[r * _LINE + _ATTACHED]]:
+            if time.monotonic() > deadline:
+                raise CollectiveError(f"group {self.name}: ranks {missing} did not join within {within} s.")
+            time.sleep(0.0005)
+
+    # -- memory -----------------------------------------------------------------------------------
+
+    def buffer(self, nbytes: int) -> np.ndarray:
+        """Return ``nbytes`` of zeroed memory (uint8) that the peers can reach; every rank calls it.
+
+        What is reduced in place there is not copied anywhere first.
+        """
+        number = len(self._buffers)
+        size = max(nbytes, 1)
+        own = Segment.create(segment_path(self.name, f"{number}-{self.rank}-{self._epoch}"), size)
+        try:
+            self._meet("buffer", f"buffer of {nbytes} bytes", self._within)
+            segments = [
+                own
+                if rank == self.rank
+                else Segment.attach(
+                    segment_path(self.name, f"{number}-{rank}-{self._epoch}"), size, self._within, f"rank {rank}"
+                )
+                for rank in range(self.size)
+            ]
+            self._meet("buffer/done", "", self._within)
+        finally:
+            own.unlink()
+        self._buffers.append(segments)
+        return own.array[:nbytes]
+
+    def _peers(self, array: np.ndarray) -> list[np.ndarray] | None:
+        """Return every rank's array at the place of ``array``, or None if it is in no shared buffer."""
+        address, nbytes = array.__array_interface__["data"][0], array.nbytes
+        key = (address, nbytes, array.dtype.char)
+        if key not in self._parts:
+            for segments in self._buffers:
+                offset = address - segments[self.rank].address
+                if 0 <= offset and offset + nbytes <= len(segments[self.rank].array):
+                    self._parts[key] = [s.array[offset : offset + nbytes].view(array.dtype) for s in segments]
+                    return self._parts[key]
+            return None
+        return self._parts[key]
+
+    def _staged(self, nbytes: int) -> list[Segment]:
+        """Return every rank's staging memory of at least ``nbytes``."""
+        if not self._staging or len(self._buffers[self._staging - 1][0].array) < nbytes:
+            self.buffer(nbytes)
+            self._staging = len(self._buffers)
+        return self._buffers[self._staging - 1]
+
+    def _views(self, array: np.ndarray) -> list[np.ndarray]:
+        """Return every rank's staging memory as arrays like ``array`` (flat)."""
+        return [s.array[: array.nbytes].view(array.dtype) for s in self._staged(array.nbytes)]
+
+    # -- collectives ------------------------------------------------------------------------------
+
+    def all_reduce(
+        self, array: np.ndarray, op: str = "sum", *, within: float = _FORMING_S, tag: str = ""
+    ) -> None:
+        """Combine ``array`` (contiguous) over the ranks, in place. ``op``: sum, mean, product, min, max."""
+        self._check_op(op)
+        parts = self._peers(array)
+        staged = parts is None
+        if parts is None:
+            parts = self._views(array)
+            parts[self.rank][...] = array.reshape(-1)
+        self._meet(f"all_reduce/{op}", _describe(array, tag), within)
+        chunk = self._chunk(array.size)
+        mine = [part[chunk] for part in parts]
+        self._combine(mine, op, mine[0])
+        for part in mine[1:]:
+            part[...] = mine[0]
+        self._meet("done", tag, within)
+        if staged:
+            array.reshape(-1)[...] = parts[self.rank]
+
+    def reduce(self, array: np.ndarray, root: int = 0, op: str = "sum", *, within: float = _FORMING_S) -> None:
+        """Combine ``array`` over the ranks into the root's."""
+        self._check_op(op)
+        parts = self._exchange(array, f"reduce/{op}/{root}", within)
+        if self.rank == root:
+            self._combine(parts, op, array.reshape(-1))
+        self._meet("done", "", within)
+
+    def broadcast(self, array: np.ndarray, root: int = 0, *, within: float = _FORMING_S) -> None:
+        """Copy the root's ``array`` to every rank's."""
+        parts = self._exchange(array, f"broadcast/{root}", within)
+        if self.rank != root:
+            array.reshape(-1)[...] = parts[root]
+        self._meet("done", "", within)
+
+    def all_gather(self, array: np.ndarray, *, within: float = _FORMING_S) -> list[np.ndarray]:
+        """Return every rank's ``array``, in rank order."""
+        parts = self._exchange(array, "all_gather", within)
+        gathered = [part.copy().reshape(array.shape) for part in parts]
+        self._meet("done", "", within)
+        return gathered
+
+    def reduce_scatter(
+        self, arrays: list[np.ndarray], op: str = "sum", *, within: float = _FORMING_S
+    ) -> np.ndarray:
+        """Return the combination over the ranks of their ``arrays[rank]``."""
+        self._check_op(op)
+        joined = np.concatenate([a.reshape(-1) for a in arrays])
+        parts = self._exchange(joined, f"reduce_scatter/{op}", within)
+        start = sum(a.size for a in arrays[: self.rank])
+        result = np.empty_like(arrays[self.rank])
+        chunk = slice(start, start + result.size)
+        self._combine([part[chunk] for part in parts], op, result.reshape(-1))
+        self._meet("done", "", within)
+        return result
+
+    def barrier(self, *, within: float = _FORMING_S) -> None:
+        """Return when every rank is here."""
+        self._meet("barrier", "", within)
+
+    def _exchange(self, array: np.ndarray, kind: str, within: float) -> list[np.ndarray]:
+        parts = self._views(array)
+        parts[self.rank][...] = array.reshape(-1)
+        self._meet(kind, _describe(array, ""), within)
+        return parts
+
+    def _check_op(self, op: str) -> None:
+        if op not in _COMBINE:
+            raise CollectiveError(f"collective op {op!r} is not one of {', '.join(_COMBINE)}.")
+
+    def _chunk(self, count: int) -> slice:
+        share = -(-count // self.size)
+        return slice(min(self.rank * share, count), min((self.rank + 1) * share, count))
+
+    def _combine(self, parts: list[np.ndarray], op: str, out: np.ndarray) -> None:
+        join: Callable[..., Any] = _COMBINE[op]
+        if self.size == 1:
+            out[...] = parts[0]
+        else:
+            join(parts[0], parts[1], out=out)
+        for part in parts[2:]:
+            join(out, part, out=out)
+        if op == "mean":
+            np.divide(out, self.size, out=out, casting="unsafe")
+
+    # -- meeting ----------------------------------------------------------------------------------
+
+    def _meet(self, kind: str, detail: str, within: float) -> None:
+        """Arrive, and return when every rank has arrived for the same thing."""
+        words, epoch = self._words, self._epoch
+        self._arrivals += 1
+        target = epoch << _EPOCH_SHIFT | self._arrivals
+        # Odd and even arrivals have a word each: a fast rank's next request must not hide this one.
+        slot = _REQUEST + 2 + (self._arrivals & 1)
+        words[self.rank * _LINE + slot] = request = _request(kind, detail)
+        words[self.rank * _LINE + _SEQUENCE] = target
+        futex.wake(self._control.address + self.rank * _LINE * 8)
+        self._check_abort(kind)
+        for rank in range(self.size):
+            if words[rank * _LINE] < target:
+                self._await(rank, target, kind, detail, within)
+        if any(words[rank * _LINE + slot] != request for rank in range(self.size)):
+            others = [r for r in range(self.size) if words[r * _LINE + slot] != request]
+            reason = f"ranks {others} came for another collective than rank {self.rank}'s {kind} ({detail})"
+            self._publish_abort(reason)
+            raise CollectiveError(f"group {self.name}: {reason}.")
+
+    def _await(self, rank: int, target: int, kind: str, detail: str, within: float) -> None:
+        words, at = self._words, rank * _LINE
+        started = time.perf_counter()
+        while words[at] < target:
+            self._check_abort(kind)
+            waited = time.perf_counter() - started
+            if waited < _SPIN_S:
+                continue
+            if waited > within:
+                late = [r for r in range(self.size) if words[r * _LINE] < target]
+                reason = f"{kind} ({detail}): ranks {late} are missing after {within} s"
+                self._publish_abort(reason)
+                raise CollectiveError(f"group {self.name}: {reason}.")
+            seen = words[at]
+            if seen < target:
+                futex.wait(self._control.address + at * 8, seen & 0xFFFFFFFF, min(_SLICE_S, within))
+
+    def _check_abort(self, kind: str) -> None:
+        if self._words[self._abort_word] >= self._epoch:
+            length = self._words[self._abort_word + 1]
+            reason = bytes(self._reason[:length]).decode(errors="replace")
+            raise CollectiveAborted(f"group {self.name}: {kind} was aborted: {reason}")
+
+    def abort(self, reason: str) -> None:
+        """Release every rank that waits; they raise CollectiveAborted until the group is reset."""
+        self._publish_abort(f"rank {self.rank} failed: {reason}")
+
+    def _publish_abort(self, reason: str) -> None:
+        if self._words[self._abort_word] >= self._epoch:
+            return  # the first cause stays
+        text = reason.encode()[:_REASON_BYTES]
+        self._reason[: len(text)] = np.frombuffer(text, np.uint8)
+        self._words[self._abort_word + 1] = len(text)
+        self._words[self._abort_word] = self._epoch
+        for rank in range(self.size):
+            futex.wake(self._control.address + rank * _LINE * 8)
+
+    def reset(self, epoch: int) -> None:
+        """Begin afresh after an abort; every rank calls it with the same number, larger than before."""
+        self._epoch, self._arrivals = epoch + 1, 0
+
+    def close(self) -> None:
+        """Let go of the memory."""
+        self._parts.clear()
+        self._words.release()
+        for segments in self._buffers:
+            for segment in segments:
+                segment.close()
+        self._buffers.clear()
+        self._reason = np.empty(0, np.uint8)
+        self._control.close()
+
+
+def _describe(array: np.ndarray, tag: str) -> str:
+    return f"{array.dtype}[{array.size}] {tag}"
+
+
+@functools.lru_cache(maxsize=4096)
+def _request(kind: str, detail: str) -> int:
+    return zlib.crc32(f"{kind}|{detail}".encode())
