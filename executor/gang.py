@@ -6,7 +6,6 @@ nothing here knows Ray.
 
 from __future__ import annotations
 
-import atexit
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,6 +24,7 @@ class Delivery(Protocol):
     """How messages reach replicas: one message each, answers in rank order."""
 
     size: int
+    broken: bool  # a replica is lost: the next run starts a new gang
 
     def exchange(self, messages: Sequence[Message]) -> list[Message]:
         """Deliver message i to replica i, all at once, and return the answers."""
@@ -159,6 +159,8 @@ def gang_for(places: Sequence[Place]) -> Gang:
         raise InvalidArgument("there are no places to run on: the place list is empty.")
     config = current_config()
     key = (config.model_dump_json(), tuple(places))
+    if key in _gangs and _gangs[key].delivery.broken:
+        _gangs.pop(key).close()
     if key not in _gangs:
         _gangs[key] = _launchers[config.launcher](places, config)
     return _gangs[key]
@@ -171,4 +173,6 @@ def close_gangs(config: ClusterConfig | None = None) -> None:
         _gangs.pop(key).close()
 
 
-atexit.register(close_gangs)
+def any_gang() -> bool:
+    """Tell whether a gang is running."""
+    return bool(_gangs)

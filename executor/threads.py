@@ -148,6 +148,7 @@ class ThreadDelivery:
 
     def __init__(self, size: int, within: float) -> None:
         self.size = size
+        self.broken = False
         meeting = _Meeting(size)
         groups = [ThreadGroup(rank, meeting) if size > 1 else None for rank in range(size)]
         self.replicas = [Replica(rank, group, within) for rank, group in enumerate(groups)]

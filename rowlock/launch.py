@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
@@ -47,6 +49,7 @@ def cluster(config: ClusterConfig | None = None, **settings: Any) -> Iterator[Cl
     finally:
         gang.close_gangs(chosen)
         gang.pop_config()
+        _leave_ray()
 
 
 class _CallableRoom(ModuleType):
@@ -62,3 +65,14 @@ importlib.import_module(".cluster", __package__).__class__ = _CallableRoom
 def shutdown() -> None:
     """End every gang (and the local Ray, if one was started for them)."""
     gang.close_gangs()
+    _leave_ray()
+
+
+def _leave_ray() -> None:
+    """End a local Ray that was started for gangs, if no gang is left."""
+    room = sys.modules.get(f"{__package__}.cluster.gang")
+    if room is not None and not gang.any_gang():
+        room.leave_ray()
+
+
+atexit.register(shutdown)

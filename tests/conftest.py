@@ -1,0 +1,38 @@
+"""One Ray for the whole session, started when the first test asks for it."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator
+
+os.environ.update(
+    OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", RAY_USAGE_STATS_ENABLED="0", RAY_DEDUP_LOGS="0"
+)
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[None]:
+    """A local Ray that gangs join."""
+    import ray
+
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    ray.init(
+        num_cpus=4,
+        include_dashboard=False,
+        object_store_memory=80_000_000,
+        logging_level="ERROR",
+        log_to_driver=False,
+    )
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """No shared memory of ours outlives the tests."""
+    yield
+    assert not glob.glob("/dev/shm/rowlock-*")
