@@ -135,7 +135,9 @@ class Channels:
                 raise CollectiveError(f"replicas {missing} did not answer within {within} s.")
         return [answers[rank] for rank in range(len(messages))]
 
-    def _send_all(self, messages: Sequence[Message], lost: Callable[[int], CollectiveError]) -> None:
+    def _send_all(
+        self, messages: Sequence[Message], lost: Callable[[int], CollectiveError]
+    ) -> None:
         failed: list[int] = []
 
         def one(rank: int) -> None:

@@ -52,8 +52,12 @@ def receive(sock: socket.socket) -> tuple[int, Message]:
     for text, shape in described:
         dtype = np.dtype(text)
         count = math.prod(shape)
-        if offset % dtype.itemsize or offset % 8:  # an unaligned view is slow, and a small copy is cheap
-            part = np.frombuffer(bytes(memoryview(data)[offset : offset + count * dtype.itemsize]), dtype)
+        if (
+            offset % dtype.itemsize or offset % 8
+        ):  # an unaligned view is slow, and a small copy is cheap
+            part = np.frombuffer(
+                bytes(memoryview(data)[offset : offset + count * dtype.itemsize]), dtype
+            )
         else:
             part = np.frombuffer(data, dtype, count, offset)
         arrays.append(part.reshape(shape))

@@ -48,17 +48,21 @@ class RayDelivery:
     def _start(self) -> None:
         config, secret = self.config, secrets.token_bytes(SECRET_BYTES)
         for rank in range(self.size):
-            bundle = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=rank)
+            bundle = PlacementGroupSchedulingStrategy(
+                self._group, placement_group_bundle_index=rank
+            )
             actor = ReplicaActor.options(  # type: ignore[attr-defined]  # added by ray.remote
                 num_cpus=config.num_cpus_per_replica, scheduling_strategy=bundle
             ).remote(rank, self.size)
             self._actors.append(actor)
-        self.where = _get([actor.describe.remote() for actor in self._actors], config.start_deadline_s)
+        self.where = _get(
+            [actor.describe.remote() for actor in self._actors], config.start_deadline_s
+        )
         hosts = {place["host"] for place in self.where}
         if len(hosts) > 1:
             raise CollectiveError(
-                f"the replicas were placed on several hosts ({', '.join(sorted(hosts))}); gradients meet within "
-                f"one host only so far. Ask for fewer replicas, or for fewer CPUs each."
+                f"the replicas were placed on several hosts ({', '.join(sorted(hosts))}); gradients meet "
+                f"within one host only so far. Ask for fewer replicas, or for fewer CPUs each."
             )
         listener = Listener(ray.util.get_node_ip_address(), secret, self.size)
         group = f"rowlock-{uuid.uuid4().hex}"
@@ -86,9 +90,13 @@ class RayDelivery:
         if self.broken or self._channels is None:
             raise InvalidState("this gang lost a replica; the next run starts a new one.")
         try:
-            return self._channels.exchange(messages, self.config.step_deadline_s, self._lost, self._late)
+            return self._channels.exchange(
+                messages, self.config.step_deadline_s, self._lost, self._late
+            )
         except BaseException as error:
-            if not isinstance(error, CollectiveError):  # an interrupt: let the replicas out of the step
+            if not isinstance(
+                error, CollectiveError
+            ):  # an interrupt: let the replicas out of the step
                 self._abort(f"the driver was interrupted ({type(error).__name__})")
             raise
 
@@ -148,7 +156,8 @@ def _reserve(size: int, config: ClusterConfig) -> Any:
     if cpus * size > ray.cluster_resources().get("CPU", 0):
         raise CollectiveError(
             f"{size} replicas of {cpus} CPUs need {cpus * size}; the cluster has "
-            f"{ray.cluster_resources().get('CPU', 0)}. Lower ClusterConfig.num_cpus_per_replica (0 reserves none)."
+            f"{ray.cluster_resources().get('CPU', 0)}."
+            f" Lower ClusterConfig.num_cpus_per_replica (0 reserves none)."
         )
     group = placement_group([needed] * size, strategy="PACK")
     deadline = time.monotonic() + config.start_deadline_s
@@ -156,7 +165,9 @@ def _reserve(size: int, config: ClusterConfig) -> Any:
         state = placement_group_table(group)["stats"]["scheduling_state"]
         if state == "INFEASIBLE" or time.monotonic() > deadline:
             remove_placement_group(group)
-            raise CollectiveError(f"Ray cannot place {size} replicas of {cpus} CPUs: {state.lower()}.")
+            raise CollectiveError(
+                f"Ray cannot place {size} replicas of {cpus} CPUs: {state.lower()}."
+            )
     return group
 
 
@@ -173,7 +184,9 @@ def _join_ray(config: ClusterConfig) -> None:
     # Workers import this package from where the driver has it, installed or not.
     root = str(Path(__file__).resolve().parents[1])
     package_home = root if (Path(root) / "rowlock").is_dir() else str(Path(root).parent)
-    if package_home not in sys.path or not os.environ.get("PYTHONPATH", "").startswith(package_home):
+    if package_home not in sys.path or not os.environ.get("PYTHONPATH", "").startswith(
+        package_home
+    ):
         before = os.environ.get("PYTHONPATH")
         os.environ["PYTHONPATH"] = package_home + (os.pathsep + before if before else "")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")

@@ -17,7 +17,7 @@ from .collective.group import SharedMemoryGroup
 from .frame import ChannelClosed, receive, send
 
 
-@ray.remote(max_restarts=0, concurrency_groups={"step": 1, "admin": 1})
+@ray.remote(max_restarts=0, concurrency_groups={"step": 1, "admin": 1})  # type: ignore[call-overload]
 class ReplicaActor:
     """Holds one replica. ``serve`` occupies a thread of its own for as long as the driver lives."""
 
@@ -31,7 +31,11 @@ class ReplicaActor:
     def describe(self) -> dict[str, Any]:
         """Return who and where this replica is."""
         context = ray.get_runtime_context()
-        return {"pid": os.getpid(), "node": context.get_node_id(), "host": ray.util.get_node_ip_address()}
+        return {
+            "pid": os.getpid(),
+            "node": context.get_node_id(),
+            "host": ray.util.get_node_ip_address(),
+        }
 
     @ray.method(concurrency_group="step")
     def serve(
@@ -65,7 +69,11 @@ def set_threads(count: int) -> None:
     folder = os.path.join(os.path.dirname(os.path.dirname(np.__file__)), "numpy.libs")
     for path in glob.glob(os.path.join(folder, "*openblas*")):
         library = ctypes.CDLL(path)
-        for name in ("scipy_openblas_set_num_threads64_", "openblas_set_num_threads64_", "openblas_set_num_threads"):
+        for name in (
+            "scipy_openblas_set_num_threads64_",
+            "openblas_set_num_threads64_",
+            "openblas_set_num_threads",
+        ):
             if hasattr(library, name):
                 getattr(library, name)(count)
                 break

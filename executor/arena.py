@@ -17,7 +17,10 @@ class Arena:
     """Hands out arrays from one block; ``count`` and ``nbytes`` tell what a step leaves alive."""
 
     def __init__(self, xp: ModuleType, specs: dict[int, Spec]) -> None:
-        sizes = {key: math.prod(spec.shape) * to_numpy(spec.dtype).itemsize for key, spec in specs.items()}
+        sizes = {
+            key: math.prod(spec.shape) * to_numpy(spec.dtype).itemsize
+            for key, spec in specs.items()
+        }
         offsets: dict[int, int] = {}
         total = 0
         for key, size in sizes.items():
@@ -37,7 +40,9 @@ class Arena:
 def view(buffer: Any, offset: int, spec: Spec) -> tuple[Any, int]:
     """Return the array of ``spec`` at ``offset`` of a byte buffer, and the offset behind it."""
     size = math.prod(spec.shape) * to_numpy(spec.dtype).itemsize
-    return buffer[offset : offset + size].view(to_numpy(spec.dtype)).reshape(spec.shape), offset + size
+    return buffer[offset : offset + size].view(to_numpy(spec.dtype)).reshape(
+        spec.shape
+    ), offset + size
 
 
 def bytes_of(specs: list[Spec]) -> int:

@@ -31,7 +31,9 @@ class AllReduce(Protocol):
         ...
 
 
-States = Callable[[str], np.ndarray | None]  # name -> the array it lives in, None if it holds nothing
+States = Callable[
+    [str], np.ndarray | None
+]  # name -> the array it lives in, None if it holds nothing
 Allocate = Callable[[str, Spec], np.ndarray]
 
 
@@ -61,7 +63,10 @@ def infer_specs(
 
 def _infer_node(program: ReplicaProgram, node: NodeRecord, specs: list[Spec | None]) -> None:
     read = {slot: [None if i < 0 else specs[i] for i in held] for slot, held in node.inputs.items()}
-    names = {slot: ["" if i < 0 else program.values[i].name for i in held] for slot, held in node.inputs.items()}
+    names = {
+        slot: ["" if i < 0 else program.values[i].name for i in held]
+        for slot, held in node.inputs.items()
+    }
     made = OPS[node.op].infer(Inference(OPS[node.op], read, node.attrs, names, node.where))
     for slot, positions in node.outputs.items():
         for i, spec in zip(positions, made.get(slot, ()), strict=False):
@@ -153,7 +158,11 @@ class Binder:
             return []
         number = node.attrs["bucket"]
         tag = f"{self.program.schedule}:{number}"
-        return [partial(self.group.all_reduce, self.buckets.flat[number], "sum", within=self.within, tag=tag)]
+        return [
+            partial(
+                self.group.all_reduce, self.buckets.flat[number], "sum", within=self.within, tag=tag
+            )
+        ]
 
     def _kernel(self, node: NodeRecord, writes: Sequence[str]) -> list[Callable[[], Any]]:
         self.device.next_instruction(writes[0] if writes else "")
@@ -174,11 +183,25 @@ class Binder:
         for slot, held in outputs.items():
             for k, array in enumerate(held):
                 for source, operands in inputs.items():
-                    if array is not None and declared.get(slot) != source and any(a is array for a in operands):
+                    if (
+                        array is not None
+                        and declared.get(slot) != source
+                        and any(a is array for a in operands)
+                    ):
                         held[k] = self.device.scratch(array.shape, array.dtype)
                         copies.append(partial(self.device.xp.copyto, array, held[k]))
                         break
         return copies
 
 
-__all__ = ["FEED", "STATE", "TEMP", "AllReduce", "Binder", "Buckets", "States", "infer_specs", "spec_of"]
+__all__ = [
+    "FEED",
+    "STATE",
+    "TEMP",
+    "AllReduce",
+    "Binder",
+    "Buckets",
+    "States",
+    "infer_specs",
+    "spec_of",
+]

@@ -24,9 +24,13 @@ class CompiledProgram:
         InvalidType: ``program_or_graph`` is no Program.
     """
 
-    def __init__(self, program_or_graph: Program, build_strategy: BuildStrategy | None = None) -> None:
+    def __init__(
+        self, program_or_graph: Program, build_strategy: BuildStrategy | None = None
+    ) -> None:
         if not isinstance(program_or_graph, Program):
-            raise InvalidType(f"CompiledProgram takes a Program, got {type(program_or_graph).__name__}.")
+            raise InvalidType(
+                f"CompiledProgram takes a Program, got {type(program_or_graph).__name__}."
+            )
         self._program = program_or_graph
         self._build_strategy = build_strategy
         self._exec_strategy: ExecutionStrategy | None = None
@@ -69,14 +73,18 @@ class CompiledProgram:
             raise InvalidType(f"loss_name must be a str, got {type(loss_name).__name__}.")
         trains = any(op.type.endswith("_grad") for op in self._program.global_block().ops)
         if trains and not loss_name:
-            raise InvalidArgument("the program has gradient operators: loss_name says which loss they serve.")
+            raise InvalidArgument(
+                "the program has gradient operators: loss_name says which loss they serve."
+            )
         if share_vars_from is not None and not isinstance(share_vars_from, CompiledProgram):
             raise InvalidType(
                 f"share_vars_from must be a CompiledProgram, got {type(share_vars_from).__name__}."
             )
         self._data_parallel = True
         self._loss_name = loss_name
-        self._build_strategy = build_strategy if build_strategy is not None else self._build_strategy
+        self._build_strategy = (
+            build_strategy if build_strategy is not None else self._build_strategy
+        )
         self._exec_strategy = exec_strategy
         self._share_vars_from = share_vars_from
         if places is not None:
@@ -122,13 +130,17 @@ class CompiledProgram:
         if self._parallel is None:
             self._parallel = self._prepare(executor, scope)
         elif self._scope is not scope and self._share_vars_from is None:
-            raise InvalidValue("this CompiledProgram ran in another scope before; compile it again for this one.")
+            raise InvalidValue(
+                "this CompiledProgram ran in another scope before; compile it again for this one."
+            )
         return self._parallel.run(feed, fetch_names, return_numpy, return_merged)
 
     def _prepare(self, executor: Executor, scope: Scope) -> ParallelRun:
         places = self._places if self._places is not None else self._default_places(executor)
         if any(type(place) is not type(executor.place) for place in places):
-            raise InvalidArgument(f"places {places} are of another kind than the executor's {executor.place}.")
+            raise InvalidArgument(
+                f"places {places} are of another kind than the executor's {executor.place}."
+            )
         self._scope = scope
         return ParallelRun(
             self._program,
@@ -149,7 +161,11 @@ class CompiledProgram:
         if source is None:
             return None
         if not source._data_parallel:
-            raise InvalidValue("share_vars_from: that program is not data parallel, its variables cannot be shared.")
+            raise InvalidValue(
+                "share_vars_from: that program is not data parallel, its variables cannot be shared."
+            )
         if source._parallel is None:
-            raise InvalidValue("share_vars_from: that program was not run yet, there is nothing to share.")
+            raise InvalidValue(
+                "share_vars_from: that program was not run yet, there is nothing to share."
+            )
         return source._parallel

@@ -31,7 +31,9 @@ COMPILED_KEPT = 64
 class _Bound:
     """A plan bound to the tensors of one scope."""
 
-    def __init__(self, plan: Plan, tensors: Sequence[Tensor], written: Sequence[Tensor], scope: Scope) -> None:
+    def __init__(
+        self, plan: Plan, tensors: Sequence[Tensor], written: Sequence[Tensor], scope: Scope
+    ) -> None:
         self.plan = plan
         self.scope = scope  # kept alive: its id is part of the cache key
         self.tensors = [(tensor, tensor.memory()) for tensor in tensors]
@@ -40,7 +42,7 @@ class _Bound:
 
     def current(self) -> bool:
         """Tell whether every tensor still lives where the plan reads it; fetch what replicas made newer."""
-        for tensor, array in self.tensors:
+        for tensor, _ in self.tensors:
             if tensor.link is not None:
                 tensor.memory()
         if self.generation != Storage.generation:
@@ -115,7 +117,12 @@ class Executor:
         self._bound.clear()
 
     def _run_program(
-        self, program: Program, feed: Any, fetch_names: tuple[str, ...], scope: Scope, return_numpy: bool
+        self,
+        program: Program,
+        feed: Any,
+        fetch_names: tuple[str, ...],
+        scope: Scope,
+        return_numpy: bool,
     ) -> list[Any]:
         arrays = convert(program, feed) if feed else {}
         if program.lr_scheduler is not None:
@@ -134,7 +141,9 @@ class Executor:
                 tensor.written()
         return fetched if return_numpy else as_tensors(fetch_names, fetched)
 
-    def _compile(self, program: Program, feeds: tuple[str, ...], fetches: tuple[str, ...]) -> Compiled:
+    def _compile(
+        self, program: Program, feeds: tuple[str, ...], fetches: tuple[str, ...]
+    ) -> Compiled:
         key = (program.id, program.version, feeds, fetches)
         compiled = self._compiled.get(key)
         if compiled is None:
@@ -158,7 +167,11 @@ class Executor:
 
         def state(name: str) -> Spec | None:
             found = held[name]
-            return spec_of(found.get_tensor().memory()) if found and found.get_tensor().initialized else None
+            return (
+                spec_of(found.get_tensor().memory())
+                if found and found.get_tensor().initialized
+                else None
+            )
 
         def allocate(name: str, spec: Spec) -> np.ndarray:
             tensor = scope.home(name).get_tensor()
@@ -177,7 +190,9 @@ class Executor:
         return bound
 
 
-def _remember(cache: OrderedDict[tuple[Any, ...], Any], key: tuple[Any, ...], value: Any, limit: int) -> None:
+def _remember(
+    cache: OrderedDict[tuple[Any, ...], Any], key: tuple[Any, ...], value: Any, limit: int
+) -> None:
     cache[key] = value
     cache.move_to_end(key)
     if len(cache) > limit:
@@ -194,7 +209,9 @@ def _one_feed(feed: Any) -> Any:
             )
         feed = feed[0]
     if feed is not None and not isinstance(feed, dict):
-        raise InvalidType(f"feed must be a dict of arrays by variable name, got {type(feed).__name__}.")
+        raise InvalidType(
+            f"feed must be a dict of arrays by variable name, got {type(feed).__name__}."
+        )
     return feed
 
 
@@ -210,7 +227,9 @@ def fetch_names_of(fetch_list: Any) -> tuple[str, ...]:
     if isinstance(fetch_list, (str, Variable)):
         fetch_list = [fetch_list]
     if not isinstance(fetch_list, (list, tuple)):
-        raise InvalidArgument(f"fetch_list must be a list of variables, got {type(fetch_list).__name__}.")
+        raise InvalidArgument(
+            f"fetch_list must be a list of variables, got {type(fetch_list).__name__}."
+        )
     names = []
     for item in fetch_list:
         if isinstance(item, Variable):
@@ -234,7 +253,9 @@ def check_initialized(names: Sequence[str], scope: Scope) -> None:
         if found is None or not found.get_tensor().initialized:
             missing.append(name)
     if missing:
-        shown = ", ".join(repr(name) for name in missing[:5]) + (", ..." if len(missing) > 5 else "")
+        shown = ", ".join(repr(name) for name in missing[:5]) + (
+            ", ..." if len(missing) > 5 else ""
+        )
         raise NotInitialized(
             f"{len(missing)} variable(s) hold no value in the scope: {shown}. "
             f"Run the startup program first: exe.run(startup_program)."

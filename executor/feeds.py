@@ -95,7 +95,9 @@ def check(program: Program, arrays: Mapping[str, np.ndarray]) -> None:
             check_declared(name, array, variables[name])
 
 
-def split(program: Program, arrays: Mapping[str, np.ndarray], places: int) -> list[dict[str, np.ndarray]]:
+def split(
+    program: Program, arrays: Mapping[str, np.ndarray], places: int
+) -> list[dict[str, np.ndarray]]:
     """Return each place's share of a dict feed.
 
     A variable whose first dimension is unknown is cut along it; each place gets the same number of rows

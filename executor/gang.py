@@ -89,7 +89,12 @@ class Gang:
         return answers[rank].arrays[0]
 
     def step(
-        self, program: int, step: int, rows: Sequence[int], feeds: Sequence[Sequence[np.ndarray]], drop: bool
+        self,
+        program: int,
+        step: int,
+        rows: Sequence[int],
+        feeds: Sequence[Sequence[np.ndarray]],
+        drop: bool,
     ) -> list[Sequence[np.ndarray]]:
         """Run one step everywhere; ``feeds[i]`` are replica i's arrays, ``rows[i]`` its first sample."""
         messages = [

@@ -14,7 +14,14 @@ from ..graph.passes.target import Target
 from ..graph.program import Program
 from ..graph.replica_program import ReplicaProgram
 from ..graph.report import CompileReport
-from ..strategies.errors import EnforceNotMet, FeedError, FeedTypeError, InvalidType, InvalidValue, Unsupported
+from ..strategies.errors import (
+    EnforceNotMet,
+    FeedError,
+    FeedTypeError,
+    InvalidType,
+    InvalidValue,
+    Unsupported,
+)
 from .bind import infer_specs, spec_of
 from .capabilities import capabilities
 from .executor import as_tensors, check_initialized, set_scheduled_rate
@@ -90,6 +97,8 @@ class _Version:
 class ParallelRun:
     """Runs a program in lockstep on several places."""
 
+    values: DeviceValues
+
     def __init__(
         self,
         program: Program,
@@ -116,7 +125,9 @@ class ParallelRun:
         if share_with is not None:
             self._check_shared(share_with)
         self.gang = self._join(share_with, in_process)
-        self.values = share_with.values if share_with is not None else DeviceValues(self.gang, scope)
+        self.values = (
+            share_with.values if share_with is not None else DeviceValues(self.gang, scope)
+        )
         self.report: CompileReport | None = None
         self.steps = 0
         self.compilations = 0
@@ -124,7 +135,11 @@ class ParallelRun:
         self._versions: dict[tuple[Any, ...], _Version] = {}
 
     def run(
-        self, feed: Any, fetch_names: tuple[str, ...], return_numpy: bool = True, return_merged: bool = True
+        self,
+        feed: Any,
+        fetch_names: tuple[str, ...],
+        return_numpy: bool = True,
+        return_merged: bool = True,
     ) -> list[Any]:
         """Run one step on every place; results are joined on dim 0 in place order unless told otherwise."""
         shares = self._shares(feed)
@@ -135,7 +150,9 @@ class ParallelRun:
         self.values.adopt(version.program.state_names())
         self.values.flush()
         self._since_drop += 1
-        drop = bool(fetch_names) or self._since_drop >= self.execution.num_iteration_per_drop_scope > 0
+        drop = (
+            bool(fetch_names) or self._since_drop >= self.execution.num_iteration_per_drop_scope > 0
+        )
         feeds = [list(share.values()) for share in shares]
         rows = first_rows(self.program, shares)
         fetched = self.gang.step(version.number, self.steps, rows, feeds, drop)
@@ -147,7 +164,9 @@ class ParallelRun:
 
     def temporaries(self) -> tuple[int, int]:
         """Return how many temporaries are alive on all replicas, and their bytes."""
-        answers = [a for v in self._versions.values() for a in self.gang.all("temporaries", id=v.number)]
+        answers = [
+            a for v in self._versions.values() for a in self.gang.all("temporaries", id=v.number)
+        ]
         return sum(a.head["count"] for a in answers), sum(a.head["bytes"] for a in answers)
 
     def drop(self) -> None:
@@ -182,14 +201,20 @@ class ParallelRun:
                 raise FeedError(f"the feed list has {len(feed)} elements for {count} places.")
             for item in feed:
                 if not isinstance(item, Mapping):
-                    raise InvalidType(f"each element of a feed list must be a dict, got {type(item).__name__}.")
+                    raise InvalidType(
+                        f"each element of a feed list must be a dict, got {type(item).__name__}."
+                    )
             shares = [convert(self.program, item) for item in feed]
         else:
-            raise FeedTypeError(f"feed must be a dict or a list of dicts, got {type(feed).__name__}.")
+            raise FeedTypeError(
+                f"feed must be a dict or a list of dicts, got {type(feed).__name__}."
+            )
         names = list(shares[0])
         for i, share in enumerate(shares):
             if set(share) != set(names):
-                raise FeedError(f"place {i} is fed {sorted(share)}, place 0 {sorted(names)}: feed the same names.")
+                raise FeedError(
+                    f"place {i} is fed {sorted(share)}, place 0 {sorted(names)}: feed the same names."
+                )
         return [{name: share[name] for name in names} for share in shares]
 
     def _version(self, feeds: tuple[str, ...], fetches: tuple[str, ...]) -> _Version:
@@ -223,7 +248,11 @@ class ParallelRun:
 
     def _held(self, name: str) -> Spec | None:
         found = self.values.scope.find_var(name)
-        return spec_of(found.get_tensor().memory()) if found and found.get_tensor().initialized else None
+        return (
+            spec_of(found.get_tensor().memory())
+            if found and found.get_tensor().initialized
+            else None
+        )
 
 
 def refuse_unbuilt(build: BuildStrategy, execution: ExecutionStrategy) -> None:
@@ -236,11 +265,16 @@ def refuse_unbuilt(build: BuildStrategy, execution: ExecutionStrategy) -> None:
 
     refused = unbuilt(build)[1] + unbuilt(execution)[1]
     if refused:
-        raise Unsupported(f"these strategy settings are not built yet: {', '.join(refused)}. Leave the defaults.")
+        raise Unsupported(
+            f"these strategy settings are not built yet: {', '.join(refused)}. Leave the defaults."
+        )
 
 
 def merge(
-    names: Sequence[str], fetched: Sequence[Sequence[np.ndarray]], return_numpy: bool, return_merged: bool
+    names: Sequence[str],
+    fetched: Sequence[Sequence[np.ndarray]],
+    return_numpy: bool,
+    return_merged: bool,
 ) -> list[Any]:
     """Join what the places fetched: concatenated on dim 0, or one list per fetch.
 
@@ -255,7 +289,9 @@ def merge(
     merged = []
     for i, name in enumerate(names):
         parts = [np.atleast_1d(place[i]) for place in fetched]
-        if any(part.shape[1:] != parts[0].shape[1:] or part.dtype != parts[0].dtype for part in parts):
+        if any(
+            part.shape[1:] != parts[0].shape[1:] or part.dtype != parts[0].dtype for part in parts
+        ):
             shapes = ", ".join(str(list(part.shape)) for part in parts)
             raise InvalidValue(
                 f"fetch {name!r}: the places' values cannot be joined on dim 0: {shapes}. "

@@ -39,7 +39,9 @@ class ParallelExecutor:
         scope: Scope | None = None,
     ) -> None:
         if use_cuda:
-            raise InvalidArgument("ParallelExecutor(use_cuda=True): running on GPUs is not built yet.")
+            raise InvalidArgument(
+                "ParallelExecutor(use_cuda=True): running on GPUs is not built yet."
+            )
         if share_vars_from is not None and not isinstance(share_vars_from, ParallelExecutor):
             raise InvalidType(
                 f"share_vars_from must be a ParallelExecutor, got {type(share_vars_from).__name__}."
@@ -53,7 +55,7 @@ class ParallelExecutor:
         self._places = cpu_places()
         self._executor = Executor(CPUPlace())
         program = default_main_program() if main_program is None else main_program
-        self._compiled = CompiledProgram(program).with_data_parallel(
+        self._compiled: CompiledProgram = CompiledProgram(program).with_data_parallel(
             loss_name=loss_name,
             build_strategy=build_strategy,
             exec_strategy=exec_strategy,
@@ -74,7 +76,11 @@ class ParallelExecutor:
             warnings.warn("feed_dict is deprecated: use feed", DeprecationWarning, stacklevel=2)
             feed = feed_dict if feed is None else feed
         return self._executor.run(
-            self._compiled, feed=feed, fetch_list=fetch_list, scope=self._scope, return_numpy=return_numpy
+            self._compiled,
+            feed=feed,
+            fetch_list=fetch_list,
+            scope=self._scope,
+            return_numpy=return_numpy,
         )
 
     def drop_local_exe_scopes(self) -> None:

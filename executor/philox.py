@@ -65,7 +65,9 @@ class Stream:
     def normal(self, shape: tuple[int, ...]) -> np.ndarray:
         """Return float64 standard normals (Box and Muller, 1958)."""
         radius, angle = self.words(shape, draws=2)
-        return np.sqrt(-2.0 * np.log((radius + 1.0) * 2.0**-32)) * np.cos(angle * (2.0 * np.pi * 2.0**-32))
+        return np.sqrt(-2.0 * np.log((radius + 1.0) * 2.0**-32)) * np.cos(
+            angle * (2.0 * np.pi * 2.0**-32)
+        )
 
     def truncated_normal(self, shape: tuple[int, ...]) -> np.ndarray:
         """Return float64 standard normals within two deviations: those outside are drawn again."""

@@ -51,7 +51,9 @@ def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
         try:
             device_count = int(text)
         except ValueError:
-            raise InvalidValue(f"the environment's CPU_NUM must be an integer, got {text!r}.") from None
+            raise InvalidValue(
+                f"the environment's CPU_NUM must be an integer, got {text!r}."
+            ) from None
     return [CPUPlace()] * device_count
 
 

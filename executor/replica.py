@@ -193,7 +193,9 @@ class Replica:
 
         specs = infer_specs(loaded.program, feeds, held)
         device = Device(seed=loaded.program.seed)
-        binder = Binder(loaded.program, device, specs, allocate, loaded.buckets, self.group, self.within)
+        binder = Binder(
+            loaded.program, device, specs, allocate, loaded.buckets, self.group, self.within
+        )
         return binder.plan(self.rank)
 
     def _forget_plans(self, scope: int) -> None:

@@ -57,7 +57,9 @@ class Tensor:
         if self.link is not None:
             self._refresh()
         if self._array is None:
-            raise NotInitialized(f"variable {self.name!r} holds no value yet. Run its startup program first.")
+            raise NotInitialized(
+                f"variable {self.name!r} holds no value yet. Run its startup program first."
+            )
         return self._array
 
     def allocate(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:

@@ -54,7 +54,9 @@ class _Meeting:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     missing = [r for r in range(self.size) if self.tags[r] != tag]
-                    raise CollectiveError(f"collective {tag}: ranks {missing} are missing after {within} s.")
+                    raise CollectiveError(
+                        f"collective {tag}: ranks {missing} are missing after {within} s."
+                    )
                 self.turn.wait(left)
 
     def _refuse_aborted(self, tag: str) -> None:
@@ -80,7 +82,9 @@ class ThreadGroup:
         """Return memory for gradients."""
         return np.zeros(nbytes, np.uint8)
 
-    def all_reduce(self, array: np.ndarray, op: str = "sum", *, within: float = 60.0, tag: str = "") -> None:
+    def all_reduce(
+        self, array: np.ndarray, op: str = "sum", *, within: float = 60.0, tag: str = ""
+    ) -> None:
         """Sum ``array`` over the ranks, in place; each rank sums its own chunk of everybody's array."""
         assert op == "sum", op
         meeting = self._meeting
@@ -160,7 +164,9 @@ class ThreadDelivery:
             worker.ask(message)
         try:
             first = self.replicas[0].handle(messages[0])
-        except BaseException:  # an interrupt of the caller's thread must not leave the others waiting
+        except (
+            BaseException
+        ):  # an interrupt of the caller's thread must not leave the others waiting
             if self.replicas[0].group is not None:
                 self.replicas[0].group.abort("interrupted")
             raise

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..strategies.errors import InvalidType, InvalidValue, Unsupported
 from .operator import Operator
-from .ops.registry import OPS, Grad
+from .ops.registry import Grad
 from .program import Block, Program
 from .role import CALLSTACK, EMPTY_VAR, GRAD_SUFFIX, NAMESCOPE, ROLE, ROLE_VAR, OpRole, grad_name
 from .unique_name import generate
@@ -116,7 +116,10 @@ def gradients(
         namer = _Namer(program, block)
         path = _path(block, {t.name for t in targets}, asked, stopped)
         first = len(block.ops)
-        seeds = {grad_name(t.name): _target_seed(block, t, g, namer) for t, g in zip(targets, given, strict=True)}
+        seeds = {
+            grad_name(t.name): _target_seed(block, t, g, namer)
+            for t, g in zip(targets, given, strict=True)
+        }
         grads = _accumulate(_gradient_ops(path, set(seeds), stopped))
         renamed: dict[str, str] = {}
         for name, seed in seeds.items():
@@ -135,7 +138,9 @@ def _check_arguments(loss: Any, parameter_list: Any, callbacks: Any) -> None:
         raise InvalidType(f"append_backward: loss must be a Variable, got {type(loss).__name__}.")
     if parameter_list is not None:
         if not isinstance(parameter_list, (list, tuple, set)):
-            raise InvalidType("append_backward: parameter_list must be a list of parameters or names.")
+            raise InvalidType(
+                "append_backward: parameter_list must be a list of parameters or names."
+            )
         _names(parameter_list, "parameter_list")
     if callbacks is not None:
         if not isinstance(callbacks, (list, tuple)):
@@ -162,10 +167,16 @@ def _variables(given: Any, argument: str) -> list[Variable]:
 
 
 def _given(target_gradients: Any) -> list[Variable | None]:
-    items = list(target_gradients) if isinstance(target_gradients, (list, tuple)) else [target_gradients]
+    items = (
+        list(target_gradients)
+        if isinstance(target_gradients, (list, tuple))
+        else [target_gradients]
+    )
     for item in items:
         if item is not None and not isinstance(item, Variable):
-            raise InvalidType(f"gradients: target_gradients must be Variables or None, got {item!r}.")
+            raise InvalidType(
+                f"gradients: target_gradients must be Variables or None, got {item!r}."
+            )
     return items
 
 
@@ -265,7 +276,9 @@ def _zeros(candidate: GradOp, incoming: list[str], known: set[str]) -> list[Grad
     for name in dict.fromkeys(incoming):
         if name not in known:
             forward = candidate.of[name]
-            fills.append(GradOp("fill_zeros_like", {"X": [forward]}, {"Out": [name]}, {}, {name: forward}))
+            fills.append(
+                GradOp("fill_zeros_like", {"X": [forward]}, {"Out": [name]}, {}, {name: forward})
+            )
             known.add(name)
     return fills
 
@@ -336,7 +349,12 @@ class _Namer:
 def _append_seed(block: Block, loss: Variable, seed: str) -> None:
     assert loss.dtype is not None
     block.create_var(name=seed, shape=(1,), dtype=loss.dtype)
-    attrs = {"shape": [1], "value": 1.0, "dtype": int(loss.dtype), ROLE: int(OpRole.Backward | OpRole.Loss)}
+    attrs = {
+        "shape": [1],
+        "value": 1.0,
+        "dtype": int(loss.dtype),
+        ROLE: int(OpRole.Backward | OpRole.Loss),
+    }
     block.append_op("fill_constant", None, {"Out": seed}, attrs)
 
 
@@ -345,7 +363,8 @@ def _target_seed(block: Block, target: Variable, given: Variable | None, namer: 
     if given is not None:
         if given.shape != target.shape:
             raise InvalidValue(
-                f"gradients: the gradient given for {target.name!r} has shape {given.shape}, not {target.shape}."
+                f"gradients: the gradient given for {target.name!r} "
+                f"has shape {given.shape}, not {target.shape}."
             )
         return given.name
     seed = namer.start(grad_name(target.name))
@@ -353,7 +372,9 @@ def _target_seed(block: Block, target: Variable, given: Variable | None, namer: 
     return seed
 
 
-def _append(block: Block, grads: list[GradOp], callbacks: Sequence[Callback] | None, first: int) -> None:
+def _append(
+    block: Block, grads: list[GradOp], callbacks: Sequence[Callback] | None, first: int
+) -> None:
     context: dict[str, Any] = {}
     for op in grads:
         context |= op.of
@@ -370,7 +391,10 @@ def _pairs(
     if parameter_list is None:
         parameters = [p for p in program.all_parameters() if p.trainable]
     else:
-        parameters = [program.global_block().var_recursive(n) for n in _names(parameter_list, "parameter_list")]
+        parameters = [
+            program.global_block().var_recursive(n)  # type: ignore[misc]
+            for n in _names(parameter_list, "parameter_list")
+        ]
     writer = {name: op for op in block.ops[first:] for name in op.output_arg_names}
     pairs = []
     for parameter in parameters:

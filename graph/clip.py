@@ -47,7 +47,10 @@ class GradientClipByNorm(GradientClipBase):
 
     def clip(self, params_grads: ParamGrads) -> ParamGrads:
         """Append ``clip_by_norm`` for each gradient."""
-        return [(p, _clipped(p, g, "clip_by_norm", {"max_norm": self.clip_norm})) for p, g in params_grads]
+        return [
+            (p, _clipped(p, g, "clip_by_norm", {"max_norm": self.clip_norm}))
+            for p, g in params_grads
+        ]
 
 
 class GradientClipByGlobalNorm(GradientClipBase):
@@ -69,14 +72,18 @@ class GradientClipByGlobalNorm(GradientClipBase):
         for parameter, grad in params_grads:
             with program.optimized_guard([parameter, grad]):
                 helper = LayerHelper("elementwise_mul")
-                clipped.append((parameter, helper.apply("elementwise_mul", {"X": grad, "Y": factor})))
+                clipped.append(
+                    (parameter, helper.apply("elementwise_mul", {"X": grad, "Y": factor}))
+                )
         return clipped
 
     @staticmethod
     def _square(program: Program, parameter: Parameter, grad: Variable) -> Variable:
         with program.optimized_guard([parameter, grad]):
             square = LayerHelper("square").apply("square", {"X": grad})
-            return LayerHelper("reduce_sum").apply("reduce_sum", {"X": square}, {"reduce_all": True})
+            return LayerHelper("reduce_sum").apply(
+                "reduce_sum", {"X": square}, {"reduce_all": True}
+            )
 
     def _factor(self, squares: list[Variable]) -> Variable:
         total = LayerHelper("sum").apply("sum", {"X": squares})
@@ -110,7 +117,9 @@ def error_clip_callback(block: Block, context: dict[str, Any]) -> None:
             forward.error_clip.append(block, name)
 
 
-def set_gradient_clip(clip: GradientClipBase, param_list: Any = None, program: Program | None = None) -> None:
+def set_gradient_clip(
+    clip: GradientClipBase, param_list: Any = None, program: Program | None = None
+) -> None:
     """Let parameters (default: all of ``program``) be clipped with ``clip`` when an optimizer runs.
 
     Raises:
@@ -121,7 +130,7 @@ def set_gradient_clip(clip: GradientClipBase, param_list: Any = None, program: P
     program = default_main_program() if program is None else program
     chosen = param_list if param_list is not None else program.all_parameters()
     for item in chosen:
-        parameter = program.global_block().var(item) if isinstance(item, str) else item
+        parameter: Any = program.global_block().var(item) if isinstance(item, str) else item
         parameter.gradient_clip_attr = clip
 
 

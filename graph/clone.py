@@ -83,7 +83,9 @@ def prune(program: Program, feed_names: Sequence[str], targets: Any) -> Program:
         elif isinstance(target, (Variable, str)):
             needed.add(target if isinstance(target, str) else target.name)
         else:
-            raise InvalidType(f"a target must be a Variable, a name or an Operator, got {target!r}.")
+            raise InvalidType(
+                f"a target must be a Variable, a name or an Operator, got {target!r}."
+            )
     made = copy_program(program)
     block = made.global_block()
     produced = {name for op in block.ops for name in op.output_arg_names}
@@ -92,7 +94,9 @@ def prune(program: Program, feed_names: Sequence[str], targets: Any) -> Program:
             raise InvalidValue(f"cannot prune to {name!r}: no operator makes it.")
     kept: list[Operator] = []
     for op in reversed(block.ops):
-        optimizes = op.role & int(OpRole.Optimize) and not any(isinstance(t, Operator) for t in targets)
+        optimizes = op.role & int(OpRole.Optimize) and not any(
+            isinstance(t, Operator) for t in targets
+        )
         if needed.intersection(op.output_arg_names) and not optimizes:
             kept.append(op)
             needed.update(name for name in op.input_arg_names if name not in feed_names)
@@ -104,7 +108,9 @@ def prune(program: Program, feed_names: Sequence[str], targets: Any) -> Program:
 def _drop_unused(program: Program, keep: set[str] | frozenset[str] = frozenset()) -> None:
     """Forget the variables that no op mentions; what is left is sorted by name, as in Paddle."""
     for block in program.blocks:
-        used = {n for op in block.ops for n in (*op.input_arg_names, *op.output_arg_names)} - {EMPTY_VAR}
+        used = {n for op in block.ops for n in (*op.input_arg_names, *op.output_arg_names)} - {
+            EMPTY_VAR
+        }
         names = sorted(name for name in block.vars if name in used or name in keep)
         kept = {name: block.vars[name] for name in names}
         block.vars.clear()

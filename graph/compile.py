@@ -48,7 +48,10 @@ def compile_program(
     kernels = select_kernels(graph, capabilities, back_end)
     lowered = lower(graph, fetch_names, kernels, seed_of(program))
     sizes = tuple(
-        sum(product(lowered.values[i].shape) * to_numpy(lowered.values[i].dtype).itemsize for i in bucket)
+        sum(
+            product(lowered.values[i].shape) * to_numpy(lowered.values[i].dtype).itemsize
+            for i in bucket
+        )
         for bucket in lowered.buckets
     )
     ignored: tuple[str, ...] = ()

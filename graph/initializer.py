@@ -137,7 +137,9 @@ class NumpyArrayInitializer(Initializer):
 
     def __init__(self, value: np.ndarray) -> None:
         if not isinstance(value, np.ndarray):
-            raise InvalidType(f"NumpyArrayInitializer takes a numpy array, got {type(value).__name__}.")
+            raise InvalidType(
+                f"NumpyArrayInitializer takes a numpy array, got {type(value).__name__}."
+            )
         self.value = value
 
     _SLOTS = {  # noqa: RUF012 - read only
@@ -157,13 +159,17 @@ class NumpyArrayInitializer(Initializer):
                 f"the array {list(self.value.shape)}."
             )
         if variable.dtype not in self._SLOTS:
-            raise InvalidValue(f"NumpyArrayInitializer cannot fill a {variable.dtype.name} variable.")
+            raise InvalidValue(
+                f"NumpyArrayInitializer cannot fill a {variable.dtype.name} variable."
+            )
         values = self.value.astype(self._type_of(variable.dtype)).ravel().tolist()
         return _prepend(block, variable, "assign_value", {self._SLOTS[variable.dtype]: values})
 
     @staticmethod
     def _type_of(dtype: VarType) -> Any:
-        return {VarType.INT32: np.int32, VarType.INT64: np.int64, VarType.BOOL: np.int32}.get(dtype, np.float64)
+        return {VarType.INT32: np.int32, VarType.INT64: np.int64, VarType.BOOL: np.int32}.get(
+            dtype, np.float64
+        )
 
 
 Constant = ConstantInitializer

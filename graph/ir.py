@@ -63,7 +63,9 @@ class Node:
         """Return the node with values replaced in its inputs (itself if it reads none of them)."""
         if not any(v in swap for v in self.reads()):
             return self
-        inputs = {s: tuple(swap.get(v, v) if v else None for v in vs) for s, vs in self.inputs.items()}
+        inputs = {
+            s: tuple(swap.get(v, v) if v else None for v in vs) for s, vs in self.inputs.items()
+        }
         return replace(self, inputs=inputs)
 
     def __str__(self) -> str:
@@ -71,7 +73,9 @@ class Node:
 
 
 def _args(slots: Mapping[str, Sequence[Value | None]]) -> str:
-    return ", ".join(f"{slot}={','.join(str(v) if v else '_' for v in vs)}" for slot, vs in slots.items())
+    return ", ".join(
+        f"{slot}={','.join(str(v) if v else '_' for v in vs)}" for slot, vs in slots.items()
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +90,9 @@ class Graph:
     latest: Mapping[str, Value]
     notes: tuple[str, ...] = field(default=())
 
-    def with_nodes(self, nodes: Iterable[Node], renamed: Mapping[Value, Value] | None = None) -> Graph:
+    def with_nodes(
+        self, nodes: Iterable[Node], renamed: Mapping[Value, Value] | None = None
+    ) -> Graph:
         """Return the graph with other nodes; ``renamed`` values are also swapped in ``latest``."""
         latest = {name: (renamed or {}).get(value, value) for name, value in self.latest.items()}
         return replace(self, nodes=tuple(nodes), latest=latest)
@@ -106,12 +112,16 @@ class Graph:
             NotFound: nothing of that name is computed, fed or stored by the program.
         """
         if name not in self.latest:
-            raise NotFound(f"cannot fetch {name!r}: the program has no such variable.{nearest(name, self.latest)}")
+            raise NotFound(
+                f"cannot fetch {name!r}: the program has no such variable.{nearest(name, self.latest)}"
+            )
         return self.latest[name]
 
     def __str__(self) -> str:
         lines = [f"feed {v}: {v.spec}" for v in self.feeds]
-        lines += [f"{node}  # {', '.join(str(v.spec) for v in node.writes())}" for node in self.nodes]
+        lines += [
+            f"{node}  # {', '.join(str(v.spec) for v in node.writes())}" for node in self.nodes
+        ]
         return "\n".join(lines)
 
 
@@ -143,7 +153,9 @@ class _Reader:
         outputs = {slot: tuple(map(self._write, names)) for slot, names in op.outputs.items()}
         pairs = op.attrs.get(ROLE_VAR) or []
         written = {v.name: v for values in outputs.values() for v in values if v is not None}
-        grads = tuple((p, written[g]) for p, g in zip(pairs[::2], pairs[1::2], strict=True) if g in written)
+        grads = tuple(
+            (p, written[g]) for p, g in zip(pairs[::2], pairs[1::2], strict=True) if g in written
+        )
         attrs = {name: value for name, value in op.attrs.items() if name not in STAMPED}
         return Node(op.type, inputs, outputs, attrs, int(op.attrs.get(ROLE, 0)), _where(op), grads)
 
@@ -184,7 +196,10 @@ def infer_node(node: Node, spec_of: Any) -> dict[str, list[Spec]]:
     Raises:
         ShapeError: the operands do not fit together.
     """
-    read = {slot: [None if v is None else spec_of(v) for v in values] for slot, values in node.inputs.items()}
+    read = {
+        slot: [None if v is None else spec_of(v) for v in values]
+        for slot, values in node.inputs.items()
+    }
     names = {slot: [str(v) for v in values] for slot, values in node.inputs.items()}
     op = OPS[node.op]
     return op.infer(Inference(op, read, node.attrs, names, node.where))

@@ -116,7 +116,9 @@ def cosine_decay(learning_rate: float, step_each_epoch: int, epochs: int) -> Var
         return learning_rate * 0.5 * (unary.cos(epoch * math.pi / float(epochs)) + 1.0)
 
 
-def linear_lr_warmup(learning_rate: Any, warmup_steps: int, start_lr: float, end_lr: float) -> Variable:
+def linear_lr_warmup(
+    learning_rate: Any, warmup_steps: int, start_lr: float, end_lr: float
+) -> Variable:
     """From ``start_lr`` to ``end_lr`` in ``warmup_steps``, then ``learning_rate`` (number or schedule)."""
     with default_main_program().lr_schedule_guard():
         step = _steps()

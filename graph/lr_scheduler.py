@@ -13,7 +13,9 @@ from typing import Any
 class LRScheduler:
     """Base class; ``rate`` gives the learning rate at ``last_epoch``."""
 
-    def __init__(self, learning_rate: float = 0.1, last_epoch: int = -1, verbose: bool = False) -> None:
+    def __init__(
+        self, learning_rate: float = 0.1, last_epoch: int = -1, verbose: bool = False
+    ) -> None:
         self.base_lr = float(learning_rate)
         self.last_epoch = last_epoch
         self.verbose = verbose
@@ -33,7 +35,9 @@ class LRScheduler:
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         self.last_lr = self.rate()
         if self.verbose:
-            print(f"Epoch {self.last_epoch}: {type(self).__name__} set learning rate to {self.last_lr}.")
+            print(
+                f"Epoch {self.last_epoch}: {type(self).__name__} set learning rate to {self.last_lr}."
+            )
 
     def state_dict(self) -> dict[str, Any]:
         """Return what :meth:`set_state_dict` takes."""
@@ -131,7 +135,11 @@ class NoamDecay(LRScheduler):
     def rate(self) -> float:
         """Return the learning rate at ``last_epoch``."""
         falling = self.last_epoch**-0.5 if self.last_epoch else 1.0
-        return self.base_lr * self.d_model**-0.5 * min(falling, self.last_epoch * self.warmup_steps**-1.5)
+        return (
+            self.base_lr
+            * self.d_model**-0.5
+            * min(falling, self.last_epoch * self.warmup_steps**-1.5)
+        )
 
 
 class CosineAnnealingDecay(LRScheduler):
@@ -173,7 +181,9 @@ class LinearWarmup(LRScheduler):
     def rate(self) -> float:
         """Return the learning rate at ``last_epoch``."""
         if self.last_epoch < self.warmup_steps:
-            return self.start_lr + (self.end_lr - self.start_lr) * self.last_epoch / self.warmup_steps
+            return (
+                self.start_lr + (self.end_lr - self.start_lr) * self.last_epoch / self.warmup_steps
+            )
         if isinstance(self.after, LRScheduler):
             self.after.step(self.last_epoch - self.warmup_steps)
             return self.after.get_lr()

@@ -42,7 +42,9 @@ class Operator:
         self.outputs = self._arguments("output", self.declaration.output_slots, outputs)
         self.attrs = self._attributes(attrs or {})
 
-    def _arguments(self, kind: str, slots: tuple[Slot, ...], given: Mapping[str, Any] | None) -> Names:
+    def _arguments(
+        self, kind: str, slots: tuple[Slot, ...], given: Mapping[str, Any] | None
+    ) -> Names:
         names = {slot: _names(self.type, slot, args) for slot, args in (given or {}).items()}
         known = {slot.name for slot in slots}
         for slot_name in names:
@@ -57,7 +59,9 @@ class Operator:
                 error = InvalidArgument if kind == "input" else InvalidValue
                 raise error(f"{self.type}: the {kind} {slot.name!r} is missing.")
             if count > 1 and not slot.duplicable:
-                raise InvalidValue(f"{self.type}: {kind} {slot.name!r} takes one variable, got {count}.")
+                raise InvalidValue(
+                    f"{self.type}: {kind} {slot.name!r} takes one variable, got {count}."
+                )
         return {slot.name: names[slot.name] for slot in slots if names.get(slot.name)}
 
     def _attributes(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,11 +143,10 @@ class Operator:
         Raises:
             ShapeError: the operands do not fit together; the message names them and the user's line.
         """
-        read = {
-            slot: [self._spec(name) for name in names]
-            for slot, names in self.inputs.items()
-        }
-        made = self.declaration.infer(Inference(self.declaration, read, self.attrs, self.inputs, self.where))
+        read = {slot: [self._spec(name) for name in names] for slot, names in self.inputs.items()}
+        made = self.declaration.infer(
+            Inference(self.declaration, read, self.attrs, self.inputs, self.where)
+        )
         for slot, names in self.outputs.items():
             for name, spec in zip(names, made.get(slot, ()), strict=False):
                 if name != EMPTY_VAR and spec is not None:
@@ -162,7 +165,9 @@ class Operator:
         """Return one line: ``{Out=['y']} = mul(inputs={X=['x'], ...}, op_role=0, ...)``."""
         shown = {k: v for k, v in sorted(self.attrs.items()) if k != CALLSTACK}
         attrs = ", ".join(f"{k}={v!r}" for k, v in shown.items())
-        return f"{{{_slots(self.outputs)}}} = {self.type}(inputs={{{_slots(self.inputs)}}}, {attrs})"
+        return (
+            f"{{{_slots(self.outputs)}}} = {self.type}(inputs={{{_slots(self.inputs)}}}, {attrs})"
+        )
 
     __repr__ = __str__ = to_string
 

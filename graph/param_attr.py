@@ -78,7 +78,7 @@ class ParamAttr:
         first = ParamAttr.of(given)
         if first is None or count == 1:
             return [first] * count
-        copies = [first]
+        copies: list[ParamAttr | None] = [first]
         for _ in range(count - 1):
             copy = ParamAttr(**{k: v for k, v in vars(first).items() if k != "name"})
             copies.append(copy)

@@ -52,7 +52,9 @@ def run_pipeline(graph: Graph, target: Target) -> tuple[Graph, list[PassRecord]]
             check(changed, entry.name)
         seconds = time.perf_counter() - started
         same = changed is graph
-        records.append(PassRecord(entry.name, len(graph.nodes), len(changed.nodes), not same, seconds))
+        records.append(
+            PassRecord(entry.name, len(graph.nodes), len(changed.nodes), not same, seconds)
+        )
         graph = changed
         if picture:
             write_dot(graph, Path(f"{picture}_{len(records):02d}_{entry.name}.dot"))
@@ -72,7 +74,7 @@ def check(graph: Graph, pass_name: str) -> None:
         except ShapeError as error:
             raise AssertionError(f"{pass_name} broke {node}: {error}\n{graph}") from error
         for slot, values in node.outputs.items():
-            for value, spec in zip(values, specs.get(slot, ()), strict=False):
-                assert value is None or value.spec == spec, (
-                    f"{pass_name}: {node}: {value} is {value.spec}, derived {spec}"
+            for made_value, spec in zip(values, specs.get(slot, ()), strict=False):
+                assert made_value is None or made_value.spec == spec, (
+                    f"{pass_name}: {node}: {made_value} is {made_value.spec}, derived {spec}"
                 )

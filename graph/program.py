@@ -37,7 +37,9 @@ class Block:
             NotFound: this block holds no such variable.
         """
         if not isinstance(name, str):
-            raise InvalidType(f"a variable is looked up by its name (str), got {type(name).__name__}.")
+            raise InvalidType(
+                f"a variable is looked up by its name (str), got {type(name).__name__}."
+            )
         if name not in self.vars:
             raise NotFound(f"block {self.idx} has no variable {name!r}.{nearest(name, self.vars)}")
         return self.vars[name]
@@ -53,7 +55,9 @@ class Block:
             if name in block.vars:
                 return block.vars[name]
             block = None if block.parent_idx < 0 else self.program.block(block.parent_idx)
-        raise NotFound(f"no variable {name!r} in block {self.idx} or around it.{nearest(name, self.vars)}")
+        raise NotFound(
+            f"no variable {name!r} in block {self.idx} or around it.{nearest(name, self.vars)}"
+        )
 
     _var_recursive = var_recursive
 
@@ -64,7 +68,7 @@ class Block:
             InvalidValue: the name exists with another shape, dtype, type, lod_level or persistable.
         """
         name = settings.get("name")
-        if name in self.vars:
+        if name is not None and name in self.vars:
             existing = self.vars[name]
             wanted = Variable(self, **settings)
             for field in ("type", "shape", "dtype", "lod_level", "persistable"):
@@ -87,11 +91,15 @@ class Block:
         self.program.touch()
         return parameter
 
-    def append_op(self, type: str, inputs: Any = None, outputs: Any = None, attrs: Any = None) -> Operator:
+    def append_op(
+        self, type: str, inputs: Any = None, outputs: Any = None, attrs: Any = None
+    ) -> Operator:
         """Add an operator at the end and infer the shapes and dtypes it makes."""
         return self._insert_op(len(self.ops), type, inputs, outputs, attrs)
 
-    def _prepend_op(self, type: str, inputs: Any = None, outputs: Any = None, attrs: Any = None) -> Operator:
+    def _prepend_op(
+        self, type: str, inputs: Any = None, outputs: Any = None, attrs: Any = None
+    ) -> Operator:
         return self._insert_op(0, type, inputs, outputs, attrs)
 
     def _insert_op(
@@ -331,7 +339,9 @@ def program_guard(main_program: Program, startup_program: Program | None = None)
     """Build into ``main_program`` (and ``startup_program``, if given) inside the block."""
     for name, program in (("main_program", main_program), ("startup_program", startup_program)):
         if not isinstance(program, Program) and not (name == "startup_program" and program is None):
-            raise InvalidType(f"program_guard: {name} must be a Program, got {type(program).__name__}.")
+            raise InvalidType(
+                f"program_guard: {name} must be a Program, got {type(program).__name__}."
+            )
     old_main = switch_main_program(main_program)
     old_startup = None if startup_program is None else switch_startup_program(startup_program)
     try:
@@ -340,5 +350,3 @@ def program_guard(main_program: Program, startup_program: Program | None = None)
         switch_main_program(old_main)
         if old_startup is not None:
             switch_startup_program(old_startup)
-
-

@@ -88,10 +88,14 @@ class ReplicaProgram:
 
     def needed_names(self) -> list[str]:
         """Names of the persistables that must hold a value before a step."""
-        return list(dict.fromkeys(v.name for v in self.values if v.kind == STATE and v.version == 0))
+        return list(
+            dict.fromkeys(v.name for v in self.values if v.kind == STATE and v.version == 0)
+        )
 
 
-def lower(graph: Graph, fetch_names: Sequence[str], kernels: Mapping[Node, str], seed: int) -> ReplicaProgram:
+def lower(
+    graph: Graph, fetch_names: Sequence[str], kernels: Mapping[Node, str], seed: int
+) -> ReplicaProgram:
     """Return a checked graph as plain data.
 
     Raises:
@@ -102,7 +106,9 @@ def lower(graph: Graph, fetch_names: Sequence[str], kernels: Mapping[Node, str],
     used = list(dict.fromkeys([*graph.values(), *fetched]))
     _refuse_unfed(graph, used)
     position = {value: i for i, value in enumerate(used)}
-    values = tuple(ValueRecord(v.name, v.spec.shape, int(v.spec.dtype), v.kind, v.version) for v in used)
+    values = tuple(
+        ValueRecord(v.name, v.spec.shape, int(v.spec.dtype), v.kind, v.version) for v in used
+    )
     nodes = tuple(_record(node, position, kernels) for node in graph.nodes)
     reduced = [node for node in graph.nodes if node.op == ALL_REDUCE]
     return ReplicaProgram(
@@ -118,11 +124,19 @@ def lower(graph: Graph, fetch_names: Sequence[str], kernels: Mapping[Node, str],
 
 def _record(node: Node, position: Mapping[Value, int], kernels: Mapping[Node, str]) -> NodeRecord:
     def by_position(slots: Mapping[str, tuple[Value | None, ...]]) -> dict[str, list[int]]:
-        return {slot: [-1 if v is None else position[v] for v in values] for slot, values in slots.items()}
+        return {
+            slot: [-1 if v is None else position[v] for v in values]
+            for slot, values in slots.items()
+        }
 
     attrs = dict(node.attrs)
     return NodeRecord(
-        node.op, by_position(node.inputs), by_position(node.outputs), attrs, kernels[node], node.where
+        node.op,
+        by_position(node.inputs),
+        by_position(node.outputs),
+        attrs,
+        kernels[node],
+        node.where,
     )
 
 

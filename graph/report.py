@@ -43,7 +43,9 @@ def write_dot(graph: Graph, path: Path) -> None:
     try:
         path.write_text(to_dot(graph))
     except OSError as error:
-        raise EnforceNotMet(f"debug_graphviz_path: cannot open {path}: {error.strerror}.") from error
+        raise EnforceNotMet(
+            f"debug_graphviz_path: cannot open {path}: {error.strerror}."
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,11 @@ class CompileReport:
     def __str__(self) -> str:
         lines = [f"compiled for {self.replicas} replica(s): {len(self.graph.nodes)} ops"]
         for record in self.passes:
-            effect = f"{record.before} -> {record.after} ops" if record.changed else "found nothing to do"
+            effect = (
+                f"{record.before} -> {record.after} ops"
+                if record.changed
+                else "found nothing to do"
+            )
             lines.append(f"  {record.name}: {effect} ({record.seconds * 1e3:.2f} ms)")
         if self.buckets:
             sizes = ", ".join(f"{nbytes:,}" for nbytes in self.buckets)

@@ -54,7 +54,9 @@ def __getattr__(name: str) -> Any:
         home = importlib.import_module(_HOMES[name], __name__)
         return home if name == "regularizer" else getattr(home, name)
     if not name.startswith("_") and name not in _ROOMS:
-        tensor = importlib.import_module(".tensor", __name__)  # "from . import" would come back here
+        tensor = importlib.import_module(
+            ".tensor", __name__
+        )  # "from . import" would come back here
         if name in tensor.__all__:
             return getattr(tensor, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a subcommand; returns the exit status."""
     argv = list(sys.argv[1:] if argv is None else argv)
-    parser = argparse.ArgumentParser(prog="rowlock", description="Static-graph training on a Ray cluster.")
+    parser = argparse.ArgumentParser(
+        prog="rowlock", description="Static-graph training on a Ray cluster."
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("demo", help="train on handwritten digits, two replicas", add_help=False)
     ops = commands.add_parser("ops", help="show where an operator is declared and computed")
@@ -24,7 +26,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _demo(argv: Sequence[str]) -> int:
-    missing = [name for name in ("sklearn", "matplotlib", "tqdm") if not importlib.util.find_spec(name)]
+    missing = [
+        name for name in ("sklearn", "matplotlib", "tqdm") if not importlib.util.find_spec(name)
+    ]
     if missing:
         print(f"The demo needs {', '.join(missing)}: pip install 'rowlock[demo]'", file=sys.stderr)
         return 2

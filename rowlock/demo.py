@@ -90,8 +90,12 @@ def train(seed: int, epochs: int, batch: int, out: Path, replicas: int = 2) -> H
     with fluid.scope_guard(fluid.Scope()):
         exe = fluid.Executor(fluid.CPUPlace())
         exe.run(startup)
-        train_prog = fluid.CompiledProgram(main).with_data_parallel(loss_name=loss.name, places=places)
-        test_prog = fluid.CompiledProgram(test).with_data_parallel(share_vars_from=train_prog, places=places)
+        train_prog = fluid.CompiledProgram(main).with_data_parallel(
+            loss_name=loss.name, places=places
+        )
+        test_prog = fluid.CompiledProgram(test).with_data_parallel(
+            share_vars_from=train_prog, places=places
+        )
         held_out = {"image": digits.test_images, "label": digits.test_labels}
         rng = np.random.default_rng(seed)
         first = next(batches(digits, batch, rng))
@@ -111,7 +115,7 @@ def train(seed: int, epochs: int, batch: int, out: Path, replicas: int = 2) -> H
     return history
 
 
-class _progress:  # noqa: N801 - used as a with statement
+class _progress:
     """A progress bar with loss and samples/s; one plain line per epoch where there is no terminal."""
 
     def __init__(self, total: int) -> None:
@@ -163,7 +167,9 @@ def write_pictures(report: Any, history: History, out: Path) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the demo from the command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="rowlock demo", description=__doc__)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1], help="one training run per seed")
+    parser.add_argument(
+        "--seeds", type=int, nargs="+", default=[1], help="one training run per seed"
+    )
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--batch", type=int, default=64, help="images per step, over all replicas")
     parser.add_argument("--replicas", type=int, default=2)

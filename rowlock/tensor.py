@@ -64,7 +64,11 @@ def minimum(x: Variable, y: Variable, name: str | None = None) -> Variable:
 
 
 def matmul(
-    x: Variable, y: Variable, transpose_x: bool = False, transpose_y: bool = False, name: str | None = None
+    x: Variable,
+    y: Variable,
+    transpose_x: bool = False,
+    transpose_y: bool = False,
+    name: str | None = None,
 ) -> Variable:
     """x @ y after the transposes."""
     return binary.matmul(x, y, transpose_x, transpose_y, name=name)
@@ -122,7 +126,9 @@ def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Vari
     return shape.transpose(x, perm, name)
 
 
-def split(x: Variable, num_or_sections: Any, axis: int = 0, name: str | None = None) -> list[Variable]:
+def split(
+    x: Variable, num_or_sections: Any, axis: int = 0, name: str | None = None
+) -> list[Variable]:
     """Cut x along ``axis``."""
     return shape.split(x, num_or_sections, axis, name)
 
@@ -138,7 +144,9 @@ def unsqueeze(x: Variable, axis: Any, name: str | None = None) -> Variable:
     return shape.unsqueeze(x, axis, name)
 
 
-def flatten(x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | None = None) -> Variable:
+def flatten(
+    x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | None = None
+) -> Variable:
     """Join dimensions ``start_axis`` to ``stop_axis`` into one."""
     assert x.shape is not None
     rank = len(x.shape)

@@ -36,7 +36,9 @@ class Strategy(BaseModel):
         EnforceNotMet: a field that finalizing froze is assigned.
     """
 
-    model_config = ConfigDict(strict=True, extra="forbid", validate_assignment=True, validate_default=False)
+    model_config = ConfigDict(
+        strict=True, extra="forbid", validate_assignment=True, validate_default=False
+    )
 
     frozen_by_finalize: ClassVar[frozenset[str]] = frozenset()
     _finalized: bool = False
@@ -55,7 +57,9 @@ class Strategy(BaseModel):
             return
         self._known(name)
         if self._finalized and name in self.frozen_by_finalize:
-            raise EnforceNotMet(f"{type(self).__name__}.{name} cannot change: the strategy is finalized.")
+            raise EnforceNotMet(
+                f"{type(self).__name__}.{name} cannot change: the strategy is finalized."
+            )
         try:
             super().__setattr__(name, value)
         except ValidationError as error:
@@ -73,7 +77,9 @@ class Strategy(BaseModel):
 
     @classmethod
     def _unknown(cls, name: str) -> UnknownField:
-        return UnknownField(f"{cls.__name__} has no field {name!r}.{nearest(name, cls.model_fields)}")
+        return UnknownField(
+            f"{cls.__name__} has no field {name!r}.{nearest(name, cls.model_fields)}"
+        )
 
     @classmethod
     def _explain(cls, error: ValidationError) -> StrategyError:
@@ -85,8 +91,12 @@ class Strategy(BaseModel):
 
     def changes(self) -> dict[str, Any]:
         """Return the fields that differ from their defaults."""
-        defaults = {name: field.get_default(call_default_factory=True) for name, field in self._fields()}
-        return {name: getattr(self, name) for name in defaults if getattr(self, name) != defaults[name]}
+        defaults = {
+            name: field.get_default(call_default_factory=True) for name, field in self._fields()
+        }
+        return {
+            name: getattr(self, name) for name in defaults if getattr(self, name) != defaults[name]
+        }
 
     def to_json(self) -> str:
         """Return every field as JSON."""

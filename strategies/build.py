@@ -26,6 +26,8 @@ class GradientScaleStrategy(Enum):
     Customized = 2
 
 
+_Reduce = ReduceStrategy  # the class below has attributes of these names
+_Scale = GradientScaleStrategy
 Flag = Annotated[bool, BeforeValidator(flag)]
 
 
@@ -47,8 +49,8 @@ class BuildStrategy(Strategy):
         }
     )  # fmt: skip
 
-    reduce_strategy: ReduceStrategy = semantic(ReduceStrategy.AllReduce)
-    gradient_scale_strategy: GradientScaleStrategy = effect(GradientScaleStrategy.CoeffNumDevice)
+    reduce_strategy: _Reduce = semantic(_Reduce.AllReduce)
+    gradient_scale_strategy: _Scale = effect(_Scale.CoeffNumDevice)
     debug_graphviz_path: str = effect("")
     # Plans run in program order, so what these two ask for always holds.
     enable_sequential_execution: Flag = effect(False)

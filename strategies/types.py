@@ -68,7 +68,9 @@ def to_var_type(dtype: Any) -> VarType:
         return _FROM_NUMPY[np.dtype(dtype)]
     except (KeyError, TypeError):
         known = ", ".join(sorted(str(d) for d in _FROM_NUMPY))
-        raise InvalidValue(f"{dtype!r} is not an element type of a tensor. Use one of: {known}.") from None
+        raise InvalidValue(
+            f"{dtype!r} is not an element type of a tensor. Use one of: {known}."
+        ) from None
 
 
 def to_numpy(dtype: VarType | int) -> np.dtype:

@@ -62,7 +62,9 @@ class ShmBackend(BaseGroup):
         """Copy the root's tensor."""
         self.group.broadcast(tensor[0], getattr(broadcast_options, "root_rank", 0))
 
-    def reducescatter(self, tensor: Any, tensor_list: Any, reducescatter_options: Any = None) -> None:
+    def reducescatter(
+        self, tensor: Any, tensor_list: Any, reducescatter_options: Any = None
+    ) -> None:
         """Combine the ranks' lists, one element for each rank."""
         tensor[0][...] = self.group.reduce_scatter(tensor_list[0], _op(reducescatter_options))
 
@@ -88,5 +90,5 @@ def register() -> None:
 def form_group(name: str, rank: int, size: int) -> SharedMemoryGroup:
     """Join the group ``name`` as ``rank``; called inside each actor."""
     register()
-    collective.init_collective_group(size, rank, NAME, name)
+    collective.init_collective_group(size, rank, NAME, name)  # type: ignore[arg-type]
     return collective.get_group_handle(name).group

@@ -30,7 +30,13 @@ _SPIN_S = 50e-6
 _SLICE_S = 0.05  # an abort that slips between the look and the sleep is seen after this long
 _FORMING_S = 60.0
 
-_COMBINE: dict[str, Any] = {"sum": np.add, "mean": np.add, "product": np.multiply, "min": np.minimum, "max": np.maximum}
+_COMBINE: dict[str, Any] = {
+    "sum": np.add,
+    "mean": np.add,
+    "product": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+}
 
 
 class SharedMemoryGroup:
@@ -53,7 +59,7 @@ class SharedMemoryGroup:
         else:
             self._control = Segment.attach(path, nbytes, within, f"group {name}: rank 0")
         words = (size + 1) * _LINE
-        self._words = memoryview(self._control.array[: words * 8]).cast("q")
+        self._words = self._control.array[: words * 8].data.cast("q")
         self._abort_word = size * _LINE
         self._reason = self._control.array[words * 8 :]
         self._epoch, self._arrivals = 1, 0
@@ -72,7 +78,9 @@ class SharedMemoryGroup:
         deadline = time.monotonic() + within
         while missing := [r for r in range(self.size) if not self._words[r * _LINE + _ATTACHED]]:
             if time.monotonic() > deadline:
-                raise CollectiveError(f"group {self.name}: ranks {missing} did not join within {within} s.")
+                raise CollectiveError(
+                    f"group {self.name}: ranks {missing} did not join within {within} s."
+                )
             time.sleep(0.0005)
 
     # -- memory -----------------------------------------------------------------------------------
@@ -91,7 +99,10 @@ class SharedMemoryGroup:
                 own
                 if rank == self.rank
                 else Segment.attach(
-                    segment_path(self.name, f"{number}-{rank}-{self._epoch}"), size, self._within, f"rank {rank}"
+                    segment_path(self.name, f"{number}-{rank}-{self._epoch}"),
+                    size,
+                    self._within,
+                    f"rank {rank}",
                 )
                 for rank in range(self.size)
             ]
@@ -108,8 +119,10 @@ class SharedMemoryGroup:
         if key not in self._parts:
             for segments in self._buffers:
                 offset = address - segments[self.rank].address
-                if 0 <= offset and offset + nbytes <= len(segments[self.rank].array):
-                    self._parts[key] = [s.array[offset : offset + nbytes].view(array.dtype) for s in segments]
+                if offset >= 0 and offset + nbytes <= len(segments[self.rank].array):
+                    self._parts[key] = [
+                        s.array[offset : offset + nbytes].view(array.dtype) for s in segments
+                    ]
                     return self._parts[key]
             return None
         return self._parts[key]
@@ -147,7 +160,9 @@ class SharedMemoryGroup:
         if staged:
             array.reshape(-1)[...] = parts[self.rank]
 
-    def reduce(self, array: np.ndarray, root: int = 0, op: str = "sum", *, within: float = _FORMING_S) -> None:
+    def reduce(
+        self, array: np.ndarray, root: int = 0, op: str = "sum", *, within: float = _FORMING_S
+    ) -> None:
         """Combine ``array`` over the ranks into the root's."""
         self._check_op(op)
         parts = self._exchange(array, f"reduce/{op}/{root}", within)

@@ -63,7 +63,13 @@ def _geometry(x: Any, w: Any, out: Any, attrs: dict[str, Any]) -> Geometry:
         attrs["paddings"], attrs["padding_algorithm"], x.shape[2:], extent, attrs["strides"]
     )
     return Geometry(
-        x.shape, w.shape, out.shape, list(attrs["strides"]), list(attrs["dilations"]), pads, attrs["groups"]
+        x.shape,
+        w.shape,
+        out.shape,
+        list(attrs["strides"]),
+        list(attrs["dilations"]),
+        pads,
+        attrs["groups"],
     )
 
 
@@ -90,7 +96,10 @@ class _Unfold:
             source = self.padded[: len(images)]
             steps.append(partial(self.xp.copyto, self.geo.interior(source), images))
         target = self.columns[: len(images)]
-        return [*steps, *(partial(self.xp.copyto, target[:, :, i, j], tap) for i, j, tap in self.taps(source))]
+        return [
+            *steps,
+            *(partial(self.xp.copyto, target[:, :, i, j], tap) for i, j, tap in self.taps(source)),
+        ]
 
     def taps(self, padded: Any) -> list[tuple[int, int, Any]]:
         """Return each kernel element with what it meets in a padded image."""
@@ -134,12 +143,18 @@ def conv2d(
     w_GOK = w.reshape(groups, w.shape[0] // groups, -1)
     if geo.plain:
         x, copies = _contiguous(dev, input)
-        return [*steps, *copies, partial(dev.xp.matmul, w_GOK, _by_group(x, groups), _by_group(output, groups))]
+        return [
+            *steps,
+            *copies,
+            partial(dev.xp.matmul, w_GOK, _by_group(x, groups), _by_group(output, groups)),
+        ]
     unfold = _Unfold(dev, geo, input.dtype)
     for images in _chunks(geo.x[0], unfold.n):
         part = output[images]
         steps += unfold.fill(input[images])
-        steps.append(partial(dev.xp.matmul, w_GOK, unfold.matrix(len(part)), _by_group(part, groups)))
+        steps.append(
+            partial(dev.xp.matmul, w_GOK, unfold.matrix(len(part)), _by_group(part, groups))
+        )
     return steps
 
 
@@ -205,7 +220,9 @@ def _input_grad(dev: Device, geo: Geometry, w_GKO: Any, d_out: Any, d_input: Any
     add: Callable[..., Any] = xp.add
     for images in _chunks(geo.x[0], unfold.n):
         count = len(d_out[images])
-        steps.append(partial(xp.matmul, w_GKO, _by_group(d_out[images], groups), unfold.matrix(count)))
+        steps.append(
+            partial(xp.matmul, w_GKO, _by_group(d_out[images], groups), unfold.matrix(count))
+        )
         target = unfold.padded[:count] if padded and unfold.padded is not None else d_input[images]
         steps.append(partial(target.fill, 0))
         for i, j, tap in unfold.taps(target):

@@ -29,7 +29,13 @@ def fill_any_like(dev: Device, out: Any, *, value: float) -> Step:
 
 @kernel("assign_value")
 def assign_value(
-    dev: Device, out: Any, *, bool_values: Any, fp32_values: Any, int32_values: Any, int64_values: Any
+    dev: Device,
+    out: Any,
+    *,
+    bool_values: Any,
+    fp32_values: Any,
+    int32_values: Any,
+    int64_values: Any,
 ) -> Step:
     given = fp32_values or int64_values or int32_values or bool_values
     value = dev.xp.asarray(np.array(given).astype(out.dtype).reshape(out.shape))

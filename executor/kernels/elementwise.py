@@ -59,7 +59,9 @@ _GRADS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 def _backward(op_type: str) -> Callable[..., list[Step]]:
     grads = _GRADS[op_type]
 
-    def bind(dev: Device, x: Any, y: Any, d_out: Any, d_x: Any, d_y: Any, *, axis: int) -> list[Step]:
+    def bind(
+        dev: Device, x: Any, y: Any, d_out: Any, d_x: Any, d_y: Any, *, axis: int
+    ) -> list[Step]:
         a, b = aligned(x, y, axis)
         operands = {"x": a, "y": b, "d": d_out}
         steps: list[Step] = []
@@ -76,7 +78,9 @@ def _backward(op_type: str) -> Callable[..., list[Step]]:
     return bind
 
 
-def _broadcast_grad(dev: Device, scalar: Callable[..., Any], operands: dict[str, Any], view: Any) -> list[Step]:
+def _broadcast_grad(
+    dev: Device, scalar: Callable[..., Any], operands: dict[str, Any], view: Any
+) -> list[Step]:
     d = operands["d"]
     if scalar(*(e.argument(name) for name in operands)).fn == "positive":
         return summed(dev, d, view)

@@ -23,7 +23,15 @@ def mul(dev: Device, x: Any, y: Any, out: Any, *, x_num_col_dims: int, y_num_col
 
 @kernel("mul_grad")
 def mul_grad(
-    dev: Device, x: Any, y: Any, d_out: Any, d_x: Any, d_y: Any, *, x_num_col_dims: int, y_num_col_dims: int
+    dev: Device,
+    x: Any,
+    y: Any,
+    d_out: Any,
+    d_x: Any,
+    d_y: Any,
+    *,
+    x_num_col_dims: int,
+    y_num_col_dims: int,
 ) -> list[Step]:
     x_MK, y_KN = _matrix(x, x_num_col_dims), _matrix(y, y_num_col_dims)
     d_MN = d_out.reshape(x_MK.shape[0], y_KN.shape[1])

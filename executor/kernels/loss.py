@@ -20,7 +20,9 @@ _LOG_FLOOR = 1e20
 def _softmax(dev: Device, x: Any, out: Any, axis: int) -> list[Step]:
     """exp(x - max) / sum, along ``axis``."""
     xp = dev.xp
-    column = dev.scratch(tuple(1 if i == axis % x.ndim else n for i, n in enumerate(x.shape)), x.dtype)
+    column = dev.scratch(
+        tuple(1 if i == axis % x.ndim else n for i, n in enumerate(x.shape)), x.dtype
+    )
     return [
         partial(xp.maximum.reduce, x, axis, None, column, True),
         partial(xp.subtract, x, column, out),
@@ -41,7 +43,9 @@ def softmax_grad(dev: Device, out: Any, d_out: Any, d_x: Any, *, axis: int) -> l
     if d_x is None:
         return []
     xp = dev.xp
-    column = dev.scratch(tuple(1 if i == axis % out.ndim else n for i, n in enumerate(out.shape)), out.dtype)
+    column = dev.scratch(
+        tuple(1 if i == axis % out.ndim else n for i, n in enumerate(out.shape)), out.dtype
+    )
     return [
         partial(xp.multiply, d_out, out, d_x),
         partial(xp.add.reduce, d_x, axis, None, column, True),
@@ -53,7 +57,9 @@ def softmax_grad(dev: Device, out: Any, d_out: Any, d_x: Any, *, axis: int) -> l
 class _Labels:
     """Integer labels: which element of each row they pick, and which rows are left out."""
 
-    def __init__(self, dev: Device, op: str, scores: Any, label: Any, axis: int, ignore: int) -> None:
+    def __init__(
+        self, dev: Device, op: str, scores: Any, label: Any, axis: int, ignore: int
+    ) -> None:
         self.xp = dev.xp
         self.op, self.ignore = op, ignore
         self.classes = scores.shape[axis]
@@ -138,7 +144,9 @@ def cross_entropy_grad(
 
 
 @kernel("cross_entropy2")
-def cross_entropy2(dev: Device, x: Any, label: Any, y: Any, match_x: Any, *, ignore_index: int) -> Step:
+def cross_entropy2(
+    dev: Device, x: Any, label: Any, y: Any, match_x: Any, *, ignore_index: int
+) -> Step:
     xp = dev.xp
     labels = _Labels(dev, "cross_entropy2", x, label, x.ndim - 1, ignore_index)
 
@@ -238,7 +246,11 @@ def softmax_with_cross_entropy_grad(
 
     def run() -> None:
         kept, ignored = labels.pick()
-        index = xp.unravel_index(labels.rows, labels.lead[:-1]) if len(labels.lead) > 1 else (labels.rows,)
+        index = (
+            xp.unravel_index(labels.rows, labels.lead[:-1])
+            if len(labels.lead) > 1
+            else (labels.rows,)
+        )
         rows[(*index, kept)] -= 1
         if ignored.any():
             rows[tuple(i[ignored] for i in index)] = 0
@@ -276,7 +288,9 @@ def sigmoid_cross_entropy_grad(
     return steps + _normalized(dev, label, d_x, normalize, ignore_index)
 
 
-def _normalized(dev: Device, label: Any, out: Any, normalize: bool, ignore_index: int) -> list[Step]:
+def _normalized(
+    dev: Device, label: Any, out: Any, normalize: bool, ignore_index: int
+) -> list[Step]:
     if not normalize:
         return []
 
@@ -295,7 +309,10 @@ def huber_loss(dev: Device, x: Any, y: Any, residual: Any, out: Any, *, delta: f
         size = e.abs_(r)
         return e.where(size <= delta, 0.5 * r * r, delta * (size - 0.5 * delta))
 
-    return [partial(dev.xp.subtract, y, x, residual), *bind_scalar(loss, {"r": residual}, {}, out, dev)]
+    return [
+        partial(dev.xp.subtract, y, x, residual),
+        *bind_scalar(loss, {"r": residual}, {}, out, dev),
+    ]
 
 
 @kernel("huber_loss_grad")

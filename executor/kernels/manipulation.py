@@ -72,7 +72,11 @@ def _layers(whole: Any, count: int, axis: int) -> list[Any]:
 
 @kernel("stack")
 def stack(dev: Device, x: list[Any], y: Any, *, axis: int) -> list[Step]:
-    return [s for view, part in zip(_layers(y, len(x), axis), x, strict=True) for s in copied(dev, view, part)]
+    return [
+        s
+        for view, part in zip(_layers(y, len(x), axis), x, strict=True)
+        for s in copied(dev, view, part)
+    ]
 
 
 @kernel("stack_grad")
@@ -119,7 +123,9 @@ def expand(dev: Device, x: Any, out: Any, *, expand_times: list[int]) -> list[St
 
 
 @kernel("expand_grad")
-def expand_grad(dev: Device, x: Any, d_out: Any, d_x: Any, *, expand_times: list[int]) -> list[Step]:
+def expand_grad(
+    dev: Device, x: Any, d_out: Any, d_x: Any, *, expand_times: list[int]
+) -> list[Step]:
     if d_x is None:
         return []
     _, large = _tiles(x, d_out, expand_times)
@@ -164,9 +170,7 @@ def where(dev: Device, condition: Any, x: Any, y: Any, out: Any) -> list[Step]:
 
 
 @kernel("where_grad")
-def where_grad(
-    dev: Device, condition: Any, d_out: Any, d_x: Any, d_y: Any
-) -> list[Step]:
+def where_grad(dev: Device, condition: Any, d_out: Any, d_x: Any, d_y: Any) -> list[Step]:
     steps: list[Step] = []
     if d_x is not None:
         steps.append(partial(dev.xp.multiply, condition, d_out, d_x))

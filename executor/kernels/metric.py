@@ -9,7 +9,9 @@ from .registry import Step, kernel
 
 
 @kernel("accuracy")
-def accuracy(dev: Device, indices: Any, label: Any, accuracy: Any, correct: Any, total: Any) -> Step:
+def accuracy(
+    dev: Device, indices: Any, label: Any, accuracy: Any, correct: Any, total: Any
+) -> Step:
     """The share of samples whose label is among their guesses."""
 
     def count() -> None:

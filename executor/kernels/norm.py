@@ -21,7 +21,9 @@ def _channels(x: Any, data_layout: str) -> tuple[tuple[int, ...], tuple[int, ...
     return axes, spread, max(x.size // max(x.shape[axis], 1), 1)
 
 
-def _averaged(dev: Device, running: Any, new: Any, out: Any, momentum: float, space: Any) -> list[Step]:
+def _averaged(
+    dev: Device, running: Any, new: Any, out: Any, momentum: float, space: Any
+) -> list[Step]:
     """out = momentum * running + (1 - momentum) * new."""
     return [
         partial(dev.xp.multiply, new, 1.0 - momentum, space),
@@ -62,7 +64,10 @@ def batch_norm(
             partial(xp.subtract, x, saved_mean.reshape(spread), y),
         ]
         if mean_out is not mean:
-            steps += [partial(xp.copyto, mean_out, mean), partial(xp.copyto, variance_out, variance)]
+            steps += [
+                partial(xp.copyto, mean_out, mean),
+                partial(xp.copyto, variance_out, variance),
+            ]
     else:
         squares = dev.scratch(x.shape, x.dtype)
         steps += [

@@ -17,7 +17,8 @@ def _blocks(*arrays: Any) -> list[tuple[Any, ...]]:
     flat = [array.reshape(-1) for array in arrays]
     size = flat[0].size
     return [
-        tuple(array[start : start + _BLOCK] for array in flat) for start in range(0, max(size, 1), _BLOCK)
+        tuple(array[start : start + _BLOCK] for array in flat)
+        for start in range(0, max(size, 1), _BLOCK)
     ]
 
 
@@ -133,7 +134,9 @@ def adam(
     ]
 
 
-def _scaled_step(xp: Any, g: Any, divisor: Any, rate: Any, epsilon: float, p: Any, out: Any) -> list[Step]:
+def _scaled_step(
+    xp: Any, g: Any, divisor: Any, rate: Any, epsilon: float, p: Any, out: Any
+) -> list[Step]:
     """out = p - rate * g / (sqrt(divisor) + epsilon), computed in ``divisor``'s copy ``t``."""
     t, moment = divisor
     return [
@@ -249,7 +252,13 @@ def adadelta(
     xp, work, second = dev.xp, _work(dev, param), _work(dev, param)
     steps: list[Step] = []
     blocks = _blocks(
-        param, grad, avg_squared_grad, avg_squared_update, param_out, avg_squared_grad_out, avg_squared_update_out
+        param,
+        grad,
+        avg_squared_grad,
+        avg_squared_update,
+        param_out,
+        avg_squared_grad_out,
+        avg_squared_update_out,
     )
     root: Callable[..., Any] = xp.sqrt
     for p, g, a, u, p_out, a_out, u_out in blocks:

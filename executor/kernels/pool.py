@@ -107,7 +107,9 @@ def pool2d(
     source, steps = _padded(dev, x, win, lowest)
     first, *rest = win.taps(source)
     join = dev.xp.add if average else dev.xp.maximum
-    steps.append(partial(dev.xp.copyto, out, first) if not rest else partial(join, first, rest[0], out=out))
+    steps.append(
+        partial(dev.xp.copyto, out, first) if not rest else partial(join, first, rest[0], out=out)
+    )
     steps += [partial(join, out, tap, out=out) for tap in rest[1:]]
     if average:
         shares = dev.xp.asarray(1.0 / win.counts(exclusive, np.float64)).astype(x.dtype)

@@ -49,7 +49,9 @@ def _kept(x: Any, small: Any, axes: tuple[int, ...]) -> Any:
     return small.reshape(tuple(1 if i in axes else n for i, n in enumerate(x.shape)))
 
 
-def _reduce(dev: Device, name: str, x: Any, out: Any, dim: Any, reduce_all: bool) -> tuple[Step, int]:
+def _reduce(
+    dev: Device, name: str, x: Any, out: Any, dim: Any, reduce_all: bool
+) -> tuple[Step, int]:
     axes = _axes(x, dim, reduce_all)
     target = _kept(x, out, axes)
     count = 1

@@ -43,14 +43,18 @@ class Kernel:
 KERNELS: dict[tuple[str, str], Kernel] = {}
 
 
-def kernel(*op_types: str, on: Sequence[str] = BACK_ENDS) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def kernel(
+    *op_types: str, on: Sequence[str] = BACK_ENDS
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function as the kernel of ops on back ends (both, for code written against ``dev.xp``)."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         for op_type in op_types:
             found = _examine(OPS[op_type], function)
             for back_end in on:
-                assert (op_type, back_end) not in KERNELS, f"{op_type} has two kernels on {back_end}"
+                assert (op_type, back_end) not in KERNELS, (
+                    f"{op_type} has two kernels on {back_end}"
+                )
                 KERNELS[op_type, back_end] = found
         return function
 
@@ -63,7 +67,9 @@ def _examine(op: Op, function: Callable[..., Any]) -> Kernel:
     attributes = tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
     slots = {slot.parameter for slot in (*op.input_slots, *op.output_slots)}
     assert set(operands) <= slots, f"{op.type}: no slots {sorted(set(operands) - slots)}"
-    assert set(attributes) <= set(op.attrs), f"{op.type}: no attributes {set(attributes) - set(op.attrs)}"
+    assert set(attributes) <= set(op.attrs), (
+        f"{op.type}: no attributes {set(attributes) - set(op.attrs)}"
+    )
     return Kernel(function, operands, attributes)
 
 
@@ -103,7 +109,9 @@ def bind(
     return list(steps) if isinstance(steps, (list, tuple)) else [steps]
 
 
-def _bind_expression(op: Op, arrays: dict[str, Any], attrs: Mapping[str, Any], dev: Device) -> list[Step]:
+def _bind_expression(
+    op: Op, arrays: dict[str, Any], attrs: Mapping[str, Any], dev: Device
+) -> list[Step]:
     if op.scalar is None:
         raise Unsupported(f"{op.type} has no kernel on {dev.name}.")
     (out,) = (arrays[parameter_name(slot.name)] for slot in op.output_slots)

@@ -19,7 +19,9 @@ def _elementwise(op_type: str) -> Callable[..., Variable]:
         check_variable(x, "x", op_type)
         check_variable(y, "y", op_type)
         helper = LayerHelper(op_type, name)
-        return helper.activate(helper.apply(op_type, {"X": x, "Y": y}, {"axis": axis}, dtype=x.dtype), act)
+        return helper.activate(
+            helper.apply(op_type, {"X": x, "Y": y}, {"axis": axis}, dtype=x.dtype), act
+        )
 
     layer.__name__ = layer.__qualname__ = op_type
     layer.__doc__ = f"``{op_type}`` of x and y; y is aligned with x at ``axis`` and broadcast."
@@ -77,7 +79,11 @@ def matmul(
 
 
 def mul(
-    x: Variable, y: Variable, x_num_col_dims: int = 1, y_num_col_dims: int = 1, name: str | None = None
+    x: Variable,
+    y: Variable,
+    x_num_col_dims: int = 1,
+    y_num_col_dims: int = 1,
+    name: str | None = None,
 ) -> Variable:
     """x @ y, each flattened to a matrix after its first ``num_col_dims`` dimensions."""
     attrs = {"x_num_col_dims": x_num_col_dims, "y_num_col_dims": y_num_col_dims}
@@ -89,7 +95,9 @@ def mul(
 
 def _temporary(like: Variable, dtype: Any = None) -> Variable:
     block = like.block.program.current_block()
-    return block.create_var(name=unique_name.generate("tmp"), dtype=like.dtype if dtype is None else dtype)
+    return block.create_var(
+        name=unique_name.generate("tmp"), dtype=like.dtype if dtype is None else dtype
+    )
 
 
 def _scaled(x: Variable, factor: float, bias: float) -> Variable:
@@ -122,7 +130,11 @@ def _operator(op_type: str, reverse: bool = False, boolean: bool = False) -> Cal
     def method(self: Variable, other: Any) -> Any:
         if isinstance(other, (bool, int, float)):
             simple = _BY_SCALE.get(op_type)
-            if simple and self.dtype in FLOATS and (not reverse or op_type in ("elementwise_add", "elementwise_mul")):
+            if (
+                simple
+                and self.dtype in FLOATS
+                and (not reverse or op_type in ("elementwise_add", "elementwise_mul"))
+            ):
                 return simple(self, float(other))
             if reverse and op_type == "elementwise_sub" and self.dtype in FLOATS:
                 return _scaled(self, -1.0, float(other))
@@ -159,4 +171,4 @@ for _method, _type in (
     ("__ge__", "greater_equal"),
 ):
     setattr(Variable, _method, _operator(_type, boolean=True))
-Variable.__neg__ = lambda self: _scaled(self, -1.0, 0.0)  # type: ignore[attr-defined]  # as above
+setattr(Variable, "__neg__", lambda self: _scaled(self, -1.0, 0.0))  # noqa: B010 - declared for type checkers

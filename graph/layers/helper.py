@@ -37,7 +37,9 @@ class LayerHelper:
         """The block ops are added to."""
         return self.main_program.current_block()
 
-    def append_op(self, type: str, inputs: Any = None, outputs: Any = None, attrs: Any = None) -> Operator:
+    def append_op(
+        self, type: str, inputs: Any = None, outputs: Any = None, attrs: Any = None
+    ) -> Operator:
         """Append an op to the current block."""
         return self.block.append_op(type, inputs, outputs, attrs)
 
@@ -86,21 +88,30 @@ class LayerHelper:
                 raise InvalidType(f"a parameter of dtype {dtype!r} needs an initializer.")
             initializer = ConstantInitializer(0.0) if is_bias else XavierInitializer()
         named = settings.settings()
-        named["name"] = settings.name or unique_name.generate(f"{self.name}.{'b' if is_bias else 'w'}")
+        named["name"] = settings.name or unique_name.generate(
+            f"{self.name}.{'b' if is_bias else 'w'}"
+        )
         shape = [int(dim) for dim in shape]
         self._initialise(named["name"], shape, dtype, initializer, named)
         made = self.main_program.global_block().create_parameter(shape, dtype, **named)
         made.stop_gradient = stop_gradient
         return made
 
-    def _initialise(self, name: str, shape: Any, dtype: Any, initializer: Initializer, named: Any) -> None:
+    def _initialise(
+        self, name: str, shape: Any, dtype: Any, initializer: Initializer, named: Any
+    ) -> None:
         startup = self.startup_program.global_block()
         already = name in startup.vars and any(name in op.output_arg_names for op in startup.ops)
         if not already:
             initializer(startup.create_parameter(shape, dtype, **named), startup)
 
     def create_global(
-        self, name: str | None, shape: Sequence[int], dtype: Any, initializer: Initializer, **settings: Any
+        self,
+        name: str | None,
+        shape: Sequence[int],
+        dtype: Any,
+        initializer: Initializer,
+        **settings: Any,
     ) -> Variable:
         """Create a persistable variable that is no parameter, in both programs."""
         name = name or unique_name.generate(f"{self.name}.tmp")
@@ -112,10 +123,14 @@ class LayerHelper:
             initializer(startup.create_var(**settings), startup)
         return made
 
-    def add_bias(self, x: Variable, bias_attr: Any, dim_start: int = 1, dim_end: int | None = None) -> Variable:
+    def add_bias(
+        self, x: Variable, bias_attr: Any, dim_start: int = 1, dim_end: int | None = None
+    ) -> Variable:
         """Add a bias over dimensions ``dim_start`` to ``dim_end`` of ``x``, unless ``bias_attr`` is False."""
         assert x.shape is not None
-        bias = self.create_parameter(bias_attr, list(x.shape[dim_start:dim_end]), x.dtype, is_bias=True)
+        bias = self.create_parameter(
+            bias_attr, list(x.shape[dim_start:dim_end]), x.dtype, is_bias=True
+        )
         if bias is None:
             return x
         return self.apply("elementwise_add", {"X": x, "Y": bias}, {"axis": dim_start})
@@ -131,4 +146,6 @@ class LayerHelper:
 def check_variable(x: Any, argument: str, layer: str) -> None:
     """Raise InvalidType unless ``x`` is a Variable."""
     if not isinstance(x, Variable):
-        raise InvalidType(f"{layer}: {argument} must be a Variable, got {x!r} ({type(x).__name__}).")
+        raise InvalidType(
+            f"{layer}: {argument} must be a Variable, got {x!r} ({type(x).__name__})."
+        )

@@ -34,7 +34,9 @@ def data(
     return _data(name, sizes, dtype, stop_gradient, check=False)
 
 
-def checked_data(name: str, shape: Sequence[int | None], dtype: Any = "float32", lod_level: int = 0) -> Variable:
+def checked_data(
+    name: str, shape: Sequence[int | None], dtype: Any = "float32", lod_level: int = 0
+) -> Variable:
     """Declare a variable to feed (``fluid.data``, ``paddle.static.data``): shape as it is, None is unknown.
 
     What is fed must have this rank, these known sizes and this dtype.
@@ -80,7 +82,9 @@ def create_parameter(
     from ..param_attr import ParamAttr
 
     attr = ParamAttr(name=name) if attr is None else attr
-    made = LayerHelper("create_parameter").create_parameter(attr, shape, dtype, is_bias, default_initializer)
+    made = LayerHelper("create_parameter").create_parameter(
+        attr, shape, dtype, is_bias, default_initializer
+    )
     if made is None:
         raise InvalidType("create_parameter: attr=False leaves nothing to create.")
     return made

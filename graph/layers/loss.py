@@ -26,10 +26,14 @@ def cross_entropy(
     inputs = {"X": input, "Label": label}
     if soft_label:
         helper = LayerHelper("cross_entropy")
-        return helper.apply("cross_entropy", inputs, {**attrs, "soft_label": True}, out="Y", dtype=input.dtype)
+        return helper.apply(
+            "cross_entropy", inputs, {**attrs, "soft_label": True}, out="Y", dtype=input.dtype
+        )
     helper = LayerHelper("cross_entropy2")
     out, x_shape, match = helper.new(input.dtype), helper.new(input.dtype), helper.new(input.dtype)
-    helper.append_op("cross_entropy2", inputs, {"Y": out, "MatchX": match, "XShape": x_shape}, attrs)
+    helper.append_op(
+        "cross_entropy2", inputs, {"Y": out, "MatchX": match, "XShape": x_shape}, attrs
+    )
     return out
 
 
@@ -54,12 +58,18 @@ def softmax_with_cross_entropy(
         "axis": axis,
     }
     outputs = {"Softmax": softmax, "Loss": loss}
-    helper.append_op("softmax_with_cross_entropy", {"Logits": logits, "Label": label}, outputs, attrs)
+    helper.append_op(
+        "softmax_with_cross_entropy", {"Logits": logits, "Label": label}, outputs, attrs
+    )
     return (loss, softmax) if return_softmax else loss
 
 
 def sigmoid_cross_entropy_with_logits(
-    x: Variable, label: Variable, ignore_index: int = -100, name: str | None = None, normalize: bool = False
+    x: Variable,
+    label: Variable,
+    ignore_index: int = -100,
+    name: str | None = None,
+    normalize: bool = False,
 ) -> Variable:
     """Cross entropy of sigmoid(x) and labels in [0, 1], element by element."""
     op_type = "sigmoid_cross_entropy_with_logits"
@@ -67,7 +77,9 @@ def sigmoid_cross_entropy_with_logits(
     return LayerHelper(op_type, name).apply(op_type, {"X": x, "Label": label}, attrs, dtype=x.dtype)
 
 
-def log_loss(input: Variable, label: Variable, epsilon: float = 1e-4, name: str | None = None) -> Variable:
+def log_loss(
+    input: Variable, label: Variable, epsilon: float = 1e-4, name: str | None = None
+) -> Variable:
     """-label log(input + epsilon) - (1 - label) log(1 - input + epsilon)."""
     inputs = {"Predicted": input, "Labels": label}
     helper = LayerHelper("log_loss", name)

@@ -84,7 +84,11 @@ def glu(input: Variable, dim: int = -1) -> Variable:
 
 
 def scaled_dot_product_attention(
-    queries: Variable, keys: Variable, values: Variable, num_heads: int = 1, dropout_rate: float = 0.0
+    queries: Variable,
+    keys: Variable,
+    values: Variable,
+    num_heads: int = 1,
+    dropout_rate: float = 0.0,
 ) -> Variable:
     """softmax(q k^T / sqrt(width of a head)) v, head by head: [batch, queries, width].
 
@@ -93,7 +97,9 @@ def scaled_dot_product_attention(
     assert queries.shape is not None and values.shape is not None
     width = queries.shape[-1]
     if width % num_heads or values.shape[-1] % num_heads:
-        raise InvalidValue(f"attention: widths {width} and {values.shape[-1]} do not split in {num_heads} heads.")
+        raise InvalidValue(
+            f"attention: widths {width} and {values.shape[-1]} do not split in {num_heads} heads."
+        )
 
     def heads(x: Variable) -> Variable:
         if num_heads == 1:

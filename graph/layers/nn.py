@@ -29,7 +29,7 @@ def fc(
         size: number of features of the result, [..., size].
     """
     helper = LayerHelper("fc", name)
-    inputs = list(input) if isinstance(input, (list, tuple)) else [input]
+    inputs: list[Any] = list(input) if isinstance(input, (list, tuple)) else [input]
     products = []
     for x, attr in zip(inputs, ParamAttr.many(param_attr, len(inputs)), strict=True):
         check_variable(x, "input", "fc")
@@ -42,18 +42,27 @@ def fc(
         attrs = {"x_num_col_dims": dims, "y_num_col_dims": 1}
         products.append(helper.apply("mul", {"X": x, "Y": w}, attrs, dtype=x.dtype))
     total = products[0] if len(products) == 1 else helper.apply("sum", {"X": products})
-    return helper.activate(helper.add_bias(total, bias_attr, dim_start=len(total.shape or ()) - 1), act)
+    return helper.activate(
+        helper.add_bias(total, bias_attr, dim_start=len(total.shape or ()) - 1), act
+    )
 
 
 def _lookup(
-    op_type: str, input: Variable, size: Sequence[int], flags: dict[str, Any], param_attr: Any, dtype: Any
+    op_type: str,
+    input: Variable,
+    size: Sequence[int],
+    flags: dict[str, Any],
+    param_attr: Any,
+    dtype: Any,
 ) -> Variable:
     check_variable(input, "input", "embedding")
     helper = LayerHelper("embedding")
     w = helper.create_parameter(param_attr, size, dtype)
     padding = flags.pop("padding_idx")
     padding = -1 if padding is None else padding if padding >= 0 else size[0] + padding
-    return helper.apply(op_type, {"W": w, "Ids": input}, {**flags, "padding_idx": padding}, dtype=dtype)
+    return helper.apply(
+        op_type, {"W": w, "Ids": input}, {**flags, "padding_idx": padding}, dtype=dtype
+    )
 
 
 def embedding(
@@ -128,7 +137,9 @@ def conv2d(
     assert input.shape is not None
     channels, groups = input.shape[1], groups or 1
     if channels % groups or num_filters % groups:
-        raise InvalidValue(f"conv2d: {channels} channels and {num_filters} filters do not split in {groups}.")
+        raise InvalidValue(
+            f"conv2d: {channels} channels and {num_filters} filters do not split in {groups}."
+        )
     depthwise = groups == channels and num_filters % channels == 0 and not use_cudnn
     op_type = "depthwise_conv2d" if depthwise else "conv2d"
     helper = LayerHelper(op_type, name)
@@ -268,7 +279,9 @@ def layer_norm(
     inputs: dict[str, Any] = {"X": input}
     if scale:
         one = ConstantInitializer(1.0)
-        inputs["Scale"] = helper.create_parameter(param_attr, width, input.dtype, default_initializer=one)
+        inputs["Scale"] = helper.create_parameter(
+            param_attr, width, input.dtype, default_initializer=one
+        )
     if shift:
         inputs["Bias"] = helper.create_parameter(bias_attr, width, input.dtype, is_bias=True)
     mean = helper.new(input.dtype, stop_gradient=True)
@@ -277,5 +290,3 @@ def layer_norm(
     attrs = {"epsilon": epsilon, "begin_norm_axis": begin_norm_axis}
     helper.append_op("layer_norm", inputs, {"Y": y, "Mean": mean, "Variance": variance}, attrs)
     return helper.activate(y, act)
-
-

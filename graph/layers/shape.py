@@ -42,7 +42,7 @@ reduce_prod = _reduce("reduce_prod")
 
 def sums(input: Sequence[Variable], out: Variable | None = None) -> Variable:
     """The sum of several tensors of one shape."""
-    terms = list(input) if isinstance(input, (list, tuple)) else [input]
+    terms: list[Any] = list(input) if isinstance(input, (list, tuple)) else [input]
     helper = LayerHelper("sum")
     if out is None:
         return helper.apply("sum", {"X": terms}, dtype=terms[0].dtype)
@@ -71,7 +71,9 @@ def reshape(
     """The same elements in another shape: 0 copies a size, one -1 takes what is left."""
     check_variable(x, "x", "reshape")
     if not isinstance(shape, (list, tuple)) or actual_shape is not None:
-        raise InvalidType("reshape: the shape must be a list of ints; shapes given as tensors are not built.")
+        raise InvalidType(
+            "reshape: the shape must be a list of ints; shapes given as tensors are not built."
+        )
     helper = LayerHelper("reshape2", name)
     return helper.activate(_view(helper, "reshape2", x, {"shape": [int(s) for s in shape]}), act)
 
@@ -100,8 +102,10 @@ def flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
 
 def concat(input: Sequence[Variable], axis: int = 0, name: str | None = None) -> Variable:
     """Join tensors along a dimension."""
-    parts = list(input) if isinstance(input, (list, tuple)) else [input]
-    return LayerHelper("concat", name).apply("concat", {"X": parts}, {"axis": axis}, dtype=parts[0].dtype)
+    parts: list[Any] = list(input) if isinstance(input, (list, tuple)) else [input]
+    return LayerHelper("concat", name).apply(
+        "concat", {"X": parts}, {"axis": axis}, dtype=parts[0].dtype
+    )
 
 
 def split(
@@ -125,13 +129,22 @@ def split(
 
 def stack(x: Sequence[Variable], axis: int = 0) -> Variable:
     """Join tensors of one shape along a new dimension."""
-    parts = list(x) if isinstance(x, (list, tuple)) else [x]
-    return LayerHelper("stack").apply("stack", {"X": parts}, {"axis": axis}, out="Y", dtype=parts[0].dtype)
+    parts: list[Any] = list(x) if isinstance(x, (list, tuple)) else [x]
+    return LayerHelper("stack").apply(
+        "stack", {"X": parts}, {"axis": axis}, out="Y", dtype=parts[0].dtype
+    )
 
 
-def slice(input: Variable, axes: Sequence[int], starts: Sequence[int], ends: Sequence[int]) -> Variable:
+def slice(
+    input: Variable, axes: Sequence[int], starts: Sequence[int], ends: Sequence[int]
+) -> Variable:
     """Elements ``starts`` to ``ends`` of each of ``axes``."""
-    attrs = {"axes": list(axes), "starts": list(starts), "ends": list(ends), "infer_flags": [1] * len(axes)}
+    attrs = {
+        "axes": list(axes),
+        "starts": list(starts),
+        "ends": list(ends),
+        "infer_flags": [1] * len(axes),
+    }
     return LayerHelper("slice").apply("slice", {"Input": input}, attrs, dtype=input.dtype)
 
 
@@ -144,7 +157,9 @@ def expand(x: Variable, expand_times: Sequence[int], name: str | None = None) ->
 def gather(input: Variable, index: Variable, overwrite: bool = True) -> Variable:
     """Rows of a tensor at the indices."""
     inputs = {"X": input, "Index": index}
-    return LayerHelper("gather").apply("gather", inputs, {"overwrite": overwrite}, dtype=input.dtype)
+    return LayerHelper("gather").apply(
+        "gather", inputs, {"overwrite": overwrite}, dtype=input.dtype
+    )
 
 
 def one_hot(input: Variable, depth: int, allow_out_of_range: bool = False) -> Variable:
@@ -186,7 +201,11 @@ def cast(x: Variable, dtype: Any) -> Variable:
 
 
 def fill_constant(
-    shape: Sequence[int], dtype: Any, value: Any, force_cpu: bool = False, out: Variable | None = None
+    shape: Sequence[int],
+    dtype: Any,
+    value: Any,
+    force_cpu: bool = False,
+    out: Variable | None = None,
 ) -> Variable:
     """A tensor of one value."""
     helper = LayerHelper("fill_constant")

@@ -70,13 +70,19 @@ def swish(x: Variable, beta: float = 1.0, name: str | None = None) -> Variable:
     return _with("swish", x, name, beta=beta)
 
 
-def hard_sigmoid(x: Variable, slope: float = 0.2, offset: float = 0.5, name: str | None = None) -> Variable:
+def hard_sigmoid(
+    x: Variable, slope: float = 0.2, offset: float = 0.5, name: str | None = None
+) -> Variable:
     """slope x + offset, cut to [0, 1]."""
     return _with("hard_sigmoid", x, name, slope=slope, offset=offset)
 
 
 def hard_swish(
-    x: Variable, threshold: float = 6.0, scale: float = 6.0, offset: float = 3.0, name: str | None = None
+    x: Variable,
+    threshold: float = 6.0,
+    scale: float = 6.0,
+    offset: float = 3.0,
+    name: str | None = None,
 ) -> Variable:
     """x * min(max(x + offset, 0), threshold) / scale."""
     return _with("hard_swish", x, name, threshold=threshold, scale=scale, offset=offset)
@@ -97,7 +103,9 @@ def clip_by_norm(x: Variable, max_norm: float, name: str | None = None) -> Varia
     return _with("clip_by_norm", x, name, max_norm=float(max_norm))
 
 
-def softmax(input: Variable, use_cudnn: bool = False, name: str | None = None, axis: int = -1) -> Variable:
+def softmax(
+    input: Variable, use_cudnn: bool = False, name: str | None = None, axis: int = -1
+) -> Variable:
     """exp(x) / sum(exp(x)) along ``axis``."""
     return _with("softmax", input, name, axis=axis, use_cudnn=use_cudnn)
 

@@ -103,7 +103,9 @@ define_activation("square", lambda x: x * x, "X", lambda x, d_out: d_out * 2 * x
 
 
 define_activation("log", lambda x: e.log(x), "X", lambda x, d_out: d_out / x, samples=_POSITIVE)
-define_activation("sqrt", lambda x: e.sqrt(x), "Out", lambda out, d_out: d_out * 0.5 / out, samples=_POSITIVE)
+define_activation(
+    "sqrt", lambda x: e.sqrt(x), "Out", lambda out, d_out: d_out * 0.5 / out, samples=_POSITIVE
+)
 define_activation(
     "rsqrt",
     lambda x: 1 / e.sqrt(x),
@@ -114,10 +116,14 @@ define_activation(
 define_activation(
     "reciprocal", lambda x: 1 / x, "Out", lambda out, d_out: -(d_out * out * out), samples=_POSITIVE
 )
-define_activation("abs", lambda x: e.abs_(x), "X", lambda x, d_out: d_out * e.sign(x), samples=_KINKED)
+define_activation(
+    "abs", lambda x: e.abs_(x), "X", lambda x, d_out: d_out * e.sign(x), samples=_KINKED
+)
 define_activation("sin", lambda x: e.sin(x), "X", lambda x, d_out: d_out * e.cos(x))
 define_activation("cos", lambda x: e.cos(x), "X", lambda x, d_out: -(d_out * e.sin(x)))
-define_activation("floor", lambda x: e.floor(x), "Out", lambda out, d_out: d_out * 0, samples=_STEPS)
+define_activation(
+    "floor", lambda x: e.floor(x), "Out", lambda out, d_out: d_out * 0, samples=_STEPS
+)
 define_activation("ceil", lambda x: e.ceil(x), "Out", lambda out, d_out: d_out * 0, samples=_STEPS)
 define_activation("round", lambda x: e.rint(x), "Out", lambda out, d_out: d_out * 0, samples=_STEPS)
 define_activation(
@@ -179,7 +185,9 @@ define_activation(
 )
 define_activation(
     "hard_swish",
-    lambda x, *, threshold, scale, offset: x * e.minimum(e.maximum(x + offset, 0), threshold) / scale,
+    lambda x, *, threshold, scale, offset: (
+        x * e.minimum(e.maximum(x + offset, 0), threshold) / scale
+    ),
     "X",
     lambda x, d_out, *, threshold, scale, offset: (
         d_out
@@ -206,7 +214,9 @@ define(
         inputs=("X",),
         outputs=("Out",),
         shape=same("X"),
-        grad=Grad("scale", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}, attrs=lambda attrs: {"scale": 0.0}),
+        grad=Grad(
+            "scale", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}, attrs=lambda attrs: {"scale": 0.0}
+        ),
         scalar=lambda x: e.sign(x),
         samples=_KINKED,
     )
@@ -274,8 +284,12 @@ define(
 
 def clip_shape(op: Inference) -> Mapping[str, Specs]:
     """Like X; limits given as tensors are not built."""
-    op.require(not (op.has("Min") or op.has("Max")), "Min and Max tensors are not built: give numbers")
-    op.require(op.attr("min") <= op.attr("max"), f"min={op.attr('min')} is above max={op.attr('max')}")
+    op.require(
+        not (op.has("Min") or op.has("Max")), "Min and Max tensors are not built: give numbers"
+    )
+    op.require(
+        op.attr("min") <= op.attr("max"), f"min={op.attr('min')} is above max={op.attr('max')}"
+    )
     return {"Out": op.spec("X"), "X@GRAD": op.spec("X")}
 
 

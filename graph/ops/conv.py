@@ -68,36 +68,58 @@ def conv_shape(op: Inference) -> Mapping[str, Specs]:
     """[N, C, H, W] and [O, C / groups, kh, kw] make [N, O, oh, ow]."""
     x, w = op.spec("Input"), op.spec("Filter")
     op.require(len(x.shape) == 4 and len(w.shape) == 4, "Input and Filter must have 4 dimensions")
-    op.require(op.attr("data_format") in ("NCHW", "AnyLayout"), "data_format other than NCHW is not built")
-    op.require(not (op.has("Bias") or op.has("ResidualData")), "fused Bias and ResidualData are not built")
+    op.require(
+        op.attr("data_format") in ("NCHW", "AnyLayout"), "data_format other than NCHW is not built"
+    )
+    op.require(
+        not (op.has("Bias") or op.has("ResidualData")), "fused Bias and ResidualData are not built"
+    )
     groups, algorithm = op.attr("groups"), op.attr("padding_algorithm")
-    op.require(algorithm in ("EXPLICIT", "SAME", "VALID"), f"padding_algorithm {algorithm!r} is unknown")
+    op.require(
+        algorithm in ("EXPLICIT", "SAME", "VALID"), f"padding_algorithm {algorithm!r} is unknown"
+    )
     op.require(x.dtype == w.dtype, "Input and Filter must have one dtype")
     op.require(
         merge_dims(x.shape[1], w.shape[1] * groups) is not None,
         f"Input has {x.shape[1]} channels, Filter takes {w.shape[1]} in {groups} group(s)",
     )
-    op.require(w.shape[0] % groups == 0, f"{w.shape[0]} filters cannot be split into {groups} groups")
+    op.require(
+        w.shape[0] % groups == 0, f"{w.shape[0]} filters cannot be split into {groups} groups"
+    )
     extent = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], op.attr("dilations"), strict=True)]
     strides = op.attr("strides")
-    op.require(min(strides) > 0 and min(op.attr("dilations")) > 0, "strides and dilations must be above 0")
+    op.require(
+        min(strides) > 0 and min(op.attr("dilations")) > 0, "strides and dilations must be above 0"
+    )
     pads = window_paddings(op.attr("paddings"), algorithm, x.shape[2:], extent, strides)
     dims = [
         -1 if size < 0 else (size + sum(pad) - k) // stride + 1
         for size, pad, k, stride in zip(x.shape[2:], pads, extent, strides, strict=True)
     ]
-    op.require(0 not in dims and min(dims) >= -1, f"the kernel {extent} is larger than the padded image")
+    op.require(
+        0 not in dims and min(dims) >= -1, f"the kernel {extent} is larger than the padded image"
+    )
     return {"Output": of_shape((x.shape[0], w.shape[0], *dims), x)}
 
 
 _SAMPLES = (
     sample({"Input": normal(2, 3, 6, 5), "Filter": normal(4, 3, 3, 3)}, paddings=[1, 1]),
     sample({"Input": normal(2, 4, 7, 7), "Filter": normal(6, 2, 3, 3)}, strides=[2, 2], groups=2),
-    sample({"Input": normal(2, 2, 7, 6), "Filter": normal(3, 2, 2, 3)}, dilations=[2, 1], paddings=[1, 0, 2, 1]),
+    sample(
+        {"Input": normal(2, 2, 7, 6), "Filter": normal(3, 2, 2, 3)},
+        dilations=[2, 1],
+        paddings=[1, 0, 2, 1],
+    ),
     sample({"Input": normal(1, 3, 5, 5), "Filter": normal(2, 3, 1, 1)}),
-    sample({"Input": normal(1, 2, 5, 5), "Filter": normal(2, 2, 3, 3)}, padding_algorithm="SAME", strides=[2, 2]),
+    sample(
+        {"Input": normal(1, 2, 5, 5), "Filter": normal(2, 2, 3, 3)},
+        padding_algorithm="SAME",
+        strides=[2, 2],
+    ),
 )
-_DEPTHWISE = (sample({"Input": normal(2, 4, 6, 6), "Filter": normal(4, 1, 3, 3)}, groups=4, paddings=[1, 1]),)
+_DEPTHWISE = (
+    sample({"Input": normal(2, 4, 6, 6), "Filter": normal(4, 1, 3, 3)}, groups=4, paddings=[1, 1]),
+)
 _REFUSES = (
     sample({"Input": normal(2, 3, 6, 5), "Filter": normal(4, 2, 3, 3)}),
     sample({"Input": normal(2, 3, 2, 2), "Filter": normal(4, 3, 3, 3)}),

@@ -27,9 +27,18 @@ define(
         type="fill_constant",
         inputs=_VALUE_TENSORS,
         outputs=("Out",),
-        attrs={"shape": [], "dtype": int(VarType.FP32), "value": 0.0, "str_value": "", "force_cpu": False},
+        attrs={
+            "shape": [],
+            "dtype": int(VarType.FP32),
+            "value": 0.0,
+            "str_value": "",
+            "force_cpu": False,
+        },
         shape=attribute_shape,
-        samples=(sample(shape=[2, 3], value=1.5), sample(shape=[1], value=7.0, dtype=int(VarType.INT64))),
+        samples=(
+            sample(shape=[2, 3], value=1.5),
+            sample(shape=[1], value=7.0, dtype=int(VarType.INT64)),
+        ),
     )
 )
 define(
@@ -45,7 +54,10 @@ define(
             "int64_values": [],
         },
         shape=lambda op: {"Out": Spec(tuple(op.attr("shape")), VarType(op.attr("dtype")))},
-        samples=(sample(shape=[2], fp32_values=[1.0, 2.0]), sample(shape=[1], int64_values=[3], dtype=3)),
+        samples=(
+            sample(shape=[2], fp32_values=[1.0, 2.0]),
+            sample(shape=[1], int64_values=[3], dtype=3),
+        ),
     )
 )
 
@@ -55,7 +67,9 @@ def batch_size_like(op: Inference) -> Mapping[str, Specs]:
     shape = list(op.attr("shape"))
     source = op.shape("Input")
     at, place = op.attr("input_dim_idx"), op.attr("output_dim_idx")
-    op.require(at < len(source) and place < len(shape), "input_dim_idx or output_dim_idx is out of range")
+    op.require(
+        at < len(source) and place < len(shape), "input_dim_idx or output_dim_idx is out of range"
+    )
     shape[place] = source[at]
     return {"Out": Spec(tuple(shape), VarType(op.attr("dtype")))}
 
@@ -185,7 +199,10 @@ def top_k_shape(op: Inference) -> Mapping[str, Specs]:
     """The last dimension becomes ``k``."""
     op.require(not op.has("K"), "K as a tensor is not built: give k as a number")
     x, k = op.spec("X"), op.attr("k")
-    op.require(k >= 1 and (x.shape[-1] < 0 or k <= x.shape[-1]), f"k={k} does not fit {x.shape[-1]} elements")
+    op.require(
+        k >= 1 and (x.shape[-1] < 0 or k <= x.shape[-1]),
+        f"k={k} does not fit {x.shape[-1]} elements",
+    )
     shape = (*x.shape[:-1], k)
     return {"Out": of_shape(shape, x), "Indices": Spec(shape, VarType.INT64)}
 
@@ -229,6 +246,9 @@ for _name in ("arg_max", "arg_min"):
             outputs=("Out",),
             attrs={"axis": -1, "dtype": -1, "keepdims": False},
             shape=arg_shape,
-            samples=(sample({"X": normal(3, 4)}), sample({"X": normal(3, 4)}, axis=0, keepdims=True)),
+            samples=(
+                sample({"X": normal(3, 4)}),
+                sample({"X": normal(3, 4)}, axis=0, keepdims=True),
+            ),
         )
     )

@@ -15,7 +15,9 @@ from .samples import normal, sample, uniform
 def broadcast_shape(op: Inference) -> tuple[int, ...]:
     """Return the shape of X op Y; refuse operands that do not align at ``axis``."""
     x, y = op.spec("X"), op.spec("Y")
-    op.require(x.dtype == y.dtype, f"X and Y must have one dtype, got {x.dtype.name} and {y.dtype.name}")
+    op.require(
+        x.dtype == y.dtype, f"X and Y must have one dtype, got {x.dtype.name} and {y.dtype.name}"
+    )
     big, small = (x.shape, y.shape) if len(x.shape) >= len(y.shape) else (y.shape, x.shape)
     axis = op.attr("axis")
     start = len(big) - len(small) if axis == -1 else axis
@@ -25,7 +27,9 @@ def broadcast_shape(op: Inference) -> tuple[int, ...]:
     dims = list(big)
     for i, dim in enumerate(small, start):
         agreed = dims[i] if dim == 1 else dim if dims[i] == 1 else merge_dims(dims[i], dim)
-        op.require(agreed is not None, f"sizes {big[i]} and {dim} of dimension {i} do not broadcast")
+        op.require(
+            agreed is not None, f"sizes {big[i]} and {dim} of dimension {i} do not broadcast"
+        )
         dims[i] = agreed if agreed is not None else dim
     return tuple(dims)
 
@@ -53,7 +57,9 @@ _ATTRS = {
 }
 
 
-def _define(name: str, scalar: Callable[..., Any], reads: tuple[str, ...] | None, **settings: Any) -> None:
+def _define(
+    name: str, scalar: Callable[..., Any], reads: tuple[str, ...] | None, **settings: Any
+) -> None:
     grad = None
     if reads is not None:
         inputs = (*reads, "Out@GRAD")
@@ -82,7 +88,13 @@ def _define(name: str, scalar: Callable[..., Any], reads: tuple[str, ...] | None
     )
 
 
-_SHAPES = (((3, 4), (3, 4), -1), ((2, 3, 4), (4,), -1), ((2, 3, 4), (3,), 1), ((2, 3, 4), (2, 3), 0), ((2, 1), (1,), -1))
+_SHAPES = (
+    ((3, 4), (3, 4), -1),
+    ((2, 3, 4), (4,), -1),
+    ((2, 3, 4), (3,), 1),
+    ((2, 3, 4), (2, 3), 0),
+    ((2, 1), (1,), -1),
+)
 _SAMPLES = tuple(sample({"X": normal(*x), "Y": normal(*y)}, axis=a) for x, y, a in _SHAPES)
 _POSITIVE = tuple(
     sample({"X": uniform(*x, low=0.5, high=2.0), "Y": uniform(*y, low=0.5, high=2.0)}, axis=a)
@@ -96,7 +108,13 @@ _REFUSES = (
 _define("elementwise_add", lambda x, y: x + y, ("X", "Y"), samples=_SAMPLES, refuses=_REFUSES)
 _define("elementwise_sub", lambda x, y: x - y, ("X", "Y"), samples=_SAMPLES, refuses=_REFUSES)
 _define("elementwise_mul", lambda x, y: x * y, ("X", "Y"), samples=_SAMPLES, refuses=_REFUSES)
-_define("elementwise_div", lambda x, y: x / y, ("X", "Y", "Out"), samples=_POSITIVE, refuses=_REFUSES)
-_define("elementwise_max", lambda x, y: e.maximum(x, y), ("X", "Y"), samples=_SAMPLES, refuses=_REFUSES)
-_define("elementwise_min", lambda x, y: e.minimum(x, y), ("X", "Y"), samples=_SAMPLES, refuses=_REFUSES)
+_define(
+    "elementwise_div", lambda x, y: x / y, ("X", "Y", "Out"), samples=_POSITIVE, refuses=_REFUSES
+)
+_define(
+    "elementwise_max", lambda x, y: e.maximum(x, y), ("X", "Y"), samples=_SAMPLES, refuses=_REFUSES
+)
+_define(
+    "elementwise_min", lambda x, y: e.minimum(x, y), ("X", "Y"), samples=_SAMPLES, refuses=_REFUSES
+)
 _define("elementwise_pow", lambda x, y: x**y, ("X", "Y"), samples=_POSITIVE, refuses=_REFUSES)

@@ -13,8 +13,12 @@ def mul_shape(op: Inference) -> Mapping[str, Specs]:
     """X is flattened to a matrix after ``x_num_col_dims`` dimensions, Y after ``y_num_col_dims``."""
     x, y = op.spec("X"), op.spec("Y")
     m, k = op.attr("x_num_col_dims"), op.attr("y_num_col_dims")
-    op.require(0 < m < len(x.shape), f"x_num_col_dims={m} must lie inside X's {len(x.shape)} dimensions")
-    op.require(0 < k < len(y.shape), f"y_num_col_dims={k} must lie inside Y's {len(y.shape)} dimensions")
+    op.require(
+        0 < m < len(x.shape), f"x_num_col_dims={m} must lie inside X's {len(x.shape)} dimensions"
+    )
+    op.require(
+        0 < k < len(y.shape), f"y_num_col_dims={k} must lie inside Y's {len(y.shape)} dimensions"
+    )
     width, height = product(x.shape[m:]), product(y.shape[:k])
     op.require(merge_dims(width, height) is not None, f"inner sizes differ: {width} and {height}")
     op.require(x.dtype == y.dtype, "X and Y must have one dtype")
@@ -80,7 +84,9 @@ def matmul_shape(op: Inference) -> Mapping[str, Specs]:
 def _lead(op: Inference, a: list[int], b: list[int]) -> list[int]:
     if not a or not b:
         return a or b
-    op.require(len(a) == len(b), "X and Y must have the same number of leading dimensions, or one none")
+    op.require(
+        len(a) == len(b), "X and Y must have the same number of leading dimensions, or one none"
+    )
     dims = [merge_dims(m, n) for m, n in zip(a, b, strict=True)]
     op.require(None not in dims, f"leading sizes differ: {a} and {b}")
     return [d for d in dims if d is not None]
@@ -111,8 +117,15 @@ matmul = define(
         grad=Grad("matmul_grad", ("X", "Y", "Out@GRAD"), ("X@GRAD", "Y@GRAD")),
         samples=(
             sample({"X": normal(3, 4), "Y": normal(4, 5)}),
-            sample({"X": normal(4, 3), "Y": normal(5, 4)}, transpose_X=True, transpose_Y=True, alpha=0.5),
-            sample({"X": normal(2, 2, 3, 4), "Y": normal(2, 2, 5, 4)}, transpose_Y=True, alpha=0.125),
+            sample(
+                {"X": normal(4, 3), "Y": normal(5, 4)},
+                transpose_X=True,
+                transpose_Y=True,
+                alpha=0.5,
+            ),
+            sample(
+                {"X": normal(2, 2, 3, 4), "Y": normal(2, 2, 5, 4)}, transpose_Y=True, alpha=0.125
+            ),
             sample({"X": normal(2, 3, 4), "Y": normal(4, 5)}),
             sample({"X": normal(4), "Y": normal(4)}),
         ),

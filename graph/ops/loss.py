@@ -50,7 +50,9 @@ define(
 )
 
 
-def check_labels(op: Inference, x: Spec, label: Spec, soft: bool, axis: int = -1) -> tuple[int, ...]:
+def check_labels(
+    op: Inference, x: Spec, label: Spec, soft: bool, axis: int = -1
+) -> tuple[int, ...]:
     """Refuse labels that do not go with the classes along ``axis``; return the shape of the loss."""
     axis = normal_axis(op, axis, len(x.shape))
     rows = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
@@ -147,7 +149,9 @@ define(
         outputs=("Softmax", "Loss"),
         attrs=_FUSED,
         shape=fused_shape,
-        grad=Grad("softmax_with_cross_entropy_grad", ("Label", "Softmax", "Loss@GRAD"), ("Logits@GRAD",)),
+        grad=Grad(
+            "softmax_with_cross_entropy_grad", ("Label", "Softmax", "Loss@GRAD"), ("Logits@GRAD",)
+        ),
         samples=(
             sample({"Logits": normal(4, 5), "Label": integers(4, 1, high=5)}),
             sample({"Logits": normal(4, 5), "Label": integers(4, 1, high=5)}, ignore_index=1),
@@ -185,7 +189,9 @@ define(
         outputs=("Out",),
         attrs=_SIGMOID,
         shape=like_x,
-        grad=Grad("sigmoid_cross_entropy_with_logits_grad", ("X", "Label", "Out@GRAD"), ("X@GRAD",)),
+        grad=Grad(
+            "sigmoid_cross_entropy_with_logits_grad", ("X", "Label", "Out@GRAD"), ("X@GRAD",)
+        ),
         samples=(
             sample({"X": normal(4, 3), "Label": uniform(4, 3)}),
             sample({"X": normal(4, 3), "Label": uniform(4, 3)}, normalize=True),

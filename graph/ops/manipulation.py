@@ -32,7 +32,9 @@ def _define_view(
 
     def rule(op: Inference) -> Mapping[str, Specs]:
         used = [slot.rstrip("*?") for slot in tensors if op.has(slot.rstrip("*?"))]
-        op.require(not used, f"{', '.join(used)}: sizes given as tensors are not built, give numbers")
+        op.require(
+            not used, f"{', '.join(used)}: sizes given as tensors are not built, give numbers"
+        )
         x = op.spec("X")
         return {"Out": of_shape(new_shape(op, x.shape), x), "XShape": of_shape((0, *x.shape), x)}
 
@@ -124,14 +126,20 @@ _define_view(
     tensors=("AxesTensor?", "AxesTensorList*?"),
 )
 _define_view(
-    "flatten2", flattened, {"axis": 1}, (sample({"X": normal(2, 3, 4)}, axis=2), sample({"X": normal(2, 3)}, axis=0))
+    "flatten2",
+    flattened,
+    {"axis": 1},
+    (sample({"X": normal(2, 3, 4)}, axis=2), sample({"X": normal(2, 3)}, axis=0)),
 )
 
 
 def transposed(op: Inference, shape: Shape) -> Shape:
     """Dimension i of the result is dimension ``axis[i]`` of X."""
     axis = op.attr("axis")
-    op.require(sorted(axis) == list(range(len(shape))), f"axis={axis} is no order of {len(shape)} dimensions")
+    op.require(
+        sorted(axis) == list(range(len(shape))),
+        f"axis={axis} is no order of {len(shape)} dimensions",
+    )
     return tuple(shape[i] for i in axis)
 
 
@@ -152,8 +160,13 @@ def concat_shape(op: Inference) -> Mapping[str, Specs]:
     axis = normal_axis(op, op.attr("axis"), len(first.shape))
     dims: list[int | None] = list(first.shape)
     for spec in specs[1:]:
-        op.require(len(spec.shape) == len(dims) and spec.dtype == first.dtype, "ranks or dtypes differ")
-        dims = [merge_dims(a, b) if a is not None else None for a, b in zip(dims, spec.shape, strict=True)]
+        op.require(
+            len(spec.shape) == len(dims) and spec.dtype == first.dtype, "ranks or dtypes differ"
+        )
+        dims = [
+            merge_dims(a, b) if a is not None else None
+            for a, b in zip(dims, spec.shape, strict=True)
+        ]
         dims[axis] = -1
         op.require(None not in dims, f"sizes other than dimension {axis} differ")
     sizes = [spec.shape[axis] for spec in specs]
@@ -190,17 +203,25 @@ define(
 
 def split_shape(op: Inference) -> Mapping[str, Specs]:
     """``num`` equal parts of ``axis``, or parts of the sizes in ``sections`` (one may be -1)."""
-    op.require(not (op.has("AxisTensor") or op.has("SectionsTensorList")), "give axis and sections as numbers")
+    op.require(
+        not (op.has("AxisTensor") or op.has("SectionsTensorList")),
+        "give axis and sections as numbers",
+    )
     x = op.spec("X")
     axis = normal_axis(op, op.attr("axis"), len(x.shape))
     size, num, sections = x.shape[axis], op.attr("num"), list(op.attr("sections"))
     if not sections:
-        op.require(num > 0 and (size < 0 or size % num == 0), f"{size} cannot be split into {num} equal parts")
+        op.require(
+            num > 0 and (size < 0 or size % num == 0),
+            f"{size} cannot be split into {num} equal parts",
+        )
         sections = [size // num if size >= 0 else -1] * num
     elif size >= 0:
         if -1 in sections:
             sections[sections.index(-1)] = size - sum(s for s in sections if s != -1)
-        op.require(sum(sections) == size and min(sections) >= 0, f"sections {sections} do not make {size}")
+        op.require(
+            sum(sections) == size and min(sections) >= 0, f"sections {sections} do not make {size}"
+        )
     return {"Out": [of_shape((*x.shape[:axis], s, *x.shape[axis + 1 :]), x) for s in sections]}
 
 
@@ -211,7 +232,9 @@ define(
         outputs=("Out*",),
         attrs={"sections": [], "num": 0, "axis": 0, "use_mkldnn": False},
         shape=split_shape,
-        grad=Grad("concat", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}, attrs=lambda a: {"axis": a["axis"]}),
+        grad=Grad(
+            "concat", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}, attrs=lambda a: {"axis": a["axis"]}
+        ),
         samples=(
             sample({"X": normal(4, 6)}, num=3, axis=1),
             sample({"X": normal(5, 2)}, sections=[1, -1], axis=0),
@@ -224,7 +247,10 @@ define(
 def stack_shape(op: Inference) -> Mapping[str, Specs]:
     """A new dimension at ``axis``, as long as there are operands."""
     specs = op.specs("X")
-    op.require(len({s.dtype for s in specs}) == 1 and len({len(s.shape) for s in specs}) == 1, "operands differ")
+    op.require(
+        len({s.dtype for s in specs}) == 1 and len({len(s.shape) for s in specs}) == 1,
+        "operands differ",
+    )
     axis = normal_axis(op, op.attr("axis"), len(specs[0].shape), extra=1)
     shape = specs[0].shape
     for spec in specs[1:]:
@@ -242,7 +268,10 @@ define(
         attrs={"axis": 0},
         shape=stack_shape,
         grad=Grad("stack_grad", ("Y@GRAD",), ("X@GRAD",)),
-        samples=(sample({"X": [normal(2, 3), normal(2, 3)]}, axis=1), sample({"X": [normal(4)] * 3}, axis=-1)),
+        samples=(
+            sample({"X": [normal(2, 3), normal(2, 3)]}, axis=1),
+            sample({"X": [normal(4)] * 3}, axis=-1),
+        ),
         refuses=(sample({"X": [normal(2, 3), normal(3, 2)]}),),
     )
 )
@@ -275,7 +304,9 @@ def slice_bounds(size: int, start: int, end: int) -> tuple[int, int]:
 
 def slice_shape(op: Inference) -> Mapping[str, Specs]:
     """Elements ``starts`` to ``ends`` of each of ``axes``; ``decrease_axis`` then drops sizes of 1."""
-    used = [s for s in ("StartsTensor", "EndsTensor", "StartsTensorList", "EndsTensorList") if op.has(s)]
+    used = [
+        s for s in ("StartsTensor", "EndsTensor", "StartsTensorList", "EndsTensorList") if op.has(s)
+    ]
     op.require(not used, f"{', '.join(used)}: bounds given as tensors are not built, give numbers")
     x = op.spec("Input")
     dims = list(x.shape)
@@ -290,7 +321,13 @@ def slice_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": of_shape(tuple(kept) or (1,), x)}
 
 
-_SLICE = {"axes": [], "starts": [], "ends": [], "infer_flags": [], "decrease_axis": []}
+_SLICE: dict[str, Any] = {
+    "axes": [],
+    "starts": [],
+    "ends": [],
+    "infer_flags": [],
+    "decrease_axis": [],
+}
 define(
     Op(
         type="slice",
@@ -300,7 +337,14 @@ define(
         shape=slice_shape,
         grad=Grad(
             "slice_grad",
-            ("Input", "StartsTensor", "EndsTensor", "StartsTensorList", "EndsTensorList", "Out@GRAD"),
+            (
+                "Input",
+                "StartsTensor",
+                "EndsTensor",
+                "StartsTensorList",
+                "EndsTensorList",
+                "Out@GRAD",
+            ),
             ("Input@GRAD",),
         ),
         samples=(
@@ -323,11 +367,19 @@ define(
 
 def expand_shape(op: Inference) -> Mapping[str, Specs]:
     """Dimension i is repeated ``expand_times[i]`` times."""
-    op.require(not (op.has("ExpandTimes") or op.has("expand_times_tensor")), "give expand_times as numbers")
+    op.require(
+        not (op.has("ExpandTimes") or op.has("expand_times_tensor")), "give expand_times as numbers"
+    )
     x, times = op.spec("X"), op.attr("expand_times")
-    op.require(len(times) == len(x.shape), f"expand_times {times} needs a number for each dimension")
+    op.require(
+        len(times) == len(x.shape), f"expand_times {times} needs a number for each dimension"
+    )
     op.require(all(t > 0 for t in times), f"expand_times {times} must be above 0")
-    return {"Out": of_shape(tuple(d * t if d >= 0 else -1 for d, t in zip(x.shape, times, strict=True)), x)}
+    return {
+        "Out": of_shape(
+            tuple(d * t if d >= 0 else -1 for d, t in zip(x.shape, times, strict=True)), x
+        )
+    }
 
 
 _EXPAND_TENSORS = ("ExpandTimes?", "expand_times_tensor*?")
@@ -338,7 +390,9 @@ define(
         outputs=("Out",),
         attrs={"expand_times": []},
         shape=expand_shape,
-        grad=Grad("expand_grad", ("X", "ExpandTimes", "expand_times_tensor", "Out@GRAD"), ("X@GRAD",)),
+        grad=Grad(
+            "expand_grad", ("X", "ExpandTimes", "expand_times_tensor", "Out@GRAD"), ("X@GRAD",)
+        ),
         samples=(sample({"X": normal(2, 3)}, expand_times=[2, 3]),),
         refuses=(sample({"X": normal(2, 3)}, expand_times=[2]),),
     )
@@ -357,7 +411,9 @@ define(
 def gather_shape(op: Inference) -> Mapping[str, Specs]:
     """Rows of X at the indices."""
     x, index = op.spec("X"), op.shape("Index")
-    op.require(len(index) == 1 or (len(index) == 2 and index[1] == 1), "Index must be a list of rows")
+    op.require(
+        len(index) == 1 or (len(index) == 2 and index[1] == 1), "Index must be a list of rows"
+    )
     return {"Out": of_shape((index[0], *x.shape[1:]), x)}
 
 
@@ -389,7 +445,10 @@ def where_shape(op: Inference) -> Mapping[str, Specs]:
     op.require(op.spec("Condition").dtype == VarType.BOOL, "Condition must be bool")
     for other in ("Y", "Condition"):
         dims = [merge_dims(a, b) for a, b in zip(x.shape, op.shape(other), strict=False)]
-        op.require(len(x.shape) == len(op.shape(other)) and None not in dims, f"{other} must have X's shape")
+        op.require(
+            len(x.shape) == len(op.shape(other)) and None not in dims,
+            f"{other} must have X's shape",
+        )
     return {"Out": x}
 
 

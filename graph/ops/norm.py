@@ -23,11 +23,15 @@ _BATCH_NORM = {
 
 def batch_norm_shape(op: Inference) -> Mapping[str, Specs]:
     """Y like X; statistics have one element per channel."""
-    op.require(not op.has("MomentumTensor"), "MomentumTensor is not built: give momentum as a number")
+    op.require(
+        not op.has("MomentumTensor"), "MomentumTensor is not built: give momentum as a number"
+    )
     op.require(not op.attr("fuse_with_relu"), "fuse_with_relu is not built")
     x = op.spec("X")
     op.require(2 <= len(x.shape) <= 5, f"X must have 2 to 5 dimensions, has {len(x.shape)}")
-    op.require(op.attr("data_layout") in ("NCHW", "NHWC", "AnyLayout"), "data_layout must be NCHW or NHWC")
+    op.require(
+        op.attr("data_layout") in ("NCHW", "NHWC", "AnyLayout"), "data_layout must be NCHW or NHWC"
+    )
     channels = x.shape[-1] if op.attr("data_layout") == "NHWC" else x.shape[1]
     for slot in ("Scale", "Bias", "Mean", "Variance"):
         found = op.shape(slot)
@@ -92,12 +96,16 @@ def layer_norm_shape(op: Inference) -> Mapping[str, Specs]:
     """Y like X; Mean and Variance have one element for each row before ``begin_norm_axis``."""
     x = op.spec("X")
     axis = op.attr("begin_norm_axis")
-    op.require(0 < axis < len(x.shape), f"begin_norm_axis={axis} must lie inside {len(x.shape)} dimensions")
+    op.require(
+        0 < axis < len(x.shape), f"begin_norm_axis={axis} must lie inside {len(x.shape)} dimensions"
+    )
     width = product(x.shape[axis:])
     for slot in ("Scale", "Bias"):
         if op.has(slot):
             found = math.prod(op.shape(slot))
-            op.require(width < 0 or found == width, f"{slot} has {found} elements for {width} features")
+            op.require(
+                width < 0 or found == width, f"{slot} has {found} elements for {width} features"
+            )
     rows = Spec((product(x.shape[:axis]),), x.dtype)
     return {"Y": x, "Mean": rows, "Variance": rows}
 
@@ -116,7 +124,9 @@ define(
         ),
         samples=(
             sample({"X": normal(4, 6), "Scale": normal(6), "Bias": normal(6)}),
-            sample({"X": normal(2, 3, 4), "Scale": normal(4), "Bias": normal(4)}, begin_norm_axis=2),
+            sample(
+                {"X": normal(2, 3, 4), "Scale": normal(4), "Bias": normal(4)}, begin_norm_axis=2
+            ),
             sample({"X": normal(2, 3, 4)}),
         ),
         refuses=(sample({"X": normal(4, 6), "Scale": normal(5)}),),

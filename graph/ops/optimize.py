@@ -69,4 +69,6 @@ _define(
 _define("adagrad", ("Moment",), {"epsilon": 1e-6})
 _define("decayed_adagrad", ("Moment",), {"decay": 0.95, "epsilon": 1e-6})
 _define("adamax", ("Moment", "InfNorm"), {**_BETAS, "epsilon": 1e-8}, fixed_powers=("Beta1Pow",))
-_define("adadelta", ("AvgSquaredGrad", "AvgSquaredUpdate"), {"rho": 0.95, "epsilon": 1e-6}, rate=False)
+_define(
+    "adadelta", ("AvgSquaredGrad", "AvgSquaredUpdate"), {"rho": 0.95, "epsilon": 1e-6}, rate=False
+)

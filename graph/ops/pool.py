@@ -32,8 +32,13 @@ def pool_shape(op: Inference) -> Mapping[str, Specs]:
     """[N, C, H, W] to [N, C, oh, ow]."""
     x = op.spec("X")
     op.require(len(x.shape) == 4, "X must have 4 dimensions")
-    op.require(op.attr("data_format") in ("NCHW", "AnyLayout"), "data_format other than NCHW is not built")
-    op.require(op.attr("pooling_type") in ("max", "avg"), f"pooling_type {op.attr('pooling_type')!r} is unknown")
+    op.require(
+        op.attr("data_format") in ("NCHW", "AnyLayout"), "data_format other than NCHW is not built"
+    )
+    op.require(
+        op.attr("pooling_type") in ("max", "avg"),
+        f"pooling_type {op.attr('pooling_type')!r} is unknown",
+    )
     k, strides = op.attr("ksize"), op.attr("strides")
     if op.attr("global_pooling"):
         return {"Out": of_shape((*x.shape[:2], 1, 1), x)}
@@ -42,7 +47,9 @@ def pool_shape(op: Inference) -> Mapping[str, Specs]:
         divides = all(d < 0 or d % n == 0 for d, n in zip(x.shape[2:], k, strict=True))
         op.require(divides, f"adaptive pooling to {k} is built for image sizes that it divides")
         return {"Out": of_shape((*x.shape[:2], *k), x)}
-    pads = window_paddings(op.attr("paddings"), op.attr("padding_algorithm"), x.shape[2:], k, strides)
+    pads = window_paddings(
+        op.attr("paddings"), op.attr("padding_algorithm"), x.shape[2:], k, strides
+    )
     dims = []
     for size, pad, window, stride in zip(x.shape[2:], pads, k, strides, strict=True):
         room = size + sum(pad) - window
@@ -67,7 +74,11 @@ define(
             sample({"X": normal(2, 3, 6, 6)}, ksize=[2, 2], strides=[2, 2], pooling_type="avg"),
             sample({"X": normal(1, 2, 5, 5)}, ksize=[3, 3], paddings=[1, 1], pooling_type="avg"),
             sample(
-                {"X": normal(1, 2, 5, 5)}, ksize=[3, 3], paddings=[1, 1], pooling_type="avg", exclusive=False
+                {"X": normal(1, 2, 5, 5)},
+                ksize=[3, 3],
+                paddings=[1, 1],
+                pooling_type="avg",
+                exclusive=False,
             ),
             sample({"X": normal(2, 3, 4, 5)}, global_pooling=True, pooling_type="avg"),
             sample({"X": normal(2, 3, 4, 4)}, ksize=[2, 2], adaptive=True, pooling_type="avg"),

@@ -69,7 +69,9 @@ def dropout_shape(op: Inference) -> Mapping[str, Specs]:
     p = op.attr("dropout_prob")
     op.require(0.0 <= p <= 1.0, f"dropout_prob={p} must be between 0 and 1")
     kinds = ("downgrade_in_infer", "upscale_in_train")
-    op.require(op.attr("dropout_implementation") in kinds, f"dropout_implementation must be one of {kinds}")
+    op.require(
+        op.attr("dropout_implementation") in kinds, f"dropout_implementation must be one of {kinds}"
+    )
     x = op.spec("X")
     return {"Out": x, "Mask": Spec(x.shape, VarType.UINT8)}
 

@@ -26,7 +26,11 @@ define(
 )
 define(
     Op(
-        type="mean_grad", inputs=("X", "Out@GRAD"), outputs=("X@GRAD",), attrs={}, shape=grads_like("X")
+        type="mean_grad",
+        inputs=("X", "Out@GRAD"),
+        outputs=("X@GRAD",),
+        attrs={},
+        shape=grads_like("X"),
     )
 )
 
@@ -50,9 +54,14 @@ define(
         outputs=("Out",),
         attrs={"use_mkldnn": False},
         shape=sum_shape,
-        grad=Grad("scale", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}, attrs=lambda a: {"scale": 1.0}, each="X"),
+        grad=Grad(
+            "scale", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}, attrs=lambda a: {"scale": 1.0}, each="X"
+        ),
         in_place={"Out": "X"},
-        samples=(sample({"X": [normal(3, 4), normal(3, 4), normal(3, 4)]}), sample({"X": [normal(5)]})),
+        samples=(
+            sample({"X": [normal(3, 4), normal(3, 4), normal(3, 4)]}),
+            sample({"X": [normal(5)]}),
+        ),
         refuses=(sample({"X": [normal(3, 4), normal(4, 3)]}),),
     )
 )
@@ -80,7 +89,10 @@ def reduce_shape(op: Inference) -> Mapping[str, Specs]:
     """The named dimensions go (or become 1); if none is left the result has one element."""
     x = op.spec("X")
     axes = reduced_axes(op, len(x.shape))
-    op.require(op.attr("out_dtype") in (-1, int(x.dtype)), "out_dtype other than X's is not built: use cast")
+    op.require(
+        op.attr("out_dtype") in (-1, int(x.dtype)),
+        "out_dtype other than X's is not built: use cast",
+    )
     if op.attr("keep_dim"):
         shape = tuple(1 if i in axes else d for i, d in enumerate(x.shape))
     else:
@@ -115,7 +127,13 @@ def _define(name: str, reads: tuple[str, ...], samples: tuple[object, ...]) -> N
         )
     )
     define(
-        Op(type=f"{name}_grad", inputs=inputs, outputs=("X@GRAD",), attrs=_REDUCE, shape=grads_like("X"))
+        Op(
+            type=f"{name}_grad",
+            inputs=inputs,
+            outputs=("X@GRAD",),
+            attrs=_REDUCE,
+            shape=grads_like("X"),
+        )
     )
 
 
@@ -136,7 +154,12 @@ define(
     )
 )
 define(
-    Op(type="squared_l2_norm_grad", inputs=("X", "Out@GRAD"), outputs=("X@GRAD",), shape=grads_like("X"))
+    Op(
+        type="squared_l2_norm_grad",
+        inputs=("X", "Out@GRAD"),
+        outputs=("X@GRAD",),
+        shape=grads_like("X"),
+    )
 )
 
 
@@ -147,6 +170,9 @@ define(
         outputs=("Out",),
         attrs={"max_norm": 1.0},
         shape=same("X"),
-        samples=(sample({"X": normal(3, 4)}, max_norm=0.5), sample({"X": normal(2, 2)}, max_norm=100.0)),
+        samples=(
+            sample({"X": normal(3, 4)}, max_norm=0.5),
+            sample({"X": normal(2, 2)}, max_norm=100.0),
+        ),
     )
 )

@@ -111,7 +111,9 @@ class Inference:
                 name = f" {self._names[slot][i]!r}" if self._names.get(slot) else ""
                 operands.append(f"{slot}{name}={spec}")
         place = f" Built at {self._where}." if self._where else ""
-        raise ShapeError(f"{self.op.type}: {problem} (got {', '.join(operands) or 'no operands'}).{place}")
+        raise ShapeError(
+            f"{self.op.type}: {problem} (got {', '.join(operands) or 'no operands'}).{place}"
+        )
 
 
 Specs = Spec | Sequence[Spec] | None
@@ -163,7 +165,9 @@ class Op:
     shape: ShapeRule
     grad: Grad | None = None
     scalar: Callable[..., Any] | None = None  # f(inputs..., *, attributes...) -> expr.Expr
-    in_place: Mapping[str, str] = field(default_factory=dict)  # output slot -> input slot it may overwrite
+    in_place: Mapping[str, str] = field(
+        default_factory=dict
+    )  # output slot -> input slot it may overwrite
     random: bool = False  # draws numbers: depends on seed, output name, step and sample index
     samples: tuple[Any, ...] = ()
     refuses: tuple[Any, ...] = ()  # samples that the shape rule must turn down
@@ -177,7 +181,9 @@ class Op:
     def output_slots(self) -> tuple[Slot, ...]:
         """The output slots, parsed; those of a gradient op are all optional."""
         slots = (Slot.parse(text) for text in self.outputs)
-        return tuple(slot._replace(optional=slot.optional or "@GRAD" in slot.name) for slot in slots)
+        return tuple(
+            slot._replace(optional=slot.optional or "@GRAD" in slot.name) for slot in slots
+        )
 
     def infer(self, inference: Inference) -> dict[str, list[Spec]]:
         """Return the specs of every output slot, as lists.

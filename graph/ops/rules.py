@@ -36,7 +36,9 @@ def same_shape(op: Inference, x: str, y: str) -> tuple[int, ...]:
     """Return the shape that two inputs agree on; refuse the op if they differ."""
     left, right = op.shape(x), op.shape(y)
     dims = [merge_dims(a, b) for a, b in zip(left, right, strict=False)]
-    op.require(len(left) == len(right) and None not in dims, f"{x} and {y} must have the same shape")
+    op.require(
+        len(left) == len(right) and None not in dims, f"{x} and {y} must have the same shape"
+    )
     return tuple(d for d in dims if d is not None)
 
 

@@ -2,6 +2,7 @@
 
 from .base import Optimizer
 from .methods import (
+    SGD,
     Adadelta,
     AdadeltaOptimizer,
     Adagrad,
@@ -14,7 +15,6 @@ from .methods import (
     DecayedAdagradOptimizer,
     Momentum,
     MomentumOptimizer,
-    SGD,
     SGDOptimizer,
 )
 

@@ -67,7 +67,9 @@ class Optimizer:
             InvalidArgument: ``loss`` is no Variable, or has not exactly one element.
         """
         if not isinstance(loss, Variable):
-            raise InvalidArgument(f"minimize: the loss must be a Variable, got {type(loss).__name__}.")
+            raise InvalidArgument(
+                f"minimize: the loss must be a Variable, got {type(loss).__name__}."
+            )
         pairs = self.backward(loss, startup_program, parameter_list, no_grad_set)
         return self.apply_optimize(loss, startup_program, pairs), pairs
 
@@ -190,5 +192,3 @@ class Optimizer:
     def get_opti_var_name_list(self) -> list[str]:
         """Return the names of the accumulators."""
         return [variable.name for variable in self._accumulators.values()]
-
-

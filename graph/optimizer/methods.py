@@ -95,7 +95,9 @@ class AdamOptimizer(_Method):
             raise InvalidArgument("Adam: beta1 and beta2 must be numbers; variables are not built.")
         self._beta1, self._beta2, self._epsilon = beta1, beta2, epsilon
         if lazy_mode:
-            raise InvalidArgument("Adam(lazy_mode=True) needs sparse gradients, which are not built.")
+            raise InvalidArgument(
+                "Adam(lazy_mode=True) needs sparse gradients, which are not built."
+            )
 
     def _attrs(self) -> dict[str, Any]:
         return {"beta1": self._beta1, "beta2": self._beta2, "epsilon": self._epsilon}

@@ -100,11 +100,18 @@ def _many(target: Target) -> bool:
 
 
 def _fused(target: Target) -> bool:
-    return _many(target) and target.strategy is not None and bool(target.strategy.fuse_all_reduce_ops)
+    return (
+        _many(target) and target.strategy is not None and bool(target.strategy.fuse_all_reduce_ops)
+    )
 
 
 INSERT = Pass(
-    "insert_collectives", insert_collectives, _many, "needs every gradient's last writer, before packing"
+    "insert_collectives",
+    insert_collectives,
+    _many,
+    "needs every gradient's last writer, before packing",
 )
-COALESCE = Pass("coalesce_gradients", coalesce_gradients, _fused, "packs what insert_collectives made")
+COALESCE = Pass(
+    "coalesce_gradients", coalesce_gradients, _fused, "packs what insert_collectives made"
+)
 ORDER = Pass("order_collectives", order_collectives, _many, "numbers what is left after packing")

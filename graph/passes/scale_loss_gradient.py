@@ -27,7 +27,8 @@ def scale_loss_gradient(graph: Graph, target: Target) -> Graph:
         return _read_from_feed(graph, seeds)
     share = 1.0 / target.replicas
     nodes = (
-        replace(node, attrs={**node.attrs, "value": share}) if node in seeds else node for node in graph.nodes
+        replace(node, attrs={**node.attrs, "value": share}) if node in seeds else node
+        for node in graph.nodes
     )
     return graph.with_nodes(nodes)
 

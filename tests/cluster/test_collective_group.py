@@ -67,7 +67,13 @@ def test_every_op_on_any_array() -> None:
             results[op] = array
         return results
 
-    expected = {"sum": [3, 5, 7], "mean": [1.5, 2.5, 3.5], "product": [2, 6, 12], "min": [1, 2, 3], "max": [2, 3, 4]}
+    expected = {
+        "sum": [3, 5, 7],
+        "mean": [1.5, 2.5, 3.5],
+        "product": [2, 6, 12],
+        "min": [1, 2, 3],
+        "max": [2, 3, 4],
+    }
     for result in together(2, work):
         assert {op: list(value) for op, value in result.items()} == expected
 

@@ -29,7 +29,9 @@ def gang(request: pytest.FixtureRequest) -> Iterator[str]:
         yield request.param
 
 
-def run_model(name: str, run: str, gang: str) -> tuple[list[dict[str, np.ndarray]], dict[str, float]]:
+def run_model(
+    name: str, run: str, gang: str
+) -> tuple[list[dict[str, np.ndarray]], dict[str, float]]:
     """Train for some steps as the reference did; returns what was fetched, and parameter norms."""
     built = models.build(name, fluid)
     place = fluid.CPUPlace()
@@ -58,7 +60,9 @@ def run_model(name: str, run: str, gang: str) -> tuple[list[dict[str, np.ndarray
             )
             steps.append(dict(zip(["loss", *built.fetches], fetched, strict=True)))
         norms = {
-            p.name: float(np.linalg.norm(np.array(fluid.global_scope().find_var(p.name).get_tensor())))
+            p.name: float(
+                np.linalg.norm(np.array(fluid.global_scope().find_var(p.name).get_tensor()))
+            )
             for p in built.main.all_parameters()
         }
     return steps, norms
@@ -80,7 +84,9 @@ def test_five_steps_follow_paddle(name: str, run: str, gang: str) -> None:
     for mine, theirs in zip(steps, expected["steps"], strict=True):
         for label, value in theirs.items():
             value = np.asarray(value, np.float32)
-            np.testing.assert_allclose(mine[label].reshape(value.shape), value, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(
+                mine[label].reshape(value.shape), value, rtol=1e-4, atol=1e-5
+            )
     for parameter, norm in expected["norms"].items():
         assert norms[parameter] == pytest.approx(norm, rel=1e-4, abs=1e-5), parameter
 
@@ -134,6 +140,8 @@ def test_section_9(case: str, gang: str) -> None:
         for step in range(3):
             got, bias_grad = exe.run(program, feed=feed, fetch_list=[loss, "fc_1.b_0@GRAD"])
             np.testing.assert_allclose(got, expected["losses"][step], rtol=1e-6, atol=1e-6)
-            np.testing.assert_allclose(bias_grad, expected["fc_1.b_0@GRAD"][step], rtol=2e-6, atol=1e-6)
+            np.testing.assert_allclose(
+                bias_grad, expected["fc_1.b_0@GRAD"][step], rtol=2e-6, atol=1e-6
+            )
             bias = np.array(scope.find_var("fc_1.b_0").get_tensor())
             np.testing.assert_allclose(bias, expected["fc_1.b_0"][step], rtol=1e-6, atol=1e-6)
