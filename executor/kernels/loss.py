@@ -231,7 +231,7 @@ def softmax_with_cross_entropy_grad(
     ignore_index: int,
     axis: int,
 ) -> list[Step]:
-    """(softmax - label) * d; with soft labels that do not sum to 1, softmax counts that sum times."""
+    """(softmax - label) * d. Soft labels are taken to sum to 1, as in Paddle."""
     if d_logits is None:
         return []
     xp = dev.xp

@@ -92,13 +92,11 @@ def conv_shape(op: Inference) -> Mapping[str, Specs]:
         min(strides) > 0 and min(op.attr("dilations")) > 0, "strides and dilations must be above 0"
     )
     pads = window_paddings(op.attr("paddings"), algorithm, x.shape[2:], extent, strides)
-    dims = [
-        -1 if size < 0 else (size + sum(pad) - k) // stride + 1
-        for size, pad, k, stride in zip(x.shape[2:], pads, extent, strides, strict=True)
-    ]
-    op.require(
-        0 not in dims and min(dims) >= -1, f"the kernel {extent} is larger than the padded image"
-    )
+    dims = []
+    for size, pad, k, stride in zip(x.shape[2:], pads, extent, strides, strict=True):
+        room = size + sum(pad) - k
+        op.require(size < 0 or room >= 0, f"the kernel {extent} is larger than the padded image")
+        dims.append(-1 if size < 0 else room // stride + 1)
     return {"Output": of_shape((x.shape[0], w.shape[0], *dims), x)}
 
 

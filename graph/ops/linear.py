@@ -96,6 +96,7 @@ _MATMUL_ATTRS = {
     "transpose_X": False,
     "transpose_Y": False,
     "alpha": 1.0,
+    "head_number": 1,
     "use_mkldnn": False,
     "fused_reshape_Out": [],
     "fused_transpose_Out": [],

@@ -9,7 +9,7 @@ from ...strategies.types import INTEGERS
 from . import expr as e
 from .registry import Grad, Inference, Op, Spec, Specs, define
 from .rules import grads_like, merge_dims, normal_axis, of_shape, same, same_shape
-from .samples import integers, normal, sample, uniform
+from .samples import distribution, integers, normal, sample, uniform
 
 _SOFTMAX = {
     "axis": -1,
@@ -155,7 +155,7 @@ define(
         samples=(
             sample({"Logits": normal(4, 5), "Label": integers(4, 1, high=5)}),
             sample({"Logits": normal(4, 5), "Label": integers(4, 1, high=5)}, ignore_index=1),
-            sample({"Logits": normal(4, 5), "Label": uniform(4, 5)}, soft_label=True),
+            sample({"Logits": normal(4, 5), "Label": distribution(4, 5)}, soft_label=True),
             sample({"Logits": normal(2, 5, 3), "Label": integers(2, 1, 3, high=5)}, axis=1),
         ),
         refuses=(

@@ -11,7 +11,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Draw:
-    """An array to draw: ``kind`` is normal, uniform (from ``low`` to ``high``), integers or bool.
+    """An array to draw: ``kind`` is normal, uniform (``low`` to ``high``), distribution, integers or bool.
 
     ``away_from`` lists values near which an element is moved off by 0.1 (kinks have no gradient).
     """
@@ -28,8 +28,10 @@ class Draw:
             return rng.integers(int(self.low), int(self.high), self.shape).astype(np.int64)
         if self.kind == "bool":
             return rng.random(self.shape) < 0.5
-        if self.kind == "uniform":
+        if self.kind in ("uniform", "distribution"):
             values = rng.uniform(self.low, self.high, self.shape)
+            if self.kind == "distribution":
+                values /= values.sum(-1, keepdims=True)
         else:
             values = rng.standard_normal(self.shape)
         for kink in self.away_from:
@@ -45,6 +47,11 @@ def normal(*shape: int, away_from: tuple[float, ...] = ()) -> Draw:
 def uniform(*shape: int, low: float = 0.0, high: float = 1.0) -> Draw:
     """Floats between ``low`` and ``high``."""
     return Draw(shape, "uniform", low, high)
+
+
+def distribution(*shape: int) -> Draw:
+    """Positive floats that sum to 1 along the last dimension."""
+    return Draw(shape, "distribution", 0.1, 1.0)
 
 
 def integers(*shape: int, low: int = 0, high: int) -> Draw:
