@@ -6,7 +6,9 @@ from typing import Any
 
 from ..strategies.errors import InvalidType
 from .layers.helper import LayerHelper
+from .layers.shape import fill_constant
 from .program import Block, Program, default_main_program
+from .role import ROLE_VAR, OpRole
 from .scopes import name_scope
 from .variable import Parameter, Variable
 
@@ -66,7 +68,7 @@ class GradientClipByGlobalNorm(GradientClipBase):
             return params_grads
         program = params_grads[0][1].block.program
         squares = [self._square(program, p, g) for p, g in params_grads]
-        with program.optimized_guard(list(params_grads[0])):
+        with program.optimized_guard(list(params_grads[-1])):
             factor = self._factor(squares)
         clipped = []
         for parameter, grad in params_grads:
@@ -88,10 +90,7 @@ class GradientClipByGlobalNorm(GradientClipBase):
     def _factor(self, squares: list[Variable]) -> Variable:
         total = LayerHelper("sum").apply("sum", {"X": squares})
         norm = LayerHelper("sqrt").apply("sqrt", {"X": total})
-        assert norm.dtype is not None
-        limit = LayerHelper("fill_constant").apply(
-            "fill_constant", None, {"shape": [1], "dtype": int(norm.dtype), "value": self.clip_norm}
-        )
+        limit = fill_constant([1], norm.dtype, self.clip_norm)
         larger = LayerHelper("elementwise_max").apply("elementwise_max", {"X": limit, "Y": norm})
         return LayerHelper("elementwise_div").apply("elementwise_div", {"X": limit, "Y": larger})
 
@@ -138,7 +137,7 @@ def append_gradient_clip(params_grads: ParamGrads, clip: GradientClipBase | None
     """Clip with the optimizer's ``clip``, else with what the parameters carry (all of them, or none)."""
     if clip is not None:
         with name_scope("gradient_clip"):
-            return clip.clip(params_grads)
+            return _renamed(params_grads, clip.clip(params_grads))
     attributes = [p.gradient_clip_attr for p, _ in params_grads]
     if not attributes or any(attribute is None for attribute in attributes):
         return params_grads
@@ -151,4 +150,14 @@ def append_gradient_clip(params_grads: ParamGrads, clip: GradientClipBase | None
         for members in groups.values():
             attribute = members[0][0].gradient_clip_attr
             clipped |= {p.name: g for p, g in attribute.clip(members)}
-    return [(p, clipped[p.name]) for p, _ in params_grads]
+    return _renamed(params_grads, [(p, clipped[p.name]) for p, _ in params_grads])
+
+
+def _renamed(before: ParamGrads, after: ParamGrads) -> ParamGrads:
+    """Let the ops that clip serve the clipped gradients by name, as in Paddle."""
+    new = {old.name: grad.name for (_, old), (_, grad) in zip(before, after, strict=True)}
+    for op in before[0][1].block.program.global_block().ops if before else ():
+        marks = op.attrs.get(ROLE_VAR)
+        if marks and op.role == int(OpRole.Optimize):
+            op.attrs[ROLE_VAR] = [new.get(name, name) for name in marks]
+    return after

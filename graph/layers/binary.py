@@ -144,7 +144,8 @@ def _operator(op_type: str, reverse: bool = False, boolean: bool = False) -> Cal
         x, y = (other, self) if reverse else (self, other)
         out = _temporary(x, "bool" if boolean else None)
         block = self.block.program.current_block()
-        block.append_op(op_type, {"X": x, "Y": y}, {"Out": out}, {"axis": -1})
+        axis = 0 if y.shape and y.shape[0] == -1 else -1  # a batch is aligned at the front
+        block.append_op(op_type, {"X": x, "Y": y}, {"Out": out}, {"axis": axis})
         return out
 
     return method

@@ -73,7 +73,7 @@ def cross_entropy_shape(op: Inference) -> Mapping[str, Specs]:
     x = op.spec("X")
     soft = bool(op.attrs.get("soft_label", False))
     rows = of_shape(check_labels(op, x, op.spec("Label"), soft), x)
-    return {"Y": rows, "MatchX": rows, "XShape": of_shape((0, *x.shape), x)}
+    return {"Y": rows, "MatchX": rows, "XShape": of_shape((*x.shape, 0), x)}
 
 
 _PROBABILITIES = uniform(4, 5, low=0.1, high=0.9)
@@ -123,7 +123,7 @@ define(
         inputs=("Label", "MatchX", "XShape", "Y@GRAD"),
         outputs=("X@GRAD",),
         attrs={"ignore_index": -100},
-        shape=lambda op: {"X@GRAD": of_shape(op.shape("XShape")[1:], op.spec("MatchX"))},
+        shape=lambda op: {"X@GRAD": of_shape(op.shape("XShape")[:-1], op.spec("MatchX"))},
     )
 )
 

@@ -112,9 +112,9 @@ class Optimizer:
     def _append_updates(self, pairs: ParamGrads) -> list[Operator]:
         block = pairs[0][0].block.program.global_block()
         first = len(block.ops)
-        self._create_rate(block.program)
         for parameter, _ in pairs:
             self._create_state(parameter)
+        self._create_rate(block.program)
         for parameter, grad in pairs:
             if not parameter.trainable:
                 continue
@@ -159,7 +159,7 @@ class Optimizer:
             self._rates[program.id] = rate
             return
         start = rate.get_lr() if isinstance(rate, LRScheduler) else rate
-        variable = LayerHelper("learning_rate").create_global(
+        variable = LayerHelper("learning_rate", "learning_rate").create_global(
             unique_name.generate("learning_rate"),
             [1],
             VarType.FP32,

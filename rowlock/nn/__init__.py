@@ -1,0 +1,14 @@
+"""``paddle.nn``: gradient clips, initializers, and functions of tensors."""
+
+from ..graph.clip import GradientClipByGlobalNorm as ClipGradByGlobalNorm
+from ..graph.clip import GradientClipByNorm as ClipGradByNorm
+from ..graph.clip import GradientClipByValue as ClipGradByValue
+from . import functional, initializer
+
+__all__ = [
+    "ClipGradByGlobalNorm",
+    "ClipGradByNorm",
+    "ClipGradByValue",
+    "functional",
+    "initializer",
+]

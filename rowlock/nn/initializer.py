@@ -1,0 +1,58 @@
+"""``paddle.nn.initializer``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..graph import initializer as base
+from ..graph.initializer import Constant, Normal, TruncatedNormal, Uniform
+
+
+class XavierUniform(base.XavierInitializer):
+    """Uniform with variance 2 / (fan_in + fan_out)."""
+
+    def __init__(self, fan_in: float | None = None, fan_out: float | None = None) -> None:
+        super().__init__(True, fan_in, fan_out)
+
+
+class XavierNormal(base.XavierInitializer):
+    """Normal with variance 2 / (fan_in + fan_out)."""
+
+    def __init__(self, fan_in: float | None = None, fan_out: float | None = None) -> None:
+        super().__init__(False, fan_in, fan_out)
+
+
+class KaimingUniform(base.MSRAInitializer):
+    """Uniform with variance 2 / fan_in."""
+
+    def __init__(self, fan_in: float | None = None) -> None:
+        super().__init__(True, fan_in)
+
+
+class KaimingNormal(base.MSRAInitializer):
+    """Normal with variance 2 / fan_in."""
+
+    def __init__(self, fan_in: float | None = None) -> None:
+        super().__init__(False, fan_in)
+
+
+class Assign(base.NumpyArrayInitializer):
+    """The elements of an array."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(np.asarray(value))
+
+
+__all__ = [
+    "Assign",
+    "Constant",
+    "KaimingNormal",
+    "KaimingUniform",
+    "Normal",
+    "TruncatedNormal",
+    "Uniform",
+    "XavierNormal",
+    "XavierUniform",
+]

@@ -1,0 +1,67 @@
+"""Paddle 2.x's static-graph front: ``paddle.static``."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from .. import launch as _launch  # noqa: F401 - registers the launchers
+from ..executor.compiled_program import CompiledProgram
+from ..executor.executor import Executor
+from ..executor.parallel_executor import ParallelExecutor
+from ..executor.place import cpu_places, cuda_places
+from ..executor.scope import Scope, global_scope, scope_guard
+from ..graph.backward import append_backward, gradients
+from ..graph.layers.io import create_global_var, create_parameter
+from ..graph.layers.loss import accuracy
+from ..graph.program import (
+    Program,
+    default_main_program,
+    default_startup_program,
+    program_guard,
+)
+from ..graph.scopes import name_scope
+from ..graph.variable import Variable
+from . import nn
+
+_LAZY = {"BuildStrategy": "build", "ExecutionStrategy": "execution"}
+
+
+def data(name: str, shape: Any, dtype: Any = None, lod_level: int = 0) -> Variable:
+    """Declare a variable to feed: None is an unknown size; what is fed must fit. Default: float32."""
+    from ..graph.layers.io import checked_data
+
+    return checked_data(name, shape, "float32" if dtype is None else dtype, lod_level)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:  # Pydantic is imported when a strategy is first named
+        return getattr(importlib.import_module(f"..strategies.{_LAZY[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__all__ = [
+    "BuildStrategy",
+    "CompiledProgram",
+    "ExecutionStrategy",
+    "Executor",
+    "ParallelExecutor",
+    "Program",
+    "Scope",
+    "Variable",
+    "accuracy",
+    "append_backward",
+    "cpu_places",
+    "create_global_var",
+    "create_parameter",
+    "cuda_places",
+    "data",
+    "default_main_program",
+    "default_startup_program",
+    "global_scope",
+    "gradients",
+    "name_scope",
+    "nn",
+    "program_guard",
+    "scope_guard",
+]

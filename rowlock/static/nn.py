@@ -1,0 +1,44 @@
+"""``paddle.static.nn``: layers with parameters, 2.x signatures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..graph.layers import nn as layers
+from ..graph.variable import Variable
+
+conv2d = layers.conv2d
+batch_norm = layers.batch_norm
+layer_norm = layers.layer_norm
+
+
+def fc(
+    x: Variable | Sequence[Variable],
+    size: int,
+    num_flatten_dims: int = 1,
+    weight_attr: Any = None,
+    bias_attr: Any = None,
+    activation: str | None = None,
+    name: str | None = None,
+) -> Variable:
+    """Fully connected layer: [..., size]."""
+    return layers.fc(x, size, num_flatten_dims, weight_attr, bias_attr, activation, name)
+
+
+def embedding(
+    input: Variable,
+    size: Sequence[int],
+    is_sparse: bool = False,
+    is_distributed: bool = False,
+    padding_idx: int | None = None,
+    weight_attr: Any = None,
+    dtype: Any = "float32",
+) -> Variable:
+    """Rows of a [vocabulary, width] table for ids [...]."""
+    return layers.embedding_v2(
+        input, size, is_sparse, is_distributed, padding_idx, weight_attr, dtype
+    )
+
+
+__all__ = ["batch_norm", "conv2d", "embedding", "fc", "layer_norm"]

@@ -1,0 +1,72 @@
+"""Programs built by the reference models are Paddle's: ops, names, attributes, roles."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REFERENCE = Path(__file__).parents[1] / "reference"
+PROGRAMS = json.loads((REFERENCE / "programs.json").read_text())
+
+# Models whose schedule Paddle builds with conditional blocks, which are selections here.
+WITH_BRANCHES = {"lenet"}
+
+DUMP = """
+import json, sys
+import rowlock.fluid as fluid
+from tests.reference import models
+built = models.build(sys.argv[1], fluid)
+def ops(program):
+    return [{"type": o.type, "inputs": o.inputs, "outputs": o.outputs, "role": o.attr("op_role"),
+             "role_var": o.attr("op_role_var"), "scope": o.attr("op_namescope"), "attrs": o.all_attrs()}
+            for o in program.global_block().ops]
+def names(program):
+    return {v.name: [list(v.shape or ()), int(v.dtype), v.persistable] for v in program.list_vars()}
+print(json.dumps({"main": ops(built.main), "startup": ops(built.startup), "vars": names(built.main),
+                  "for_test": [o.type for o in built.main.clone(for_test=True).global_block().ops]}, default=str))
+"""
+
+
+def build(name: str) -> Any:
+    """Build a model in a process of its own: name scopes are numbered for the whole process."""
+    done = subprocess.run(
+        [sys.executable, "-c", DUMP, name], capture_output=True, text=True, check=True, timeout=60
+    )
+    return json.loads(done.stdout)
+
+
+def slots(given: dict[str, list[str]]) -> dict[str, list[str]]:
+    return {slot: names for slot, names in given.items() if names}
+
+
+@pytest.mark.parametrize("name", sorted(set(PROGRAMS) - WITH_BRANCHES))
+def test_program_is_paddles(name: str) -> None:
+    mine, theirs = build(name), PROGRAMS[name]
+    for part in ("main", "startup"):
+        expected = theirs[part][0]["ops"]
+        assert [op["type"] for op in mine[part]] == [op["type"] for op in expected], part
+        for op, other in zip(mine[part], expected, strict=True):
+            assert slots(op["inputs"]) == slots(other["inputs"]), other["type"]
+            assert slots(op["outputs"]) == slots(other["outputs"]), other["type"]
+            assert op["role"] == other["op_role"], (other["type"], other["outputs"])
+            assert op["role_var"] == (other["op_role_var"] or []), (other["type"], other["outputs"])
+            assert op["scope"] == (other["op_namescope"] or op["scope"]), other["type"]
+            for attr, value in other["attrs"].items():
+                if attr in op["attrs"]:
+                    assert op["attrs"][attr] == pytest.approx(value) or attr == "seed", (
+                        other["type"],
+                        attr,
+                    )
+    for name_, entry in mine["vars"].items():
+        found = next((v for v in theirs["main"][0]["vars"] if v["name"] == name_), None)
+        assert found is not None, f"variable {name_} is not Paddle's"
+        if found["shape"] is not None and found["dtype"] is not None:
+            # Paddle multiplies unknown sizes: -1 rows of 6 are "-6".
+            shape = [max(size, -1) for size in found["shape"]]
+            assert entry == [shape, found["dtype"], found["persistable"]], name_
+    assert mine["for_test"] == theirs["for_test"]
