@@ -12,6 +12,7 @@ from ..graph.compile import Compiled, compile_program
 from ..graph.ops.registry import Spec
 from ..graph.passes.target import Target
 from ..graph.program import Program, default_main_program
+from ..graph.replica_program import ReplicaProgram
 from ..graph.variable import Variable
 from ..strategies.errors import InvalidArgument, InvalidState, InvalidType, NotInitialized
 from ..strategies.types import to_numpy
@@ -32,21 +33,23 @@ class _Bound:
     """A plan bound to the tensors of one scope."""
 
     def __init__(
-        self, plan: Plan, tensors: Sequence[Tensor], written: Sequence[Tensor], scope: Scope
+        self, plan: Plan, tensors: dict[str, Tensor], program: ReplicaProgram, scope: Scope
     ) -> None:
+        read = set(program.needed_names())
         self.plan = plan
         self.scope = scope  # kept alive: its id is part of the cache key
-        self.tensors = [(tensor, tensor.memory()) for tensor in tensors]
-        self.written = list(written)
+        self.read = [tensor for name, tensor in tensors.items() if name in read]
+        self.memory = [(tensor, tensor.memory(newest=False)) for tensor in tensors.values()]
+        self.written = [tensors[name] for name in program.written_names()]
         self.generation = Storage.generation
 
     def current(self) -> bool:
         """Tell whether every tensor still lives where the plan reads it; fetch what replicas made newer."""
-        for tensor, _ in self.tensors:
+        for tensor in self.read:
             if tensor.link is not None:
                 tensor.memory()
         if self.generation != Storage.generation:
-            if any(tensor.memory() is not array for tensor, array in self.tensors):
+            if any(tensor.memory(newest=False) is not array for tensor, array in self.memory):
                 return False
             self.generation = Storage.generation
         return True
@@ -164,6 +167,7 @@ class Executor:
         compiled = self._compile(program, tuple(arrays), fetch_names).program
         check_initialized(compiled.needed_names(), scope)
         held = {name: scope.find_var(name) for name in compiled.state_names()}
+        read = set(compiled.needed_names())
 
         def state(name: str) -> Spec | None:
             found = held[name]
@@ -176,7 +180,7 @@ class Executor:
         def allocate(name: str, spec: Spec) -> np.ndarray:
             tensor = scope.home(name).get_tensor()
             if tensor.initialized:
-                return tensor.memory()
+                return tensor.memory(newest=name in read)
             return tensor.allocate(spec.shape, to_numpy(spec.dtype))
 
         specs = infer_specs(compiled, [spec_of(a) for a in arrays.values()], state)
@@ -184,8 +188,7 @@ class Executor:
         plan = Binder(compiled, device, specs, allocate, Buckets(compiled, None)).plan()
         self.bindings += 1
         tensors = {name: scope.home(name).get_tensor() for name in compiled.state_names()}
-        written = [tensors[name] for name in compiled.written_names()]
-        bound = _Bound(plan, list(tensors.values()), written, scope)
+        bound = _Bound(plan, tensors, compiled, scope)
         _remember(self._bound, key, bound, PLANS_KEPT)
         return bound
 

@@ -94,13 +94,16 @@ class Gang:
         step: int,
         rows: Sequence[int],
         feeds: Sequence[Sequence[np.ndarray]],
-        drop: bool,
+        drop: Sequence[int],
     ) -> list[Sequence[np.ndarray]]:
-        """Run one step everywhere; ``feeds[i]`` are replica i's arrays, ``rows[i]`` its first sample."""
+        """Run one step everywhere; ``feeds[i]`` are replica i's arrays, ``rows[i]`` its first sample.
+
+        ``drop`` names the loaded programs whose temporaries end their life with the step.
+        """
         messages = [
             Message(
                 "step",
-                {"id": program, "step": step, "row": row, "drop": drop, "epoch": self.epoch},
+                {"id": program, "step": step, "row": row, "drop": list(drop), "epoch": self.epoch},
                 arrays,
             )
             for row, arrays in zip(rows, feeds, strict=True)

@@ -155,7 +155,8 @@ class ParallelRun:
         )
         feeds = [list(share.values()) for share in shares]
         rows = first_rows(self.program, shares)
-        fetched = self.gang.step(version.number, self.steps, rows, feeds, drop)
+        dropped = [v.number for v in self._versions.values()] if drop else []
+        fetched = self.gang.step(version.number, self.steps, rows, feeds, dropped)
         self.steps += 1
         self._since_drop = 0 if drop else self._since_drop
         if version.writes:

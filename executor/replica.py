@@ -132,8 +132,8 @@ class Replica:
         plan.device.clock.step, plan.device.clock.row = head["step"], head["row"]
         loaded.alive = plan
         fetched = plan.run(arrays)
-        if head["drop"]:
-            loaded.alive = None
+        for number in head["drop"]:
+            self.programs[number].alive = None
         return Message("fetched", {}, fetched)
 
     def on_drop(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:

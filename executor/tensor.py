@@ -48,13 +48,13 @@ class Tensor:
         """Whether the tensor holds a value."""
         return self._array is not None
 
-    def memory(self) -> np.ndarray:
-        """Return the tensor's own array, up to date, for the executor to read and write.
+    def memory(self, *, newest: bool = True) -> np.ndarray:
+        """Return the tensor's own array for the executor, brought up to date unless it is only written.
 
         Raises:
             NotInitialized: nothing was written yet.
         """
-        if self.link is not None:
+        if newest and self.link is not None:
             self._refresh()
         if self._array is None:
             raise NotInitialized(

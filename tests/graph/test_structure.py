@@ -27,8 +27,9 @@ def ops(program):
             for o in program.global_block().ops]
 def names(program):
     return {v.name: [list(v.shape or ()), int(v.dtype), v.persistable] for v in program.list_vars()}
-print(json.dumps({"main": ops(built.main), "startup": ops(built.startup), "vars": names(built.main),
-                  "for_test": [o.type for o in built.main.clone(for_test=True).global_block().ops]}, default=str))
+test = [o.type for o in built.main.clone(for_test=True).global_block().ops]
+print(json.dumps({"main": ops(built.main), "startup": ops(built.startup),
+                  "vars": names(built.main), "for_test": test}, default=str))
 """
 
 

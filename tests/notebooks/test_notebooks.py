@@ -1,0 +1,24 @@
+"""Every notebook runs from top to bottom."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.filterwarnings("ignore")  # Jupyter's own
+@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda p: p.stem)
+def test_notebook_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    notebook = nbformat.read(path, as_version=4)
+    NotebookClient(
+        notebook, timeout=150, resources={"metadata": {"path": str(ROOT / "notebooks")}}
+    ).execute()

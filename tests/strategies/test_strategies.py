@@ -1,0 +1,104 @@
+"""Strategies: defaults, what each field accepts, and errors that help."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from rowlock.strategies.base import unbuilt
+from rowlock.strategies.build import BuildStrategy
+from rowlock.strategies.cluster import ClusterConfig
+from rowlock.strategies.errors import EnforceNotMet, StrategyError, UnknownField
+from rowlock.strategies.execution import ExecutionStrategy
+
+
+def test_defaults_are_the_documents() -> None:
+    build, execution = BuildStrategy(), ExecutionStrategy()
+    assert build.reduce_strategy is BuildStrategy.ReduceStrategy.AllReduce
+    assert build.gradient_scale_strategy is BuildStrategy.GradientScaleStrategy.CoeffNumDevice
+    assert build.memory_optimize is None
+    assert (build.enable_inplace, build.remove_unnecessary_lock, build.fuse_bn_add_act_ops) == (
+        True,
+    ) * 3
+    assert build.num_trainers == 1 and build.trainers_endpoints == []
+    assert execution.num_iteration_per_drop_scope == 1
+    assert execution.num_iteration_per_run == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("sync_batch_norm", "yes"),
+        ("fuse_bn_act_ops", 2),
+        ("reduce_strategy", 1),
+        ("reduce_strategy", "Reduce"),
+        ("memory_optimize", "on"),
+        ("debug_graphviz_path", 3),
+        ("trainers_endpoints", "127.0.0.1:6174"),
+        ("mkldnn_enabled_op_types", ["conv2d"]),
+        ("num_trainers", 1.5),
+    ],
+)
+def test_a_wrong_value_is_refused_when_assigned(field: str, value: Any) -> None:
+    strategy = BuildStrategy()
+    for error in (StrategyError, TypeError, ValueError, EnforceNotMet):
+        with pytest.raises(error, match=re.escape(f"got {value!r}")):
+            setattr(strategy, field, value)
+    with pytest.raises(StrategyError):
+        BuildStrategy(**{field: value})
+
+
+@pytest.mark.parametrize("value", [-1, 1.5, None, "4"])
+def test_thread_counts_are_whole(value: Any) -> None:
+    with pytest.raises(StrategyError, match="num_threads"):
+        ExecutionStrategy().num_threads = value
+
+
+def test_an_unknown_field_names_the_nearest() -> None:
+    message = "BuildStrategy has no field 'fuse_all_reduce_op'. Did you mean 'fuse_all_reduce_ops'?"
+    strategy = BuildStrategy()
+    with pytest.raises(UnknownField, match="fuse_all_reduce_ops") as caught:
+        strategy.fuse_all_reduce_op = True
+    assert str(caught.value) == message
+    with pytest.raises(AttributeError, match="Did you mean"):
+        _ = strategy.fuse_all_reduce_op
+    with pytest.raises(UnknownField, match="Did you mean"):
+        BuildStrategy(fuse_all_reduce_op=True)
+
+
+def test_paddles_bool_like_ints() -> None:
+    strategy = BuildStrategy()
+    strategy.fuse_bn_act_ops = 1
+    assert strategy.fuse_bn_act_ops is True
+
+
+def test_finalizing_freezes_what_chooses_passes() -> None:
+    strategy = BuildStrategy()
+    strategy._finalize_strategy_and_create_passes()
+    with pytest.raises(EnforceNotMet, match="finalized"):
+        strategy.fuse_bn_act_ops = True
+    strategy.enable_inplace = False
+
+
+def test_text_and_json() -> None:
+    strategy = BuildStrategy(fuse_bn_act_ops=True)
+    strategy.reduce_strategy = BuildStrategy.ReduceStrategy.Reduce
+    assert "fuse_bn_act_ops=True" in str(strategy) and "memory_optimize" not in str(strategy)
+    assert BuildStrategy.from_json(strategy.to_json()) == strategy
+
+
+def test_what_is_not_built_is_known() -> None:
+    strategy = BuildStrategy(fuse_bn_act_ops=True, sync_batch_norm=True, fuse_all_reduce_ops=False)
+    strategy.gradient_scale_strategy = BuildStrategy.GradientScaleStrategy.One
+    ignored, refused = unbuilt(strategy)
+    assert ignored == ["fuse_bn_act_ops"]
+    assert refused == ["sync_batch_norm=True"]
+
+
+def test_cluster_config() -> None:
+    assert ClusterConfig(step_deadline_s=5).step_deadline_s == 5.0
+    for wrong in ({"launcher": "thread"}, {"bucket_bytes": 0}, {"start_deadline_s": -1}):
+        with pytest.raises(StrategyError):
+            ClusterConfig(**wrong)
