@@ -13,13 +13,19 @@ from .registry import Step, kernel
 def scale(
     dev: Device, x: Any, out: Any, *, scale: float, bias: float, bias_after_scale: bool
 ) -> list[Step]:
-    shift = bias if bias_after_scale else bias * scale
     if x.dtype.kind in "iu":
-        scale, shift = int(scale), int(shift)
+        scale, bias = int(scale), int(bias)
+    shift = bias if bias_after_scale else bias * scale
     if scale == 1:
         return [partial(dev.xp.add, x, shift, out)]
     steps: list[Step] = [partial(dev.xp.multiply, x, scale, out)]
     return [*steps, partial(dev.xp.add, out, shift, out)] if shift else steps
+
+
+@kernel("floor_grad", "ceil_grad", "round_grad")
+def step_grad(dev: Device, d_x: Any) -> list[Step]:
+    """A step function is flat, whatever comes down: not 0 * d, which would be nan for an infinity."""
+    return [] if d_x is None else [partial(d_x.fill, 0)]
 
 
 @kernel("relu_grad")

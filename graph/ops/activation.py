@@ -18,13 +18,14 @@ def define_activation(
     name: str,
     scalar: Callable[..., Any],
     reads: str,
-    gradient: Callable[..., Any],
+    gradient: Callable[..., Any] | None,
     *,
     attrs: Mapping[str, Any] | None = None,
     samples: tuple[Any, ...] = (sample({"X": normal(3, 4)}), sample({"X": normal(5)})),
 ) -> None:
-    """Declare an activation and its gradient op, which reads ``reads`` (X or Out) and Out@GRAD."""
+    """Declare an activation and its gradient op, which reads ``reads`` (X, Out or none) and Out@GRAD."""
     attrs = _LIBRARY if attrs is None else attrs
+    operands = (reads, "Out@GRAD") if reads else ("Out@GRAD",)
     define(
         Op(
             type=name,
@@ -32,7 +33,7 @@ def define_activation(
             outputs=("Out",),
             attrs=attrs,
             shape=same("X"),
-            grad=Grad(f"{name}_grad", (reads, "Out@GRAD"), ("X@GRAD",)),
+            grad=Grad(f"{name}_grad", operands, ("X@GRAD",)),
             scalar=scalar,
             in_place={"Out": "X"},
             samples=samples,
@@ -41,10 +42,10 @@ def define_activation(
     define(
         Op(
             type=f"{name}_grad",
-            inputs=(reads, "Out@GRAD"),
+            inputs=operands,
             outputs=("X@GRAD",),
             attrs=attrs,
-            shape=same(reads, "X@GRAD"),
+            shape=same(operands[0], "X@GRAD"),
             scalar=gradient,
             in_place={"X@GRAD": "Out@GRAD"},
         )
@@ -52,8 +53,14 @@ def define_activation(
 
 
 def logistic(x: e.Expr) -> e.Expr:
-    """1 / (1 + exp(-x)); tanh saturates where exp would overflow."""
-    return 0.5 * e.tanh(0.5 * x) + 0.5
+    """1 / (1 + exp(-x)): where exp overflows to infinity the quotient is 0, as it should be."""
+    return 1 / (1 + e.exp(-x))
+
+
+def away_from_zero(x: e.Expr) -> e.Expr:
+    """The nearest whole number; halves go away from zero, unlike NumPy's rint."""
+    whole = e.trunc(x)
+    return e.where(e.abs_(x - whole) >= 0.5, whole + e.sign(x), whole)
 
 
 def swish_slope(x: e.Expr, beta: float) -> e.Expr:
@@ -86,6 +93,7 @@ def gelu_slope(x: e.Expr, approximate: bool) -> e.Expr:
 _KINKED = (sample({"X": normal(3, 4, away_from=(0.0,))}),)
 _POSITIVE = (sample({"X": uniform(3, 4, low=0.5, high=2.0)}),)
 _STEPS = (sample({"X": uniform(3, 4, low=0.1, high=0.4)}),)
+_ROUNDED = (sample({"X": uniform(3, 4, low=-2.4, high=-1.6)}), *_STEPS)
 
 define_activation(
     "relu",
@@ -121,11 +129,9 @@ define_activation(
 )
 define_activation("sin", lambda x: e.sin(x), "X", lambda x, d_out: d_out * e.cos(x))
 define_activation("cos", lambda x: e.cos(x), "X", lambda x, d_out: -(d_out * e.sin(x)))
-define_activation(
-    "floor", lambda x: e.floor(x), "Out", lambda out, d_out: d_out * 0, samples=_STEPS
-)
-define_activation("ceil", lambda x: e.ceil(x), "Out", lambda out, d_out: d_out * 0, samples=_STEPS)
-define_activation("round", lambda x: e.rint(x), "Out", lambda out, d_out: d_out * 0, samples=_STEPS)
+define_activation("floor", lambda x: e.floor(x), "", None, samples=_STEPS)
+define_activation("ceil", lambda x: e.ceil(x), "", None, samples=_STEPS)
+define_activation("round", away_from_zero, "", None, samples=_ROUNDED)
 define_activation(
     "softplus",  # max(x, 0) + log(1 + exp(-|x|)) does not overflow
     lambda x: e.maximum(x, 0) + e.log1p(e.exp(-e.abs_(x))),
@@ -146,18 +152,20 @@ define_activation(
 )
 define_activation(
     "leaky_relu",
-    lambda x, *, alpha: e.where(x > 0, x, x * alpha),
+    lambda x, *, alpha: e.maximum(x, x * alpha),
     "Out",
-    lambda out, d_out, *, alpha: e.where(out > 0, d_out, d_out * alpha),
+    lambda out, d_out, *, alpha: e.where(
+        out > 0, d_out * max(alpha, 1.0), d_out * min(alpha, 1.0)
+    ),
     attrs={"alpha": 0.02, "use_mkldnn": False},
-    samples=_KINKED,
+    samples=(*_KINKED, sample({"X": normal(3, 4, away_from=(0.0,))}, alpha=2.0)),
 )
 define_activation(
     "relu6",
     lambda x, *, threshold: e.minimum(e.maximum(x, 0), threshold),
     "Out",
     lambda out, d_out, *, threshold: e.where((out > 0) & (out < threshold), d_out, 0),
-    attrs={"threshold": 6.0, "use_mkldnn": False},
+    attrs={"threshold": 6.0},
     samples=_KINKED,
 )
 define_activation(
@@ -234,7 +242,7 @@ define(
         type="scale",
         inputs=("X", "ScaleTensor?"),
         outputs=("Out",),
-        attrs={"scale": 1.0, "bias": 0.0, "bias_after_scale": True, "use_mkldnn": False},
+        attrs={"scale": 1.0, "bias": 0.0, "bias_after_scale": True},
         shape=scale_shape,
         grad=Grad(
             "scale",

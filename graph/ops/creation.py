@@ -122,7 +122,7 @@ define(
 define(
     Op(
         type="assign",
-        inputs=("X",),
+        inputs=("X?",),
         outputs=("Out",),
         shape=same("X"),
         grad=Grad("assign", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}),
@@ -145,7 +145,7 @@ define(
         type="cast",
         inputs=("X",),
         outputs=("Out",),
-        attrs={"in_dtype": int(VarType.FP32), "out_dtype": int(VarType.FP32), "use_mkldnn": False},
+        attrs={"in_dtype": int(VarType.FP32), "out_dtype": int(VarType.FP32)},
         shape=lambda op: {"Out": Spec(op.shape("X"), VarType(op.attr("out_dtype")))},
         grad=Grad(
             "cast",

@@ -49,11 +49,6 @@ _ATTRS = {
     "use_mkldnn": False,
     "x_data_format": "",
     "y_data_format": "",
-    "use_quantizer": False,
-    "mkldnn_data_type": "float32",
-    "Scale_x": 1.0,
-    "Scale_y": 1.0,
-    "Scale_out": 1.0,
 }
 
 

@@ -39,7 +39,7 @@ def lookup_shape(op: Inference) -> Mapping[str, Specs]:
 
 
 for _name, _last in (("lookup_table", (1,)), ("lookup_table_v2", ())):
-    _extra = {"grad_inplace": False, "entry": "none"} if _name == "lookup_table" else {}
+    _extra = {"grad_inplace": False} if _name == "lookup_table" else {}
     define(
         Op(
             type=_name,

@@ -101,7 +101,6 @@ _MATMUL_ATTRS = {
     "fused_reshape_Out": [],
     "fused_transpose_Out": [],
     "use_quantizer": False,
-    "mkldnn_data_type": "float32",
     "Scale_x": 1.0,
     "Scale_y": 1.0,
     "Scale_out": 1.0,

@@ -16,7 +16,6 @@ _SOFTMAX = {
     "data_format": "AnyLayout",
     "use_cudnn": False,
     "use_mkldnn": False,
-    "mkldnn_data_type": "float32",
     "is_test": False,
 }
 

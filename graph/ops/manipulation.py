@@ -81,11 +81,13 @@ def reshaped(op: Inference, shape: Shape) -> Shape:
 
 
 def squeezed(op: Inference, shape: Shape) -> Shape:
-    """Drop the dimensions in ``axes`` that are 1, or every 1 if none is named."""
+    """Drop the dimensions in ``axes``, which must be 1; every 1 if none is named."""
     axes = [normal_axis(op, axis, len(shape)) for axis in op.attr("axes")]
     if not axes:
         return tuple(d for d in shape if d != 1)
-    return tuple(d for i, d in enumerate(shape) if i not in axes or d not in (1,))
+    for axis in axes:
+        op.require(shape[axis] in (1, -1), f"dimension {axis} has size {shape[axis]}, not 1")
+    return tuple(d for i, d in enumerate(shape) if i not in axes)
 
 
 def unsqueezed(op: Inference, shape: Shape) -> Shape:
@@ -103,11 +105,10 @@ def flattened(op: Inference, shape: Shape) -> Shape:
     return product(shape[:axis]), product(shape[axis:])
 
 
-_QUANT = {"use_mkldnn": False, "use_quantizer": False, "mkldnn_data_type": "float32"}
 _define_view(
     "reshape2",
     reshaped,
-    {"shape": [], **_QUANT},
+    {"shape": [], "use_quantizer": False},
     (sample({"X": normal(2, 3, 4)}, shape=[0, -1]), sample({"X": normal(4, 3)}, shape=[2, 6])),
     tensors=("Shape?", "ShapeTensor*?"),
     refuses=(sample({"X": normal(3, 4)}, shape=[5, 2]), sample({"X": normal(3, 4)}, shape=[5, -1])),
@@ -117,6 +118,7 @@ _define_view(
     squeezed,
     {"axes": []},
     (sample({"X": normal(3, 1, 4, 1)}, axes=[1]), sample({"X": normal(1, 4)}, axes=[])),
+    refuses=(sample({"X": normal(3, 1)}, axes=[0]),),
 )
 _define_view(
     "unsqueeze2",
@@ -146,7 +148,7 @@ def transposed(op: Inference, shape: Shape) -> Shape:
 _define_view(
     "transpose2",
     transposed,
-    {"axis": [], "data_format": "AnyLayout", **_QUANT},
+    {"axis": [], "data_format": "AnyLayout", "use_mkldnn": False, "use_quantizer": False},
     (sample({"X": normal(2, 3, 4)}, axis=[2, 0, 1]), sample({"X": normal(3, 4)}, axis=[1, 0])),
     refuses=(sample({"X": normal(3, 4)}, axis=[0, 2]),),
 )
@@ -174,7 +176,7 @@ def concat_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": of_shape(tuple(d for d in dims if d is not None), first)}
 
 
-_CONCAT = {"axis": 0, "use_mkldnn": False, "use_quantizer": False, "mkldnn_data_type": "float32"}
+_CONCAT = {"axis": 0, "use_mkldnn": False, "use_quantizer": False}
 define(
     Op(
         type="concat",
@@ -230,7 +232,7 @@ define(
         type="split",
         inputs=("X", "AxisTensor?", "SectionsTensorList*?"),
         outputs=("Out*",),
-        attrs={"sections": [], "num": 0, "axis": 0, "use_mkldnn": False},
+        attrs={"sections": [], "num": 0, "axis": 0},
         shape=split_shape,
         grad=Grad(
             "concat", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}, attrs=lambda a: {"axis": a["axis"]}

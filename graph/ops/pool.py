@@ -24,7 +24,6 @@ POOL_ATTRS = {
     "use_cudnn": False,
     "use_mkldnn": False,
     "use_quantizer": False,
-    "mkldnn_data_type": "float32",
 }
 
 

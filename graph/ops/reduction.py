@@ -72,7 +72,6 @@ _REDUCE = {
     "reduce_all": False,
     "in_dtype": -1,
     "out_dtype": -1,
-    "use_mkldnn": False,
 }
 
 
