@@ -88,7 +88,10 @@ class RayDelivery:
             CollectiveError: a replica died or did not answer in time; the gang cannot be used again.
         """
         if self.broken or self._channels is None:
-            raise InvalidState("this gang lost a replica; the next run starts a new one.")
+            raise InvalidState(
+                "the replicas that held the newest values are gone. Set the parameters again (run the startup "
+                "program, or load them); the next run starts a new gang."
+            )
         try:
             return self._channels.exchange(
                 messages, self.config.step_deadline_s, self._lost, self._late

@@ -127,7 +127,7 @@ class CompiledProgram:
         return_numpy: bool,
         return_merged: bool,
     ) -> list[Any]:
-        if self._parallel is None:
+        if self._parallel is None or self._parallel.gang.delivery.broken:
             self._parallel = self._prepare(executor, scope)
         elif self._scope is not scope and self._share_vars_from is None:
             raise InvalidValue(
@@ -149,14 +149,14 @@ class CompiledProgram:
             loss_name=self._loss_name,
             build_strategy=self._build_strategy,
             exec_strategy=self._exec_strategy,
-            share_with=self._shared_run(),
+            share_with=self._shared_run(executor),
             in_process=not self._data_parallel,
         )
 
     def _default_places(self, executor: Executor) -> list[Place]:
         return list(cpu_places()) if self._data_parallel else [executor.place]
 
-    def _shared_run(self) -> ParallelRun | None:
+    def _shared_run(self, executor: Executor) -> ParallelRun | None:
         source = self._share_vars_from
         if source is None:
             return None
@@ -168,4 +168,6 @@ class CompiledProgram:
             raise InvalidValue(
                 "share_vars_from: that program was not run yet, there is nothing to share."
             )
+        if source._parallel.gang.delivery.broken and source._scope is not None:
+            source._parallel = source._prepare(executor, source._scope)
         return source._parallel

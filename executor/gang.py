@@ -24,7 +24,7 @@ class Delivery(Protocol):
     """How messages reach replicas: one message each, answers in rank order."""
 
     size: int
-    broken: bool  # a replica is lost: the next run starts a new gang
+    broken: bool  # closed, or a replica is lost: the next run starts a new gang
 
     def exchange(self, messages: Sequence[Message]) -> list[Message]:
         """Deliver message i to replica i, all at once, and return the answers."""
@@ -44,6 +44,7 @@ class Gang:
         self.within = within
         self.epoch = 0
         self._ids = 0
+        self._leaving: list[Callable[[], None]] = []
 
     def new_id(self) -> int:
         """Return a number that no program or device scope of this gang has."""
@@ -110,8 +111,16 @@ class Gang:
         ]
         return [answer.arrays for answer in self.each(messages)]
 
+    def before_close(self, call: Callable[[], None]) -> None:
+        """Have ``call`` called when the gang is closed in good health, while replicas still answer."""
+        self._leaving.append(call)
+
     def close(self) -> None:
         """End the replicas."""
+        if not self.delivery.broken:
+            for call in self._leaving:
+                call()
+        self._leaving.clear()
         self.delivery.close()
 
 

@@ -52,6 +52,16 @@ class DeviceValues:
         self.version = 0
         self.dirty: set[str] = set()
         self.names: set[str] = set()
+        gang.before_close(self.bring_home)
+
+    def bring_home(self) -> None:
+        """Fetch the newest values into the driver's scope, which from then on stands alone."""
+        for name in self.names:
+            tensor = self.scope.home(name).get_tensor()
+            if tensor.link is self:
+                if tensor.initialized:
+                    tensor.memory()
+                tensor.link = None
 
     def pull(self, name: str) -> np.ndarray:
         """Return the value of ``name`` on replica 0."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..strategies.errors import CollectiveAborted, CollectiveError
+from ..strategies.errors import CollectiveAborted, CollectiveError, InvalidState
 from .gang import Gang
 from .place import Place
 from .replica import Message, Replica
@@ -160,6 +160,8 @@ class ThreadDelivery:
 
     def exchange(self, messages: Sequence[Message]) -> list[Message]:
         """Deliver one message to each replica and return their answers."""
+        if self.broken:
+            raise InvalidState("this gang was closed.")
         for worker, message in zip(self._workers, messages[1:], strict=True):
             worker.ask(message)
         try:
@@ -176,6 +178,7 @@ class ThreadDelivery:
 
     def close(self) -> None:
         """End the threads."""
+        self.broken = True
         for worker in self._workers:
             worker.ask(None)
             worker.join()

@@ -154,9 +154,7 @@ define_activation(
     "leaky_relu",
     lambda x, *, alpha: e.maximum(x, x * alpha),
     "Out",
-    lambda out, d_out, *, alpha: e.where(
-        out > 0, d_out * max(alpha, 1.0), d_out * min(alpha, 1.0)
-    ),
+    lambda out, d_out, *, alpha: e.where(out > 0, d_out * max(alpha, 1.0), d_out * min(alpha, 1.0)),
     attrs={"alpha": 0.02, "use_mkldnn": False},
     samples=(*_KINKED, sample({"X": normal(3, 4, away_from=(0.0,))}, alpha=2.0)),
 )

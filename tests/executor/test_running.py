@@ -296,6 +296,19 @@ def test_parallel_executor(gang: str, monkeypatch: pytest.MonkeyPatch) -> None:
         fluid.ParallelExecutor(False, main_program=net.test, share_vars_from=net.main)
 
 
+def test_values_come_home_when_the_gang_ends(gang: str) -> None:
+    net = Net()
+    program, feed = net.parallel(), net.feed()
+    with rowlock.cluster(launcher=gang, step_deadline_s=99):
+        for _ in range(3):
+            net.exe.run(program, feed, [net.loss])
+        there = program._parallel.gang.read(program._parallel.values.id, "fc_0.w_0")
+    np.testing.assert_array_equal(value("fc_0.w_0"), there)
+    net.exe.run(net.test, feed, [net.logits])
+    net.exe.run(program, feed, [net.loss])  # starts anew from the scope
+    assert (value("fc_0.w_0") != there).any()
+
+
 def test_buckets_follow_the_configured_size() -> None:
     net = Net()
     with rowlock.cluster(launcher="threads", bucket_bytes=64):
