@@ -14,7 +14,13 @@ from ..graph.passes.target import Target
 from ..graph.program import Program, default_main_program
 from ..graph.replica_program import ReplicaProgram
 from ..graph.variable import Variable
-from ..strategies.errors import InvalidArgument, InvalidState, InvalidType, NotInitialized
+from ..strategies.errors import (
+    InvalidArgument,
+    InvalidState,
+    InvalidType,
+    NotInitialized,
+    Unsupported,
+)
 from ..strategies.types import to_numpy
 from .bind import Binder, Buckets, infer_specs, spec_of
 from .capabilities import capabilities
@@ -93,6 +99,8 @@ class Executor:
                 ``return_numpy=False``). Results of several places are joined on dim 0 unless
                 ``return_merged`` is False.
             scope: where persistables live; default: the global scope.
+            feed_var_name, fetch_var_name, use_program_cache: accepted as Paddle does; there are no feed and
+                fetch variables here, and plans are always kept.
 
         Raises:
             FeedError: a feed is missing, misnamed, or does not fit the program.
@@ -101,6 +109,14 @@ class Executor:
         """
         if self._closed:
             raise InvalidState("this executor is closed.")
+        if use_prune:
+            raise Unsupported(
+                "Executor.run(use_prune=True) is not built yet: every op of the program runs."
+            )
+        if use_prune:
+            raise Unsupported(
+                "Executor.run(use_prune=True) is not built yet: every op of the program runs."
+            )
         program = default_main_program() if program is None else program
         scope = global_scope() if scope is None else scope
         fetch_names = fetch_names_of(fetch_list)

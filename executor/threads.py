@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +16,9 @@ from .replica import Message, Replica
 
 if TYPE_CHECKING:
     from ..strategies.cluster import ClusterConfig
+
+
+_SMALL = 1 << 16  # bytes
 
 
 class _Meeting:
@@ -31,8 +34,10 @@ class _Meeting:
         self.tags: list[str] = [""] * size
         self.arrays: list[np.ndarray | None] = [None] * size
 
-    def wait(self, rank: int, within: float, tag: str) -> None:
-        """Return when all ranks are here.
+    def wait(
+        self, rank: int, within: float, tag: str, then: Callable[[], None] | None = None
+    ) -> None:
+        """Return when all ranks are here, and the last to come has done ``then``.
 
         Raises:
             CollectiveError: a rank failed, is missing after ``within`` seconds, or came for something else.
@@ -44,6 +49,8 @@ class _Meeting:
             mine = self.round
             if self.arrived == self.size:
                 self._check_tags()
+                if then is not None:
+                    then()
                 self.arrived = 0
                 self.round += 1
                 self.turn.notify_all()
@@ -85,20 +92,31 @@ class ThreadGroup:
     def all_reduce(
         self, array: np.ndarray, op: str = "sum", *, within: float = 60.0, tag: str = ""
     ) -> None:
-        """Sum ``array`` over the ranks, in place; each rank sums its own chunk of everybody's array."""
+        """Sum ``array`` over the ranks, in place.
+
+        Of a large array each rank sums its own chunk of everybody's; a small one is summed whole by the last
+        to come, which spares the others a second wait.
+        """
         assert op == "sum", op
         meeting = self._meeting
         meeting.arrays[self.rank] = array
+        if array.nbytes <= _SMALL:
+            meeting.wait(self.rank, within, tag, lambda: self._sum(slice(None)))
+            return
         meeting.wait(self.rank, within, tag)
         share = -(-array.size // self.size)
         chunk = slice(self.rank * share, min((self.rank + 1) * share, array.size))
-        parts = [part[chunk] for part in meeting.arrays if part is not None]
+        self._sum(chunk)
+        meeting.wait(self.rank, within, f"{tag}/done")
+
+    def _sum(self, chunk: slice) -> None:
+        """Add up a chunk of every rank's array, in rank order, and give it to all."""
+        parts = [part[chunk] for part in self._meeting.arrays if part is not None]
         total = parts[0]
         for part in parts[1:]:
             np.add(total, part, out=total)
         for part in parts[1:]:
             part[...] = total
-        meeting.wait(self.rank, within, f"{tag}/done")
 
     def abort(self, reason: str) -> None:
         """Release the ranks that wait; they raise CollectiveError until the group is reset."""

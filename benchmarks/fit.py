@@ -1,0 +1,64 @@
+"""One step of the 13-to-1 regression, 32 rows: alone, two threads, two Ray replicas. Prints medians.
+
+Run with OMP_NUM_THREADS=1. With ``FLUID=paddle.fluid`` (Python 3.7, paddlepaddle==1.8.5) the same program
+runs on Paddle's Executor and ParallelExecutor.
+"""
+
+import importlib
+import os
+import time
+
+import numpy as np
+
+os.environ.setdefault("CPU_NUM", "2")
+NAME = os.environ.get("FLUID", "rowlock.fluid")
+fluid = importlib.import_module(NAME)
+STEPS = 2000
+
+
+def build():
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x, y = fluid.layers.data("x", [13]), fluid.layers.data("y", [1])
+        cost = fluid.layers.square_error_cost(fluid.layers.fc(x, 1), y)
+        loss = fluid.layers.mean(cost)
+        fluid.optimizer.SGD(1e-3).minimize(loss)
+    return main, startup, loss
+
+
+def median_us(step):
+    for _ in range(100):
+        step()
+    times = []
+    for _ in range(STEPS):
+        started = time.perf_counter()
+        step()
+        times.append(time.perf_counter() - started)
+    return 1e6 * float(np.median(times))
+
+
+def parallel(main, loss, feed):
+    trainer = fluid.ParallelExecutor(False, loss_name=loss.name, main_program=main)
+    return median_us(lambda: trainer.run([loss.name], feed=feed))
+
+
+def run():
+    rng = np.random.RandomState(0)
+    feed = {"x": rng.randn(32, 13).astype("float32"), "y": rng.randn(32, 1).astype("float32")}
+    main, startup, loss = build()
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(startup)
+    alone = median_us(lambda: exe.run(main, feed=feed, fetch_list=[loss]))
+    print("{} executor: {:.0f} us".format(NAME, alone))
+    if NAME != "rowlock.fluid":
+        print("{} two places: {:.0f} us".format(NAME, parallel(main, loss, feed)))
+        return
+    import rowlock
+
+    for launcher in ("threads", "ray"):
+        with rowlock.cluster(launcher=launcher):
+            print("rowlock two {} replicas: {:.0f} us".format(launcher, parallel(main, loss, feed)))
+
+
+if __name__ == "__main__":
+    run()
