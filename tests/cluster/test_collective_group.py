@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import multiprocessing
 import os
+import time
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -118,10 +119,12 @@ def test_an_abort_releases_the_others_and_a_reset_mends_the_group() -> None:
         said = ""
         try:
             if group.rank == 1:
+                time.sleep(0.3)  # the other rank has its buffer and waits at the barrier by now
                 group.abort("label 12 is no class")
             group.barrier()
         except CollectiveAborted as error:
             said = str(error)
+        time.sleep(0.3)  # replicas are reset by their driver once all of them have answered
         group.reset(1)
         array[...] = 1
         group.all_reduce(array)
