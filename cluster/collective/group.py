@@ -232,6 +232,9 @@ class SharedMemoryGroup:
     def _meet(self, kind: str, detail: str, within: float) -> None:
         """Arrive, and return when every rank has arrived for the same thing."""
         words, epoch = self._words, self._epoch
+        self._check_abort(
+            kind
+        )  # before arriving: the others must not take an aborted rank for present
         self._arrivals += 1
         target = epoch << _EPOCH_SHIFT | self._arrivals
         # Odd and even arrivals have a word each: a fast rank's next request must not hide this one.
@@ -239,7 +242,6 @@ class SharedMemoryGroup:
         words[self.rank * _LINE + slot] = request = _request(kind, detail)
         words[self.rank * _LINE + _SEQUENCE] = target
         futex.wake(self._control.address + self.rank * _LINE * 8)
-        self._check_abort(kind)
         for rank in range(self.size):
             if words[rank * _LINE] < target:
                 self._await(rank, target, kind, detail, within)
