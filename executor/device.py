@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+_METHODS = {
+    "add": "sum",
+    "multiply": "prod",
+    "maximum": "max",
+    "minimum": "min",
+    "logical_and": "all",
+    "logical_or": "any",
+}
 ALIGNMENT = 64  # bytes; a cache line, and what vector units like best
 
 
@@ -55,6 +64,17 @@ class Device:
         self._free += self._lent
         self._lent = []
         self.output = output
+
+    def reducer(self, name: str) -> Callable[..., Any]:
+        """Return ``ufunc.reduce(array, axis, dtype, out, keepdims)``; CuPy's has only add and multiply."""
+        if self.name == "numpy":
+            return getattr(self.xp, name).reduce  # type: ignore[no-any-return]
+        method = _METHODS[name]
+
+        def reduce(array: Any, axis: Any, dtype: Any, out: Any, keepdims: bool = False) -> Any:
+            return getattr(array, method)(axis=axis, out=out, keepdims=keepdims)
+
+        return reduce
 
     @property
     def scratch_bytes(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..device import Device
-from .manipulation import checked_rows
+from .indexing import checked_rows
 from .registry import Step, kernel
 
 

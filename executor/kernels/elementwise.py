@@ -35,6 +35,32 @@ def _forward(op_type: str) -> Callable[..., list[Step]]:
     return bind
 
 
+def divided(dev: Device, a: Any, b: Any, out: Any) -> list[Step]:
+    """Divide integers as C does: what is behind the point is dropped."""
+    rest = dev.scratch(out.shape, out.dtype)
+    return [
+        partial(dev.xp.fmod, a, b, rest),
+        partial(dev.xp.subtract, a, rest, rest),
+        partial(dev.xp.floor_divide, rest, b, out),
+    ]
+
+
+@kernel("elementwise_div", "elementwise_floordiv")
+def divide(dev: Device, x: Any, y: Any, out: Any, *, axis: int) -> list[Step]:
+    a, b = aligned(x, y, axis)
+    if out.dtype.kind in "iu":
+        return divided(dev, a, b, out)
+    return [partial(dev.xp.divide, a, b, out)]
+
+
+@kernel("elementwise_mod")
+def remainder(dev: Device, x: Any, y: Any, out: Any, *, axis: int) -> list[Step]:
+    """The sign is that of X for integers and that of Y for floats, as in Paddle."""
+    a, b = aligned(x, y, axis)
+    whole = out.dtype.kind in "iu"
+    return [partial(dev.xp.fmod if whole else dev.xp.remainder, a, b, out)]
+
+
 def summed(dev: Device, full: Any, like: Any) -> list[Step]:
     """Return the calls that sum ``full`` over the dimensions along which ``like`` was broadcast."""
     axes = tuple(i for i in range(full.ndim) if like.shape[i] == 1 and full.shape[i] != 1)
@@ -91,5 +117,6 @@ def _broadcast_grad(
 for _op_type in ("less_than", "less_equal", "greater_than", "greater_equal", "equal", "not_equal"):
     kernel(_op_type)(_forward(_op_type))
 for _op_type in _GRADS:
-    kernel(_op_type)(_forward(_op_type))
+    if _op_type != "elementwise_div":
+        kernel(_op_type)(_forward(_op_type))
     kernel(f"{_op_type}_grad")(_backward(_op_type))

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from ..device import Device
-from .manipulation import checked_rows
+from .indexing import checked_rows
 from .registry import Step, kernel
 
 

@@ -24,7 +24,7 @@ def _softmax(dev: Device, x: Any, out: Any, axis: int) -> list[Step]:
         tuple(1 if i == axis % x.ndim else n for i, n in enumerate(x.shape)), x.dtype
     )
     return [
-        partial(xp.maximum.reduce, x, axis, None, column, True),
+        partial(dev.reducer("maximum"), x, axis, None, column, True),
         partial(xp.subtract, x, column, out),
         partial(xp.exp, out, out),
         partial(xp.add.reduce, out, axis, None, column, True),
@@ -193,7 +193,7 @@ def softmax_with_cross_entropy(
     column = dev.scratch(loss.shape, logits.dtype)
     shifted = dev.scratch(logits.shape, logits.dtype)
     steps: list[Step] = [
-        partial(xp.maximum.reduce, logits, axis, None, column, True),
+        partial(dev.reducer("maximum"), logits, axis, None, column, True),
         partial(xp.subtract, logits, column, shifted),
         partial(xp.exp, shifted, softmax),
         partial(xp.add.reduce, softmax, axis, None, column, True),

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from ..device import Device
+from .elementwise import divided
 from .registry import Step, kernel
 
 
@@ -57,7 +58,7 @@ def _reduce(
     count = 1
     for axis in axes:
         count *= x.shape[axis]
-    return partial(getattr(dev.xp, name).reduce, x, axes, None, target, True), max(count, 1)
+    return partial(dev.reducer(name), x, axes, None, target, True), max(count, 1)
 
 
 @kernel("reduce_sum")
@@ -68,6 +69,8 @@ def reduce_sum(dev: Device, x: Any, out: Any, *, dim: Any, reduce_all: bool) -> 
 @kernel("reduce_mean")
 def reduce_mean(dev: Device, x: Any, out: Any, *, dim: Any, reduce_all: bool) -> list[Step]:
     step, count = _reduce(dev, "add", x, out, dim, reduce_all)
+    if out.dtype.kind in "iu":  # what is behind the point is dropped
+        return [step, *divided(dev, out, count, out)]
     return [step, partial(dev.xp.multiply, out, 1.0 / count, out)]
 
 
@@ -84,6 +87,56 @@ def reduce_min(dev: Device, x: Any, out: Any, *, dim: Any, reduce_all: bool) -> 
 @kernel("reduce_prod")
 def reduce_prod(dev: Device, x: Any, out: Any, *, dim: Any, reduce_all: bool) -> list[Step]:
     return [_reduce(dev, "multiply", x, out, dim, reduce_all)[0]]
+
+
+@kernel("reduce_all")
+def reduce_all(dev: Device, x: Any, out: Any, *, dim: Any, reduce_all: bool) -> list[Step]:
+    return [_reduce(dev, "logical_and", x, out, dim, reduce_all)[0]]
+
+
+@kernel("reduce_any")
+def reduce_any(dev: Device, x: Any, out: Any, *, dim: Any, reduce_all: bool) -> list[Step]:
+    return [_reduce(dev, "logical_or", x, out, dim, reduce_all)[0]]
+
+
+def _tell(test: str, combine: str) -> Any:
+    def bind(dev: Device, x: Any, out: Any) -> list[Step]:
+        found = dev.scratch(x.shape, bool)
+        target = out.reshape((1,) * x.ndim)
+        axes = tuple(range(x.ndim))
+        return [
+            partial(getattr(dev.xp, test), x, found),
+            partial(dev.reducer(combine), found, axes, None, target, True),
+        ]
+
+    return bind
+
+
+kernel("isfinite")(_tell("isfinite", "logical_and"))  # every element is finite
+kernel("isnan")(_tell("isnan", "logical_or"))  # some element is
+kernel("isinf")(_tell("isinf", "logical_or"))
+
+
+def _along(array: Any, axis: int, part: slice) -> Any:
+    return array[(slice(None),) * (axis % array.ndim) + (part,)]
+
+
+@kernel("cumsum")
+def cumsum(
+    dev: Device, x: Any, out: Any, *, axis: int, exclusive: bool, reverse: bool
+) -> list[Step]:
+    """Running sums; ``exclusive`` leaves an element out of its own sum."""
+    if out is None:
+        return []
+    if reverse:
+        x, out = (_along(a, axis, slice(None, None, -1)) for a in (x, out))
+    steps: list[Step] = []
+    if exclusive and x.shape[axis]:
+        steps.append(partial(_along(out, axis, slice(0, 1)).fill, 0))
+        x, out = _along(x, axis, slice(0, -1)), _along(out, axis, slice(1, None))
+    if dev.name == "numpy":
+        return [*steps, partial(dev.xp.add.accumulate, x, axis, None, out)]
+    return [*steps, lambda: dev.xp.copyto(out, dev.xp.cumsum(x, axis=axis))]
 
 
 @kernel("reduce_sum_grad")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...strategies.types import VarType
+from ...strategies.types import INTEGERS, VarType
 from . import expr as e
-from .registry import Grad, Inference, Op, Spec, Specs, define
+from .registry import Grad, Inference, Op, ShapeRule, Spec, Specs, define
 from .rules import grads_like, merge_dims
-from .samples import normal, sample, uniform
+from .samples import integers, normal, sample, uniform
 
 
 def broadcast_shape(op: Inference) -> tuple[int, ...]:
@@ -39,6 +39,12 @@ def elementwise_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": Spec(broadcast_shape(op), op.spec("X").dtype)}
 
 
+def whole_shape(op: Inference) -> Mapping[str, Specs]:
+    """The broadcast shape; the op is for integers alone, as in Paddle."""
+    op.require(op.spec("X").dtype in INTEGERS, "X and Y must be integers")
+    return elementwise_shape(op)
+
+
 def compare_shape(op: Inference) -> Mapping[str, Specs]:
     """The broadcast shape, as booleans."""
     return {"Out": Spec(broadcast_shape(op), VarType.BOOL)}
@@ -53,7 +59,12 @@ _ATTRS = {
 
 
 def _define(
-    name: str, scalar: Callable[..., Any], reads: tuple[str, ...] | None, **settings: Any
+    name: str,
+    scalar: Callable[..., Any] | None,
+    reads: tuple[str, ...] | None,
+    *,
+    shape: ShapeRule = elementwise_shape,
+    **settings: Any,
 ) -> None:
     grad = None
     if reads is not None:
@@ -74,7 +85,7 @@ def _define(
             inputs=("X", "Y"),
             outputs=("Out",),
             attrs=_ATTRS,
-            shape=elementwise_shape,
+            shape=shape,
             grad=grad,
             scalar=scalar,
             in_place={"Out": "X"},
@@ -113,3 +124,18 @@ _define(
     "elementwise_min", lambda x, y: e.minimum(x, y), ("X", "Y"), samples=_SAMPLES, refuses=_REFUSES
 )
 _define("elementwise_pow", lambda x, y: x**y, ("X", "Y"), samples=_POSITIVE, refuses=_REFUSES)
+
+# What they compute depends on the element type (see the kernels), so they have no expression.
+_WHOLE = (
+    sample({"X": integers(3, 4, low=-9, high=9), "Y": integers(3, 4, low=1, high=5)}),
+    sample({"X": integers(3, 4, low=-9, high=9), "Y": integers(4, low=-5, high=-1)}),
+)
+_define("elementwise_mod", None, None, samples=(*_WHOLE, *_POSITIVE[:2]), refuses=_REFUSES)
+_define(
+    "elementwise_floordiv",
+    None,
+    None,
+    shape=whole_shape,
+    samples=_WHOLE,
+    refuses=(sample({"X": normal(3, 4), "Y": normal(3, 4)}),),
+)

@@ -1,157 +1,12 @@
-"""Ops that move, cut and join elements without computing with them."""
+"""Ops that cut, join and repeat tensors without computing with them."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
-from ...strategies.types import VarType
 from .registry import Grad, Inference, Op, Spec, Specs, define
-from .rules import grads_like, merge_dims, normal_axis, of_shape, product
-from .samples import booleans, integers, normal, sample
-
-Shape = tuple[int, ...]
-
-
-def _like_x_shape(op: Inference) -> Mapping[str, Specs]:
-    """XShape is the forward input's shape with a 0 in front; X@GRAD has that shape."""
-    return {"X@GRAD": Spec(op.shape("XShape")[1:], op.spec("Out@GRAD").dtype)}
-
-
-def _define_view(
-    name: str,
-    new_shape: Callable[[Inference, Shape], Shape],
-    attrs: Mapping[str, Any],
-    samples: tuple[Any, ...],
-    *,
-    tensors: tuple[str, ...] = (),
-    refuses: tuple[Any, ...] = (),
-) -> None:
-    """Declare an op that gives the same elements another shape, and its gradient, which reads XShape."""
-
-    def rule(op: Inference) -> Mapping[str, Specs]:
-        used = [slot.rstrip("*?") for slot in tensors if op.has(slot.rstrip("*?"))]
-        op.require(
-            not used, f"{', '.join(used)}: sizes given as tensors are not built, give numbers"
-        )
-        x = op.spec("X")
-        return {"Out": of_shape(new_shape(op, x.shape), x), "XShape": of_shape((0, *x.shape), x)}
-
-    define(
-        Op(
-            type=name,
-            inputs=("X", *tensors),
-            outputs=("Out", "XShape?"),
-            attrs=attrs,
-            shape=rule,
-            grad=Grad(f"{name}_grad", ("XShape", "Out@GRAD"), ("X@GRAD",)),
-            samples=samples,
-            refuses=refuses,
-        )
-    )
-    define(
-        Op(
-            type=f"{name}_grad",
-            inputs=("XShape", "Out@GRAD"),
-            outputs=("X@GRAD",),
-            attrs=attrs,
-            shape=_like_x_shape,
-        )
-    )
-
-
-def reshaped(op: Inference, shape: Shape) -> Shape:
-    """``shape`` attribute: 0 copies X's size at that place, one -1 takes what is left."""
-    wanted = list(op.attr("shape"))
-    op.require(bool(wanted), "the new shape is empty")
-    op.require(wanted.count(-1) <= 1, f"only one size of {wanted} may be -1")
-    for i, size in enumerate(wanted):
-        if size == 0:
-            op.require(i < len(shape), f"size 0 at {i} copies a dimension that X does not have")
-            wanted[i] = shape[i]
-    total = product(shape)
-    if total >= 0 and list(op.attr("shape")).count(-1) == 1 and wanted.count(-1) == 1:
-        rest = math.prod(size for size in wanted if size != -1)
-        op.require(rest > 0 and total % rest == 0, f"{total} elements do not fill {wanted}")
-        wanted[wanted.index(-1)] = total // rest
-    elif total >= 0 and -1 not in wanted:
-        op.require(math.prod(wanted) == total, f"{total} elements do not fill {wanted}")
-    return tuple(wanted)
-
-
-def squeezed(op: Inference, shape: Shape) -> Shape:
-    """Drop the dimensions in ``axes``, which must be 1; every 1 if none is named."""
-    axes = [normal_axis(op, axis, len(shape)) for axis in op.attr("axes")]
-    if not axes:
-        return tuple(d for d in shape if d != 1)
-    for axis in axes:
-        op.require(shape[axis] in (1, -1), f"dimension {axis} has size {shape[axis]}, not 1")
-    return tuple(d for i, d in enumerate(shape) if i not in axes)
-
-
-def unsqueezed(op: Inference, shape: Shape) -> Shape:
-    """Put a 1 at each place of ``axes``, one after the other."""
-    result = list(shape)
-    for axis in op.attr("axes"):
-        result.insert(normal_axis(op, axis, len(result), extra=1), 1)
-    return tuple(result)
-
-
-def flattened(op: Inference, shape: Shape) -> Shape:
-    """A matrix: dimensions before ``axis`` are rows, the rest columns."""
-    axis = op.attr("axis")
-    op.require(0 <= axis <= len(shape), f"axis {axis} is outside the {len(shape)} dimensions")
-    return product(shape[:axis]), product(shape[axis:])
-
-
-_define_view(
-    "reshape2",
-    reshaped,
-    {"shape": [], "use_quantizer": False},
-    (sample({"X": normal(2, 3, 4)}, shape=[0, -1]), sample({"X": normal(4, 3)}, shape=[2, 6])),
-    tensors=("Shape?", "ShapeTensor*?"),
-    refuses=(sample({"X": normal(3, 4)}, shape=[5, 2]), sample({"X": normal(3, 4)}, shape=[5, -1])),
-)
-_define_view(
-    "squeeze2",
-    squeezed,
-    {"axes": []},
-    (sample({"X": normal(3, 1, 4, 1)}, axes=[1]), sample({"X": normal(1, 4)}, axes=[])),
-    refuses=(sample({"X": normal(3, 1)}, axes=[0]),),
-)
-_define_view(
-    "unsqueeze2",
-    unsqueezed,
-    {"axes": []},
-    (sample({"X": normal(3, 4)}, axes=[1]), sample({"X": normal(3, 4)}, axes=[0, -1])),
-    tensors=("AxesTensor?", "AxesTensorList*?"),
-)
-_define_view(
-    "flatten2",
-    flattened,
-    {"axis": 1},
-    (sample({"X": normal(2, 3, 4)}, axis=2), sample({"X": normal(2, 3)}, axis=0)),
-)
-
-
-def transposed(op: Inference, shape: Shape) -> Shape:
-    """Dimension i of the result is dimension ``axis[i]`` of X."""
-    axis = op.attr("axis")
-    op.require(
-        sorted(axis) == list(range(len(shape))),
-        f"axis={axis} is no order of {len(shape)} dimensions",
-    )
-    return tuple(shape[i] for i in axis)
-
-
-_define_view(
-    "transpose2",
-    transposed,
-    {"axis": [], "data_format": "AnyLayout", "use_mkldnn": False, "use_quantizer": False},
-    (sample({"X": normal(2, 3, 4)}, axis=[2, 0, 1]), sample({"X": normal(3, 4)}, axis=[1, 0])),
-    refuses=(sample({"X": normal(3, 4)}, axis=[0, 2]),),
-)
+from .rules import grads_like, merge_dims, normal_axis, of_shape
+from .samples import normal, sample
 
 
 def concat_shape(op: Inference) -> Mapping[str, Specs]:
@@ -294,75 +149,54 @@ define(
     )
 )
 
-_SLICE_TENSORS = ("StartsTensor?", "EndsTensor?", "StartsTensorList*?", "EndsTensorList*?")
+
+def unstack_shape(op: Inference) -> Mapping[str, Specs]:
+    """The layers of X along ``axis``; ``num`` says how many there are."""
+    x, num = op.spec("X"), op.attr("num")
+    op.require(len(x.shape) > 1, "X must have 2 dimensions or more")
+    axis = normal_axis(op, op.attr("axis"), len(x.shape))
+    size = merge_dims(x.shape[axis], num) if num > 0 else x.shape[axis]
+    op.require(size is not None and size > 0, f"num={num} is not the size of dimension {axis}")
+    return {"Y": [of_shape((*x.shape[:axis], *x.shape[axis + 1 :]), x)] * (size or 0)}
 
 
-def slice_bounds(size: int, start: int, end: int) -> tuple[int, int]:
-    """Return start and end counted from the front and cut to ``size``."""
-    start = min(max(start + size if start < 0 else start, 0), size)
-    end = min(max(end + size if end < 0 else end, 0), size)
-    return start, max(end, start)
-
-
-def slice_shape(op: Inference) -> Mapping[str, Specs]:
-    """Elements ``starts`` to ``ends`` of each of ``axes``; ``decrease_axis`` then drops sizes of 1."""
-    used = [
-        s for s in ("StartsTensor", "EndsTensor", "StartsTensorList", "EndsTensorList") if op.has(s)
-    ]
-    op.require(not used, f"{', '.join(used)}: bounds given as tensors are not built, give numbers")
-    x = op.spec("Input")
-    dims = list(x.shape)
-    for axis, start, end in zip(op.attr("axes"), op.attr("starts"), op.attr("ends"), strict=True):
-        op.require(0 <= axis < len(dims), f"axis {axis} is outside the {len(dims)} dimensions")
-        if dims[axis] >= 0:
-            low, high = slice_bounds(dims[axis], start, end)
-            dims[axis] = high - low
-        elif start >= 0 and 0 <= end - start < 1 << 20 and end >= 0:
-            dims[axis] = end - start if axis in op.attr("decrease_axis") else -1
-    kept = [d for i, d in enumerate(dims) if i not in op.attr("decrease_axis")]
-    return {"Out": of_shape(tuple(kept) or (1,), x)}
-
-
-_SLICE: dict[str, Any] = {
-    "axes": [],
-    "starts": [],
-    "ends": [],
-    "infer_flags": [],
-    "decrease_axis": [],
-}
+_UNSTACK = {"axis": 0, "num": 0}
 define(
     Op(
-        type="slice",
-        inputs=("Input", *_SLICE_TENSORS),
-        outputs=("Out",),
-        attrs=_SLICE,
-        shape=slice_shape,
-        grad=Grad(
-            "slice_grad",
-            (
-                "Input",
-                "StartsTensor",
-                "EndsTensor",
-                "StartsTensorList",
-                "EndsTensorList",
-                "Out@GRAD",
-            ),
-            ("Input@GRAD",),
-        ),
+        type="unstack",
+        inputs=("X",),
+        outputs=("Y*",),
+        attrs=_UNSTACK,
+        shape=unstack_shape,
+        grad=Grad("unstack_grad", ("Y@GRAD",), ("X@GRAD",)),
         samples=(
-            sample({"Input": normal(4, 5)}, axes=[0, 1], starts=[1, -3], ends=[3, 1000]),
-            sample({"Input": normal(4, 5)}, axes=[1], starts=[2], ends=[3], decrease_axis=[1]),
+            sample({"X": normal(2, 3)}, num=2),
+            sample({"X": normal(2, 3, 2)}, axis=-2, num=3),
         ),
-        refuses=(sample({"Input": normal(4, 5)}, axes=[2], starts=[0], ends=[1]),),
+        refuses=(
+            sample({"X": normal(2, 3)}, num=3),
+            sample({"X": normal(2, 3)}, axis=2, num=2),
+            sample({"X": normal(3)}, num=3),
+        ),
     )
 )
+
+
+def unstack_grad_shape(op: Inference) -> Mapping[str, Specs]:
+    """The layers' gradients, stacked again."""
+    specs = op.specs("Y@GRAD")
+    axis = normal_axis(op, op.attr("axis"), len(specs[0].shape), extra=1)
+    shape = specs[0].shape
+    return {"X@GRAD": of_shape((*shape[:axis], len(specs), *shape[axis:]), specs[0])}
+
+
 define(
     Op(
-        type="slice_grad",
-        inputs=("Input", *_SLICE_TENSORS, "Out@GRAD"),
-        outputs=("Input@GRAD",),
-        attrs=_SLICE,
-        shape=grads_like("Input"),
+        type="unstack_grad",
+        inputs=("Y@GRAD*",),
+        outputs=("X@GRAD",),
+        attrs=_UNSTACK,
+        shape=unstack_grad_shape,
     )
 )
 
@@ -406,69 +240,5 @@ define(
         outputs=("X@GRAD",),
         attrs={"expand_times": []},
         shape=grads_like("X"),
-    )
-)
-
-
-def gather_shape(op: Inference) -> Mapping[str, Specs]:
-    """Rows of X at the indices."""
-    x, index = op.spec("X"), op.shape("Index")
-    op.require(
-        len(index) == 1 or (len(index) == 2 and index[1] == 1), "Index must be a list of rows"
-    )
-    return {"Out": of_shape((index[0], *x.shape[1:]), x)}
-
-
-define(
-    Op(
-        type="gather",
-        inputs=("X", "Index"),
-        outputs=("Out",),
-        attrs={"overwrite": True},
-        shape=gather_shape,
-        grad=Grad("gather_grad", ("X", "Index", "Out@GRAD"), ("X@GRAD",)),
-        samples=(sample({"X": normal(5, 3), "Index": integers(4, high=5)}),),
-    )
-)
-define(
-    Op(
-        type="gather_grad",
-        inputs=("X", "Index", "Out@GRAD"),
-        outputs=("X@GRAD",),
-        attrs={"overwrite": True},
-        shape=grads_like("X"),
-    )
-)
-
-
-def where_shape(op: Inference) -> Mapping[str, Specs]:
-    """X where the condition holds, else Y; all three have one shape."""
-    x = op.spec("X")
-    op.require(op.spec("Condition").dtype == VarType.BOOL, "Condition must be bool")
-    for other in ("Y", "Condition"):
-        dims = [merge_dims(a, b) for a, b in zip(x.shape, op.shape(other), strict=False)]
-        op.require(
-            len(x.shape) == len(op.shape(other)) and None not in dims,
-            f"{other} must have X's shape",
-        )
-    return {"Out": x}
-
-
-define(
-    Op(
-        type="where",
-        inputs=("Condition", "X", "Y"),
-        outputs=("Out",),
-        shape=where_shape,
-        grad=Grad("where_grad", ("Condition", "X", "Y", "Out@GRAD"), ("X@GRAD", "Y@GRAD")),
-        samples=(sample({"Condition": booleans(3, 4), "X": normal(3, 4), "Y": normal(3, 4)}),),
-    )
-)
-define(
-    Op(
-        type="where_grad",
-        inputs=("Condition", "X", "Y", "Out@GRAD"),
-        outputs=("X@GRAD", "Y@GRAD"),
-        shape=grads_like("X", "Y"),
     )
 )

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ...strategies.types import FLOATS, VarType
 from .registry import Grad, Inference, Op, Spec, Specs, define
 from .rules import grads_like, merge_dims, normal_axis, same
-from .samples import normal, sample, uniform
+from .samples import Draw, booleans, normal, sample, uniform
 
 
 def scalar_like(op: Inference) -> Mapping[str, Specs]:
-    """Out is a tensor of one element in X's dtype."""
+    """Out is a tensor of one element in X's dtype, which is a float."""
+    op.require(op.spec("X").dtype in FLOATS, "X must be of a float type")
     return {"Out": Spec((1,), op.spec("X").dtype)}
 
 
@@ -22,6 +24,7 @@ define(
         shape=scalar_like,
         grad=Grad("mean_grad", ("X", "Out@GRAD"), ("X@GRAD",), keep_attrs=False),
         samples=(sample({"X": normal(3, 4)}), sample({"X": normal(5)})),
+        refuses=(sample({"X": booleans(3, 4)}),),
     )
 )
 define(
@@ -141,6 +144,75 @@ _define("reduce_mean", ("X",), _SAMPLES)
 _define("reduce_max", ("X", "Out"), _SAMPLES)
 _define("reduce_min", ("X", "Out"), _SAMPLES)
 _define("reduce_prod", ("X", "Out"), _POSITIVE)
+
+
+def logic_shape(op: Inference) -> Mapping[str, Specs]:
+    """As other reductions, of booleans."""
+    op.require(op.spec("X").dtype == VarType.BOOL, "X must be bool")
+    return reduce_shape(op)
+
+
+for _name in ("reduce_all", "reduce_any"):
+    define(
+        Op(
+            type=_name,
+            inputs=("X",),
+            outputs=("Out",),
+            attrs=_REDUCE,
+            shape=logic_shape,
+            samples=(
+                sample({"X": booleans(3, 4)}, dim=[0]),
+                sample({"X": booleans(3, 2)}, dim=[-1], keep_dim=True),
+                sample({"X": booleans(2, 2)}, reduce_all=True),
+            ),
+            refuses=(sample({"X": normal(3, 4)}), sample({"X": booleans(3, 4)}, dim=[2])),
+        )
+    )
+
+for _name in ("isfinite", "isnan", "isinf"):
+    define(
+        Op(
+            type=_name,
+            inputs=("X",),
+            outputs=("Out",),
+            shape=lambda op: {"Out": Spec((1,), VarType.BOOL)},
+            samples=(
+                sample({"X": normal(3, 4)}),
+                sample({"X": Draw((3, 4), "special")}),
+            ),
+        )
+    )
+
+
+def cumsum_shape(op: Inference) -> Mapping[str, Specs]:
+    """Like X."""
+    x = op.spec("X")
+    normal_axis(op, op.attr("axis"), len(x.shape))
+    return {"Out": x}
+
+
+define(
+    Op(
+        type="cumsum",
+        inputs=("X",),
+        outputs=("Out",),
+        attrs={"axis": -1, "exclusive": False, "reverse": False},
+        shape=cumsum_shape,
+        grad=Grad(
+            "cumsum",
+            {"X": "Out@GRAD"},
+            {"Out": "X@GRAD"},
+            attrs=lambda a: {**a, "reverse": not a["reverse"]},
+        ),
+        samples=(
+            sample({"X": normal(3, 4)}),
+            sample({"X": normal(3, 4)}, axis=0, exclusive=True),
+            sample({"X": normal(3, 4)}, reverse=True),
+            sample({"X": normal(2, 3, 2)}, axis=1, reverse=True, exclusive=True),
+        ),
+        refuses=(sample({"X": normal(3, 4)}, axis=2),),
+    )
+)
 
 define(
     Op(

@@ -13,6 +13,8 @@ import numpy as np
 class Draw:
     """An array to draw: ``kind`` is normal, uniform (``low`` to ``high``), distribution, integers or bool.
 
+    ``special`` is a normal array that begins with nan, inf and -inf.
+
     ``away_from`` lists values near which an element is moved off by 0.1 (kinks have no gradient).
     """
 
@@ -34,6 +36,8 @@ class Draw:
                 values /= values.sum(-1, keepdims=True)
         else:
             values = rng.standard_normal(self.shape)
+        if self.kind == "special":
+            values.flat[:3] = np.nan, np.inf, -np.inf
         for kink in self.away_from:
             values = np.where(np.abs(values - kink) < 0.1, kink + 0.2, values)
         return np.asarray(values, dtype)

@@ -1,0 +1,176 @@
+"""Kernels that pick elements by position."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...graph.ops.indexing import slice_bounds
+from ...strategies.errors import InvalidValue
+from ..device import Device
+from .manipulation import copied
+from .registry import Step, kernel
+
+
+def _window(x: Any, axes: list[int], starts: list[int], ends: list[int]) -> Any:
+    index = [slice(None)] * x.ndim
+    for axis, start, end in zip(axes, starts, ends, strict=True):
+        index[axis] = slice(*slice_bounds(x.shape[axis], start, end))
+    return x[tuple(index)]
+
+
+@kernel("slice")
+def slice_(
+    dev: Device, input: Any, out: Any, *, axes: list[int], starts: list[int], ends: list[int]
+) -> list[Step]:
+    window = _window(input, axes, starts, ends)
+    return copied(dev, out.reshape(window.shape), window)
+
+
+@kernel("slice_grad")
+def slice_grad(
+    dev: Device, d_out: Any, d_input: Any, *, axes: list[int], starts: list[int], ends: list[int]
+) -> list[Step]:
+    if d_input is None:
+        return []
+    window = _window(d_input, axes, starts, ends)
+    return [partial(d_input.fill, 0), *copied(dev, window, d_out.reshape(window.shape))]
+
+
+def checked_rows(op: str, index: Any, rows: int) -> Step:
+    """Return a call that refuses an index outside ``rows``.
+
+    Raises (when called):
+        InvalidValue: names the index and the number of rows.
+    """
+    if index.size == 0:
+        return lambda: None
+
+    def check() -> None:
+        low, high = int(index.min()), int(index.max())
+        if low < 0 or high >= rows:
+            raise InvalidValue(f"{op}: index {low if low < 0 else high} is outside the {rows} rows")
+
+    return check
+
+
+@kernel("gather")
+def gather(dev: Device, x: Any, index: Any, out: Any) -> list[Step]:
+    flat = index.reshape(-1)
+    rows = checked_rows("gather", flat, x.shape[0])
+    return [rows, lambda: dev.xp.take(x, flat, axis=0, out=out)]
+
+
+@kernel("gather_grad")
+def gather_grad(dev: Device, x: Any, index: Any, d_out: Any, d_x: Any) -> list[Step]:
+    if d_x is None:
+        return []
+    flat = index.reshape(-1)
+    return [partial(d_x.fill, 0), partial(dev.xp.add.at, d_x, flat, d_out)]
+
+
+@kernel("where")
+def where(dev: Device, condition: Any, x: Any, y: Any, out: Any) -> list[Step]:
+    return [partial(dev.xp.copyto, out, y), partial(dev.xp.copyto, out, x, where=condition)]
+
+
+@kernel("where_grad")
+def where_grad(dev: Device, condition: Any, d_out: Any, d_x: Any, d_y: Any) -> list[Step]:
+    steps: list[Step] = []
+    if d_x is not None:
+        steps.append(partial(dev.xp.multiply, condition, d_out, d_x))
+    if d_y is not None:
+        steps += [
+            partial(dev.xp.copyto, d_y, d_out),
+            partial(dev.xp.copyto, d_y, 0, where=condition),
+        ]
+    return steps
+
+
+def _linear(dev: Device, x: Any, index: Any) -> tuple[Any, Any, list[Step]]:
+    """View X as rows, one for each place an index can name; and the calls that number those places."""
+    depth = index.shape[-1]
+    rows = x.reshape(-1, *x.shape[depth:]) if x.size else x.reshape(0, *x.shape[depth:])
+    places, term = (dev.scratch(index.shape[:-1], np.int64) for _ in range(2))
+    steps: list[Step] = []
+    for i in range(depth):
+        column, size = index[..., i], x.shape[i]
+        steps.append(checked_rows("gather_nd", column, size))
+        if i == 0:
+            steps.append(partial(dev.xp.copyto, places, column))
+        else:
+            steps += [
+                partial(dev.xp.multiply, places, size, places),
+                partial(dev.xp.copyto, term, column),
+                partial(dev.xp.add, places, term, places),
+            ]
+    return rows, places.reshape(-1), steps
+
+
+@kernel("gather_nd")
+def gather_nd(dev: Device, x: Any, index: Any, out: Any) -> list[Step]:
+    rows, places, steps = _linear(dev, x, index)
+    target = out.reshape(places.size, *rows.shape[1:])
+    return [*steps, lambda: dev.xp.take(rows, places, axis=0, out=target)]
+
+
+@kernel("gather_nd_grad")
+def gather_nd_grad(dev: Device, x: Any, index: Any, d_out: Any, d_x: Any) -> list[Step]:
+    if d_x is None:
+        return []
+    rows, places, steps = _linear(dev, d_x, index)
+    source = d_out.reshape(places.size, *rows.shape[1:])
+    return [*steps, partial(d_x.fill, 0), partial(dev.xp.add.at, rows, places, source)]
+
+
+@kernel("scatter")
+def scatter(
+    dev: Device, x: Any, ids: Any, updates: Any, out: Any, *, overwrite: bool
+) -> list[Step]:
+    """Of rows named twice the last wins, or (without ``overwrite``) their sum takes the place of X's row."""
+    flat = ids.reshape(-1)
+    steps: list[Step] = [checked_rows("scatter", flat, x.shape[0])]
+    if out is not x:
+        steps.append(partial(dev.xp.copyto, out, x))
+    if overwrite:
+        return [*steps, lambda: out.__setitem__(flat, updates)]
+    return [
+        *steps,
+        lambda: out.__setitem__(flat, 0),
+        partial(dev.xp.add.at, out, flat, updates),
+    ]
+
+
+@kernel("scatter_grad")
+def scatter_grad(dev: Device, ids: Any, d_out: Any, d_x: Any, d_updates: Any) -> list[Step]:
+    """Rows that were replaced pass nothing on to X."""
+    flat = ids.reshape(-1)
+    steps: list[Step] = []
+    if d_x is not None:
+        steps += [partial(dev.xp.copyto, d_x, d_out), lambda: d_x.__setitem__(flat, 0)]
+    if d_updates is not None:
+        steps.append(lambda: dev.xp.take(d_out, flat, axis=0, out=d_updates))
+    return steps
+
+
+@kernel("argsort")
+def argsort(
+    dev: Device, x: Any, out: Any, indices: Any, *, axis: int, descending: bool
+) -> list[Step]:
+    """Equal elements keep their order; descending reads the elements from the back for that."""
+    xp, last = dev.xp, x.shape[axis] - 1
+    source = xp.flip(x, axis) if descending else x
+
+    def run() -> None:
+        order = xp.argsort(source, axis=axis, kind="stable")
+        xp.copyto(indices, last - xp.flip(order, axis) if descending else order)
+        xp.copyto(out, xp.take_along_axis(x, indices, axis=axis))
+
+    return [run]
+
+
+@kernel("argsort_grad")
+def argsort_grad(dev: Device, indices: Any, d_out: Any, d_x: Any, *, axis: int) -> list[Step]:
+    return [lambda: dev.xp.put_along_axis(d_x, indices, d_out, axis=axis)]

@@ -1,0 +1,271 @@
+"""Ops that pick elements by position: windows, rows, single elements, order, choice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...strategies.types import INTEGERS, VarType
+from .registry import Grad, Inference, Op, Spec, Specs, define
+from .rules import grads_like, merge_dims, normal_axis, of_shape, same
+from .samples import booleans, integers, normal, sample
+
+_SLICE_TENSORS = ("StartsTensor?", "EndsTensor?", "StartsTensorList*?", "EndsTensorList*?")
+
+
+def slice_bounds(size: int, start: int, end: int) -> tuple[int, int]:
+    """Return start and end counted from the front and cut to ``size``."""
+    start = min(max(start + size if start < 0 else start, 0), size)
+    end = min(max(end + size if end < 0 else end, 0), size)
+    return start, max(end, start)
+
+
+def slice_shape(op: Inference) -> Mapping[str, Specs]:
+    """Elements ``starts`` to ``ends`` of each of ``axes``; ``decrease_axis`` then drops sizes of 1."""
+    used = [
+        s for s in ("StartsTensor", "EndsTensor", "StartsTensorList", "EndsTensorList") if op.has(s)
+    ]
+    op.require(not used, f"{', '.join(used)}: bounds given as tensors are not built, give numbers")
+    x = op.spec("Input")
+    dims = list(x.shape)
+    for axis, start, end in zip(op.attr("axes"), op.attr("starts"), op.attr("ends"), strict=True):
+        op.require(0 <= axis < len(dims), f"axis {axis} is outside the {len(dims)} dimensions")
+        if dims[axis] >= 0:
+            low, high = slice_bounds(dims[axis], start, end)
+            dims[axis] = high - low
+        elif start >= 0 and 0 <= end - start < 1 << 20 and end >= 0:
+            dims[axis] = end - start if axis in op.attr("decrease_axis") else -1
+    kept = [d for i, d in enumerate(dims) if i not in op.attr("decrease_axis")]
+    return {"Out": of_shape(tuple(kept) or (1,), x)}
+
+
+_SLICE: dict[str, Any] = {
+    "axes": [],
+    "starts": [],
+    "ends": [],
+    "infer_flags": [],
+    "decrease_axis": [],
+}
+define(
+    Op(
+        type="slice",
+        inputs=("Input", *_SLICE_TENSORS),
+        outputs=("Out",),
+        attrs=_SLICE,
+        shape=slice_shape,
+        grad=Grad(
+            "slice_grad",
+            (
+                "Input",
+                "StartsTensor",
+                "EndsTensor",
+                "StartsTensorList",
+                "EndsTensorList",
+                "Out@GRAD",
+            ),
+            ("Input@GRAD",),
+        ),
+        samples=(
+            sample({"Input": normal(4, 5)}, axes=[0, 1], starts=[1, -3], ends=[3, 1000]),
+            sample({"Input": normal(4, 5)}, axes=[1], starts=[2], ends=[3], decrease_axis=[1]),
+        ),
+        refuses=(sample({"Input": normal(4, 5)}, axes=[2], starts=[0], ends=[1]),),
+    )
+)
+define(
+    Op(
+        type="slice_grad",
+        inputs=("Input", *_SLICE_TENSORS, "Out@GRAD"),
+        outputs=("Input@GRAD",),
+        attrs=_SLICE,
+        shape=grads_like("Input"),
+    )
+)
+
+
+def gather_shape(op: Inference) -> Mapping[str, Specs]:
+    """Rows of X at the indices."""
+    x, index = op.spec("X"), op.shape("Index")
+    op.require(
+        len(index) == 1 or (len(index) == 2 and index[1] == 1), "Index must be a list of rows"
+    )
+    return {"Out": of_shape((index[0], *x.shape[1:]), x)}
+
+
+define(
+    Op(
+        type="gather",
+        inputs=("X", "Index"),
+        outputs=("Out",),
+        attrs={"overwrite": True},
+        shape=gather_shape,
+        grad=Grad("gather_grad", ("X", "Index", "Out@GRAD"), ("X@GRAD",)),
+        samples=(sample({"X": normal(5, 3), "Index": integers(4, high=5)}),),
+    )
+)
+define(
+    Op(
+        type="gather_grad",
+        inputs=("X", "Index", "Out@GRAD"),
+        outputs=("X@GRAD",),
+        attrs={"overwrite": True},
+        shape=grads_like("X"),
+    )
+)
+
+
+def where_shape(op: Inference) -> Mapping[str, Specs]:
+    """X where the condition holds, else Y; all three have one shape."""
+    x = op.spec("X")
+    op.require(op.spec("Condition").dtype == VarType.BOOL, "Condition must be bool")
+    for other in ("Y", "Condition"):
+        dims = [merge_dims(a, b) for a, b in zip(x.shape, op.shape(other), strict=False)]
+        op.require(
+            len(x.shape) == len(op.shape(other)) and None not in dims,
+            f"{other} must have X's shape",
+        )
+    return {"Out": x}
+
+
+define(
+    Op(
+        type="where",
+        inputs=("Condition", "X", "Y"),
+        outputs=("Out",),
+        shape=where_shape,
+        grad=Grad("where_grad", ("Condition", "X", "Y", "Out@GRAD"), ("X@GRAD", "Y@GRAD")),
+        samples=(sample({"Condition": booleans(3, 4), "X": normal(3, 4), "Y": normal(3, 4)}),),
+    )
+)
+define(
+    Op(
+        type="where_grad",
+        inputs=("Condition", "X", "Y", "Out@GRAD"),
+        outputs=("X@GRAD", "Y@GRAD"),
+        shape=grads_like("X", "Y"),
+    )
+)
+
+
+def gather_nd_shape(op: Inference) -> Mapping[str, Specs]:
+    """Each row of Index names an element (or a slice) of X by its leading coordinates."""
+    x, index = op.spec("X"), op.spec("Index")
+    op.require(index.dtype in INTEGERS, "Index must hold integers")
+    op.require(
+        1 <= index.shape[-1] <= len(x.shape),
+        f"Index's last dimension must be known and between 1 and {len(x.shape)}",
+    )
+    return {"Out": of_shape((*index.shape[:-1], *x.shape[index.shape[-1] :]) or (1,), x)}
+
+
+define(
+    Op(
+        type="gather_nd",
+        inputs=("X", "Index"),
+        outputs=("Out",),
+        shape=gather_nd_shape,
+        grad=Grad("gather_nd_grad", ("X", "Index", "Out@GRAD"), ("X@GRAD",)),
+        samples=(
+            sample({"X": normal(3, 4), "Index": integers(5, 2, high=3)}),
+            sample({"X": normal(3, 4, 2), "Index": integers(2, 2, 1, high=3)}),
+        ),
+        refuses=(
+            sample({"X": normal(3), "Index": integers(5, 2, high=3)}),
+            sample({"X": normal(3), "Index": normal(5, 1)}),
+        ),
+    )
+)
+define(
+    Op(
+        type="gather_nd_grad",
+        inputs=("X", "Index", "Out@GRAD"),
+        outputs=("X@GRAD",),
+        shape=grads_like("X"),
+    )
+)
+
+
+def scatter_shape(op: Inference) -> Mapping[str, Specs]:
+    """X with the rows that Ids names replaced by (or set to the sum of) rows of Updates."""
+    x, ids, updates = op.spec("X"), op.spec("Ids"), op.spec("Updates")
+    op.require(ids.dtype in INTEGERS, "Ids must hold integers")
+    listed = len(ids.shape) == 1 or (len(ids.shape) == 2 and ids.shape[1] == 1)
+    op.require(listed, "Ids must be a list of rows")
+    wanted = (ids.shape[0], *x.shape[1:])
+    dims = [merge_dims(a, b) for a, b in zip(wanted, updates.shape, strict=False)]
+    fits = len(wanted) == len(updates.shape) and None not in dims and updates.dtype == x.dtype
+    op.require(fits, "Updates must have a row like X's for each of Ids")
+    return {"Out": x}
+
+
+def scatter_grad_shape(op: Inference) -> Mapping[str, Specs]:
+    """X's gradient is shaped like Out's."""
+    return {"X@GRAD": op.spec("Out@GRAD"), "Updates@GRAD": op.spec("Updates")}
+
+
+define(
+    Op(
+        type="scatter",
+        inputs=("X", "Ids", "Updates"),
+        outputs=("Out",),
+        attrs={"overwrite": True},
+        shape=scatter_shape,
+        grad=Grad("scatter_grad", ("Ids", "Updates", "Out@GRAD"), ("X@GRAD", "Updates@GRAD")),
+        in_place={"Out": "X"},
+        samples=(
+            sample({"X": normal(5, 3), "Ids": integers(1, high=5), "Updates": normal(1, 3)}),
+            sample(
+                {"X": normal(5, 3), "Ids": integers(4, 1, high=3), "Updates": normal(4, 3)},
+                overwrite=False,
+            ),
+        ),
+        refuses=(
+            sample({"X": normal(5, 3), "Ids": integers(2, high=5), "Updates": normal(3, 3)}),
+            sample({"X": normal(5, 3), "Ids": normal(2), "Updates": normal(2, 3)}),
+        ),
+    )
+)
+define(
+    Op(
+        type="scatter_grad",
+        inputs=("Ids", "Updates", "Out@GRAD"),
+        outputs=("X@GRAD", "Updates@GRAD"),
+        attrs={"overwrite": True},
+        shape=scatter_grad_shape,
+    )
+)
+
+
+def argsort_shape(op: Inference) -> Mapping[str, Specs]:
+    """Sorted elements, and where each stood."""
+    x = op.spec("X")
+    normal_axis(op, op.attr("axis"), len(x.shape))
+    return {"Out": x, "Indices": Spec(x.shape, VarType.INT64)}
+
+
+_ARGSORT = {"axis": -1, "descending": False}
+define(
+    Op(
+        type="argsort",
+        inputs=("X",),
+        outputs=("Out", "Indices"),
+        attrs=_ARGSORT,
+        shape=argsort_shape,
+        grad=Grad("argsort_grad", ("X", "Indices", "Out@GRAD"), ("X@GRAD",)),
+        samples=(
+            sample({"X": normal(3, 4)}),
+            sample({"X": normal(3, 4)}, axis=0, descending=True),
+            sample({"X": integers(3, 6, high=3)}, descending=True),
+        ),
+        refuses=(sample({"X": normal(3, 4)}, axis=2),),
+    )
+)
+define(
+    Op(
+        type="argsort_grad",
+        inputs=("X", "Indices", "Out@GRAD"),
+        outputs=("X@GRAD",),
+        attrs=_ARGSORT,
+        shape=same("X", "X@GRAD"),
+    )
+)

@@ -1,0 +1,206 @@
+"""Runs one declared op on its samples, the way a plan does, and holds it to the rules of kernels.
+
+A plan binds a kernel once and then runs it step after step on the same memory. So :func:`run` binds on
+memory without values, writes the operands, runs, and runs again: what a kernel works out while it is bound
+from values, or leaves behind in its scratch, shows. Outputs are filled with a sentinel before each run.
+
+Outputs that an op updates (``ParamOut`` declared in place of ``Param``) are the operand's own memory; every
+other operand must come out of a run as it went in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from rowlock.executor.capabilities import capabilities
+from rowlock.executor.device import Device
+from rowlock.executor.kernels.registry import bind
+from rowlock.graph.ops.registry import OPS, Inference, Op, Spec
+from rowlock.graph.ops.samples import Draw, Sample
+from rowlock.strategies.types import to_numpy, to_var_type
+
+capabilities()  # imports every declaration and every kernel
+
+Arrays = dict[str, list[Any]]
+Attrs = dict[str, Any]
+
+
+def everything(slot: str) -> bool:
+    """Every output is wanted."""
+    return True
+
+
+def draw(op: Op, sample: Sample, dtype: Any, seed: int = 0) -> tuple[Arrays, Attrs]:
+    """Return a sample's operands and attributes, defaults filled in."""
+    rng = np.random.default_rng(seed)
+    inputs: Arrays = {}
+    for slot, drawn in sample.inputs.items():
+        many = drawn if isinstance(drawn, list) else [drawn]
+        assert all(isinstance(one, Draw) for one in many)
+        inputs[slot] = [one.array(rng, dtype) for one in many]
+    attrs = {**op.attrs, **sample.attrs}
+    if "in_dtype" in sample.attrs:
+        attrs["in_dtype"] = int(to_var_type(dtype))
+    return inputs, attrs
+
+
+def specs_of(inputs: Arrays) -> dict[str, list[Spec]]:
+    """Return the specs of arrays by slot."""
+    return {
+        slot: [Spec(a.shape, to_var_type(a.dtype)) for a in held] for slot, held in inputs.items()
+    }
+
+
+def infer(op: Op, read: dict[str, list[Spec]], attrs: Attrs) -> dict[str, list[Spec]]:
+    """Apply the shape rule."""
+    return op.infer(Inference(op, read, attrs, where="train.py:7"))
+
+
+def updates(op: Op) -> dict[str, str]:
+    """Return the outputs that are the memory of an input: ``{"ParamOut": "Param"}``."""
+    return {out: source for out, source in op.in_place.items() if out == f"{source}Out"}
+
+
+def copies(arrays: Arrays) -> Arrays:
+    """Return copies of arrays by slot."""
+    return {slot: [a.copy() for a in held] for slot, held in arrays.items()}
+
+
+def run(
+    op: Op,
+    inputs: Arrays,
+    attrs: Attrs,
+    *,
+    wanted: Callable[[str], bool] = everything,
+    overwrite: bool = False,
+    dev: Device | None = None,
+) -> Arrays:
+    """Run an op twice and return what it wrote (None for an output that is not ``wanted``).
+
+    With ``overwrite``, outputs take the memory of the operands that they may take the place of.
+    """
+    held = {slot: [np.zeros_like(a) for a in arrays] for slot, arrays in inputs.items()}
+    return _run(op, inputs, held, attrs, wanted, overwrite, dev or Device())
+
+
+def run_strided(op: Op, inputs: Arrays, attrs: Attrs) -> Arrays:
+    """Run an op on operands whose memory has gaps."""
+    gaps = {s: [np.repeat(a, 2, 0)[::2] if a.ndim else a for a in v] for s, v in inputs.items()}
+    return _run(op, inputs, gaps, attrs, everything, False, Device())
+
+
+def _run(
+    op: Op,
+    inputs: Arrays,
+    held: Arrays,
+    attrs: Attrs,
+    wanted: Callable[[str], bool],
+    overwrite: bool,
+    dev: Device,
+) -> Arrays:
+    outputs, shared = _outputs(op, held, inputs, attrs, wanted, overwrite)
+    first: Arrays | None = None
+    with np.errstate(all="ignore"):
+        steps = bind(op.type, held, outputs, attrs, dev)
+        for _ in range(2):
+            for arrays in outputs.values():
+                for array in arrays:
+                    if array is not None and not any(array is a for a in shared):
+                        array.fill(_sentinel(array.dtype))
+            for slot, arrays in held.items():
+                for array, values in zip(arrays, inputs[slot], strict=True):
+                    array[...] = values
+            for step in steps:
+                step()
+            _check_operands(op, held, inputs, shared)
+            made = {s: [None if a is None else a.copy() for a in v] for s, v in outputs.items()}
+            first = first or made
+    assert first is not None
+    _check_same_bits(op, first, made)
+    return made
+
+
+def _outputs(
+    op: Op,
+    held: Arrays,
+    inputs: Arrays,
+    attrs: Attrs,
+    wanted: Callable[[str], bool],
+    overwrite: bool,
+) -> tuple[Arrays, list[Any]]:
+    """Return memory for the outputs, and those of them that are operands' memory."""
+    specs = infer(op, specs_of(inputs), attrs)
+    taken = dict(op.in_place) if overwrite else updates(op)
+    outputs: Arrays = {}
+    shared = []
+    for slot in op.output_slots:
+        made = [np.empty(s.shape, to_numpy(s.dtype)) for s in specs.get(slot.name, ())]
+        source = held.get(taken.get(slot.name, ""))
+        if (
+            source
+            and made
+            and made[0].shape == source[0].shape
+            and made[0].dtype == source[0].dtype
+        ):
+            made[0] = source[0]
+            shared.append(source[0])
+        outputs[slot.name] = made if wanted(slot.name) else [None] * len(made)
+    return outputs, shared
+
+
+def _sentinel(dtype: Any) -> Any:
+    return np.nan if dtype.kind == "f" else 77 if dtype.kind in "iu" else True
+
+
+def _check_operands(op: Op, held: Arrays, inputs: Arrays, shared: list[Any]) -> None:
+    for slot, arrays in held.items():
+        for array, before in zip(arrays, inputs[slot], strict=True):
+            if not any(array is a for a in shared):
+                message = f"{op.type} wrote its operand {slot}"
+                np.testing.assert_array_equal(array, before, err_msg=message)
+
+
+def _check_same_bits(op: Op, first: Arrays, second: Arrays) -> None:
+    for slot, arrays in first.items():
+        for one, other in zip(arrays, second[slot], strict=True):
+            message = f"{op.type}: a second run gave another {slot}"
+            np.testing.assert_array_equal(one, other, err_msg=message)
+
+
+def gradients(
+    op: Op,
+    inputs: Arrays,
+    outputs: Arrays,
+    seeds: Arrays,
+    attrs: Attrs,
+    *,
+    only: str | None = None,
+    overwrite: bool = False,
+) -> Arrays:
+    """Run the declared gradient op(s); returns gradients by forward slot (``only`` one, if named)."""
+    grad = op.grad
+    assert grad is not None
+    declared = OPS[grad.type]
+    settings = {**declared.attrs, **grad.attributes(attrs)}
+    targets = {slot: target.partition("@GRAD")[0] for slot, target in grad.writes().items()}
+    result: Arrays = {}
+    for _ in inputs[grad.each] if grad.each else [None]:
+        operands: Arrays = {}
+        for slot, source in grad.reads().items():
+            base, is_grad, _ = source.partition("@GRAD")
+            found = seeds.get(base) if is_grad else inputs.get(base, outputs.get(base))
+            if found:
+                operands[slot] = found
+        made = run(
+            declared,
+            operands,
+            settings,
+            wanted=lambda slot: only is None or targets[slot] == only,
+            overwrite=overwrite,
+        )
+        for slot, base in targets.items():
+            result.setdefault(base, []).extend(made[slot])
+    return result

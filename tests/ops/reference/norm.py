@@ -1,0 +1,42 @@
+"""Normalisation."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .registry import reference
+
+
+@reference("batch_norm")
+def batch_norm(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
+    x = np.moveaxis(ins["X"], -1, 1) if attrs["data_layout"] == "NHWC" else ins["X"]
+    axes = tuple(i for i in range(x.ndim) if i != 1)
+    spread = (1, -1) + (1,) * (x.ndim - 2)
+    fixed = attrs["is_test"] or attrs["use_global_stats"]
+    mean = ins["Mean"] if fixed else x.mean(axes)
+    variance = ins["Variance"] if fixed else x.var(axes)
+    inverse = 1 / np.sqrt(variance + attrs["epsilon"])
+    y = (x - mean.reshape(spread)) * (inverse * ins["Scale"]).reshape(spread) + ins["Bias"].reshape(
+        spread
+    )
+    m = 1.0 if fixed else attrs["momentum"]
+    return {
+        "Y": np.moveaxis(y, 1, -1) if attrs["data_layout"] == "NHWC" else y,
+        "MeanOut": ins["Mean"] * m + mean * (1 - m),
+        "VarianceOut": ins["Variance"] * m + variance * (1 - m),
+    }
+
+
+@reference("layer_norm")
+def layer_norm(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
+    x = ins["X"]
+    rows = x.reshape(math.prod(x.shape[: attrs["begin_norm_axis"]]), -1)
+    y = (rows - rows.mean(1, keepdims=True)) / np.sqrt(
+        rows.var(1, keepdims=True) + attrs["epsilon"]
+    )
+    y = y * ins["Scale"] if "Scale" in ins else y
+    y = y + ins["Bias"] if "Bias" in ins else y
+    return {"Y": y.reshape(x.shape), "Mean": rows.mean(1), "Variance": rows.var(1)}
