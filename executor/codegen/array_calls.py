@@ -69,7 +69,7 @@ class _Emitter:
         if id(node) in self.values:
             return self.values[id(node)]
         if node.fn == "const":
-            return node.value
+            return self._constant(node.value)
         if node.fn == "arg" and target is None:
             return self.arrays[node.value]
         args = [self._value(arg) for arg in node.args] if node.args else [self.arrays[node.value]]
@@ -79,6 +79,11 @@ class _Emitter:
         self.steps += self._calls(node.fn, args, result)
         self.values[id(node)] = result
         return result
+
+    def _constant(self, value: Any) -> Any:
+        """A whole number stays one among integers: 2.0, an attribute, is 2."""
+        whole = isinstance(value, float) and value.is_integer()
+        return int(value) if whole and np.dtype(self.work_dtype).kind in "iu" else value
 
     def _space(self, fn: str) -> Any:
         dtype = np.dtype(np.bool_) if fn in _BOOLEAN else np.dtype(self.work_dtype)

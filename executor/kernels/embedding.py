@@ -6,22 +6,18 @@ from functools import partial
 from typing import Any
 
 from ..device import Device
-from .indexing import checked_rows
+from .indexing import checked_rows, taken
 from .registry import Step, kernel
 
 
 @kernel("lookup_table", "lookup_table_v2")
 def lookup(dev: Device, w: Any, ids: Any, out: Any, *, padding_idx: int) -> list[Step]:
-    xp = dev.xp
     flat, rows = ids.reshape(-1), out.reshape(-1, w.shape[1])
     padding = padding_idx if padding_idx >= -1 else padding_idx + w.shape[0]
-
-    def take() -> None:
-        xp.take(w, flat, axis=0, out=rows, mode="clip")
-        if padding != -1:
-            rows[flat == padding] = 0
-
-    return [checked_rows("lookup_table", flat, w.shape[0]), take]
+    steps = [checked_rows("lookup_table", flat, w.shape[0]), taken(dev, w, flat, rows)]
+    if padding != -1:
+        steps.append(lambda: rows.__setitem__(flat == padding, 0))
+    return steps
 
 
 @kernel("lookup_table_grad", "lookup_table_v2_grad")

@@ -6,12 +6,27 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ...strategies.types import FLOATS
 from . import expr as e
-from .registry import Grad, Inference, Op, Specs, define
+from .registry import Grad, Inference, Op, ShapeRule, Specs, define
 from .rules import same
 from .samples import normal, sample, uniform
 
 _LIBRARY = {"use_mkldnn": False, "use_cudnn": False}
+
+
+_WHOLE_TOO = ("abs", "relu", "square")  # make sense of integers
+
+
+def float_like(source: str, target: str) -> ShapeRule:
+    """``target`` is like ``source``, which must be of a float type."""
+
+    def rule(op: Inference) -> Mapping[str, Specs]:
+        spec = op.spec(source)
+        op.require(spec.dtype in FLOATS, f"{source} must be of a float type: cast it first")
+        return {target: spec}
+
+    return rule
 
 
 def define_activation(
@@ -32,7 +47,7 @@ def define_activation(
             inputs=("X",),
             outputs=("Out",),
             attrs=attrs,
-            shape=same("X"),
+            shape=same("X") if name in _WHOLE_TOO else float_like("X", "Out"),
             grad=Grad(f"{name}_grad", operands, ("X@GRAD",)),
             scalar=scalar,
             in_place={"Out": "X"},

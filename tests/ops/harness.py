@@ -179,6 +179,7 @@ def gradients(
     *,
     only: str | None = None,
     overwrite: bool = False,
+    dev: Device | None = None,
 ) -> Arrays:
     """Run the declared gradient op(s); returns gradients by forward slot (``only`` one, if named)."""
     grad = op.grad
@@ -200,6 +201,7 @@ def gradients(
             settings,
             wanted=lambda slot: only is None or targets[slot] == only,
             overwrite=overwrite,
+            dev=dev,
         )
         for slot, base in targets.items():
             result.setdefault(base, []).extend(made[slot])
