@@ -69,10 +69,15 @@ def gather(dev: Device, x: Any, index: Any, out: Any) -> list[Step]:
 
 
 @kernel("gather_grad")
-def gather_grad(dev: Device, x: Any, index: Any, d_out: Any, d_x: Any) -> list[Step]:
+def gather_grad(
+    dev: Device, x: Any, index: Any, d_out: Any, d_x: Any, *, overwrite: bool
+) -> list[Step]:
+    """Of a row gathered twice the last gradient counts, or (without ``overwrite``) their sum."""
     if d_x is None:
         return []
     flat = index.reshape(-1)
+    if overwrite:
+        return [partial(d_x.fill, 0), lambda: d_x.__setitem__(flat, d_out)]
     return [partial(d_x.fill, 0), partial(dev.xp.add.at, d_x, flat, d_out)]
 
 
@@ -135,28 +140,26 @@ def scatter(
     dev: Device, x: Any, ids: Any, updates: Any, out: Any, *, overwrite: bool
 ) -> list[Step]:
     """Of rows named twice the last wins, or (without ``overwrite``) their sum takes the place of X's row."""
-    flat = ids.reshape(-1)
-    steps: list[Step] = [checked_rows("scatter", flat, x.shape[0])]
+    steps: list[Step] = [checked_rows("scatter", ids, x.shape[0])]
     if out is not x:
         steps.append(partial(dev.xp.copyto, out, x))
     if overwrite:
-        return [*steps, lambda: out.__setitem__(flat, updates)]
+        return [*steps, lambda: out.__setitem__(ids, updates)]
     return [
         *steps,
-        lambda: out.__setitem__(flat, 0),
-        partial(dev.xp.add.at, out, flat, updates),
+        lambda: out.__setitem__(ids, 0),
+        partial(dev.xp.add.at, out, ids, updates),
     ]
 
 
 @kernel("scatter_grad")
 def scatter_grad(dev: Device, ids: Any, d_out: Any, d_x: Any, d_updates: Any) -> list[Step]:
     """Rows that were replaced pass nothing on to X."""
-    flat = ids.reshape(-1)
     steps: list[Step] = []
     if d_x is not None:
-        steps += [partial(dev.xp.copyto, d_x, d_out), lambda: d_x.__setitem__(flat, 0)]
+        steps += [partial(dev.xp.copyto, d_x, d_out), lambda: d_x.__setitem__(ids, 0)]
     if d_updates is not None:
-        steps.append(taken(dev, d_out, flat, d_updates))
+        steps.append(taken(dev, d_out, ids, d_updates))
     return steps
 
 

@@ -100,7 +100,10 @@ define(
         attrs={"overwrite": True},
         shape=gather_shape,
         grad=Grad("gather_grad", ("X", "Index", "Out@GRAD"), ("X@GRAD",)),
-        samples=(sample({"X": normal(5, 3), "Index": integers(4, high=5)}),),
+        samples=(
+            sample({"X": normal(5, 3), "Index": integers(1, high=5)}),
+            sample({"X": normal(5, 3), "Index": integers(6, high=5)}, overwrite=False),
+        ),
     )
 )
 define(
@@ -189,8 +192,7 @@ def scatter_shape(op: Inference) -> Mapping[str, Specs]:
     """X with the rows that Ids names replaced by (or set to the sum of) rows of Updates."""
     x, ids, updates = op.spec("X"), op.spec("Ids"), op.spec("Updates")
     op.require(ids.dtype in INTEGERS, "Ids must hold integers")
-    listed = len(ids.shape) == 1 or (len(ids.shape) == 2 and ids.shape[1] == 1)
-    op.require(listed, "Ids must be a list of rows")
+    op.require(len(ids.shape) == 1, "Ids must be a list of rows")
     wanted = (ids.shape[0], *x.shape[1:])
     dims = [merge_dims(a, b) for a, b in zip(wanted, updates.shape, strict=False)]
     fits = len(wanted) == len(updates.shape) and None not in dims and updates.dtype == x.dtype
@@ -215,13 +217,14 @@ define(
         samples=(
             sample({"X": normal(5, 3), "Ids": integers(1, high=5), "Updates": normal(1, 3)}),
             sample(
-                {"X": normal(5, 3), "Ids": integers(4, 1, high=3), "Updates": normal(4, 3)},
+                {"X": normal(5, 3), "Ids": integers(4, high=3), "Updates": normal(4, 3)},
                 overwrite=False,
             ),
         ),
         refuses=(
             sample({"X": normal(5, 3), "Ids": integers(2, high=5), "Updates": normal(3, 3)}),
             sample({"X": normal(5, 3), "Ids": normal(2), "Updates": normal(2, 3)}),
+            sample({"X": normal(5, 3), "Ids": integers(2, 1, high=5), "Updates": normal(2, 3)}),
         ),
     )
 )
