@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import multiprocessing
-import os
 import time
 import uuid
 from collections.abc import Callable
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 
 from rowlock.cluster.collective.group import SharedMemoryGroup
+from rowlock.cluster.collective.shm import segment_path
 from rowlock.strategies.errors import CollectiveAborted, CollectiveError
 
 _context = multiprocessing.get_context("fork")
@@ -39,7 +39,7 @@ def together(size: int, work: Callable[[SharedMemoryGroup], Any]) -> list[Any]:
     found = dict(results.get(timeout=30) for _ in range(size))
     for process in processes:
         process.join(10)
-    assert not glob.glob("/dev/shm/rowlock-*")
+    assert not glob.glob(segment_path(name, "*"))
     return [found[rank] for rank in range(size)]
 
 
@@ -146,4 +146,3 @@ def test_nothing_stays_behind_when_a_rank_is_killed() -> None:
             return str(error)
 
     assert "missing" in together(2, work)[0]
-    assert not [f for f in os.listdir("/dev/shm") if f.startswith("rowlock-")]
