@@ -67,6 +67,10 @@ def matmul_shape(op: Inference) -> Mapping[str, Specs]:
     """NumPy's matmul after the transposes; one-dimensional operands are a row (X) and a column (Y)."""
     x, y = op.spec("X"), op.spec("Y")
     op.require(x.dtype == y.dtype, "X and Y must have one dtype")
+    fused = op.attr("fused_reshape_Out") or op.attr("fused_transpose_Out")
+    op.require(
+        op.attrs.get("head_number", 1) == 1 and not fused, "head_number and fused_* are not built"
+    )
     a, b = list(x.shape), list(y.shape)
     row, column = len(a) == 1, len(b) == 1
     a = [1, *a] if row else a
