@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
-from ..graph.ir import FEED, STATE, TEMP
+from ..graph.ir import EVERYWHERE, FEED, STATE, TEMP
+from ..graph.ops.collective import ALL_REDUCE, BARRIER, BROADCAST, COLLECTIVES, REDUCE
 from ..graph.ops.registry import OPS, Inference, Spec
-from ..graph.passes.collectives import ALL_REDUCE
 from ..graph.replica_program import NodeRecord, ReplicaProgram
 from ..strategies.types import to_numpy, to_var_type
 from .arena import Arena, bytes_of, view
 from .device import Device
 from .kernels.registry import bind as bind_kernel
 from .plan import Instruction, Plan
+from .run import dependencies
 
 
-class AllReduce(Protocol):
-    """What binding needs of a collective group: buffers to keep gradients in, and their sum."""
+class Collectives(Protocol):
+    """What a plan needs of a collective group. Arrays are views of the group's own buffers.
+
+    ``ends`` are the element offsets at which the parts of an array end, ``roots`` a rank for each part.
+    """
 
     def buffer(self, nbytes: int) -> Any:
         """Return memory that the peers can reach."""
@@ -30,10 +35,23 @@ class AllReduce(Protocol):
         """Sum an array over the ranks, in place."""
         ...
 
+    def reduce_parts(
+        self, array: Any, ends: Sequence[int], roots: Sequence[int], *, within: float, tag: str
+    ) -> None:
+        """Sum each part of an array over the ranks into its root's; the others keep their own."""
+        ...
 
-States = Callable[
-    [str], np.ndarray | None
-]  # name -> the array it lives in, None if it holds nothing
+    def broadcast_parts(
+        self, array: Any, ends: Sequence[int], roots: Sequence[int], *, within: float, tag: str
+    ) -> None:
+        """Copy each part of an array from its root's to every rank's."""
+        ...
+
+    def barrier(self, *, within: float, tag: str = "") -> None:
+        """Return when every rank is here."""
+        ...
+
+
 Allocate = Callable[[str, Spec], np.ndarray]
 
 
@@ -74,29 +92,68 @@ def _infer_node(program: ReplicaProgram, node: NodeRecord, specs: list[Spec | No
                 specs[i] = spec
 
 
-class Buckets:
-    """The memory in which gradients meet: one buffer per collective, shared with the peers.
+def address(array: Any) -> int:
+    """Return where an array's memory begins."""
+    found: int = array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
+    return found
 
+
+def batch_dependent(program: ReplicaProgram) -> frozenset[int]:
+    """Return the positions of the nodes that compute from the batch's rows, collectives aside."""
+    varying = {i for i in program.feeds if program.values[i].varies}
+    found = set()
+    for k, node in enumerate(program.nodes):
+        reads = {i for held in node.inputs.values() for i in held}
+        if node.op not in COLLECTIVES and varying & reads:
+            found.add(k)
+            made = {i for held in node.outputs.values() for i in held}
+            varying |= {i for i in made if i >= 0 and program.values[i].kind != STATE}
+    return frozenset(found)
+
+
+class Bucket:
+    """One collective's memory: values side by side in a buffer that the peers can reach."""
+
+    def __init__(self, specs: Sequence[Spec], group: Collectives) -> None:
+        nbytes = bytes_of(list(specs))
+        buffer = group.buffer(nbytes)
+        self.parts: list[Any] = []
+        self.ends: list[int] = []
+        offset = 0
+        for spec in specs:
+            part, offset = view(buffer, offset, spec)
+            self.parts.append(part)
+            self.ends.append(offset // part.itemsize)
+        self.flat = buffer[:nbytes].view(to_numpy(specs[0].dtype))
+
+
+class Buckets:
+    """The memory in which a program's values meet, one bucket per collective that carries any.
+
+    What is reduced lies in its bucket from the start; what is broadcast is copied into it and out.
     Sizes are those of parameters, so they outlive any batch size.
     """
 
-    def __init__(self, program: ReplicaProgram, group: AllReduce | None) -> None:
-        self.arrays: dict[int, Any] = {}
-        self.flat: list[Any] = []
+    def __init__(self, program: ReplicaProgram, group: Collectives | None) -> None:
+        self.held: dict[int, Any] = {}  # position of a value -> its place in a bucket
+        self.by_number: dict[int, Bucket] = {}
         if group is None:
             return
-        for positions in program.buckets:
-            specs = [program.values[i].spec for i in positions]
-            nbytes = bytes_of(specs)
-            buffer = group.buffer(nbytes)
-            offset = 0
-            for i, spec in zip(positions, specs, strict=True):
-                self.arrays[i], offset = view(buffer, offset, spec)
-            self.flat.append(buffer[:nbytes].view(to_numpy(specs[0].dtype)))
+        for node in program.nodes:
+            positions = node.inputs.get("X", ())
+            if node.op in COLLECTIVES and positions:
+                bucket = Bucket([program.values[i].spec for i in positions], group)
+                self.by_number[node.attrs["bucket"]] = bucket
+                if node.op != BROADCAST:
+                    self.held.update(zip(positions, bucket.parts, strict=True))
 
 
 class Binder:
-    """Binds one program for one set of shapes."""
+    """Binds one program for one set of shapes on one rank.
+
+    ``idle`` is for a rank that gets no rows: it leaves out every op that depends on the batch, and meets its
+    peers with zeros.
+    """
 
     def __init__(
         self,
@@ -105,49 +162,128 @@ class Binder:
         specs: Sequence[Spec],
         allocate: Allocate,
         buckets: Buckets,
-        group: AllReduce | None = None,
+        group: Collectives | None = None,
+        *,
+        rank: int | None = None,
         within: float = 60.0,
+        idle: bool = False,
     ) -> None:
         self.program = program
         self.device = device
         self.group = group
+        self.rank = rank
         self.within = within
         self.buckets = buckets
+        self.skipped = batch_dependent(program) if idle else frozenset()
+        self.nodes = [
+            node
+            for i, node in enumerate(program.nodes)
+            if node.at in (EVERYWHERE, rank) and i not in self.skipped
+        ]
+        self.specs = specs
         self.arrays = self._memory(specs, allocate)
 
     def _memory(self, specs: Sequence[Spec], allocate: Allocate) -> list[Any]:
-        """Return one array per value: persistables in their scope, gradients in buckets, the rest here."""
-        placed: dict[int, Any] = dict(self.buckets.arrays)
-        for node in self.program.nodes:
-            if node.op == ALL_REDUCE:  # a sum lives where its summands did
-                pairs = zip(node.inputs["X"], node.outputs["Out"], strict=True)
-                placed.update({out: placed[x] for x, out in pairs if x in placed})
-        for i, value in enumerate(self.program.values):
-            if value.kind == STATE:
-                placed[i] = allocate(value.name, specs[i])
-        loose = {i: specs[i] for i in range(len(specs)) if i not in placed}
-        self.arena = Arena(self.device.xp, loose)
-        placed.update(self.arena.arrays)
-        return [placed[i] for i in range(len(specs))]
+        """Return one array per value (None: not on this rank).
 
-    def plan(self, replica: int | None = None) -> Plan:
-        """Return the plan."""
-        instructions = [self._instruction(node) for node in self.program.nodes]
-        bucketed = list(self.buckets.arrays.values())
+        Persistables lie in their scope, gradients in buckets, the rest in an arena.
+        """
+        used = {i for node in self.nodes for i in node.touches()}
+        used |= {i for i in self.program.feeds if not self._from_batch(i)}
+        placed: dict[int, Any] = dict(self.buckets.held)
+        loose: dict[int, Spec] = {}
+        for i, value in enumerate(self.program.values):
+            if value.kind == STATE and (i in used or (i in self.program.fetches and self._mine(i))):
+                placed[i] = allocate(value.name, specs[i])
+            elif i in used and i not in placed:
+                loose[i] = specs[i]
+        aliases = self._aliases(placed)
+        self.arena = Arena(self.device.xp, {i: s for i, s in loose.items() if i not in aliases})
+        placed.update(self.arena.arrays)
+        for made, source in aliases.items():
+            if source in placed:
+                placed[made] = placed[source]
+        return [placed.get(i) for i in range(len(specs))]
+
+    def _aliases(self, placed: Mapping[int, Any]) -> dict[int, int]:
+        """What a collective makes lies where its operand does: result -> operand, by position."""
+        pairs: dict[int, int] = {}
+        for node in self.program.nodes:
+            if node.op in COLLECTIVES and self.group is not None:
+                for x, out in zip(
+                    node.inputs.get("X", ()), node.outputs.get("Out", ()), strict=True
+                ):
+                    if out not in placed:
+                        pairs[out] = pairs.get(x, x)
+        return pairs
+
+    def _mine(self, position: int) -> bool:
+        """Tell whether this rank holds a persistable."""
+        owner = self.program.owners().get(self.program.values[position].name, EVERYWHERE)
+        return owner in (EVERYWHERE, self.rank)
+
+    def _from_batch(self, position: int) -> bool:
+        """Tell whether a value is missing because it would be computed from the batch this rank lacks."""
+        return bool(self.skipped) and self.program.values[position].varies
+
+    def plan(self, lanes: Sequence[int] | None = None) -> Plan:
+        """Return the plan; ``lanes`` gives each instruction a thread, if they are not to run in order."""
+        chosen = iter(lanes) if lanes is not None else itertools.repeat(0)
+        self.device = self.device.emptied()
+        instructions = self._zeroing()
+        for _ in instructions:
+            next(chosen)
+        instructions += [self._instruction(node, next(chosen)) for node in self.nodes]
+        bucketed = list(self.buckets.held.values())
         count = self.arena.count + len(bucketed)
         nbytes = self.arena.nbytes + sum(a.nbytes for a in bucketed) + self.device.scratch_bytes
         return Plan(
             instructions,
             [self.arrays[i] for i in self.program.feeds],
-            [self.arrays[i] for i in self.program.fetches],
+            [self._fetched(i) for i in self.program.fetches],
             self.device,
             (count, nbytes),
-            replica,
+            self.rank,
         )
 
-    def _instruction(self, node: NodeRecord) -> Instruction:
+    def needs(self) -> list[set[int]]:
+        """Return, per instruction of the plan, those that it must wait for (see :func:`dependencies`)."""
+        first = len(self._zeroing())
+        zeroed = [list({address(a) for a in self.buckets.held.values()})] * first
+        reads: list[list[int]] = [[] for _ in range(first)]
+        reads += [self._addresses(node.inputs) for node in self.nodes]
+        writes = zeroed + [self._addresses(node.outputs) for node in self.nodes]
+        meetings = [first + i for i, node in enumerate(self.nodes) if node.op in COLLECTIVES]
+        return dependencies(reads, writes, meetings)
+
+    def _addresses(self, slots: Mapping[str, Sequence[int]]) -> list[int]:
+        arrays = (self.arrays[i] for held in slots.values() for i in held if i >= 0)
+        return [address(a) for a in arrays if a is not None and a.size]
+
+    def _fetched(self, position: int) -> Any:
+        """Return the array to fetch; what this rank does not compute contributes no rows."""
+        array = self.arrays[position]
+        made_here = any(position in held for node in self.nodes for held in node.outputs.values())
+        given = self.program.values[position]
+        if array is not None and (made_here or given.kind != TEMP or position in self.buckets.held):
+            return array
+        spec = self.specs[position]
+        return np.empty((0, *spec.shape[1:]), to_numpy(spec.dtype))
+
+    def _zeroing(self) -> list[Instruction]:
+        """An idle rank's part in every sum is zero."""
+        missing = {
+            i for k in self.skipped for held in self.program.nodes[k].outputs.values() for i in held
+        }
+        calls = [partial(a.fill, 0) for i, a in self.buckets.held.items() if i in missing]
+        return (
+            [Instruction("no_rows", (), (), "a place without rows", tuple(calls))] if calls else []
+        )
+
+    def _instruction(self, node: NodeRecord, lane: int) -> Instruction:
         reads, writes = self._names(node.inputs), self._names(node.outputs)
-        calls = self._collective(node) if node.op == ALL_REDUCE else self._kernel(node, writes)
+        self.device.next_instruction(writes[0] if writes else "", lane)
+        calls = self._collective(node) if node.op in COLLECTIVES else self._kernel(node)
         return Instruction(node.op, reads, writes, node.where, tuple(calls))
 
     def _names(self, slots: Mapping[str, Sequence[int]]) -> tuple[str, ...]:
@@ -157,15 +293,24 @@ class Binder:
         if self.group is None:
             return []
         number = node.attrs["bucket"]
-        tag = f"{self.program.schedule}:{number}"
+        when: dict[str, Any] = {"within": self.within, "tag": f"{self.program.schedule}:{number}"}
+        if node.op == BARRIER:
+            return [partial(self.group.barrier, **when)]
+        bucket = self.buckets.by_number[number]
+        if node.op == ALL_REDUCE:
+            return [partial(self.group.all_reduce, bucket.flat, "sum", **when)]
+        roots = node.attrs["roots"]
+        if node.op == REDUCE:
+            return [partial(self.group.reduce_parts, bucket.flat, bucket.ends, roots, **when)]
+        held = list(zip(roots, bucket.parts, self._held(node.inputs["X"]), strict=True))
+        copy = self.device.xp.copyto
         return [
-            partial(
-                self.group.all_reduce, self.buckets.flat[number], "sum", within=self.within, tag=tag
-            )
+            *(partial(copy, part, array) for root, part, array in held if root == self.rank),
+            partial(self.group.broadcast_parts, bucket.flat, bucket.ends, roots, **when),
+            *(partial(copy, array, part) for root, part, array in held if root != self.rank),
         ]
 
-    def _kernel(self, node: NodeRecord, writes: Sequence[str]) -> list[Callable[[], Any]]:
-        self.device.next_instruction(writes[0] if writes else "")
+    def _kernel(self, node: NodeRecord) -> list[Callable[[], Any]]:
         inputs = {slot: self._held(held) for slot, held in node.inputs.items()}
         outputs = {slot: self._held(held) for slot, held in node.outputs.items()}
         copies = self._part(node, inputs, outputs)
@@ -198,10 +343,9 @@ __all__ = [
     "FEED",
     "STATE",
     "TEMP",
-    "AllReduce",
     "Binder",
     "Buckets",
-    "States",
+    "Collectives",
     "infer_specs",
     "spec_of",
 ]

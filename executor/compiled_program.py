@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from ..graph.program import Program
+from ..graph.program_graph import ProgramGraph, snapshot
 from ..graph.report import CompileReport
-from ..strategies.errors import InvalidArgument, InvalidState, InvalidType, InvalidValue
+from ..strategies.errors import InvalidArgument, InvalidState, InvalidType, InvalidValue, nearest
 from .parallel import ParallelRun
 from .place import Place, check_place, cpu_places
+from .run import Event
 from .scope import Scope
 
 if TYPE_CHECKING:
@@ -18,20 +22,28 @@ if TYPE_CHECKING:
 
 
 class CompiledProgram:
-    """Wraps a Program; what is needed to run it is compiled at the first ``Executor.run``.
+    """Wraps a Program as it is now; what is needed to run it is compiled at the first ``Executor.run``.
+
+    Ops that are added to the program later are not seen. A graph (``core.Graph(program)``) is as good as the
+    program it was made from.
 
     Raises:
-        InvalidType: ``program_or_graph`` is no Program.
+        InvalidType: ``program_or_graph`` is neither Program nor Graph.
     """
 
     def __init__(
-        self, program_or_graph: Program, build_strategy: BuildStrategy | None = None
+        self, program_or_graph: Program | ProgramGraph, build_strategy: BuildStrategy | None = None
     ) -> None:
-        if not isinstance(program_or_graph, Program):
+        if isinstance(program_or_graph, ProgramGraph):
+            self._program = self._snapshot = program_or_graph.program
+        elif isinstance(program_or_graph, Program):
+            self._program = program_or_graph
+            self._snapshot = snapshot(program_or_graph)
+        else:
             raise InvalidType(
-                f"CompiledProgram takes a Program, got {type(program_or_graph).__name__}."
+                f"CompiledProgram takes a Program or a Graph, got {type(program_or_graph).__name__}."
             )
-        self._program = program_or_graph
+        self._compiled_version = self._program.version
         self._build_strategy = build_strategy
         self._exec_strategy: ExecutionStrategy | None = None
         self._loss_name: str | None = None
@@ -40,6 +52,8 @@ class CompiledProgram:
         self._data_parallel = False
         self._parallel: ParallelRun | None = None
         self._scope: Scope | None = None
+        self._place: Place | None = None
+        self._tracing = False
 
     @property
     def program(self) -> Program:
@@ -71,15 +85,18 @@ class CompiledProgram:
             raise InvalidArgument("with_data_parallel was called before on this CompiledProgram.")
         if loss_name is not None and not isinstance(loss_name, str):
             raise InvalidType(f"loss_name must be a str, got {type(loss_name).__name__}.")
-        trains = any(op.type.endswith("_grad") for op in self._program.global_block().ops)
-        if trains and not loss_name:
-            raise InvalidArgument(
-                "the program has gradient operators: loss_name says which loss they serve."
-            )
+        self._check_loss_name(loss_name)
         if share_vars_from is not None and not isinstance(share_vars_from, CompiledProgram):
             raise InvalidType(
                 f"share_vars_from must be a CompiledProgram, got {type(share_vars_from).__name__}."
             )
+        if self._parallel is not None:
+            warnings.warn(
+                "with_data_parallel has no effect: this CompiledProgram ran on one place before. "
+                "Make a new CompiledProgram.",
+                stacklevel=2,
+            )
+            return self
         self._data_parallel = True
         self._loss_name = loss_name
         self._build_strategy = (
@@ -93,6 +110,45 @@ class CompiledProgram:
                 raise InvalidArgument("there are no places to run on: the place list is empty.")
             self._places = [check_place(place, "places") for place in places]
         return self
+
+    def _check_loss_name(self, loss_name: str | None) -> None:
+        block = self._snapshot.global_block()
+        if not loss_name and any(op.type.endswith("_grad") for op in block.ops):
+            raise InvalidArgument(
+                "the program has gradient operators: loss_name says which loss they serve."
+            )
+        if loss_name and not block.has_var(loss_name):
+            warnings.warn(
+                f"loss_name {loss_name!r} is no variable of the program.{nearest(loss_name, block.vars)} "
+                f"The loss is taken to be the one that the program's gradients belong to.",
+                stacklevel=3,
+            )
+
+    def trace(self, on: bool = True) -> None:
+        """Keep from now on when each instruction of a step runs, or no longer; see :meth:`executed`."""
+        self._tracing = on
+        if self._parallel is not None:
+            self._parallel.trace(on)
+
+    def executed(self) -> list[list[Event]]:
+        """Return, per place, the instructions of the last traced step in the order in which they began.
+
+        Each tells its op, the variables written, its lane (thread), and when it began and ended, in seconds
+        since the step began on that place.
+
+        Raises:
+            InvalidState: no step ran since :meth:`trace` was called.
+        """
+        events = (
+            self._parallel.executed()[0] if self._parallel is not None and self._tracing else []
+        )
+        if not any(events):
+            raise InvalidState("executed() tells about a traced step: call trace(), then run.")
+        return [sorted(place, key=lambda event: event.began) for place in events]
+
+    def signals(self) -> list[int]:
+        """Return, per place, how many hand-overs between threads a step of the last program needs."""
+        return [] if self._parallel is None else self._parallel.executed()[1]
 
     def explain(self) -> CompileReport:
         """Return what the compiler did, and which flags have no effect yet.
@@ -133,6 +189,18 @@ class CompiledProgram:
             raise InvalidValue(
                 "this CompiledProgram ran in another scope before; compile it again for this one."
             )
+        elif executor.place != self._place:
+            raise InvalidValue(
+                f"this CompiledProgram ran on {self._place} before, now on {executor.place}; "
+                f"compile it again for this place."
+            )
+        if self._program.version != self._compiled_version:
+            self._compiled_version = self._program.version
+            warnings.warn(
+                "the program was changed after it was compiled, and the change has no effect. "
+                "Make a new CompiledProgram.",
+                stacklevel=3,
+            )
         return self._parallel.run(feed, fetch_names, return_numpy, return_merged)
 
     def _prepare(self, executor: Executor, scope: Scope) -> ParallelRun:
@@ -141,9 +209,14 @@ class CompiledProgram:
             raise InvalidArgument(
                 f"places {places} are of another kind than the executor's {executor.place}."
             )
-        self._scope = scope
-        return ParallelRun(
-            self._program,
+        if self._share_vars_from is not None and scope is not self._share_vars_from._scope:
+            print(
+                "share_vars_from is given: the variables are that program's, the scope is not used.",
+                file=sys.stderr,
+            )
+        self._scope, self._place = scope, executor.place
+        made = ParallelRun(
+            self._snapshot,
             places,
             scope,
             loss_name=self._loss_name,
@@ -152,6 +225,8 @@ class CompiledProgram:
             share_with=self._shared_run(executor),
             in_process=not self._data_parallel,
         )
+        made.trace(self._tracing)
+        return made
 
     def _default_places(self, executor: Executor) -> list[Place]:
         return list(cpu_places()) if self._data_parallel else [executor.place]

@@ -25,15 +25,17 @@ ALIGNMENT = 64  # bytes; a cache line, and what vector units like best
 class Clock:
     """Where in the training run a step stands; random kernels read it each time they run.
 
-    ``step`` counts committed iterations; ``row`` is the global index of this replica's first sample.
+    ``step`` counts committed iterations; ``row`` is the global index of this replica's first sample;
+    ``share`` its rows as a part of the whole batch.
     """
 
     step: int = 0
     row: int = 0
+    share: float = 1.0
 
 
 class Device:
-    """Binds kernels to one array module. Scratch memory is shared by instructions, which run in turn.
+    """Binds kernels to one array module. Scratch memory is shared by the instructions of a lane.
 
     ``seed`` is the program's seed, ``output`` the name of the variable the kernel being bound writes:
     together they key its random numbers.
@@ -45,8 +47,15 @@ class Device:
         self.seed = seed
         self.clock = Clock()
         self.output = ""
-        self._free: list[Any] = []
+        self._lane = 0
+        self._free: dict[int, list[Any]] = {}
         self._lent: list[Any] = []
+
+    def emptied(self) -> Device:
+        """Return a device with the same seed and clock, and no scratch memory yet."""
+        made = Device(self.name, self.xp, seed=self.seed)
+        made.clock = self.clock
+        return made
 
     def scratch(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return an uninitialised array that lives while the instruction being bound runs."""
@@ -59,11 +68,14 @@ class Device:
         """Return a zeroed array that belongs to the instruction being bound alone, run after run."""
         return self.xp.zeros(shape, dtype)
 
-    def next_instruction(self, output: str) -> None:
-        """Take back the scratch lent to the instruction before; ``output`` names the next one's result."""
-        self._free += self._lent
+    def next_instruction(self, output: str, lane: int = 0) -> None:
+        """Take back the scratch lent to the instruction before; ``output`` names the next one's result.
+
+        Instructions of one ``lane`` run in turn.
+        """
+        self._free.setdefault(self._lane, []).extend(self._lent)
         self._lent = []
-        self.output = output
+        self._lane, self.output = lane, output
 
     def reducer(self, name: str) -> Callable[..., Any]:
         """Return ``ufunc.reduce(array, axis, dtype, out, keepdims)``; CuPy's has only add and multiply."""
@@ -79,13 +91,15 @@ class Device:
     @property
     def scratch_bytes(self) -> int:
         """Bytes of scratch memory in use by the plan."""
-        return sum(block.nbytes for block in self._free + self._lent)
+        free = (block for blocks in self._free.values() for block in blocks)
+        return sum(block.nbytes for block in (*free, *self._lent))
 
     def _take(self, nbytes: int) -> Any:
-        fitting = [block for block in self._free if block.nbytes >= nbytes]
+        free = self._free.setdefault(self._lane, [])
+        fitting = [block for block in free if block.nbytes >= nbytes]
         if fitting:
             block = min(fitting, key=lambda b: b.nbytes)
-            self._free = [b for b in self._free if b is not block]
+            self._free[self._lane] = [b for b in free if b is not block]
         else:
             block = aligned_bytes(self.xp, nbytes)
         self._lent.append(block)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from ..graph.compile import Compiled, compile_program
+from ..graph.lod import lod_sources
 from ..graph.ops.registry import Spec
 from ..graph.passes.target import Target
 from ..graph.program import Program, default_main_program
 from ..graph.replica_program import ReplicaProgram
-from ..graph.variable import Variable
 from ..strategies.errors import (
     InvalidArgument,
     InvalidState,
@@ -25,7 +25,8 @@ from ..strategies.types import to_numpy
 from .bind import Binder, Buckets, infer_specs, spec_of
 from .capabilities import capabilities
 from .device import Device
-from .feeds import check, convert
+from .feeds import check, convert, refuse_empty, sequences_in
+from .fetches import Joined, fetch_names_of
 from .place import CPUPlace, Place, check_place
 from .plan import Plan
 from .scope import Scope, global_scope
@@ -43,6 +44,7 @@ class _Bound:
     ) -> None:
         read = set(program.needed_names())
         self.plan = plan
+        self.program = program
         self.scope = scope  # kept alive: its id is part of the cache key
         self.read = [tensor for name, tensor in tensors.items() if name in read]
         self.memory = [(tensor, tensor.memory(newest=False)) for tensor in tensors.values()]
@@ -99,6 +101,8 @@ class Executor:
                 ``return_numpy=False``). Results of several places are joined on dim 0 unless
                 ``return_merged`` is False.
             scope: where persistables live; default: the global scope.
+            use_prune: run only the ops that ``fetch_list`` needs. An optimize op in ``fetch_list`` asks for
+                the same, and is run too.
             feed_var_name, fetch_var_name, use_program_cache: accepted as Paddle does; there are no feed and
                 fetch variables here, and plans are always kept.
 
@@ -109,25 +113,20 @@ class Executor:
         """
         if self._closed:
             raise InvalidState("this executor is closed.")
-        if use_prune:
-            raise Unsupported(
-                "Executor.run(use_prune=True) is not built yet: every op of the program runs."
-            )
-        if use_prune:
-            raise Unsupported(
-                "Executor.run(use_prune=True) is not built yet: every op of the program runs."
-            )
         program = default_main_program() if program is None else program
         scope = global_scope() if scope is None else scope
-        fetch_names = fetch_names_of(fetch_list)
+        fetch_names, updates = fetch_names_of(fetch_list)
         if not isinstance(program, Program):
             run_compiled = getattr(program, "_run", None)
             if run_compiled is None:
                 raise InvalidType(
                     f"Executor.run takes a Program or CompiledProgram, got {type(program).__name__}."
                 )
+            if use_prune or updates:
+                raise Unsupported("use_prune, and fetching an optimize op, need a plain Program.")
             return run_compiled(self, feed, fetch_names, scope, return_numpy, return_merged)
-        return self._run_program(program, _one_feed(feed), fetch_names, scope, return_numpy)
+        keep = (*fetch_names, *updates) if use_prune or updates else None
+        return self._run_program(program, _one_feed(feed), fetch_names, scope, return_numpy, keep)
 
     def close(self) -> None:
         """Forget every plan; the executor cannot be used again."""
@@ -142,32 +141,48 @@ class Executor:
         fetch_names: tuple[str, ...],
         scope: Scope,
         return_numpy: bool,
+        keep: tuple[str, ...] | None = None,
     ) -> list[Any]:
+        """Run one step; ``keep``: only the ops that make these variables."""
         arrays = convert(program, feed) if feed else {}
         if program.lr_scheduler is not None:
             set_scheduled_rate(program, scope)
         shapes = tuple([(name, a.shape, a.dtype) for name, a in arrays.items()])
-        key = (program.id, program.version, fetch_names, shapes, id(scope))
+        key = (program.id, program.version, fetch_names, shapes, id(scope), keep)
         bound = self._bound.get(key)
         if bound is None or not bound.current():
-            bound = self._bind(key, program, arrays, fetch_names, scope)
+            bound = self._bind(key, program, arrays, fetch_names, scope, keep)
         step = self._steps.get(program.id, 0)
         bound.plan.device.clock.step = step
-        fetched = bound.plan.run(list(arrays.values()))
+        bound.plan.run(list(arrays.values()))
+        fetched = bound.plan.fetched()
         self._steps[program.id] = step + 1
         for tensor in bound.written:
             if tensor.link is not None:
                 tensor.written()
-        return fetched if return_numpy else as_tensors(fetch_names, fetched)
+        lods = sequences_in(feed) if feed else {}
+        if return_numpy and not lods:
+            return fetched
+        sources = lod_sources(bound.program, lods)
+        held = [lods.get(source, ()) if source else () for source in sources]
+        joined = (
+            Joined(*one)
+            for one in zip(fetch_names, [[a] for a in fetched], [[h] for h in held], strict=True)
+        )
+        return [one.merged(return_numpy) for one in joined]
 
     def _compile(
-        self, program: Program, feeds: tuple[str, ...], fetches: tuple[str, ...]
+        self,
+        program: Program,
+        feeds: tuple[str, ...],
+        fetches: tuple[str, ...],
+        keep: tuple[str, ...] | None,
     ) -> Compiled:
-        key = (program.id, program.version, feeds, fetches)
+        key = (program.id, program.version, feeds, fetches, keep)
         compiled = self._compiled.get(key)
         if compiled is None:
             self.compilations += 1
-            compiled = compile_program(program, feeds, fetches, Target(), capabilities())
+            compiled = compile_program(program, feeds, fetches, Target(), capabilities(), keep=keep)
             _remember(self._compiled, key, compiled, COMPILED_KEPT)
         return compiled
 
@@ -178,9 +193,11 @@ class Executor:
         arrays: dict[str, np.ndarray],
         fetch_names: tuple[str, ...],
         scope: Scope,
+        keep: tuple[str, ...] | None,
     ) -> _Bound:
         check(program, arrays)
-        compiled = self._compile(program, tuple(arrays), fetch_names).program
+        refuse_empty(program, arrays)
+        compiled = self._compile(program, tuple(arrays), fetch_names, keep).program
         check_initialized(compiled.needed_names(), scope)
         held = {name: scope.find_var(name) for name in compiled.state_names()}
         read = set(compiled.needed_names())
@@ -234,32 +251,6 @@ def _one_feed(feed: Any) -> Any:
     return feed
 
 
-def fetch_names_of(fetch_list: Any) -> tuple[str, ...]:
-    """Return the names in a fetch list.
-
-    Raises:
-        InvalidArgument: it is no list, tuple, Variable or name.
-        InvalidType: an item is neither a Variable nor a name.
-    """
-    if fetch_list is None:
-        return ()
-    if isinstance(fetch_list, (str, Variable)):
-        fetch_list = [fetch_list]
-    if not isinstance(fetch_list, (list, tuple)):
-        raise InvalidArgument(
-            f"fetch_list must be a list of variables, got {type(fetch_list).__name__}."
-        )
-    names = []
-    for item in fetch_list:
-        if isinstance(item, Variable):
-            names.append(item.name)
-        elif isinstance(item, str):
-            names.append(item)
-        else:
-            raise InvalidType(f"fetch_list holds variables or their names, got {item!r}.")
-    return tuple(names)
-
-
 def check_initialized(names: Sequence[str], scope: Scope) -> None:
     """Refuse to run while a persistable that the program reads holds nothing.
 
@@ -288,13 +279,3 @@ def set_scheduled_rate(program: Program, scope: Scope) -> None:
     rate = np.full((1,), scheduler.get_lr(), np.float32)
     if not tensor.initialized or not np.array_equal(tensor.memory(), rate):
         tensor.set(rate)
-
-
-def as_tensors(names: Sequence[str], arrays: Sequence[np.ndarray]) -> list[Tensor]:
-    """Return arrays as tensors."""
-    tensors = []
-    for name, array in zip(names, arrays, strict=True):
-        tensor = Tensor(name)
-        tensor.set(array)
-        tensors.append(tensor)
-    return tensors

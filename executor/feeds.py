@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..graph.program import Program
+from ..graph.role import GRAD_SUFFIX
 from ..graph.variable import Variable
 from ..strategies.errors import FeedError, FeedTypeError, InvalidType, nearest
 from ..strategies.types import to_numpy
-from .tensor import Tensor
+from .tensor import LoD, Tensor
 
 Feed = Mapping[str, Any]
 
@@ -95,52 +96,149 @@ def check(program: Program, arrays: Mapping[str, np.ndarray]) -> None:
             check_declared(name, array, variables[name])
 
 
-def split(
-    program: Program, arrays: Mapping[str, np.ndarray], places: int
-) -> list[dict[str, np.ndarray]]:
-    """Return each place's share of a dict feed.
-
-    A variable whose first dimension is unknown is cut along it; each place gets the same number of rows
-    and the last one the remainder too. A persistable is fed whole, or one row to each place. Anything else
-    goes whole to every place.
+def refuse_empty(program: Program, arrays: Mapping[str, np.ndarray]) -> None:
+    """Refuse a batch without rows.
 
     Raises:
-        FeedError: fewer rows than places.
+        FeedError: names the variable.
     """
     variables = program.global_block().vars
-    shares: list[dict[str, np.ndarray]] = [{} for _ in range(places)]
     for name, array in arrays.items():
-        for share, part in zip(shares, _parts(variables[name], array, places), strict=True):
-            share[name] = part
-    return shares
+        if varies(variables[name]) and array.ndim and len(array) == 0:
+            raise FeedError(f"feed {name!r} has no rows (the batch is empty).")
 
 
-def _parts(variable: Variable, array: np.ndarray, places: int) -> Sequence[np.ndarray]:
-    cut = variable.shape is not None and len(variable.shape) > 0 and variable.shape[0] == -1
-    seed_of_loss = variable.name.endswith("@GRAD")
-    if places == 1 or not (cut or variable.persistable or seed_of_loss):
-        return [array] * places
-    rows = array.shape[0] if array.ndim else 0
-    if variable.persistable and rows == 1:
-        return [array] * places
-    if rows < places or ((variable.persistable or seed_of_loss) and rows != places):
-        raise FeedError(
-            f"feed {variable.name!r}: {rows} row(s) cannot be split over {places} places. "
-            f"Feed at least one row per place, or use fewer places (CPU_NUM sets their number)."
-        )
-    step = rows // places
-    return [array[i * step : (i + 1) * step if i < places - 1 else rows] for i in range(places)]
+class Portion(NamedTuple):
+    """What one place is fed: arrays by name, and the LoD of those that hold sequences."""
+
+    arrays: dict[str, np.ndarray]
+    lods: dict[str, LoD]
 
 
-def first_rows(program: Program, shares: Sequence[Mapping[str, np.ndarray]]) -> list[int]:
-    """Return the global index of each place's first sample, counted on the batch variables fed."""
+def sequences_in(feed: Feed) -> dict[str, LoD]:
+    """Return the LoD of each fed tensor that holds sequences."""
+    return {
+        name: tuple(map(tuple, value.lod()))
+        for name, value in feed.items()
+        if isinstance(value, Tensor) and value.lod()
+    }
+
+
+def varies(variable: Variable) -> bool:
+    """Tell whether a variable's first dimension is unknown: its rows are the batch."""
+    return bool(variable.shape) and variable.shape is not None and variable.shape[0] == -1
+
+
+def split(
+    program: Program,
+    arrays: Mapping[str, np.ndarray],
+    lods: Mapping[str, LoD],
+    places: int,
+    *,
+    partial: bool = False,
+) -> list[Portion]:
+    """Return each place's portion of a dict feed.
+
+    A variable whose first dimension is unknown is cut along it, or into its sequences if it has a LoD; each
+    place gets the same number and the last one the remainder too. A persistable is fed one value for all
+    places, or one for each. Anything else goes whole to every place. ``partial``: with fewer rows than
+    places, some get none.
+
+    Raises:
+        FeedError: no rows, or fewer rows than places (unless ``partial``).
+    """
     variables = program.global_block().vars
-    counts = []
-    for share in shares:
-        batches = [
-            a.shape[0]
-            for name, a in share.items()
-            if a.ndim and (variables[name].shape or (0,))[0] == -1
-        ]
-        counts.append(max(batches, default=0))
-    return [sum(counts[:i]) for i in range(len(counts))]
+    portions = [Portion({}, {}) for _ in range(places)]
+    for name, array in arrays.items():
+        variable = variables[name]
+        if name in lods and varies(variable):
+            cuts = _bounds(variable, len(lods[name][0]) - 1, places, partial, "sequence(s)")
+            for portion, (begin, end) in zip(portions, cuts, strict=True):
+                rows, portion.lods[name] = _cut_lod(lods[name], begin, end)
+                portion.arrays[name] = array[rows]
+            continue
+        for portion, part in zip(portions, _parts(variable, array, places, partial), strict=True):
+            portion.arrays[name] = part
+    return portions
+
+
+def _parts(
+    variable: Variable, array: np.ndarray, places: int, partial: bool
+) -> Sequence[np.ndarray]:
+    if varies(variable) and array.ndim:
+        bounds = _bounds(variable, len(array), places, partial, "row(s)")
+        return [array[begin:end] for begin, end in bounds]
+    if variable.persistable or variable.name.endswith(GRAD_SUFFIX):
+        return _one_or_each(variable, array, places)
+    return [array] * places
+
+
+def _one_or_each(variable: Variable, array: np.ndarray, places: int) -> Sequence[np.ndarray]:
+    """A persistable's value for all places, or one for each; a gradient's seed is one for each."""
+    declared = tuple(variable.shape or ())
+    one_for_all = variable.persistable and array.shape == declared
+    if places == 1 or one_for_all:
+        return [array] * places
+    each = declared[0] if declared else 1
+    if array.ndim and len(array) == each * places:
+        return [array[i * each : (i + 1) * each] for i in range(places)]
+    wanted = f"{each * places} row(s), one value a place"
+    if variable.persistable:
+        wanted = f"one value of shape {list(declared)}, or {wanted}"
+    raise FeedError(
+        f"feed {variable.name!r}: got shape {list(array.shape)} for {places} places. Feed {wanted}."
+    )
+
+
+def _bounds(
+    variable: Variable, count: int, places: int, partial: bool, what: str
+) -> list[tuple[int, int]]:
+    if count < places:
+        if not partial or count == 0:
+            raise FeedError(
+                f"feed {variable.name!r}: {count} {what} cannot be split over {places} places. "
+                f"Feed at least one per place, or use fewer places (CPU_NUM sets their number)."
+            )
+        return [(min(i, count), min(i + 1, count)) for i in range(places)]
+    step = count // places
+    return [(i * step, (i + 1) * step if i < places - 1 else count) for i in range(places)]
+
+
+def _cut_lod(lod: LoD, begin: int, end: int) -> tuple[slice, LoD]:
+    """Return the rows of sequences ``begin`` to ``end`` of the outermost level, and their own LoD."""
+    levels = []
+    for level in lod:
+        offsets = level[begin : end + 1]
+        levels.append(tuple(offset - offsets[0] for offset in offsets))
+        begin, end = offsets[0], offsets[-1]
+    return slice(begin, end), tuple(levels) if levels[0] != (0,) else ()
+
+
+def rows_of(program: Program, portions: Sequence[Portion]) -> dict[str, list[int]]:
+    """Return how many rows of each batch variable each place is fed."""
+    variables = program.global_block().vars
+    names = [name for name in portions[0].arrays if varies(variables[name])]
+    return {
+        name: [len(p.arrays[name]) if p.arrays[name].ndim else 0 for p in portions]
+        for name in names
+    }
+
+
+def sample_shares(rows: Mapping[str, Sequence[int]]) -> list[float]:
+    """Return each place's part of all samples.
+
+    Raises:
+        FeedError: the batch variables disagree about it, or there is none.
+    """
+    shares: dict[str, list[float]] = {}
+    for name, counts in rows.items():
+        total = sum(counts)
+        shares[name] = [count / total if total else 0.0 for count in counts]
+    found = list(shares.values())
+    if not found or any(not np.allclose(one, found[0]) for one in found):
+        counted = ", ".join(f"{name!r}: {list(counts)}" for name, counts in rows.items())
+        raise FeedError(
+            f"SampleWeighted needs to know each place's samples, and the feeds differ about their rows: "
+            f"{counted or 'no batch variable is fed'}."
+        )
+    return found[0]

@@ -6,8 +6,8 @@ nothing here knows Ray.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -33,6 +33,19 @@ class Delivery(Protocol):
     def close(self) -> None:
         """End the replicas."""
         ...
+
+
+class Share(NamedTuple):
+    """What one place computes: the arrays of one step, or of several behind each other.
+
+    Per set of arrays: ``rows`` the global index of the place's first row, ``parts`` its part of all rows,
+    ``idle`` whether it has none.
+    """
+
+    arrays: list[np.ndarray]
+    rows: list[int]
+    parts: list[float]
+    idle: list[bool]
 
 
 class Gang:
@@ -72,15 +85,34 @@ class Gang:
             raise _cause(failures)
         return answers
 
-    def load(self, program: str, scope: int) -> int:
-        """Give a compiled program (JSON) to every replica and return its id there."""
+    def load(self, program: str, scope: int, **how: Any) -> int:
+        """Give a compiled program (JSON) to every replica and return its id there.
+
+        ``how``: ``threads`` that a replica may use, whether they are ``capped`` by its cores, and whether
+        threads take ``every_lock``.
+        """
         number = self.new_id()
-        self.all("load", id=number, program=program, scope=scope)
+        self.all("load", id=number, program=program, scope=scope, **how)
         return number
 
-    def write(self, scope: int, names: Sequence[str], arrays: Sequence[np.ndarray]) -> None:
-        """Broadcast persistables to a device scope of every replica."""
-        self.all("write", arrays, scope=scope, names=list(names))
+    def write(
+        self,
+        scope: int,
+        names: Sequence[str],
+        arrays: Sequence[np.ndarray],
+        owners: Mapping[str, int] | None = None,
+    ) -> None:
+        """Write persistables to a device scope of every replica, or of their owners alone."""
+        messages = []
+        for rank in range(self.size):
+            held = [
+                (name, array)
+                for name, array in zip(names, arrays, strict=True)
+                if (owners or {}).get(name, rank) == rank
+            ]
+            head = {"epoch": self.epoch, "scope": scope, "names": [name for name, _ in held]}
+            messages.append(Message("write", head, [array for _, array in held]))
+        self.each(messages)
 
     def read(self, scope: int, name: str, rank: int = 0) -> np.ndarray:
         """Return a persistable from one replica's device scope."""
@@ -90,24 +122,28 @@ class Gang:
         return answers[rank].arrays[0]
 
     def step(
-        self,
-        program: int,
-        step: int,
-        rows: Sequence[int],
-        feeds: Sequence[Sequence[np.ndarray]],
-        drop: Sequence[int],
+        self, program: int, shares: Sequence[Share], step: int, iterations: int, drop: Sequence[int]
     ) -> list[Sequence[np.ndarray]]:
-        """Run one step everywhere; ``feeds[i]`` are replica i's arrays, ``rows[i]`` its first sample.
+        """Run steps everywhere, the first of them being number ``step``; ``shares[i]`` is for replica i.
 
-        ``drop`` names the loaded programs whose temporaries end their life with the step.
+        ``drop`` names the loaded programs whose temporaries end their life with the last.
         """
         messages = [
             Message(
                 "step",
-                {"id": program, "step": step, "row": row, "drop": list(drop), "epoch": self.epoch},
-                arrays,
+                {
+                    "id": program,
+                    "step": step,
+                    "iterations": iterations,
+                    "rows": share.rows,
+                    "parts": share.parts,
+                    "idle": share.idle,
+                    "drop": drop,
+                    "epoch": self.epoch,
+                },
+                share.arrays,
             )
-            for row, arrays in zip(rows, feeds, strict=True)
+            for share in shares
         ]
         return [answer.arrays for answer in self.each(messages)]
 

@@ -1,4 +1,4 @@
-"""One program on the replicas of a gang: compile, feed, step, fetch, and keep the driver's scope true."""
+"""One program on the replicas of a gang: compile, feed, step, fetch."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..graph.compile import compile_program
+from ..graph.lod import lod_sources
 from ..graph.ops.registry import Spec
 from ..graph.passes.target import Target
 from ..graph.program import Program
@@ -18,80 +19,28 @@ from ..strategies.errors import (
     EnforceNotMet,
     FeedError,
     FeedTypeError,
+    InvalidArgument,
     InvalidType,
-    InvalidValue,
     Unsupported,
 )
+from ..strategies.flags import flag_value
 from .bind import infer_specs, spec_of
 from .capabilities import capabilities
-from .executor import as_tensors, check_initialized, set_scheduled_rate
-from .feeds import check, convert, first_rows, split
-from .gang import Gang, current_config, gang_for
+from .executor import check_initialized, set_scheduled_rate
+from .feeds import Portion, check, convert, rows_of, sample_shares, sequences_in, split
+from .fetches import Joined
+from .gang import Gang, Share, current_config, gang_for
 from .place import Place
+from .run import Event
 from .scope import Scope
 from .threads import launch_threads
+from .values import DeviceValues
 
 if TYPE_CHECKING:
     from ..strategies.build import BuildStrategy
     from ..strategies.execution import ExecutionStrategy
 
 SHAPES_KEPT = 64
-_OWN_SETTINGS = ("num_threads", "use_cuda")
-
-
-class DeviceValues:
-    """A device scope on every replica: the persistables of one program and of those that share them.
-
-    It is the :class:`Link` of the driver's tensors. ``version`` counts the steps that wrote.
-    """
-
-    def __init__(self, gang: Gang, scope: Scope) -> None:
-        self.gang = gang
-        self.scope = scope
-        self.id = gang.new_id()
-        self.version = 0
-        self.dirty: set[str] = set()
-        self.names: set[str] = set()
-        gang.before_close(self.bring_home)
-
-    def bring_home(self) -> None:
-        """Fetch the newest values into the driver's scope, which from then on stands alone."""
-        for name in self.names:
-            tensor = self.scope.home(name).get_tensor()
-            if tensor.link is self:
-                if tensor.initialized:
-                    tensor.memory()
-                tensor.link = None
-
-    def pull(self, name: str) -> np.ndarray:
-        """Return the value of ``name`` on replica 0."""
-        return self.gang.read(self.id, name)
-
-    def adopt(self, names: Sequence[str]) -> None:
-        """Let the driver's tensors of these names be views of this device scope, from the user's values."""
-        for name in names:
-            if name not in self.names:
-                self.names.add(name)
-                self.dirty.add(name)
-        for name in self.names:
-            tensor = self.scope.home(name).get_tensor()
-            if tensor.link is not self:
-                if name in self.dirty and tensor.initialized:
-                    tensor.memory()  # what another program's replicas made of it, before the link changes
-                tensor.link, tensor.link_version = self, -1
-
-    def flush(self) -> None:
-        """Broadcast what the user wrote since the last step."""
-        if not self.dirty:
-            return
-        names, arrays = [], []
-        for name in sorted(self.dirty):
-            tensor = self.scope.home(name).get_tensor()
-            if tensor.initialized:
-                names.append(name)
-                arrays.append(tensor.memory())
-        self.gang.write(self.id, names, arrays)
-        self.dirty.clear()
 
 
 class _Version:
@@ -101,6 +50,7 @@ class _Version:
         self.program = program
         self.number = number
         self.writes = bool(program.written_names())
+        self.owners = program.owners()
         self.checked: OrderedDict[tuple[Any, ...], None] = OrderedDict()
 
 
@@ -126,12 +76,11 @@ class ParallelRun:
 
         self.program = program
         self.places = list(places)
-        self.loss_name = loss_name
+        self.has_loss = loss_name is not None
         self.build = build_strategy if build_strategy is not None else BuildStrategy()
         self.execution = exec_strategy if exec_strategy is not None else ExecutionStrategy()
-        refuse_unbuilt(self.build, self.execution)
-        if self.execution.num_threads == 0:
-            self.execution.num_threads = 2 * len(self.places)
+        settle(self.build, self.execution)
+        self._capped = self.execution.settle_threads(len(self.places))
         if share_with is not None:
             self._check_shared(share_with)
         self.gang = self._join(share_with, in_process)
@@ -142,6 +91,8 @@ class ParallelRun:
         self.steps = 0
         self.compilations = 0
         self._since_drop = 0
+        self._tracing = False
+        self._last: _Version | None = None
         self._versions: dict[tuple[Any, ...], _Version] = {}
 
     def run(
@@ -151,27 +102,36 @@ class ParallelRun:
         return_numpy: bool = True,
         return_merged: bool = True,
     ) -> list[Any]:
-        """Run one step on every place; results are joined on dim 0 in place order unless told otherwise."""
-        shares = self._shares(feed)
-        version = self._version(tuple(shares[0]), fetch_names)
-        self._check(version, shares)
+        """Run a step on every place (or ``num_iteration_per_run`` of them); return what the last one fetches.
+
+        Results are joined on dim 0 in place order unless told otherwise.
+        """
+        batches = [self._portions(feed)]
+        version = self._version(tuple(batches[0][0].arrays), fetch_names)
+        for portions in batches:
+            self._check(version, portions)
         if self.program.lr_scheduler is not None:
             set_scheduled_rate(self.program, self.values.scope)
-        self.values.adopt(version.program.state_names())
+        self.values.adopt(version.program.state_names(), version.owners)
         self.values.flush()
-        self._since_drop += 1
+        iterations = self.execution.num_iteration_per_run
+        self._since_drop += iterations
         drop = (
             bool(fetch_names) or self._since_drop >= self.execution.num_iteration_per_drop_scope > 0
         )
-        feeds = [list(share.values()) for share in shares]
-        rows = first_rows(self.program, shares)
         dropped = [v.number for v in self._versions.values()] if drop else []
-        fetched = self.gang.step(version.number, self.steps, rows, feeds, dropped)
-        self.steps += 1
+        fetched = self.gang.step(
+            version.number, self._shares(batches), self.steps, iterations, dropped
+        )
+        self.steps += iterations
         self._since_drop = 0 if drop else self._since_drop
+        self._last = version
         if version.writes:
             self.values.version += 1
-        return merge(fetch_names, fetched, return_numpy, return_merged)
+        joined = self._joined(version, fetch_names, fetched, batches[-1])
+        if return_merged:
+            return [one.merged(return_numpy) for one in joined]
+        return [one.separate(return_numpy) for one in joined]
 
     def temporaries(self) -> tuple[int, int]:
         """Return how many temporaries are alive on all replicas, and their bytes."""
@@ -185,6 +145,23 @@ class ParallelRun:
         for version in self._versions.values():
             self.gang.all("drop", id=version.number)
         self._since_drop = 0
+
+    def trace(self, on: bool) -> None:
+        """Keep the times of instructions from the next step on, or no longer."""
+        self._tracing = on
+        for version in self._versions.values():
+            self.gang.all("trace", id=version.number, on=on)
+
+    def executed(self) -> tuple[list[list[Event]], list[int]]:
+        """Return, per place, when each instruction of the last traced step ran, and the count of its signals."""
+        if self._last is None:
+            return [], []
+        answers = self.gang.all("trace", id=self._last.number, on=self._tracing)
+        events = [
+            [Event(op, tuple(writes), *rest) for op, writes, *rest in a.head["events"]]
+            for a in answers
+        ]
+        return events, [a.head["signals"] for a in answers]
 
     def _join(self, share_with: ParallelRun | None, in_process: bool) -> Gang:
         if share_with is not None:
@@ -200,59 +177,115 @@ class ParallelRun:
                 f"{len(self.places)}; they must be as many."
             )
 
-    def _shares(self, feed: Any) -> list[dict[str, np.ndarray]]:
+    @property
+    def _weighted(self) -> bool:
+        return self.build.gradient_scale_strategy.name == "SampleWeighted"
+
+    @property
+    def _partial(self) -> bool:
+        """Whether a place may get no rows: no gradient would be missing, or its weight is zero."""
+        return not self.has_loss or self._weighted
+
+    def _portions(self, feed: Any) -> list[Portion]:
         """Return what each place is fed."""
         count = len(self.places)
         if feed is None:
-            return [{} for _ in range(count)]
+            return [Portion({}, {}) for _ in range(count)]
         if isinstance(feed, Mapping):
-            shares = split(self.program, convert(self.program, feed), count)
-        elif isinstance(feed, (list, tuple)):
-            if len(feed) != count:
-                raise FeedError(f"the feed list has {len(feed)} elements for {count} places.")
-            for item in feed:
-                if not isinstance(item, Mapping):
-                    raise InvalidType(
-                        f"each element of a feed list must be a dict, got {type(item).__name__}."
-                    )
-            shares = [convert(self.program, item) for item in feed]
-        else:
+            arrays = convert(self.program, feed)
+            return split(self.program, arrays, sequences_in(feed), count, partial=self._partial)
+        if not isinstance(feed, (list, tuple)):
             raise FeedTypeError(
                 f"feed must be a dict or a list of dicts, got {type(feed).__name__}."
             )
-        names = list(shares[0])
-        for i, share in enumerate(shares):
-            if set(share) != set(names):
-                raise FeedError(
-                    f"place {i} is fed {sorted(share)}, place 0 {sorted(names)}: feed the same names."
+        if len(feed) != count:
+            raise FeedError(f"the feed list has {len(feed)} elements for {count} places.")
+        for item in feed:
+            if not isinstance(item, Mapping):
+                raise InvalidType(
+                    f"each element of a feed list must be a dict, got {type(item).__name__}."
                 )
-        return [{name: share[name] for name in names} for share in shares]
+        portions = [Portion(convert(self.program, item), sequences_in(item)) for item in feed]
+        return self._alike(portions)
+
+    def _alike(self, portions: list[Portion]) -> list[Portion]:
+        """Check that every place is fed the same names, and rows where it must be; order names alike."""
+        names = list(portions[0].arrays)
+        for i, portion in enumerate(portions):
+            if set(portion.arrays) != set(names):
+                raise FeedError(
+                    f"place {i} is fed {sorted(portion.arrays)}, place 0 {sorted(names)}: "
+                    f"feed the same names."
+                )
+        for name, counts in rows_of(self.program, portions).items():
+            if not all(counts) and not (self._partial and any(counts)):
+                raise FeedError(
+                    f"feed {name!r}: place {counts.index(0)} gets no rows (rows by place: {counts})."
+                )
+        return [Portion({name: p.arrays[name] for name in names}, p.lods) for p in portions]
+
+    def _shares(self, batches: Sequence[Sequence[Portion]]) -> list[Share]:
+        """Return the arrays of each place, and where its rows stand among all."""
+        shares = [Share([], [], [], []) for _ in self.places]
+        for portions in batches:
+            rows = rows_of(self.program, portions)
+            counts = [max(column) for column in zip(*rows.values(), strict=True)]
+            counts = counts or [1] * len(self.places)
+            parts = sample_shares(rows) if self._weighted and self.has_loss else counts
+            first = 0
+            for share, portion, count, part in zip(shares, portions, counts, parts, strict=True):
+                share.arrays.extend(portion.arrays.values())
+                share.rows.append(first)
+                share.parts.append(part)
+                share.idle.append(count == 0)
+                first += count
+        return shares
 
     def _version(self, feeds: tuple[str, ...], fetches: tuple[str, ...]) -> _Version:
-        key = (self.program.version, feeds, fetches)
+        key = (feeds, fetches)
         if key not in self._versions:
-            target = Target(
-                replicas=len(self.places),
-                strategy=self.build,
-                has_loss=self.loss_name is not None,
-                bucket_bytes=current_config().bucket_bytes,
-            )
+            compiled = compile_program(self.program, feeds, fetches, self._target(), capabilities())
             self.compilations += 1
-            compiled = compile_program(self.program, feeds, fetches, target, capabilities())
             self.report = compiled.report
             check_initialized(compiled.program.needed_names(), self.values.scope)
-            number = self.gang.load(compiled.program.to_json(), self.values.id)
+            in_order = self._target().in_program_order
+            number = self.gang.load(
+                compiled.program.to_json(),
+                self.values.id,
+                threads=1 if in_order else self.execution.num_threads,
+                capped=self._capped,
+                every_lock=not self.build.remove_unnecessary_lock,
+            )
             self._versions[key] = _Version(compiled.program, number)
+            if self._tracing:
+                self.gang.all("trace", id=number, on=True)
         return self._versions[key]
 
-    def _check(self, version: _Version, shares: Sequence[Mapping[str, np.ndarray]]) -> None:
+    def _target(self) -> Target:
+        megabytes = flag_value("FLAGS_fuse_parameter_memory_size")
+        members = flag_value("FLAGS_fuse_parameter_groups_size")
+        return Target(
+            replicas=len(self.places),
+            strategy=self.build,
+            has_loss=self.has_loss,
+            bucket_bytes=(
+                int(megabytes * 2**20) if megabytes > 0 else current_config().bucket_bytes
+            ),
+            bucket_members=members if members > 1 else 0,
+            delay_collectives=self.execution.allow_op_delay,
+            barrier=self.execution.use_thread_barrier,
+        )
+
+    def _check(self, version: _Version, portions: Sequence[Portion]) -> None:
         """Refuse shapes and dtypes that cannot pass shape inference, once per combination."""
-        for share in shares:
-            key = tuple([(a.shape, a.dtype) for a in share.values()])
+        for portion in portions:
+            key = tuple([(a.shape, a.dtype) for a in portion.arrays.values()])
             if key in version.checked:
                 continue
-            check(self.program, share)
-            infer_specs(version.program, [spec_of(a) for a in share.values()], self._held)
+            check(self.program, portion.arrays)
+            if all(a.size or not a.ndim for a in portion.arrays.values()):
+                specs = [spec_of(a) for a in portion.arrays.values()]
+                infer_specs(version.program, specs, self._held)
             version.checked[key] = None
             if len(version.checked) > SHAPES_KEPT:
                 version.checked.popitem(last=False)
@@ -265,48 +298,50 @@ class ParallelRun:
             else None
         )
 
+    def _joined(
+        self,
+        version: _Version,
+        names: Sequence[str],
+        fetched: Sequence[Sequence[np.ndarray]],
+        portions: Sequence[Portion],
+    ) -> list[Joined]:
+        fed = {name for portion in portions for name in portion.lods}
+        sources = lod_sources(version.program, fed) if fed else [None] * len(names)
+        return [
+            Joined(
+                name,
+                [place[i] for place in fetched],
+                [portion.lods.get(source, ()) if source else () for portion in portions],
+            )
+            for i, (name, source) in enumerate(zip(names, sources, strict=True))
+        ]
 
-def refuse_unbuilt(build: BuildStrategy, execution: ExecutionStrategy) -> None:
-    """Refuse strategies whose effect on results is not built yet.
+
+def settle(build: BuildStrategy, execution: ExecutionStrategy) -> None:
+    """Refuse strategies that contradict themselves or whose effect is not built; write what compiling decides.
 
     Raises:
+        InvalidArgument: as many trainers as endpoints are needed.
+        EnforceNotMet: ``trainer_id`` is none of the trainers.
         Unsupported: names the fields.
     """
     from ..strategies.base import unbuilt
 
+    ends = len(build.trainers_endpoints)
+    if ends and build.num_trainers != ends:
+        raise InvalidArgument(
+            f"num_trainers is {build.num_trainers}, but there are {ends} trainers_endpoints."
+        )
+    if build.trainer_id < 0 or (ends and build.trainer_id >= ends):
+        raise EnforceNotMet(
+            f"trainer_id={build.trainer_id} must be at least 0 and below the number of trainers "
+            f"({ends or build.num_trainers})."
+        )
     refused = unbuilt(build)[1] + unbuilt(execution)[1]
     if refused:
         raise Unsupported(
             f"these strategy settings are not built yet: {', '.join(refused)}. Leave the defaults."
         )
-
-
-def merge(
-    names: Sequence[str],
-    fetched: Sequence[Sequence[np.ndarray]],
-    return_numpy: bool,
-    return_merged: bool,
-) -> list[Any]:
-    """Join what the places fetched: concatenated on dim 0, or one list per fetch.
-
-    Raises:
-        InvalidValue: shapes of a fetch differ between places in other dimensions than the first.
-    """
-    if not return_merged:
-        columns = [[place[i] for place in fetched] for i in range(len(names))]
-        if return_numpy:
-            return columns
-        return [as_tensors([name] * len(c), c) for name, c in zip(names, columns, strict=True)]
-    merged = []
-    for i, name in enumerate(names):
-        parts = [np.atleast_1d(place[i]) for place in fetched]
-        if any(
-            part.shape[1:] != parts[0].shape[1:] or part.dtype != parts[0].dtype for part in parts
-        ):
-            shapes = ", ".join(str(list(part.shape)) for part in parts)
-            raise InvalidValue(
-                f"fetch {name!r}: the places' values cannot be joined on dim 0: {shapes}. "
-                f"Use return_merged=False."
-            )
-        merged.append(parts[0] if len(parts) == 1 else np.concatenate(parts))
-    return merged if return_numpy else as_tensors(names, merged)
+    build.is_distribution = False  # no send or recv ops: Paddle overwrites it, too
+    if build.sync_batch_norm and not build._finalized:
+        build.enable_sequential_execution = True

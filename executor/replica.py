@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -12,9 +13,10 @@ from ..graph.ops.registry import Spec
 from ..graph.replica_program import ReplicaProgram
 from ..strategies.errors import CollectiveAborted, NotInitialized
 from ..strategies.types import to_numpy
-from .bind import AllReduce, Binder, Buckets, infer_specs, spec_of
+from .bind import Binder, Buckets, Collectives, infer_specs, spec_of
 from .device import Device
 from .plan import Plan
+from .run import MEASURED_STEPS, Lanes, deal, worth_dealing
 
 PLANS_KEPT = 16  # per program: one for each combination of feed shapes met lately
 
@@ -27,7 +29,7 @@ class Message(NamedTuple):
     arrays: Sequence[np.ndarray] = ()
 
 
-class Group(AllReduce, Protocol):
+class Group(Collectives, Protocol):
     """A collective group as a replica uses it."""
 
     rank: int
@@ -46,15 +48,38 @@ class Group(AllReduce, Protocol):
         ...
 
 
-class _Loaded:
-    """A program on this replica: its gradient buckets and the plans bound so far."""
+class _Bound:
+    """A plan, and what it takes to bind it again for several threads once its instructions were timed."""
 
-    def __init__(self, program: ReplicaProgram, scope: int, group: Group | None) -> None:
-        self.program = program
-        self.scope = scope
-        self.buckets = Buckets(program, group if program.buckets else None)
-        self.plans: OrderedDict[tuple[Spec, ...], Plan] = OrderedDict()
+    def __init__(self, binder: Binder) -> None:
+        self.binder = binder
+        self.plan = binder.plan()
+        self.timed_steps = 0
+
+
+class _Loaded:
+    """A program on this replica: its gradient buckets and the plans bound so far.
+
+    ``threads`` instructions may run at once; ``every_lock`` as the build strategy says.
+    """
+
+    def __init__(self, head: Mapping[str, Any], group: Group | None, cores: int) -> None:
+        self.program = ReplicaProgram.from_json(head["program"])
+        self.scope: int = head["scope"]
+        self.threads: int = min(head["threads"], cores) if head["capped"] else head["threads"]
+        self.every_lock: bool = head["every_lock"]
+        self.buckets = Buckets(self.program, group if self.program.buckets else None)
+        self.plans: OrderedDict[tuple[Any, ...], _Bound] = OrderedDict()
         self.alive: Plan | None = None
+        self.last: Plan | None = None
+        self.tracing = False
+
+    def forget_plans(self) -> None:
+        """Let go of every plan and its memory."""
+        self.alive = self.last = None
+        for bound in self.plans.values():
+            bound.plan.close()
+        self.plans.clear()
 
 
 class Replica:
@@ -91,15 +116,17 @@ class Replica:
 
     def on_load(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
         """Take in a program (JSON) under an id, to run on the device scope ``scope``."""
-        program = ReplicaProgram.from_json(head["program"])
         self._meet(head)
-        self.programs[head["id"]] = _Loaded(program, head["scope"], self.group)
+        cores = max((os.cpu_count() or 1) // (self.group.size if self.group else 1), 1)
+        self.programs[head["id"]] = _Loaded(head, self.group, cores)
         return Message("ok", {})
 
     def on_unload(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
         """Forget programs and device scopes."""
         for program in head["programs"]:
-            self.programs.pop(program, None)
+            loaded = self.programs.pop(program, None)
+            if loaded is not None:
+                loaded.forget_plans()
         for scope in head["scopes"]:
             self.scopes.pop(scope, None)
         return Message("ok", {})
@@ -125,13 +152,22 @@ class Replica:
         return Message("values", {}, [scope[name].copy() for name in head["names"]])
 
     def on_step(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
-        """Run one step of a loaded program on what was fed; return what is fetched."""
+        """Run steps of a loaded program on what was fed; return what the last one fetches.
+
+        ``iterations`` steps run on the same arrays, or on as many sets of arrays if so many came. ``idle``:
+        this place has no rows in this step.
+        """
         self._meet(head)
         loaded = self.programs[head["id"]]
-        plan = self._plan(loaded, tuple(spec_of(a) for a in arrays))
-        plan.device.clock.step, plan.device.clock.row = head["step"], head["row"]
-        loaded.alive = plan
-        fetched = plan.run(arrays)
+        width, sets = len(loaded.program.feeds), len(head["rows"])
+        for k in range(head["iterations"]):
+            s = k % sets
+            feeds = arrays[s * width : (s + 1) * width]
+            bound = self._bound(loaded, feeds, head["idle"][s])
+            clock = bound.plan.device.clock
+            clock.step, clock.row, clock.share = head["step"] + k, head["rows"][s], head["parts"][s]
+            loaded.alive = loaded.last = bound.plan
+            fetched = self._run(loaded, bound, feeds)
         for number in head["drop"]:
             self.programs[number].alive = None
         return Message("fetched", {}, fetched)
@@ -140,8 +176,7 @@ class Replica:
         """End the life of a program's temporaries and give their memory back."""
         loaded = self.programs.get(head["id"])
         if loaded is not None:
-            loaded.alive = None
-            loaded.plans.clear()
+            loaded.forget_plans()
         return Message("ok", {})
 
     def on_temporaries(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
@@ -150,13 +185,19 @@ class Replica:
         count, nbytes = plan.temporaries if plan is not None else (0, 0)
         return Message("temporaries", {"count": count, "bytes": nbytes})
 
-    def on_plan(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
-        """Return the text of the plan a program ran last."""
-        plans = self.programs[head["id"]].plans
-        return Message("plan", {"text": str(next(reversed(plans.values()))) if plans else ""})
+    def on_trace(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+        """Keep times of a program's steps from now on (``on``), and return those of the last step."""
+        loaded = self.programs[head["id"]]
+        loaded.tracing = head["on"]
+        trace = loaded.last.trace if loaded.last is not None else None
+        lanes = loaded.last.lanes if loaded.last is not None else None
+        events = [[e.op, e.writes, e.lane, e.began, e.ended] for e in trace or () if e is not None]
+        return Message("trace", {"events": events, "signals": lanes.signals if lanes else 0})
 
     def close(self) -> None:
         """Let go of everything."""
+        for loaded in self.programs.values():
+            loaded.forget_plans()
         self.programs.clear()
         self.scopes.clear()
         if self.group is not None:
@@ -169,18 +210,46 @@ class Replica:
             if self.group is not None:
                 self.group.reset(self.epoch)
 
-    def _plan(self, loaded: _Loaded, feeds: tuple[Spec, ...]) -> Plan:
-        plan = loaded.plans.get(feeds)
-        if plan is None:
-            plan = self._bind(loaded, feeds)
-            loaded.plans[feeds] = plan
-            if len(loaded.plans) > PLANS_KEPT:
-                loaded.plans.popitem(last=False)
-        else:
-            loaded.plans.move_to_end(feeds)
-        return plan
+    def _run(self, loaded: _Loaded, bound: _Bound, feeds: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Run one step; after some timed ones, deal the instructions to threads if that pays."""
+        measuring = loaded.threads > 1 and bound.timed_steps < MEASURED_STEPS
+        bound.plan.run(feeds, timed=measuring or loaded.tracing)
+        fetched = bound.plan.fetched()
+        if measuring:
+            bound.timed_steps += 1
+            if bound.timed_steps == MEASURED_STEPS:
+                self._deal(loaded, bound)
+        return fetched
 
-    def _bind(self, loaded: _Loaded, feeds: tuple[Spec, ...]) -> Plan:
+    def _deal(self, loaded: _Loaded, bound: _Bound) -> None:
+        needs, seconds = bound.binder.needs(), bound.plan.seconds
+        chosen, expected = deal(seconds, needs, loaded.threads)
+        if not worth_dealing(seconds, expected):
+            return
+        trace = bound.plan.trace
+        loaded.alive = loaded.last = bound.plan = bound.binder.plan(chosen)
+        bound.plan.trace = trace
+        bound.plan.lanes = Lanes(
+            bound.plan.instructions,
+            chosen,
+            needs,
+            every_lock=loaded.every_lock,
+            within=self.within,
+            on_failure=self.group.abort if self.group is not None else lambda reason: None,
+        )
+
+    def _bound(self, loaded: _Loaded, feeds: Sequence[np.ndarray], idle: bool) -> _Bound:
+        key = (*(spec_of(array) for array in feeds), idle)
+        bound = loaded.plans.get(key)
+        if bound is None:
+            bound = loaded.plans[key] = self._bind(loaded, feeds, idle)
+            if len(loaded.plans) > PLANS_KEPT:
+                loaded.plans.popitem(last=False)[1].plan.close()
+        else:
+            loaded.plans.move_to_end(key)
+        return bound
+
+    def _bind(self, loaded: _Loaded, feeds: Sequence[np.ndarray], idle: bool) -> _Bound:
         scope = self.scopes.setdefault(loaded.scope, {})
 
         def held(name: str) -> Spec | None:
@@ -191,14 +260,29 @@ class Replica:
                 scope[name] = np.zeros(spec.shape, to_numpy(spec.dtype))
             return scope[name]
 
-        specs = infer_specs(loaded.program, feeds, held)
-        device = Device(seed=loaded.program.seed)
+        program = loaded.program
+        specs = infer_specs(program, [_bindable(spec_of(a), idle) for a in feeds], held)
         binder = Binder(
-            loaded.program, device, specs, allocate, loaded.buckets, self.group, self.within
+            program,
+            Device(seed=program.seed),
+            specs,
+            allocate,
+            loaded.buckets,
+            self.group,
+            rank=self.rank,
+            within=self.within,
+            idle=idle,
         )
-        return binder.plan(self.rank)
+        return _Bound(binder)
 
     def _forget_plans(self, scope: int) -> None:
         for loaded in self.programs.values():
             if loaded.scope == scope:
-                loaded.plans.clear()
+                loaded.forget_plans()
+
+
+def _bindable(spec: Spec, idle: bool) -> Spec:
+    """Shapes are inferred as if a place without rows had one."""
+    if idle and spec.shape and spec.shape[0] == 0:
+        return Spec((1, *spec.shape[1:]), spec.dtype)
+    return spec

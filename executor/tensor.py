@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import Any, Protocol
 
 import numpy as np
 
-from ..strategies.errors import InvalidValue, NotInitialized
+from ..strategies.errors import InvalidType, InvalidValue, NotInitialized, SequenceError
 
 
 class Link(Protocol):
@@ -29,17 +31,21 @@ class Storage:
     generation = 0
 
 
+LoD = tuple[tuple[int, ...], ...]  # per level, the offsets at which sequences begin and end
+
+
 class Tensor:
-    """One array under a name. Reading gives a copy; ``set`` writes.
+    """One array under a name, maybe rows of sequences (LoD). Reading gives a copy; ``set`` writes.
 
     While replicas hold newer values, reading fetches them first, and a write is sent before the next step.
     """
 
-    __slots__ = ("_array", "link", "link_version", "name")
+    __slots__ = ("_array", "_lod", "link", "link_version", "name")
 
     def __init__(self, name: str = "") -> None:
         self.name = name
         self._array: np.ndarray | None = None
+        self._lod: LoD = ()
         self.link: Link | None = None
         self.link_version = 0
 
@@ -95,6 +101,42 @@ class Tensor:
         """Return the value's shape."""
         return list(self.memory().shape)
 
+    def lod(self) -> list[list[int]]:
+        """Return, per level, the offsets of the sequences: lengths 2 and 3 are [0, 2, 5]; [] without any."""
+        return [list(level) for level in self._lod]
+
+    def set_lod(self, lod: Sequence[Sequence[int]]) -> None:
+        """Say where sequences begin and end.
+
+        Raises:
+            SequenceError: offsets that do not begin with 0, fall, or do not end at the next level's count.
+        """
+        levels = tuple(tuple(int(end) for end in level) for level in lod)
+        for i, level in enumerate(levels):
+            if len(level) < 2 or level[0] != 0 or any(a > b for a, b in pairwise(level)):
+                raise SequenceError(f"LoD level {i}: offsets must rise from 0, got {list(level)}.")
+            below = len(levels[i + 1]) - 1 if i + 1 < len(levels) else self._rows()
+            if below is not None and level[-1] != below:
+                raise SequenceError(
+                    f"LoD level {i}: its offsets end at {level[-1]}, but there are {below} below it."
+                )
+        self._lod = levels
+
+    def _rows(self) -> int | None:
+        return None if self._array is None else len(self._array)
+
+    def recursive_sequence_lengths(self) -> list[list[int]]:
+        """Return, per level, the lengths of the sequences; [] without any."""
+        return [[b - a for a, b in pairwise(level)] for level in self._lod]
+
+    def set_recursive_sequence_lengths(self, lengths: Sequence[Sequence[int]]) -> None:
+        """Say how long the sequences are; see :meth:`set_lod`."""
+        self.set_lod([list(accumulate(level, initial=0)) for level in lengths])
+
+    def has_valid_recursive_sequence_lengths(self) -> bool:
+        """Tell whether the sequences, if any, end where the rows end."""
+        return not self._lod or self._lod[-1][-1] == self._rows()
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return self.memory().astype(dtype or self.memory().dtype, copy=True)
 
@@ -107,4 +149,46 @@ class Tensor:
             self.link_version = link.version
 
     def __repr__(self) -> str:
-        return f"Tensor({self.name!r}, {self._array!r})"
+        lod = f", lod={self.lod()}" if self._lod else ""
+        return f"Tensor({self.name!r}, {self._array!r}{lod})"
+
+
+LoDTensor = Tensor  # Paddle's name for a tensor that may hold sequences
+
+
+def create_lod_tensor(data: Any, recursive_seq_lens: Sequence[Sequence[int]], place: Any) -> Tensor:
+    """Return a tensor of rows that form sequences of these lengths.
+
+    ``data``: an array or Tensor of all rows, or a list of sequences (whose rows are put behind each other,
+    int64 [N, 1], if they hold plain integers).
+
+    Raises:
+        SequenceError: the lengths do not add up to the rows.
+        InvalidType: ``data`` is none of these.
+    """
+    made = Tensor()
+    if isinstance(data, (np.ndarray, Tensor)):
+        made.set(np.array(data))
+    elif isinstance(data, list):
+        lengths = [len(sequence) for sequence in data]
+        if list(recursive_seq_lens[-1]) != lengths:
+            raise SequenceError(f"the sequences have lengths {lengths}, not {recursive_seq_lens}.")
+        rows = np.concatenate([np.asarray(sequence) for sequence in data])
+        made.set(rows.astype(np.int64).reshape(-1, 1) if rows.ndim == 1 else rows)
+    else:
+        raise InvalidType(f"create_lod_tensor takes an array or a list, got {type(data).__name__}.")
+    made.set_recursive_sequence_lengths(recursive_seq_lens)
+    return made
+
+
+def create_random_int_lodtensor(
+    recursive_seq_lens: Sequence[Sequence[int]],
+    base_shape: Sequence[int],
+    place: Any,
+    low: int,
+    high: int,
+) -> Tensor:
+    """Return sequences of these lengths whose rows, of ``base_shape``, hold int64 from low to high."""
+    shape = (sum(recursive_seq_lens[-1]), *base_shape)
+    rows = np.random.default_rng().integers(low, high + 1, shape, np.int64)
+    return create_lod_tensor(rows, recursive_seq_lens, place)

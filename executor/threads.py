@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 _SMALL = 1 << 16  # bytes
+_ENDING_S = 1.0
 
 
 class _Meeting:
@@ -109,6 +110,46 @@ class ThreadGroup:
         self._sum(chunk)
         meeting.wait(self.rank, within, f"{tag}/done")
 
+    def reduce_parts(
+        self,
+        array: np.ndarray,
+        ends: Sequence[int],
+        roots: Sequence[int],
+        *,
+        within: float = 60.0,
+        tag: str = "",
+    ) -> None:
+        """Sum each part of ``array`` over the ranks into its root's; the others keep their own."""
+        self._meeting.arrays[self.rank] = array
+        self._meeting.wait(self.rank, within, tag)
+        everyone = [part for part in self._meeting.arrays if part is not None]
+        for begin, end, root in zip((0, *ends), ends, roots, strict=False):
+            if root == self.rank:
+                array[begin:end] = _in_rank_order([part[begin:end] for part in everyone])
+        self._meeting.wait(self.rank, within, f"{tag}/done")
+
+    def broadcast_parts(
+        self,
+        array: np.ndarray,
+        ends: Sequence[int],
+        roots: Sequence[int],
+        *,
+        within: float = 60.0,
+        tag: str = "",
+    ) -> None:
+        """Copy each part of ``array`` from its root's to every rank's."""
+        self._meeting.arrays[self.rank] = array
+        self._meeting.wait(self.rank, within, tag)
+        for begin, end, root in zip((0, *ends), ends, roots, strict=False):
+            source = self._meeting.arrays[root]
+            if root != self.rank and source is not None:
+                array[begin:end] = source[begin:end]
+        self._meeting.wait(self.rank, within, f"{tag}/done")
+
+    def barrier(self, *, within: float = 60.0, tag: str = "") -> None:
+        """Return when every rank is here."""
+        self._meeting.wait(self.rank, within, tag)
+
     def _sum(self, chunk: slice) -> None:
         """Add up a chunk of every rank's array, in rank order, and give it to all."""
         parts = [part[chunk] for part in self._meeting.arrays if part is not None]
@@ -135,6 +176,13 @@ class ThreadGroup:
         """Nothing to let go of."""
 
 
+def _in_rank_order(parts: Sequence[np.ndarray]) -> np.ndarray:
+    total = parts[0] + parts[1]
+    for part in parts[2:]:
+        total += part
+    return total
+
+
 class _Worker(threading.Thread):
     """Runs one replica beside the driver's thread; a pair of locks hands messages over and back."""
 
@@ -152,9 +200,11 @@ class _Worker(threading.Thread):
         self.message = message
         self._asked.release()
 
-    def wait(self) -> Message:
-        self._answered.acquire()
-        return self.answer
+    def wait(self, until: float) -> Message | None:
+        """Return the answer, or None if there is none by then (monotonic seconds)."""
+        if self._answered.acquire(timeout=max(until - time.monotonic(), 0.001)):
+            return self.answer
+        return None
 
     def run(self) -> None:
         while True:
@@ -168,41 +218,60 @@ class _Worker(threading.Thread):
 class ThreadDelivery:
     """Replica 0 runs on the caller's thread, the others on their own."""
 
-    def __init__(self, size: int, within: float) -> None:
+    def __init__(self, size: int, config: ClusterConfig) -> None:
         self.size = size
         self.broken = False
+        self._within = config.step_deadline_s
         meeting = _Meeting(size)
         groups = [ThreadGroup(rank, meeting) if size > 1 else None for rank in range(size)]
-        self.replicas = [Replica(rank, group, within) for rank, group in enumerate(groups)]
+        self.replicas = [
+            Replica(rank, group, config.collective_deadline_s) for rank, group in enumerate(groups)
+        ]
         self._workers = [_Worker(replica) for replica in self.replicas[1:]]
 
     def exchange(self, messages: Sequence[Message]) -> list[Message]:
-        """Deliver one message to each replica and return their answers."""
+        """Deliver one message to each replica and return their answers.
+
+        Raises:
+            CollectiveError: a replica did not answer in time; the gang cannot be used again.
+        """
         if self.broken:
             raise InvalidState("this gang was closed.")
+        until = time.monotonic() + self._within
         for worker, message in zip(self._workers, messages[1:], strict=True):
             worker.ask(message)
         try:
             first = self.replicas[0].handle(messages[0])
-        except (
-            BaseException
-        ):  # an interrupt of the caller's thread must not leave the others waiting
-            if self.replicas[0].group is not None:
-                self.replicas[0].group.abort("interrupted")
+        except BaseException:  # an interrupt: it must not leave the others waiting
+            self._abort("interrupted")
+            self._gather(until)
             raise
-        finally:
-            answers = [worker.wait() for worker in self._workers]
-        return [first, *answers]
+        return [first, *self._gather(until)]
+
+    def _gather(self, until: float) -> list[Message]:
+        answers = [worker.wait(until) for worker in self._workers]
+        late = [rank for rank, answer in enumerate(answers, start=1) if answer is None]
+        if late:
+            self.broken = True
+            self._abort(f"replicas {late} are late")
+            raise CollectiveError(f"replicas {late} did not answer within {self._within} s.")
+        return [answer for answer in answers if answer is not None]
+
+    def _abort(self, reason: str) -> None:
+        if self.replicas[0].group is not None:
+            self.replicas[0].group.abort(reason)
 
     def close(self) -> None:
-        """End the threads."""
+        """End the threads; one that is stuck is left to end with the process."""
         self.broken = True
         for worker in self._workers:
             worker.ask(None)
-            worker.join()
+            worker.join(_ENDING_S)
         self._workers = []
+        for replica in self.replicas:
+            replica.close()
 
 
 def launch_threads(places: Sequence[Place], config: ClusterConfig) -> Gang:
     """Start a gang of threads, one per place."""
-    return Gang(ThreadDelivery(len(places), config.collective_deadline_s), config.step_deadline_s)
+    return Gang(ThreadDelivery(len(places), config), config.step_deadline_s)

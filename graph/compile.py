@@ -35,8 +35,10 @@ def compile_program(
     target: Target,
     capabilities: Capabilities,
     back_end: str = "numpy",
+    *,
+    keep: Sequence[str] | None = None,
 ) -> Compiled:
-    """Compile block 0 for a target.
+    """Compile block 0 for a target. ``keep``: leave out every op that these variables do not need.
 
     Raises:
         FeedError: an op needs a variable that is not fed.
@@ -44,6 +46,7 @@ def compile_program(
         Unsupported: an op has no kernel on ``back_end``.
     """
     graph = from_program(program, feed_names)
+    graph = graph if keep is None else graph.pruned(keep)
     graph, records = run_pipeline(graph, target)
     kernels = select_kernels(graph, capabilities, back_end)
     lowered = lower(graph, fetch_names, kernels, seed_of(program))
@@ -69,3 +72,8 @@ def seed_of(program: Program) -> int:
     if program not in _drawn_seeds:
         _drawn_seeds[program] = secrets.randbits(31) | 1
     return _drawn_seeds[program]
+
+
+def keep_seed(program: Program, copied: Program) -> None:
+    """Let a copy of a program draw what the program draws."""
+    _drawn_seeds[copied] = seed_of(program)

@@ -18,6 +18,7 @@ from .role import CALLSTACK, EMPTY_VAR, ROLE, ROLE_VAR, STAMPED
 from .variable import Variable
 
 FEED, STATE, TEMP = "feed", "state", "temp"
+EVERYWHERE = -1  # a rank: all of them
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +41,8 @@ class Value:
 class Node:
     """One op over values, by slot. None stands for a gradient that nobody wants.
 
-    ``grads`` lists (parameter, gradient value) pairs that this node finishes; ``where`` is the user's line.
+    ``grads`` lists (parameter, gradient value) pairs that this node finishes; ``where`` is the user's line;
+    ``at`` the only rank that runs it, if not all do.
     """
 
     op: str
@@ -50,6 +52,7 @@ class Node:
     role: int = 0
     where: str = ""
     grads: tuple[tuple[str, Value], ...] = ()
+    at: int = EVERYWHERE
 
     def reads(self) -> list[Value]:
         """Return the values read, slot by slot."""
@@ -69,7 +72,8 @@ class Node:
         return replace(self, inputs=inputs)
 
     def __str__(self) -> str:
-        return f"{_args(self.outputs)} = {self.op}({_args(self.inputs)})"
+        place = "" if self.at == EVERYWHERE else f" at {self.at}"
+        return f"{_args(self.outputs)} = {self.op}({_args(self.inputs)}){place}"
 
 
 def _args(slots: Mapping[str, Sequence[Value | None]]) -> str:
@@ -96,6 +100,20 @@ class Graph:
         """Return the graph with other nodes; ``renamed`` values are also swapped in ``latest``."""
         latest = {name: (renamed or {}).get(value, value) for name, value in self.latest.items()}
         return replace(self, nodes=tuple(nodes), latest=latest)
+
+    def pruned(self, names: Iterable[str]) -> Graph:
+        """Return the graph with only the nodes that the last values of these variables need.
+
+        Raises:
+            NotFound: a name that is no variable of the program.
+        """
+        needed = {self.fetched(name) for name in names}
+        kept: list[Node] = []
+        for node in reversed(self.nodes):
+            if needed.intersection(node.writes()):
+                kept.append(node)
+                needed.update(node.reads())
+        return self.with_nodes(reversed(kept))
 
     def values(self) -> list[Value]:
         """Return every value once, in the order of first appearance."""
@@ -142,11 +160,22 @@ class _Reader:
         self.feeds = tuple(self._make(self.block.var(name), FEED) for name in feed_names)
 
     def read(self) -> Graph:
-        nodes = tuple(self._node(op) for op in self.block.ops if op.type not in ("feed", "fetch"))
+        stored = tuple(self._store(value) for value in self.feeds if self._persistable(value))
+        nodes = stored + tuple(
+            self._node(op) for op in self.block.ops if op.type not in ("feed", "fetch")
+        )
         for name, variable in self.block.vars.items():
             if name not in self.current and variable.persistable and variable.shape is not None:
                 self._make(variable, STATE)
         return Graph(nodes, self.feeds, dict(self.current))
+
+    def _persistable(self, value: Value) -> bool:
+        return self.block.var(value.name).persistable
+
+    def _store(self, fed: Value) -> Node:
+        """A persistable that is fed keeps the value for later steps."""
+        stored = self._make(self.block.var(fed.name), STATE, version=1)
+        return Node("assign", {"X": (fed,)}, {"Out": (stored,)}, {}, 0, f"feed {fed.name!r}")
 
     def _node(self, op: Operator) -> Node:
         inputs = {slot: tuple(map(self._read, names)) for slot, names in op.inputs.items()}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..strategies.errors import ShapeError
 from .ir import Graph, infer_node
-from .passes import collectives, scale_loss_gradient
+from .passes import collectives, order, place_updates, scale_loss_gradient
 from .passes.target import Pass, Target
 from .report import write_dot
 
@@ -16,7 +16,10 @@ PIPELINE: tuple[Pass, ...] = (
     scale_loss_gradient.PASS,
     collectives.INSERT,
     collectives.COALESCE,
-    collectives.ORDER,
+    place_updates.PASS,
+    order.DELAY,
+    order.BARRIER_AT_END,
+    order.ORDER,
 )
 
 

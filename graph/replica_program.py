@@ -10,9 +10,9 @@ from typing import Any
 
 from ..strategies.errors import FeedError
 from ..strategies.types import VarType
-from .ir import FEED, STATE, Graph, Node, Value
+from .ir import EVERYWHERE, FEED, STATE, Graph, Node, Value
+from .ops.collective import COLLECTIVES
 from .ops.registry import Spec
-from .passes.collectives import ALL_REDUCE
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,18 @@ class ValueRecord:
         """Declared shape and element type."""
         return Spec(tuple(self.shape), VarType(self.dtype))
 
+    @property
+    def varies(self) -> bool:
+        """Whether the first dimension is the batch's: unknown until a step is fed."""
+        return bool(self.shape) and self.shape[0] == -1
+
 
 @dataclass(frozen=True)
 class NodeRecord:
-    """One op: type, value positions by slot (-1: an unwanted gradient), attributes, kernel, user's line."""
+    """One op: type, value positions by slot (-1: an unwanted gradient), attributes, kernel, user's line.
+
+    ``at`` is the only rank that runs it (-1: every rank).
+    """
 
     op: str
     inputs: Mapping[str, Sequence[int]]
@@ -41,6 +49,12 @@ class NodeRecord:
     attrs: Mapping[str, Any]
     kernel: str
     where: str
+    at: int = EVERYWHERE
+
+    def touches(self) -> list[int]:
+        """Positions of the values that the op reads or writes."""
+        slots = (*self.inputs.values(), *self.outputs.values())
+        return [i for held in slots for i in held if i >= 0]
 
 
 @dataclass(frozen=True)
@@ -48,7 +62,7 @@ class ReplicaProgram:
     """What one replica runs each step. Plain data: JSON there and back.
 
     ``fetches`` are positions of the values to return; ``buckets`` lists, per collective in order, the
-    positions of the gradients that lie side by side in one buffer; ``schedule`` is the hash of what the
+    positions of the values that lie side by side in its buffer; ``schedule`` is the hash of what the
     ranks must agree on (order, op, dtype and size of collectives); ``seed`` keys the random ops.
     """
 
@@ -86,6 +100,19 @@ class ReplicaProgram:
         """Names of the persistables the program writes."""
         return list(dict.fromkeys(v.name for v in self.values if v.kind == STATE and v.version > 0))
 
+    def owners(self) -> dict[str, int]:
+        """Ranks of the persistables that one rank alone holds, by name."""
+        ranks: dict[str, set[int]] = {}
+        for node in self.nodes:
+            for i in node.touches():
+                if self.values[i].kind == STATE:
+                    ranks.setdefault(self.values[i].name, set()).add(node.at)
+        return {
+            name: next(iter(found))
+            for name, found in ranks.items()
+            if len(found) == 1 and EVERYWHERE not in found
+        }
+
     def needed_names(self) -> list[str]:
         """Names of the persistables that must hold a value before a step."""
         return list(
@@ -110,14 +137,14 @@ def lower(
         ValueRecord(v.name, v.spec.shape, int(v.spec.dtype), v.kind, v.version) for v in used
     )
     nodes = tuple(_record(node, position, kernels) for node in graph.nodes)
-    reduced = [node for node in graph.nodes if node.op == ALL_REDUCE]
+    meetings = [node for node in graph.nodes if node.op in COLLECTIVES]
     return ReplicaProgram(
         values=values,
         nodes=nodes,
         feeds=tuple(position[v] for v in graph.feeds),
         fetches=tuple(position[v] for v in fetched),
-        buckets=tuple(tuple(position[v] for v in node.reads()) for node in reduced),
-        schedule=_schedule(reduced),
+        buckets=tuple(tuple(position[v] for v in node.reads()) for node in meetings),
+        schedule=_schedule(meetings),
         seed=seed,
     )
 
@@ -137,6 +164,7 @@ def _record(node: Node, position: Mapping[Value, int], kernels: Mapping[Node, st
         attrs,
         kernels[node],
         node.where,
+        node.at,
     )
 
 
@@ -151,8 +179,9 @@ def _refuse_unfed(graph: Graph, used: Sequence[Value]) -> None:
             )
 
 
-def _schedule(reduced: Sequence[Node]) -> str:
+def _schedule(meetings: Sequence[Node]) -> str:
     text = ";".join(
-        f"{node.op}:{','.join(f'{v.name}:{v.spec}' for v in node.reads())}" for node in reduced
+        f"{node.op}:{node.attrs.get('roots', '')}:{','.join(f'{v.name}:{v.spec}' for v in node.reads())}"
+        for node in meetings
     )
     return hashlib.sha256(text.encode()).hexdigest()[:16]

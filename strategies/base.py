@@ -99,18 +99,66 @@ class Strategy(BaseModel):
         }
 
     def to_json(self) -> str:
-        """Return every field as JSON."""
-        return self.model_dump_json()
+        """Return every field as JSON; members of an enumeration by name."""
+        return json.dumps(self._plain(), indent=2)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Read what :meth:`to_json` wrote."""
-        fields = json.loads(text)
+        """Read what :meth:`to_json` wrote, or a part of it: what is not named has its default.
+
+        Raises:
+            StrategyError: the text is no JSON object, or a field gets a value it does not accept.
+            UnknownField: a name that is no field.
+        """
+        try:
+            return cls._from_plain(json.loads(text))
+        except json.JSONDecodeError as error:
+            raise StrategyError(f"{cls.__name__}.from_json: no JSON: {error}.") from None
+
+    def to_yaml(self) -> str:
+        """Return every field as YAML; members of an enumeration by name."""
+        import yaml  # comes with Ray
+
+        text: str = yaml.safe_dump(self._plain(), sort_keys=False)
+        return text
+
+    @classmethod
+    def from_yaml(cls, text: str) -> Self:
+        """Read what :meth:`to_yaml` wrote, or a part of it: what is not named has its default.
+
+        Raises:
+            StrategyError: the text is no YAML mapping, or a field gets a value it does not accept.
+            UnknownField: a name that is no field.
+        """
+        import yaml
+
+        try:
+            return cls._from_plain(yaml.safe_load(text))
+        except yaml.YAMLError as error:
+            raise StrategyError(f"{cls.__name__}.from_yaml: no YAML: {error}.") from None
+
+    def _plain(self) -> dict[str, Any]:
+        return {name: _to_plain(getattr(self, name)) for name, _ in self._fields()}
+
+    @classmethod
+    def _from_plain(cls, fields: Any) -> Self:
+        if not isinstance(fields, dict):
+            raise StrategyError(f"{cls.__name__}: expected fields by name, got {fields!r}.")
+        read = {}
         for name, value in fields.items():
-            default = cls.model_fields[name].get_default() if name in cls.model_fields else None
-            if isinstance(default, (Enum, set)):
-                fields[name] = type(default)(value)
-        return cls(**fields)
+            cls._known(name)
+            default = cls.model_fields[name].get_default()
+            if isinstance(default, Enum):
+                members = type(default).__members__
+                if value not in members:
+                    raise StrategyError(
+                        f"{cls.__name__}.{name}: expected one of {', '.join(members)}, got {value!r}."
+                    )
+                value = members[value]
+            elif isinstance(default, set) and isinstance(value, list):
+                value = set(value)
+            read[name] = value
+        return cls(**read)
 
     @classmethod
     def _fields(cls) -> list[tuple[str, Any]]:
@@ -123,9 +171,15 @@ class Strategy(BaseModel):
     __repr__ = __str__
 
 
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.name
+    return sorted(value) if isinstance(value, set) else value
+
+
 def flag(value: Any) -> Any:
-    """Let the ints 0 and 1 stand for a bool, as Paddle's setters do; leave the rest to the strict check."""
-    return bool(value) if type(value) is int and value in (0, 1) else value
+    """Let 0, 1 and None stand for a bool, as Paddle's setters do; leave the rest to the strict check."""
+    return bool(value) if value is None or (type(value) is int and value in (0, 1)) else value
 
 
 def unbuilt(strategy: Strategy) -> tuple[list[str], list[str]]:

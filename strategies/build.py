@@ -19,11 +19,17 @@ class ReduceStrategy(Enum):
 
 
 class GradientScaleStrategy(Enum):
-    """What seeds the backward pass: 1/N, 1, or a fed ``loss@GRAD``."""
+    """What seeds the backward pass of each place: 1/N, 1, a fed ``loss@GRAD``, or its share of the samples.
+
+    With SampleWeighted (not in Paddle) every sample weighs the same, however a batch was split: for a loss
+    that is a mean over its samples, gradients are those of one place that sees the whole batch. A place may
+    get no rows.
+    """
 
     CoeffNumDevice = 0
     One = 1
     Customized = 2
+    SampleWeighted = 3
 
 
 _Reduce = ReduceStrategy  # the class below has attributes of these names
@@ -49,21 +55,21 @@ class BuildStrategy(Strategy):
         }
     )  # fmt: skip
 
-    reduce_strategy: _Reduce = semantic(_Reduce.AllReduce)
+    reduce_strategy: _Reduce = effect(_Reduce.AllReduce)
     gradient_scale_strategy: _Scale = effect(_Scale.CoeffNumDevice)
     debug_graphviz_path: str = effect("")
-    # Plans run in program order, so what these two ask for always holds.
     enable_sequential_execution: Flag = effect(False)
     sequential_run: Flag = effect(False)
-    fuse_all_reduce_ops: Flag | None = effect(True)
+    fuse_all_reduce_ops: Flag = effect(True)
+    fuse_broadcast_ops: Flag = effect(True)
+    remove_unnecessary_lock: Flag = effect(True)
+    is_distribution: Flag = effect(False)  # compiling overwrites it, as in Paddle
     sync_batch_norm: Flag = semantic(False)
     num_trainers: int = semantic(1)
     trainer_id: int = semantic(0)
     trainers_endpoints: list[str] = semantic([])
-    is_distribution: Flag = semantic(False)
     async_mode: Flag = semantic(False)
 
-    remove_unnecessary_lock: Flag = hint(True)
     fuse_elewise_add_act_ops: Flag = hint(False)
     fuse_bn_act_ops: Flag = hint(False)
     fuse_bn_add_act_ops: Flag = hint(True)
@@ -75,7 +81,6 @@ class BuildStrategy(Strategy):
     fused_feedforward: Flag = hint(False)
     fuse_adamw: Flag = hint(False)
     fuse_all_optimizer_ops: Flag = hint(False)
-    fuse_broadcast_ops: Flag | None = hint(True)
     enable_auto_fusion: Flag = hint(False)
     build_cinn_pass: Flag = hint(False)
     memory_optimize: bool | None = hint(None)
@@ -91,6 +96,56 @@ class BuildStrategy(Strategy):
     mkldnn_enabled_op_types: set[str] = hint(set())
     onednn_enabled_op_types: set[str] = hint(set())
 
-    def _finalize_strategy_and_create_passes(self) -> None:
-        """Freeze the switches that decide which passes run."""
+    def _finalize_strategy_and_create_passes(self) -> PassBuilder:
+        """Freeze the switches that decide which passes run, and return Paddle's names of those passes."""
         self._finalized = True
+        return PassBuilder(_pass_names(self))
+
+
+class PassName:
+    """The name of one pass, as Paddle's pass builder lists it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def type(self) -> str:
+        """Return the name."""
+        return self._name
+
+
+class PassBuilder:
+    """Paddle's names of what the switches of a finalized strategy ask for. Only the switches decide."""
+
+    def __init__(self, names: list[str]) -> None:
+        self._passes = [PassName(name) for name in names]
+
+    def all_passes(self) -> list[PassName]:
+        """Return the passes in order."""
+        return list(self._passes)
+
+
+def _pass_names(build: BuildStrategy) -> list[str]:
+    all_reduce = build.reduce_strategy is _Reduce.AllReduce
+    reduce = build.reduce_strategy is _Reduce.Reduce
+    listed = (
+        ("graph_viz_pass", bool(build.debug_graphviz_path)),
+        ("sequential_execution_pass", build.enable_sequential_execution),
+        ("sync_batch_norm_pass", build.sync_batch_norm),
+        ("fuse_relu_depthwise_conv_pass", build.fuse_relu_depthwise_conv),
+        ("fuse_bn_act_pass", build.fuse_bn_act_ops),
+        ("fuse_elewise_add_act_pass", build.fuse_elewise_add_act_ops),
+        ("coalesce_grad_tensor_pass", build.fuse_all_reduce_ops),
+        ("fuse_adam_op_pass", build.fuse_all_optimizer_ops),
+        ("fuse_sgd_op_pass", build.fuse_all_optimizer_ops),
+        ("fuse_momentum_op_pass", build.fuse_all_optimizer_ops),
+        ("graph_viz_pass", bool(build.debug_graphviz_path)),
+        ("add_reader_dependency_pass", True),
+        ("all_reduce_mode_multi_devices_pass", all_reduce),
+        ("reduce_mode_multi_devices_pass", reduce),
+        ("fuse_all_reduce_op_pass", build.fuse_all_reduce_ops),
+        ("multi_devices_print_pass", bool(build.debug_graphviz_path)),
+        ("all_reduce_deps_pass", all_reduce),
+        ("modify_op_lock_and_record_event_pass", build.remove_unnecessary_lock),
+        ("multi_devices_check_pass", True),
+    )
+    return [name for name, wanted in listed if wanted]

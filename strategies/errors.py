@@ -71,6 +71,10 @@ class InvalidState(EnforceNotMet, RuntimeError):
     """An object was used after it was closed, or before it was ready."""
 
 
+class SequenceError(EnforceNotMet, RuntimeError):
+    """A value that holds sequences (LoD) was asked for as a NumPy array, or its offsets do not fit."""
+
+
 class ExecutionError(EnforceNotMet, RuntimeError):
     """An operator raised while a plan was running; names the replica, the op and the line that built it."""
 

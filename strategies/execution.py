@@ -14,15 +14,29 @@ Flag = Annotated[bool, BeforeValidator(flag)]
 class ExecutionStrategy(Strategy):
     """Switches of the executor.
 
-    ``num_threads`` 0 means: decide when compiling, and write the number here.
+    ``num_threads``: instructions that a replica may run at once; 1: strictly one after another. 0: decided
+    when the program is compiled: four times the number of places is written here, as Paddle's documents say,
+    and each replica uses as many as its share of the host's cores allows.
     ``num_iteration_per_drop_scope``: temporaries end their life every so many steps (0: never by count), and
     at the end of each step that fetches.
+    ``num_iteration_per_run``: steps that one call runs, on the same feed or on as many batches of a reader;
+    the values fetched are the last step's.
+    ``allow_op_delay``: collectives may wait until something reads their result.
+    ``use_thread_barrier``: at the end of each step every place waits for the others.
     """
 
-    num_threads: int = hint(0, ge=0)
+    num_threads: int = effect(0, ge=0)
     num_iteration_per_drop_scope: int = effect(1, ge=0)
-    num_iteration_per_run: int = semantic(1, ge=1)
-    allow_op_delay: Flag = hint(False)
-    use_thread_barrier: Flag = hint(False)
+    num_iteration_per_run: int = effect(1, ge=1)
+    allow_op_delay: Flag = effect(False)
+    use_thread_barrier: Flag = effect(False)
     use_experimental_executor: Flag = hint(True)
     use_cuda: Flag = semantic(False)
+
+    _decided_threads: int = 0
+
+    def settle_threads(self, places: int) -> bool:
+        """Write the documented default into ``num_threads`` where the user left it open; tell if it is that."""
+        if self.num_threads == 0:
+            self.num_threads = self._decided_threads = 4 * places
+        return self.num_threads == self._decided_threads

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -198,9 +198,56 @@ class SharedMemoryGroup:
         self._meet("done", "", within)
         return result
 
-    def barrier(self, *, within: float = _FORMING_S) -> None:
+    def barrier(self, *, within: float = _FORMING_S, tag: str = "") -> None:
         """Return when every rank is here."""
-        self._meet("barrier", "", within)
+        self._meet("barrier", tag, within)
+
+    def reduce_parts(
+        self,
+        array: np.ndarray,
+        ends: Sequence[int],
+        roots: Sequence[int],
+        *,
+        within: float = _FORMING_S,
+        tag: str = "",
+    ) -> None:
+        """Sum each part of ``array``, which lies in a shared buffer, into its root's; others keep theirs.
+
+        Part i ends at element ``ends[i]`` and is summed, in rank order, at ``roots[i]``.
+        """
+        everyone = self._shared(array)
+        self._meet("reduce_parts", _describe(array, tag), within)
+        for begin, end, root in zip((0, *ends), ends, roots, strict=False):
+            if root == self.rank:
+                mine = everyone[root][begin:end]
+                # A later rank's own summand must not be overwritten by the sum of those before it.
+                total = mine if self.rank < 2 else np.empty_like(mine)
+                self._combine([part[begin:end] for part in everyone], "sum", total)
+                if total is not mine:
+                    mine[...] = total
+        self._meet("done", tag, within)
+
+    def broadcast_parts(
+        self,
+        array: np.ndarray,
+        ends: Sequence[int],
+        roots: Sequence[int],
+        *,
+        within: float = _FORMING_S,
+        tag: str = "",
+    ) -> None:
+        """Copy each part of ``array``, which lies in a shared buffer, from its root's to every rank's."""
+        everyone = self._shared(array)
+        self._meet("broadcast_parts", _describe(array, tag), within)
+        for begin, end, root in zip((0, *ends), ends, roots, strict=False):
+            if root != self.rank:
+                everyone[self.rank][begin:end] = everyone[root][begin:end]
+        self._meet("done", tag, within)
+
+    def _shared(self, array: np.ndarray) -> list[np.ndarray]:
+        everyone = self._peers(array)
+        assert everyone is not None, "the array lies in no buffer of the group"
+        return everyone
 
     def _exchange(self, array: np.ndarray, kind: str, within: float) -> list[np.ndarray]:
         parts = self._views(array)

@@ -17,6 +17,12 @@ def fill_constant(dev: Device, out: Any, *, value: float, str_value: str) -> Ste
     return partial(out.fill, out.dtype.type(float(str_value) if str_value else value))
 
 
+@kernel("sample_share")
+def sample_share(dev: Device, out: Any) -> Step:
+    clock = dev.clock
+    return lambda: out.fill(clock.share)
+
+
 @kernel("fill_zeros_like")
 def fill_zeros_like(dev: Device, out: Any) -> Step:
     return partial(out.fill, 0)

@@ -41,6 +41,17 @@ define(
         ),
     )
 )
+SAMPLE_SHARE = "sample_share"  # not in Paddle: this place's rows as a part of the whole batch
+define(
+    Op(
+        type=SAMPLE_SHARE,
+        inputs=(),
+        outputs=("Out",),
+        attrs={"shape": [], "dtype": int(VarType.FP32)},
+        shape=attribute_shape,
+        samples=(sample(shape=[1]), sample(shape=[2, 3], dtype=int(VarType.FP64))),
+    )
+)
 define(
     Op(
         type="assign_value",

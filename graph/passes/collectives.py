@@ -1,61 +1,67 @@
-"""Let the replicas' gradients meet: insert all-reduces, pack them into buckets, fix one order."""
+"""Let the replicas' gradients meet: insert a collective for each, and pack them into buckets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ...strategies.types import to_numpy
 from ..ir import Graph, Node, Value
+from ..ops.collective import ALL_REDUCE, REDUCE
 from ..ops.rules import product
 from ..role import OpRole
 from .target import Pass, Target
 
-ALL_REDUCE = "fused_all_reduce"
 
-
-def _all_reduce(values: list[Value], where: str) -> tuple[Node, dict[Value, Value]]:
-    """Return a node that sums each value over the replicas, and the sums by the value they replace."""
-    sums = {value: replace(value, version=value.version + 1) for value in values}
-    node = Node(
-        ALL_REDUCE,
-        {"X": tuple(values)},
-        {"Out": tuple(sums.values())},
-        {"bucket": 0},
-        int(OpRole.Backward),
-        where,
-    )
-    return node, sums
+def meeting(
+    op: str, values: Sequence[Value], where: str, role: int, roots: Sequence[int] = ()
+) -> tuple[Node, dict[Value, Value]]:
+    """Return a collective over values, and what it makes of each."""
+    made = {value: replace(value, version=value.version + 1) for value in values}
+    attrs = {"bucket": 0, **({"roots": list(roots)} if roots else {})}
+    node = Node(op, {"X": tuple(values)}, {"Out": tuple(made.values())}, attrs, role, where)
+    return node, made
 
 
 def insert_collectives(graph: Graph, target: Target) -> Graph:
-    """After each node that finishes a parameter's gradient, all-reduce that gradient."""
+    """After each node that finishes a parameter's gradient, let that gradient meet its peers.
+
+    AllReduce: everywhere. Reduce: at one owner, the rank that owns the fewest elements so far.
+    """
     swap: dict[Value, Value] = {}
     nodes: list[Node] = []
+    owned = [0] * target.replicas
     for node in graph.nodes:
         nodes.append(node.reading(swap))
         if node.role & OpRole.Backward:
-            for _, grad in node.grads:
-                reduce_node, sums = _all_reduce([grad], node.where)
-                nodes.append(reduce_node)
+            for parameter, grad in node.grads:
+                if target.reduces_to == "AllReduce":
+                    joined, sums = meeting(ALL_REDUCE, [grad], node.where, int(OpRole.Backward))
+                else:
+                    owner = owned.index(min(owned))
+                    owned[owner] += abs(product(grad.spec.shape))
+                    joined, sums = meeting(
+                        REDUCE, [grad], node.where, int(OpRole.Backward), [owner]
+                    )
+                nodes.append(replace(joined, grads=((parameter, sums[grad]),)))
                 swap.update(sums)
     return graph.with_nodes(nodes, swap) if swap else graph
 
 
 def coalesce_gradients(graph: Graph, target: Target) -> Graph:
-    """Join all-reduces of one dtype into buckets of at most ``bucket_bytes``, in order of completion.
+    """Join collectives of gradients of one dtype into buckets of limited size, in order of completion.
 
     A bucket is sent when its last gradient is written, or before something reads one of its members.
     """
-    nodes = tuple(_coalesced(graph, target.bucket_bytes))
+    nodes = tuple(_coalesced(graph, target))
     return graph if len(nodes) == len(graph.nodes) else graph.with_nodes(nodes)
 
 
-def _coalesced(graph: Graph, limit: int) -> Iterator[Node]:
+def _coalesced(graph: Graph, target: Target) -> Iterator[Node]:
     pending: list[Node] = []
     size = 0
     for node in graph.nodes:
-        if node.op != ALL_REDUCE:
+        if not (node.op in (ALL_REDUCE, REDUCE) and node.grads):
             waiting = {value for member in pending for value in member.writes()}
             if waiting.intersection(node.reads()):
                 yield from _joined(pending)
@@ -65,7 +71,8 @@ def _coalesced(graph: Graph, limit: int) -> Iterator[Node]:
         (grad,) = node.reads()
         nbytes = product(grad.spec.shape) * to_numpy(grad.spec.dtype).itemsize
         other = bool(pending) and pending[0].reads()[0].spec.dtype != grad.spec.dtype
-        if pending and (size + nbytes > limit or other):
+        full = size + nbytes > target.bucket_bytes or len(pending) == target.bucket_members
+        if pending and (full or other):
             yield from _joined(pending)
             pending, size = [], 0
         pending.append(node)
@@ -75,43 +82,27 @@ def _coalesced(graph: Graph, limit: int) -> Iterator[Node]:
 
 def _joined(members: list[Node]) -> Iterator[Node]:
     if members:
+        roots = [root for m in members for root in m.attrs.get("roots", ())]
         yield replace(
             members[-1],
             inputs={"X": tuple(v for m in members for v in m.reads())},
             outputs={"Out": tuple(v for m in members for v in m.writes())},
+            attrs={**members[-1].attrs, **({"roots": roots} if roots else {})},
+            grads=tuple(pair for m in members for pair in m.grads),
         )
-
-
-def order_collectives(graph: Graph, target: Target) -> Graph:
-    """Number the collectives in the order in which every rank will meet them."""
-    number = 0
-    nodes = []
-    for node in graph.nodes:
-        if node.op == ALL_REDUCE:
-            nodes.append(replace(node, attrs={**node.attrs, "bucket": number}))
-            number += 1
-        else:
-            nodes.append(node)
-    return graph.with_nodes(nodes) if number else graph
-
-
-def _many(target: Target) -> bool:
-    return target.has_loss and target.replicas > 1
-
-
-def _fused(target: Target) -> bool:
-    return (
-        _many(target) and target.strategy is not None and bool(target.strategy.fuse_all_reduce_ops)
-    )
 
 
 INSERT = Pass(
     "insert_collectives",
     insert_collectives,
-    _many,
+    lambda target: target.many and target.reduces_to != "_NoReduce",
     "needs every gradient's last writer, before packing",
 )
 COALESCE = Pass(
-    "coalesce_gradients", coalesce_gradients, _fused, "packs what insert_collectives made"
+    "coalesce_gradients",
+    coalesce_gradients,
+    lambda target: (
+        target.many and target.strategy is not None and target.strategy.fuse_all_reduce_ops
+    ),
+    "packs what insert_collectives made",
 )
-ORDER = Pass("order_collectives", order_collectives, _many, "numbers what is left after packing")

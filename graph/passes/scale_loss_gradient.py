@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..ir import Graph, Node
+from ..ops.creation import SAMPLE_SHARE
 from ..role import OpRole
 from .target import Pass, Target
 
@@ -17,7 +18,8 @@ def is_seed(node: Node) -> bool:
 
 
 def scale_loss_gradient(graph: Graph, target: Target) -> Graph:
-    """Seed with 1/N (CoeffNumDevice), 1 (One), or whatever is fed for ``loss@GRAD`` (Customized)."""
+    """Seed with 1/N (CoeffNumDevice), 1 (One), whatever is fed for ``loss@GRAD`` (Customized), or this
+    place's share of the samples (SampleWeighted)."""
     assert target.strategy is not None
     scaling = target.strategy.gradient_scale_strategy.name
     seeds = [node for node in graph.nodes if is_seed(node)]
@@ -25,12 +27,20 @@ def scale_loss_gradient(graph: Graph, target: Target) -> Graph:
         return graph
     if scaling == "Customized":
         return _read_from_feed(graph, seeds)
+    if scaling == "SampleWeighted":
+        nodes = (_weighted(node) if node in seeds else node for node in graph.nodes)
+        return graph.with_nodes(nodes)
     share = 1.0 / target.replicas
     nodes = (
         replace(node, attrs={**node.attrs, "value": share}) if node in seeds else node
         for node in graph.nodes
     )
     return graph.with_nodes(nodes)
+
+
+def _weighted(seed: Node) -> Node:
+    attrs = {name: seed.attrs[name] for name in ("shape", "dtype")}
+    return replace(seed, op=SAMPLE_SHARE, inputs={}, attrs=attrs)
 
 
 def _read_from_feed(graph: Graph, seeds: list[Node]) -> Graph:

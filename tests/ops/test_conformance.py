@@ -16,6 +16,7 @@ import pytest
 
 from rowlock.executor.capabilities import capabilities
 from rowlock.executor.kernels.registry import BACK_ENDS, KERNELS
+from rowlock.graph.ops.collective import COLLECTIVES
 from rowlock.graph.ops.registry import OPS, Op, Spec
 from rowlock.strategies.errors import ShapeError
 from rowlock.strategies.types import FLOATS, to_var_type
@@ -35,7 +36,6 @@ from tests.ops.reference import REFERENCE
 FILES = Path(__file__).parents[1] / "reference"
 PROTOS = json.loads((FILES / "protos.json").read_text())
 FILLED_IN = json.loads((FILES / "op_attrs.json").read_text())
-COLLECTIVES = {"fused_all_reduce"}  # run by the executor on its group
 RANDOM = {name for name, op in OPS.items() if op.random}  # checked in test_random.py
 # Paddle makes a gradient op for these where none belongs.
 NO_SLOPE = {"increment"}  # counts a loop's steps back

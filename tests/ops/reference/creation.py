@@ -25,6 +25,11 @@ def fill_constant(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     return {"Out": np.full(attrs["shape"], attrs["value"])}
 
 
+@reference("sample_share")
+def sample_share(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
+    return {"Out": np.ones(attrs["shape"])}
+
+
 @reference("assign_value")
 def assign_value(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     return {"Out": np.reshape(attrs["fp32_values"] or attrs["int64_values"], attrs["shape"])}

@@ -1,0 +1,80 @@
+"""Persistables on the replicas, and the driver's scope as a view of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ..graph.ir import EVERYWHERE
+from .gang import Gang
+from .scope import Scope
+
+
+class DeviceValues:
+    """A device scope on every replica: the persistables of one program and of those that share them.
+
+    It is the :class:`Link` of the driver's tensors. ``version`` counts the steps that wrote; ``owners`` names
+    the rank of what only one replica holds.
+    """
+
+    def __init__(self, gang: Gang, scope: Scope) -> None:
+        self.gang = gang
+        self.scope = scope
+        self.id = gang.new_id()
+        self.version = 0
+        self.dirty: set[str] = set()
+        self.names: set[str] = set()
+        self.owners: dict[str, int] = {}
+        gang.before_close(self.bring_home)
+
+    def bring_home(self) -> None:
+        """Fetch the newest values into the driver's scope, which from then on stands alone."""
+        for name in self.names:
+            tensor = self.scope.home(name).get_tensor()
+            if tensor.link is self:
+                if tensor.initialized:
+                    tensor.memory()
+                tensor.link = None
+
+    def pull(self, name: str) -> np.ndarray:
+        """Return the value of ``name`` at its owner, or on replica 0."""
+        return self.gang.read(self.id, name, self.owners.get(name, 0))
+
+    def adopt(self, names: Sequence[str], owners: Mapping[str, int]) -> None:
+        """Let the driver's tensors of these names be views of this device scope, from the user's values.
+
+        A name whose holders change (another program needs it elsewhere) is fetched and sent again.
+        """
+        for name in names:
+            if name not in self.names:
+                self.names.add(name)
+                self.dirty.add(name)
+            elif self.owners.get(name, EVERYWHERE) != owners.get(name, EVERYWHERE):
+                tensor = self.scope.home(name).get_tensor()
+                if tensor.link is self and tensor.initialized:
+                    tensor.memory()
+                self.dirty.add(name)
+            if name in owners:
+                self.owners[name] = owners[name]
+            else:
+                self.owners.pop(name, None)
+        for name in self.names:
+            tensor = self.scope.home(name).get_tensor()
+            if tensor.link is not self:
+                if name in self.dirty and tensor.initialized:
+                    tensor.memory()  # what another program's replicas made of it, before the link changes
+                tensor.link, tensor.link_version = self, -1
+
+    def flush(self) -> None:
+        """Send what the user wrote since the last step."""
+        if not self.dirty:
+            return
+        names, arrays = [], []
+        for name in sorted(self.dirty):
+            tensor = self.scope.home(name).get_tensor()
+            if tensor.initialized:
+                names.append(name)
+                arrays.append(tensor.memory())
+        self.gang.write(self.id, names, arrays, self.owners)
+        self.dirty.clear()

@@ -1,0 +1,69 @@
+"""When collectives happen: delayed past independent compute if allowed, numbered the same on every rank."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..ir import Graph, Node
+from ..ops.collective import BARRIER, COLLECTIVES
+from ..role import OpRole
+from .target import Pass, Target
+
+
+def delay_collectives(graph: Graph, target: Target) -> Graph:
+    """Move each collective behind the compute that does not need its result (``allow_op_delay``)."""
+    nodes: list[Node] = []
+    waiting: list[Node] = []
+    for node in graph.nodes:
+        if node.op in COLLECTIVES:
+            waiting.append(node)
+            continue
+        last = max((i for i, late in enumerate(waiting) if _conflict(late, node)), default=-1)
+        nodes += [*waiting[: last + 1], node]  # collectives keep their own order
+        waiting = waiting[last + 1 :]
+    nodes += waiting
+    return graph if nodes == list(graph.nodes) else graph.with_nodes(nodes)
+
+
+def _conflict(collective: Node, node: Node) -> bool:
+    """Tell whether a node must not run before a collective: it reads its result, or overwrites its operand."""
+    written = {value.name for value in collective.writes()}
+    return bool(written.intersection(v.name for v in (*node.reads(), *node.writes())))
+
+
+def add_barrier(graph: Graph, target: Target) -> Graph:
+    """Let every rank wait for the others at the end of the step (``use_thread_barrier``)."""
+    barrier = Node(BARRIER, {}, {}, {"bucket": 0}, int(OpRole.Optimize), "the end of the step")
+    return graph.with_nodes([*graph.nodes, barrier])
+
+
+def order_collectives(graph: Graph, target: Target) -> Graph:
+    """Number the collectives in the order in which every rank will meet them."""
+    number = 0
+    nodes = []
+    for node in graph.nodes:
+        if node.op in COLLECTIVES:
+            node = replace(node, attrs={**node.attrs, "bucket": number})
+            number += 1
+        nodes.append(node)
+    return graph.with_nodes(nodes) if number else graph
+
+
+DELAY = Pass(
+    "delay_collectives",
+    delay_collectives,
+    lambda target: target.many and target.delay_collectives and not target.in_program_order,
+    "moves buckets, not single gradients",
+)
+BARRIER_AT_END = Pass(
+    "add_barrier",
+    add_barrier,
+    lambda target: target.barrier and target.replicas > 1,
+    "must be the last to meet",
+)
+ORDER = Pass(
+    "order_collectives",
+    order_collectives,
+    lambda target: target.replicas > 1,
+    "numbers what all others left",
+)

@@ -1,0 +1,93 @@
+"""Reduce mode: a gradient is summed at one owner, which alone updates its parameter and sends it back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ..ir import STATE, Graph, Node, Value
+from ..ops.collective import BROADCAST, REDUCE
+from ..role import OpRole
+from .collectives import meeting
+from .target import Pass, Target
+
+
+def place_updates(graph: Graph, target: Target) -> Graph:
+    """Run what depends on one owner's gradients at that owner; broadcast what others need to know.
+
+    A node that reads values of several owners (the norm over all gradients) runs everywhere, on values that
+    are broadcast first. At the end of the step a persistable is broadcast if any other rank begins the next
+    step by reading it: parameters are, an optimizer's state is not.
+    """
+    assert target.strategy is not None
+    placer = _Placer()
+    nodes = [made for node in graph.nodes for made in placer.place(node)]
+    latest = {name: placer.swap.get(value, value) for name, value in graph.latest.items()}
+    wanted = [value for value in latest.values() if _needed_elsewhere(value, placer.owner, nodes)]
+    for group in _groups(wanted, target.strategy.fuse_broadcast_ops):
+        nodes.append(placer.broadcast(group, "the end of the step"))
+    return graph.with_nodes(nodes, placer.swap)
+
+
+class _Placer:
+    """Knows which values exist at their owner only."""
+
+    def __init__(self) -> None:
+        self.owner: dict[Value, int] = {}
+        self.swap: dict[Value, Value] = {}
+
+    def place(self, node: Node) -> Iterator[Node]:
+        node = node.reading(self.swap)
+        if node.op == REDUCE:
+            self.owner.update(zip(node.writes(), node.attrs["roots"], strict=True))
+            yield node
+            return
+        owned = [value for value in dict.fromkeys(node.reads()) if value in self.owner]
+        owners = {self.owner[value] for value in owned}
+        if len(owners) > 1:
+            for group in _groups(owned, fused=True):
+                yield self.broadcast(group, node.where)
+            node = node.reading(self.swap)
+        elif owners:
+            (rank,) = owners
+            node = replace(node, at=rank)
+            self.owner.update(dict.fromkeys(node.writes(), rank))
+        yield node
+
+    def broadcast(self, values: list[Value], where: str) -> Node:
+        roots = [self.owner[value] for value in values]
+        node, made = meeting(BROADCAST, values, where, int(OpRole.Optimize), roots)
+        self.swap.update(made)
+        return node
+
+
+def _needed_elsewhere(value: Value, owner: dict[Value, int], nodes: list[Node]) -> bool:
+    """Tell whether a rank other than the owner reads this persistable's value from before the step."""
+    return (
+        value.kind == STATE
+        and value in owner
+        and any(
+            read.kind == STATE and read.name == value.name and read not in owner
+            for node in nodes
+            if node.at != owner[value]
+            for read in node.reads()
+        )
+    )
+
+
+def _groups(values: list[Value], fused: bool) -> list[list[Value]]:
+    """Return what travels in one collective each: values of one dtype, or every value by itself."""
+    if not fused:
+        return [[value] for value in values]
+    by_dtype: dict[int, list[Value]] = {}
+    for value in values:
+        by_dtype.setdefault(int(value.spec.dtype), []).append(value)
+    return list(by_dtype.values())
+
+
+PASS = Pass(
+    "place_updates",
+    place_updates,
+    lambda target: target.many and target.reduces_to == "Reduce",
+    "owners are known once gradients are reduced; what it broadcasts is ordered with the rest",
+)
