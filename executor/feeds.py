@@ -89,10 +89,10 @@ def convert(program: Program, feed: Feed) -> dict[str, np.ndarray]:
 
 
 def check(program: Program, arrays: Mapping[str, np.ndarray]) -> None:
-    """Compare arrays with those declarations that ask for it."""
+    """Compare arrays with those declarations that ask for it, and with those of persistables."""
     variables = program.global_block().vars
     for name, array in arrays.items():
-        if variables[name].need_check_feed:
+        if variables[name].need_check_feed or variables[name].persistable:
             check_declared(name, array, variables[name])
 
 
@@ -193,8 +193,10 @@ def _one_or_each(variable: Variable, array: np.ndarray, places: int) -> Sequence
 def _bounds(
     variable: Variable, count: int, places: int, partial: bool, what: str
 ) -> list[tuple[int, int]]:
+    if count == 0:
+        raise FeedError(f"feed {variable.name!r} has no rows (the batch is empty).")
     if count < places:
-        if not partial or count == 0:
+        if not partial:
             raise FeedError(
                 f"feed {variable.name!r}: {count} {what} cannot be split over {places} places. "
                 f"Feed at least one per place, or use fewer places (CPU_NUM sets their number)."

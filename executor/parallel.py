@@ -107,6 +107,7 @@ class ParallelRun:
         Results are joined on dim 0 in place order unless told otherwise.
         """
         batches = [self._portions(feed)]
+        shares = self._shares(batches)
         version = self._version(tuple(batches[0][0].arrays), fetch_names)
         for portions in batches:
             self._check(version, portions)
@@ -120,9 +121,7 @@ class ParallelRun:
             bool(fetch_names) or self._since_drop >= self.execution.num_iteration_per_drop_scope > 0
         )
         dropped = [v.number for v in self._versions.values()] if drop else []
-        fetched = self.gang.step(
-            version.number, self._shares(batches), self.steps, iterations, dropped
-        )
+        fetched = self.gang.step(version.number, shares, self.steps, iterations, dropped)
         self.steps += iterations
         self._since_drop = 0 if drop else self._since_drop
         self._last = version
@@ -153,7 +152,7 @@ class ParallelRun:
             self.gang.all("trace", id=version.number, on=on)
 
     def executed(self) -> tuple[list[list[Event]], list[int]]:
-        """Return, per place, when each instruction of the last traced step ran, and the count of its signals."""
+        """Return, per place, the last traced step's events, and how many signals its threads exchange."""
         if self._last is None:
             return [], []
         answers = self.gang.all("trace", id=self._last.number, on=self._tracing)

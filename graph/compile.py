@@ -50,19 +50,36 @@ def compile_program(
     graph, records = run_pipeline(graph, target)
     kernels = select_kernels(graph, capabilities, back_end)
     lowered = lower(graph, fetch_names, kernels, seed_of(program))
-    sizes = tuple(
-        sum(
-            product(lowered.values[i].shape) * to_numpy(lowered.values[i].dtype).itemsize
-            for i in bucket
-        )
-        for bucket in lowered.buckets
-    )
+    sizes = tuple(sum(_nbytes(lowered, i) for i in bucket) for bucket in lowered.buckets)
     ignored: tuple[str, ...] = ()
     if target.strategy is not None:
         from ..strategies.base import unbuilt
 
         ignored = tuple(unbuilt(target.strategy)[0])
-    return Compiled(lowered, CompileReport(tuple(records), graph, target.replicas, ignored, sizes))
+    report = CompileReport(
+        tuple(records),
+        graph,
+        target.replicas,
+        ignored,
+        sizes,
+        _owned_bytes(lowered, target.replicas),
+    )
+    return Compiled(lowered, report)
+
+
+def _nbytes(program: ReplicaProgram, position: int) -> int:
+    value = program.values[position]
+    return abs(product(value.shape)) * to_numpy(value.dtype).itemsize
+
+
+def _owned_bytes(program: ReplicaProgram, replicas: int) -> tuple[int, ...]:
+    """Return, per rank, the bytes of the persistables that it alone holds (empty if there are none)."""
+    owners = program.owners()
+    held = [0] * replicas
+    first = {value.name: i for i, value in reversed(list(enumerate(program.values)))}
+    for name, rank in owners.items():
+        held[rank] += _nbytes(program, first[name])
+    return tuple(held) if owners else ()
 
 
 def seed_of(program: Program) -> int:

@@ -50,13 +50,17 @@ def write_dot(graph: Graph, path: Path) -> None:
 
 @dataclass(frozen=True)
 class CompileReport:
-    """What ``explain()`` tells: passes and their effect, buckets, flags that have no effect yet."""
+    """What ``explain()`` tells: passes and their effect, buckets, flags that have no effect yet.
+
+    ``buckets``: bytes in each collective. ``owned``: bytes of persistables that one rank alone holds, by rank.
+    """
 
     passes: tuple[PassRecord, ...]
     graph: Graph
     replicas: int
     ignored: tuple[str, ...] = ()
     buckets: tuple[int, ...] = ()
+    owned: tuple[int, ...] = ()
     notes: tuple[str, ...] = field(default=())
 
     def __str__(self) -> str:
@@ -70,7 +74,14 @@ class CompileReport:
             lines.append(f"  {record.name}: {effect} ({record.seconds * 1e3:.2f} ms)")
         if self.buckets:
             sizes = ", ".join(f"{nbytes:,}" for nbytes in self.buckets)
-            lines.append(f"  gradients meet in {len(self.buckets)} all-reduce(s) of {sizes} bytes")
+            lines.append(f"  replicas meet in {len(self.buckets)} collective(s) of {sizes} bytes")
+        if self.owned:
+            each = " and ".join(f"{nbytes:,}" for nbytes in self.owned)
+            total = sum(self.owned)
+            lines.append(
+                f"  optimizer state lies at its owners, {each} bytes by place; not holding {total:,} bytes "
+                f"on every place saves {total * (self.replicas - 1):,} bytes"
+            )
         lines += [f"  {flag}: accepted, has no effect yet" for flag in self.ignored]
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
 

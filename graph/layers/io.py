@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...strategies.errors import InvalidType, Unsupported
+from ...strategies.errors import InvalidType
 from ...strategies.types import VarType
 from ..initializer import ConstantInitializer
 from ..program import default_main_program
@@ -27,11 +27,11 @@ def data(
     None means unknown and, like any negative size, keeps ``shape`` as it is. What is fed is not compared
     with the declaration.
     """
-    _check_data(name, shape, lod_level)
+    _check_data(name, shape)
     sizes = [-1 if size is None else int(size) for size in shape]
     if append_batch_size and all(size >= 0 for size in sizes):
         sizes = [-1, *sizes]
-    return _data(name, sizes, dtype, stop_gradient, check=False)
+    return _data(name, sizes, dtype, lod_level, stop_gradient, check=False)
 
 
 def checked_data(
@@ -41,21 +41,21 @@ def checked_data(
 
     What is fed must have this rank, these known sizes and this dtype.
     """
-    _check_data(name, shape, lod_level)
+    _check_data(name, shape)
     sizes = [-1 if size is None else int(size) for size in shape]
-    return _data(name, sizes, dtype, True, check=True)
+    return _data(name, sizes, dtype, lod_level, True, check=True)
 
 
-def _check_data(name: Any, shape: Any, lod_level: int) -> None:
+def _check_data(name: Any, shape: Any) -> None:
     if not isinstance(name, str):
         raise InvalidType(f"data: name must be a str, got {name!r}.")
     if not isinstance(shape, (list, tuple)):
         raise InvalidType(f"data {name!r}: shape must be a list or tuple, got {shape!r}.")
-    if lod_level:
-        raise Unsupported(f"data {name!r}: lod_level={lod_level}: sequences are not built yet.")
 
 
-def _data(name: str, sizes: list[int], dtype: Any, stop_gradient: bool, check: bool) -> Variable:
+def _data(
+    name: str, sizes: list[int], dtype: Any, lod_level: int, stop_gradient: bool, check: bool
+) -> Variable:
     return (
         default_main_program()
         .global_block()
@@ -63,6 +63,7 @@ def _data(name: str, sizes: list[int], dtype: Any, stop_gradient: bool, check: b
             name=name,
             shape=sizes,
             dtype=dtype,
+            lod_level=lod_level,
             stop_gradient=stop_gradient,
             is_data=True,
             need_check_feed=check,

@@ -11,7 +11,12 @@ from ..executor.executor import Executor
 from ..executor.parallel_executor import ParallelExecutor
 from ..executor.place import CPUPlace, CUDAPlace, cpu_places, cuda_places
 from ..executor.scope import Scope, global_scope, scope_guard
-from ..executor.tensor import Tensor
+from ..executor.tensor import (
+    LoDTensor,
+    Tensor,
+    create_lod_tensor,
+    create_random_int_lodtensor,
+)
 from ..graph import unique_name
 from ..graph.backward import append_backward, gradients
 from ..graph.clip import set_gradient_clip
@@ -27,6 +32,7 @@ from ..graph.program import (
 )
 from ..graph.scopes import name_scope
 from ..graph.variable import Parameter, Variable
+from ..strategies.flags import get_flags, set_flags
 from . import backward, clip, core, initializer, layers, nets, optimizer, regularizer
 
 _LAZY = {"BuildStrategy": "build", "ExecutionStrategy": "execution"}
@@ -46,6 +52,7 @@ __all__ = [
     "CompiledProgram",
     "ExecutionStrategy",
     "Executor",
+    "LoDTensor",
     "ParallelExecutor",
     "ParamAttr",
     "Parameter",
@@ -58,11 +65,14 @@ __all__ = [
     "clip",
     "core",
     "cpu_places",
+    "create_lod_tensor",
+    "create_random_int_lodtensor",
     "cuda_places",
     "data",
     "default_main_program",
     "default_startup_program",
     "embedding",
+    "get_flags",
     "global_scope",
     "gradients",
     "initializer",
@@ -74,6 +84,7 @@ __all__ = [
     "program_guard",
     "regularizer",
     "scope_guard",
+    "set_flags",
     "set_gradient_clip",
     "unique_name",
 ]

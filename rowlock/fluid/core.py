@@ -2,6 +2,8 @@
 
 from ..executor.place import CPUPlace, CUDAPlace
 from ..executor.scope import Scope
+from ..executor.tensor import LoDTensor
+from ..graph.program_graph import ProgramGraph as Graph
 from ..strategies.errors import EnforceNotMet, EOFException
 from ..strategies.types import VarType
 
@@ -22,6 +24,8 @@ __all__ = [
     "CUDAPlace",
     "EOFException",
     "EnforceNotMet",
+    "Graph",
+    "LoDTensor",
     "Scope",
     "VarDesc",
     "VarType",
