@@ -27,7 +27,7 @@ from .capabilities import capabilities
 from .device import Device
 from .feeds import check, convert, refuse_empty, sequences_in
 from .fetches import Joined, fetch_names_of
-from .place import CPUPlace, Place, check_place
+from .place import CPUPlace, Place, check_place, refuse_gpu
 from .plan import Plan
 from .scope import Scope, global_scope
 from .tensor import Storage, Tensor
@@ -71,7 +71,7 @@ class Executor:
     """
 
     def __init__(self, place: Place | None = None) -> None:
-        self.place = CPUPlace() if place is None else check_place(place, "Executor")
+        self.place = CPUPlace() if place is None else refuse_gpu(check_place(place, "Executor"))
         self._closed = False
         self._compiled: OrderedDict[tuple[Any, ...], Compiled] = OrderedDict()
         self._bound: OrderedDict[tuple[Any, ...], _Bound] = OrderedDict()

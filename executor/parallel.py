@@ -77,10 +77,12 @@ class ParallelRun:
         self.program = program
         self.places = list(places)
         self.has_loss = loss_name is not None
-        self.build = build_strategy if build_strategy is not None else BuildStrategy()
-        self.execution = exec_strategy if exec_strategy is not None else ExecutionStrategy()
-        settle(self.build, self.execution)
-        self._capped = self.execution.settle_threads(len(self.places))
+        build = build_strategy if build_strategy is not None else BuildStrategy()
+        execution = exec_strategy if exec_strategy is not None else ExecutionStrategy()
+        settle(build, execution)
+        self._capped = execution.settle_threads(len(self.places))
+        # What the user changes from now on has no effect on this program.
+        self.build, self.execution = build.model_copy(deep=True), execution.model_copy(deep=True)
         if share_with is not None:
             self._check_shared(share_with)
         self.gang = self._join(share_with, in_process)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..strategies.errors import InvalidArgument, InvalidValue, Unsupported
+from ..strategies.flags import flag_value
 
 
 @dataclass(frozen=True)
@@ -23,11 +26,6 @@ class CUDAPlace:
     """GPU number ``device_id``."""
 
     device_id: int = 0
-
-    def __post_init__(self) -> None:
-        raise Unsupported(
-            f"CUDAPlace({self.device_id}): running on GPUs is not built yet. Use CPUPlace()."
-        )
 
 
 Place = CPUPlace | CUDAPlace
@@ -57,13 +55,55 @@ def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
     return [CPUPlace()] * device_count
 
 
+def register_gpu_counter(count: Callable[[], int]) -> None:
+    """Have ``count`` asked how many GPUs there are, beside those that CuPy sees in this process."""
+    _counters.append(count)
+
+
+def gpu_count() -> int:
+    """Return how many GPUs the cluster has, or this machine if no cluster is joined."""
+    return max((count() for count in _counters), default=0)
+
+
+def _local_gpus() -> int:
+    if "cupy" not in sys.modules and importlib.util.find_spec("cupy") is None:
+        return 0
+    try:
+        cupy = importlib.import_module("cupy")
+        return int(
+            cupy.cuda.runtime.getDeviceCount()
+        )  # CUDA_VISIBLE_DEVICES acts in the CUDA runtime
+    except Exception:  # no driver, or no device: CuPy has an error class for each
+        return 0
+
+
+_counters: list[Callable[[], int]] = [_local_gpus]
+
+
 def cuda_places(device_ids: Sequence[int] | None = None) -> list[CUDAPlace]:
-    """Return GPU places.
+    """Return GPU places: those named, else those in FLAGS_selected_gpus ("0,1"), else all.
+
+    On a cluster they are numbered by node, then by device; see ``rowlock.cluster.nodes``.
 
     Raises:
-        InvalidArgument: this build runs on no GPU.
+        InvalidArgument: there is no GPU, or not the one asked for.
+        InvalidValue: FLAGS_selected_gpus is no list of whole numbers.
     """
-    raise InvalidArgument("cuda_places: running on GPUs is not built yet. Use cpu_places().")
+    count = gpu_count()
+    if count == 0:
+        raise InvalidArgument("cuda_places: there is no GPU here. Use cpu_places().")
+    if device_ids is None:
+        text = flag_value("FLAGS_selected_gpus")
+        try:
+            device_ids = [int(part) for part in text.split(",")] if text else range(count)
+        except ValueError:
+            raise InvalidValue(
+                f"FLAGS_selected_gpus must list whole numbers, got {text!r}."
+            ) from None
+    for device_id in device_ids:
+        if not 0 <= device_id < count:
+            raise InvalidArgument(f"GPU {device_id} is asked for, but there are {count}.")
+    return [CUDAPlace(device_id) for device_id in device_ids]
 
 
 def check_place(place: object, argument: str) -> Place:
@@ -75,3 +115,14 @@ def check_place(place: object, argument: str) -> Place:
     if isinstance(place, (CPUPlace, CUDAPlace)):
         return place
     raise InvalidValue(f"{argument} must be a place such as CPUPlace(), got {place!r}.")
+
+
+def refuse_gpu(place: Place) -> Place:
+    """Return a place that can compute.
+
+    Raises:
+        Unsupported: it is a GPU.
+    """
+    if isinstance(place, CUDAPlace):
+        raise Unsupported(f"{place}: running on GPUs is not built yet. Use CPUPlace().")
+    return place

@@ -83,7 +83,7 @@ def test_a_persistable_fed_to_one_place_stays(threads: None) -> None:
     (prediction,) = net.run(net.test, feed(4), [net.prediction])
     assert prediction.min() > 4
     np.testing.assert_array_equal(net.value("fc_1.b_0"), [8.0])
-    with pytest.raises(EnforceNotMet, match="fc_1.b_0"):
+    with pytest.raises(EnforceNotMet, match=r"fc_1\.b_0"):
         net.run(net.main, {**feed(4), "fc_1.b_0": np.zeros(3, "float32")}, [])
 
 
@@ -98,7 +98,7 @@ def test_an_evaluation_runs_on_as_many_places_as_there_are_rows(gang: str, place
         (alone,) = net.run(net.test, feed(rows), [net.prediction])
         assert loss.shape == (min(rows, places),)
         np.testing.assert_allclose(prediction, alone, 1e-5, 1e-6)
-    with pytest.raises(FeedError, match="1 row.* cannot be split over"):
+    with pytest.raises(FeedError, match=r"1 row.* cannot be split over"):
         net.run(train, feed(1), [])
     net.run(train, feed(6), [])
 
