@@ -8,11 +8,12 @@ from pathlib import Path
 
 from ..strategies.errors import ShapeError
 from .ir import Graph, infer_node
-from .passes import collectives, order, place_updates, scale_loss_gradient
+from .passes import collectives, order, place_updates, scale_loss_gradient, sync_batch_norm
 from .passes.target import Pass, Target
 from .report import write_dot
 
 PIPELINE: tuple[Pass, ...] = (
+    sync_batch_norm.PASS,
     scale_loss_gradient.PASS,
     collectives.INSERT,
     collectives.COALESCE,
@@ -54,7 +55,7 @@ def run_pipeline(graph: Graph, target: Target) -> tuple[Graph, list[PassRecord]]
         if changed is not graph:
             check(changed, entry.name)
         seconds = time.perf_counter() - started
-        same = changed is graph
+        same = changed.nodes == graph.nodes
         records.append(
             PassRecord(entry.name, len(graph.nodes), len(changed.nodes), not same, seconds)
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,7 +61,6 @@ class CompileReport:
     ignored: tuple[str, ...] = ()
     buckets: tuple[int, ...] = ()
     owned: tuple[int, ...] = ()
-    notes: tuple[str, ...] = field(default=())
 
     def __str__(self) -> str:
         lines = [f"compiled for {self.replicas} replica(s): {len(self.graph.nodes)} ops"]
@@ -83,7 +82,7 @@ class CompileReport:
                 f"on every place saves {total * (self.replicas - 1):,} bytes"
             )
         lines += [f"  {flag}: accepted, has no effect yet" for flag in self.ignored]
-        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
+        return "\n".join([*lines, *(f"  {note}" for note in self.graph.notes)])
 
     def _repr_html_(self) -> str:
         rows = "".join(

@@ -64,7 +64,7 @@ class BuildStrategy(Strategy):
     fuse_broadcast_ops: Flag = effect(True)
     remove_unnecessary_lock: Flag = effect(True)
     is_distribution: Flag = effect(False)  # compiling overwrites it, as in Paddle
-    sync_batch_norm: Flag = semantic(False)
+    sync_batch_norm: Flag = effect(False)
     num_trainers: int = semantic(1)
     trainer_id: int = semantic(0)
     trainers_endpoints: list[str] = semantic([])

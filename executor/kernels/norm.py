@@ -13,7 +13,7 @@ from ..device import Device
 from .registry import Step, kernel
 
 
-def _channels(x: Any, data_layout: str) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+def channels(x: Any, data_layout: str) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     """Return the axes a statistic is taken over, the shape that broadcasts it, and the elements in it."""
     axis = x.ndim - 1 if data_layout == "NHWC" else 1
     axes = tuple(i for i in range(x.ndim) if i != axis)
@@ -21,7 +21,7 @@ def _channels(x: Any, data_layout: str) -> tuple[tuple[int, ...], tuple[int, ...
     return axes, spread, max(x.size // max(x.shape[axis], 1), 1)
 
 
-def _averaged(
+def averaged(
     dev: Device, running: Any, new: Any, out: Any, momentum: float, space: Any
 ) -> list[Step]:
     """out = momentum * running + (1 - momentum) * new."""
@@ -30,6 +30,14 @@ def _averaged(
         partial(dev.xp.multiply, running, momentum, out),
         partial(dev.xp.add, out, space, out),
     ]
+
+
+def widened(dev: Device, x: Any, like: Any) -> tuple[Any, list[Step]]:
+    """Return ``x`` in the dtype of ``like``, and how to fill it: halves are computed in single precision."""
+    if x.dtype == like.dtype:
+        return x, []
+    wide = dev.scratch(x.shape, like.dtype)
+    return wide, [partial(dev.xp.copyto, wide, x)]
 
 
 @kernel("batch_norm")
@@ -54,8 +62,9 @@ def batch_norm(
     trainable_statistics: bool,
 ) -> list[Step]:
     xp = dev.xp
-    axes, spread, count = _channels(x, data_layout)
-    steps: list[Step] = []
+    axes, spread, count = channels(x, data_layout)
+    x, steps = widened(dev, x, scale)
+    narrow, y = y, y if y.dtype == scale.dtype else dev.scratch(y.shape, scale.dtype)
     space = dev.scratch(scale.shape, scale.dtype)
     if use_global_stats or (is_test and not trainable_statistics):
         steps += [
@@ -77,8 +86,8 @@ def batch_norm(
             partial(xp.multiply, y, y, squares),
             partial(xp.add.reduce, squares, axes, None, space),
             partial(xp.multiply, space, 1.0 / count, space),
-            *_averaged(dev, mean, saved_mean, mean_out, momentum, saved_variance),
-            *_averaged(dev, variance, space, variance_out, momentum, saved_variance),
+            *averaged(dev, mean, saved_mean, mean_out, momentum, saved_variance),
+            *averaged(dev, variance, space, variance_out, momentum, saved_variance),
         ]
     steps += [
         partial(xp.add, space, epsilon, space),
@@ -87,6 +96,7 @@ def batch_norm(
         partial(xp.multiply, saved_variance, scale, space),
         partial(xp.multiply, y, space.reshape(spread), y),
         partial(xp.add, y, bias.reshape(spread), y),
+        *([] if narrow is y else [partial(xp.copyto, narrow, y, "same_kind")]),
     ]
     return steps
 
@@ -109,12 +119,18 @@ def batch_norm_grad(
 ) -> list[Step]:
     """With fixed statistics dx = dy * scale * inv_std; else the mean and the x-aligned part of dy go."""
     xp = dev.xp
-    axes, spread, count = _channels(x, data_layout)
+    axes, spread, count = channels(x, data_layout)
     d_scale = dev.scratch(scale.shape, scale.dtype) if d_scale is None else d_scale
     d_bias = dev.scratch(scale.shape, scale.dtype) if d_bias is None else d_bias
-    hat = dev.scratch(x.shape, x.dtype)
-    product = dev.scratch(x.shape, x.dtype)
+    hat = dev.scratch(x.shape, scale.dtype)
+    product = dev.scratch(x.shape, scale.dtype)
+    d_y, widening = widened(dev, d_y, scale)
+    narrow = d_x
+    if d_x is not None and d_x.dtype != scale.dtype:
+        d_x = dev.scratch(d_x.shape, scale.dtype)
+    narrowing = [partial(xp.copyto, narrow, d_x, "same_kind")] if narrow is not d_x else []
     steps: list[Step] = [
+        *widening,
         partial(xp.subtract, x, saved_mean.reshape(spread), hat),
         partial(xp.multiply, hat, saved_variance.reshape(spread), hat),
         partial(xp.add.reduce, d_y, axes, None, d_bias),
@@ -126,7 +142,7 @@ def batch_norm_grad(
     slope = dev.scratch(scale.shape, scale.dtype)
     steps.append(partial(xp.multiply, scale, saved_variance, slope))
     if use_global_stats or is_test:
-        return [*steps, partial(xp.multiply, d_y, slope.reshape(spread), d_x)]
+        return [*steps, partial(xp.multiply, d_y, slope.reshape(spread), d_x), *narrowing]
     share = dev.scratch(scale.shape, scale.dtype)
     return [
         *steps,
@@ -136,6 +152,7 @@ def batch_norm_grad(
         partial(xp.multiply, d_bias, 1.0 / count, share),
         partial(xp.subtract, product, share.reshape(spread), product),
         partial(xp.multiply, product, slope.reshape(spread), d_x),
+        *narrowing,
     ]
 
 

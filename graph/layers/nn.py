@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue, Unsupported
+from ...strategies.types import VarType
 from ..initializer import ConstantInitializer, NormalInitializer
 from ..param_attr import ParamAttr
 from ..variable import Variable
@@ -222,22 +223,24 @@ def batch_norm(
     assert input.shape is not None
     helper = LayerHelper("batch_norm", name)
     channels = [input.shape[-1] if data_layout == "NHWC" else input.shape[1]]
+    # Halves are too coarse for parameters and statistics.
+    dtype = VarType.FP32 if input.dtype == VarType.FP16 else input.dtype
     one = ConstantInitializer(1.0)
-    scale = helper.create_parameter(param_attr, channels, input.dtype, default_initializer=one)
-    bias = helper.create_parameter(bias_attr, channels, input.dtype, is_bias=True)
+    scale = helper.create_parameter(param_attr, channels, dtype, default_initializer=one)
+    bias = helper.create_parameter(bias_attr, channels, dtype, is_bias=True)
     if scale is None or bias is None:
         raise InvalidType("batch_norm: param_attr and bias_attr cannot be False.")
     running = [
         helper.create_parameter(
             ParamAttr(name=given, initializer=ConstantInitializer(start), trainable=False),
             channels,
-            input.dtype,
+            dtype,
             stop_gradient=True,
         )
         for given, start in ((moving_mean_name, 0.0), (moving_variance_name, 1.0))
     ]
-    saved_mean = helper.new(input.dtype, stop_gradient=True)
-    saved_variance = helper.new(input.dtype, stop_gradient=True)
+    saved_mean = helper.new(dtype, stop_gradient=True)
+    saved_variance = helper.new(dtype, stop_gradient=True)
     y = input if in_place else helper.new(input.dtype)
     helper.append_op(
         "batch_norm",

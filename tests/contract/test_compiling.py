@@ -105,7 +105,7 @@ def test_flags() -> None:
         assert fluid.get_flags([name]) == {name: 1.0}
     finally:
         fluid.set_flags({name: 0.0})
-    with pytest.raises(ValueError, match="no flag 'FLAGS_eager_delete_tensor'. Did you mean"):
+    with pytest.raises(ValueError, match=r"no flag 'FLAGS_eager_delete_tensor'\. Did you mean"):
         fluid.get_flags("FLAGS_eager_delete_tensor")
     with pytest.raises(ValueError, match="takes a value of type float, got 'much'"):
         fluid.set_flags({name: "much"})

@@ -224,10 +224,8 @@ def test_collectives_may_be_delayed(gang: str) -> None:
     """allow_op_delay: a collective waits until something reads its result."""
     build = {"fuse_all_reduce_ops": False}
     net, other = Net(layers=3), Net(layers=3)
-    at_once_, late = (
-        net.compiled(2, build=build),
-        other.compiled(2, build=build, execution={"allow_op_delay": True}),
-    )
+    prompt = net.compiled(2, build=build)
+    late = other.compiled(2, build=build, execution={"allow_op_delay": True})
     for executed in order_of(net, prompt):
         first = executed.index("fused_all_reduce")
         assert any(

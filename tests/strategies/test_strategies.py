@@ -90,11 +90,11 @@ def test_text_and_json() -> None:
 
 
 def test_what_is_not_built_is_known() -> None:
-    strategy = BuildStrategy(fuse_bn_act_ops=True, sync_batch_norm=True, fuse_all_reduce_ops=False)
+    strategy = BuildStrategy(fuse_bn_act_ops=True, async_mode=True, fuse_all_reduce_ops=False)
     strategy.gradient_scale_strategy = BuildStrategy.GradientScaleStrategy.One
     ignored, refused = unbuilt(strategy)
     assert ignored == ["fuse_bn_act_ops"]
-    assert refused == ["sync_batch_norm=True"]
+    assert refused == ["async_mode=True"]
 
 
 def test_cluster_config() -> None:

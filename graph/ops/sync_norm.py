@@ -1,0 +1,137 @@
+"""Batch norm in parts, with room for a collective between them: statistics over all replicas.
+
+``Stats`` holds, in float64, the number of elements behind each channel, their sums, and the sums of their
+squares ([2C + 1]); added up over the replicas they are those of the whole batch. ``Local`` and ``Total`` hold,
+per channel, the sums of dy and of dy times the normalised x ([2C]): this replica's, and (once reduced)
+everybody's. None of these ops exists in Paddle, whose ``sync_batch_norm`` is one kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...strategies.types import VarType
+from .norm import batch_norm_shape
+from .registry import Inference, Op, Spec, Specs, define
+from .samples import normal, sample, uniform
+
+PARTIAL, APPLY = "batch_norm_partial", "batch_norm_apply"
+GRAD_PARTIAL, GRAD_APPLY = "batch_norm_grad_partial", "batch_norm_grad_apply"
+
+
+def _channels(op: Inference) -> int:
+    shape = op.shape("X")
+    op.require(2 <= len(shape) <= 5, f"X must have 2 to 5 dimensions, has {len(shape)}")
+    count = shape[-1] if op.attr("data_layout") == "NHWC" else shape[1]
+    op.require(count > 0, "the number of channels must be known")
+    return count
+
+
+def partial_shape(op: Inference) -> Mapping[str, Specs]:
+    """One count, and two sums per channel."""
+    return {"Stats": Spec((2 * _channels(op) + 1,), VarType.FP64)}
+
+
+def apply_shape(op: Inference) -> Mapping[str, Specs]:
+    """Like batch_norm."""
+    wanted = 2 * _channels(op) + 1
+    op.require(op.shape("Stats") == (wanted,), f"Stats must have {wanted} elements")
+    made = dict(batch_norm_shape(op))
+    del made["ReserveSpace"]
+    return made
+
+
+def grad_partial_shape(op: Inference) -> Mapping[str, Specs]:
+    """Two sums per channel, twice."""
+    sums = Spec((2 * _channels(op),), VarType.FP64)
+    return {"Local": sums, "Total": sums}
+
+
+def grad_apply_shape(op: Inference) -> Mapping[str, Specs]:
+    """Each gradient is like its operand."""
+    scale = op.spec("Scale")
+    return {"X@GRAD": op.spec("X"), "Scale@GRAD": scale, "Bias@GRAD": scale}
+
+
+_STATS = uniform(7, low=1.0, high=2.0)
+_PER_CHANNEL = {"SavedMean": normal(3), "SavedVariance": uniform(3, low=0.5, high=2.0)}
+_RUNNING = {
+    "Scale": uniform(3, low=0.5, high=1.5),
+    "Bias": normal(3),
+    "Mean": normal(3),
+    "Variance": uniform(3, low=0.5, high=2.0),
+}
+
+define(
+    Op(
+        type=PARTIAL,
+        inputs=("X",),
+        outputs=("Stats",),
+        attrs={"data_layout": "NCHW"},
+        shape=partial_shape,
+        samples=(
+            sample({"X": normal(4, 3, 2, 2)}),
+            sample({"X": normal(6, 3)}),
+            sample({"X": normal(4, 2, 2, 3)}, data_layout="NHWC"),
+        ),
+    )
+)
+define(
+    Op(
+        type=APPLY,
+        inputs=("X", "Scale", "Bias", "Mean", "Variance", "Stats"),
+        outputs=("Y", "MeanOut", "VarianceOut", "SavedMean", "SavedVariance"),
+        attrs={
+            "momentum": 0.9,
+            "epsilon": 1e-5,
+            "data_layout": "NCHW",
+            "fuse_with_relu": False,
+        },
+        shape=apply_shape,
+        in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
+        samples=(
+            sample({"X": normal(4, 3, 2, 2), **_RUNNING, "Stats": _STATS}),
+            sample({"X": normal(6, 3), **_RUNNING, "Stats": _STATS}),
+            sample({"X": normal(4, 2, 2, 3), **_RUNNING, "Stats": _STATS}, data_layout="NHWC"),
+        ),
+        refuses=(sample({"X": normal(4, 3), **_RUNNING, "Stats": uniform(6)}),),
+    )
+)
+define(
+    Op(
+        type=GRAD_PARTIAL,
+        inputs=("X", "SavedMean", "SavedVariance", "Y@GRAD"),
+        outputs=("Local", "Total"),
+        attrs={"data_layout": "NCHW"},
+        shape=grad_partial_shape,
+        samples=(
+            sample({"X": normal(4, 3, 2, 2), **_PER_CHANNEL, "Y@GRAD": normal(4, 3, 2, 2)}),
+            sample(
+                {"X": normal(4, 2, 2, 3), **_PER_CHANNEL, "Y@GRAD": normal(4, 2, 2, 3)},
+                data_layout="NHWC",
+            ),
+        ),
+    )
+)
+define(
+    Op(
+        type=GRAD_APPLY,
+        inputs=("X", "Scale", "SavedMean", "SavedVariance", "Y@GRAD", "Local", "Total", "Stats"),
+        outputs=("X@GRAD", "Scale@GRAD", "Bias@GRAD"),
+        attrs={"data_layout": "NCHW"},
+        shape=grad_apply_shape,
+        samples=(
+            sample(
+                {
+                    "X": normal(4, 3, 2, 2),
+                    "Scale": normal(3),
+                    **_PER_CHANNEL,
+                    "Y@GRAD": normal(4, 3, 2, 2),
+                    "Local": normal(6),
+                    "Total": normal(6),
+                    "Stats": _STATS,
+                }
+            ),
+        ),
+    )
+)

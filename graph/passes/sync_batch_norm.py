@@ -1,0 +1,107 @@
+"""Batch norm with statistics over all replicas: each is taken apart, and its sums meet in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ...strategies.types import VarType
+from ..ir import Graph, Node, Value
+from ..ops.collective import ALL_REDUCE
+from ..ops.registry import Spec
+from ..ops.sync_norm import APPLY, GRAD_APPLY, GRAD_PARTIAL, PARTIAL
+from .collectives import meeting
+from .target import Pass, Target
+
+
+def sync_batch_norm(graph: Graph, target: Target) -> Graph:
+    """Expand every batch_norm that takes its statistics from the batch, and its gradient."""
+    stats: dict[Value, Value] = {}  # SavedMean of an expanded batch_norm -> its reduced statistics
+    nodes: list[Node] = []
+    kept = 0
+    for node in graph.nodes:
+        if node.op == "batch_norm" and _of_the_batch(node):
+            nodes += _forward(node, stats)
+        elif node.op == "batch_norm_grad" and node.inputs["SavedMean"][0] in stats:
+            nodes += _backward(node, stats)
+        else:
+            kept += node.op == "batch_norm"
+            nodes.append(node)
+    if not stats:
+        why = "its batch norms use fixed statistics" if kept else "the program has no batch_norm"
+        return replace(graph, notes=(*graph.notes, f"sync_batch_norm: nothing to do, {why}"))
+    note = f"sync_batch_norm: {len(stats)} batch norm(s) share their statistics"
+    return replace(graph.with_nodes(nodes), notes=(*graph.notes, note))
+
+
+def _of_the_batch(node: Node) -> bool:
+    attrs = node.attrs
+    fixed = attrs["use_global_stats"] or (attrs["is_test"] and not attrs["trainable_statistics"])
+    return not fixed
+
+
+def _forward(node: Node, stats: dict[Value, Value]) -> Iterator[Node]:
+    (x,), (y,) = node.inputs["X"], node.outputs["Y"]
+    (scale,), (saved,) = node.inputs["Scale"], node.outputs["SavedMean"]
+    assert x is not None and y is not None and scale is not None and saved is not None
+    layout = {"data_layout": node.attrs["data_layout"]}
+    sums = _vector(f"{y.name}@STATS", 2 * scale.spec.shape[0] + 1)
+    yield Node(PARTIAL, {"X": (x,)}, {"Stats": (sums,)}, layout, node.role, node.where)
+    joined, made = meeting(ALL_REDUCE, [sums], node.where, node.role)
+    yield joined
+    stats[saved] = made[sums]
+    read = ("X", "Scale", "Bias", "Mean", "Variance")
+    attrs = {
+        name: node.attrs[name] for name in ("momentum", "epsilon", "data_layout", "fuse_with_relu")
+    }
+    yield replace(
+        node,
+        op=APPLY,
+        inputs={**{slot: node.inputs[slot] for slot in read}, "Stats": (stats[saved],)},
+        outputs={slot: held for slot, held in node.outputs.items() if slot != "ReserveSpace"},
+        attrs=attrs,
+    )
+
+
+def _backward(node: Node, stats: dict[Value, Value]) -> Iterator[Node]:
+    (saved,), (dy,), (scale,) = (node.inputs[s] for s in ("SavedMean", "Y@GRAD", "Scale"))
+    assert saved is not None and dy is not None and scale is not None
+    layout = {"data_layout": node.attrs["data_layout"]}
+    local = _vector(f"{dy.name}@SUMS", 2 * scale.spec.shape[0])
+    total = _vector(f"{dy.name}@TOTALS", 2 * scale.spec.shape[0])
+    read = ("X", "SavedMean", "SavedVariance", "Y@GRAD")
+    yield Node(
+        GRAD_PARTIAL,
+        {slot: node.inputs[slot] for slot in read},
+        {"Local": (local,), "Total": (total,)},
+        layout,
+        node.role,
+        node.where,
+    )
+    joined, made = meeting(ALL_REDUCE, [total], node.where, node.role)
+    yield joined
+    yield replace(
+        node,
+        op=GRAD_APPLY,
+        inputs={
+            **{slot: node.inputs[slot] for slot in (*read, "Scale")},
+            "Local": (local,),
+            "Total": (made[total],),
+            "Stats": (stats[saved],),
+        },
+        attrs=layout,
+    )
+
+
+def _vector(name: str, size: int) -> Value:
+    return Value(name, Spec((size,), VarType.FP64))
+
+
+PASS = Pass(
+    "sync_batch_norm",
+    sync_batch_norm,
+    lambda target: (
+        target.strategy is not None and target.strategy.sync_batch_norm and target.replicas > 1
+    ),
+    "what a gradient depends on must be known before gradients meet",
+)

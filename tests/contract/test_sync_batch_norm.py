@@ -1,0 +1,170 @@
+"""sync_batch_norm: the batch norm of the whole batch, however it was split."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rowlock.fluid as fluid
+from rowlock.strategies.build import BuildStrategy
+from tests.contract.nets import OPTIMIZERS, assert_close, device_copies
+
+SHAPES = {"NCHW": [2, 5, 5], "NHWC": [5, 5, 2], "rows": [6]}
+
+
+class Normed:
+    """A batch norm between two layers, trained on a regression."""
+
+    def __init__(
+        self, layout: str = "NCHW", dtype: str = "float32", optimizer: str = "momentum"
+    ) -> None:
+        self.main, startup, self.scope = fluid.Program(), fluid.Program(), fluid.Scope()
+        self.main.random_seed = startup.random_seed = 3
+        self.shape, self.dtype = SHAPES[layout], dtype
+        with fluid.program_guard(self.main, startup), fluid.unique_name.guard():
+            x = fluid.data("x", [None, *self.shape], dtype)
+            y = fluid.data("y", [None, 1])
+            order = "NHWC" if layout == "NHWC" else "NCHW"
+            hidden = fluid.layers.conv2d(x, 3, 3) if layout == "NCHW" and dtype == "float32" else x
+            hidden = fluid.layers.batch_norm(hidden, act="tanh", momentum=0.8, data_layout=order)
+            hidden = hidden if dtype == "float32" else fluid.layers.cast(hidden, "float32")
+            self.normed = hidden
+            self.out = fluid.layers.fc(hidden, 1)
+            self.loss = fluid.layers.mean(fluid.layers.square_error_cost(self.out, y))
+            self.test = self.main.clone(for_test=True)
+            OPTIMIZERS[optimizer]().minimize(self.loss)
+        self.exe = fluid.Executor()
+        self.exe.run(startup, scope=self.scope)
+
+    def feed(self, rows: int, step: int) -> dict[str, np.ndarray]:
+        """Rows whose mean drifts, so that places differ."""
+        draw = np.random.default_rng(step)
+        x = draw.standard_normal((rows, *self.shape)) + np.arange(rows).reshape(
+            -1, *[1] * len(self.shape)
+        )
+        return {"x": x.astype(self.dtype), "y": draw.random((rows, 1), "float32")}
+
+    def train(self, places: int, sync: bool, rows: int = 6) -> fluid.CompiledProgram:
+        program: Any = self.main
+        if places:
+            program = fluid.CompiledProgram(self.main).with_data_parallel(
+                loss_name=self.loss.name,
+                places=fluid.cpu_places(places),
+                build_strategy=BuildStrategy(sync_batch_norm=sync),
+            )
+        for step in range(3):
+            self.exe.run(program, self.feed(rows, step), [self.loss], scope=self.scope)
+        return program
+
+    def values(self) -> dict[str, np.ndarray]:
+        names = [v.name for v in self.main.list_vars() if v.persistable]
+        return {name: np.array(self.scope.find_var(name).get_tensor()) for name in names}
+
+
+@pytest.mark.parametrize("layout", SHAPES)
+@pytest.mark.parametrize("places", [2, 3])
+def test_it_is_the_batch_norm_of_the_whole_batch(gang: str, places: int, layout: str) -> None:
+    spread, alone = Normed(layout), Normed(layout)
+    program = spread.train(places, sync=True)
+    alone.train(0, sync=False)
+    assert_close(spread.values(), alone.values(), 1e-5)
+    assert "sync_batch_norm: 1 batch norm(s) share their statistics" in str(program.explain())
+    for name in spread.values():
+        copies = device_copies(program, name)
+        assert all(copy.tobytes() == copies[0].tobytes() for copy in copies), name
+
+
+def test_without_it_each_place_normalises_alone(threads: None) -> None:
+    spread, alone = Normed(), Normed()
+    program = spread.train(2, sync=False)
+    alone.train(0, sync=False)
+    gap = max(
+        np.abs(a - b).max()
+        for a, b in zip(spread.values().values(), alone.values().values(), strict=True)
+    )
+    assert gap > 1e-2
+    assert "batch norm" not in str(program.explain())
+
+
+def test_halves(gang: str) -> None:
+    spread, alone = Normed("rows", "float16"), Normed("rows", "float16")
+    spread.train(2, sync=True)
+    alone.train(0, sync=False)
+    wanted = alone.values()
+    for name, found in spread.values().items():
+        error = np.linalg.norm(found - wanted[name]) / max(np.linalg.norm(wanted[name]), 1e-3)
+        assert error < 5e-3, name
+
+
+def test_large_halves_do_not_overflow() -> None:
+    """Squares of float16 do not fit into float16."""
+    net = Normed("rows", "float16")
+    batch = {name: array * (300 if name == "x" else 1) for name, array in net.feed(6, 0).items()}
+    (normed,) = net.exe.run(net.main, batch, [net.normed], scope=net.scope)
+    assert np.isfinite(normed).all() and np.abs(normed).max() > 0.5
+
+
+@pytest.mark.parametrize("rows", [5, 7])
+def test_uneven_rows_weigh_the_same_in_statistics(threads: None, rows: int) -> None:
+    spread, alone = Normed(), Normed()
+    for net, places in ((spread, 2), (alone, 0)):
+        program: Any = net.main
+        if places:
+            program = fluid.CompiledProgram(net.main).with_data_parallel(
+                loss_name=net.loss.name,
+                places=fluid.cpu_places(places),
+                build_strategy=BuildStrategy(
+                    sync_batch_norm=True,
+                    gradient_scale_strategy=BuildStrategy.GradientScaleStrategy.SampleWeighted,
+                ),
+            )
+        for step in range(3):
+            net.exe.run(program, net.feed(rows, step), [], scope=net.scope)
+    assert_close(spread.values(), alone.values(), 1e-5)
+
+
+def test_a_place_without_rows_adds_nothing(threads: None) -> None:
+    spread, alone = Normed(), Normed()
+    program = fluid.CompiledProgram(spread.main).with_data_parallel(
+        loss_name=spread.loss.name,
+        places=fluid.cpu_places(3),
+        build_strategy=BuildStrategy(
+            sync_batch_norm=True,
+            gradient_scale_strategy=BuildStrategy.GradientScaleStrategy.SampleWeighted,
+        ),
+    )
+    for step in range(2):
+        spread.exe.run(program, spread.feed(2, step), [], scope=spread.scope)
+        alone.exe.run(alone.main, alone.feed(2, step), [], scope=alone.scope)
+    found, wanted = spread.values(), alone.values()
+    for copy in (
+        0,
+        1,
+    ):  # the place without rows has no batch to average into its running statistics
+        moved = [
+            name
+            for name in found
+            if not np.allclose(device_copies(program, name)[copy], wanted[name], 1e-4, 1e-5)
+        ]
+        assert not moved
+
+
+def test_fixed_statistics_are_left_alone(threads: None) -> None:
+    net = Normed()
+    program = fluid.CompiledProgram(net.test).with_data_parallel(
+        places=fluid.cpu_places(2), build_strategy=BuildStrategy(sync_batch_norm=True)
+    )
+    net.exe.run(program, net.feed(4, 0), [net.out], scope=net.scope)
+    assert "nothing to do, its batch norms use fixed statistics" in str(program.explain())
+
+
+def test_it_asks_for_program_order(threads: None) -> None:
+    build = BuildStrategy(sync_batch_norm=True)
+    net = Normed()
+    program = fluid.CompiledProgram(net.main).with_data_parallel(
+        loss_name=net.loss.name, places=fluid.cpu_places(2), build_strategy=build
+    )
+    net.exe.run(program, net.feed(4, 0), [], scope=net.scope)
+    assert build.enable_sequential_execution
