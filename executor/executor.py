@@ -27,8 +27,10 @@ from .capabilities import capabilities
 from .device import Device
 from .feeds import check, convert, refuse_empty, sequences_in
 from .fetches import Joined, fetch_names_of
+from .gang import current_config
 from .place import CPUPlace, Place, check_place, refuse_gpu
 from .plan import Plan
+from .reader import batches_for
 from .scope import Scope, global_scope
 from .tensor import Storage, Tensor
 
@@ -144,6 +146,9 @@ class Executor:
         keep: tuple[str, ...] | None = None,
     ) -> list[Any]:
         """Run one step; ``keep``: only the ops that make these variables."""
+        if program.readers:
+            read = batches_for(program, feed, 1, 1, current_config().step_deadline_s)
+            feed = {**(feed or {}), **read[0][0]} if read else feed
         arrays = convert(program, feed) if feed else {}
         if program.lr_scheduler is not None:
             set_scheduled_rate(program, scope)

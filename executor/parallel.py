@@ -31,6 +31,7 @@ from .feeds import Portion, check, convert, rows_of, sample_shares, sequences_in
 from .fetches import Joined
 from .gang import Gang, Share, current_config, gang_for
 from .place import Place
+from .reader import batches_for
 from .run import Event
 from .scope import Scope
 from .threads import launch_threads
@@ -108,7 +109,7 @@ class ParallelRun:
 
         Results are joined on dim 0 in place order unless told otherwise.
         """
-        batches = [self._portions(feed)]
+        batches = self._batches(feed)
         shares = self._shares(batches)
         version = self._version(tuple(batches[0][0].arrays), fetch_names)
         for portions in batches:
@@ -186,6 +187,22 @@ class ParallelRun:
     def _partial(self) -> bool:
         """Whether a place may get no rows: no gradient would be missing, or its weight is zero."""
         return not self.has_loss or self._weighted
+
+    def _batches(self, feed: Any) -> list[list[Portion]]:
+        """Return what each place is fed: once for the whole call, or once for each of its steps if read."""
+        iterations = self.execution.num_iteration_per_run
+        within = current_config().step_deadline_s
+        read = batches_for(self.program, feed, len(self.places), iterations, within)
+        if read is None:
+            return [self._portions(feed)]
+        given = self._portions(feed)
+        return [
+            [
+                Portion({**own.arrays, **more.arrays}, {**own.lods, **more.lods})
+                for own, more in zip(given, self._portions(batches), strict=True)
+            ]
+            for batches in read
+        ]
 
     def _portions(self, feed: Any) -> list[Portion]:
         """Return what each place is fed."""

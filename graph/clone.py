@@ -20,6 +20,7 @@ def copy_program(program: Program) -> Program:
     made = Program()
     made.random_seed = program.random_seed
     made.lr_scheduler = program.lr_scheduler
+    made.readers = list(program.readers)
     made._current_role, made._op_role_var = program._current_role, list(program._op_role_var)
     made._appending_grad_times = program._appending_grad_times
     made._trainers_endpoints = list(program._trainers_endpoints)

@@ -164,6 +164,7 @@ class Program:
         self._appending_grad_times = 0
         self._is_test_clone = False
         self.lr_scheduler: Any = None
+        self.readers: list[Any] = []  # what feeds data variables by itself; see executor/reader.py
         self._nccl_comm_num = 1
         self._trainers_endpoints: list[str] = []
 

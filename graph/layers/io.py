@@ -31,7 +31,7 @@ def data(
     sizes = [-1 if size is None else int(size) for size in shape]
     if append_batch_size and all(size >= 0 for size in sizes):
         sizes = [-1, *sizes]
-    return _data(name, sizes, dtype, lod_level, stop_gradient, check=False)
+    return data_variable(name, sizes, dtype, lod_level, stop_gradient, check=False)
 
 
 def checked_data(
@@ -43,7 +43,7 @@ def checked_data(
     """
     _check_data(name, shape)
     sizes = [-1 if size is None else int(size) for size in shape]
-    return _data(name, sizes, dtype, lod_level, True, check=True)
+    return data_variable(name, sizes, dtype, lod_level, True, check=True)
 
 
 def _check_data(name: Any, shape: Any) -> None:
@@ -53,9 +53,10 @@ def _check_data(name: Any, shape: Any) -> None:
         raise InvalidType(f"data {name!r}: shape must be a list or tuple, got {shape!r}.")
 
 
-def _data(
+def data_variable(
     name: str, sizes: list[int], dtype: Any, lod_level: int, stop_gradient: bool, check: bool
 ) -> Variable:
+    """Add a variable that is fed to the main program; ``check``: what is fed must be as declared."""
     return (
         default_main_program()
         .global_block()

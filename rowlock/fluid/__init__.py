@@ -7,6 +7,7 @@ from typing import Any
 
 from .. import launch as _launch  # noqa: F401 - registers the launchers
 from ..executor.compiled_program import CompiledProgram
+from ..executor.data_loader import DataFeeder
 from ..executor.executor import Executor
 from ..executor.parallel_executor import ParallelExecutor
 from ..executor.place import CPUPlace, CUDAPlace, cpu_places, cuda_places
@@ -33,7 +34,7 @@ from ..graph.program import (
 from ..graph.scopes import name_scope
 from ..graph.variable import Parameter, Variable
 from ..strategies.flags import get_flags, set_flags
-from . import backward, clip, core, initializer, layers, nets, optimizer, regularizer
+from . import backward, clip, core, initializer, io, layers, nets, optimizer, regularizer
 
 _LAZY = {"BuildStrategy": "build", "ExecutionStrategy": "execution"}
 
@@ -50,6 +51,7 @@ __all__ = [
     "CPUPlace",
     "CUDAPlace",
     "CompiledProgram",
+    "DataFeeder",
     "ExecutionStrategy",
     "Executor",
     "LoDTensor",
@@ -76,6 +78,7 @@ __all__ = [
     "global_scope",
     "gradients",
     "initializer",
+    "io",
     "layers",
     "name_scope",
     "nets",

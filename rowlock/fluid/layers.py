@@ -1,5 +1,11 @@
 """``fluid.layers``: the layer functions of Paddle 1.x."""
 
+from ..executor.data_loader import (
+    create_py_reader_by_data,
+    double_buffer,
+    py_reader,
+    read_file,
+)
 from ..graph.layers.binary import (
     elementwise_add,
     elementwise_div,
@@ -142,8 +148,10 @@ __all__ = [
     "cosine_decay",
     "create_global_var",
     "create_parameter",
+    "create_py_reader_by_data",
     "cross_entropy",
     "data",
+    "double_buffer",
     "dropout",
     "elementwise_add",
     "elementwise_div",
@@ -198,6 +206,8 @@ __all__ = [
     "polynomial_decay",
     "pool2d",
     "pow",
+    "py_reader",
+    "read_file",
     "reciprocal",
     "reduce_max",
     "reduce_mean",

@@ -1,0 +1,391 @@
+"""DataLoader, PyReader and DataFeeder: Paddle's ways to turn a Python generator into what a program is fed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from ..graph.layers.io import data_variable
+from ..graph.program import Program, default_main_program
+from ..graph.unique_name import generate
+from ..graph.variable import Variable
+from ..strategies.errors import (
+    EOFException,
+    FeedError,
+    InvalidArgument,
+    InvalidType,
+    InvalidValue,
+    Unsupported,
+)
+from ..strategies.types import VarType, to_numpy
+from .gang import current_config
+from .place import Place, cpu_places
+from .reader import Batch, Prefetch, Reader
+from .tensor import Tensor, create_lod_tensor
+
+Generator = Callable[[], Iterable[Any]]
+
+
+class DataFeeder:
+    """Turns samples (tuples with one value per variable) into what a program is fed.
+
+    Raises:
+        InvalidType: ``feed_list`` holds something else than variables or names.
+    """
+
+    def __init__(
+        self, feed_list: Sequence[Variable | str], place: Any, program: Program | None = None
+    ) -> None:
+        block = (default_main_program() if program is None else program).global_block()
+        self.variables: list[Variable] = []
+        for item in feed_list:
+            found = block.var(item) if isinstance(item, str) else item
+            if not isinstance(found, Variable):
+                raise InvalidType(f"feed_list holds variables or their names, got {item!r}.")
+            self.variables.append(found)
+        self.place = place
+        self._columns = _Columns(self.variables)
+
+    def feed(self, iterable: Iterable[Sequence[Any]]) -> dict[str, Any]:
+        """Return a mini-batch of samples as arrays by variable name, in the variables' dtypes.
+
+        Raises:
+            FeedError: a sample has another number of values than there are variables.
+        """
+        return self._columns.of_samples(iterable)
+
+    def feed_parallel(
+        self, iterable: Sequence[Iterable[Any]], num_places: int | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Yield one feed a place from as many mini-batches.
+
+        Raises:
+            InvalidValue: there are more or fewer mini-batches than places.
+        """
+        places = len(cpu_places(num_places))
+        batches = list(iterable)
+        if len(batches) != places:
+            raise InvalidValue(
+                f"feed_parallel got {len(batches)} mini-batches for {places} places."
+            )
+        return (self.feed(batch) for batch in batches)
+
+    def decorate_reader(
+        self,
+        reader: Generator,
+        multi_devices: bool,
+        num_places: int | None = None,
+        drop_last: bool = True,
+    ) -> Callable[[], Iterator[Any]]:
+        """Return a reader of feeds: dicts, or with ``multi_devices`` lists of a dict per place."""
+
+        def feeds() -> Iterator[Any]:
+            if not multi_devices:
+                yield from map(self.feed, reader())
+                return
+            places = len(cpu_places(num_places))
+            batches = iter(reader())
+            while group := list(islice(batches, places)):
+                if len(group) == places:
+                    yield [self.feed(batch) for batch in group]
+                elif not drop_last:
+                    raise InvalidValue(f"{len(group)} batches are left for {places} places.")
+
+        return feeds
+
+
+class _Columns:
+    """What is known of the variables to feed; unlike them, it does not keep their program alive."""
+
+    def __init__(self, variables: Sequence[Variable]) -> None:
+        self.names = [variable.name for variable in variables]
+        self._declared = [
+            (v.name, tuple(v.shape or ()), np.dtype(to_numpy(v.dtype or VarType.FP32)), v.lod_level)
+            for v in variables
+        ]
+
+    def of_samples(self, samples: Iterable[Sequence[Any]]) -> dict[str, Any]:
+        """Return samples as a batch."""
+        columns: list[list[Any]] = [[] for _ in self.names]
+        for sample in samples:
+            if len(sample) != len(columns):
+                raise FeedError(
+                    f"a sample has {len(sample)} value(s) for {len(columns)} variable(s) "
+                    f"({', '.join(self.names)})."
+                )
+            for column, value in zip(columns, sample, strict=True):
+                column.append(value)
+        pairs = zip(self._declared, columns, strict=True)
+        return {declared[0]: _joined(*declared, column) for declared, column in pairs}
+
+    def of_arrays(self, arrays: Any) -> Batch:
+        """Return the arrays of a batch by name."""
+        if isinstance(arrays, (np.ndarray, Tensor)):
+            arrays = (arrays,)
+        if not isinstance(arrays, (list, tuple)):
+            raise FeedError(
+                f"a batch generator yields tuples of arrays, got {type(arrays).__name__}."
+            )
+        if len(arrays) != len(self.names):
+            raise FeedError(
+                f"a batch has {len(arrays)} array(s) for {len(self.names)} variable(s) "
+                f"({', '.join(self.names)})."
+            )
+        return dict(zip(self.names, arrays, strict=True))
+
+
+def _joined(name: str, shape: tuple[int, ...], dtype: Any, level: int, values: list[Any]) -> Any:
+    if level == 1:
+        rows = np.concatenate([np.asarray(value, dtype) for value in values])
+        shaped = rows.reshape(-1, *[size for size in shape[1:] if size != -1])
+        return create_lod_tensor(shaped, [[len(value) for value in values]], None)
+    if level:
+        raise Unsupported(f"samples of {name!r} with nested sequences: feed tensors.")
+    try:
+        array = np.asarray(values, dtype)
+    except ValueError as error:
+        raise FeedError(f"the samples of {name!r} differ in shape: {error}.") from None
+    if array.ndim != len(shape) and -1 not in shape[1:]:
+        array = array.reshape(len(values), *shape[1:])
+    return array
+
+
+class GeneratorLoader:
+    """Feeds variables from a Python generator: iterated over by the user, or taken from by each run.
+
+    Made by :meth:`DataLoader.from_generator`. Iterable: ``for feed in loader():`` gives, for each step, a list
+    with a dict for each place (``return_list``: a list of arrays). Else: ``loader.start()``, then
+    ``exe.run(program)`` until it raises EOFException, then ``loader.reset()``.
+    """
+
+    def __init__(
+        self,
+        feed_list: Sequence[Variable] | None,
+        capacity: int | None,
+        iterable: bool,
+        return_list: bool,
+        drop_last: bool,
+    ) -> None:
+        if not feed_list:
+            raise InvalidArgument("from_generator: feed_list names the variables to feed.")
+        if capacity is None or capacity < 1:
+            raise InvalidValue(f"capacity must be a whole number above 0, got {capacity!r}.")
+        self.variables = DataFeeder(feed_list, None).variables
+        self._columns = _Columns(self.variables)
+        self._iterable = iterable
+        self._return_list = return_list
+        self._drop_last = drop_last
+        self._places = 1
+        self._reader = Reader(self._columns.names, capacity)
+        if not iterable:
+            self.variables[0].block.program.readers.append(self._reader)
+
+    def set_sample_generator(
+        self, reader: Generator, batch_size: int, drop_last: bool = True, places: Any = None
+    ) -> GeneratorLoader:
+        """Read samples (a tuple of values, one per variable) and make batches of ``batch_size`` of them."""
+        return self.set_sample_list_generator(batch(reader, batch_size, drop_last), places)
+
+    def set_sample_list_generator(self, reader: Generator, places: Any = None) -> GeneratorLoader:
+        """Read lists of samples; each list is a batch."""
+        columns = self._columns
+        return self._set(lambda: map(columns.of_samples, reader()), places)
+
+    def set_batch_generator(self, reader: Generator, places: Any = None) -> GeneratorLoader:
+        """Read batches: one array (or Tensor) per variable."""
+        columns = self._columns
+        return self._set(lambda: map(columns.of_arrays, reader()), places)
+
+    def _set(self, source: Callable[[], Iterator[Batch]], places: Any) -> GeneratorLoader:
+        if self._iterable:
+            if places is None:
+                raise InvalidArgument("an iterable loader needs to know the places it feeds.")
+            self._places = 1 if isinstance(places, Place) else len(places)
+        self._reader.source = source
+        return self
+
+    def start(self) -> None:
+        """Begin to read; see :meth:`Reader.start`."""
+        self._refuse_iterable("start")
+        self._reader.start()
+
+    def reset(self) -> None:
+        """Stop reading; see :meth:`Reader.reset`."""
+        self._refuse_iterable("reset")
+        self._reader.reset()
+
+    def _refuse_iterable(self, method: str) -> None:
+        if self._iterable:
+            raise InvalidArgument(f"{method}() is for loaders made with iterable=False.")
+
+    def __call__(self) -> Iterator[Any]:
+        return iter(self)
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self._iterable:
+            raise InvalidArgument(
+                "this loader is not iterable: call start(), and run the program without a feed."
+            )
+        if self._reader.source is None:
+            self._reader.start()  # says what is missing
+        return self._groups()
+
+    def _groups(self) -> Iterator[list[Any]]:
+        source = self._reader.source
+        assert source is not None
+        ahead = Prefetch(source, self._reader.capacity)
+        try:
+            while group := list(islice(_until_eof(ahead), self._places)):
+                if len(group) < self._places and self._drop_last:
+                    return
+                yield [self._given(item) for item in group]
+        finally:
+            ahead.stop()
+
+    def _given(self, item: Batch) -> Any:
+        return [item[name] for name in self._columns.names] if self._return_list else dict(item)
+
+
+def _until_eof(ahead: Prefetch) -> Iterator[Batch]:
+    within = current_config().step_deadline_s
+    while True:
+        try:
+            item = ahead.take(within)
+        except EOFException:
+            return
+        yield item
+
+
+class DataLoader:
+    """Home of :meth:`from_generator`."""
+
+    @staticmethod
+    def from_generator(
+        feed_list: Sequence[Variable] | None = None,
+        capacity: int | None = None,
+        use_double_buffer: bool = True,
+        iterable: bool = True,
+        return_list: bool = False,
+        use_multiprocess: bool = False,
+        drop_last: bool = True,
+    ) -> GeneratorLoader:
+        """Return a loader that feeds ``feed_list`` from a Python generator, ``capacity`` batches ahead.
+
+        ``drop_last``: batches left over that do not fill all places are not given. The generator runs on a
+        thread of the driver whatever ``use_double_buffer`` and ``use_multiprocess`` say.
+        """
+        return GeneratorLoader(feed_list, capacity, iterable, return_list, drop_last)
+
+
+class PyReader(GeneratorLoader):
+    """Paddle 1.x's name for what :meth:`DataLoader.from_generator` returns."""
+
+    def __init__(
+        self,
+        feed_list: Sequence[Variable] | None = None,
+        capacity: int | None = None,
+        use_double_buffer: bool = True,
+        iterable: bool = True,
+        return_list: bool = False,
+    ) -> None:
+        super().__init__(feed_list, capacity, iterable, return_list, drop_last=True)
+
+    decorate_sample_generator = GeneratorLoader.set_sample_generator
+    decorate_sample_list_generator = GeneratorLoader.set_sample_list_generator
+    decorate_batch_generator = GeneratorLoader.set_batch_generator
+
+
+class LayerReader(PyReader):
+    """What ``fluid.layers.py_reader`` returns; ``read_file`` gives its variables."""
+
+    def __init__(self, feed_list: Sequence[Variable], capacity: int) -> None:
+        super().__init__(feed_list, capacity, iterable=False)
+
+    decorate_paddle_reader = GeneratorLoader.set_sample_list_generator
+    decorate_tensor_provider = GeneratorLoader.set_batch_generator
+
+
+def py_reader(
+    capacity: int,
+    shapes: Sequence[Sequence[int]],
+    dtypes: Sequence[Any],
+    lod_levels: Sequence[int] | None = None,
+    name: str | None = None,
+    use_double_buffer: bool = True,
+) -> LayerReader:
+    """Return a reader of new variables of these shapes (-1: unknown) and dtypes.
+
+    Raises:
+        InvalidValue: as many dtypes and LoD levels as shapes are needed.
+    """
+    levels = [0] * len(shapes) if lod_levels is None else list(lod_levels)
+    if not len(shapes) == len(dtypes) == len(levels):
+        raise InvalidValue(
+            f"py_reader: {len(shapes)} shapes, {len(dtypes)} dtypes and {len(levels)} lod_levels differ."
+        )
+    prefix = name or "read_file"
+    made = [
+        data_variable(generate(f"{prefix}.tmp"), list(shape), dtype, level, True, check=False)
+        for shape, dtype, level in zip(shapes, dtypes, levels, strict=True)
+    ]
+    return LayerReader(made, capacity)
+
+
+def create_py_reader_by_data(
+    capacity: int,
+    feed_list: Sequence[Variable],
+    name: str | None = None,
+    use_double_buffer: bool = True,
+) -> LayerReader:
+    """Return a reader of these variables."""
+    return LayerReader(feed_list, capacity)
+
+
+def read_file(reader: LayerReader) -> Any:
+    """Return the variables that a reader feeds: one alone, or a list.
+
+    Raises:
+        InvalidType: not a reader of ``py_reader`` or ``create_py_reader_by_data``.
+    """
+    if not isinstance(reader, LayerReader):
+        raise InvalidType(f"read_file takes a reader, got {type(reader).__name__}.")
+    return reader.variables[0] if len(reader.variables) == 1 else list(reader.variables)
+
+
+def double_buffer(reader: LayerReader, place: Any = None, name: str | None = None) -> LayerReader:
+    """Return the reader: batches are always read ahead."""
+    return reader
+
+
+def batch(reader: Generator, batch_size: int, drop_last: bool = False) -> Generator:
+    """Return a reader of lists of ``batch_size`` samples; the last may be shorter unless it is dropped.
+
+    Raises:
+        InvalidValue: ``batch_size`` is not above 0.
+    """
+    if batch_size < 1:
+        raise InvalidValue(f"batch_size must be above 0, got {batch_size!r}.")
+
+    def batches() -> Iterator[list[Any]]:
+        samples = iter(reader())
+        while group := list(islice(samples, batch_size)):
+            if len(group) == batch_size or not drop_last:
+                yield group
+
+    return batches
+
+
+def shuffle(reader: Generator, buf_size: int) -> Generator:
+    """Return a reader that shuffles within windows of ``buf_size`` samples (Python's ``random``)."""
+
+    def shuffled() -> Iterator[Any]:
+        samples = iter(reader())
+        while window := list(islice(samples, buf_size)):
+            random.shuffle(window)
+            yield from window
+
+    return shuffled
