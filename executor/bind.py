@@ -13,6 +13,7 @@ from ..graph.ir import EVERYWHERE, FEED, STATE, TEMP
 from ..graph.ops.collective import ALL_REDUCE, BARRIER, BROADCAST, COLLECTIVES, REDUCE
 from ..graph.ops.registry import OPS, Inference, Spec
 from ..graph.replica_program import NodeRecord, ReplicaProgram
+from ..strategies.errors import ExecutionError
 from ..strategies.types import to_numpy, to_var_type
 from .arena import Arena, bytes_of, view
 from .device import Device
@@ -314,7 +315,13 @@ class Binder:
         inputs = {slot: self._held(held) for slot, held in node.inputs.items()}
         outputs = {slot: self._held(held) for slot, held in node.outputs.items()}
         copies = self._part(node, inputs, outputs)
-        return [*bind_kernel(node.op, inputs, outputs, node.attrs, self.device), *copies]
+        try:
+            calls = bind_kernel(node.op, inputs, outputs, node.attrs, self.device)
+        except ValueError as error:  # NumPy's word on shapes that no shape rule refused
+            raise ExecutionError(
+                f"operator {node.op} cannot run on these shapes: {error} (built at {node.where})"
+            ) from error
+        return [*calls, *copies]
 
     def _held(self, positions: Sequence[int]) -> list[Any]:
         return [None if i < 0 else self.arrays[i] for i in positions]

@@ -83,8 +83,6 @@ class CompiledProgram:
         """
         if self._data_parallel:
             raise InvalidArgument("with_data_parallel was called before on this CompiledProgram.")
-        if loss_name is not None and not isinstance(loss_name, str):
-            raise InvalidType(f"loss_name must be a str, got {type(loss_name).__name__}.")
         self._check_loss_name(loss_name)
         if share_vars_from is not None and not isinstance(share_vars_from, CompiledProgram):
             raise InvalidType(
@@ -112,6 +110,8 @@ class CompiledProgram:
         return self
 
     def _check_loss_name(self, loss_name: str | None) -> None:
+        if loss_name is not None and not isinstance(loss_name, str):
+            raise InvalidType(f"loss_name must be a str, got {type(loss_name).__name__}.")
         block = self._snapshot.global_block()
         if not loss_name and any(op.type.endswith("_grad") for op in block.ops):
             raise InvalidArgument(

@@ -40,6 +40,10 @@ def to_array(name: str, value: Any, variable: Variable) -> np.ndarray:
     return array
 
 
+def _declared_at(variable: Variable) -> str:
+    return f" Declared at {variable.where}." if variable.where else ""
+
+
 def _dtype_name(variable: Variable) -> str:
     return str(to_numpy(variable.dtype)) if variable.dtype is not None else "float32"
 
@@ -57,11 +61,12 @@ def check_declared(name: str, array: np.ndarray, variable: Variable) -> None:
     if not fits:
         raise FeedError(
             f"feed {name!r}: its declaration says shape {list(declared)}, got {list(array.shape)}."
+            f"{_declared_at(variable)}"
         )
     if variable.dtype is not None and to_numpy(variable.dtype) != array.dtype:
         raise FeedError(
             f"feed {name!r}: its declaration says dtype {to_numpy(variable.dtype)}, got {array.dtype}. "
-            f"Convert it with .astype({str(to_numpy(variable.dtype))!r})."
+            f"Convert it with .astype({str(to_numpy(variable.dtype))!r}).{_declared_at(variable)}"
         )
 
 

@@ -48,14 +48,14 @@ def fetch_names_of(fetch_list: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 class Joined:
-    """The places' values of one fetch: ``parts`` in place order, and each part's LoD (empty: none)."""
+    """The places' values of one fetch: ``parts`` in place order, and each part's LoD if any has one."""
 
-    def __init__(self, name: str, parts: Sequence[np.ndarray], lods: Sequence[LoD]) -> None:
+    def __init__(self, name: str, parts: Sequence[np.ndarray], lods: Sequence[LoD] = ()) -> None:
         self.name = name
-        self.parts = [np.atleast_1d(part) for part in parts]
+        self.parts = [part if part.ndim else part.reshape(1) for part in parts]
         self.lods = [
             lod if lod and lod[-1][-1] == len(part) else ()
-            for lod, part in zip(lods, self.parts, strict=True)
+            for lod, part in zip(lods, self.parts, strict=False)
         ]
 
     def separate(self, return_numpy: bool) -> list[Any]:
@@ -64,7 +64,8 @@ class Joined:
             for lod in self.lods:
                 self._refuse_sequences(lod)
             return list(self.parts)
-        return [as_tensor(self.name, p, lod) for p, lod in zip(self.parts, self.lods, strict=True)]
+        lods = self.lods or [()] * len(self.parts)
+        return [as_tensor(self.name, p, lod) for p, lod in zip(self.parts, lods, strict=True)]
 
     def merged(self, return_numpy: bool) -> Any:
         """Return the values concatenated on dim 0, sequences after sequences.
@@ -74,7 +75,9 @@ class Joined:
             SequenceError: the values hold sequences, and NumPy arrays are asked for.
         """
         first = self.parts[0]
-        if any(p.shape[1:] != first.shape[1:] or p.dtype != first.dtype for p in self.parts):
+        if len(self.parts) > 1 and any(
+            p.shape[1:] != first.shape[1:] or p.dtype != first.dtype for p in self.parts
+        ):
             shapes = ", ".join(f"{list(part.shape)} {part.dtype}" for part in self.parts)
             raise InvalidValue(
                 f"fetch {self.name!r}: the places' values cannot be joined on dim 0: {shapes}. "

@@ -51,7 +51,9 @@ class _Version:
         self.program = program
         self.number = number
         self.writes = bool(program.written_names())
+        self.states = program.state_names()
         self.owners = program.owners()
+        self.batch = [i for i, v in enumerate(program.feeds) if program.values[v].varies]
         self.checked: OrderedDict[tuple[Any, ...], None] = OrderedDict()
 
 
@@ -110,13 +112,14 @@ class ParallelRun:
         Results are joined on dim 0 in place order unless told otherwise.
         """
         batches = self._batches(feed)
-        shares = self._shares(batches)
+        parts = [self._parts(portions) for portions in batches]
         version = self._version(tuple(batches[0][0].arrays), fetch_names)
         for portions in batches:
             self._check(version, portions)
+        shares = self._shares(version, batches, parts)
         if self.program.lr_scheduler is not None:
             set_scheduled_rate(self.program, self.values.scope)
-        self.values.adopt(version.program.state_names(), version.owners)
+        self.values.adopt(version.states, version.owners)
         self.values.flush()
         iterations = self.execution.num_iteration_per_run
         self._since_drop += iterations
@@ -242,19 +245,29 @@ class ParallelRun:
                 )
         return [Portion({name: p.arrays[name] for name in names}, p.lods) for p in portions]
 
-    def _shares(self, batches: Sequence[Sequence[Portion]]) -> list[Share]:
+    def _parts(self, portions: Sequence[Portion]) -> list[float]:
+        """Return what each place's samples weigh, if they are weighed."""
+        if not (self._weighted and self.has_loss):
+            return [1.0] * len(portions)
+        return sample_shares(rows_of(self.program, portions))
+
+    def _shares(
+        self,
+        version: _Version,
+        batches: Sequence[Sequence[Portion]],
+        parts: Sequence[Sequence[float]],
+    ) -> list[Share]:
         """Return the arrays of each place, and where its rows stand among all."""
         shares = [Share([], [], [], []) for _ in self.places]
-        for portions in batches:
-            rows = rows_of(self.program, portions)
-            counts = [max(column) for column in zip(*rows.values(), strict=True)]
-            counts = counts or [1] * len(self.places)
-            parts = sample_shares(rows) if self._weighted and self.has_loss else counts
+        for portions, weights in zip(batches, parts, strict=True):
             first = 0
-            for share, portion, count, part in zip(shares, portions, counts, parts, strict=True):
-                share.arrays.extend(portion.arrays.values())
+            for share, portion, weight in zip(shares, portions, weights, strict=True):
+                arrays = list(portion.arrays.values())
+                lengths = [len(arrays[k]) if arrays[k].ndim else 0 for k in version.batch]
+                count = max(lengths) if lengths else 1
+                share.arrays.extend(arrays)
                 share.rows.append(first)
-                share.parts.append(part)
+                share.parts.append(weight)
                 share.idle.append(count == 0)
                 first += count
         return shares
@@ -324,14 +337,17 @@ class ParallelRun:
         portions: Sequence[Portion],
     ) -> list[Joined]:
         fed = {name for portion in portions for name in portion.lods}
-        sources = lod_sources(version.program, fed) if fed else [None] * len(names)
+        if not fed:
+            return [Joined(name, [place[i] for place in fetched]) for i, name in enumerate(names)]
         return [
             Joined(
                 name,
                 [place[i] for place in fetched],
                 [portion.lods.get(source, ()) if source else () for portion in portions],
             )
-            for i, (name, source) in enumerate(zip(names, sources, strict=True))
+            for i, (name, source) in enumerate(
+                zip(names, lod_sources(version.program, fed), strict=True)
+            )
         ]
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from ..graph.ir import EVERYWHERE
 from .gang import Gang
 from .scope import Scope
+from .tensor import Tensor
 
 
 class DeviceValues:
@@ -24,18 +25,22 @@ class DeviceValues:
         self.id = gang.new_id()
         self.version = 0
         self.dirty: set[str] = set()
-        self.names: set[str] = set()
         self.owners: dict[str, int] = {}
+        self._tensors: dict[str, Tensor] = {}
         gang.before_close(self.bring_home)
 
     def bring_home(self) -> None:
         """Fetch the newest values into the driver's scope, which from then on stands alone."""
-        for name in self.names:
-            tensor = self.scope.home(name).get_tensor()
+        for tensor in self._tensors.values():
             if tensor.link is self:
                 if tensor.initialized:
                     tensor.memory()
                 tensor.link = None
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the persistables held."""
+        return list(self._tensors)
 
     def pull(self, name: str) -> np.ndarray:
         """Return the value of ``name`` at its owner, or on replica 0."""
@@ -47,20 +52,18 @@ class DeviceValues:
         A name whose holders change (another program needs it elsewhere) is fetched and sent again.
         """
         for name in names:
-            if name not in self.names:
-                self.names.add(name)
+            if name not in self._tensors:
+                self._tensors[name] = self.scope.home(name).get_tensor()
                 self.dirty.add(name)
             elif self.owners.get(name, EVERYWHERE) != owners.get(name, EVERYWHERE):
-                tensor = self.scope.home(name).get_tensor()
+                tensor = self._tensors[name]
                 if tensor.link is self and tensor.initialized:
                     tensor.memory()
                 self.dirty.add(name)
-            if name in owners:
-                self.owners[name] = owners[name]
-            else:
-                self.owners.pop(name, None)
-        for name in self.names:
-            tensor = self.scope.home(name).get_tensor()
+        if self.owners or owners:
+            self.owners = {name: rank for name, rank in self.owners.items() if name not in names}
+            self.owners.update(owners)
+        for name, tensor in self._tensors.items():
             if tensor.link is not self:
                 if name in self.dirty and tensor.initialized:
                     tensor.memory()  # what another program's replicas made of it, before the link changes
@@ -72,7 +75,7 @@ class DeviceValues:
             return
         names, arrays = [], []
         for name in sorted(self.dirty):
-            tensor = self.scope.home(name).get_tensor()
+            tensor = self._tensors[name]
             if tensor.initialized:
                 names.append(name)
                 arrays.append(tensor.memory())

@@ -49,6 +49,7 @@ class Variable:
         self.need_check_feed = need_check_feed
         self.error_clip = error_clip
         self.op: Operator | None = None
+        self.where = ""  # the user's line, of variables that are fed
 
     @property
     def grad_name(self) -> str:

@@ -10,6 +10,7 @@ from ...strategies.types import VarType
 from ..initializer import ConstantInitializer
 from ..program import default_main_program
 from ..variable import Parameter, Variable
+from ..where import user_line
 from .helper import LayerHelper
 
 
@@ -57,7 +58,7 @@ def data_variable(
     name: str, sizes: list[int], dtype: Any, lod_level: int, stop_gradient: bool, check: bool
 ) -> Variable:
     """Add a variable that is fed to the main program; ``check``: what is fed must be as declared."""
-    return (
+    made = (
         default_main_program()
         .global_block()
         .create_var(
@@ -70,6 +71,8 @@ def data_variable(
             need_check_feed=check,
         )
     )
+    made.where = user_line()
+    return made
 
 
 def create_parameter(

@@ -27,13 +27,23 @@ define(
         refuses=(sample({"X": booleans(3, 4)}),),
     )
 )
+
+
+def mean_grad_shape(op: Inference) -> Mapping[str, Specs]:
+    """The gradient of a mean is one number."""
+    op.require(
+        product(op.shape("Out@GRAD")) in (1, -1), "the gradient of a mean must have one element"
+    )
+    return {"X@GRAD": op.spec("X")}
+
+
 define(
     Op(
         type="mean_grad",
         inputs=("X", "Out@GRAD"),
         outputs=("X@GRAD",),
         attrs={},
-        shape=grads_like("X"),
+        shape=mean_grad_shape,
     )
 )
 

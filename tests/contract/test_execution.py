@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import rowlock.fluid as fluid
-from rowlock.executor.run import Event, dependencies
+from rowlock.executor.plan import Instruction
+from rowlock.executor.run import Event, LaneFailed, Lanes, deal, dependencies, worth_dealing
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.execution import ExecutionStrategy
 from tests.contract.nets import OPTIMIZERS, Net, assert_close, feed
@@ -166,32 +167,74 @@ def test_unneeded_signals_are_removed(threads: None) -> None:
     np.testing.assert_array_equal(first, second)
 
 
-def test_a_failure_in_one_thread_ends_the_step(threads: None) -> None:
-    """Sums out of range: the look-up fails in its lane, the others stop, the next step runs."""
-    main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
-        x, ids = fluid.data("x", [None, 600]), fluid.data("ids", [None, 1], "int64")
-        left = fluid.layers.fc(x, 600)
-        rows = fluid.layers.embedding(ids, [5, 600])
-        right = fluid.layers.fc(rows, 600)
-        out = fluid.layers.elementwise_add(left, fluid.layers.reshape(right, [-1, 600]))
-    exe = fluid.Executor()
-    exe.run(startup, scope=scope)
-    program = fluid.CompiledProgram(main).with_data_parallel(
-        places=fluid.cpu_places(2), exec_strategy=ExecutionStrategy(num_threads=3)
+def test_a_failure_in_one_lane_releases_the_others() -> None:
+    """The second lane fails while the first waits for it; the step after that runs."""
+    fails = [True]
+    done: list[str] = []
+
+    def second() -> None:
+        if fails[0]:
+            raise ValueError("row 9 of 5")
+        done.append("second")
+
+    instructions = [
+        Instruction("first", (), ("a",), "user.py:1", (lambda: done.append("first"),)),
+        Instruction("second", (), ("b",), "user.py:2", (second,)),
+        Instruction("third", ("a", "b"), ("c",), "user.py:3", (lambda: done.append("third"),)),
+    ]
+    told: list[str] = []
+    lanes = Lanes(
+        instructions,
+        [0, 1, 0],
+        [set(), set(), {0, 1}],
+        every_lock=False,
+        within=5.0,
+        on_failure=told.append,
     )
-    good = {"x": np.ones((600, 600), "float32"), "ids": np.ones((600, 1), "int64")}
-    for _ in range(3):  # the last one on several threads
-        (wanted,) = exe.run(program, good, [out], scope=scope)
-    with pytest.raises(RuntimeError, match=r"lookup_table|embedding"):
-        exe.run(program, {**good, "ids": good["ids"] * 9}, [out], scope=scope)
-    (again,) = exe.run(program, good, [out], scope=scope)
-    np.testing.assert_array_equal(again, wanted)
-    names = [thread.name for thread in threading.enumerate()]
-    program.drop_local_exe_scopes()
-    assert len([n for n in names if "lane" in n]) > len(
-        [t for t in threading.enumerate() if "lane" in t.name]
+    with pytest.raises(LaneFailed) as caught:
+        lanes.run()
+    assert caught.value.instruction.op == "second" and "third" not in done
+    assert isinstance(caught.value.__cause__, ValueError) and told == ["second: row 9 of 5"]
+    fails[0] = False
+    done.clear()
+    for _ in range(100):
+        lanes.run()
+    assert done.count("third") == 100 and done[-1] == "third"
+    lanes.close()
+    assert not [thread for thread in threading.enumerate() if "lane" in thread.name]
+
+
+def test_a_lane_that_hangs_meets_the_deadline() -> None:
+    free = threading.Event()
+    instructions = [
+        Instruction("slow", (), ("a",), "user.py:1", (lambda: free.wait(0.5),)),
+        Instruction("next", ("a",), ("b",), "user.py:2", (lambda: None,)),
+    ]
+    lanes = Lanes(
+        instructions,
+        [1, 0],
+        [set(), {0}],
+        every_lock=False,
+        within=0.1,
+        on_failure=lambda reason: free.set(),
     )
+    with pytest.raises(LaneFailed) as caught:
+        lanes.run()
+    assert "did not finish within 0.1 s" in str(caught.value.__cause__)
+    lanes.close()
+
+
+def test_instructions_are_dealt_by_what_they_took() -> None:
+    long, short = 1e-3, 1e-6
+    # Two long chains of two, a short head and a short tail.
+    seconds = [short, long, long, long, long, short]
+    needs: list[set[int]] = [set(), {0}, {1}, {0}, {3}, {2, 4}]
+    lanes, expected = deal(seconds, needs, 2)
+    assert lanes[1] == lanes[2] != lanes[3] == lanes[4]
+    assert expected < 0.6 * sum(seconds) and worth_dealing(seconds, expected)
+    chain: list[set[int]] = [set(), {0}, {1}, {2}, {3}, {4}]
+    _, expected = deal(seconds, chain, 4)
+    assert not worth_dealing(seconds, expected)
 
 
 def test_dependencies_keep_every_hazard() -> None:
