@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ...strategies.types import FLOATS, VarType
 from .registry import Grad, Inference, Op, Spec, Specs, define
-from .rules import grads_like, merge_dims, normal_axis, same
+from .rules import grads_like, merge_dims, normal_axis, product, same
 from .samples import Draw, booleans, normal, sample, uniform
 
 
