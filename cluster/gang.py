@@ -108,6 +108,8 @@ class RayDelivery:
         self._abort(f"replica {rank} is gone")
         place = self.where[rank]
         reason = ""
+        if not ray.is_initialized():
+            return CollectiveError(f"replica {rank} is gone: Ray was shut down.")
         with contextlib.suppress(ray.exceptions.GetTimeoutError):
             try:
                 ray.get(self._serving[rank], timeout=_DEATH_NOTICE_S)
@@ -125,6 +127,8 @@ class RayDelivery:
         self._abort(f"replicas {ranks} are late")
 
     def _abort(self, reason: str) -> None:
+        if not ray.is_initialized():  # or the call would start another
+            return
         with contextlib.suppress(Exception):  # the cause is what the caller reports, not this
             _get([actor.abort.remote(reason) for actor in self._actors[:1]], 1.0)
 

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 def _launch_ray(places: Sequence[Place], config: ClusterConfig) -> gang.Gang:
     from .cluster.gang import launch_ray  # Ray is imported at the first parallel run, not before
 
-    return launch_ray(places, config)
+    made = launch_ray(places, config)
+    atexit.unregister(shutdown)
+    atexit.register(shutdown)  # handlers run last in, first out: gangs must end before Ray does
+    return made
 
 
 gang.register_launcher("threads", launch_threads)
