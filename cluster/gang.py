@@ -22,6 +22,7 @@ from ..executor.replica import Message
 from ..strategies.cluster import ClusterConfig
 from ..strategies.errors import CollectiveError, InvalidState
 from .channel import SECRET_BYTES, Channels, Listener
+from .nodes import NODE_LABEL, homes, nodes
 from .replica import ReplicaActor
 
 _OBJECT_STORE_BYTES = 200_000_000
@@ -58,12 +59,6 @@ class RayDelivery:
         self.where = _get(
             [actor.describe.remote() for actor in self._actors], config.start_deadline_s
         )
-        hosts = {place["host"] for place in self.where}
-        if len(hosts) > 1:
-            raise CollectiveError(
-                f"the replicas were placed on several hosts ({', '.join(sorted(hosts))}); gradients meet "
-                f"within one host only so far. Ask for fewer replicas, or for fewer CPUs each."
-            )
         listener = Listener(ray.util.get_node_ip_address(), secret, self.size)
         group = f"rowlock-{uuid.uuid4().hex}"
         host, port = listener.address
@@ -153,20 +148,27 @@ def _get(references: list[Any], within: float) -> list[Any]:
 
 
 def _reserve(size: int, config: ClusterConfig) -> Any:
-    """Return a placement group with one bundle per replica, packed on as few nodes as possible.
+    """Return a placement group with one bundle per replica, on the nodes that its places are numbered on.
 
     Raises:
         CollectiveError: the cluster has not the CPUs.
     """
     cpus = config.num_cpus_per_replica
-    needed = {"CPU": cpus} if cpus else {"memory": 1}
-    if cpus * size > ray.cluster_resources().get("CPU", 0):
+    found = nodes()
+    where = homes(size, found, cpus)
+    short = [n for n in found if cpus * where.count(n) > n.cpus]
+    if short:
         raise CollectiveError(
-            f"{size} replicas of {cpus} CPUs need {cpus * size}; the cluster has "
-            f"{ray.cluster_resources().get('CPU', 0)}."
-            f" Lower ClusterConfig.num_cpus_per_replica (0 reserves none)."
+            f"{size} replicas of {cpus} CPUs each do not fit: the cluster's nodes have "
+            f"{', '.join(f'{n.cpus} ({n.address})' for n in found)}. "
+            f"Lower ClusterConfig.num_cpus_per_replica (0 reserves none)."
         )
-    group = placement_group([needed] * size, strategy="PACK")
+    needed = {"CPU": cpus} if cpus else {"memory": 1}
+    group = placement_group(
+        [needed] * size,
+        strategy="PACK",
+        bundle_label_selector=[{NODE_LABEL: node.id} for node in where],
+    )
     deadline = time.monotonic() + config.start_deadline_s
     while not group.wait(1):
         state = placement_group_table(group)["stats"]["scheduling_state"]

@@ -12,8 +12,7 @@ import ray
 
 from ..executor.replica import Replica
 from .channel import connect
-from .collective.backend import form_group
-from .collective.group import SharedMemoryGroup
+from .collective.backend import Group, form_group
 from .frame import ChannelClosed, receive, send
 
 
@@ -24,7 +23,7 @@ class ReplicaActor:
     def __init__(self, rank: int, size: int) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a CPU place sees no GPU
         self._rank, self._size = rank, size
-        self._group: SharedMemoryGroup | None = None
+        self._group: Group | None = None
         self._replica: Replica | None = None
 
     @ray.method(concurrency_group="admin")

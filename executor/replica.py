@@ -34,6 +34,7 @@ class Group(Collectives, Protocol):
 
     rank: int
     size: int
+    local_size: int  # ranks on this host
 
     def abort(self, reason: str) -> None:
         """Release every rank that waits; they raise CollectiveAborted."""
@@ -117,7 +118,7 @@ class Replica:
     def on_load(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
         """Take in a program (JSON) under an id, to run on the device scope ``scope``."""
         self._meet(head)
-        cores = max((os.cpu_count() or 1) // (self.group.size if self.group else 1), 1)
+        cores = max((os.cpu_count() or 1) // (self.group.local_size if self.group else 1), 1)
         self.programs[head["id"]] = _Loaded(head, self.group, cores)
         return Message("ok", {})
 

@@ -83,7 +83,7 @@ class ThreadGroup:
 
     def __init__(self, rank: int, meeting: _Meeting) -> None:
         self.rank = rank
-        self.size = meeting.size
+        self.size = self.local_size = meeting.size
         self._meeting = meeting
 
     def buffer(self, nbytes: int) -> np.ndarray:

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from .executor import gang
-from .executor.place import Place
+from .executor.place import Place, register_gpu_counter
 from .executor.threads import launch_threads
 
 if TYPE_CHECKING:
@@ -27,6 +27,13 @@ def _launch_ray(places: Sequence[Place], config: ClusterConfig) -> gang.Gang:
     return made
 
 
+def _cluster_gpus() -> int:
+    if "ray" not in sys.modules:
+        return 0
+    return importlib.import_module(".cluster.nodes", __package__).gpu_total()  # type: ignore[no-any-return]
+
+
+register_gpu_counter(_cluster_gpus)
 gang.register_launcher("threads", launch_threads)
 gang.register_launcher("ray", _launch_ray)
 

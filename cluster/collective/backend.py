@@ -1,17 +1,27 @@
-"""The shared-memory group as a backend of ``ray.util.collective``."""
+"""Our CPU groups as a backend of ``ray.util.collective``: shared memory in a host, sockets between hosts."""
 
 from __future__ import annotations
 
+import json
+import secrets
+import socket
+import time
 from typing import Any
 
+import ray
+from ray.experimental.internal_kv import _internal_kv_del, _internal_kv_get, _internal_kv_put
 from ray.util import collective
 from ray.util.collective import backend_registry, types
 from ray.util.collective.collective_group.base_collective_group import BaseGroup
 
-from ...strategies.errors import Unsupported
+from ...strategies.errors import CollectiveError, Unsupported
 from .group import SharedMemoryGroup
+from .hosts import HostsGroup
+from .links import SECRET_BYTES, Address, Links
 
-NAME = "ROWLOCK_SHM"
+NAME = "ROWLOCK"
+_FORMING_S = 60.0
+_NAMESPACE = b"rowlock"
 _OPS = {
     types.ReduceOp.SUM: "sum",
     types.ReduceOp.PRODUCT: "product",
@@ -20,12 +30,17 @@ _OPS = {
 }
 
 
-class ShmBackend(BaseGroup):
-    """Replicas of one host. ``group`` is what the step path uses; the methods are Ray's interface."""
+Group = SharedMemoryGroup | HostsGroup
+
+
+class RowlockBackend(BaseGroup):
+    """Replicas on CPUs. ``group`` is what the step path uses; the methods are Ray's interface."""
 
     def __init__(self, world_size: int, rank: int, group_name: str) -> None:
         super().__init__(world_size, rank, group_name)
-        self.group = SharedMemoryGroup(group_name, rank, world_size)
+        self.group = _form(group_name, rank, world_size)
+        self.group.barrier()  # everybody has read what everybody published
+        _internal_kv_del(_key(group_name, rank), namespace=_NAMESPACE)
 
     @classmethod
     def backend(cls) -> str:
@@ -34,11 +49,11 @@ class ShmBackend(BaseGroup):
 
     @classmethod
     def check_backend_availability(cls) -> bool:
-        """Shared memory is always there."""
+        """Shared memory and sockets are always there."""
         return True
 
     def destroy_group(self) -> None:
-        """Let go of the memory."""
+        """Let go of memory and sockets."""
         self.group.close()
 
     def allreduce(self, tensor: Any, allreduce_options: Any = None) -> None:
@@ -84,11 +99,57 @@ def _op(options: Any) -> str:
 def register() -> None:
     """Make the backend known to ``ray.util.collective`` in this process."""
     if not backend_registry._global_registry.is_registered(NAME):
-        backend_registry.register_collective_backend(NAME, ShmBackend)
+        backend_registry.register_collective_backend(NAME, RowlockBackend)
 
 
-def form_group(name: str, rank: int, size: int) -> SharedMemoryGroup:
+def form_group(name: str, rank: int, size: int) -> Group:
     """Join the group ``name`` as ``rank``; called inside each actor."""
     register()
     collective.init_collective_group(size, rank, NAME, name)  # type: ignore[arg-type]
-    return collective.get_group_handle(name).group
+    made: Group = collective.get_group_handle(name).group
+    return made
+
+
+def _form(name: str, rank: int, size: int) -> Group:
+    """Find out who sits where, through Ray's key-value store, and make the group that fits."""
+    address = ray.util.get_node_ip_address()
+    listener = socket.create_server((address, 0), backlog=size)
+    node = ray.get_runtime_context().get_node_id()
+    own = [node, address, listener.getsockname()[1], secrets.token_hex(SECRET_BYTES)]
+    _internal_kv_put(_key(name, rank), json.dumps(own).encode(), namespace=_NAMESPACE)
+    everyone = [_published(name, peer, time.monotonic() + _FORMING_S) for peer in range(size)]
+    hosts: dict[str, list[int]] = {}
+    for peer, (where, *_) in enumerate(everyone):
+        hosts.setdefault(where, []).append(peer)
+    if len(hosts) == 1:
+        listener.close()
+        return SharedMemoryGroup(name, rank, size)
+    members = hosts[node]
+    local = None
+    if len(members) > 1:
+        local = SharedMemoryGroup(f"{name}-{node}", members.index(rank), len(members))
+    if rank != members[0]:
+        listener.close()
+        return HostsGroup(rank, list(hosts.values()), local, None)
+    leaders = [everyone[ranks[0]] for ranks in hosts.values()]
+    links = Links(
+        list(hosts).index(node),
+        [Address(host, port, bytes.fromhex(secret)) for _, host, port, secret in leaders],
+        listener,
+        local.refuse_aborted if local is not None else lambda request: None,
+        _FORMING_S,
+    )
+    return HostsGroup(rank, list(hosts.values()), local, links)
+
+
+def _key(name: str, rank: int) -> bytes:
+    return f"group/{name}/{rank}".encode()
+
+
+def _published(name: str, rank: int, deadline: float) -> list[Any]:
+    while (found := _internal_kv_get(_key(name, rank), namespace=_NAMESPACE)) is None:
+        if time.monotonic() > deadline:
+            raise CollectiveError(f"group {name}: rank {rank} did not join within {_FORMING_S} s.")
+        time.sleep(0.002)
+    told: list[Any] = json.loads(found)
+    return told

@@ -51,6 +51,7 @@ class SharedMemoryGroup:
 
     def __init__(self, name: str, rank: int, size: int, within: float = _FORMING_S) -> None:
         self.name, self.rank, self.size = name, rank, size
+        self.local_size = size
         self._within = within
         nbytes = (size * _LINE + _LINE) * 8 + _REASON_BYTES
         path = segment_path(name, "control")
@@ -144,12 +145,8 @@ class SharedMemoryGroup:
         self, array: np.ndarray, op: str = "sum", *, within: float = _FORMING_S, tag: str = ""
     ) -> None:
         """Combine ``array`` (contiguous) over the ranks, in place. ``op``: sum, mean, product, min, max."""
-        self._check_op(op)
-        parts = self._peers(array)
-        staged = parts is None
-        if parts is None:
-            parts = self._views(array)
-            parts[self.rank][...] = array.reshape(-1)
+        check_op(op)
+        parts, staged = self._reachable(array)
         self._meet(f"all_reduce/{op}", _describe(array, tag), within)
         chunk = self._chunk(array.size)
         mine = [part[chunk] for part in parts]
@@ -164,7 +161,7 @@ class SharedMemoryGroup:
         self, array: np.ndarray, root: int = 0, op: str = "sum", *, within: float = _FORMING_S
     ) -> None:
         """Combine ``array`` over the ranks into the root's."""
-        self._check_op(op)
+        check_op(op)
         parts = self._exchange(array, f"reduce/{op}/{root}", within)
         if self.rank == root:
             self._combine(parts, op, array.reshape(-1))
@@ -188,7 +185,7 @@ class SharedMemoryGroup:
         self, arrays: list[np.ndarray], op: str = "sum", *, within: float = _FORMING_S
     ) -> np.ndarray:
         """Return the combination over the ranks of their ``arrays[rank]``."""
-        self._check_op(op)
+        check_op(op)
         joined = np.concatenate([a.reshape(-1) for a in arrays])
         parts = self._exchange(joined, f"reduce_scatter/{op}", within)
         start = sum(a.size for a in arrays[: self.rank])
@@ -211,11 +208,11 @@ class SharedMemoryGroup:
         within: float = _FORMING_S,
         tag: str = "",
     ) -> None:
-        """Sum each part of ``array``, which lies in a shared buffer, into its root's; others keep theirs.
+        """Sum each part of ``array`` into its root's; the others keep theirs.
 
         Part i ends at element ``ends[i]`` and is summed, in rank order, at ``roots[i]``.
         """
-        everyone = self._shared(array)
+        everyone, staged = self._reachable(array)
         self._meet("reduce_parts", _describe(array, tag), within)
         for begin, end, root in zip((0, *ends), ends, roots, strict=False):
             if root == self.rank:
@@ -226,6 +223,8 @@ class SharedMemoryGroup:
                 if total is not mine:
                     mine[...] = total
         self._meet("done", tag, within)
+        if staged:
+            array.reshape(-1)[...] = everyone[self.rank]
 
     def broadcast_parts(
         self,
@@ -236,18 +235,24 @@ class SharedMemoryGroup:
         within: float = _FORMING_S,
         tag: str = "",
     ) -> None:
-        """Copy each part of ``array``, which lies in a shared buffer, from its root's to every rank's."""
-        everyone = self._shared(array)
+        """Copy each part of ``array`` from its root's to every rank's."""
+        everyone, staged = self._reachable(array)
         self._meet("broadcast_parts", _describe(array, tag), within)
         for begin, end, root in zip((0, *ends), ends, roots, strict=False):
             if root != self.rank:
                 everyone[self.rank][begin:end] = everyone[root][begin:end]
         self._meet("done", tag, within)
+        if staged:
+            array.reshape(-1)[...] = everyone[self.rank]
 
-    def _shared(self, array: np.ndarray) -> list[np.ndarray]:
+    def _reachable(self, array: np.ndarray) -> tuple[list[np.ndarray], bool]:
+        """Return every rank's array (flat), and whether it had to be copied to where the peers reach it."""
         everyone = self._peers(array)
-        assert everyone is not None, "the array lies in no buffer of the group"
-        return everyone
+        if everyone is not None:
+            return everyone, False
+        everyone = self._views(array)
+        everyone[self.rank][...] = array.reshape(-1)
+        return everyone, True
 
     def _exchange(self, array: np.ndarray, kind: str, within: float) -> list[np.ndarray]:
         parts = self._views(array)
@@ -255,22 +260,12 @@ class SharedMemoryGroup:
         self._meet(kind, _describe(array, ""), within)
         return parts
 
-    def _check_op(self, op: str) -> None:
-        if op not in _COMBINE:
-            raise CollectiveError(f"collective op {op!r} is not one of {', '.join(_COMBINE)}.")
-
     def _chunk(self, count: int) -> slice:
         share = -(-count // self.size)
         return slice(min(self.rank * share, count), min((self.rank + 1) * share, count))
 
     def _combine(self, parts: list[np.ndarray], op: str, out: np.ndarray) -> None:
-        join: Callable[..., Any] = _COMBINE[op]
-        if self.size == 1:
-            out[...] = parts[0]
-        else:
-            join(parts[0], parts[1], out=out)
-        for part in parts[2:]:
-            join(out, part, out=out)
+        combine(parts, op, out)
         if op == "mean":
             np.divide(out, self.size, out=out, casting="unsafe")
 
@@ -279,7 +274,7 @@ class SharedMemoryGroup:
     def _meet(self, kind: str, detail: str, within: float) -> None:
         """Arrive, and return when every rank has arrived for the same thing."""
         words, epoch = self._words, self._epoch
-        self._check_abort(
+        self.refuse_aborted(
             kind
         )  # before arriving: the others must not take an aborted rank for present
         self._arrivals += 1
@@ -292,7 +287,12 @@ class SharedMemoryGroup:
         for rank in range(self.size):
             if words[rank * _LINE] < target:
                 self._await(rank, target, kind, detail, within)
-        if any(words[rank * _LINE + slot] != request for rank in range(self.size)):
+        beyond = (epoch + 1) << _EPOCH_SHIFT
+        if any(
+            words[rank * _LINE + slot] != request or words[rank * _LINE] >= beyond
+            for rank in range(self.size)
+        ):
+            self.refuse_aborted(kind)  # a rank that began afresh already is not here for this
             others = [r for r in range(self.size) if words[r * _LINE + slot] != request]
             reason = f"ranks {others} came for another collective than rank {self.rank}'s {kind} ({detail})"
             self._publish_abort(reason)
@@ -302,7 +302,7 @@ class SharedMemoryGroup:
         words, at = self._words, rank * _LINE
         started = time.perf_counter()
         while words[at] < target:
-            self._check_abort(kind)
+            self.refuse_aborted(kind)
             waited = time.perf_counter() - started
             if waited < _SPIN_S:
                 continue
@@ -315,7 +315,8 @@ class SharedMemoryGroup:
             if seen < target:
                 futex.wait(self._control.address + at * 8, seen & 0xFFFFFFFF, min(_SLICE_S, within))
 
-    def _check_abort(self, kind: str) -> None:
+    def refuse_aborted(self, kind: str) -> None:
+        """Raise CollectiveAborted if a rank gave up in this epoch."""
         if self._words[self._abort_word] >= self._epoch:
             length = self._words[self._abort_word + 1]
             reason = bytes(self._reason[:length]).decode(errors="replace")
@@ -349,6 +350,23 @@ class SharedMemoryGroup:
         self._buffers.clear()
         self._reason = np.empty(0, np.uint8)
         self._control.close()
+
+
+def check_op(op: str) -> None:
+    """Refuse a way to combine that is not known."""
+    if op not in _COMBINE:
+        raise CollectiveError(f"collective op {op!r} is not one of {', '.join(_COMBINE)}.")
+
+
+def combine(parts: Sequence[np.ndarray], op: str, out: np.ndarray) -> None:
+    """Combine arrays in their order into ``out``, which may be one of the first two (a mean is left a sum)."""
+    join: Callable[..., Any] = _COMBINE[op]
+    if len(parts) == 1:
+        out[...] = parts[0]
+        return
+    join(parts[0], parts[1], out=out)
+    for part in parts[2:]:
+        join(out, part, out=out)
 
 
 def _describe(array: np.ndarray, tag: str) -> str:

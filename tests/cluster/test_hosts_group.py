@@ -1,0 +1,220 @@
+"""Groups over several hosts, among plain processes: the hosts are pretended, the sockets are real."""
+
+from __future__ import annotations
+
+import glob
+import multiprocessing
+import socket
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rowlock.cluster.collective.group import SharedMemoryGroup
+from rowlock.cluster.collective.hosts import HostsGroup
+from rowlock.cluster.collective.links import SECRET_BYTES, Address, Links
+from rowlock.strategies.errors import CollectiveAborted, CollectiveError
+
+_context = multiprocessing.get_context("fork")
+HOSTS = ([[0], [1]], [[0, 1], [2]], [[0, 1], [2, 3]], [[0], [1], [2]])
+
+
+def across(
+    hosts: Sequence[Sequence[int]], work: Callable[[HostsGroup], Any], within: float = 10.0
+) -> list[Any]:
+    """Run ``work`` in one process per rank; returns its results in rank order (exceptions included)."""
+    name = f"test-{uuid.uuid4().hex}"
+    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in hosts]
+    secrets = [bytes([i + 1]) * SECRET_BYTES for i in range(len(hosts))]
+    addresses = [
+        Address("127.0.0.1", listener.getsockname()[1], secret)
+        for listener, secret in zip(listeners, secrets, strict=True)
+    ]
+    results: Any = _context.Queue()
+
+    def body(rank: int) -> None:
+        here = next(i for i, members in enumerate(hosts) if rank in members)
+        members = list(hosts[here])
+        local = links = None
+        if len(members) > 1:
+            local = SharedMemoryGroup(f"{name}-{here}", members.index(rank), len(members), within)
+        if rank == members[0]:
+            refuse = local.refuse_aborted if local is not None else lambda request: None
+            links = Links(here, addresses, listeners[here], refuse, within)
+        group = HostsGroup(rank, hosts, local, links)
+        try:
+            results.put((rank, work(group)))
+        except Exception as error:
+            results.put((rank, error))
+        finally:
+            group.close()
+
+    size = sum(len(members) for members in hosts)
+    processes = [_context.Process(target=body, args=(rank,)) for rank in range(size)]
+    for process in processes:
+        process.start()
+    for listener in listeners:
+        listener.close()
+    found = dict(results.get(timeout=30) for _ in range(size))
+    for process in processes:
+        process.join(10)
+    assert not glob.glob(f"/dev/shm/rowlock-*{name}*")
+    return [found[rank] for rank in range(size)]
+
+
+def summand(rank: int, count: int, dtype: str) -> np.ndarray:
+    return (np.random.default_rng(rank).standard_normal(count) * 100).astype(dtype)
+
+
+@pytest.mark.parametrize("hosts", HOSTS, ids=str)
+@pytest.mark.parametrize("count", [1, 1000, 200_000])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64"])
+def test_all_reduce(hosts: list[list[int]], count: int, dtype: str) -> None:
+    def work(group: HostsGroup) -> Any:
+        found = []
+        for shared in (True, False):
+            array = np.empty(count, dtype)
+            if shared:
+                array = group.buffer(array.nbytes).view(dtype)
+            array[...] = summand(group.rank, count, dtype)
+            group.all_reduce(array, tag="a")
+            found.append(array.copy())
+        return found
+
+    results = across(hosts, work)
+    parts = [summand(rank, count, dtype) for rank in range(len(results))]
+    near = 1e-2 if dtype == "float16" else 1e-5
+    for found in results:
+        for array in found:
+            np.testing.assert_allclose(array, sum(parts), rtol=near, atol=near * 100)
+            assert array.tobytes() == results[0][0].tobytes()  # the same bits everywhere
+
+
+@pytest.mark.parametrize("hosts", HOSTS, ids=str)
+def test_parts_have_roots(hosts: list[list[int]]) -> None:
+    size = sum(len(members) for members in hosts)
+    ends = [3, 4, 10, 12]
+    roots = [size - 1, 0, 1, size - 1]
+
+    def work(group: HostsGroup) -> Any:
+        reduced = group.buffer(12 * 4).view("float32")
+        reduced[...] = np.arange(12) + group.rank
+        group.reduce_parts(reduced, ends, roots, within=10, tag="r")
+        spread = group.buffer(12 * 4).view("float32")
+        spread[...] = np.arange(12) + 100 * group.rank
+        group.broadcast_parts(spread, ends, roots, within=10, tag="b")
+        group.barrier(within=10)
+        return reduced.copy(), spread.copy()
+
+    for rank, (reduced, spread) in enumerate(across(hosts, work)):
+        for begin, end, root in zip((0, *ends), ends, roots, strict=False):
+            own, total = np.arange(12) + rank, np.arange(12) * size + sum(range(size))
+            wanted = total if root == rank else own
+            np.testing.assert_array_equal(reduced[begin:end], wanted[begin:end])
+            np.testing.assert_array_equal(
+                spread[begin:end], (np.arange(12) + 100 * root)[begin:end]
+            )
+
+
+def test_rays_other_collectives() -> None:
+    def work(group: HostsGroup) -> Any:
+        mine = np.array([1.0, 2.0]) * (group.rank + 1)
+        mean, total = mine.copy(), mine.copy()
+        group.all_reduce(mean, "mean")
+        group.reduce(total, root=2)
+        told = mine.copy()
+        group.broadcast(told, root=1)
+        gathered = np.concatenate(group.all_gather(mine))
+        scattered = group.reduce_scatter([mine, mine * 10, mine * 100])
+        return [mean, total, told, gathered, scattered]
+
+    for rank, found in enumerate(across([[0, 1], [2]], work)):
+        total = [6, 12] if rank == 2 else [rank + 1, 2 * rank + 2]
+        scale = 10**rank
+        wanted = [[2, 4], total, [2, 4], [1, 2, 2, 4, 3, 6], [6 * scale, 12 * scale]]
+        for array, expected in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(array, expected)
+
+
+@pytest.mark.parametrize("who", [0, 1, 2, 3])
+def test_a_rank_that_gives_up_releases_all(who: int) -> None:
+    """Whoever fails, on whichever host; the group works again after a reset."""
+
+    def work(group: HostsGroup) -> Any:
+        array = group.buffer(400_000).view("float32")
+        group.all_reduce(array, tag="0", within=10)
+        if group.rank == who:
+            time.sleep(0.1)
+            group.abort("row 9 of 5")
+            error: Any = None
+        else:
+            began = time.monotonic()
+            with pytest.raises(CollectiveAborted) as caught:
+                group.all_reduce(array, tag="1", within=10)
+            assert time.monotonic() - began < 5
+            error = str(caught.value)
+        group.reset(1)
+        array[...] = 1
+        group.all_reduce(array, tag="2", within=10)
+        return error, float(array.min()), float(array.max())
+
+    results = across([[0, 1], [2, 3]], work)
+    assert [result[1:] for result in results] == [(4.0, 4.0)] * 4
+    assert sum("row 9 of 5" in str(result[0]) for result in results) >= 1
+
+
+def test_hosts_that_came_for_different_things_stop() -> None:
+    def work(group: HostsGroup) -> Any:
+        array = np.full(1000, group.rank, "float32")
+        with pytest.raises(CollectiveError) as caught:
+            group.all_reduce(array, tag=f"{group.rank}", within=3)
+        return str(caught.value), float(array[0])
+
+    for rank, (text, value) in enumerate(across([[0], [1]], work)):
+        assert "another collective" in text or "aborted" in text
+        assert value == rank  # what disagreed was not used
+
+
+def test_a_missing_host_is_named_in_time() -> None:
+    def work(group: HostsGroup) -> Any:
+        if group.rank == 1:
+            time.sleep(1)
+            return None
+        began = time.monotonic()
+        with pytest.raises(CollectiveError, match=r"hosts \[1\] are missing after 0\.3 s"):
+            group.all_reduce(np.zeros(4), within=0.3)
+        return time.monotonic() - began
+
+    waited, _ = across([[0], [1]], work)
+    assert waited < 0.9
+
+
+def test_strangers_are_turned_away() -> None:
+    """Who does not know the secret, or says nothing, holds up nobody."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    secret = b"s" * SECRET_BYTES
+    addresses = [Address("127.0.0.1", port, secret), Address("127.0.0.1", 0, secret)]
+    stranger = socket.create_connection(("127.0.0.1", port))
+    stranger.sendall(b"x" * 44)
+
+    def second() -> None:
+        other = socket.create_server(("127.0.0.1", 0))
+        links = Links(1, addresses, other, lambda request: None, 10)
+        array = np.ones(2)
+        links.all_reduce(array, "sum", 5, "t")
+        links.close()
+
+    process = _context.Process(target=second)
+    process.start()
+    links = Links(0, addresses, listener, lambda request: None, 10)
+    array = np.ones(2)
+    links.all_reduce(array, "sum", 5, "t")
+    assert array.tolist() == [2, 2]
+    links.close()
+    stranger.close()
+    process.join(10)
+    assert process.exitcode == 0
