@@ -1,0 +1,76 @@
+"""Threads inside a replica never change a bit: every reference model, dealt to lanes at random."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rowlock
+import rowlock.fluid as fluid
+from rowlock.executor import replica, run
+from rowlock.strategies.build import BuildStrategy
+from rowlock.strategies.execution import ExecutionStrategy
+from tests.reference import models
+
+STEPS = 6
+REDUCE = BuildStrategy.ReduceStrategy.Reduce
+
+
+def trained(name: str, places: int, threads: int, **build: Any) -> tuple[dict[str, Any], list[int]]:
+    """Return every persistable after some steps, and the signals exchanged on each place."""
+    built = models.build(name, fluid)
+    built.main.random_seed = 7
+    place = fluid.CPUPlace()
+    exe = fluid.Executor(place)
+    with fluid.scope_guard(fluid.Scope()), rowlock.cluster(launcher="threads"):
+        exe.run(built.startup)
+        models.set_initial_values(built.main, fluid.global_scope(), place)
+        program = fluid.CompiledProgram(built.main).with_data_parallel(
+            loss_name=built.loss.name,
+            places=fluid.cpu_places(places),
+            build_strategy=BuildStrategy(**build),
+            exec_strategy=ExecutionStrategy(num_threads=threads, allow_op_delay=threads > 2),
+        )
+        for step in range(STEPS):
+            exe.run(program, models.feed(name, step), [built.loss])
+        signals = program.signals()
+        scope = fluid.global_scope()
+        names = [v.name for v in built.main.list_vars() if v.persistable]
+        return {n: np.array(scope.find_var(n).get_tensor()) for n in names}, signals
+
+
+@pytest.mark.parametrize("name", ["mlp", "lenet", "resnet", "attention", "text"])
+@pytest.mark.parametrize("places", [1, 2])
+def test_dealt_at_random(name: str, places: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = np.random.default_rng(5)
+
+    def deal(seconds: Any, needs: Any, lanes: int) -> tuple[list[int], float]:
+        return draw.integers(0, lanes, len(seconds)).tolist(), 0.0
+
+    wanted, none = trained(name, places, 1)
+    assert set(none) == {0}
+    monkeypatch.setattr(replica, "deal", deal)
+    for threads in (2, 3):
+        found, signals = trained(name, places, threads)
+        assert min(signals) > 0
+        for variable, array in wanted.items():
+            np.testing.assert_array_equal(found[variable], array, err_msg=variable)
+
+
+def test_dealt_at_random_in_reduce_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = np.random.default_rng(6)
+    wanted, _ = trained("mlp", 2, 1, reduce_strategy=REDUCE)
+    monkeypatch.setattr(
+        replica, "deal", lambda s, n, lanes: (draw.integers(0, lanes, len(s)).tolist(), 0.0)
+    )
+    found, signals = trained("mlp", 2, 3, reduce_strategy=REDUCE, remove_unnecessary_lock=False)
+    assert min(signals) > 0
+    for variable, array in wanted.items():
+        np.testing.assert_array_equal(found[variable], array, err_msg=variable)
+
+
+def test_the_expectation_counts_hand_overs() -> None:
+    _, expected = run.deal([1e-3, 1e-3], [set(), {0}], 2)
+    assert expected == pytest.approx(2e-3)
