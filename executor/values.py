@@ -27,6 +27,7 @@ class DeviceValues:
         self.dirty: set[str] = set()
         self.owners: dict[str, int] = {}
         self._tensors: dict[str, Tensor] = {}
+        self._adopted: Sequence[str] | None = None
         gang.before_close(self.bring_home)
 
     def bring_home(self) -> None:
@@ -51,23 +52,30 @@ class DeviceValues:
 
         A name whose holders change (another program needs it elsewhere) is fetched and sent again.
         """
-        for name in names:
-            if name not in self._tensors:
-                self._tensors[name] = self.scope.home(name).get_tensor()
-                self.dirty.add(name)
-            elif self.owners.get(name, EVERYWHERE) != owners.get(name, EVERYWHERE):
-                tensor = self._tensors[name]
-                if tensor.link is self and tensor.initialized:
-                    tensor.memory()
-                self.dirty.add(name)
-        if self.owners or owners:
-            self.owners = {name: rank for name, rank in self.owners.items() if name not in names}
-            self.owners.update(owners)
+        if names is not self._adopted:
+            self._take(names, owners)
+            self._adopted = names
         for name, tensor in self._tensors.items():
             if tensor.link is not self:
                 if name in self.dirty and tensor.initialized:
                     tensor.memory()  # what another program's replicas made of it, before the link changes
                 tensor.link, tensor.link_version = self, -1
+
+    def _take(self, names: Sequence[str], owners: Mapping[str, int]) -> None:
+        for name in names:
+            owner = owners.get(name, EVERYWHERE)
+            if name not in self._tensors:
+                self._tensors[name] = self.scope.home(name).get_tensor()
+                self.dirty.add(name)
+            elif self.owners.get(name, EVERYWHERE) != owner:
+                tensor = self._tensors[name]
+                if tensor.link is self and tensor.initialized:
+                    tensor.memory()
+                self.dirty.add(name)
+            if owner == EVERYWHERE:
+                self.owners.pop(name, None)
+            else:
+                self.owners[name] = owner
 
     def flush(self) -> None:
         """Send what the user wrote since the last step."""

@@ -242,6 +242,11 @@ class Program:
         default_startup_program().random_seed = seed
 
     @property
+    def desc(self) -> Program:
+        """The program itself: what ``core.Graph`` takes."""
+        return self
+
+    @property
     def num_blocks(self) -> int:
         """Number of blocks."""
         return len(self.blocks)

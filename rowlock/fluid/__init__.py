@@ -34,7 +34,7 @@ from ..graph.program import (
 from ..graph.scopes import name_scope
 from ..graph.variable import Parameter, Variable
 from ..strategies.flags import get_flags, set_flags
-from . import backward, clip, core, initializer, io, layers, nets, optimizer, regularizer
+from . import backward, clip, core, framework, initializer, io, layers, nets, optimizer, regularizer
 
 _LAZY = {"BuildStrategy": "build", "ExecutionStrategy": "execution"}
 
@@ -74,6 +74,7 @@ __all__ = [
     "default_main_program",
     "default_startup_program",
     "embedding",
+    "framework",
     "get_flags",
     "global_scope",
     "gradients",

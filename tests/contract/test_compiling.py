@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import rowlock.fluid as fluid
-from rowlock.graph.program_graph import IrGraph
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import EnforceNotMet, InvalidState
 from tests.contract.nets import OPTIMIZERS, Net, assert_close, feed
@@ -24,7 +23,8 @@ def one_step(net: Net, program: Any, rows: int = 6) -> dict[str, np.ndarray]:
 
 def test_a_graph_is_as_good_as_its_program(gang: str) -> None:
     net, other = Net(), Net()
-    graph = fluid.core.Graph(net.main)
+    graph = fluid.core.Graph(net.main.desc)
+    IrGraph = fluid.framework.IrGraph
     for given in (graph, IrGraph(graph, for_test=False).graph):
         program = fluid.CompiledProgram(given).with_data_parallel(
             loss_name=net.loss.name, places=fluid.cpu_places(2)
