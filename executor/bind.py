@@ -32,6 +32,10 @@ class Collectives(Protocol):
         """Return memory that the peers can reach."""
         ...
 
+    def release(self, buffer: Any) -> None:
+        """Give such memory back."""
+        ...
+
     def all_reduce(self, array: Any, op: str = "sum", *, within: float, tag: str = "") -> None:
         """Sum an array over the ranks, in place."""
         ...
@@ -117,7 +121,7 @@ class Bucket:
 
     def __init__(self, specs: Sequence[Spec], group: Collectives) -> None:
         nbytes = bytes_of(list(specs))
-        buffer = group.buffer(nbytes)
+        self.buffer = buffer = group.buffer(nbytes)
         self.parts: list[Any] = []
         self.ends: list[int] = []
         offset = 0
@@ -138,6 +142,7 @@ class Buckets:
     def __init__(self, program: ReplicaProgram, group: Collectives | None) -> None:
         self.held: dict[int, Any] = {}  # position of a value -> its place in a bucket
         self.by_number: dict[int, Bucket] = {}
+        self._group = group
         if group is None:
             return
         for node in program.nodes:
@@ -147,6 +152,12 @@ class Buckets:
                 self.by_number[node.attrs["bucket"]] = bucket
                 if node.op != BROADCAST:
                     self.held.update(zip(positions, bucket.parts, strict=True))
+
+    def release(self) -> None:
+        """Give the memory back; no plan may use it any more."""
+        self.held.clear()
+        while self.by_number and self._group is not None:
+            self._group.release(self.by_number.popitem()[1].buffer)
 
 
 class Binder:

@@ -6,6 +6,7 @@ nothing here knows Ray.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -57,7 +58,8 @@ class Gang:
         self.within = within
         self.epoch = 0
         self._ids = 0
-        self._leaving: list[Callable[[], None]] = []
+        self._leaving: list[weakref.WeakMethod[Callable[[], None]]] = []
+        self._unwanted: dict[str, list[int]] = {"programs": [], "scopes": []}
 
     def new_id(self) -> int:
         """Return a number that no program or device scope of this gang has."""
@@ -91,9 +93,19 @@ class Gang:
         ``how``: ``threads`` that a replica may use, whether they are ``capped`` by its cores, and whether
         threads take ``every_lock``.
         """
+        self._unload()
         number = self.new_id()
         self.all("load", id=number, program=program, scope=scope, **how)
         return number
+
+    def forget(self, kind: str, number: int) -> None:
+        """Have a program or a scope ("programs", "scopes") unloaded before the next program is loaded."""
+        self._unwanted[kind].append(number)
+
+    def _unload(self) -> None:
+        if any(self._unwanted.values()) and not self.delivery.broken:
+            unwanted, self._unwanted = self._unwanted, {"programs": [], "scopes": []}
+            self.all("unload", programs=unwanted["programs"], scopes=unwanted["scopes"])
 
     def write(
         self,
@@ -148,14 +160,19 @@ class Gang:
         return [answer.arrays for answer in self.each(messages)]
 
     def before_close(self, call: Callable[[], None]) -> None:
-        """Have ``call`` called when the gang is closed in good health, while replicas still answer."""
-        self._leaving.append(call)
+        """Have a method called when the gang is closed in good health, while replicas still answer.
+
+        Its object is not kept alive for that.
+        """
+        self._leaving.append(weakref.WeakMethod(call))
 
     def close(self) -> None:
         """End the replicas."""
         if not self.delivery.broken:
-            for call in self._leaving:
-                call()
+            for held in self._leaving:
+                call = held()
+                if call is not None:
+                    call()
         self._leaving.clear()
         self.delivery.close()
 

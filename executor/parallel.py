@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -288,6 +289,7 @@ class ParallelRun:
                 every_lock=not self.build.remove_unnecessary_lock,
             )
             self._versions[key] = _Version(compiled.program, number)
+            weakref.finalize(self, self.gang.forget, "programs", number)
             if self._tracing:
                 self.gang.all("trace", id=number, on=True)
         return self._versions[key]

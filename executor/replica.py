@@ -128,9 +128,14 @@ class Replica:
             loaded = self.programs.pop(program, None)
             if loaded is not None:
                 loaded.forget_plans()
+                loaded.buckets.release()
         for scope in head["scopes"]:
             self.scopes.pop(scope, None)
         return Message("ok", {})
+
+    def on_inventory(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+        """Tell how many programs and device scopes are held."""
+        return Message("inventory", {"programs": len(self.programs), "scopes": len(self.scopes)})
 
     def on_write(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
         """Write persistables of a device scope."""

@@ -90,6 +90,9 @@ class ThreadGroup:
         """Return memory for gradients."""
         return np.zeros(nbytes, np.uint8)
 
+    def release(self, buffer: np.ndarray) -> None:
+        """Nothing to do: the array goes with its last reference."""
+
     def all_reduce(
         self, array: np.ndarray, op: str = "sum", *, within: float = 60.0, tag: str = ""
     ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -29,6 +30,7 @@ class DeviceValues:
         self._tensors: dict[str, Tensor] = {}
         self._adopted: Sequence[str] | None = None
         gang.before_close(self.bring_home)
+        weakref.finalize(self, gang.forget, "scopes", self.id)
 
     def bring_home(self) -> None:
         """Fetch the newest values into the driver's scope, which from then on stands alone."""

@@ -113,12 +113,23 @@ class SharedMemoryGroup:
         self._buffers.append(segments)
         return own.array[:nbytes]
 
+    def release(self, buffer: np.ndarray) -> None:
+        """Give back what :meth:`buffer` returned; every rank calls it."""
+        begin = buffer.__array_interface__["data"][0]
+        for number, segments in enumerate(self._buffers):
+            if segments and segments[self.rank].address == begin:
+                end = begin + len(segments[self.rank].array)
+                self._parts = {k: v for k, v in self._parts.items() if not begin <= k[0] < end}
+                for segment in segments:
+                    segment.close()
+                self._buffers[number] = []  # the others keep their numbers
+
     def _peers(self, array: np.ndarray) -> list[np.ndarray] | None:
         """Return every rank's array at the place of ``array``, or None if it is in no shared buffer."""
         address, nbytes = array.__array_interface__["data"][0], array.nbytes
         key = (address, nbytes, array.dtype.char)
         if key not in self._parts:
-            for segments in self._buffers:
+            for segments in filter(None, self._buffers):
                 offset = address - segments[self.rank].address
                 if offset >= 0 and offset + nbytes <= len(segments[self.rank].array):
                     self._parts[key] = [

@@ -40,6 +40,11 @@ class HostsGroup:
         """Return zeroed memory (uint8) that the peers of this host can reach; every rank calls it."""
         return np.zeros(nbytes, np.uint8) if self._local is None else self._local.buffer(nbytes)
 
+    def release(self, buffer: np.ndarray) -> None:
+        """Give back what :meth:`buffer` returned; every rank calls it."""
+        if self._local is not None:
+            self._local.release(buffer)
+
     def all_reduce(
         self, array: np.ndarray, op: str = "sum", *, within: float = _FORMING_S, tag: str = ""
     ) -> None:

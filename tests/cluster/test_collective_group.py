@@ -59,6 +59,24 @@ def test_all_reduce_in_a_shared_buffer(size: int, dtype: str, count: int) -> Non
         np.testing.assert_array_equal(result, expected)
 
 
+def test_released_buffers_are_unmapped_and_the_others_work() -> None:
+    def work(group: SharedMemoryGroup) -> Any:
+        kept = group.buffer(4096).view("float32")
+        for _ in range(50):
+            buffer = group.buffer(1 << 20)
+            group.all_reduce(buffer.view("float32"))
+            group.release(buffer)
+            del buffer
+        with open("/proc/self/maps") as maps:
+            mapped = sum("rowlock" in line for line in maps)
+        kept[...] = group.rank + 1
+        group.all_reduce(kept)
+        return mapped, float(kept[0])
+
+    for mapped, value in together(2, work):
+        assert mapped <= 4 and value == 3
+
+
 def test_every_op_on_any_array() -> None:
     def work(group: SharedMemoryGroup) -> Any:
         results = {}

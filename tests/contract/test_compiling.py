@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
 from typing import Any
 
@@ -219,6 +220,25 @@ def test_several_programs_on_one_scope_keep_their_own_values(gang: str) -> None:
         net.run(program, feed(6, step), [])
         alone.run(alone.main, feed(6, step), [])
         assert_close(net.parameters(), alone.parameters(), 1e-5)
+
+
+def test_programs_that_nobody_holds_are_unloaded(gang: str) -> None:
+    """A notebook compiles again and again: replicas keep what is still in use, and values stay readable."""
+    net = Net()
+    kept = net.compiled(2)
+    net.run(kept, feed(6), [])
+    for step in range(6):
+        program = net.compiled(2, net.test, share_vars_from=kept)
+        net.run(program, feed(6), [net.loss])
+        apart = net.compiled(2)
+        net.run(apart, feed(6, step), [])
+        trained = net.parameters()
+        del program, apart
+        gc.collect()
+    assert_close(net.parameters(), trained, 0)
+    run = kept._parallel
+    held = [answer.head for answer in run.gang.all("inventory")]
+    assert all(one["programs"] <= 4 and one["scopes"] <= 3 for one in held), held
 
 
 def test_values_are_saved_as_trained(gang: str) -> None:
