@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import secrets
-import sys
+import textwrap
 import time
 import uuid
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import ray
+from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -22,12 +23,17 @@ from ..executor.replica import Message
 from ..strategies.cluster import ClusterConfig
 from ..strategies.errors import CollectiveError, InvalidState
 from .channel import SECRET_BYTES, Channels, Listener
+from .collective.shm import segment_path
 from .nodes import NODE_LABEL, homes, nodes
 from .replica import ReplicaActor
+from .session import join_ray, leave_ray, session
 
-_OBJECT_STORE_BYTES = 200_000_000
+__all__ = ["RayDelivery", "launch_ray", "leave_ray"]
+
 _DEATH_NOTICE_S = 2.0
-_started_ray = False
+_ABORT_S = 1.0
+_END_S = 2.0
+_REASON_CHARACTERS = 400
 
 
 class RayDelivery:
@@ -36,45 +42,78 @@ class RayDelivery:
     def __init__(self, size: int, config: ClusterConfig) -> None:
         self.size = size
         self.config = config
-        self.broken = False
+        self._broken = False
+        self._session = session()
+        self._name = f"rowlock-{uuid.uuid4().hex}"  # of this generation's collective group
         self._channels: Channels | None = None
-        self._group = _reserve(size, config)
         self._actors: list[Any] = []
+        self._serving: list[Any] = []
+        self._reservation = _reserve(size, config)
         try:
             self._start()
         except BaseException:
             self.close()
             raise
 
+    @property
+    def broken(self) -> bool:
+        """Whether a replica is lost, or the Ray that they ran on is gone."""
+        return self._broken or session() != self._session
+
     def _start(self) -> None:
-        config, secret = self.config, secrets.token_bytes(SECRET_BYTES)
+        config = self.config
         for rank in range(self.size):
             bundle = PlacementGroupSchedulingStrategy(
-                self._group, placement_group_bundle_index=rank
+                self._reservation, placement_group_bundle_index=rank
             )
             actor = ReplicaActor.options(  # type: ignore[attr-defined]  # added by ray.remote
                 num_cpus=config.num_cpus_per_replica, scheduling_strategy=bundle
             ).remote(rank, self.size)
             self._actors.append(actor)
-        self.where = _get(
-            [actor.describe.remote() for actor in self._actors], config.start_deadline_s
-        )
+        self.where = self._describe()
+        secret = secrets.token_bytes(SECRET_BYTES)
         listener = Listener(ray.util.get_node_ip_address(), secret, self.size)
-        group = f"rowlock-{uuid.uuid4().hex}"
-        host, port = listener.address
-        self._serving = [
-            actor.serve.remote(
-                host, port, secret, group, config.threads_per_replica, config.collective_deadline_s
-            )
-            for actor in self._actors
-        ]
-        self._channels = Channels(listener.accept_all(config.start_deadline_s, self._check_serving))
+        to_driver = (*listener.address, secret)
+        try:
+            for actor in self._actors:
+                serving = actor.serve.remote(
+                    *to_driver,
+                    self._name,
+                    config.threads_per_replica,
+                    config.collective_deadline_s,
+                )
+                self._serving.append(serving)
+            connections = listener.accept_all(config.start_deadline_s, self._check_serving)
+        finally:
+            listener.close()
+        self._channels = Channels(connections, self._lost, self._late)
+
+    def _describe(self) -> list[dict[str, Any]]:
+        """Return who and where the replicas are, once their actors run."""
+        asked = [actor.describe.remote() for actor in self._actors]
+        try:
+            return ray.get(asked, timeout=self.config.start_deadline_s)
+        except GetTimeoutError:
+            answered, _ = ray.wait(asked, num_returns=self.size, timeout=0)
+            missing = [rank for rank, one in enumerate(asked) if one not in answered]
+            raise CollectiveError(
+                f"the actors of replicas {missing} did not start within "
+                f"{self.config.start_deadline_s:g} s (ClusterConfig.start_deadline_s)."
+            ) from None
+        except RayError as error:
+            if "failed to import" not in str(error):
+                raise CollectiveError(f"a replica's actor did not start: {_why(error)}") from error
+            raise CollectiveError(
+                f"a replica's actor cannot import what it needs: {_why(error)}. Install rowlock on every "
+                f"node of the cluster, or send it along: "
+                f"ray.init(runtime_env={{'working_dir': <folder that holds rowlock>}})."
+            ) from error
 
     def _check_serving(self) -> None:
         ended, _ = ray.wait(self._serving, num_returns=1, timeout=0)
         if ended:
-            ray.get(ended[0])  # raises what ended it
-            raise CollectiveError("a replica stopped before it connected.")
+            rank = self._serving.index(ended[0])
+            raise CollectiveError(f"{self._named(rank)} did not start: {self._reason(rank)}")
 
     def exchange(self, messages: Sequence[Message]) -> list[Message]:
         """Deliver one message to each replica and return their answers.
@@ -82,86 +121,96 @@ class RayDelivery:
         Raises:
             CollectiveError: a replica died or did not answer in time; the gang cannot be used again.
         """
-        if self.broken or self._channels is None:
+        if self._broken or self._channels is None:
             raise InvalidState(
                 "the replicas that held the newest values are gone. Set the parameters again (run the startup "
                 "program, or load them); the next run starts a new gang."
             )
+        return self._channels.exchange(messages, self.config.step_deadline_s)
+
+    def _named(self, rank: int) -> str:
+        place = self.where[rank]
+        return f"replica {rank} (process {place['pid']} on {place['host']}, node {place['node']})"
+
+    def _reason(self, rank: int) -> str:
+        """Return how the actor's serving ended, as Ray has it."""
+        if session() != self._session:
+            return "Ray was shut down."
         try:
-            return self._channels.exchange(
-                messages, self.config.step_deadline_s, self._lost, self._late
-            )
-        except BaseException as error:
-            if not isinstance(
-                error, CollectiveError
-            ):  # an interrupt: let the replicas out of the step
-                self._abort(f"the driver was interrupted ({type(error).__name__})")
-            raise
+            ray.get(self._serving[rank], timeout=_DEATH_NOTICE_S)
+        except GetTimeoutError:
+            return "its process is still there."
+        except RayError as error:
+            return _why(error)
+        return "it stopped serving."
 
     def _lost(self, rank: int) -> CollectiveError:
-        self.broken = True
+        self._broken = True
         self._abort(f"replica {rank} is gone")
-        place = self.where[rank]
-        reason = ""
-        if not ray.is_initialized():
-            return CollectiveError(f"replica {rank} is gone: Ray was shut down.")
-        with contextlib.suppress(ray.exceptions.GetTimeoutError):
-            try:
-                ray.get(self._serving[rank], timeout=_DEATH_NOTICE_S)
-            except ray.exceptions.GetTimeoutError:
-                raise
-            except ray.exceptions.RayError as error:
-                reason = " " + str(error).strip().splitlines()[0]
         return CollectiveError(
-            f"replica {rank} (process {place['pid']} on {place['host']}) is gone: its channel closed.{reason} "
-            f"The next run starts a new gang from the values in the driver's scope."
+            f"{self._named(rank)} is gone: its channel closed. {self._reason(rank)}"
         )
 
-    def _late(self, ranks: list[int]) -> None:
-        self.broken = True
+    def _late(self, ranks: list[int], within: float) -> CollectiveError:
+        self._broken = True
         self._abort(f"replicas {ranks} are late")
+        named = ", ".join(self._named(rank) for rank in ranks)
+        return CollectiveError(
+            f"no answer from {named} within {within:g} s (ClusterConfig.step_deadline_s)."
+        )
 
     def _abort(self, reason: str) -> None:
-        if not ray.is_initialized():  # or the call would start another
-            return
-        with contextlib.suppress(Exception):  # the cause is what the caller reports, not this
-            _get([actor.abort.remote(reason) for actor in self._actors[:1]], 1.0)
+        """Release the replicas that wait for one another; the dead cannot hear it."""
+        if session() == self._session:
+            calls = [actor.abort.remote(reason) for actor in self._actors]
+            ray.wait(calls, num_returns=len(calls), timeout=_ABORT_S)
 
     def close(self) -> None:
         """End the actors, the sockets and the reservation."""
-        self.broken = True
+        self._broken = True
         if self._channels is not None:
-            self._channels.close()
+            self._channels.close()  # replicas that are idle see it and stop serving
             self._channels = None
-        if ray.is_initialized():
+        if session() == self._session:
+            waiting = self._serving
+            if waiting:
+                _, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=_END_S)
             for actor in self._actors:
-                ray.kill(actor)
-            remove_placement_group(self._group)
-        self._actors = []
+                with contextlib.suppress(RayError):
+                    ray.kill(actor)
+            if waiting:
+                ray.wait(waiting, num_returns=len(waiting), timeout=_END_S)
+            remove_placement_group(self._reservation)
+        self._actors, self._serving = [], []
+        # An actor that was killed while it formed its group could not take its names away.
+        for path in glob.glob(segment_path(self._name, "*")):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
 
 
-def _get(references: list[Any], within: float) -> list[Any]:
-    try:
-        return ray.get(references, timeout=within)
-    except ray.exceptions.GetTimeoutError:
-        raise CollectiveError(f"the replicas' actors did not start within {within} s.") from None
+def _why(error: RayError) -> str:
+    """Return the line of Ray's long text that says what happened."""
+    if isinstance(error, RayTaskError):
+        return f"{type(error.cause).__name__}: {error.cause}"
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return textwrap.shorten(lines[-1], _REASON_CHARACTERS, placeholder=" …")
 
 
 def _reserve(size: int, config: ClusterConfig) -> Any:
     """Return a placement group with one bundle per replica, on the nodes that its places are numbered on.
 
     Raises:
-        CollectiveError: the cluster has not the CPUs.
+        CollectiveError: the cluster has not the CPUs, or they are taken.
     """
     cpus = config.num_cpus_per_replica
     found = nodes()
     where = homes(size, found, cpus)
     short = [n for n in found if cpus * where.count(n) > n.cpus]
+    wanted = f"{size} replicas with {cpus:g} CPUs each (ClusterConfig.num_cpus_per_replica)"
     if short:
+        there = ", ".join(f"{node.cpus} CPUs ({node.address})" for node in found)
         raise CollectiveError(
-            f"{size} replicas of {cpus} CPUs each do not fit: the cluster's nodes have "
-            f"{', '.join(f'{n.cpus} ({n.address})' for n in found)}. "
-            f"Lower ClusterConfig.num_cpus_per_replica (0 reserves none)."
+            f"{wanted} need {cpus * size:g} CPUs; the cluster has {there}. Ask for fewer (0 reserves none)."
         )
     needed = {"CPU": cpus} if cpus else {"memory": 1}
     group = placement_group(
@@ -170,48 +219,22 @@ def _reserve(size: int, config: ClusterConfig) -> Any:
         bundle_label_selector=[{NODE_LABEL: node.id} for node in where],
     )
     deadline = time.monotonic() + config.start_deadline_s
-    while not group.wait(1):
-        state = placement_group_table(group)["stats"]["scheduling_state"]
-        if state == "INFEASIBLE" or time.monotonic() > deadline:
-            remove_placement_group(group)
-            raise CollectiveError(
-                f"Ray cannot place {size} replicas of {cpus} CPUs: {state.lower()}."
-            )
+    try:
+        while not group.wait(1):
+            state = placement_group_table(group)["stats"]["scheduling_state"]
+            if state == "INFEASIBLE" or time.monotonic() > deadline:
+                free = ray.available_resources().get("CPU", 0)
+                raise CollectiveError(
+                    f"Ray cannot place {wanted}: {state.lower().replace('_', ' ')}. "
+                    f"{free:g} of its {sum(node.cpus for node in found)} CPUs are free."
+                )
+    except BaseException:
+        remove_placement_group(group)
+        raise
     return group
-
-
-def _join_ray(config: ClusterConfig) -> None:
-    """Join the Ray that is initialised, the one the configuration names, or start one on this machine."""
-    global _started_ray
-    if ray.is_initialized():
-        return
-    quiet: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": True}
-    address = config.address or os.environ.get("RAY_ADDRESS")
-    if address:
-        ray.init(address=address, **quiet)
-        return
-    # Workers import this package from where the driver has it, installed or not.
-    root = str(Path(__file__).resolve().parents[1])
-    package_home = root if (Path(root) / "rowlock").is_dir() else str(Path(root).parent)
-    if package_home not in sys.path or not os.environ.get("PYTHONPATH", "").startswith(
-        package_home
-    ):
-        before = os.environ.get("PYTHONPATH")
-        os.environ["PYTHONPATH"] = package_home + (os.pathsep + before if before else "")
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    ray.init(include_dashboard=False, object_store_memory=_OBJECT_STORE_BYTES, **quiet)
-    _started_ray = True
 
 
 def launch_ray(places: Sequence[Place], config: ClusterConfig) -> Gang:
     """Start a gang of actors, one per place."""
-    _join_ray(config)
+    join_ray(config)
     return Gang(RayDelivery(len(places), config), config.step_deadline_s)
-
-
-def leave_ray() -> None:
-    """End the Ray that was started for gangs; leave one that was joined."""
-    global _started_ray
-    if _started_ray and ray.is_initialized():
-        ray.shutdown()
-    _started_ray = False

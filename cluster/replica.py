@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import glob
 import os
+import socket
 from typing import Any
 
 import numpy as np
 import ray
 
-from ..executor.replica import Replica
+from ..executor.replica import Message, Replica
+from ..strategies.errors import RowlockError
 from .channel import connect
 from .collective.backend import Group, form_group
-from .frame import ChannelClosed, receive, send
+from .frame import ChannelClosed, Incoming, send
 
 
 @ray.remote(max_restarts=0, concurrency_groups={"step": 1, "admin": 1})  # type: ignore[call-overload]
@@ -47,11 +50,7 @@ class ReplicaActor:
         self._replica = replica = Replica(self._rank, self._group, collective_s)
         connection = connect(host, port, secret, self._rank)
         try:
-            while True:
-                number, message = receive(connection)
-                send(connection, number, replica.handle(message))
-        except (ChannelClosed, ConnectionError):
-            return  # the driver is gone, or has closed the gang
+            answer_all(connection, replica)
         finally:
             connection.close()
             replica.close()
@@ -61,6 +60,27 @@ class ReplicaActor:
         """Release this replica, and its peers, from a collective they wait in."""
         if self._group is not None:
             self._group.abort(reason)
+
+
+def answer_all(connection: socket.socket, replica: Replica) -> None:
+    """Answer messages until the driver is gone, or has closed the gang."""
+    incoming = Incoming(reuse=True)  # a replica copies what it keeps
+    with contextlib.suppress(ChannelClosed, OSError):
+        while True:
+            received = incoming.pull(connection)
+            assert received is not None, "the connection does not block"
+            number, message = received
+            answer = replica.handle(message)
+            try:
+                send(connection, number, answer)
+            except (RowlockError, TypeError) as error:  # it could not be encoded: nothing was sent
+                head = {
+                    "rank": replica.rank,
+                    "type": type(error).__name__,
+                    "text": f"the answer to {message.kind!r} cannot be sent: {error}",
+                    "collateral": False,
+                }
+                send(connection, number, Message("error", head))
 
 
 def set_threads(count: int) -> None:

@@ -25,10 +25,17 @@ class Delivery(Protocol):
     """How messages reach replicas: one message each, answers in rank order."""
 
     size: int
-    broken: bool  # closed, or a replica is lost: the next run starts a new gang
+
+    @property
+    def broken(self) -> bool:
+        """Whether it was closed or lost a replica: the next run starts a new gang."""
+        ...
 
     def exchange(self, messages: Sequence[Message]) -> list[Message]:
-        """Deliver message i to replica i, all at once, and return the answers."""
+        """Deliver message i to replica i, all at once, and return the answers.
+
+        It may be left by any exception, a KeyboardInterrupt too: the next exchange gets its own answers.
+        """
         ...
 
     def close(self) -> None:
@@ -87,14 +94,23 @@ class Gang:
             raise _cause(failures)
         return answers
 
-    def load(self, program: str, scope: int, **how: Any) -> int:
+    def load(
+        self,
+        program: str,
+        scope: int,
+        *,
+        threads: int = 1,
+        capped: bool = False,
+        every_lock: bool = False,
+    ) -> int:
         """Give a compiled program (JSON) to every replica and return its id there.
 
-        ``how``: ``threads`` that a replica may use, whether they are ``capped`` by its cores, and whether
-        threads take ``every_lock``.
+        ``threads`` that a replica may use, ``capped`` by its share of the host's cores or not; ``every_lock``:
+        they signal every dependency.
         """
         self._unload()
         number = self.new_id()
+        how: dict[str, Any] = {"threads": threads, "capped": capped, "every_lock": every_lock}
         self.all("load", id=number, program=program, scope=scope, **how)
         return number
 
@@ -168,13 +184,15 @@ class Gang:
 
     def close(self) -> None:
         """End the replicas."""
-        if not self.delivery.broken:
-            for held in self._leaving:
-                call = held()
-                if call is not None:
-                    call()
-        self._leaving.clear()
-        self.delivery.close()
+        try:
+            if not self.delivery.broken:
+                for held in self._leaving:
+                    call = held()
+                    if call is not None:
+                        call()
+        finally:  # a replica may be found dead only now
+            self._leaving.clear()
+            self.delivery.close()
 
 
 def _cause(failures: Sequence[Message]) -> RowlockError:

@@ -128,12 +128,12 @@ class ParallelRun:
             bool(fetch_names) or self._since_drop >= self.execution.num_iteration_per_drop_scope > 0
         )
         dropped = [v.number for v in self._versions.values()] if drop else []
+        if version.writes:
+            self.values.version += 1  # now: a step that is interrupted may have written, too
         fetched = self.gang.step(version.number, shares, self.steps, iterations, dropped)
         self.steps += iterations
         self._since_drop = 0 if drop else self._since_drop
         self._last = version
-        if version.writes:
-            self.values.version += 1
         joined = self._joined(version, fetch_names, fetched, batches[-1])
         if return_merged:
             return [one.merged(return_numpy) for one in joined]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 _SMALL = 1 << 16  # bytes
 _ENDING_S = 1.0
+_IDLE = Message("ok", {})
 
 
 class _Meeting:
@@ -187,35 +190,30 @@ def _in_rank_order(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 class _Worker(threading.Thread):
-    """Runs one replica beside the driver's thread; a pair of locks hands messages over and back."""
+    """Runs one replica beside the driver's thread. Numbers pair answers with questions."""
 
     def __init__(self, replica: Replica) -> None:
         super().__init__(name=f"rowlock-replica-{replica.rank}", daemon=True)
         self.replica = replica
-        self.message: Message | None = None
-        self.answer = Message("ok", {})
-        self._asked, self._answered = threading.Lock(), threading.Lock()
-        self._asked.acquire()
-        self._answered.acquire()
+        self.asked: SimpleQueue[tuple[int, Message | None] | None] = SimpleQueue()
+        self.answers: SimpleQueue[tuple[int, Message]] = SimpleQueue()
         self.start()
 
-    def ask(self, message: Message | None) -> None:
-        self.message = message
-        self._asked.release()
-
-    def wait(self, until: float) -> Message | None:
-        """Return the answer, or None if there is none by then (monotonic seconds)."""
-        if self._answered.acquire(timeout=max(until - time.monotonic(), 0.001)):
-            return self.answer
-        return None
+    def wait(self, number: int, until: float) -> Message | None:
+        """Return the answer to question ``number`` (those before it were given up); None if it is late."""
+        while True:
+            try:
+                answered, answer = self.answers.get(timeout=max(until - time.monotonic(), 0.001))
+            except Empty:
+                return None
+            if answered == number:
+                return answer
 
     def run(self) -> None:
-        while True:
-            self._asked.acquire()
-            if self.message is None:
-                return
-            self.answer = self.replica.handle(self.message)
-            self._answered.release()
+        while (asked := self.asked.get()) is not None:
+            number, message = asked
+            answer = _IDLE if message is None else self.replica.handle(message)
+            self.answers.put((number, answer))
 
 
 class ThreadDelivery:
@@ -231,33 +229,50 @@ class ThreadDelivery:
             Replica(rank, group, config.collective_deadline_s) for rank, group in enumerate(groups)
         ]
         self._workers = [_Worker(replica) for replica in self.replicas[1:]]
+        self._numbers = itertools.count()
+        self._at_work = False  # stays true when an exchange was interrupted
 
     def exchange(self, messages: Sequence[Message]) -> list[Message]:
         """Deliver one message to each replica and return their answers.
 
         Raises:
+            InvalidState: the gang was closed.
             CollectiveError: a replica did not answer in time; the gang cannot be used again.
         """
         if self.broken:
             raise InvalidState("this gang was closed.")
         until = time.monotonic() + self._within
-        for worker, message in zip(self._workers, messages[1:], strict=True):
-            worker.ask(message)
+        if self._at_work:
+            self._settle(until)
+        self._at_work = True
+        number = next(self._numbers)
         try:
+            self._put(number, messages[1:])
             first = self.replicas[0].handle(messages[0])
-        except BaseException:  # an interrupt: it must not leave the others waiting
+        except BaseException:  # do not leave the others waiting for this thread
             self._abort("interrupted")
-            self._gather(until)
             raise
-        return [first, *self._gather(until)]
+        answers = [first, *self._gather(number, until)]
+        self._at_work = False
+        return answers
 
-    def _gather(self, until: float) -> list[Message]:
-        answers = [worker.wait(until) for worker in self._workers]
+    def _settle(self, until: float) -> None:
+        """Return when the others are done with the step that was interrupted."""
+        number = next(self._numbers)
+        self._put(number, [None] * len(self._workers))
+        self._gather(number, until)
+
+    def _put(self, number: int, messages: Sequence[Message | None]) -> None:
+        for worker, message in zip(self._workers, messages, strict=True):
+            worker.asked.put((number, message))
+
+    def _gather(self, number: int, until: float) -> list[Message]:
+        answers = [worker.wait(number, until) for worker in self._workers]
         late = [rank for rank, answer in enumerate(answers, start=1) if answer is None]
         if late:
             self.broken = True
             self._abort(f"replicas {late} are late")
-            raise CollectiveError(f"replicas {late} did not answer within {self._within} s.")
+            raise CollectiveError(f"replicas {late} did not answer within {self._within:g} s.")
         return [answer for answer in answers if answer is not None]
 
     def _abort(self, reason: str) -> None:
@@ -268,7 +283,8 @@ class ThreadDelivery:
         """End the threads; one that is stuck is left to end with the process."""
         self.broken = True
         for worker in self._workers:
-            worker.ask(None)
+            worker.asked.put(None)
+        for worker in self._workers:
             worker.join(_ENDING_S)
         self._workers = []
         for replica in self.replicas:

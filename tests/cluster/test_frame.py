@@ -1,0 +1,240 @@
+"""Messages as bytes: what goes in comes out, whole or refused, wherever the transfer is cut."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rowlock.cluster.frame import ChannelClosed, Incoming, Outgoing, encode, send
+from rowlock.executor.replica import Message
+from rowlock.strategies.errors import InvalidType
+
+Pair = tuple[socket.socket, socket.socket]
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    ends = socket.socketpair()
+    yield ends
+    for end in ends:
+        end.close()
+
+
+def through(pair: Pair, message: Message, number: int = 7) -> Message:
+    """Send a message and receive it at the other end."""
+    sender = threading.Thread(target=send, args=(pair[0], number, message))
+    sender.start()
+    received = Incoming().pull(pair[1])
+    sender.join()
+    assert received is not None and received[0] == number
+    return received[1]
+
+
+ARRAYS = [
+    np.float32(3.5),
+    np.array(7, "int64"),
+    np.zeros((0,), "float32"),
+    np.zeros((3, 0, 2), "float16"),
+    np.arange(5, dtype="uint8"),
+    np.arange(24.0).reshape(2, 3, 4).transpose(2, 0, 1),
+    np.arange(20)[::-3],
+    np.arange(6, dtype=">i4").reshape(2, 3),
+    np.array([True, False, True]),
+    np.array([1 + 2j, 3j], "complex64"),
+    np.array(["a", "längs"]),
+    np.array(["", ""]),
+    np.array([b"x", b"yz"]),
+    np.array(["2020-01-01", "NaT"], "datetime64[D]"),
+    np.array([np.nan, -np.inf, -0.0]),
+    np.asfortranarray(np.arange(40_000.0).reshape(200, 200)),
+    np.arange(300_000)[1::2],
+]
+
+
+@pytest.mark.parametrize("array", ARRAYS, ids=lambda a: f"{a.dtype}{list(a.shape)}")
+def test_any_array_arrives_as_it_was(pair: Pair, array: np.ndarray) -> None:
+    arrived = through(pair, Message("x", {}, [array])).arrays[0]
+    assert (arrived.dtype, arrived.shape) == (array.dtype, array.shape)
+    assert arrived.tobytes() == array.tobytes()
+    assert arrived.flags.c_contiguous and arrived.flags.writeable and arrived.flags.aligned
+
+
+def test_all_arrays_in_one_message_and_in_order(pair: Pair) -> None:
+    many = ARRAYS * 100  # more pieces than one system call takes
+    arrived = through(pair, Message("x", {"n": 1}, many))
+    assert [a.tobytes() for a in arrived.arrays] == [a.tobytes() for a in many]
+    assert [a.shape for a in arrived.arrays] == [np.shape(a) for a in many]
+
+
+def test_the_head_is_plain_data(pair: Pair) -> None:
+    head = {"text": "größe\n", "none": None, "inf": -np.inf, "list": [1, 2.5, {"x": True}]}
+    assert through(pair, Message("step", head)).head == head
+    assert through(pair, Message("step", {"n": np.int64(4)})).head == {"n": 4}
+    with pytest.raises(TypeError, match="set cannot stand in the head"):
+        encode(1, Message("step", {"x": {1}}))
+
+
+@pytest.mark.parametrize("array", [np.array([None]), np.zeros(2, "i4,f8")])
+def test_objects_and_records_are_refused(array: np.ndarray) -> None:
+    with pytest.raises(InvalidType, match="cannot be sent"):
+        encode(1, Message("x", {}, [array]))
+
+
+def test_received_arrays_are_the_receivers_own(pair: Pair) -> None:
+    incoming, kept = Incoming(), []
+    for value in (1.0, 2.0, 3.0):
+        for count in (3, 3000):
+            send(pair[0], 1, Message("x", {}, [np.full(count, value)]))
+            received = incoming.pull(pair[1])
+            assert received is not None
+            kept.append(received[1].arrays[0])
+    assert [a[0] for a in kept] == [1, 1, 2, 2, 3, 3]
+
+
+def test_a_small_array_does_not_hold_a_large_one(pair: Pair) -> None:
+    small, _ = through(pair, Message("x", {}, [np.ones(2), np.ones(100_000)])).arrays
+    assert small.base is None
+
+
+def test_with_reuse_large_messages_share_one_buffer(pair: Pair) -> None:
+    incoming, places = Incoming(reuse=True), set()
+    for _ in range(3):
+        sender = threading.Thread(
+            target=send, args=(pair[0], 1, Message("x", {}, [np.ones(100_000)]))
+        )
+        sender.start()
+        received = incoming.pull(pair[1])
+        assert received is not None
+        places.add(received[1].arrays[0].ctypes.data)
+        sender.join()
+    assert len(places) == 1
+
+
+@pytest.mark.parametrize("step", [1, 7, 31, 32, 33, 1000])
+def test_messages_arrive_in_any_portions(step: int) -> None:
+    messages = [Message("a", {"i": 1}, [np.arange(3)]), Message("b", {}), Message("c", {}, [])]
+    messages.append(Message("d", {}, [np.arange(9000)]))
+    data = b"".join(bytes(p) for i, m in enumerate(messages) for p in encode(i, m))
+    here, there = socket.socketpair()
+    with here, there:
+        there.setblocking(False)
+        incoming, found = Incoming(), []
+        for start in range(0, len(data), step):
+            here.sendall(data[start : start + step])
+            while (received := incoming.pull(there)) is not None:
+                found.append(received)
+    assert [(n, m.kind, m.head) for n, m in found] == [
+        (i, m.kind, m.head) for i, m in enumerate(messages)
+    ]
+    np.testing.assert_array_equal(found[3][1].arrays[0], np.arange(9000))
+
+
+def raw(start: Any, data: bytes = b"", magic: bytes = b"RLK2", **lengths: int) -> bytes:
+    """Return the bytes of a message that may be wrong."""
+    text = start if isinstance(start, bytes) else json.dumps(start).encode()
+    text += b" " * (-len(text) % 16)
+    header = struct.pack(
+        "<4sIQQ8x", magic, 1, lengths.get("head", len(text)), lengths.get("body", len(data))
+    )
+    return header + text + data
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        raw(["x", {}, []], magic=b"HTTP"),
+        raw(["x", {}, []], head=0),
+        raw(["x", {}, []], head=1 << 40),
+        raw(["x", {}, []], body=1 << 60),
+        raw(b"no json"),
+        raw(b"\xff\xfe"),
+        raw(["x", {}]),
+        raw(["x", {}, [["<f4", [100]]]], b"\0" * 16),
+        raw(["x", {}, [["<f4", [1 << 62, 4]]]], b"\0" * 16),
+        raw(["x", {}, [["|O", [2]]]], b"\0" * 16),
+        raw(["x", {}, [["nonsense", [2]]]], b"\0" * 16),
+        raw(["x", {}, [["<f4", "ab"]]], b"\0" * 16),
+    ],
+)
+def test_what_is_no_message_is_refused(pair: Pair, data: bytes) -> None:
+    pair[0].sendall(data)
+    with pytest.raises(ChannelClosed, match=r"no message|cannot be read"):
+        Incoming().pull(pair[1])
+
+
+@pytest.mark.parametrize("after", [0, 10, 40])
+def test_the_end_of_the_peer_is_told(pair: Pair, after: int) -> None:
+    pair[0].sendall(raw(["x", {"some": "text"}, []])[:after])
+    pair[0].close()
+    with pytest.raises(ChannelClosed, match="closed by the other end"):
+        Incoming().pull(pair[1])
+
+
+class Interrupted(BaseException):
+    """What the signal of the next test raises, as Ctrl-C raises KeyboardInterrupt."""
+
+
+def test_an_interrupt_anywhere_loses_no_byte() -> None:
+    """Signals strike at random while messages are pushed and pulled; each is taken up again."""
+    armed, struck = [False], [0]
+
+    def strike(*_: Any) -> None:
+        if armed[0]:
+            struck[0] += 1
+            raise Interrupted
+
+    def again(call: Any) -> Any:
+        while True:
+            try:
+                armed[0] = True
+                result = call()
+                armed[0] = False
+                return result
+            except Interrupted:
+                armed[0] = False
+
+    main, done = threading.main_thread().ident, threading.Event()
+    assert main is not None
+
+    def strikes() -> None:
+        while not done.is_set():
+            time.sleep(random.random() * 3e-4)
+            signal.pthread_kill(main, signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, strike)
+    striker = threading.Thread(target=strikes)
+    here, there = socket.socketpair()
+    here.setblocking(False)
+    there.setblocking(False)
+    try:
+        striker.start()
+        incoming, number, deadline = Incoming(), 0, time.monotonic() + 3
+        while time.monotonic() < deadline and (number < 150 or struck[0] < 100):
+            number += 1
+            array = np.full(random.choice([1, 100, 5000, 200_000]), number)
+            outgoing = Outgoing(encode(number, Message("x", {}, [array])))
+            received = None
+            while received is None or received[0] != number:  # one may be found twice, none lost
+                again(lambda outgoing=outgoing: outgoing.push(here))
+                found = again(lambda: incoming.pull(there))
+                if found is not None:
+                    assert found[0] in (number, number - 1)
+                    received = found
+            np.testing.assert_array_equal(received[1].arrays[0], array)
+    finally:
+        done.set()
+        striker.join()
+        signal.signal(signal.SIGUSR1, before)
+        here.close()
+        there.close()
+    assert struck[0] > 20

@@ -1,0 +1,248 @@
+"""The gang made of Ray actors: starting, dying, ending. What all gangs share is in test_gang_contract."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import glob
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import ray
+
+import rowlock.fluid as fluid
+from rowlock.cluster.gang import RayDelivery, launch_ray
+from rowlock.cluster.replica import set_threads
+from rowlock.executor.gang import Gang
+from rowlock.executor.replica import Message
+from rowlock.strategies.cluster import ClusterConfig
+from rowlock.strategies.errors import CollectiveError, InvalidState
+
+from ..executor.test_gang_contract import Regression, feeds
+
+ROOT = Path(__file__).parents[2]
+Launch = Callable[..., Gang]
+
+
+@pytest.fixture
+def launch(ray_cluster: None) -> Iterator[Launch]:
+    gangs: list[Gang] = []
+
+    def start(size: int = 2, **settings: Any) -> Gang:
+        gangs.append(launch_ray(fluid.cpu_places(size), ClusterConfig(**settings)))
+        return gangs[-1]
+
+    yield start
+    for gang in gangs:
+        gang.close()
+
+
+def delivery(gang: Gang) -> RayDelivery:
+    assert isinstance(gang.delivery, RayDelivery)
+    return gang.delivery
+
+
+def processes(gang: Gang) -> list[int]:
+    return [place["pid"] for place in delivery(gang).where]
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 10) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return condition()
+
+
+def running(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return ") Z" not in Path(f"/proc/{pid}/stat").read_text()
+    return False
+
+
+def descriptors() -> int:
+    """How many sockets this process has open."""
+    count = 0
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            count += os.readlink(f"/proc/self/fd/{number}").startswith("socket:")
+    return count
+
+
+def blas_threads() -> int:
+    """How many threads NumPy's BLAS uses."""
+    (path,) = glob.glob(str(Path(np.__file__).parents[1] / "numpy.libs" / "*openblas*"))
+    return int(ctypes.CDLL(path).scipy_openblas_get_num_threads64_())
+
+
+def test_closing_leaves_nothing(launch: Launch) -> None:
+    launch(2).close()  # what Ray opens once is open now
+    opened = descriptors()
+    gang = launch(3)
+    gang.all("drop", id=0)
+    pids = processes(gang)
+    assert len(set(pids)) == 3 and os.getpid() not in pids
+    reservation = delivery(gang)._reservation.id.hex()
+    gang.close()
+    gang.close()
+    assert eventually(lambda: not any(map(running, pids)))
+    assert eventually(lambda: not glob.glob("/dev/shm/rowlock-*"))
+    assert eventually(lambda: descriptors() <= opened)
+    table = ray.util.placement_group_table()[reservation]
+    assert table["state"] == "REMOVED"
+    with pytest.raises(InvalidState, match="run the startup program, or load them"):
+        gang.all("drop", id=0)
+    assert ray.is_initialized(), "a Ray that was joined is not ended"
+
+
+def test_a_killed_replica_is_named_at_once(launch: Launch) -> None:
+    gang = launch(3)
+    pid = processes(gang)[1]
+    os.kill(pid, signal.SIGKILL)
+    began = time.monotonic()
+    with pytest.raises(
+        CollectiveError, match=rf"replica 1 \(process {pid} on .*node .*worker proc"
+    ):
+        gang.all("drop", id=0)
+    assert time.monotonic() - began < 5
+    assert gang.delivery.broken
+
+
+def test_survivors_are_released_when_one_dies_in_a_collective(launch: Launch) -> None:
+    gang = launch(2, collective_deadline_s=60)
+    model = Regression(gang)
+    model.step(feeds(0))
+    pid = processes(gang)[0]
+    os.kill(pid, signal.SIGSTOP)  # replica 1 waits for it in the all-reduce
+    threading.Timer(0.5, os.kill, (pid, signal.SIGKILL)).start()
+    with pytest.raises(CollectiveError, match=r"replica 0 .* is gone"):
+        model.step(feeds(1))
+    channels = delivery(gang)._channels
+    assert channels is not None
+    channels.close()
+    ray.get(
+        delivery(gang)._serving[1], timeout=5
+    )  # it saw the end of the channel: it waits no more
+
+
+def test_a_frozen_replica_is_named_after_the_deadline(launch: Launch) -> None:
+    gang = launch(2, step_deadline_s=0.5)
+    pid = processes(gang)[0]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(
+            CollectiveError, match=rf"replica 0 \(process {pid}.*within 0.5 s.*step_deadline_s"
+        ):
+            gang.each([Message("drop", {"epoch": 0, "id": 0}, [np.zeros(2_000_000)])] * 2)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert gang.delivery.broken
+
+
+def test_more_cpus_than_there_are_is_refused_at_once(launch: Launch) -> None:
+    began = time.monotonic()
+    with pytest.raises(CollectiveError, match=r"2 replicas with 64 CPUs.*need 128.*has 4"):
+        launch(2, num_cpus_per_replica=64)
+    assert time.monotonic() - began < 2
+
+
+def test_cpus_that_are_taken_are_told(launch: Launch) -> None:
+    launch(2, num_cpus_per_replica=2)
+    with pytest.raises(CollectiveError, match=r"cannot place .* no resources\. 0 of its 4 CPUs"):
+        launch(2, num_cpus_per_replica=1, start_deadline_s=1)
+
+
+def test_a_gang_that_cannot_form_leaves_nothing(
+    launch: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect_nowhere = socket.create_server(("127.0.0.1", 0))
+    nowhere = connect_nowhere.getsockname()[1]
+    connect_nowhere.close()
+    before = sys.modules["rowlock.cluster.gang"].Listener
+
+    class Misled(before):  # type: ignore[misc, valid-type]
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            self.address = ("127.0.0.1", nowhere)
+
+    monkeypatch.setattr("rowlock.cluster.gang.Listener", Misled)
+    with pytest.raises(CollectiveError, match=r"replica . \(process .* did not start: .*refused"):
+        launch(2)
+    assert eventually(lambda: not glob.glob("/dev/shm/rowlock-*"))
+
+
+def test_threads_of_the_array_library_are_set() -> None:
+    before = blas_threads()
+    set_threads(2)
+    assert blas_threads() == 2
+    set_threads(before)
+    assert blas_threads() == before
+
+
+def script(text: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    names = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "RAY_ADDRESS")}
+    return subprocess.run(
+        [sys.executable, "-c", text],
+        env={**names, **environment},
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_without_a_ray_one_is_started_and_ended() -> None:
+    """From a source checkout that no worker knows of."""
+    done = script(
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "import os, ray, rowlock, rowlock.fluid as fluid\n"
+        "from rowlock.executor.gang import gang_for\n"
+        "gang = gang_for(fluid.cpu_places(2))\n"
+        "assert len(gang.all('drop', id=0)) == 2\n"
+        "assert 'PYTHONPATH' not in os.environ\n"
+        "pids = [p['pid'] for p in gang.delivery.where]\n"
+        "with rowlock.cluster(threads_per_replica=2):\n"
+        "    assert gang_for(fluid.cpu_places(2)) is not gang\n"
+        "assert ray.is_initialized(), 'a gang is left'\n"
+        "ray.shutdown()\n"
+        "assert gang.delivery.broken, 'its Ray is gone'\n"
+        "gang_for(fluid.cpu_places(2)).all('drop', id=0)\n"
+        "rowlock.shutdown()\n"
+        "assert not ray.is_initialized()\n"
+        "print(*pids)\n"
+    )
+    assert done.returncode == 0, done.stderr
+    assert eventually(lambda: not any(running(int(pid)) for pid in done.stdout.split()))
+
+
+def test_a_cluster_that_does_not_know_the_package() -> None:
+    done = script(
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "import ray, rowlock, rowlock.fluid as fluid\n"
+        "from rowlock.executor.gang import gang_for\n"
+        "ray.init(include_dashboard=False, object_store_memory=80_000_000, log_to_driver=False)\n"
+        "gang_for(fluid.cpu_places(2))\n"
+    )
+    assert done.returncode == 1
+    assert "No module named 'rowlock'. Install rowlock on every node" in done.stderr
+
+
+def test_an_address_where_nobody_answers() -> None:
+    done = script(
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "import rowlock.fluid as fluid\n"
+        "from rowlock.cluster.gang import launch_ray\n"
+        "from rowlock.strategies.cluster import ClusterConfig\n"
+        "launch_ray(fluid.cpu_places(2), ClusterConfig(address='127.0.0.1:1'))\n"
+    )
+    assert done.returncode == 1
+    assert "no Ray cluster answers at '127.0.0.1:1'" in done.stderr
