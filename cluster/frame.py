@@ -10,11 +10,11 @@ and the line that notes how much it moved, but not inside ``list.extend(map(...)
 
 from __future__ import annotations
 
-import json
 import socket
 import struct
 from typing import Any
 
+import msgpack  # comes with Ray
 import numpy as np
 
 from ..executor.replica import Message
@@ -46,7 +46,7 @@ def encode(number: int, message: Message) -> list[memoryview]:
         if array.dtype.hasobject or array.dtype.names:
             raise InvalidType(f"an array of {array.dtype} cannot be sent to or from a replica.")
     described = [[array.dtype.str, array.shape] for array in arrays]
-    text = _to_json([message.kind, message.head, described]).encode()
+    text: bytes = _to_bytes([message.kind, message.head, described])
     text += b" " * _padding(len(text))
     body = sum(array.nbytes + _padding(array.nbytes) for array in arrays)
     pieces: list[Any] = [_HEADER.pack(_MAGIC, number, len(text), body) + text]
@@ -185,7 +185,9 @@ def _read_header(buffer: memoryview) -> tuple[int, int, int]:
 def _decode(buffer: memoryview, head_bytes: int, own: bool) -> Message:
     arrays, offset = [], _HEADER.size + head_bytes
     try:
-        (kind, head, described), _ = _from_json(str(buffer[_HEADER.size : offset], "utf-8"))
+        reader = msgpack.Unpacker(strict_map_key=False)
+        reader.feed(buffer[_HEADER.size : offset])
+        kind, head, described = reader.unpack()
         for text, shape in described:
             dtype = np.dtype(text)
             if dtype.hasobject:  # its bytes would be taken for pointers
@@ -210,5 +212,4 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} cannot stand in the head of a message")
 
 
-_to_json = json.JSONEncoder(separators=(",", ":"), check_circular=False, default=_plain).encode
-_from_json = json.JSONDecoder().raw_decode
+_to_bytes = msgpack.Packer(default=_plain).pack

@@ -73,7 +73,7 @@ class RayDelivery:
         self.where = self._describe()
         secret = secrets.token_bytes(SECRET_BYTES)
         listener = Listener(ray.util.get_node_ip_address(), secret, self.size)
-        to_driver = (*listener.address, secret)
+        to_driver = (*listener.address, secret, listener.local_name)
         try:
             for actor in self._actors:
                 serving = actor.serve.remote(

@@ -41,14 +41,21 @@ class ReplicaActor:
 
     @ray.method(concurrency_group="step")
     def serve(
-        self, host: str, port: int, secret: bytes, group: str, threads: int, collective_s: float
+        self,
+        host: str,
+        port: int,
+        secret: bytes,
+        local_name: str,
+        group: str,
+        threads: int,
+        collective_s: float,
     ) -> None:
         """Join the group, connect to the driver, and answer its messages until it goes away."""
         set_threads(threads)
         if self._size > 1:
             self._group = form_group(group, self._rank, self._size)
         self._replica = replica = Replica(self._rank, self._group, collective_s)
-        connection = connect(host, port, secret, self._rank)
+        connection = connect(host, port, secret, self._rank, local_name)
         try:
             answer_all(connection, replica)
         finally:

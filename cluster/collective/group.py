@@ -1,33 +1,20 @@
 """A group of processes on one host that reduce, gather and broadcast arrays through shared memory.
 
-Each rank owns a line of the control segment: a sequence word that counts its arrivals, and a word that says
-what it came for. A collective is: arrive, wait until everybody has arrived for the same thing, work on one
-another's memory, arrive again. Waiting spins briefly and then sleeps on the late rank's word.
-
-Words are written with plain stores. That is enough on x86-64, where stores become visible in order; on other
-processors the system call in ``wake`` stands between the data and the sleeper's next look.
+A collective is: meet (see ``meeting.py``), work on one another's memory, meet again.
 """
 
 from __future__ import annotations
 
-import functools
-import time
-import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...strategies.errors import CollectiveAborted, CollectiveError
-from . import futex
+from ...strategies.errors import CollectiveError
+from .meeting import Meeting
 from .shm import Segment, segment_path
 
-_LINE = 8  # 64-bit words in a rank's line of the control segment
-_SEQUENCE, _REQUEST, _ATTACHED = 0, 1, 2
-_EPOCH_SHIFT = 40  # a sequence word is the epoch, then 40 bits of arrivals
-_REASON_BYTES = 512
-_SPIN_S = 50e-6
-_SLICE_S = 0.05  # an abort that slips between the look and the sleep is seen after this long
+_SMALL = 1 << 14  # bytes up to which combining everything oneself is cheaper than a second meeting
 _FORMING_S = 60.0
 
 _COMBINE: dict[str, Any] = {
@@ -53,36 +40,12 @@ class SharedMemoryGroup:
         self.name, self.rank, self.size = name, rank, size
         self.local_size = size
         self._within = within
-        nbytes = (size * _LINE + _LINE) * 8 + _REASON_BYTES
-        path = segment_path(name, "control")
-        if rank == 0:
-            self._control = Segment.create(path, nbytes)
-        else:
-            self._control = Segment.attach(path, nbytes, within, f"group {name}: rank 0")
-        words = (size + 1) * _LINE
-        self._words = self._control.array[: words * 8].data.cast("q")
-        self._abort_word = size * _LINE
-        self._reason = self._control.array[words * 8 :]
-        self._epoch, self._arrivals = 1, 0
+        self._meeting = Meeting(name, rank, size, within)
         self._buffers: list[list[Segment]] = []
         self._parts: dict[tuple[int, int, str], list[np.ndarray]] = {}
         self._staging = 0
-        try:
-            self._words[rank * _LINE + _ATTACHED] = 1
-            if rank == 0:
-                self._await_attached(within)
-        finally:
-            if rank == 0:
-                self._control.unlink()
-
-    def _await_attached(self, within: float) -> None:
-        deadline = time.monotonic() + within
-        while missing := [r for r in range(self.size) if not self._words[r * _LINE + _ATTACHED]]:
-            if time.monotonic() > deadline:
-                raise CollectiveError(
-                    f"group {self.name}: ranks {missing} did not join within {within} s."
-                )
-            time.sleep(0.0005)
+        self._slots: list[Segment] = []
+        self._turn = 0
 
     # -- memory -----------------------------------------------------------------------------------
 
@@ -93,21 +56,23 @@ class SharedMemoryGroup:
         """
         number = len(self._buffers)
         size = max(nbytes, 1)
-        own = Segment.create(segment_path(self.name, f"{number}-{self.rank}-{self._epoch}"), size)
+        own = Segment.create(
+            segment_path(self.name, f"{number}-{self.rank}-{self._meeting.epoch}"), size
+        )
         try:
-            self._meet("buffer", f"buffer of {nbytes} bytes", self._within)
+            self._meeting.meet("buffer", f"buffer of {nbytes} bytes", self._within)
             segments = [
                 own
                 if rank == self.rank
                 else Segment.attach(
-                    segment_path(self.name, f"{number}-{rank}-{self._epoch}"),
+                    segment_path(self.name, f"{number}-{rank}-{self._meeting.epoch}"),
                     size,
                     self._within,
                     f"rank {rank}",
                 )
                 for rank in range(self.size)
             ]
-            self._meet("buffer/done", "", self._within)
+            self._meeting.meet("buffer/done", "", self._within)
         finally:
             own.unlink()
         self._buffers.append(segments)
@@ -157,16 +122,36 @@ class SharedMemoryGroup:
     ) -> None:
         """Combine ``array`` (contiguous) over the ranks, in place. ``op``: sum, mean, product, min, max."""
         check_op(op)
+        if array.nbytes <= _SMALL:
+            self._all_reduce_small(array, op, within, tag)
+            return
         parts, staged = self._reachable(array)
-        self._meet(f"all_reduce/{op}", _describe(array, tag), within)
+        self._meeting.meet(f"all_reduce/{op}", _describe(array, tag), within)
         chunk = self._chunk(array.size)
         mine = [part[chunk] for part in parts]
         self._combine(mine, op, mine[0])
         for part in mine[1:]:
             part[...] = mine[0]
-        self._meet("done", tag, within)
+        self._meeting.meet("done", tag, within)
         if staged:
             array.reshape(-1)[...] = parts[self.rank]
+
+    def _all_reduce_small(self, array: np.ndarray, op: str, within: float, tag: str) -> None:
+        """Meet once: every rank combines everybody's copies for itself, instead of a part for all.
+
+        Two slots take turns. A rank that writes a slot again has met its peers in between, so they are done
+        with reading it.
+        """
+        if not self._slots:
+            self.buffer(2 * _SMALL)
+            self._slots = self._buffers[-1]
+        begin = self._turn * _SMALL
+        self._turn ^= 1
+        parts = [s.array[begin : begin + array.nbytes].view(array.dtype) for s in self._slots]
+        flat = array.reshape(-1)
+        parts[self.rank][...] = flat
+        self._meeting.meet(f"all_reduce/{op}", _describe(array, tag), within)
+        self._combine(parts, op, flat)
 
     def reduce(
         self, array: np.ndarray, root: int = 0, op: str = "sum", *, within: float = _FORMING_S
@@ -176,20 +161,20 @@ class SharedMemoryGroup:
         parts = self._exchange(array, f"reduce/{op}/{root}", within)
         if self.rank == root:
             self._combine(parts, op, array.reshape(-1))
-        self._meet("done", "", within)
+        self._meeting.meet("done", "", within)
 
     def broadcast(self, array: np.ndarray, root: int = 0, *, within: float = _FORMING_S) -> None:
         """Copy the root's ``array`` to every rank's."""
         parts = self._exchange(array, f"broadcast/{root}", within)
         if self.rank != root:
             array.reshape(-1)[...] = parts[root]
-        self._meet("done", "", within)
+        self._meeting.meet("done", "", within)
 
     def all_gather(self, array: np.ndarray, *, within: float = _FORMING_S) -> list[np.ndarray]:
         """Return every rank's ``array``, in rank order."""
         parts = self._exchange(array, "all_gather", within)
         gathered = [part.copy().reshape(array.shape) for part in parts]
-        self._meet("done", "", within)
+        self._meeting.meet("done", "", within)
         return gathered
 
     def reduce_scatter(
@@ -203,12 +188,12 @@ class SharedMemoryGroup:
         result = np.empty_like(arrays[self.rank])
         chunk = slice(start, start + result.size)
         self._combine([part[chunk] for part in parts], op, result.reshape(-1))
-        self._meet("done", "", within)
+        self._meeting.meet("done", "", within)
         return result
 
     def barrier(self, *, within: float = _FORMING_S, tag: str = "") -> None:
         """Return when every rank is here."""
-        self._meet("barrier", tag, within)
+        self._meeting.meet("barrier", tag, within)
 
     def reduce_parts(
         self,
@@ -224,7 +209,7 @@ class SharedMemoryGroup:
         Part i ends at element ``ends[i]`` and is summed, in rank order, at ``roots[i]``.
         """
         everyone, staged = self._reachable(array)
-        self._meet("reduce_parts", _describe(array, tag), within)
+        self._meeting.meet("reduce_parts", _describe(array, tag), within)
         for begin, end, root in zip((0, *ends), ends, roots, strict=False):
             if root == self.rank:
                 mine = everyone[root][begin:end]
@@ -233,7 +218,7 @@ class SharedMemoryGroup:
                 self._combine([part[begin:end] for part in everyone], "sum", total)
                 if total is not mine:
                     mine[...] = total
-        self._meet("done", tag, within)
+        self._meeting.meet("done", tag, within)
         if staged:
             array.reshape(-1)[...] = everyone[self.rank]
 
@@ -248,11 +233,11 @@ class SharedMemoryGroup:
     ) -> None:
         """Copy each part of ``array`` from its root's to every rank's."""
         everyone, staged = self._reachable(array)
-        self._meet("broadcast_parts", _describe(array, tag), within)
+        self._meeting.meet("broadcast_parts", _describe(array, tag), within)
         for begin, end, root in zip((0, *ends), ends, roots, strict=False):
             if root != self.rank:
                 everyone[self.rank][begin:end] = everyone[root][begin:end]
-        self._meet("done", tag, within)
+        self._meeting.meet("done", tag, within)
         if staged:
             array.reshape(-1)[...] = everyone[self.rank]
 
@@ -268,7 +253,7 @@ class SharedMemoryGroup:
     def _exchange(self, array: np.ndarray, kind: str, within: float) -> list[np.ndarray]:
         parts = self._views(array)
         parts[self.rank][...] = array.reshape(-1)
-        self._meet(kind, _describe(array, ""), within)
+        self._meeting.meet(kind, _describe(array, ""), within)
         return parts
 
     def _chunk(self, count: int) -> slice:
@@ -280,87 +265,29 @@ class SharedMemoryGroup:
         if op == "mean":
             np.divide(out, self.size, out=out, casting="unsafe")
 
-    # -- meeting ----------------------------------------------------------------------------------
-
-    def _meet(self, kind: str, detail: str, within: float) -> None:
-        """Arrive, and return when every rank has arrived for the same thing."""
-        words, epoch = self._words, self._epoch
-        self.refuse_aborted(
-            kind
-        )  # before arriving: the others must not take an aborted rank for present
-        self._arrivals += 1
-        target = epoch << _EPOCH_SHIFT | self._arrivals
-        # Odd and even arrivals have a word each: a fast rank's next request must not hide this one.
-        slot = _REQUEST + 2 + (self._arrivals & 1)
-        words[self.rank * _LINE + slot] = request = _request(kind, detail)
-        words[self.rank * _LINE + _SEQUENCE] = target
-        futex.wake(self._control.address + self.rank * _LINE * 8)
-        for rank in range(self.size):
-            if words[rank * _LINE] < target:
-                self._await(rank, target, kind, detail, within)
-        beyond = (epoch + 1) << _EPOCH_SHIFT
-        if any(
-            words[rank * _LINE + slot] != request or words[rank * _LINE] >= beyond
-            for rank in range(self.size)
-        ):
-            self.refuse_aborted(kind)  # a rank that began afresh already is not here for this
-            others = [r for r in range(self.size) if words[r * _LINE + slot] != request]
-            reason = f"ranks {others} came for another collective than rank {self.rank}'s {kind} ({detail})"
-            self._publish_abort(reason)
-            raise CollectiveError(f"group {self.name}: {reason}.")
-
-    def _await(self, rank: int, target: int, kind: str, detail: str, within: float) -> None:
-        words, at = self._words, rank * _LINE
-        started = time.perf_counter()
-        while words[at] < target:
-            self.refuse_aborted(kind)
-            waited = time.perf_counter() - started
-            if waited < _SPIN_S:
-                continue
-            if waited > within:
-                late = [r for r in range(self.size) if words[r * _LINE] < target]
-                reason = f"{kind} ({detail}): ranks {late} are missing after {within} s"
-                self._publish_abort(reason)
-                raise CollectiveError(f"group {self.name}: {reason}.")
-            seen = words[at]
-            if seen < target:
-                futex.wait(self._control.address + at * 8, seen & 0xFFFFFFFF, min(_SLICE_S, within))
+    # -- failures ---------------------------------------------------------------------------------
 
     def refuse_aborted(self, kind: str) -> None:
         """Raise CollectiveAborted if a rank gave up in this epoch."""
-        if self._words[self._abort_word] >= self._epoch:
-            length = self._words[self._abort_word + 1]
-            reason = bytes(self._reason[:length]).decode(errors="replace")
-            raise CollectiveAborted(f"group {self.name}: {kind} was aborted: {reason}")
+        self._meeting.refuse_aborted(kind)
 
     def abort(self, reason: str) -> None:
         """Release every rank that waits; they raise CollectiveAborted until the group is reset."""
-        self._publish_abort(f"rank {self.rank} failed: {reason}")
-
-    def _publish_abort(self, reason: str) -> None:
-        if self._words[self._abort_word] >= self._epoch:
-            return  # the first cause stays
-        text = reason.encode()[:_REASON_BYTES]
-        self._reason[: len(text)] = np.frombuffer(text, np.uint8)
-        self._words[self._abort_word + 1] = len(text)
-        self._words[self._abort_word] = self._epoch
-        for rank in range(self.size):
-            futex.wake(self._control.address + rank * _LINE * 8)
+        self._meeting.abort(f"rank {self.rank} failed: {reason}")
 
     def reset(self, epoch: int) -> None:
         """Begin afresh after an abort; every rank calls it with the same number, larger than before."""
-        self._epoch, self._arrivals = epoch + 1, 0
+        self._meeting.reset(epoch)
+        self._turn = 0
 
     def close(self) -> None:
         """Let go of the memory."""
         self._parts.clear()
-        self._words.release()
         for segments in self._buffers:
             for segment in segments:
                 segment.close()
         self._buffers.clear()
-        self._reason = np.empty(0, np.uint8)
-        self._control.close()
+        self._meeting.close()
 
 
 def check_op(op: str) -> None:
@@ -382,8 +309,3 @@ def combine(parts: Sequence[np.ndarray], op: str, out: np.ndarray) -> None:
 
 def _describe(array: np.ndarray, tag: str) -> str:
     return f"{array.dtype}[{array.size}] {tag}"
-
-
-@functools.lru_cache(maxsize=4096)
-def _request(kind: str, detail: str) -> int:
-    return zlib.crc32(f"{kind}|{detail}".encode())

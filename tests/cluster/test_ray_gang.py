@@ -172,7 +172,7 @@ def test_a_gang_that_cannot_form_leaves_nothing(
     class Misled(before):  # type: ignore[misc, valid-type]
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
-            self.address = ("127.0.0.1", nowhere)
+            self.address, self.local_name = ("127.0.0.1", nowhere), ""
 
     monkeypatch.setattr("rowlock.cluster.gang.Listener", Misled)
     with pytest.raises(CollectiveError, match=r"replica . \(process .* did not start: .*refused"):
