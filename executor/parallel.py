@@ -196,7 +196,9 @@ class ParallelRun:
         """Return what each place is fed: once for the whole call, or once for each of its steps if read."""
         iterations = self.execution.num_iteration_per_run
         within = current_config().step_deadline_s
-        read = batches_for(self.program, feed, len(self.places), iterations, within)
+        read = batches_for(
+            self.program, feed, len(self.places), iterations, within, partial=self._partial
+        )
         if read is None:
             return [self._portions(feed)]
         given = self._portions(feed)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import queue
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..graph.program import Program
-from ..strategies.errors import EOFException, ExecutionError, InvalidState
+from ..strategies.errors import EnforceNotMet, EOFException, ExecutionError, InvalidState
 
 Batch = Mapping[str, Any]  # what one place is fed: arrays or tensors by variable name
 Source = Callable[[], Iterator[Batch]]
@@ -23,6 +26,7 @@ class Prefetch:
 
     def __init__(self, source: Source, capacity: int) -> None:
         self._queue: queue.Queue[Any] = queue.Queue(capacity)
+        self._returned: deque[Batch] = deque()
         self._unwanted = threading.Event()
         self._ended: BaseException | None = None
         self._thread = threading.Thread(
@@ -41,7 +45,10 @@ class Prefetch:
         Raises:
             EOFException: there is none.
             ExecutionError: the generator raised (the cause is chained), or gave nothing for ``within`` seconds.
+            EnforceNotMet: the generator gave what cannot be fed, as :class:`FeedError` mostly.
         """
+        if self._returned:
+            return self._returned.popleft()
         if self._ended is None:
             try:
                 item = self._queue.get(timeout=within)
@@ -56,14 +63,21 @@ class Prefetch:
             self._ended = item
         if isinstance(self._ended, EOFException):
             raise EOFException(str(self._ended))
+        if isinstance(self._ended, EnforceNotMet):  # says itself what is wrong with a batch
+            raise type(self._ended)(str(self._ended)) from self._ended
         raise ExecutionError(
             f"the reader's generator failed: {type(self._ended).__name__}: {self._ended}"
         ) from self._ended
 
+    def give_back(self, batches: Sequence[Batch]) -> None:
+        """Let batches that were taken be taken again, in the same order."""
+        self._returned.extendleft(reversed(batches))
+
     def stop(self) -> None:
         """End the thread. One that is stuck in the user's generator is left to end with the process."""
         self._unwanted.set()
-        self._thread.join(_ENDING_S)
+        if self._thread is not threading.current_thread():  # the garbage collector runs anywhere
+            self._thread.join(_ENDING_S)
 
 
 def _fill(source: Source, room: queue.Queue[Any], unwanted: threading.Event) -> None:
@@ -72,9 +86,7 @@ def _fill(source: Source, room: queue.Queue[Any], unwanted: threading.Event) -> 
         for batch in source():
             if not _put(room, batch, unwanted):
                 return
-    except (
-        Exception
-    ) as error:  # whatever the user's generator raises belongs to the run that waits for it
+    except BaseException as error:  # an exit, too, belongs to the run that waits for a batch
         last = error
     _put(room, last, unwanted)
 
@@ -90,11 +102,16 @@ def _put(room: queue.Queue[Any], item: Any, unwanted: threading.Event) -> bool:
 
 
 class Reader:
-    """Feeds variables of a program from a source, between ``start`` and ``reset``."""
+    """Feeds variables of a program from a source, between ``start`` and ``reset``.
 
-    def __init__(self, names: Sequence[str], capacity: int) -> None:
+    ``drop_last``: batches at the end that are too few for all places are lost, also where a program could
+    run on some of them.
+    """
+
+    def __init__(self, names: Sequence[str], capacity: int, drop_last: bool = True) -> None:
         self.names = tuple(names)
         self.capacity = capacity
+        self.drop_last = drop_last
         self.source: Source | None = None
         self._prefetch: Prefetch | None = None
 
@@ -118,27 +135,48 @@ class Reader:
             self._prefetch.stop()
         self._prefetch = None
 
-    def take(self, places: int, within: float) -> list[Batch]:
+    def take(self, places: int, within: float, partial: bool = False) -> list[Batch]:
         """Return a batch for each place; batches that are too few for all places are lost.
+
+        ``partial``: unless the reader drops them, they go to the first places, and no rows to the others.
+        When the generator fails, or gives nothing in time, what was taken before is kept for the next call.
 
         Raises:
             InvalidState: the reader was not started.
             EOFException: there are not enough batches left.
+            ExecutionError, EnforceNotMet: see :meth:`Prefetch.take`.
         """
         if self._prefetch is None:
             raise InvalidState(
                 f"nothing is fed for {', '.join(self.names)}, and their reader was not started: call start(), "
                 f"or reset() and start() once it was exhausted."
             )
-        return [self._prefetch.take(within) for _ in range(places)]
+        taken: list[Batch] = []
+        try:
+            while len(taken) < places:
+                taken.append(self._prefetch.take(within))
+        except EOFException:
+            if self.drop_last or not partial or not taken:
+                raise
+            rowless = {name: np.asarray(array)[:0] for name, array in taken[0].items()}
+            taken += [rowless] * (places - len(taken))
+        except BaseException:
+            self.give_back(taken)
+            raise
+        return taken
+
+    def give_back(self, batches: Sequence[Batch]) -> None:
+        """Let batches that were taken be taken again, in the same order."""
+        if self._prefetch is not None:
+            self._prefetch.give_back(batches)
 
 
 def batches_for(
-    program: Program, feed: Any, places: int, sets: int, within: float
+    program: Program, feed: Any, places: int, sets: int, within: float, partial: bool = False
 ) -> list[list[dict[str, Any]]] | None:
     """Return what a program's readers feed: per step, a batch for each place. None if nothing is read.
 
-    A reader whose variables are fed by the user is left alone.
+    A reader whose variables are fed by the user is left alone. ``partial``: some places may get no rows.
     """
     if not program.readers:
         return None
@@ -152,11 +190,24 @@ def batches_for(
     ]
     if not readers:
         return None
-    taken: list[list[dict[str, Any]]] = []
-    for _ in range(sets):
-        merged: list[dict[str, Any]] = [{} for _ in range(places)]
-        for reader in readers:
-            for place, batch in zip(merged, reader.take(places, within), strict=True):
-                place.update({name: array for name, array in batch.items() if name in known})
-        taken.append(merged)
-    return taken
+    taken: list[list[list[Batch]]] = [[] for _ in range(sets)]
+    try:
+        for step in taken:
+            for reader in readers:
+                step.append(reader.take(places, within, partial))
+    except EOFException:
+        raise
+    except BaseException:
+        for step in reversed(taken):
+            for reader, batches in zip(readers, step, strict=False):
+                reader.give_back(batches)
+        raise
+    return [_merged(step, known) for step in taken]
+
+
+def _merged(taken: Sequence[Sequence[Batch]], known: Container[str]) -> list[dict[str, Any]]:
+    """Return, per place, what several readers feed it."""
+    return [
+        {name: array for batch in of_place for name, array in batch.items() if name in known}
+        for of_place in zip(*taken, strict=True)
+    ]
