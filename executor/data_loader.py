@@ -23,7 +23,7 @@ from ..strategies.errors import (
 )
 from ..strategies.types import VarType, to_numpy
 from .gang import current_config
-from .place import Place, cpu_places
+from .place import check_place, cpu_places
 from .reader import Batch, Prefetch, Reader
 from .tensor import Tensor, create_lod_tensor
 
@@ -111,7 +111,11 @@ class _Columns:
     def of_samples(self, samples: Iterable[Sequence[Any]]) -> dict[str, Any]:
         """Return samples as a batch."""
         columns: list[list[Any]] = [[] for _ in self.names]
+        if not isinstance(samples, Iterable):
+            raise FeedError(f"a batch is a list of samples, got {type(samples).__name__}.")
         for sample in samples:
+            if not isinstance(sample, (list, tuple, np.ndarray)):
+                raise FeedError(f"a sample is a tuple of values, got {type(sample).__name__}.")
             if len(sample) != len(columns):
                 raise FeedError(
                     f"a sample has {len(sample)} value(s) for {len(columns)} variable(s) "
@@ -123,7 +127,7 @@ class _Columns:
         return {declared[0]: _joined(*declared, column) for declared, column in pairs}
 
     def of_arrays(self, arrays: Any) -> Batch:
-        """Return the arrays of a batch by name."""
+        """Return copies of the arrays of a batch by name: the generator may fill its own anew."""
         if isinstance(arrays, (np.ndarray, Tensor)):
             arrays = (arrays,)
         if not isinstance(arrays, (list, tuple)):
@@ -135,7 +139,18 @@ class _Columns:
                 f"a batch has {len(arrays)} array(s) for {len(self.names)} variable(s) "
                 f"({', '.join(self.names)})."
             )
-        return dict(zip(self.names, arrays, strict=True))
+        return dict(zip(self.names, map(_copied, arrays), strict=True))
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if not isinstance(value, Tensor):
+        return value
+    made = Tensor(value.name)
+    made.set(value.memory())
+    made.set_lod(value.lod())
+    return made
 
 
 def _joined(name: str, shape: tuple[int, ...], dtype: Any, level: int, values: list[Any]) -> Any:
@@ -147,10 +162,16 @@ def _joined(name: str, shape: tuple[int, ...], dtype: Any, level: int, values: l
         raise Unsupported(f"samples of {name!r} with nested sequences: feed tensors.")
     try:
         array = np.asarray(values, dtype)
-    except ValueError as error:
-        raise FeedError(f"the samples of {name!r} differ in shape: {error}.") from None
+    except (ValueError, TypeError) as error:
+        raise FeedError(f"the samples of {name!r} cannot be joined: {error}.") from None
     if array.ndim != len(shape) and -1 not in shape[1:]:
-        array = array.reshape(len(values), *shape[1:])
+        try:
+            return array.reshape(len(values), *shape[1:])
+        except ValueError:
+            raise FeedError(
+                f"the samples of {name!r} have shape {list(array.shape)} together, "
+                f"which does not fit the declared {list(shape)}."
+            ) from None
     return array
 
 
@@ -172,7 +193,7 @@ class GeneratorLoader:
     ) -> None:
         if not feed_list:
             raise InvalidArgument("from_generator: feed_list names the variables to feed.")
-        if capacity is None or capacity < 1:
+        if not isinstance(capacity, (int, np.integer)) or capacity < 1:
             raise InvalidValue(f"capacity must be a whole number above 0, got {capacity!r}.")
         self.variables = DataFeeder(feed_list, None).variables
         self._columns = _Columns(self.variables)
@@ -180,23 +201,34 @@ class GeneratorLoader:
         self._return_list = return_list
         self._drop_last = drop_last
         self._places = 1
-        self._reader = Reader(self._columns.names, capacity)
+        self._reader = Reader(self._columns.names, int(capacity), drop_last)
         if not iterable:
             self.variables[0].block.program.readers.append(self._reader)
+
+    @property
+    def iterable(self) -> bool:
+        """Whether the user iterates over the loader; else runs take from it."""
+        return self._iterable
 
     def set_sample_generator(
         self, reader: Generator, batch_size: int, drop_last: bool = True, places: Any = None
     ) -> GeneratorLoader:
         """Read samples (a tuple of values, one per variable) and make batches of ``batch_size`` of them."""
+        _check_generator(reader)
         return self.set_sample_list_generator(batch(reader, batch_size, drop_last), places)
 
     def set_sample_list_generator(self, reader: Generator, places: Any = None) -> GeneratorLoader:
-        """Read lists of samples; each list is a batch."""
+        """Read lists of samples; each list is a batch.
+
+        Samples are converted to the dtypes of their variables, and to their shapes if the ranks differ.
+        """
+        _check_generator(reader)
         columns = self._columns
         return self._set(lambda: map(columns.of_samples, reader()), places)
 
     def set_batch_generator(self, reader: Generator, places: Any = None) -> GeneratorLoader:
-        """Read batches: one array (or Tensor) per variable."""
+        """Read batches: a tuple with one array (or Tensor) per variable, of its dtype and shape."""
+        _check_generator(reader)
         columns = self._columns
         return self._set(lambda: map(columns.of_arrays, reader()), places)
 
@@ -204,7 +236,10 @@ class GeneratorLoader:
         if self._iterable:
             if places is None:
                 raise InvalidArgument("an iterable loader needs to know the places it feeds.")
-            self._places = 1 if isinstance(places, Place) else len(places)
+            places = places if isinstance(places, (list, tuple)) else [places]
+            if not places:
+                raise InvalidArgument("there are no places to feed: the place list is empty.")
+            self._places = len([check_place(place, "places") for place in places])
         self._reader.source = source
         return self
 
@@ -250,6 +285,13 @@ class GeneratorLoader:
         return [item[name] for name in self._columns.names] if self._return_list else dict(item)
 
 
+def _check_generator(reader: Any) -> None:
+    if not callable(reader):
+        raise InvalidType(
+            f"a generator is set as a function that returns an iterator, got {type(reader).__name__}."
+        )
+
+
 def _until_eof(ahead: Prefetch) -> Iterator[Batch]:
     within = current_config().step_deadline_s
     while True:
@@ -275,8 +317,14 @@ class DataLoader:
     ) -> GeneratorLoader:
         """Return a loader that feeds ``feed_list`` from a Python generator, ``capacity`` batches ahead.
 
-        ``drop_last``: batches left over that do not fill all places are not given. The generator runs on a
-        thread of the driver whatever ``use_double_buffer`` and ``use_multiprocess`` say.
+        ``drop_last``: batches left over that do not fill all places are not given. Without it, and without
+        ``iterable``, they go to the first places of a program that has no gradients to lose by it, or weighs
+        them (``SampleWeighted``); other programs never get them. The generator runs on a thread of the driver
+        whatever ``use_double_buffer`` and ``use_multiprocess`` say.
+
+        Raises:
+            InvalidValue: ``capacity`` is no whole number above 0.
+            InvalidArgument: ``feed_list`` is missing.
         """
         return GeneratorLoader(feed_list, capacity, iterable, return_list, drop_last)
 
@@ -317,7 +365,7 @@ def py_reader(
     name: str | None = None,
     use_double_buffer: bool = True,
 ) -> LayerReader:
-    """Return a reader of new variables of these shapes (-1: unknown) and dtypes.
+    """Return a reader of new variables of these shapes (-1: unknown) and dtypes. ``name`` is not used.
 
     Raises:
         InvalidValue: as many dtypes and LoD levels as shapes are needed.
@@ -327,7 +375,7 @@ def py_reader(
         raise InvalidValue(
             f"py_reader: {len(shapes)} shapes, {len(dtypes)} dtypes and {len(levels)} lod_levels differ."
         )
-    prefix = name or "read_file"
+    prefix = generate("read_file")
     made = [
         data_variable(generate(f"{prefix}.tmp"), list(shape), dtype, level, True, check=False)
         for shape, dtype, level in zip(shapes, dtypes, levels, strict=True)
@@ -367,13 +415,14 @@ def batch(reader: Generator, batch_size: int, drop_last: bool = False) -> Genera
     Raises:
         InvalidValue: ``batch_size`` is not above 0.
     """
-    if batch_size < 1:
+    size = int(batch_size)
+    if size < 1:
         raise InvalidValue(f"batch_size must be above 0, got {batch_size!r}.")
 
     def batches() -> Iterator[list[Any]]:
         samples = iter(reader())
-        while group := list(islice(samples, batch_size)):
-            if len(group) == batch_size or not drop_last:
+        while group := list(islice(samples, size)):
+            if len(group) == size or not drop_last:
                 yield group
 
     return batches
@@ -384,7 +433,7 @@ def shuffle(reader: Generator, buf_size: int) -> Generator:
 
     def shuffled() -> Iterator[Any]:
         samples = iter(reader())
-        while window := list(islice(samples, buf_size)):
+        while window := list(islice(samples, max(1, buf_size))):
             random.shuffle(window)
             yield from window
 
