@@ -125,6 +125,44 @@ def test_the_last_batches_are_dropped_in_training() -> None:
     net.loader.reset()
 
 
+@pytest.mark.parametrize("front", ["plain", "compiled", "parallel", "executor"])
+def test_a_reader_trains_as_feeds_do(front: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same bits, whichever front the program runs behind."""
+    monkeypatch.setenv("CPU_NUM", str(PLACES))
+    draw = np.random.default_rng(0)
+    data = [draw.standard_normal((3, 2)).astype("float32") for _ in range(6)]
+    weights = []
+    for read in (True, False):
+        main, startup = fluid.Program(), fluid.Program()
+        main.random_seed = startup.random_seed = 3
+        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+            x = fluid.data("x", [None, 2])
+            loader = fluid.io.DataLoader.from_generator([x], 2, iterable=False)
+            loss = fluid.layers.mean(fluid.layers.dropout(fluid.layers.fc(x, 3, act="tanh"), 0.3))
+            fluid.optimizer.Adam(0.1).minimize(loss)
+        loader.set_batch_generator(lambda: ((array,) for array in data))
+        exe, scope = fluid.Executor(), fluid.Scope()
+        exe.run(startup, scope=scope)
+        program: Any = fluid.CompiledProgram(main) if front != "plain" else main
+        if front == "parallel":
+            program.with_data_parallel(loss.name)
+        if front == "executor":
+            program = fluid.ParallelExecutor(False, loss.name, main, scope=scope)
+        places = PLACES if front in ("parallel", "executor") else 1
+        steps = [data[i : i + places] for i in range(0, len(data), places)]
+        if read:
+            loader.start()
+        for step in steps:
+            feed = None if read else [{"x": array} for array in step]
+            if front == "executor":
+                program.run([loss], feed)
+            else:
+                exe.run(program, feed, [loss], scope=scope)
+        loader.reset()
+        weights.append(np.array(scope.find_var("fc_0.w_0").get_tensor()))
+    assert weights[0].tobytes() == weights[1].tobytes()
+
+
 def test_samples_keep_to_the_declared_dtype_and_shape() -> None:
     """A flat sample takes the declared shape if its rank is another one, as in Paddle."""
     with fluid.program_guard(fluid.Program(), fluid.Program()):
