@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import launch as _launch  # noqa: F401 - registers the launchers
 from ..executor.compiled_program import CompiledProgram
-from ..executor.data_loader import DataFeeder
+from ..executor.data_feeder import DataFeeder
 from ..executor.executor import Executor
 from ..executor.parallel_executor import ParallelExecutor
 from ..executor.place import CPUPlace, CUDAPlace, cpu_places, cuda_places

@@ -1,0 +1,196 @@
+"""From samples to batches: ``batch`` and ``shuffle`` of readers, and DataFeeder, which makes arrays of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from ..graph.program import Program, default_main_program
+from ..graph.variable import Variable
+from ..strategies.errors import FeedError, InvalidType, InvalidValue, Unsupported
+from ..strategies.types import VarType, to_numpy
+from .place import cpu_places
+from .reader import Batch
+from .tensor import Tensor, create_lod_tensor
+
+Generator = Callable[[], Iterable[Any]]
+
+
+class DataFeeder:
+    """Turns samples (tuples with one value per variable) into what a program is fed.
+
+    Raises:
+        InvalidType: ``feed_list`` holds something else than variables or names.
+    """
+
+    def __init__(
+        self, feed_list: Sequence[Variable | str], place: Any, program: Program | None = None
+    ) -> None:
+        block = (default_main_program() if program is None else program).global_block()
+        self.variables: list[Variable] = []
+        for item in feed_list:
+            found = block.var(item) if isinstance(item, str) else item
+            if not isinstance(found, Variable):
+                raise InvalidType(f"feed_list holds variables or their names, got {item!r}.")
+            self.variables.append(found)
+        self.place = place
+        self._columns = Columns(self.variables)
+
+    def feed(self, iterable: Iterable[Sequence[Any]]) -> dict[str, Any]:
+        """Return a mini-batch of samples as arrays by variable name, in the variables' dtypes.
+
+        Raises:
+            FeedError: a sample has another number of values than there are variables.
+        """
+        return self._columns.of_samples(iterable)
+
+    def feed_parallel(
+        self, iterable: Sequence[Iterable[Any]], num_places: int | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Yield one feed a place from as many mini-batches.
+
+        Raises:
+            InvalidValue: there are more or fewer mini-batches than places.
+        """
+        places = len(cpu_places(num_places))
+        batches = list(iterable)
+        if len(batches) != places:
+            raise InvalidValue(
+                f"feed_parallel got {len(batches)} mini-batches for {places} places."
+            )
+        return (self.feed(batch) for batch in batches)
+
+    def decorate_reader(
+        self,
+        reader: Generator,
+        multi_devices: bool,
+        num_places: int | None = None,
+        drop_last: bool = True,
+    ) -> Callable[[], Iterator[Any]]:
+        """Return a reader of feeds: dicts, or with ``multi_devices`` lists of a dict per place."""
+
+        def feeds() -> Iterator[Any]:
+            if not multi_devices:
+                yield from map(self.feed, reader())
+                return
+            places = len(cpu_places(num_places))
+            batches = iter(reader())
+            while group := list(islice(batches, places)):
+                if len(group) == places:
+                    yield [self.feed(batch) for batch in group]
+                elif not drop_last:
+                    raise InvalidValue(f"{len(group)} batches are left for {places} places.")
+
+        return feeds
+
+
+class Columns:
+    """What is known of the variables to feed; unlike them, it does not keep their program alive."""
+
+    def __init__(self, variables: Sequence[Variable]) -> None:
+        self.names = [variable.name for variable in variables]
+        self._declared = [
+            (v.name, tuple(v.shape or ()), np.dtype(to_numpy(v.dtype or VarType.FP32)), v.lod_level)
+            for v in variables
+        ]
+
+    def of_samples(self, samples: Iterable[Sequence[Any]]) -> dict[str, Any]:
+        """Return samples as a batch."""
+        columns: list[list[Any]] = [[] for _ in self.names]
+        if not isinstance(samples, Iterable):
+            raise FeedError(f"a batch is a list of samples, got {type(samples).__name__}.")
+        for sample in samples:
+            if not isinstance(sample, (list, tuple, np.ndarray)):
+                raise FeedError(f"a sample is a tuple of values, got {type(sample).__name__}.")
+            if len(sample) != len(columns):
+                raise FeedError(
+                    f"a sample has {len(sample)} value(s) for {len(columns)} variable(s) "
+                    f"({', '.join(self.names)})."
+                )
+            for column, value in zip(columns, sample, strict=True):
+                column.append(value)
+        pairs = zip(self._declared, columns, strict=True)
+        return {declared[0]: _joined(*declared, column) for declared, column in pairs}
+
+    def of_arrays(self, arrays: Any) -> Batch:
+        """Return copies of the arrays of a batch by name: the generator may fill its own anew."""
+        if isinstance(arrays, (np.ndarray, Tensor)):
+            arrays = (arrays,)
+        if not isinstance(arrays, (list, tuple)):
+            raise FeedError(
+                f"a batch generator yields tuples of arrays, got {type(arrays).__name__}."
+            )
+        if len(arrays) != len(self.names):
+            raise FeedError(
+                f"a batch has {len(arrays)} array(s) for {len(self.names)} variable(s) "
+                f"({', '.join(self.names)})."
+            )
+        return dict(zip(self.names, map(_copied, arrays), strict=True))
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if not isinstance(value, Tensor):
+        return value
+    made = Tensor(value.name)
+    made.set(value.memory())
+    made.set_lod(value.lod())
+    return made
+
+
+def _joined(name: str, shape: tuple[int, ...], dtype: Any, level: int, values: list[Any]) -> Any:
+    if level == 1:
+        rows = np.concatenate([np.asarray(value, dtype) for value in values])
+        shaped = rows.reshape(-1, *[size for size in shape[1:] if size != -1])
+        return create_lod_tensor(shaped, [[len(value) for value in values]], None)
+    if level:
+        raise Unsupported(f"samples of {name!r} with nested sequences: feed tensors.")
+    try:
+        array = np.asarray(values, dtype)
+    except (ValueError, TypeError) as error:
+        raise FeedError(f"the samples of {name!r} cannot be joined: {error}.") from None
+    if array.ndim != len(shape) and -1 not in shape[1:]:
+        try:
+            return array.reshape(len(values), *shape[1:])
+        except ValueError:
+            raise FeedError(
+                f"the samples of {name!r} have shape {list(array.shape)} together, "
+                f"which does not fit the declared {list(shape)}."
+            ) from None
+    return array
+
+
+def batch(reader: Generator, batch_size: int, drop_last: bool = False) -> Generator:
+    """Return a reader of lists of ``batch_size`` samples; the last may be shorter unless it is dropped.
+
+    Raises:
+        InvalidValue: ``batch_size`` is not above 0.
+    """
+    size = int(batch_size)
+    if size < 1:
+        raise InvalidValue(f"batch_size must be above 0, got {batch_size!r}.")
+
+    def batches() -> Iterator[list[Any]]:
+        samples = iter(reader())
+        while group := list(islice(samples, size)):
+            if len(group) == size or not drop_last:
+                yield group
+
+    return batches
+
+
+def shuffle(reader: Generator, buf_size: int) -> Generator:
+    """Return a reader that shuffles within windows of ``buf_size`` samples (Python's ``random``)."""
+
+    def shuffled() -> Iterator[Any]:
+        samples = iter(reader())
+        while window := list(islice(samples, max(1, buf_size))):
+            random.shuffle(window)
+            yield from window
+
+    return shuffled
