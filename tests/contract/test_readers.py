@@ -97,6 +97,17 @@ def test_each_place_takes_a_batch(gang: str, places: int) -> None:
         fed.loader.reset()
 
 
+def test_leftovers_go_to_the_first_places(gang: str) -> None:
+    fed = Fed(drop_last=False)
+    fed.loader.set_batch_generator(batches())
+    program = fed.compiled(3)
+    fed.loader.start()
+    assert [fed.run(program) for _ in range(2)] == [[0.0, 1.0, 2.0], [3.0, 4.0]]
+    with pytest.raises(fluid.core.EOFException):
+        fed.run(program)
+    fed.loader.reset()
+
+
 def test_several_steps_in_a_call_take_a_batch_each(gang: str) -> None:
     fed = Fed()
     fed.loader.set_batch_generator(batches(9))
