@@ -28,7 +28,7 @@ from .device import Device
 from .feeds import check, convert, refuse_empty, sequences_in
 from .fetches import Joined, fetch_names_of
 from .gang import current_config
-from .place import CPUPlace, Place, check_place, refuse_gpu
+from .place import CPUPlace, Place, refuse_gpu
 from .plan import Plan
 from .reader import batches_for
 from .scope import Scope, global_scope
@@ -73,7 +73,9 @@ class Executor:
     """
 
     def __init__(self, place: Place | None = None) -> None:
-        self.place = CPUPlace() if place is None else refuse_gpu(check_place(place, "Executor"))
+        if place is not None and not isinstance(place, Place):
+            raise InvalidType(f"Executor takes a place such as CPUPlace(), got {place!r}.")
+        self.place = CPUPlace() if place is None else refuse_gpu(place)
         self._closed = False
         self._compiled: OrderedDict[tuple[Any, ...], Compiled] = OrderedDict()
         self._bound: OrderedDict[tuple[Any, ...], _Bound] = OrderedDict()
@@ -117,6 +119,8 @@ class Executor:
             raise InvalidState("this executor is closed.")
         program = default_main_program() if program is None else program
         scope = global_scope() if scope is None else scope
+        if not isinstance(scope, Scope):
+            raise InvalidType(f"Executor.run: scope must be a Scope, got {type(scope).__name__}.")
         fetch_names, updates = fetch_names_of(fetch_list)
         if not isinstance(program, Program):
             run_compiled = getattr(program, "_run", None)

@@ -110,7 +110,7 @@ def refuse_empty(program: Program, arrays: Mapping[str, np.ndarray]) -> None:
     variables = program.global_block().vars
     for name, array in arrays.items():
         if varies(variables[name]) and array.ndim and len(array) == 0:
-            raise FeedError(f"feed {name!r} has no rows (the batch is empty).")
+            raise FeedError(f"feed {name!r} has 0 rows: the batch is empty.")
 
 
 class Portion(NamedTuple):
@@ -199,7 +199,7 @@ def _bounds(
     variable: Variable, count: int, places: int, partial: bool, what: str
 ) -> list[tuple[int, int]]:
     if count == 0:
-        raise FeedError(f"feed {variable.name!r} has no rows (the batch is empty).")
+        raise FeedError(f"feed {variable.name!r} has 0 rows: the batch is empty.")
     if count < places:
         if not partial:
             raise FeedError(

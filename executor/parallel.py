@@ -83,6 +83,11 @@ class ParallelRun:
         self.has_loss = loss_name is not None
         build = build_strategy if build_strategy is not None else BuildStrategy()
         execution = exec_strategy if exec_strategy is not None else ExecutionStrategy()
+        for given, kind in ((build, BuildStrategy), (execution, ExecutionStrategy)):
+            if not isinstance(given, kind):
+                raise InvalidType(
+                    f"a strategy must be of type {kind.__name__}, got {type(given).__name__}."
+                )
         settle(build, execution)
         self._capped = execution.settle_threads(len(self.places))
         # What the user changes from now on has no effect on this program.
@@ -122,7 +127,7 @@ class ParallelRun:
             set_scheduled_rate(self.program, self.values.scope)
         self.values.adopt(version.states, version.owners)
         self.values.flush()
-        iterations = self.execution.num_iteration_per_run
+        iterations = max(self.execution.num_iteration_per_run, 1)
         self._since_drop += iterations
         drop = (
             bool(fetch_names) or self._since_drop >= self.execution.num_iteration_per_drop_scope > 0
@@ -194,7 +199,7 @@ class ParallelRun:
 
     def _batches(self, feed: Any) -> list[list[Portion]]:
         """Return what each place is fed: once for the whole call, or once for each of its steps if read."""
-        iterations = self.execution.num_iteration_per_run
+        iterations = max(self.execution.num_iteration_per_run, 1)
         within = current_config().step_deadline_s
         read = batches_for(
             self.program, feed, len(self.places), iterations, within, partial=self._partial

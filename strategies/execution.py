@@ -20,14 +20,14 @@ class ExecutionStrategy(Strategy):
     ``num_iteration_per_drop_scope``: temporaries end their life every so many steps (0: never by count), and
     at the end of each step that fetches.
     ``num_iteration_per_run``: steps that one call runs, on the same feed or on as many batches of a reader;
-    the values fetched are the last step's.
+    the values fetched are the last step's. 0 counts as 1.
     ``allow_op_delay``: collectives may wait until something reads their result.
     ``use_thread_barrier``: at the end of each step every place waits for the others.
     """
 
     num_threads: int = effect(0, ge=0)
     num_iteration_per_drop_scope: int = effect(1, ge=0)
-    num_iteration_per_run: int = effect(1, ge=1)
+    num_iteration_per_run: int = effect(1, ge=0)
     allow_op_delay: Flag = effect(False)
     use_thread_barrier: Flag = effect(False)
     use_experimental_executor: Flag = hint(True)
