@@ -22,7 +22,7 @@ _HELLO_S = 10.0
 _STRANGERS = 64  # connections that may be saying who they are at one time
 _LOOK_S = 0.2
 _HAND_OVER_S = 2.0
-_LONGEST_WAIT_MS = 3_600_000
+_WATCH_MS = 500
 
 
 class Listener:
@@ -175,7 +175,8 @@ class Channels:
     """Sends each replica its message and gathers the answers, whoever is first.
 
     ``lost(rank)`` makes the error for a replica whose socket ended, ``late(ranks, seconds)`` the one for
-    replicas that did not answer in time.
+    replicas that did not answer in time. ``watch`` is called now and then while nothing comes, and raises if
+    a replica will not answer any more.
     """
 
     def __init__(
@@ -183,9 +184,10 @@ class Channels:
         connections: Sequence[socket.socket],
         lost: Callable[[int], CollectiveError],
         late: Callable[[list[int], float], CollectiveError],
+        watch: Callable[[], None] = lambda: None,
     ) -> None:
         self._connections = list(connections)
-        self._lost, self._late = lost, late
+        self._lost, self._late, self._watch = lost, late, watch
         self._ranks = {c.fileno(): rank for rank, c in enumerate(self._connections)}
         self._incoming = [Incoming() for _ in self._connections]
         self._outgoing: dict[int, Outgoing] = {}
@@ -231,9 +233,11 @@ class Channels:
         """Send what can be sent, wait, and return what came: (rank, number, message). None: too late."""
         self._push()
         left = max(math.ceil((deadline - time.monotonic()) * 1e3), 0)
-        events = self._poller().poll(min(left, _LONGEST_WAIT_MS))
-        if not events and time.monotonic() >= deadline:
-            return None
+        events = self._poller().poll(min(left, _WATCH_MS))
+        if not events:
+            if time.monotonic() >= deadline:
+                return None
+            self._watch()
         came = []
         for descriptor, event in events:
             rank = self._ranks[descriptor]

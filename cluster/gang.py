@@ -46,6 +46,7 @@ class RayDelivery:
         self._session = session()
         self._name = f"rowlock-{uuid.uuid4().hex}"  # of this generation's collective group
         self._channels: Channels | None = None
+        self._stopped: set[int] = set()
         self._actors: list[Any] = []
         self._serving: list[Any] = []
         self._reservation = _reserve(size, config)
@@ -86,7 +87,7 @@ class RayDelivery:
             connections = listener.accept_all(config.start_deadline_s, self._check_serving)
         finally:
             listener.close()
-        self._channels = Channels(connections, self._lost, self._late)
+        self._channels = Channels(connections, self._lost, self._late, self._watch)
 
     def _describe(self) -> list[dict[str, Any]]:
         """Return who and where the replicas are, once their actors run."""
@@ -151,6 +152,24 @@ class RayDelivery:
             f"{self._named(rank)} is gone: its channel closed. {self._reason(rank)}"
         )
 
+    def _watch(self) -> None:
+        """Raise if a replica on this host was stopped (SIGSTOP) and still is at the second look."""
+        here = ray.util.get_node_ip_address()
+        stopped = {
+            rank
+            for rank, place in enumerate(self.where)
+            if place["host"] == here and _is_stopped(place["pid"])
+        }
+        again, self._stopped = stopped & self._stopped, stopped
+        if again:
+            self._broken = True
+            self._abort(f"replicas {sorted(again)} are stopped")
+            named = ", ".join(self._named(rank) for rank in sorted(again))
+            raise CollectiveError(
+                f"{named} is stopped (by SIGSTOP, or from a terminal) and does not answer. "
+                f"The next run starts a new gang."
+            )
+
     def _late(self, ranks: list[int], within: float) -> CollectiveError:
         self._broken = True
         self._abort(f"replicas {ranks} are late")
@@ -186,6 +205,15 @@ class RayDelivery:
         for path in glob.glob(segment_path(self._name, "*")):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
+
+
+def _is_stopped(pid: int) -> bool:
+    """Tell whether a process of this host is stopped; one that is gone is not."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] == "T"
+    except (OSError, IndexError):
+        return False
 
 
 def _why(error: RayError) -> str:

@@ -134,6 +134,29 @@ def test_survivors_are_released_when_one_dies_in_a_collective(launch: Launch) ->
     )  # it saw the end of the channel: it waits no more
 
 
+def test_a_stopped_replica_is_named_long_before_the_deadline(launch: Launch) -> None:
+    gang = launch(2)
+    model = Regression(gang)
+    model.step(feeds(0))
+    pid = processes(gang)[1]
+    os.kill(pid, signal.SIGSTOP)
+    began = time.monotonic()
+    with pytest.raises(CollectiveError, match=rf"replica 1 \(process {pid} .*is stopped"):
+        model.step(feeds(1))
+    assert time.monotonic() - began < 3
+    assert gang.delivery.broken
+
+
+def test_a_slow_step_is_no_alarm(launch: Launch) -> None:
+    gang = launch(2)
+    model = Regression(gang)
+    pid = processes(gang)[1]
+    os.kill(pid, signal.SIGSTOP)
+    threading.Timer(0.7, os.kill, (pid, signal.SIGCONT)).start()
+    model.step(feeds(0))
+    model.step(feeds(1))
+
+
 def test_a_frozen_replica_is_named_after_the_deadline(launch: Launch) -> None:
     gang = launch(2, step_deadline_s=0.5)
     pid = processes(gang)[0]

@@ -157,9 +157,9 @@ def test_sample_weighted_wants_to_know_the_samples(threads: None) -> None:
     with pytest.raises(FeedError, match=r"differ about their rows: 'x': \[2, 3\], 'y': \[4, 3\]"):
         net.run(program, parts, [])
     empty = {name: array[:0] for name, array in feed(2).items()}
-    with pytest.raises(FeedError, match="0 rows|gets no rows"):
+    with pytest.raises(FeedError, match=r"0 rows|gets no rows"):
         net.run(program, empty, [])
-    with pytest.raises(FeedError, match="0 rows|gets no rows"):
+    with pytest.raises(FeedError, match=r"0 rows|gets no rows"):
         net.run(program, [empty, empty], [])
 
 
