@@ -252,10 +252,15 @@ def test_a_cluster_that_does_not_know_the_package() -> None:
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
         "import ray, rowlock, rowlock.fluid as fluid\n"
         "from rowlock.executor.gang import gang_for\n"
-        "ray.init(include_dashboard=False, object_store_memory=80_000_000, log_to_driver=False)\n"
+        # Workers that find Ray, but no package that was installed by a path file.
+        "import pathlib, sys\n"
+        "site = str(pathlib.Path(ray.__file__).parents[1])\n"
+        "hidden = {'py_executable': f'{sys.executable} -S', 'env_vars': {'PYTHONPATH': site}}\n"
+        "ray.init(include_dashboard=False, object_store_memory=80_000_000, log_to_driver=False,"
+        " runtime_env=hidden)\n"
         "gang_for(fluid.cpu_places(2))\n"
     )
-    assert done.returncode == 1
+    assert done.returncode == 1, done.stderr
     assert "No module named 'rowlock'. Install rowlock on every node" in done.stderr
 
 
