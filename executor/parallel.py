@@ -80,7 +80,7 @@ class ParallelRun:
 
         self.program = program
         self.places = list(places)
-        self.has_loss = loss_name is not None
+        self.has_loss = bool(loss_name)
         build = build_strategy if build_strategy is not None else BuildStrategy()
         execution = exec_strategy if exec_strategy is not None else ExecutionStrategy()
         for given, kind in ((build, BuildStrategy), (execution, ExecutionStrategy)):

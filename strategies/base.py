@@ -165,7 +165,7 @@ class Strategy(BaseModel):
         return list(cls.model_fields.items())
 
     def __str__(self) -> str:
-        changed = ", ".join(f"{name}={value!r}" for name, value in self.changes().items())
+        changed = ", ".join(f"{n}={_to_plain(value)!r}" for n, value in self.changes().items())
         return f"{type(self).__name__}({changed})"
 
     __repr__ = __str__

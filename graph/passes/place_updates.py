@@ -23,7 +23,12 @@ def place_updates(graph: Graph, target: Target) -> Graph:
     placer = _Placer()
     nodes = [made for node in graph.nodes for made in placer.place(node)]
     latest = {name: placer.swap.get(value, value) for name, value in graph.latest.items()}
-    wanted = [value for value in latest.values() if _needed_elsewhere(value, placer.owner, nodes)]
+    readers = _readers_of_old_values(nodes, placer.owner)
+    wanted = [
+        value
+        for value in latest.values()
+        if value in placer.owner and readers.get(value.name, set()) - {placer.owner[value]}
+    ]
     for group in _groups(wanted, target.strategy.fuse_broadcast_ops):
         nodes.append(placer.broadcast(group, "the end of the step"))
     return graph.with_nodes(nodes, placer.swap)
@@ -61,18 +66,14 @@ class _Placer:
         return node
 
 
-def _needed_elsewhere(value: Value, owner: dict[Value, int], nodes: list[Node]) -> bool:
-    """Tell whether a rank other than the owner reads this persistable's value from before the step."""
-    return (
-        value.kind == STATE
-        and value in owner
-        and any(
-            read.kind == STATE and read.name == value.name and read not in owner
-            for node in nodes
-            if node.at != owner[value]
-            for read in node.reads()
-        )
-    )
+def _readers_of_old_values(nodes: list[Node], owner: dict[Value, int]) -> dict[str, set[int]]:
+    """Return, per persistable, the ranks that read its value from before the step (-1: all of them)."""
+    ranks: dict[str, set[int]] = {}
+    for node in nodes:
+        for value in node.reads():
+            if value.kind == STATE and value not in owner:
+                ranks.setdefault(value.name, set()).add(node.at)
+    return ranks
 
 
 def _groups(values: list[Value], fused: bool) -> list[list[Value]]:

@@ -89,6 +89,38 @@ def test_text_and_json() -> None:
     assert BuildStrategy.from_json(strategy.to_json()) == strategy
 
 
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_every_strategy_goes_round(form: str) -> None:
+    build = BuildStrategy(sync_batch_norm=True, mkldnn_enabled_op_types={"conv2d", "relu"})
+    build.reduce_strategy = BuildStrategy.ReduceStrategy.Reduce
+    build.gradient_scale_strategy = BuildStrategy.GradientScaleStrategy.SampleWeighted
+    others = (ExecutionStrategy(num_threads=3), ClusterConfig(launcher="threads", address="a:1"))
+    for strategy in (build, BuildStrategy(), *others):
+        kind = type(strategy)
+        text = getattr(strategy, f"to_{form}")()
+        assert getattr(kind, f"from_{form}")(text) == strategy
+    assert "Reduce" in build.to_yaml() and "SampleWeighted" in build.to_json()
+    changed = str(build)
+    assert "reduce_strategy='Reduce'" in changed and "num_trainers" not in changed
+
+
+def test_a_part_is_read_and_what_is_wrong_is_named() -> None:
+    read = BuildStrategy.from_yaml("reduce_strategy: Reduce\nfuse_broadcast_ops: false\n")
+    assert read.changes() == {
+        "reduce_strategy": BuildStrategy.ReduceStrategy.Reduce,
+        "fuse_broadcast_ops": False,
+    }
+    with pytest.raises(StrategyError, match=r"expected one of AllReduce, Reduce, .*got 'Ring'"):
+        BuildStrategy.from_yaml("reduce_strategy: Ring")
+    with pytest.raises(UnknownField, match="Did you mean 'sync_batch_norm'"):
+        BuildStrategy.from_json('{"sync_batch_norms": true}')
+    for text in ("{", "- 1", "3"):
+        with pytest.raises(StrategyError, match="BuildStrategy"):
+            BuildStrategy.from_yaml(text)
+    with pytest.raises(StrategyError, match="no JSON"):
+        BuildStrategy.from_json("{")
+
+
 def test_what_is_not_built_is_known() -> None:
     strategy = BuildStrategy(fuse_bn_act_ops=True, async_mode=True, fuse_all_reduce_ops=False)
     strategy.gradient_scale_strategy = BuildStrategy.GradientScaleStrategy.One
