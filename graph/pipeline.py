@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..strategies.errors import ShapeError
 from .ir import Graph, infer_node
-from .passes import collectives, order, place_updates, scale_loss_gradient, sync_batch_norm
+from .passes import collectives, commit, order, place_updates, scale_loss_gradient, sync_batch_norm
 from .passes.target import Pass, Target
 from .report import write_dot
 
@@ -20,6 +20,7 @@ PIPELINE: tuple[Pass, ...] = (
     place_updates.PASS,
     order.DELAY,
     order.BARRIER_AT_END,
+    commit.PASS,
     order.ORDER,
 )
 

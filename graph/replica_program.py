@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -62,8 +63,7 @@ class ReplicaProgram:
     """What one replica runs each step. Plain data: JSON there and back.
 
     ``fetches`` are positions of the values to return; ``buckets`` lists, per collective in order, the
-    positions of the values that lie side by side in its buffer; ``schedule`` is the hash of what the
-    ranks must agree on (order, op, dtype and size of collectives); ``seed`` keys the random ops.
+    positions of the values that lie side by side in its buffer; ``seed`` keys the random ops.
     """
 
     values: tuple[ValueRecord, ...]
@@ -71,7 +71,6 @@ class ReplicaProgram:
     feeds: tuple[int, ...]
     fetches: tuple[int, ...]
     buckets: tuple[tuple[int, ...], ...]
-    schedule: str
     seed: int
 
     def to_json(self) -> str:
@@ -88,9 +87,27 @@ class ReplicaProgram:
             feeds=tuple(data["feeds"]),
             fetches=tuple(data["fetches"]),
             buckets=tuple(tuple(b) for b in data["buckets"]),
-            schedule=data["schedule"],
             seed=data["seed"],
         )
+
+    @functools.cached_property
+    def schedule(self) -> str:
+        """Hash of what the ranks must agree on: all ops in order, with kernels, attributes, operands and types.
+
+        Of what meets or lasts the sizes count too; batch sizes, fetches, seeds and source lines do not. The
+        hash is taken of the program at hand and never travels with it, so a plan that was damaged on the way,
+        or changed later, does not pass for the one it was made from.
+        """
+        used = {i for node in self.nodes for i in node.touches()}
+        met = {i for node in self.nodes if node.op in COLLECTIVES for i in node.touches()}
+        nodes = [(n.op, n.inputs, n.outputs, n.attrs, n.kernel, n.at) for n in self.nodes]
+        values = {
+            i: (v.name, v.dtype, v.kind, v.version, v.shape if i in met or v.kind == STATE else ())
+            for i, v in enumerate(self.values)
+            if i in used
+        }
+        text = json.dumps([nodes, values], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def state_names(self) -> list[str]:
         """Names of the persistables the program reads or writes, in order of first appearance."""
@@ -144,7 +161,6 @@ def lower(
         feeds=tuple(position[v] for v in graph.feeds),
         fetches=tuple(position[v] for v in fetched),
         buckets=tuple(tuple(position[v] for v in node.reads()) for node in meetings),
-        schedule=_schedule(meetings),
         seed=seed,
     )
 
@@ -177,11 +193,3 @@ def _refuse_unfed(graph: Graph, used: Sequence[Value]) -> None:
                 f"variable {value.name!r} ({value.spec}) is not fed: {use}, and no op makes it. "
                 f"Fed: {', '.join(repr(v.name) for v in graph.feeds) or 'nothing'}."
             )
-
-
-def _schedule(meetings: Sequence[Node]) -> str:
-    text = ";".join(
-        f"{node.op}:{node.attrs.get('roots', '')}:{','.join(f'{v.name}:{v.spec}' for v in node.reads())}"
-        for node in meetings
-    )
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

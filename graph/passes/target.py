@@ -26,7 +26,7 @@ class Target:
     replicas: int = 1
     strategy: BuildStrategy | None = None
     has_loss: bool = False
-    bucket_bytes: int = 4 << 20
+    bucket_bytes: int = 2 << 20
     bucket_members: int = 0
     delay_collectives: bool = False
     barrier: bool = False
