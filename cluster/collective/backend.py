@@ -6,6 +6,7 @@ import json
 import secrets
 import socket
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import ray
@@ -14,10 +15,14 @@ from ray.util import collective
 from ray.util.collective import backend_registry, types
 from ray.util.collective.collective_group.base_collective_group import BaseGroup
 
-from ...strategies.errors import CollectiveError, Unsupported
+from ...executor.agreement import named
+from ...strategies.errors import CollectiveError
+from .direct import Direct
 from .group import SharedMemoryGroup
 from .hosts import HostsGroup
-from .links import SECRET_BYTES, Address, Links
+from .links import Links
+from .ray_groups import RayGroup
+from .wire import SECRET_BYTES, Address
 
 NAME = "ROWLOCK"
 _FORMING_S = 60.0
@@ -30,7 +35,7 @@ _OPS = {
 }
 
 
-Group = SharedMemoryGroup | HostsGroup
+Group = SharedMemoryGroup | HostsGroup | RayGroup
 
 
 class RowlockBackend(BaseGroup):
@@ -83,13 +88,13 @@ class RowlockBackend(BaseGroup):
         """Combine the ranks' lists, one element for each rank."""
         tensor[0][...] = self.group.reduce_scatter(tensor_list[0], _op(reducescatter_options))
 
-    def send(self, tensor: Any, send_options: Any = None) -> None:
-        """Refuse: not built."""
-        raise Unsupported(f"{NAME}: send is not built yet.")
+    def send(self, tensor: Any, send_options: Any) -> None:
+        """Give the first tensor to a rank; returns when that has come for it."""
+        self.group.send(tensor[0], send_options.dst_rank)
 
-    def recv(self, tensor: Any, recv_options: Any = None) -> None:
-        """Refuse: not built."""
-        raise Unsupported(f"{NAME}: recv is not built yet.")
+    def recv(self, tensor: Any, recv_options: Any) -> None:
+        """Fill the first tensor with what a rank sends."""
+        self.group.recv(tensor[0], recv_options.src_rank)
 
 
 def _op(options: Any) -> str:
@@ -102,8 +107,22 @@ def register() -> None:
         backend_registry.register_collective_backend(NAME, RowlockBackend)
 
 
-def form_group(name: str, rank: int, size: int) -> Group:
-    """Join the group ``name`` as ``rank``; called inside each actor."""
+def leave_group(name: str) -> None:
+    """Have this process forget a group."""
+    if collective.is_group_initialized(name):
+        collective.destroy_collective_group(name)
+
+
+def form_group(name: str, rank: int, size: int, backend: str = "rowlock") -> Group:
+    """Join the group ``name`` as ``rank``; called inside each actor.
+
+    ``backend``: "rowlock", or Ray's own "gloo" and "nccl" (see RayGroup for what those lack).
+
+    Raises:
+        CollectiveError: a rank does not come, or the backend cannot work here.
+    """
+    if backend != "rowlock":
+        return RayGroup(name, rank, size, backend)
     register()
     collective.init_collective_group(size, rank, NAME, name)  # type: ignore[arg-type]
     made: Group = collective.get_group_handle(name).group
@@ -113,33 +132,51 @@ def form_group(name: str, rank: int, size: int) -> Group:
 def _form(name: str, rank: int, size: int) -> Group:
     """Find out who sits where, through Ray's key-value store, and make the group that fits."""
     address = ray.util.get_node_ip_address()
-    listener = socket.create_server((address, 0), backlog=size)
+    between, direct = (socket.create_server((address, 0), backlog=size) for _ in range(2))
     node = ray.get_runtime_context().get_node_id()
-    own = [node, address, listener.getsockname()[1], secrets.token_hex(SECRET_BYTES)]
+    ports = [listener.getsockname()[1] for listener in (between, direct)]
+    own = [node, address, *ports, secrets.token_hex(SECRET_BYTES)]
     _internal_kv_put(_key(name, rank), json.dumps(own).encode(), namespace=_NAMESPACE)
     everyone = [_published(name, peer, time.monotonic() + _FORMING_S) for peer in range(size)]
     hosts: dict[str, list[int]] = {}
     for peer, (where, *_) in enumerate(everyone):
         hosts.setdefault(where, []).append(peer)
     if len(hosts) == 1:
-        listener.close()
+        between.close()
+        direct.close()
         return SharedMemoryGroup(name, rank, size)
-    members = hosts[node]
-    local = None
-    if len(members) > 1:
-        local = SharedMemoryGroup(f"{name}-{node}", members.index(rank), len(members))
-    if rank != members[0]:
-        listener.close()
-        return HostsGroup(rank, list(hosts.values()), local, None)
-    leaders = [everyone[ranks[0]] for ranks in hosts.values()]
-    links = Links(
-        list(hosts).index(node),
-        [Address(host, port, bytes.fromhex(secret)) for _, host, port, secret in leaders],
-        listener,
-        local.refuse_aborted if local is not None else lambda request: None,
-        _FORMING_S,
+    return _joined(
+        name, rank, (list(hosts.values()), list(hosts).index(node)), everyone, (between, direct)
     )
-    return HostsGroup(rank, list(hosts.values()), local, links)
+
+
+def _joined(
+    name: str,
+    rank: int,
+    seats: tuple[list[list[int]], int],
+    everyone: Sequence[Any],
+    listeners: tuple[socket.socket, socket.socket],
+) -> HostsGroup:
+    """Make the group of ranks that sit on several hosts; ``seats`` are they, and the number of this one."""
+    (members, here), (between, direct) = seats, listeners
+    local = None
+    if len(members[here]) > 1:
+        ranks = members[here]
+        within_host = f"{name}-{everyone[rank][0]}"
+        local = SharedMemoryGroup(within_host, ranks.index(rank), len(ranks), _FORMING_S, ranks)
+    leader_at = [Address(host, port, bytes.fromhex(key)) for _, host, port, _, key in everyone]
+    rank_at = [Address(host, port, bytes.fromhex(key)) for _, host, _, port, key in everyone]
+    links = None
+    if rank == members[here][0]:
+        names = [f"host {i} ({named(ranks)})" for i, ranks in enumerate(members)]
+        leaders = [leader_at[ranks[0]] for ranks in members]
+        links = Links(here, leaders, between, _FORMING_S, local, names)
+    else:
+        between.close()
+    told: Any = links if links is not None else local
+    return HostsGroup(
+        rank, members, local, links, Direct(rank, rank_at, direct, lambda: told.aborted)
+    )
 
 
 def _key(name: str, rank: int) -> bytes:

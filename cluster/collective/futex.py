@@ -10,7 +10,19 @@ _SYSCALL = {"x86_64": 202, "aarch64": 98}.get(platform.machine())
 _WAIT, _WAKE = 0, 1  # without the private flag: the word is shared between processes
 _EVERYBODY = 2**31 - 1
 
-_libc = ctypes.CDLL(None, use_errno=True)
+_ARGUMENTS = (
+    ctypes.c_long,
+    ctypes.c_void_p,
+    ctypes.c_int,
+    ctypes.c_uint32,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+    ctypes.c_int,
+)
+_sleeping = ctypes.CDLL(None, use_errno=True).syscall  # lets other threads run meanwhile
+_sleeping.argtypes = _ARGUMENTS
+_waking = ctypes.PyDLL(None).syscall  # returns at once: not worth giving the interpreter away
+_waking.argtypes = _ARGUMENTS
 
 
 class _Timespec(ctypes.Structure):
@@ -27,26 +39,10 @@ def wait(address: int, expected: int, seconds: float) -> None:
         return
     whole = int(seconds)
     limit = _Timespec(whole, int((seconds - whole) * 1e9))
-    _libc.syscall(
-        ctypes.c_long(_SYSCALL),
-        ctypes.c_void_p(address),
-        ctypes.c_int(_WAIT),
-        ctypes.c_uint32(expected),
-        ctypes.byref(limit),
-        ctypes.c_void_p(None),
-        ctypes.c_int(0),
-    )
+    _sleeping(_SYSCALL, address, _WAIT, expected, ctypes.addressof(limit), None, 0)
 
 
 def wake(address: int) -> None:
-    """Wake everybody who sleeps on the word at ``address``."""
+    """Wake everybody who sleeps on the word at ``address``; what was stored before is visible to them."""
     if _SYSCALL is not None:
-        _libc.syscall(
-            ctypes.c_long(_SYSCALL),
-            ctypes.c_void_p(address),
-            ctypes.c_int(_WAKE),
-            ctypes.c_int(_EVERYBODY),
-            ctypes.c_void_p(None),
-            ctypes.c_void_p(None),
-            ctypes.c_int(0),
-        )
+        _waking(_SYSCALL, address, _WAKE, _EVERYBODY, None, None, 0)

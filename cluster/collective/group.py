@@ -6,45 +6,58 @@ A collective is: meet (see ``meeting.py``), work on one another's memory, meet a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
 
 import numpy as np
 
 from ...strategies.errors import CollectiveError
-from .meeting import Meeting
-from .shm import Segment, segment_path
+from .buffers import Buffers
+from .combine import (
+    BFLOAT16,
+    check_op,
+    combine,
+    combine_apart,
+    combine_everywhere,
+    describe,
+    flat,
+    plain,
+    share,
+)
+from .mail import PAIR_BYTES, Mail
+from .meeting import DONE, Meeting, request_of
 
-_SMALL = 1 << 14  # bytes up to which combining everything oneself is cheaper than a second meeting
+_SMALL = 1 << 15  # bytes up to which combining everything oneself is cheaper than a second meeting
 _FORMING_S = 60.0
-
-_COMBINE: dict[str, Any] = {
-    "sum": np.add,
-    "mean": np.add,
-    "product": np.multiply,
-    "min": np.minimum,
-    "max": np.maximum,
-}
+_ALL = -2
 
 
 class SharedMemoryGroup:
     """One rank's handle. All ranks call the same collectives in the same order.
 
-    Results are combined in rank order, so they are the same bits on every rank and in every run.
+    Arrays are contiguous, of integers, float16, float32, float64, or bfloat16 (``combine.BFLOAT16``); bool
+    can be moved, and combined by min and max. Results are combined in rank order, so they are the same bits
+    on every rank and in every run. ``ranks`` are the numbers by which messages call the members.
 
     Raises:
         CollectiveError: a rank is missing after the deadline, or ranks disagree about a collective.
-        CollectiveAborted: a rank gave up; the message says which and why.
+        CollectiveAborted: a rank gave up or its process ended; the message says which and why.
     """
 
-    def __init__(self, name: str, rank: int, size: int, within: float = _FORMING_S) -> None:
+    def __init__(
+        self,
+        name: str,
+        rank: int,
+        size: int,
+        within: float = _FORMING_S,
+        ranks: Sequence[int] | None = None,
+    ) -> None:
         self.name, self.rank, self.size = name, rank, size
         self.local_size = size
-        self._within = within
-        self._meeting = Meeting(name, rank, size, within)
-        self._buffers: list[list[Segment]] = []
-        self._parts: dict[tuple[int, int, str], list[np.ndarray]] = {}
-        self._staging = 0
-        self._slots: list[Segment] = []
+        self._meeting = Meeting(name, rank, size, within, ranks, PAIR_BYTES)
+        self._mail: Mail | None = None
+        self._buffers = Buffers(self._meeting, within)
+        self._buffers.made(2 * _SMALL)
+        self._slots = self._buffers.newest()
         self._turn = 0
 
     # -- memory -----------------------------------------------------------------------------------
@@ -54,141 +67,174 @@ class SharedMemoryGroup:
 
         What is reduced in place there is not copied anywhere first.
         """
-        number = len(self._buffers)
-        size = max(nbytes, 1)
-        own = Segment.create(
-            segment_path(self.name, f"{number}-{self.rank}-{self._meeting.epoch}"), size
-        )
-        try:
-            self._meeting.meet("buffer", f"buffer of {nbytes} bytes", self._within)
-            segments = [
-                own
-                if rank == self.rank
-                else Segment.attach(
-                    segment_path(self.name, f"{number}-{rank}-{self._meeting.epoch}"),
-                    size,
-                    self._within,
-                    f"rank {rank}",
-                )
-                for rank in range(self.size)
-            ]
-            self._meeting.meet("buffer/done", "", self._within)
-        finally:
-            own.unlink()
-        self._buffers.append(segments)
-        return own.array[:nbytes]
+        return self._buffers.made(nbytes)
 
     def release(self, buffer: np.ndarray) -> None:
         """Give back what :meth:`buffer` returned; every rank calls it."""
-        begin = buffer.__array_interface__["data"][0]
-        for number, segments in enumerate(self._buffers):
-            if segments and segments[self.rank].address == begin:
-                end = begin + len(segments[self.rank].array)
-                self._parts = {k: v for k, v in self._parts.items() if not begin <= k[0] < end}
-                for segment in segments:
-                    segment.close()
-                self._buffers[number] = []  # the others keep their numbers
+        self._buffers.release(buffer)
 
-    def _peers(self, array: np.ndarray) -> list[np.ndarray] | None:
-        """Return every rank's array at the place of ``array``, or None if it is in no shared buffer."""
-        address, nbytes = array.__array_interface__["data"][0], array.nbytes
-        key = (address, nbytes, array.dtype.char)
-        if key not in self._parts:
-            for segments in filter(None, self._buffers):
-                offset = address - segments[self.rank].address
-                if offset >= 0 and offset + nbytes <= len(segments[self.rank].array):
-                    self._parts[key] = [
-                        s.array[offset : offset + nbytes].view(array.dtype) for s in segments
-                    ]
-                    return self._parts[key]
-            return None
-        return self._parts[key]
-
-    def _staged(self, nbytes: int) -> list[Segment]:
-        """Return every rank's staging memory of at least ``nbytes``."""
-        if not self._staging or len(self._buffers[self._staging - 1][0].array) < nbytes:
-            self.buffer(nbytes)
-            self._staging = len(self._buffers)
-        return self._buffers[self._staging - 1]
-
-    def _views(self, array: np.ndarray) -> list[np.ndarray]:
-        """Return every rank's staging memory as arrays like ``array`` (flat)."""
-        return [s.array[: array.nbytes].view(array.dtype) for s in self._staged(array.nbytes)]
+    def _reachable(
+        self, row: np.ndarray, filled: bool = True
+    ) -> tuple[list[np.ndarray], np.ndarray | None]:
+        """Return every rank's row, and this rank's staging copy (None: ``row`` is reached where it lies)."""
+        everyone = self._buffers.peers(row)
+        if everyone is not None:
+            return everyone, None
+        everyone = self._buffers.staged(row)
+        if filled:
+            plain(everyone[self.rank])[...] = plain(row)
+        return everyone, everyone[self.rank]
 
     # -- collectives ------------------------------------------------------------------------------
+
+    def begin(self, step: int) -> None:
+        """Say which step the collectives that follow belong to; ranks in different steps stop."""
+        self._meeting.step = step
+
+    def vote(self, *, within: float = _FORMING_S, tag: str = "") -> None:
+        """Return when every living rank has, or is sure to get, the results of every collective so far.
+
+        That is so already: a collective ends with a meeting, which all living ranks leave if one does.
+        """
 
     def all_reduce(
         self, array: np.ndarray, op: str = "sum", *, within: float = _FORMING_S, tag: str = ""
     ) -> None:
-        """Combine ``array`` (contiguous) over the ranks, in place. ``op``: sum, mean, product, min, max."""
-        check_op(op)
-        if array.nbytes <= _SMALL:
-            self._all_reduce_small(array, op, within, tag)
+        """Combine ``array`` over the ranks, in place. ``op``: sum, mean, product, min, max."""
+        check_op(op, array.dtype)
+        row, divisor = flat(array), self.size if op == "mean" else 1
+        if row.nbytes <= _SMALL:
+            parts = self._shown(row)
+            self._meeting.meet(f"all_reduce/{op}", _describe(row, tag), within)
+            combine(parts, op, row, divisor)
             return
-        parts, staged = self._reachable(array)
-        self._meeting.meet(f"all_reduce/{op}", _describe(array, tag), within)
-        chunk = self._chunk(array.size)
-        mine = [part[chunk] for part in parts]
-        self._combine(mine, op, mine[0])
-        for part in mine[1:]:
-            part[...] = mine[0]
-        self._meeting.meet("done", tag, within)
-        if staged:
-            array.reshape(-1)[...] = parts[self.rank]
+        parts, staged = self._reachable(row)
+        self._meeting.meet(f"all_reduce/{op}", _describe(row, tag), within)
+        combine_everywhere(parts, op, share(row.size, row.itemsize, self.rank, self.size), divisor)
+        self._meeting.meet(DONE, tag, within)
+        _copied(row, staged)
 
-    def _all_reduce_small(self, array: np.ndarray, op: str, within: float, tag: str) -> None:
-        """Meet once: every rank combines everybody's copies for itself, instead of a part for all.
+    def bound_all_reduce(
+        self, array: np.ndarray, op: str = "sum", *, within: float = _FORMING_S, tag: str = ""
+    ) -> Callable[[], None]:
+        """Return a call that does :meth:`all_reduce` on this array; what can be done once is done now."""
+        check_op(op, array.dtype)
+        row, meeting = flat(array), self._meeting
+        if row.nbytes > _SMALL or op == "mean" or row.dtype == BFLOAT16:
+            return partial(self.all_reduce, array, op, within=within, tag=tag)
+        wanted = request_of(f"all_reduce/{op}", _describe(row, tag))
+        shown = [self._slots_for(row, turn) for turn in (0, 1)]
 
-        Two slots take turns. A rank that writes a slot again has met its peers in between, so they are done
-        with reading it.
+        def all_reduce() -> None:
+            turn = self._turn
+            self._turn = 1 - turn
+            parts = shown[turn]
+            parts[self.rank][...] = row
+            meeting.meet_for(wanted, within)
+            combine(parts, op, row)
+
+        return all_reduce
+
+    def _slots_for(self, row: np.ndarray, turn: int) -> list[np.ndarray]:
+        begin = turn * _SMALL
+        return [slot[begin : begin + row.nbytes].view(row.dtype) for slot in self._slots]
+
+    def _shown(self, row: np.ndarray) -> list[np.ndarray]:
+        """Copy a small row to where all can read it, and return everybody's.
+
+        With it, ranks meet once: each combines everybody's copies for itself, instead of a part for all. Two
+        slots take turns. A rank that writes a slot again has met its peers in between, so they are done with
+        reading it.
         """
-        if not self._slots:
-            self.buffer(2 * _SMALL)
-            self._slots = self._buffers[-1]
-        begin = self._turn * _SMALL
+        parts = self._slots_for(row, self._turn)
         self._turn ^= 1
-        parts = [s.array[begin : begin + array.nbytes].view(array.dtype) for s in self._slots]
-        flat = array.reshape(-1)
-        parts[self.rank][...] = flat
-        self._meeting.meet(f"all_reduce/{op}", _describe(array, tag), within)
-        self._combine(parts, op, flat)
+        plain(parts[self.rank])[...] = plain(row)
+        return parts
 
     def reduce(
-        self, array: np.ndarray, root: int = 0, op: str = "sum", *, within: float = _FORMING_S
+        self,
+        array: np.ndarray,
+        root: int = 0,
+        op: str = "sum",
+        *,
+        within: float = _FORMING_S,
+        tag: str = "",
+        into: np.ndarray | None = None,
     ) -> None:
-        """Combine ``array`` over the ranks into the root's."""
-        check_op(op)
-        parts = self._exchange(array, f"reduce/{op}/{root}", within)
-        if self.rank == root:
-            self._combine(parts, op, array.reshape(-1))
-        self._meeting.meet("done", "", within)
+        """Combine ``array`` over the ranks into the root's; the others keep theirs.
 
-    def broadcast(self, array: np.ndarray, root: int = 0, *, within: float = _FORMING_S) -> None:
-        """Copy the root's ``array`` to every rank's."""
-        parts = self._exchange(array, f"broadcast/{root}", within)
-        if self.rank != root:
-            array.reshape(-1)[...] = parts[root]
-        self._meeting.meet("done", "", within)
+        With ``into``, each rank's array like it in a shared buffer, the result goes to the root's of those.
+        """
+        check_op(op, array.dtype)
+        self._check_rank(root)
+        row = flat(array)
+        parts, staged = self._reachable(row)
+        target = parts[root] if into is None else (self._buffers.peers(into) or parts)[root]
+        self._meeting.meet(f"reduce/{op}/{root}", _describe(row, tag), within)
+        chunk = share(row.size, row.itemsize, self.rank, self.size)
+        divisor = self.size if op == "mean" else 1
+        combine_apart([part[chunk] for part in parts], op, target[chunk], divisor)
+        self._meeting.meet(DONE, tag, within)
+        if self.rank == root and into is None:
+            _copied(row, staged)
 
-    def all_gather(self, array: np.ndarray, *, within: float = _FORMING_S) -> list[np.ndarray]:
+    def broadcast(
+        self,
+        array: np.ndarray,
+        root: int = 0,
+        *,
+        within: float = _FORMING_S,
+        tag: str = "",
+        source: np.ndarray | None = None,
+    ) -> None:
+        """Copy the root's ``array`` to every rank's.
+
+        With ``source``, each rank's array like it in a shared buffer, the root's of those is copied.
+        """
+        self._check_rank(root)
+        row = flat(array)
+        if source is None:
+            parts, _ = self._reachable(row, filled=self.rank == root)
+        else:
+            parts = self._buffers.peers(source) or [source]
+        self._meeting.meet(f"broadcast/{root}", _describe(row, tag), within)
+        if self.rank != root or source is not None:
+            plain(row)[...] = plain(parts[root])
+        self._meeting.meet(DONE, tag, within)
+
+    def all_gather(
+        self, array: np.ndarray, *, within: float = _FORMING_S, tag: str = ""
+    ) -> list[np.ndarray]:
         """Return every rank's ``array``, in rank order."""
-        parts = self._exchange(array, "all_gather", within)
-        gathered = [part.copy().reshape(array.shape) for part in parts]
-        self._meeting.meet("done", "", within)
+        row = flat(array)
+        parts, _ = self._reachable(row)
+        self._meeting.meet("all_gather", _describe(row, tag), within)
+        gathered = [part.copy().view(array.dtype).reshape(array.shape) for part in parts]
+        self._meeting.meet(DONE, tag, within)
         return gathered
 
     def reduce_scatter(
-        self, arrays: list[np.ndarray], op: str = "sum", *, within: float = _FORMING_S
+        self,
+        arrays: Sequence[np.ndarray],
+        op: str = "sum",
+        *,
+        within: float = _FORMING_S,
+        tag: str = "",
     ) -> np.ndarray:
         """Return the combination over the ranks of their ``arrays[rank]``."""
-        check_op(op)
-        joined = np.concatenate([a.reshape(-1) for a in arrays])
-        parts = self._exchange(joined, f"reduce_scatter/{op}", within)
-        start = sum(a.size for a in arrays[: self.rank])
+        check_op(op, arrays[0].dtype)
+        rows = [flat(array) for array in arrays]
+        ends = [0, *np.cumsum([row.size for row in rows]).tolist()]
+        parts = self._buffers.staged(np.empty(ends[-1], rows[0].dtype))
+        for row, begin, end in zip(rows, ends, ends[1:], strict=False):
+            plain(parts[self.rank][begin:end])[...] = plain(row)
+        sizes = f"{rows[0].dtype.name}{ends[1:]} {tag}"
+        self._meeting.meet(f"reduce_scatter/{op}", sizes, within)
         result = np.empty_like(arrays[self.rank])
-        chunk = slice(start, start + result.size)
-        self._combine([part[chunk] for part in parts], op, result.reshape(-1))
-        self._meeting.meet("done", "", within)
+        chunk = slice(ends[self.rank], ends[self.rank + 1])
+        divisor = self.size if op == "mean" else 1
+        combine_apart([part[chunk] for part in parts], op, flat(result), divisor)
+        self._meeting.meet(DONE, tag, within)
         return result
 
     def barrier(self, *, within: float = _FORMING_S, tag: str = "") -> None:
@@ -203,24 +249,21 @@ class SharedMemoryGroup:
         *,
         within: float = _FORMING_S,
         tag: str = "",
+        op: str = "sum",
     ) -> None:
-        """Sum each part of ``array`` into its root's; the others keep theirs.
+        """Combine each part of ``array`` into its root's; the others keep theirs.
 
-        Part i ends at element ``ends[i]`` and is summed, in rank order, at ``roots[i]``.
+        Part i ends at element ``ends[i]`` and is combined, in rank order, at ``roots[i]``.
         """
-        everyone, staged = self._reachable(array)
-        self._meeting.meet("reduce_parts", _describe(array, tag), within)
+        check_op(op, array.dtype)
+        row = flat(array)
+        everyone, staged = self._reachable(row)
+        self._meeting.meet(f"reduce_parts/{op}", _describe(row, tag), within)
         for begin, end, root in zip((0, *ends), ends, roots, strict=False):
             if root == self.rank:
-                mine = everyone[root][begin:end]
-                # A later rank's own summand must not be overwritten by the sum of those before it.
-                total = mine if self.rank < 2 else np.empty_like(mine)
-                self._combine([part[begin:end] for part in everyone], "sum", total)
-                if total is not mine:
-                    mine[...] = total
-        self._meeting.meet("done", tag, within)
-        if staged:
-            array.reshape(-1)[...] = everyone[self.rank]
+                combine_apart([part[begin:end] for part in everyone], op, everyone[root][begin:end])
+        self._meeting.meet(DONE, tag, within)
+        _copied(row, staged)
 
     def broadcast_parts(
         self,
@@ -230,82 +273,89 @@ class SharedMemoryGroup:
         *,
         within: float = _FORMING_S,
         tag: str = "",
+        takers: Sequence[int] | None = None,
     ) -> None:
-        """Copy each part of ``array`` from its root's to every rank's."""
-        everyone, staged = self._reachable(array)
-        self._meeting.meet("broadcast_parts", _describe(array, tag), within)
-        for begin, end, root in zip((0, *ends), ends, roots, strict=False):
-            if root != self.rank:
-                everyone[self.rank][begin:end] = everyone[root][begin:end]
-        self._meeting.meet("done", tag, within)
-        if staged:
-            array.reshape(-1)[...] = everyone[self.rank]
+        """Copy each part of ``array`` from its root's to every rank's.
 
-    def _reachable(self, array: np.ndarray) -> tuple[list[np.ndarray], bool]:
-        """Return every rank's array (flat), and whether it had to be copied to where the peers reach it."""
-        everyone = self._peers(array)
-        if everyone is not None:
-            return everyone, False
-        everyone = self._views(array)
-        everyone[self.rank][...] = array.reshape(-1)
-        return everyone, True
+        With ``takers``, part i goes to rank ``takers[i]`` alone (-1: to nobody, -2: to everybody).
+        """
+        row = flat(array)
+        everyone, _ = self._reachable(row)
+        self._meeting.meet("broadcast_parts", _describe(row, tag), within)
+        takers = [_ALL] * len(ends) if takers is None else takers
+        for begin, end, root, taker in zip((0, *ends), ends, roots, takers, strict=False):
+            if root != self.rank and taker in (_ALL, self.rank):
+                plain(row[begin:end])[...] = plain(everyone[root][begin:end])
+        self._meeting.meet(DONE, tag, within)
 
-    def _exchange(self, array: np.ndarray, kind: str, within: float) -> list[np.ndarray]:
-        parts = self._views(array)
-        parts[self.rank][...] = array.reshape(-1)
-        self._meeting.meet(kind, _describe(array, ""), within)
-        return parts
+    # -- from one rank to another -----------------------------------------------------------------
 
-    def _chunk(self, count: int) -> slice:
-        share = -(-count // self.size)
-        return slice(min(self.rank * share, count), min((self.rank + 1) * share, count))
+    def send(
+        self, array: np.ndarray, to: int, *, within: float = _FORMING_S, tag: str = ""
+    ) -> None:
+        """Give ``array`` to rank ``to``, which calls :meth:`recv`; returns when it has taken it all."""
+        self._check_rank(to, other=True)
+        self._posted().send(flat(array), to, within, tag)
 
-    def _combine(self, parts: list[np.ndarray], op: str, out: np.ndarray) -> None:
-        combine(parts, op, out)
-        if op == "mean":
-            np.divide(out, self.size, out=out, casting="unsafe")
+    def recv(
+        self, array: np.ndarray, source: int, *, within: float = _FORMING_S, tag: str = ""
+    ) -> None:
+        """Fill ``array`` with what rank ``source`` sends.
+
+        Raises:
+            CollectiveError: the other sends another size or type, or for another ``tag``; so it is told too.
+        """
+        self._check_rank(source, other=True)
+        self._posted().recv(flat(array), source, within, tag)
+
+    def _posted(self) -> Mail:
+        if self._mail is None:
+            self._mail = Mail(self._meeting)
+        return self._mail
+
+    def _check_rank(self, rank: int, other: bool = False) -> None:
+        if not 0 <= rank < self.size or (other and rank == self.rank):
+            raise CollectiveError(f"rank {rank} is no {'other ' * other}rank of {self.size}.")
+
+    @property
+    def waited(self) -> float:
+        """Seconds that this rank was in collectives before the last peer came, all added up."""
+        return self._meeting.waited
 
     # -- failures ---------------------------------------------------------------------------------
 
-    def refuse_aborted(self, kind: str) -> None:
-        """Raise CollectiveAborted if a rank gave up in this epoch."""
-        self._meeting.refuse_aborted(kind)
+    @property
+    def aborted(self) -> str | None:
+        """Why a rank gave up in this epoch; None: nobody did."""
+        return self._meeting.aborted
 
     def abort(self, reason: str) -> None:
         """Release every rank that waits; they raise CollectiveAborted until the group is reset."""
-        self._meeting.abort(f"rank {self.rank} failed: {reason}")
+        self._meeting.abort(f"rank {self._meeting.ranks[self.rank]} failed: {reason}")
+
+    def abort_for(self, reason: str) -> None:
+        """Abort because of a failure elsewhere, which ``reason`` names."""
+        self._meeting.abort(reason)
 
     def reset(self, epoch: int) -> None:
         """Begin afresh after an abort; every rank calls it with the same number, larger than before."""
         self._meeting.reset(epoch)
+        self._buffers.forget_staging()
         self._turn = 0
 
     def close(self) -> None:
         """Let go of the memory."""
-        self._parts.clear()
-        for segments in self._buffers:
-            for segment in segments:
-                segment.close()
-        self._buffers.clear()
+        self._slots = []
+        self._buffers.close()
+        if self._mail is not None:
+            self._mail.close()
         self._meeting.close()
 
 
-def check_op(op: str) -> None:
-    """Refuse a way to combine that is not known."""
-    if op not in _COMBINE:
-        raise CollectiveError(f"collective op {op!r} is not one of {', '.join(_COMBINE)}.")
+def _copied(row: np.ndarray, staged: np.ndarray | None) -> None:
+    if staged is not None:
+        plain(row)[...] = plain(staged)
 
 
-def combine(parts: Sequence[np.ndarray], op: str, out: np.ndarray) -> None:
-    """Combine arrays in their order into ``out``, which may be one of the first two (a mean is left a sum)."""
-    join: Callable[..., Any] = _COMBINE[op]
-    if len(parts) == 1:
-        out[...] = parts[0]
-        return
-    join(parts[0], parts[1], out=out)
-    for part in parts[2:]:
-        join(out, part, out=out)
-
-
-def _describe(array: np.ndarray, tag: str) -> str:
-    return f"{array.dtype}[{array.size}] {tag}"
+def _describe(row: np.ndarray, tag: str) -> str:
+    return f"{describe(row)} {tag}"

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
 from ...strategies.errors import CollectiveError
-from .group import SharedMemoryGroup, check_op
+from .combine import check_op, combine, flat, plain
+from .direct import Direct
+from .group import SharedMemoryGroup
 from .links import Links
+from .stream import Disagreement
 
 _FORMING_S = 60.0
+_SLACK_S = 0.5  # ranks wait a little longer for their leader than it does for the other hosts
+_ALL, _NOBODY = -2, -1
+_T = TypeVar("_T")
 
 
 class HostsGroup:
     """One rank's handle. ``hosts`` lists the ranks of each host; the first of each leads it.
 
     ``local`` joins the ranks of this host (None: this rank is alone on it), ``links`` the leaders (None: this
-    rank leads no host). Within a host results are combined in rank order, then in the order of the hosts, so
-    every rank gets the same bits.
+    rank leads no host), ``direct`` reaches any rank of another host (None: no send and recv between hosts).
+    Arrays are as in SharedMemoryGroup. Within a host results are combined in rank order, then in the order of
+    the hosts, so every rank gets the same bits.
     """
 
     def __init__(
@@ -27,42 +36,95 @@ class HostsGroup:
         hosts: Sequence[Sequence[int]],
         local: SharedMemoryGroup | None,
         links: Links | None,
+        direct: Direct | None = None,
     ) -> None:
         self.rank = rank
         self.size = sum(len(members) for members in hosts)
         self._hosts = [list(members) for members in hosts]
         self._here = next(i for i, members in enumerate(hosts) if rank in members)
-        self.local_size = len(self._hosts[self._here])
-        self._local = local
-        self._links = links
+        self._members = self._hosts[self._here]
+        self.local_size = len(self._members)
+        self._local, self._links, self._direct = local, links, direct
+        self._scratch = np.empty(0, np.uint8)
+        # Whether other threads of this process have use for the processor: then waiting must not take it.
+        self.at_work: Callable[[], bool] = lambda: False
+        if links is not None:
+            links.at_work = lambda: self.at_work()
 
     def buffer(self, nbytes: int) -> np.ndarray:
         """Return zeroed memory (uint8) that the peers of this host can reach; every rank calls it."""
-        return np.zeros(nbytes, np.uint8) if self._local is None else self._local.buffer(nbytes)
+        if self._local is None:
+            return np.zeros(nbytes, np.uint8)
+        return self._guarded(lambda: self._local.buffer(nbytes))  # type: ignore[union-attr]
 
     def release(self, buffer: np.ndarray) -> None:
         """Give back what :meth:`buffer` returned; every rank calls it."""
         if self._local is not None:
             self._local.release(buffer)
 
-    def all_reduce(
-        self, array: np.ndarray, op: str = "sum", *, within: float = _FORMING_S, tag: str = ""
-    ) -> None:
-        """Combine ``array`` (contiguous) over the ranks, in place. ``op``: sum, mean, product, min, max."""
-        check_op(op)
-        flat = array.reshape(-1)
-        joined = "sum" if op == "mean" else op
+    def begin(self, step: int) -> None:
+        """Say which step the collectives that follow belong to; ranks in different steps stop."""
+        if self._local is not None:
+            self._local.begin(step)
+        if self._links is not None:
+            self._links.step = step
+        if self._direct is not None:
+            self._direct.step = step
+
+    def vote(self, *, within: float = _FORMING_S, tag: str = "") -> None:
+        """Return when every living rank has, or is sure to get, the results of every collective so far.
+
+        A leader comes to it with the results, and the ranks of its host then leave their last meeting too; so
+        one exchange between leaders is enough, and a meeting that spreads the word.
+        """
+        self._guarded(lambda: self._met("vote", within, tag))
+
+    def barrier(self, *, within: float = _FORMING_S, tag: str = "") -> None:
+        """Return when every rank is here."""
 
         def work() -> None:
             if self._local is not None:
-                self._local.all_reduce(flat, joined, within=within, tag=tag)
-            if self._links is not None:
-                self._links.all_reduce(flat, joined, within, tag)
-            self._spread(flat, within, tag)
+                self._local.barrier(within=within, tag=tag)
+            self._met("barrier", within, tag)
 
         self._guarded(work)
-        if op == "mean":
-            np.divide(flat, self.size, out=flat, casting="unsafe")
+
+    def _met(self, what: str, within: float, tag: str) -> None:
+        if self._links is not None:
+            self._links.meet(f"{what} ({tag})", within)
+        if self._local is not None:
+            self._local.barrier(within=within + _SLACK_S, tag=f"{what} {tag}")
+
+    # -- collectives ------------------------------------------------------------------------------
+
+    def all_reduce(
+        self, array: np.ndarray, op: str = "sum", *, within: float = _FORMING_S, tag: str = ""
+    ) -> None:
+        """Combine ``array`` over the ranks, in place. ``op``: sum, mean, product, min, max."""
+        check_op(op, array.dtype)
+        row = flat(array)
+        joined = "sum" if op == "mean" else op
+
+        def work() -> None:
+            # The arrays stay as they are until all hosts have agreed.
+            total = row if self._local is None else self._spare(row)
+            if self._local is not None:
+                self._local.reduce(row, 0, joined, within=within, tag=tag, into=total)
+            if self._links is not None:
+                self._links.all_reduce(total, joined, within, tag)
+                if op == "mean":
+                    combine([total], "sum", total, self.size)
+            if self._local is not None:
+                patience = within + _SLACK_S
+                self._local.broadcast(row, 0, within=patience, tag=tag, source=total)
+
+        self._guarded(work)
+
+    def bound_all_reduce(
+        self, array: np.ndarray, op: str = "sum", *, within: float = _FORMING_S, tag: str = ""
+    ) -> Callable[[], None]:
+        """Return a call that does :meth:`all_reduce` on this array."""
+        return partial(self.all_reduce, array, op, within=within, tag=tag)
 
     def reduce_parts(
         self,
@@ -72,13 +134,32 @@ class HostsGroup:
         *,
         within: float = _FORMING_S,
         tag: str = "",
+        op: str = "sum",
     ) -> None:
-        """Sum each part of ``array`` over the ranks into its root's; the others keep theirs."""
-        total = array.copy()
-        self.all_reduce(total, "sum", within=within, tag=tag)
-        for begin, end, root in zip((0, *ends), ends, roots, strict=False):
-            if root == self.rank:
-                array[begin:end] = total[begin:end]
+        """Combine each part of ``array`` over the ranks into its root's; the others keep theirs.
+
+        Between hosts a part travels only to its root's.
+        """
+        check_op(op, array.dtype)
+        row, home = flat(array), [self._host_of(root) for root in roots]
+        joined = "sum" if op == "mean" else op
+
+        def work() -> None:
+            total = row if self._local is None else self._spare(row)
+            if self._local is not None:
+                self._local.reduce(row, 0, joined, within=within, tag=tag, into=total)
+            pieces = _cut(total, ends)
+            if self._links is not None:
+                self._links.reduce_parts(pieces, home, joined, within, tag)
+            if self._local is not None:
+                at = [0] * len(ends)
+                to, patience = self._local_ranks(roots), within + _SLACK_S
+                self._local.broadcast_parts(total, ends, at, within=patience, tag=tag, takers=to)
+            for part, piece, root in zip(_cut(row, ends), pieces, roots, strict=True):
+                if root == self.rank:
+                    combine([piece], "sum", part, self.size if op == "mean" else 1)
+
+        self._guarded(work)
 
     def broadcast_parts(
         self,
@@ -90,111 +171,175 @@ class HostsGroup:
         tag: str = "",
     ) -> None:
         """Copy each part of ``array`` from its root's to every rank's."""
-        flat = array.reshape(-1)
-        parts = [flat[begin:end] for begin, end in zip((0, *ends), ends, strict=False)]
-        home = [self._host_of(root) for root in roots]
+        row, home = flat(array), [self._host_of(root) for root in roots]
+        ours = [host == self._here for host in home]
 
         def work() -> None:
-            if self._local is not None:  # first to the leader of the root's host
-                members = self._hosts[self._here]
-                at = [members.index(r) if r in members else 0 for r in roots]
-                self._local.broadcast_parts(flat, ends, at, within=within, tag=tag)
+            if self._local is not None:  # what is at home here, to all who are here
+                at = [max(rank, 0) for rank in self._local_ranks(roots)]
+                to = [_ALL if here else _NOBODY for here in ours]
+                self._local.broadcast_parts(row, ends, at, within=within, tag=tag, takers=to)
             if self._links is not None:
-                self._swap(parts, home, self._links, within, tag)
-            self._spread(flat, within, tag)
+                self._links.broadcast_parts(_cut(row, ends), home, within, tag)
+            if self._local is not None:  # what came from elsewhere
+                at = [0] * len(ends)
+                to = [_NOBODY if here else _ALL for here in ours]
+                patience = within + _SLACK_S
+                self._local.broadcast_parts(row, ends, at, within=patience, tag=tag, takers=to)
 
         self._guarded(work)
 
-    def _swap(
-        self, parts: list[np.ndarray], home: list[int], links: Links, within: float, tag: str
-    ) -> None:
-        """Send the other leaders what this host is the home of, and take what they are."""
-
-        def of(host: int) -> list[np.ndarray]:
-            return [part for part, at in zip(parts, home, strict=True) if at == host]
-
-        mine = np.concatenate([np.empty(0, parts[0].dtype), *of(self._here)])
-        others = [host for host in range(len(self._hosts)) if host != self._here]
-        got = {h: np.empty(sum(part.size for part in of(h)), parts[0].dtype) for h in others}
-        links.exchange(dict.fromkeys(others, mine), got, f"broadcast_parts {tag}", within)
-        for host, joined in got.items():
-            offset = 0
-            for part in of(host):
-                part[...] = joined[offset : offset + part.size]
-                offset += part.size
-
-    def barrier(self, *, within: float = _FORMING_S, tag: str = "") -> None:
-        """Return when every rank is here."""
-        self.all_reduce(np.zeros(1, np.uint8), "max", within=within, tag=f"barrier {tag}")
-
-    # -- what ray.util.collective offers besides ------------------------------------------------------
-
     def reduce(
-        self, array: np.ndarray, root: int = 0, op: str = "sum", *, within: float = _FORMING_S
+        self,
+        array: np.ndarray,
+        root: int = 0,
+        op: str = "sum",
+        *,
+        within: float = _FORMING_S,
+        tag: str = "",
     ) -> None:
-        """Combine ``array`` over the ranks into the root's."""
-        total = array.copy()
-        self.all_reduce(total, op, within=within)
-        if self.rank == root:
-            array[...] = total
+        """Combine ``array`` over the ranks into the root's; the others keep theirs."""
+        self.reduce_parts(array, [array.size], [root], within=within, tag=tag, op=op)
 
-    def broadcast(self, array: np.ndarray, root: int = 0, *, within: float = _FORMING_S) -> None:
+    def broadcast(
+        self, array: np.ndarray, root: int = 0, *, within: float = _FORMING_S, tag: str = ""
+    ) -> None:
         """Copy the root's ``array`` to every rank's."""
-        self.broadcast_parts(array, [array.size], [root], within=within)
+        self.broadcast_parts(array, [array.size], [root], within=within, tag=tag)
 
-    def all_gather(self, array: np.ndarray, *, within: float = _FORMING_S) -> list[np.ndarray]:
+    def all_gather(
+        self, array: np.ndarray, *, within: float = _FORMING_S, tag: str = ""
+    ) -> list[np.ndarray]:
         """Return every rank's ``array``, in rank order."""
         gathered = np.zeros((self.size, *array.shape), array.dtype)
-        gathered[self.rank] = array
+        plain(flat(gathered[self.rank]))[...] = plain(flat(array))
         ends = [array.size * (rank + 1) for rank in range(self.size)]
-        self.broadcast_parts(gathered.reshape(-1), ends, list(range(self.size)), within=within)
+        self.broadcast_parts(
+            gathered.reshape(-1), ends, list(range(self.size)), within=within, tag=tag
+        )
         return list(gathered)
 
     def reduce_scatter(
-        self, arrays: list[np.ndarray], op: str = "sum", *, within: float = _FORMING_S
+        self,
+        arrays: Sequence[np.ndarray],
+        op: str = "sum",
+        *,
+        within: float = _FORMING_S,
+        tag: str = "",
     ) -> np.ndarray:
         """Return the combination over the ranks of their ``arrays[rank]``."""
         joined = np.concatenate([array.reshape(-1) for array in arrays])
-        self.all_reduce(joined, op, within=within)
-        begin = sum(array.size for array in arrays[: self.rank])
-        mine = arrays[self.rank]
-        return joined[begin : begin + mine.size].reshape(mine.shape)
+        ends = np.cumsum([array.size for array in arrays]).tolist()
+        self.reduce_parts(joined, ends, list(range(self.size)), within=within, tag=tag, op=op)
+        return _cut(joined, ends)[self.rank].copy().reshape(arrays[self.rank].shape)
 
-    # -- failures -------------------------------------------------------------------------------------
+    # -- from one rank to another -----------------------------------------------------------------
 
-    def _spread(self, flat: np.ndarray, within: float, tag: str) -> None:
-        """Give what the leader has to the ranks of its host."""
-        if self._local is not None:
-            self._local.broadcast_parts(flat, [flat.size], [0], within=within, tag=f"{tag}/spread")
+    def send(
+        self, array: np.ndarray, to: int, *, within: float = _FORMING_S, tag: str = ""
+    ) -> None:
+        """Give ``array`` to rank ``to``, which calls :meth:`recv`; returns when it has come for it."""
+        if self._local is not None and to in self._members:
+            self._local.send(array, self._members.index(to), within=within, tag=tag)
+        else:
+            other = self._reached(to)
+            self._guarded(lambda: other.send(flat(array), to, within, tag), Disagreement)
 
-    def _guarded(self, work: Callable[[], None]) -> None:
-        """Run a collective; if it fails here, those who wait for this rank are released."""
-        try:
-            work()
-        except CollectiveError as error:
-            self.abort(str(error))
-            raise
+    def recv(
+        self, array: np.ndarray, source: int, *, within: float = _FORMING_S, tag: str = ""
+    ) -> None:
+        """Fill ``array`` with what rank ``source`` sends.
+
+        Raises:
+            CollectiveError: the other sends another size or type, or for another ``tag``; so it is told too.
+        """
+        if self._local is not None and source in self._members:
+            self._local.recv(array, self._members.index(source), within=within, tag=tag)
+        else:
+            other = self._reached(source)
+            self._guarded(lambda: other.recv(flat(array), source, within, tag), Disagreement)
+
+    def _reached(self, other: int) -> Direct:
+        if not 0 <= other < self.size or other == self.rank:
+            raise CollectiveError(f"rank {other} is no other rank of {self.size}.")
+        if self._direct is None:
+            raise CollectiveError("this group was formed without connections for send and recv.")
+        return self._direct
+
+    # -- helpers ----------------------------------------------------------------------------------
+
+    def _spare(self, row: np.ndarray) -> np.ndarray:
+        """Return shared memory like ``row``, kept for the next time; every rank of the host calls it."""
+        if self._scratch.size < row.nbytes:
+            self._forget_scratch()
+            self._scratch = self.buffer(row.nbytes)
+        return self._scratch[: row.nbytes].view(row.dtype)
+
+    def _forget_scratch(self) -> None:
+        old, self._scratch = self._scratch, np.empty(0, np.uint8)
+        if old.size:
+            self.release(old)
 
     def _host_of(self, rank: int) -> int:
         return next(i for i, members in enumerate(self._hosts) if rank in members)
 
-    def abort(self, reason: str) -> None:
-        """Release every rank that waits; they raise CollectiveAborted until the group is reset."""
+    def _local_ranks(self, ranks: Sequence[int]) -> list[int]:
+        """Return the numbers of ranks within this host; those of others are nobody."""
+        here = self._members
+        return [here.index(rank) if rank in here else _NOBODY for rank in ranks]
+
+    @property
+    def waited(self) -> float:
+        """Seconds that this rank was in collectives before the last peer came, all added up.
+
+        A rank that leads no host also waits while its leader talks to the other hosts.
+        """
+        members = (one for one in (self._local, self._links) if one is not None)
+        return sum(one.waited for one in members)
+
+    # -- failures ---------------------------------------------------------------------------------
+
+    def _guarded(self, work: Callable[[], _T], *harmless: type[CollectiveError]) -> _T:
+        """Run a collective; if it fails here, those who wait for this rank are released."""
+        try:
+            return work()
+        except harmless:
+            raise
+        except CollectiveError as error:
+            self._abort(str(error))
+            raise
+
+    def _abort(self, reason: str) -> None:
         if self._local is not None:
-            self._local.abort(reason)
+            self._local.abort_for(reason)
         if self._links is not None:
             self._links.abort(reason)
 
+    def abort(self, reason: str) -> None:
+        """Release every rank that waits; they raise CollectiveAborted until the group is reset."""
+        self._abort(f"rank {self.rank} failed: {reason}")
+
     def reset(self, epoch: int) -> None:
         """Begin afresh after an abort; every rank calls it with the same number, larger than before."""
+        if self._links is not None:
+            self._links.hang_up()  # first: an abort that is only heard of now belongs to what ends here
+        self._forget_scratch()  # a rank that came for something else may have another size, or none
         if self._local is not None:
             self._local.reset(epoch)
         if self._links is not None:
             self._links.reset(epoch)
+        if self._direct is not None:
+            self._direct.reset(epoch)
 
     def close(self) -> None:
         """Let go of memory and sockets."""
+        if self._direct is not None:
+            self._direct.close()
         if self._links is not None:
             self._links.close()
         if self._local is not None:
             self._local.close()
+
+
+def _cut(row: np.ndarray, ends: Sequence[int]) -> list[np.ndarray]:
+    return [row[begin:end] for begin, end in zip((0, *ends), ends, strict=False)]

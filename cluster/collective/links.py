@@ -1,65 +1,41 @@
-"""Sockets between hosts: every host sends to and receives from every other at once, and agrees what for.
+"""Collectives between hosts: every host sends to and receives from every other at once.
 
-A message is a header and an array's bytes. The header says which collective it belongs to, so that hosts that
-came for different things stop before data is used. After an abort a stream may end in the middle of a
-message; ``reset`` therefore connects anew.
+Each message begins with a header that says what the host came for. No array is written before the headers of
+all hosts have come and agree, so hosts that disagree stop with the same words and with their own data.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hmac
-import selectors
 import socket
-import struct
 import time
-import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
-from ...strategies.errors import CollectiveAborted, CollectiveError
-from ..channel import prepared
-from .group import combine
+from ...strategies.errors import CollectiveAborted
+from .alarm import Alarm
+from .combine import combine, combine_apart, describe, flat, share
+from .group import SharedMemoryGroup
+from .stream import Arrived, Exchange, Stream
+from .wire import ALARM, DATA, Address, Header, Lines
 
-_HEADER = struct.Struct("<4sIQQ")  # kind, crc of the request, sequence number, bytes that follow
-_DATA, _ABORT = b"RLKD", b"RLKX"
-_HELLO = struct.Struct("<32sIQ")  # secret of the host called, index of the caller, epoch
-_SMALL = 1 << 16  # bytes: below, every host sends its whole array to all; above, each sums a part
-_SLICE_S = 0.05  # how often an abort on the own host is looked for
-SECRET_BYTES = 32
+_SMALL = (
+    1 << 16
+)  # bytes: below, every host sends its whole array to all; above, each combines a part
+_BLOCK = 1 << 18  # bytes that are combined while the next are on the wire
 
-
-class Address(NamedTuple):
-    """Where a host listens, and the secret that callers must know."""
-
-    host: str
-    port: int
-    secret: bytes
-
-
-@dataclass
-class _Traffic:
-    """What is still to be sent to a host, and to be received from it."""
-
-    out: list[memoryview]
-    into: memoryview
-    header: bytearray
-    body: bool = False  # the header is complete
-
-    @property
-    def done(self) -> bool:
-        return not self.out and self.body and not self.into
+Rows = Sequence[np.ndarray]
 
 
 class Links:
-    """One host's sockets to the others, numbered like ``addresses``; ``index`` is this host.
+    """One host's connections to the others, numbered like ``addresses``; ``index`` is this host.
+
+    ``local`` joins the ranks of this host (None: only one); an abort there reaches the other hosts, and one of
+    theirs releases it. ``names`` are what messages call the hosts.
 
     Raises:
         CollectiveError: a host does not connect, or does not send, in time; or came for something else.
-        CollectiveAborted: a host gave up, or this one did (``refuse_aborted`` says so).
+        CollectiveAborted: a host gave up or is gone.
     """
 
     def __init__(
@@ -67,220 +43,226 @@ class Links:
         index: int,
         addresses: Sequence[Address],
         listener: socket.socket,
-        refuse_aborted: Callable[[str], None],
         within: float,
+        local: SharedMemoryGroup | None = None,
+        names: Sequence[str] | None = None,
     ) -> None:
         self.index, self.size = index, len(addresses)
-        self._addresses = list(addresses)
-        self._listener = listener
-        self._refuse_aborted = refuse_aborted
-        self._within = within
-        self._epoch = self._sequence = 0
+        self.names = list(names or (f"host {host}" for host in range(self.size)))
+        self.step = -1
+        self.at_work: Callable[[], bool] = lambda: False
+        self.waited = 0.0  # seconds until the last host came, in all collectives so far
+        self._lines = Lines(index, addresses, listener, "host", lambda: None)
+        self._listener, self._local, self._within = listener, local, within
+        self._others = [peer for peer in range(self.size) if peer != index]
+        self._scratch: dict[int, np.ndarray] = {}
         self._sockets: dict[int, socket.socket] = {}
-        self._traffic: dict[int, _Traffic] = {}
-        self._connect(within)
+        self._alarm: Alarm | None = None
+        self.reset(0)
 
-    # -- connections ------------------------------------------------------------------------------
-
-    def _connect(self, within: float) -> None:
-        deadline = time.monotonic() + within
-        for peer in range(self.index):
-            self._sockets[peer] = self._call(peer, deadline)
-        while len(self._sockets) < self.size - 1:
-            self._accept(deadline)
-        for connection in self._sockets.values():
-            connection.setblocking(False)
-
-    def _call(self, peer: int, deadline: float) -> socket.socket:
-        host, port, secret = self._addresses[peer]
-        while True:
-            try:
-                made = socket.create_connection((host, port), timeout=1.0)
-                made.sendall(_HELLO.pack(secret, self.index, self._epoch))
-                if made.recv(1) == b"+":  # it is in the same epoch, and waits for this
-                    made.sendall(b"!")
-                    return prepared(made)
-                made.close()
-            except OSError:
-                pass
-            if time.monotonic() > deadline:
-                raise CollectiveError(f"host {peer} ({host}:{port}) did not answer in time.")
-            time.sleep(0.005)
-
-    def _accept(self, deadline: float) -> None:
-        self._listener.settimeout(0.2)
-        with contextlib.suppress(TimeoutError):
-            made, _ = self._listener.accept()
-            made.settimeout(1.0)
-            with contextlib.suppress(OSError):
-                hello = made.recv(_HELLO.size, socket.MSG_WAITALL)
-                if len(hello) == _HELLO.size:
-                    secret, peer, epoch = _HELLO.unpack(hello)
-                    known = hmac.compare_digest(secret, self._addresses[self.index].secret)
-                    if known and epoch == self._epoch and self.index < peer < self.size:
-                        made.sendall(b"+")
-                        if made.recv(1) != b"!":  # it gave up waiting, and will call again
-                            raise ConnectionError
-                        self._drop(peer)
-                        self._sockets[peer] = prepared(made)
-                        return
-            made.close()
-        if time.monotonic() > deadline:
-            missing = sorted(set(range(self.size)) - set(self._sockets) - {self.index})
-            raise CollectiveError(f"hosts {missing} did not connect in time.")
-
-    def _drop(self, peer: int) -> None:
-        found = self._sockets.pop(peer, None)
-        if found is not None:
-            found.close()
+    # -- connections and failures -----------------------------------------------------------------
 
     def reset(self, epoch: int) -> None:
         """Connect anew; every host calls it with the same number, larger than before."""
-        for peer in list(self._sockets):
-            self._drop(peer)
-        self._epoch, self._sequence = epoch, 0
-        self._connect(self._within)
+        self.hang_up()
+        self._sequence = 0
+        self._given_up: str | None = None
+        keys = [(peer, purpose) for peer in self._others for purpose in (DATA, ALARM)]
+        made = self._lines.connected(keys, epoch, self._within)
+        self._sockets = {peer: made[peer, DATA] for peer in self._others}
+        for connection in self._sockets.values():
+            connection.setblocking(False)
+        alarms = {peer: made[peer, ALARM] for peer in self._others}
+        self._alarm = Alarm(alarms, dict(enumerate(self.names)), self._aborted_here, self._heard)
+
+    def _aborted_here(self) -> str | None:
+        return None if self._local is None else self._local.aborted
+
+    def _heard(self, reason: str) -> None:
+        self._given_up = self._given_up or reason
+        if self._local is not None:
+            self._local.abort_for(reason)
+
+    @property
+    def aborted(self) -> str | None:
+        """Why a host gave up since the last reset; None: none did."""
+        return self._given_up or self._aborted_here()
 
     def abort(self, reason: str) -> None:
-        """Tell the other hosts that this one gave up; one that is in the middle of a message is cut off."""
-        text = reason.encode()[:512]
-        for peer, connection in list(self._sockets.items()):
-            if peer in self._traffic and self._traffic[peer].out:
-                self._drop(peer)  # the notice would be taken for the rest of the data
-                continue
-            with contextlib.suppress(OSError):
-                connection.setblocking(True)
-                connection.settimeout(0.2)
-                connection.sendall(_HEADER.pack(_ABORT, 0, 0, len(text)) + text)
-                connection.setblocking(False)
+        """Tell the other hosts that this one gave up."""
+        self._given_up = self._given_up or reason
+        if self._alarm is not None:
+            self._alarm.ring(self._given_up)
+
+    def hang_up(self) -> None:
+        """End every connection, and the thread that hears aborts: none is passed on after this."""
+        if self._alarm is not None:
+            self._alarm.close()
+            self._alarm = None
+        for connection in self._sockets.values():
+            connection.close()
+        self._sockets = {}
 
     def close(self) -> None:
-        """Close every socket."""
-        for peer in list(self._sockets):
-            self._drop(peer)
+        """Close every connection."""
+        self.hang_up()
         self._listener.close()
 
     # -- collectives ------------------------------------------------------------------------------
 
     def all_reduce(self, array: np.ndarray, op: str, within: float, tag: str) -> None:
-        """Combine a flat array over the hosts, in place and in the order of the hosts."""
-        others = [peer for peer in range(self.size) if peer != self.index]
-        if array.nbytes <= _SMALL:
-            got = {peer: np.empty_like(array) for peer in others}
-            self.exchange(dict.fromkeys(others, array), got, f"all_reduce/{op} {tag}", within)
-            parts = [array if peer == self.index else got[peer] for peer in range(self.size)]
-            combine(parts, op, array) if self.index < 2 else _combine_apart(parts, op, array)
-            return
-        share = -(-array.size // self.size)
-        part = [array[peer * share : (peer + 1) * share] for peer in range(self.size)]
+        """Combine a flat array over the hosts, in place and in the order of the hosts (a mean stays a sum)."""
+        row = flat(array)
+        request = f"all_reduce/{op} ({describe(row)} {tag})"
+        if self.size == 2 and row.nbytes > _SMALL:
+            self._swap_and_combine(row, op, request, within)
+        elif row.nbytes <= _SMALL:
+            got = {peer: self._spare(peer, row) for peer in self._others}
+            self.exchange(
+                {peer: [row] for peer in self._others},
+                {p: [g] for p, g in got.items()},
+                request,
+                within,
+            )
+            combine_apart(self._in_order(row, got), op, row)
+        else:
+            self._scatter_and_gather(row, op, request, within)
+
+    def _swap_and_combine(self, row: np.ndarray, op: str, request: str, within: float) -> None:
+        """Two hosts: each sends all and combines blocks as they come, if it has sent its own by then."""
+        (peer,) = self._others
+        step = max(_BLOCK // row.itemsize, 1)
+        mine = [row[at : at + step] for at in range(0, row.size, step)]
+        spare = self._spare(peer, row[:step])
+        theirs = [spare[: block.size] for block in mine]
+
+        def arrived(_: int, number: int) -> None:
+            pair = (mine[number], theirs[number])
+            combine(pair if self.index == 0 else pair[::-1], op, mine[number])
+
+        def after(number: int) -> int:
+            return min((number + 1) * step, row.size) * row.itemsize
+
+        self.exchange({peer: [row]}, {peer: theirs}, request, within, arrived=arrived, after=after)
+
+    def _scatter_and_gather(self, row: np.ndarray, op: str, request: str, within: float) -> None:
+        """Each host combines its part, block by block, and sends each block as soon as it is complete."""
+        part = [row[share(row.size, row.itemsize, host, self.size)] for host in range(self.size)]
         mine = part[self.index]
-        got = {peer: np.empty_like(mine) for peer in others}
-        self.exchange({p: part[p] for p in others}, got, f"all_reduce/{op} {tag}", within)
-        parts = [mine if peer == self.index else got[peer] for peer in range(self.size)]
-        _combine_apart(parts, op, mine)
-        self.exchange(
-            dict.fromkeys(others, mine), {p: part[p] for p in others}, f"gather {tag}", within
-        )
+        got = {peer: self._spare(peer, mine) for peer in self._others}
+        step = max(_BLOCK // row.itemsize, 1)
+        cuts = [slice(at, at + step) for at in range(0, mine.size, step)]
+        into = {p: [*(got[p][cut] for cut in cuts), part[p]] for p in self._others}
+        came = [0] * len(cuts)
+
+        def arrived(_: int, number: int) -> None:
+            if number < len(cuts):
+                came[number] += 1
+                if came[number] == len(self._others):
+                    block = mine[cuts[number]]
+                    pieces = {p: g[cuts[number]] for p, g in got.items()}
+                    combine_apart(self._in_order(block, pieces), op, block)
+                    for stream in self._streams.values():
+                        stream.add(block)
+
+        out = {p: [part[p]] for p in self._others}
+        more = mine.nbytes
+        self.exchange(out, into, request, within, arrived=arrived, more=more)
+
+    def reduce_parts(
+        self,
+        parts: Sequence[np.ndarray],
+        home: Sequence[int],
+        op: str,
+        within: float,
+        tag: str,
+    ) -> None:
+        """Combine each part over the hosts, in their order, at its ``home``; the others keep theirs."""
+        mine = [part for part, host in zip(parts, home, strict=True) if host == self.index]
+        out = {
+            peer: [part for part, host in zip(parts, home, strict=True) if host == peer]
+            for peer in self._others
+        }
+        total = sum(part.size for part in mine)
+        got: dict[int, list[np.ndarray]] = {}
+        for peer in self._others:
+            spare, at = (
+                self._spare(peer, np.empty(total, parts[0].dtype) if mine else parts[0][:0]),
+                0,
+            )
+            got[peer] = []
+            for part in mine:
+                got[peer].append(spare[at : at + part.size])
+                at += part.size
+        request = f"reduce_parts/{op} ({describe(parts[0])}.. {len(parts)} parts {tag})"
+        self.exchange(out, got, request, within)
+        for number, part in enumerate(mine):
+            pieces = {peer: got[peer][number] for peer in self._others}
+            combine_apart(self._in_order(part, pieces), op, part)
+
+    def broadcast_parts(
+        self, parts: Sequence[np.ndarray], home: Sequence[int], within: float, tag: str
+    ) -> None:
+        """Copy each part from its ``home`` to every host."""
+        of = [
+            [part for part, host in zip(parts, home, strict=True) if host == peer]
+            for peer in range(self.size)
+        ]
+        out = dict.fromkeys(self._others, of[self.index])
+        request = f"broadcast_parts ({describe(parts[0])}.. {len(parts)} parts {tag})"
+        self.exchange(out, {p: of[p] for p in self._others}, request, within)
+
+    def meet(self, request: str, within: float) -> None:
+        """Return when every host is here."""
+        nothing: dict[int, Rows] = {peer: [] for peer in self._others}
+        self.exchange(nothing, nothing, request, within)
+
+    def _in_order(self, own: np.ndarray, others: Mapping[int, np.ndarray]) -> list[np.ndarray]:
+        return [own if host == self.index else others[host] for host in range(self.size)]
+
+    def _spare(self, peer: int, like: np.ndarray) -> np.ndarray:
+        """Return memory for what a peer sends, kept from one collective to the next."""
+        if peer not in self._scratch or self._scratch[peer].size < like.nbytes:
+            self._scratch[peer] = np.zeros(like.nbytes, np.uint8)  # zeroed: its pages are there
+        return self._scratch[peer][: like.nbytes].view(like.dtype)
+
+    # -- the exchange -----------------------------------------------------------------------------
 
     def exchange(
         self,
-        out: Mapping[int, np.ndarray],
-        into: Mapping[int, np.ndarray],
+        out: Mapping[int, Rows],
+        into: Mapping[int, Rows],
         request: str,
         within: float,
+        *,
+        arrived: Arrived | None = None,
+        after: Callable[[int], int] | None = None,
+        more: int = 0,
     ) -> None:
-        """Send each host its array and receive from each into another, all at the same time."""
+        """Send each host rows and receive others from each, all at the same time, once all agree.
+
+        ``arrived(peer, number)`` is called when a row is full; it may ``add`` to the streams, ``more`` bytes to
+        each in all. Row ``number`` is not filled before ``after(number)`` bytes are sent.
+        """
+        if self._given_up is not None:
+            raise CollectiveAborted(f"{request} was aborted: {self._given_up}")
         self._sequence += 1
-        mark = zlib.crc32(request.encode())
-        traffic = self._traffic = {}
-        if len(self._sockets) < self.size - 1:
-            raise CollectiveAborted(f"{request}: a host was given up; the group must be reset.")
-        for peer, connection in self._sockets.items():
-            data = _bytes(out[peer])
-            header = _HEADER.pack(_DATA, mark, self._sequence, len(data))
-            pieces = [memoryview(header + data)] if len(data) < 4096 else [memoryview(header), data]
-            traffic[peer] = _Traffic(pieces, _bytes(into[peer]), bytearray())
-            _send(connection, traffic[peer])
-        deadline = time.monotonic() + within
-        with selectors.DefaultSelector() as selector:
-            for peer in traffic:
-                selector.register(self._sockets[peer], _wanted(traffic[peer]), peer)
-            while waiting := [peer for peer, one in traffic.items() if not one.done]:
-                for key, events in selector.select(_SLICE_S):
-                    self._serve(key.data, events, traffic[key.data], (mark, request))
-                    selector.modify(key.fileobj, _wanted(traffic[key.data]), key.data)
-                self._refuse_aborted(request)
-                if time.monotonic() > deadline:
-                    raise CollectiveError(
-                        f"{request}: hosts {waiting} are missing after {within} s."
-                    )
-
-    def _serve(self, peer: int, events: int, one: _Traffic, wanted: tuple[int, str]) -> None:
-        connection = self._sockets[peer]
-        try:
-            if events & selectors.EVENT_WRITE:
-                _send(connection, one)
-            if events & selectors.EVENT_READ and not one.done:
-                self._receive(peer, connection, one, wanted)
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError as error:
-            raise CollectiveAborted(f"{wanted[1]}: host {peer} is gone: {error}.") from error
-
-    def _receive(
-        self, peer: int, connection: socket.socket, one: _Traffic, wanted: tuple[int, str]
-    ) -> None:
-        if not one.body:
-            got = connection.recv(_HEADER.size - len(one.header))
-            if not got:
-                raise CollectiveAborted(f"{wanted[1]}: host {peer} is gone: its connection ended.")
-            one.header += got
-            if len(one.header) == _HEADER.size:
-                self._check_header(peer, connection, one, wanted)
-                one.body = True
-        while one.body and one.into:
-            count = connection.recv_into(one.into)
-            if count == 0:
-                raise CollectiveAborted(f"{wanted[1]}: host {peer} is gone: its connection ended.")
-            one.into = one.into[count:]
-
-    def _check_header(
-        self, peer: int, connection: socket.socket, one: _Traffic, wanted: tuple[int, str]
-    ) -> None:
-        kind, mark, sequence, nbytes = _HEADER.unpack(bytes(one.header))
-        if kind == _ABORT:
-            connection.setblocking(True)
-            connection.settimeout(0.5)
-            reason = connection.recv(nbytes, socket.MSG_WAITALL).decode(errors="replace")
-            raise CollectiveAborted(f"{wanted[1]} was aborted by host {peer}: {reason}")
-        if (kind, mark, sequence, nbytes) != (_DATA, wanted[0], self._sequence, len(one.into)):
-            raise CollectiveError(
-                f"host {peer} came for another collective than {wanted[1]} "
-                f"(its number {sequence} with {nbytes} bytes, here {self._sequence} with {len(one.into)})."
+        self._streams = {}
+        for peer in self._others:
+            nbytes = sum(row.nbytes for row in out[peer]) + more
+            mine = Header.of(request, self._sequence, self.step, nbytes)
+            self._streams[peer] = Stream(
+                peer, self._sockets[peer], mine, out[peer], into[peer], after
             )
-
-
-def _wanted(one: _Traffic) -> int:
-    return selectors.EVENT_READ | (selectors.EVENT_WRITE if one.out else 0)
-
-
-def _send(connection: socket.socket, one: _Traffic) -> None:
-    try:
-        while one.out:
-            count = connection.send(one.out[0])
-            one.out[0] = one.out[0][count:]
-            if not one.out[0]:
-                one.out.pop(0)
-    except (BlockingIOError, InterruptedError):
-        return
-
-
-def _bytes(array: np.ndarray) -> memoryview:
-    return memoryview(array.reshape(-1).view(np.uint8).data)
-
-
-def _combine_apart(parts: Sequence[np.ndarray], op: str, out: np.ndarray) -> None:
-    """Combine where ``out`` may be any of the parts."""
-    total = np.empty_like(out)
-    combine(parts, op, total)
-    out[...] = total
+        exchange = Exchange(
+            self._streams,
+            dict(enumerate(self.names)),
+            mine,
+            lambda: self.aborted,
+            within,
+            self.at_work,
+        )
+        began = time.perf_counter()
+        exchange.agree()
+        self.waited += time.perf_counter() - began
+        exchange.run(arrived)

@@ -1,55 +1,108 @@
 """Where the ranks of a host wait for each other: words in shared memory, futexes to sleep on.
 
-Each rank owns a line of the control segment: a sequence word that counts its arrivals, and words that say what
-it came for. Waiting spins briefly and then sleeps on the late rank's word.
+Each rank owns a line of the control segment: a sequence word that counts its arrivals, and what it came for.
+Waiting spins briefly and then sleeps on the late rank's word.
 
 Words are written with plain stores. That is enough on x86-64, where stores become visible in order; on other
 processors the system call in ``wake`` stands between the data and the sleeper's next look.
+
+If every rank has arrived at a meeting, every living rank leaves it successfully, whatever happens to the
+others after they arrived. A rank that finds everybody present and no abort leaves without more ado. Whoever
+sees an abort settles under a file lock (which the kernel takes back from a dead holder): the first to do so
+looks who is present, and either everybody is, or it writes down that this meeting is *off*. A rank arrives
+first and then looks for an abort, one that aborts does so before it looks who arrived, and a system call
+stands between the two looks on either side; so nobody leaves quickly a meeting that another one called off.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import functools
 import os
+import struct
+import threading
 import time
 import zlib
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from ...executor.agreement import NO_STEP, differing, when
 from ...strategies.errors import CollectiveAborted, CollectiveError
 from . import futex
 from .shm import Segment, segment_path
 
-_LINE = 8  # 64-bit words in a rank's line of the control segment
-_SEQUENCE, _REQUEST, _ATTACHED = 0, 1, 2
-_EPOCH_SHIFT = 40  # a sequence word is the epoch, then 40 bits of arrivals
-_REASON_BYTES = 512
-_SPIN_S = 50e-6
-_SLICE_S = 0.05  # an abort that slips between the look and the sleep is seen after this long
+_LINE = 16  # 64-bit words in a rank's line of the control segment
+_ATTACHED = 1  # word 0 is the sequence word
+_REQUESTS = (2, 4)  # odd and even arrivals have two words each: what for (a CRC), and the step
+_TEXT_BYTES = 256  # what for, in words; one text for odd and one for even arrivals
+_OFF = 2  # words of the last line: epoch of an abort, length of its reason, the first meeting that is off
+EPOCH_SHIFT = 40  # a sequence word is the epoch, then 40 bits of arrivals
+_REASON_BYTES = 2048
+DONE = "done"  # what ranks meet for at the end of a collective
+SPIN_S = 50e-6
+SLICE_S = 0.05  # an abort that slips between the look and the sleep is seen after this long
+_LOCK_S = 1.0
+_PAGE = 4096
+_FLOCK = "hhqqi"  # struct flock: type, whence, start, length, process
+
+
+class Request(NamedTuple):
+    """What a rank comes for."""
+
+    kind: str
+    detail: str
+    number: int
+    text: bytes
 
 
 class Meeting:
-    """One rank's handle: all ranks meet in the same order, each time for the same thing.
+    """One rank's handle: all ranks meet in the same order, each time for the same thing and in the same step.
+
+    ``ranks`` are the numbers by which messages call the members. ``pairs`` is memory for others to use:
+    ``pair_bytes`` (whole pages) for each ordered pair of ranks.
 
     Raises:
         CollectiveError: a rank is missing after the deadline, or came for something else.
-        CollectiveAborted: a rank gave up; the message says which and why.
+        CollectiveAborted: a rank gave up, or its process ended; the message says which and why.
     """
 
-    def __init__(self, name: str, rank: int, size: int, within: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        rank: int,
+        size: int,
+        within: float,
+        ranks: Sequence[int] | None = None,
+        pair_bytes: int = 0,
+    ) -> None:
         self.name, self.rank, self.size = name, rank, size
-        nbytes = (size * _LINE + _LINE) * 8 + _REASON_BYTES
+        self.ranks = list(range(size) if ranks is None else ranks)
+        words = (size + 1) * _LINE
+        texts = words * 8 + size * 2 * _TEXT_BYTES
+        fixed = -(-(texts + _REASON_BYTES) // _PAGE) * _PAGE
+        # Memory for pairs of ranks costs nothing before it is touched.
+        nbytes = fixed + size * size * pair_bytes
         path = segment_path(name, "control")
         if rank == 0:
-            self._control = Segment.create(path, nbytes)
+            self._control = Segment.create(path, nbytes, keep=True)
         else:
-            self._control = Segment.attach(path, nbytes, within, f"group {name}: rank 0")
-        words = (size + 1) * _LINE
+            who = f"group {name}: rank {self.ranks[0]}"
+            self._control = Segment.attach(path, nbytes, within, who, keep=True)
         self._words = self._control.array[: words * 8].data.cast("q")
+        self._texts = self._control.array[words * 8 : texts].data
+        self._reason = self._control.array[texts : texts + _REASON_BYTES].data
+        self.pairs, self._pairs_at = self._control.array[fixed:], fixed
         self._abort_word = size * _LINE
-        self._reason = self._control.array[words * 8 :]
-        self.epoch, self._arrivals = 1, 0
+        self._address = self._control.address + rank * _LINE * 8
+        self._lock, self._closed = threading.Lock(), False
+        self.step = NO_STEP
+        self.waited = 0.0  # seconds until the last peer came, in all collectives so far
+        self.reset(0)
         try:
+            self._show_alive()
             self._words[rank * _LINE + _ATTACHED] = 1
             if rank == 0:
                 self._await_attached(within)
@@ -62,83 +115,199 @@ class Meeting:
         while missing := [r for r in range(self.size) if not self._words[r * _LINE + _ATTACHED]]:
             if time.monotonic() > deadline:
                 raise CollectiveError(
-                    f"group {self.name}: ranks {missing} did not join within {within} s."
+                    f"group {self.name}: ranks {self._called(missing)} did not join within {within} s."
                 )
             time.sleep(0.0005)
 
+    def take_pages(self, at: int, nbytes: int) -> None:
+        """Take pages of ``pairs`` now; raises CollectiveError if there is no room."""
+        self._control.populate(self._pairs_at + at, nbytes)
+
+    def _called(self, members: Sequence[int]) -> list[int]:
+        return [self.ranks[member] for member in members]
+
+    # -- meeting ----------------------------------------------------------------------------------
+
     def meet(self, kind: str, detail: str, within: float) -> None:
-        """Arrive, and return when every rank has arrived for the same thing."""
-        words, epoch = self._words, self.epoch
+        """Arrive, and return when every rank has arrived for the same thing in the same step."""
+        self.meet_for(request_of(kind, detail), within)
+
+    def meet_for(self, wanted: Request, within: float) -> None:
+        """Do what :meth:`meet` does, for something that was put into words before."""
+        words, rank = self._words, self.rank
+        kind, detail, request, text = wanted
         # Before arriving: the others must not take an aborted rank for present.
         self.refuse_aborted(kind)
         self._arrivals += 1
-        target = epoch << _EPOCH_SHIFT | self._arrivals
-        # Odd and even arrivals have a word each: a fast rank's next request must not hide this one.
-        slot = _REQUEST + 2 + (self._arrivals & 1)
-        words[self.rank * _LINE + slot] = request = _request(kind, detail)
-        words[self.rank * _LINE + _SEQUENCE] = target
-        futex.wake(self._control.address + self.rank * _LINE * 8)
-        for rank in range(self.size):
-            if words[rank * _LINE] < target:
-                self._await(rank, target, kind, detail, within)
-        beyond = (epoch + 1) << _EPOCH_SHIFT
-        if any(
-            words[rank * _LINE + slot] != request or words[rank * _LINE] >= beyond
-            for rank in range(self.size)
-        ):
-            self.refuse_aborted(kind)  # a rank that began afresh already is not here for this
-            others = [r for r in range(self.size) if words[r * _LINE + slot] != request]
-            reason = f"ranks {others} came for another collective than rank {self.rank}'s {kind} ({detail})"
-            self.abort(reason)
-            raise CollectiveError(f"group {self.name}: {reason}.")
+        target = self._base + self._arrivals
+        # A fast rank's next request must not hide this one: odd and even take turns.
+        turn = self._arrivals & 1
+        slot = _REQUESTS[turn]
+        if words[rank * _LINE + slot] != request:
+            begin = (2 * rank + turn) * _TEXT_BYTES
+            self._texts[begin : begin + _TEXT_BYTES] = text
+            words[rank * _LINE + slot] = request
+        words[rank * _LINE + slot + 1] = step = self.step
+        words[rank * _LINE] = target
+        futex.wake(self._address)
+        for peer in range(self.size):
+            if words[peer * _LINE] < target:
+                began = time.perf_counter()
+                self._await(peer, target, kind, detail, within)
+                if kind != DONE:
+                    self.waited += time.perf_counter() - began
+        if words[self._abort_word] >= self.epoch:
+            self._settle(target, kind)
+        for peer in range(self.size):
+            at = peer * _LINE + slot
+            if words[at] != request or words[at + 1] != step:
+                self._disagree(target, kind)
 
-    def _await(self, rank: int, target: int, kind: str, detail: str, within: float) -> None:
-        words, at = self._words, rank * _LINE
+    def _await(self, peer: int, target: int, kind: str, detail: str, within: float) -> None:
+        """Return when the peer has arrived, or the group is aborted (by this rank, if need be)."""
+        words, at = self._words, peer * _LINE
         started = time.perf_counter()
-        while words[at] < target:
-            self.refuse_aborted(kind)
+        while words[at] < target and words[self._abort_word] < self.epoch:
             waited = time.perf_counter() - started
-            if waited < _SPIN_S:
+            if waited < SPIN_S:
                 os.sched_yield()  # the late rank may be waiting for this very core
                 continue
             if waited > within:
                 late = [r for r in range(self.size) if words[r * _LINE] < target]
-                reason = f"{kind} ({detail}): ranks {late} are missing after {within} s"
-                self.abort(reason)
-                raise CollectiveError(f"group {self.name}: {reason}.")
+                reason = (
+                    f"{kind} ({detail}): ranks {self._called(late)} are missing after {within} s"
+                )
+                if late and self.abort(reason) and not self._all_arrived(target):
+                    self._settle(target, kind, CollectiveError(f"group {self.name}: {reason}."))
+                return
             seen = words[at]
             if seen < target:
-                futex.wait(self._control.address + at * 8, seen & 0xFFFFFFFF, min(_SLICE_S, within))
+                futex.wait(self._control.address + at * 8, seen & 0xFFFFFFFF, min(SLICE_S, within))
+                if words[at] == seen and not self.alive(peer) and words[at] < target:
+                    self.abort(
+                        f"{kind} ({detail}): the process of rank {self.ranks[peer]} has ended"
+                    )
+
+    def _all_arrived(self, target: int) -> bool:
+        words, beyond = self._words, self._base + (1 << EPOCH_SHIFT)
+        return all(target <= words[peer * _LINE] < beyond for peer in range(self.size))
+
+    def _settle(self, target: int, kind: str, cause: CollectiveError | None = None) -> None:
+        """Return if everybody had arrived when the abort came; raise ``cause``, or the abort, if not."""
+        with self._locked():
+            off = self._words[self._abort_word + _OFF]
+            if off < self._base:  # nobody has decided in this epoch yet
+                if self._all_arrived(target):
+                    return
+                self._words[self._abort_word + _OFF] = off = target
+        if target >= off or off >= self._base + (1 << EPOCH_SHIFT):
+            if cause is not None:
+                raise cause
+            self.refuse_aborted(kind)
+
+    def _disagree(self, target: int, kind: str) -> None:
+        if not self._all_arrived(target):
+            self.refuse_aborted(kind)  # a rank that began afresh already is not here for this
+        turn, came = target & 1, dict[int, str]()
+        for peer in range(self.size):
+            begin = (2 * peer + turn) * _TEXT_BYTES
+            text = (
+                bytes(self._texts[begin : begin + _TEXT_BYTES])
+                .rstrip(b"\0")
+                .decode("utf-8", "replace")
+            )
+            step = self._words[peer * _LINE + _REQUESTS[turn] + 1]
+            came[self.ranks[peer]] = text + when(step)
+        reason = differing(came)
+        self.abort(reason)
+        raise CollectiveError(f"group {self.name}: {reason}.")
+
+    # -- who is alive -----------------------------------------------------------------------------
+
+    def _show_alive(self) -> None:
+        """Lock a byte of the control file; the kernel unlocks it when this process ends."""
+        ask = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, self.rank, 1, 0)
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(self._control.descriptor, fcntl.F_OFD_SETLK, ask)
+
+    def alive(self, peer: int) -> bool:
+        """Tell whether the peer's process exists (or a child it forked, or one cannot know)."""
+        ask = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, peer, 1, 0)
+        try:
+            found = fcntl.fcntl(self._control.descriptor, fcntl.F_OFD_GETLK, ask)
+        except OSError:
+            return True
+        return bool(struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK)
+
+    # -- failures ---------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the group's lock; a holder that is frozen is waited for a second and then ignored."""
+        deadline = time.monotonic() + _LOCK_S
+        with self._lock:
+            while True:
+                try:
+                    if self._closed:
+                        break
+                    fcntl.flock(self._control.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except OSError:
+                    if time.monotonic() > deadline:
+                        break
+                    time.sleep(0.0002)
+            try:
+                yield
+            finally:
+                if not self._closed:
+                    fcntl.flock(self._control.descriptor, fcntl.LOCK_UN)
+
+    @property
+    def aborted(self) -> str | None:
+        """Why a rank gave up in this epoch; None: nobody did."""
+        if self._words[self._abort_word] < self.epoch:
+            return None
+        return bytes(self._reason[: self._words[self._abort_word + 1]]).decode(errors="replace")
 
     def refuse_aborted(self, kind: str) -> None:
         """Raise CollectiveAborted if a rank gave up in this epoch."""
         if self._words[self._abort_word] >= self.epoch:
-            length = self._words[self._abort_word + 1]
-            reason = bytes(self._reason[:length]).decode(errors="replace")
-            raise CollectiveAborted(f"group {self.name}: {kind} was aborted: {reason}")
+            raise CollectiveAborted(f"group {self.name}: {kind} was aborted: {self.aborted}")
 
-    def abort(self, reason: str) -> None:
-        """Release every rank that waits; they raise CollectiveAborted until the meeting is reset."""
-        if self._words[self._abort_word] >= self.epoch:
-            return  # the first cause stays
+    def abort(self, reason: str) -> bool:
+        """Release every rank that waits; they raise CollectiveAborted until the meeting is reset.
+
+        Returns whether this was the first abort; its reason stays.
+        """
         text = reason.encode()[:_REASON_BYTES]
-        self._reason[: len(text)] = np.frombuffer(text, np.uint8)
-        self._words[self._abort_word + 1] = len(text)
-        self._words[self._abort_word] = self.epoch
-        for rank in range(self.size):
-            futex.wake(self._control.address + rank * _LINE * 8)
+        with self._locked():
+            if self._closed or self._words[self._abort_word] >= self.epoch:
+                return False
+            self._reason[: len(text)] = text
+            self._words[self._abort_word + 1] = len(text)
+            self._words[self._abort_word] = self.epoch
+            for rank in range(self.size):
+                futex.wake(self._control.address + rank * _LINE * 8)
+        return True
 
     def reset(self, epoch: int) -> None:
         """Begin afresh after an abort; every rank calls it with the same number, larger than before."""
         self.epoch, self._arrivals = epoch + 1, 0
+        self._base = self.epoch << EPOCH_SHIFT
 
     def close(self) -> None:
-        """Let go of the memory."""
-        self._words.release()
-        self._reason = np.empty(0, np.uint8)
-        self._control.close()
+        """Let go of the memory. An abort that comes later, from another thread, has nothing to do."""
+        with self._lock:
+            self._closed = True
+            self.pairs = np.empty(0, np.uint8)
+            for view in (self._words, self._texts, self._reason):
+                view.release()
+            self._control.close()
 
 
 @functools.lru_cache(maxsize=4096)
-def _request(kind: str, detail: str) -> int:
-    return zlib.crc32(f"{kind}|{detail}".encode())
+def request_of(kind: str, detail: str) -> Request:
+    """Return what a rank comes for, as a number to compare and as text to show."""
+    text = f"{kind} ({detail})".encode()
+    shown = text[:_TEXT_BYTES].ljust(_TEXT_BYTES, b"\0")
+    return Request(kind, detail, zlib.crc32(text), shown)

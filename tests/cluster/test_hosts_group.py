@@ -7,15 +7,17 @@ import multiprocessing
 import socket
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
+from rowlock.cluster.collective.direct import Direct
 from rowlock.cluster.collective.group import SharedMemoryGroup
 from rowlock.cluster.collective.hosts import HostsGroup
-from rowlock.cluster.collective.links import SECRET_BYTES, Address, Links
+from rowlock.cluster.collective.links import Links
+from rowlock.cluster.collective.wire import SECRET_BYTES, Address
 from rowlock.strategies.errors import CollectiveAborted, CollectiveError
 
 _context = multiprocessing.get_context("fork")
@@ -23,15 +25,27 @@ HOSTS = ([[0], [1]], [[0, 1], [2]], [[0, 1], [2, 3]], [[0], [1], [2]])
 
 
 def across(
-    hosts: Sequence[Sequence[int]], work: Callable[[HostsGroup], Any], within: float = 10.0
+    hosts: Sequence[Sequence[int]],
+    work: Callable[[HostsGroup], Any],
+    within: float = 10.0,
+    dead: Collection[int] = (),
 ) -> list[Any]:
-    """Run ``work`` in one process per rank; returns its results in rank order (exceptions included)."""
+    """Run ``work`` in one process per rank; returns its results in rank order (exceptions included).
+
+    Those in ``dead`` will be killed, or stop, and have none.
+    """
     name = f"test-{uuid.uuid4().hex}"
     listeners = [socket.create_server(("127.0.0.1", 0)) for _ in hosts]
     secrets = [bytes([i + 1]) * SECRET_BYTES for i in range(len(hosts))]
     addresses = [
         Address("127.0.0.1", listener.getsockname()[1], secret)
         for listener, secret in zip(listeners, secrets, strict=True)
+    ]
+    size = sum(len(members) for members in hosts)
+    doors = [socket.create_server(("127.0.0.1", 0)) for _ in range(size)]
+    everyone = [
+        Address("127.0.0.1", door.getsockname()[1], bytes([rank + 100]) * SECRET_BYTES)
+        for rank, door in enumerate(doors)
     ]
     results: Any = _context.Queue()
 
@@ -40,11 +54,14 @@ def across(
         members = list(hosts[here])
         local = links = None
         if len(members) > 1:
-            local = SharedMemoryGroup(f"{name}-{here}", members.index(rank), len(members), within)
+            seat = members.index(rank)
+            local = SharedMemoryGroup(f"{name}-{here}", seat, len(members), within, members)
         if rank == members[0]:
-            refuse = local.refuse_aborted if local is not None else lambda request: None
-            links = Links(here, addresses, listeners[here], refuse, within)
-        group = HostsGroup(rank, hosts, local, links)
+            names = [f"host {i} (ranks {list(ranks)})" for i, ranks in enumerate(hosts)]
+            links = Links(here, addresses, listeners[here], within, local, names)
+        told: Any = links or local
+        direct = Direct(rank, everyone, doors[rank], lambda: told.aborted)
+        group = HostsGroup(rank, hosts, local, links, direct)
         try:
             results.put((rank, work(group)))
         except Exception as error:
@@ -52,17 +69,18 @@ def across(
         finally:
             group.close()
 
-    size = sum(len(members) for members in hosts)
     processes = [_context.Process(target=body, args=(rank,)) for rank in range(size)]
     for process in processes:
         process.start()
-    for listener in listeners:
+    for listener in [*listeners, *doors]:
         listener.close()
-    found = dict(results.get(timeout=30) for _ in range(size))
-    for process in processes:
+    found = dict(results.get(timeout=30) for _ in range(size - len(dead)))
+    for rank, process in enumerate(processes):
+        if rank in dead:
+            process.kill()
         process.join(10)
     assert not glob.glob(f"/dev/shm/rowlock-*{name}*")
-    return [found[rank] for rank in range(size)]
+    return [found.get(rank) for rank in range(size)]
 
 
 def summand(rank: int, count: int, dtype: str) -> np.ndarray:
@@ -184,7 +202,9 @@ def test_a_missing_host_is_named_in_time() -> None:
             time.sleep(1)
             return None
         began = time.monotonic()
-        with pytest.raises(CollectiveError, match=r"hosts \[1\] are missing after 0\.3 s"):
+        with pytest.raises(
+            CollectiveError, match=r"host 1 \(ranks \[1\]\) are missing after 0\.3 s"
+        ):
             group.all_reduce(np.zeros(4), within=0.3)
         return time.monotonic() - began
 
@@ -199,18 +219,18 @@ def test_strangers_are_turned_away() -> None:
     secret = b"s" * SECRET_BYTES
     addresses = [Address("127.0.0.1", port, secret), Address("127.0.0.1", 0, secret)]
     stranger = socket.create_connection(("127.0.0.1", port))
-    stranger.sendall(b"x" * 44)
+    stranger.sendall(b"x" * 48)
 
     def second() -> None:
         other = socket.create_server(("127.0.0.1", 0))
-        links = Links(1, addresses, other, lambda request: None, 10)
+        links = Links(1, addresses, other, 10)
         array = np.ones(2)
         links.all_reduce(array, "sum", 5, "t")
         links.close()
 
     process = _context.Process(target=second)
     process.start()
-    links = Links(0, addresses, listener, lambda request: None, 10)
+    links = Links(0, addresses, listener, 10)
     array = np.ones(2)
     links.all_reduce(array, "sum", 5, "t")
     assert array.tolist() == [2, 2]
@@ -218,3 +238,19 @@ def test_strangers_are_turned_away() -> None:
     stranger.close()
     process.join(10)
     assert process.exitcode == 0
+
+
+def test_after_ranks_of_a_host_brought_other_sizes_all_have_the_same_memory() -> None:
+    def work(group: HostsGroup) -> Any:
+        group.all_reduce(np.ones(1000), tag="0", within=10)
+        with pytest.raises(CollectiveError):  # rank 0 must make room first, the others need not
+            group.all_reduce(np.ones(9000 if group.rank == 0 else 1000), tag="1", within=10)
+        found = []
+        for epoch, size in enumerate((1000, 100, 5000), 1):
+            group.reset(epoch)
+            array = np.full(size, group.rank + 1.0)
+            group.all_reduce(array, tag="2", within=10)
+            found.append((float(array.min()), float(array.max())))
+        return found
+
+    assert across([[0, 1], [2]], work) == [[(6.0, 6.0)] * 3] * 3

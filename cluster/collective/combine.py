@@ -1,0 +1,142 @@
+"""How arrays are combined: element by element, in the order given, in blocks that stay in the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...strategies.errors import CollectiveError
+
+BLOCK = 1 << 19  # bytes: two such blocks stay in a core's cache between their sum and its copies
+
+BFLOAT16 = np.dtype([("bfloat16", np.uint16)])
+"""NumPy has no bfloat16. ``array.view(BFLOAT16)`` says of an array of uint16 that its bits are bfloat16
+numbers: they are combined in float32 and rounded once, to the nearest even."""
+
+_COMBINE: dict[str, Any] = {
+    "sum": np.add,
+    "mean": np.add,
+    "product": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+}
+
+
+def check_op(op: str, dtype: np.dtype | None = None) -> None:
+    """Refuse a way to combine that is not known, or that has no meaning for elements of this type."""
+    if op not in _COMBINE:
+        raise CollectiveError(f"collective op {op!r} is not one of {', '.join(_COMBINE)}.")
+    if dtype is None or dtype.kind in "iuf" or is_bfloat16(dtype):
+        return
+    if dtype.kind != "b" or op not in ("min", "max"):
+        known = "min and max" if dtype.kind == "b" else "no collective op"
+        raise CollectiveError(f"collective op {op!r}: {known} can combine elements of {dtype}.")
+
+
+def is_bfloat16(dtype: np.dtype) -> bool:
+    """Tell whether elements are bfloat16: declared by BFLOAT16, or of the ml_dtypes package."""
+    return dtype == BFLOAT16 or dtype.name == "bfloat16"
+
+
+def flat(array: np.ndarray) -> np.ndarray:
+    """Return ``array`` as one row over the same memory.
+
+    Raises:
+        CollectiveError: it is not contiguous, so that a row would be a copy, or holds no numbers.
+    """
+    if not array.flags.c_contiguous:
+        raise CollectiveError("a collective needs a contiguous array; use numpy.ascontiguousarray.")
+    row = array.reshape(-1)
+    if row.dtype.kind == "V" and is_bfloat16(row.dtype):
+        return row.view(BFLOAT16)
+    if row.dtype.kind not in "iufb":
+        raise CollectiveError(f"a collective cannot take elements of {array.dtype}.")
+    return row
+
+
+def plain(row: np.ndarray) -> np.ndarray:
+    """Return a row as numbers that NumPy copies fast (bfloat16: as uint16)."""
+    return row.view(np.uint16) if row.dtype == BFLOAT16 else row
+
+
+def describe(row: np.ndarray) -> str:
+    """Return the type and number of a row's elements, as messages have them."""
+    return f"{row.dtype.names[0] if row.dtype.names else row.dtype}[{row.size}]"
+
+
+def combine(parts: Sequence[np.ndarray], op: str, out: np.ndarray, divisor: int = 1) -> None:
+    """Combine rows in their order into ``out``, and divide (a mean is a sum otherwise).
+
+    ``out`` may be one of the first two; see :func:`combine_apart`.
+    """
+    if out.dtype == BFLOAT16:
+        wide = _widened(parts[0])
+        for part in parts[1:]:
+            _COMBINE[op](wide, _widened(part), out=wide)
+        if divisor > 1:
+            np.divide(wide, np.float32(divisor), out=wide)
+        out.view(np.uint16)[...] = _narrowed(wide)
+        return
+    join: Callable[..., Any] = _COMBINE[op]
+    if len(parts) == 1:
+        out[...] = parts[0]
+    else:
+        join(parts[0], parts[1], out=out)
+    for part in parts[2:]:
+        join(out, part, out=out)
+    if divisor > 1:
+        np.divide(out, divisor, out=out, casting="unsafe")
+
+
+def combine_apart(parts: Sequence[np.ndarray], op: str, out: np.ndarray, divisor: int = 1) -> None:
+    """Combine rows in their order into ``out``, which may be any of them, block by block."""
+    aliased = any(out is part for part in parts[2:]) or len(parts) > 2
+    for block in blocks(out.size, out.itemsize):
+        pieces = [part[block] for part in parts]
+        total = np.empty_like(out[block]) if aliased else out[block]
+        combine(pieces, op, total, divisor)
+        if aliased:
+            plain(out[block])[...] = plain(total)
+
+
+def combine_everywhere(
+    parts: Sequence[np.ndarray], op: str, chunk: slice, divisor: int = 1
+) -> None:
+    """Combine a chunk of all rows and write it to each of them, block by block."""
+    for block in blocks(chunk.stop - chunk.start, parts[0].itemsize, chunk.start):
+        pieces = [part[block] for part in parts]
+        combine(pieces, op, pieces[0], divisor)
+        first = plain(pieces[0])
+        for piece in pieces[1:]:
+            plain(piece)[...] = first
+
+
+def blocks(count: int, itemsize: int, begin: int = 0) -> Iterator[slice]:
+    """Yield slices of at most BLOCK bytes that cover ``count`` elements from ``begin`` on."""
+    step = max(BLOCK // itemsize, 1)
+    for at in range(begin, begin + count, step):
+        yield slice(at, min(at + step, begin + count))
+
+
+def share(count: int, itemsize: int, rank: int, size: int) -> slice:
+    """Return the rank's part of ``count`` elements; parts of many begin at pages, so none is written by two."""
+    each = -(-count // size)
+    if each * itemsize > 1 << 14:
+        page = max(4096 // itemsize, 1)
+        each = -(-each // page) * page
+    return slice(min(rank * each, count), min((rank + 1) * each, count))
+
+
+def _widened(part: np.ndarray) -> np.ndarray:
+    return (part.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def _narrowed(wide: np.ndarray) -> np.ndarray:
+    bits = wide.view(np.uint32)
+    rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+    # Rounding up must not turn a NaN into an infinity, or into minus zero.
+    return np.where(np.isnan(wide), (bits >> np.uint32(16)) | np.uint32(0x40), rounded).astype(
+        np.uint16
+    )

@@ -1,0 +1,231 @@
+"""Groups over the backends that ``ray.util.collective`` brings itself: GLOO (through torch) and NCCL (CuPy)."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import ray
+from ray.util import collective
+from ray.util.collective import types
+
+from ...executor.agreement import NO_STEP, named, when
+from ...strategies.errors import CollectiveAborted, CollectiveError
+from .combine import check_op, flat
+
+_FORMING_S = 60.0
+_OPS = {
+    "sum": types.ReduceOp.SUM,
+    "mean": types.ReduceOp.SUM,
+    "product": types.ReduceOp.PRODUCT,
+    "min": types.ReduceOp.MIN,
+    "max": types.ReduceOp.MAX,
+}
+_NEEDS = {
+    "gloo": ("Ray's GLOO backend needs torch: pip install torch", ["torch"]),
+    "nccl": (
+        "Ray's NCCL backend needs CuPy with NCCL, torch, and a GPU for each rank: "
+        "pip install cupy-cuda13x[ctk] torch",
+        ["cupy", "cupy.cuda.nccl", "torch"],
+    ),
+}
+
+
+class RayGroup:
+    """One rank's handle, with the methods of SharedMemoryGroup; ``backend`` is "gloo" or "nccl".
+
+    Arrays are NumPy's with gloo, CuPy's with nccl, of types that the backend knows. Ray offers neither a
+    deadline nor an abort here: ``within`` is not kept, an abort stops this rank's next collective but
+    releases nobody who waits (torch gives up after half an hour; a gang ends the actors), ranks that come for
+    different things are noticed at a barrier or a vote only, and results need not be the same bits in each run.
+
+    Raises:
+        CollectiveError: the backend cannot work here (the message says what to install), or failed.
+    """
+
+    def __init__(self, name: str, rank: int, size: int, backend: str) -> None:
+        if backend not in _NEEDS:
+            raise CollectiveError(
+                f"collective backend {backend!r} is not one of rowlock, {', '.join(_NEEDS)}."
+            )
+        self.name, self.rank, self.size, self.backend = name, rank, size, backend
+        self._given_up: str | None = None
+        self._step = NO_STEP
+        self._arrays = _module(backend)
+        with self._told("forming the group"):
+            collective.init_collective_group(size, rank, backend.upper(), name)  # type: ignore[arg-type]
+        node = zlib.crc32(ray.get_runtime_context().get_node_id().encode())
+        nodes = self.all_gather(self._arrays.asarray([node], dtype="int64"))
+        self.local_size = sum(int(other[0]) == node for other in nodes)
+
+    @contextlib.contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        if self._given_up is not None:
+            raise CollectiveAborted(f"group {self.name}: {what} was aborted: {self._given_up}")
+        try:
+            yield
+        except Exception as error:
+            raise CollectiveError(
+                f"group {self.name}: {what} failed in Ray's {self.backend.upper()}: {error}"
+            ) from error
+
+    def buffer(self, nbytes: int) -> Any:
+        """Return ``nbytes`` of zeroed memory (uint8) where the backend wants it."""
+        return self._arrays.zeros(nbytes, "uint8")
+
+    def release(self, buffer: Any) -> None:
+        """Give back what :meth:`buffer` returned: nothing is to be done."""
+
+    def begin(self, step: int) -> None:
+        """Say which step the barriers and votes that follow belong to; ranks in different steps stop."""
+        self._step = step
+
+    def vote(self, *, within: float = _FORMING_S, tag: str = "") -> None:
+        """Return when every rank has the results of every collective so far."""
+        self.barrier(within=within, tag=tag)
+
+    def all_reduce(
+        self, array: Any, op: str = "sum", *, within: float = _FORMING_S, tag: str = ""
+    ) -> None:
+        """Combine ``array`` over the ranks, in place. ``op``: sum, mean, product, min, max."""
+        check_op(op, array.dtype)
+        with self._told(f"all_reduce/{op} {tag}"):
+            collective.allreduce(flat(array), self.name, _OPS[op])
+        self._divided(array, op)
+
+    def _divided(self, array: Any, op: str) -> None:
+        if op == "mean":
+            self._arrays.divide(array, self.size, out=array, casting="unsafe")
+
+    def bound_all_reduce(
+        self, array: np.ndarray, op: str = "sum", *, within: float = _FORMING_S, tag: str = ""
+    ) -> Callable[[], None]:
+        """Return a call that does :meth:`all_reduce` on this array."""
+        return partial(self.all_reduce, array, op, within=within, tag=tag)
+
+    def reduce_parts(
+        self,
+        array: Any,
+        ends: Sequence[int],
+        roots: Sequence[int],
+        *,
+        within: float = _FORMING_S,
+        tag: str = "",
+        op: str = "sum",
+    ) -> None:
+        """Combine each part of ``array`` into its root's; the others keep theirs."""
+        check_op(op, array.dtype)
+        row = flat(array)
+        for begin, end, root in zip((0, *ends), ends, roots, strict=False):
+            part = row[begin:end]
+            # NCCL may use the memory of the others as scratch.
+            given = part if root == self.rank else part.copy()
+            with self._told(f"reduce/{op} {tag}"):
+                collective.reduce(given, root, self.name, _OPS[op])
+            if root == self.rank:
+                self._divided(part, op)
+
+    def broadcast_parts(
+        self,
+        array: Any,
+        ends: Sequence[int],
+        roots: Sequence[int],
+        *,
+        within: float = _FORMING_S,
+        tag: str = "",
+    ) -> None:
+        """Copy each part of ``array`` from its root's to every rank's."""
+        row = flat(array)
+        for begin, end, root in zip((0, *ends), ends, roots, strict=False):
+            with self._told(f"broadcast {tag}"):
+                collective.broadcast(row[begin:end], root, self.name)
+
+    def reduce(
+        self,
+        array: Any,
+        root: int = 0,
+        op: str = "sum",
+        *,
+        within: float = _FORMING_S,
+        tag: str = "",
+    ) -> None:
+        """Combine ``array`` over the ranks into the root's; the others keep theirs."""
+        self.reduce_parts(array, [array.size], [root], within=within, tag=tag, op=op)
+
+    def broadcast(
+        self, array: Any, root: int = 0, *, within: float = _FORMING_S, tag: str = ""
+    ) -> None:
+        """Copy the root's ``array`` to every rank's."""
+        self.broadcast_parts(array, [array.size], [root], within=within, tag=tag)
+
+    def all_gather(self, array: Any, *, within: float = _FORMING_S, tag: str = "") -> list[Any]:
+        """Return every rank's ``array``, in rank order."""
+        gathered = [self._arrays.empty_like(array) for _ in range(self.size)]
+        with self._told(f"all_gather {tag}"):
+            collective.allgather(gathered, array, self.name)
+        return gathered
+
+    def reduce_scatter(
+        self, arrays: Sequence[Any], op: str = "sum", *, within: float = _FORMING_S, tag: str = ""
+    ) -> Any:
+        """Return the combination over the ranks of their ``arrays[rank]``."""
+        check_op(op, arrays[0].dtype)
+        result = self._arrays.empty_like(arrays[self.rank])
+        with self._told(f"reduce_scatter/{op} {tag}"):
+            given = [array.copy() for array in arrays]  # Ray's GLOO writes into them
+            collective.reducescatter(result, given, self.name, _OPS[op])
+        self._divided(result, op)
+        return result
+
+    def send(self, array: Any, to: int, *, within: float = _FORMING_S, tag: str = "") -> None:
+        """Give ``array`` to rank ``to``."""
+        with self._told(f"send {tag}"):
+            collective.send(flat(array), to, self.name)
+
+    def recv(self, array: Any, source: int, *, within: float = _FORMING_S, tag: str = "") -> None:
+        """Fill ``array`` with what rank ``source`` sends."""
+        with self._told(f"recv {tag}"):
+            collective.recv(flat(array), source, self.name)
+
+    def barrier(self, *, within: float = _FORMING_S, tag: str = "") -> None:
+        """Return when every rank is here, for the same thing and in the same step."""
+        came = [zlib.crc32(tag.encode()), self._step]
+        met = self.all_gather(self._arrays.asarray(came, dtype="int64"), tag=f"barrier {tag}")
+        others = [r for r, their in enumerate(met) if [int(word) for word in their] != came]
+        if others:
+            raise CollectiveError(
+                f"group {self.name}: {named(others)} came for another collective than rank {self.rank}, "
+                f"which came for barrier ({tag}){when(self._step)}."
+            )
+
+    def abort(self, reason: str) -> None:
+        """Refuse further collectives of this rank; those who wait for it are not released."""
+        self._given_up = self._given_up or f"rank {self.rank} failed: {reason}"
+
+    def reset(self, epoch: int) -> None:
+        """Allow collectives again after an abort."""
+        self._given_up = None
+
+    def close(self) -> None:
+        """Leave the group."""
+        collective.destroy_collective_group(self.name)
+
+
+def _module(backend: str) -> Any:
+    """Return the library whose arrays the backend takes, or say what is missing."""
+    needs, modules = _NEEDS[backend]
+    load: Callable[[str], Any] = importlib.import_module
+    try:
+        loaded = [load(module) for module in modules]
+        if backend == "gloo":
+            return np
+        if not loaded[0].cuda.runtime.getDeviceCount():
+            raise CollectiveError("there is no GPU")
+    except Exception as error:
+        raise CollectiveError(f"{needs}. Here: {error}.") from error
+    return loaded[0]

@@ -1,0 +1,250 @@
+"""Moving rows over several connections at once: agree first, then send and receive as the kernel lets one."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from ...strategies.errors import CollectiveAborted, CollectiveError
+from .combine import plain
+from .wire import HEADER_BYTES, Header
+
+_PIECE = 1 << 18  # bytes handed to the kernel at once
+_SPIN_S = 100e-6
+_NAP_S = (
+    200e-6  # between two looks while other threads need the processor: packets come in one by one
+)
+_SLICE_S = 0.02  # how often an abort is looked for
+_GRACE_S = 0.5  # how long one that disagrees waits to hear what all the others came for
+
+Arrived = Callable[[int, int], None]
+"""Called with the peer and the number of its row that is full."""
+
+
+class Disagreement(CollectiveError):
+    """Parties came for different things; no row was filled."""
+
+
+class Stream:
+    """What is still to be sent to a peer, and to be received from it.
+
+    A row is filled only after ``after(number)`` bytes have been sent to the peer (None: at once).
+    """
+
+    def __init__(
+        self,
+        peer: int,
+        connection: socket.socket,
+        mine: Header,
+        out: Sequence[np.ndarray],
+        into: Sequence[np.ndarray],
+        after: Callable[[int], int] | None = None,
+    ) -> None:
+        self.peer, self.connection, self._after = peer, connection, after
+        self._arrived: Arrived | None = None
+        self._open = False
+        self._out = [memoryview(mine.packed()), *(_bytes(row) for row in out if row.size)]
+        self._sent = -HEADER_BYTES
+        self._head = bytearray(HEADER_BYTES)
+        self._missing = memoryview(self._head)
+        self._into = [_bytes(row) for row in into]
+        self.expected = sum(len(view) for view in self._into)
+        self.header: Header | None = None
+        self.block = 0  # the row to be filled next
+
+    def add(self, row: np.ndarray) -> None:
+        """Send a row after what is to be sent already."""
+        self._out.append(_bytes(row))
+
+    def open(self, arrived: Arrived | None) -> None:
+        """Allow rows to be filled; ``arrived`` is called for each that is full, in order."""
+        self._open, self._arrived = True, arrived
+
+    @property
+    def done(self) -> bool:
+        """Whether all is sent and received."""
+        return not self._out and self.block == len(self._into)
+
+    @property
+    def events(self) -> int:
+        """What to wait for; 0: nothing, or only for what others have to do first."""
+        wanted = select.POLLOUT if self._out else 0
+        if self._missing or (self._open and self.block < len(self._into) and self._ready()):
+            wanted |= select.POLLIN
+        return wanted
+
+    def _ready(self) -> bool:
+        return self._after is None or self._sent >= self._after(self.block)
+
+    def send(self) -> bool:
+        """Send what the kernel takes now; returns whether it took any."""
+        out = self._out
+        if not out:
+            return False
+        try:
+            if len(out) > 1:
+                count = self.connection.sendmsg([view[:_PIECE] for view in out[:2]])
+            else:
+                count = self.connection.send(out[0][:_PIECE])
+        except (BlockingIOError, InterruptedError):
+            return False
+        self._sent += count
+        while out:
+            piece = min(count, len(out[0]))
+            if piece < len(out[0]):
+                out[0] = out[0][piece:]
+                break
+            out.pop(0)
+            count -= piece
+        return True
+
+    def receive_header(self) -> bool:
+        """Take what has come of the header; returns whether any has."""
+        count = self._take(self._missing)
+        self._missing = self._missing[count:]
+        if not len(self._missing):
+            self.header = Header.unpacked(self._head)
+        return count > 0
+
+    def receive(self) -> bool:
+        """Take what has come for the next row; returns whether any has."""
+        if self.block == len(self._into) or not self._ready():
+            return False
+        view = self._into[self.block]
+        if len(view):
+            count = self._take(view)
+            self._into[self.block] = view = view[count:]
+            if not count:
+                return False
+        if not len(view):
+            self.block += 1
+            if self._arrived is not None:
+                self._arrived(self.peer, self.block - 1)
+        return True
+
+    def _take(self, view: memoryview) -> int:
+        try:
+            count = self.connection.recv_into(view)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        if count == 0:
+            raise ConnectionError("its connection ended")
+        return count
+
+
+class Exchange:
+    """Drives the streams of one collective. ``aborted()`` says why somebody gave up (None: nobody did).
+
+    ``at_work()`` tells whether other threads of this process have use for the processor.
+    """
+
+    def __init__(
+        self,
+        streams: Mapping[int, Stream],
+        names: Mapping[int, str],
+        mine: Header,
+        aborted: Callable[[], str | None],
+        within: float,
+        at_work: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.streams, self._at_work = streams, at_work
+        self._names, self._mine, self._aborted, self._within = names, mine, aborted, within
+        self._deadline = time.monotonic() + within
+        self._moved_at = time.perf_counter()
+
+    def agree(self) -> None:
+        """Return when every peer has come for the same thing; nothing but headers is received.
+
+        Raises:
+            Disagreement: a peer came for something else.
+            CollectiveError: a peer did not come in time.
+            CollectiveAborted: somebody gave up, or is gone.
+        """
+        differ = False
+        while waiting := [one for one in self.streams.values() if one.header is None]:
+            moved = False
+            for one in self.streams.values():
+                moved |= self._guarded(one, one.send)
+                if one.header is None:
+                    moved |= self._guarded(one, one.receive_header)
+                    if one.header is not None and not differ and not self._fits(one):
+                        differ = True
+                        self._deadline = min(self._deadline, time.monotonic() + _GRACE_S)
+            if not moved and self._idle(waiting, differ):
+                break
+        if differ or not all(self._fits(one) for one in self.streams.values()):
+            self._disagree()
+
+    def _fits(self, one: Stream) -> bool:
+        theirs = one.header
+        return theirs is None or (theirs.fits(self._mine) and theirs.nbytes == one.expected)
+
+    def run(self, arrived: Arrived | None = None) -> None:
+        """Return when all is sent and received; ``arrived(peer, number)`` is called for each row, in order."""
+        for one in self.streams.values():
+            one.open(arrived)
+        while waiting := [one for one in self.streams.values() if not one.done]:
+            moved = False
+            for one in waiting:
+                moved |= self._guarded(one, one.send)
+                moved |= self._guarded(one, one.receive)
+            if not moved:
+                self._idle(waiting, False)
+
+    def _guarded(self, one: Stream, move: Callable[[], bool]) -> bool:
+        try:
+            if move():
+                self._moved_at = time.perf_counter()
+                return True
+            return False
+        except OSError as error:
+            patience = time.monotonic() + 0.2  # the reason may be on its way
+            while (reason := self._aborted()) is None and time.monotonic() < patience:
+                time.sleep(0.002)
+            reason = reason or f"{self._names[one.peer]} is gone: {error}"
+            raise CollectiveAborted(f"{self._mine} was aborted: {reason}") from error
+
+    def _idle(self, waiting: Sequence[Stream], differ: bool) -> bool:
+        """Wait until something can move; returns True when one that disagrees has waited enough."""
+        if self._at_work():
+            time.sleep(_NAP_S)
+        elif time.perf_counter() - self._moved_at < _SPIN_S:
+            os.sched_yield()  # the peer, or the kernel's work for it, may be waiting for this very core
+            return False
+        poll = select.poll()
+        for one in self.streams.values():
+            if events := one.events:
+                poll.register(one.connection, events)
+        poll.poll(_SLICE_S * 1000)
+        if time.monotonic() > self._deadline:
+            if differ:
+                return True
+            late = [self._names[one.peer] for one in waiting]
+            raise CollectiveError(
+                f"{self._mine}: {', '.join(late)} are missing after {self._within} s."
+            )
+        reason = self._aborted()
+        if reason is not None and not differ:
+            raise CollectiveAborted(f"{self._mine} was aborted: {reason}")
+        return False
+
+    def _disagree(self) -> None:
+        came: dict[str, list[int]] = {}
+        for party in sorted(self._names):
+            header = self.streams[party].header if party in self.streams else self._mine
+            if header is not None:
+                came.setdefault(str(header), []).append(party)
+        told = [
+            f"{' and '.join(self._names[party] for party in parties)} came for {text}"
+            for text, parties in came.items()
+        ]
+        raise Disagreement(f"one came for another collective than the others: {'; '.join(told)}.")
+
+
+def _bytes(row: np.ndarray) -> memoryview:
+    return memoryview(plain(row).view(np.uint8).data)

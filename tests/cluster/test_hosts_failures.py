@@ -1,0 +1,329 @@
+"""Groups over several hosts when ranks disagree, give up, are killed or cut off; votes; and sends."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rowlock.cluster.collective import links as links_module
+from rowlock.cluster.collective.combine import BFLOAT16
+from rowlock.cluster.collective.hosts import HostsGroup
+from rowlock.cluster.collective.links import Links
+from rowlock.cluster.collective.stream import Stream
+from rowlock.cluster.collective.wire import SECRET_BYTES, Address
+from rowlock.strategies.errors import CollectiveAborted, CollectiveError
+from tests.cluster.test_hosts_group import _context, across
+from tests.cluster.test_meeting import bfloat16, failing
+
+TWO_OF_TWO = [[0, 1], [2, 3]]
+
+
+# -- agreement ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hosts", [[[0], [1]], [[0, 1], [2]], TWO_OF_TWO, [[0], [1], [2]]], ids=str)
+@pytest.mark.parametrize("count", [4, 300_000])
+def test_a_rank_that_repeats_a_step_is_stopped_everywhere(
+    hosts: list[list[int]], count: int
+) -> None:
+    def work(group: HostsGroup) -> Any:
+        array = np.empty(count, "f4")
+        for step in range(3):
+            array[...] = group.rank
+            group.begin(1 if group.rank == 1 and step == 2 else step)
+            try:
+                group.all_reduce(array, tag="bucket 0", within=10)
+            except CollectiveError as error:
+                assert step < 2 or np.all(array == group.rank)  # nothing was combined
+                return str(error)  # in step 1, where a rank still was in it
+
+    for text in across(hosts, work):
+        assert "in step 1" in text and "in step 2" in text and "another collective" in text
+        assert "rank 1" in text or "ranks [1]" in text or "ranks [0, 1]" in text
+
+
+def test_words_that_differ_are_the_same_on_every_host() -> None:
+    def work(group: HostsGroup) -> str:
+        return failing(lambda: group.all_reduce(np.zeros(4), tag=f"{group.rank // 2}", within=5))
+
+    texts = [text.partition("than the others: ")[2] for text in across([[0], [1], [2]], work)]
+    assert len(set(texts)) == 1
+    assert (
+        "host 0 (ranks [0]) and host 1 (ranks [1]) came for all_reduce/sum (float64[4] 0)"
+        in texts[0]
+    )
+    assert "host 2 (ranks [2]) came for all_reduce/sum (float64[4] 1)" in texts[0]
+
+
+# -- abort and death ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("who", range(4))
+def test_a_killed_rank_releases_all_at_once(who: int) -> None:
+    def work(group: HostsGroup) -> Any:
+        group.barrier()
+        if group.rank == who:
+            time.sleep(0.1)
+            os.kill(os.getpid(), signal.SIGKILL)
+        began = time.monotonic()
+        with pytest.raises(CollectiveAborted) as caught:
+            group.all_reduce(np.zeros(300_000), within=20)
+        return time.monotonic() - began, str(caught.value)
+
+    found = surviving(TWO_OF_TWO, work, {who})
+    for waited, text in found.values():
+        assert waited < 2
+        assert f"rank {who} has ended" in text or "is gone" in text
+
+
+def surviving(
+    hosts: Sequence[Sequence[int]], work: Callable[[HostsGroup], Any], dead: set[int]
+) -> dict[int, Any]:
+    """Run ``work`` where some ranks are killed; returns the results of the others."""
+    results: Any = _context.SimpleQueue()
+
+    def told(group: HostsGroup) -> Any:
+        try:
+            results.put((group.rank, work(group)))
+        except Exception as error:
+            results.put((group.rank, error))
+        return None
+
+    across(hosts, told, dead=dead)
+    found = {}
+    while not results.empty():
+        rank, result = results.get()
+        found[rank] = result
+    assert sorted(found) == sorted({r for members in hosts for r in members} - dead)
+    return found
+
+
+def test_an_abort_reaches_ranks_that_wait_for_one_of_their_own_host() -> None:
+    """Nobody of host 1 looks at a socket: its leader computes, the other waits for it."""
+
+    def work(group: HostsGroup) -> Any:
+        group.barrier()
+        if group.rank == 0:
+            time.sleep(0.2)
+            group.abort("label 12 is no class")
+        elif group.rank == 2:
+            time.sleep(2)
+        else:
+            began = time.monotonic()
+            text = failing(lambda: group.all_reduce(np.zeros(4), within=20))
+            return time.monotonic() - began, text
+
+    found = across(TWO_OF_TWO, work)
+    for rank in (1, 3):
+        waited, text = found[rank]
+        assert waited < 1 and "rank 0 failed: label 12 is no class" in text
+
+
+def test_a_frozen_host_is_named_at_the_deadline() -> None:
+    def work(group: HostsGroup) -> Any:
+        group.barrier()
+        if group.rank == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+            return None
+        began = time.monotonic()
+        text = failing(lambda: group.all_reduce(np.zeros(2_000_000), within=0.5))
+        return time.monotonic() - began, text
+
+    waited, text = surviving([[0], [1]], work, {1})[0]
+    assert 0.4 < waited < 1.5 and "host 1 (ranks [1]) are missing after 0.5 s" in text
+
+
+# -- votes -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("who", range(4))
+def test_once_a_vote_has_returned_everybody_has_the_results(who: int) -> None:
+    """A rank is killed at a random moment of steps of all-reduce and vote."""
+    for seed in range(4):
+        delay = float(np.random.default_rng(100 * who + seed).uniform(0.0, 0.01))
+
+        def work(group: HostsGroup, delay: float = delay) -> Any:
+            array = group.buffer(400).view("f4")
+            group.barrier()
+            if group.rank == who:
+                signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+                signal.setitimer(signal.ITIMER_REAL, delay + 1e-5)
+            complete = voted = 0
+            try:
+                while True:
+                    array[...] = 1
+                    group.all_reduce(array, within=10)
+                    assert np.all(array == 4)
+                    complete += 1
+                    group.vote(within=10)
+                    voted += 1
+            except CollectiveAborted:
+                return complete, voted
+
+        found = surviving(TWO_OF_TWO, work, {who}).values()
+        assert max(voted for _, voted in found) <= min(complete for complete, _ in found)
+
+
+# -- what travels ------------------------------------------------------------------------------------
+
+
+def test_parts_travel_to_their_roots_host_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[int] = []
+
+    class Counted(Stream):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            sent.append(sum(row.nbytes for row in args[3]))
+
+    monkeypatch.setattr(links_module, "Stream", Counted)
+
+    def work(group: HostsGroup) -> Any:
+        array = np.full(12, 1.0 + group.rank, "f4")
+        group.reduce_parts(array, [3, 4, 10, 12], [2, 0, 1, 2], within=10)
+        return list(sent), array.tolist()
+
+    found = across([[0], [1], [2]], work)
+    assert [sizes for sizes, _ in found] == [[24, 20], [4, 20], [4, 24]]
+    assert found[2][1] == [6.0] * 3 + [3.0] * 7 + [6.0] * 2
+
+
+@pytest.mark.parametrize("hosts", [[[0], [1]], [[0, 1], [2]], [[0], [1], [2]]], ids=str)
+@pytest.mark.parametrize("count", [5, 100_001])
+def test_other_types(hosts: list[list[int]], count: int) -> None:
+    def part(rank: int) -> np.ndarray:
+        return bfloat16(np.random.default_rng(rank).standard_normal(count))
+
+    def work(group: HostsGroup) -> Any:
+        half = part(group.rank)
+        group.all_reduce(half.view(BFLOAT16), "max")
+        truth = np.arange(count) % 3 == group.rank
+        group.all_reduce(truth, "max")
+        small = np.full(count, 3, "u1")
+        group.all_reduce(small, "product")
+        mean = np.full(count, group.rank, "f8")
+        group.reduce(mean, 1, "mean")
+        return half, truth, small, mean
+
+    found = across(hosts, work)
+    size = len(found)
+    wide = [(part(rank).astype("u4") << 16).view("f4") for rank in range(size)]
+    for rank, (half, truth, small, mean) in enumerate(found):
+        np.testing.assert_array_equal(half, bfloat16(np.maximum.reduce(wide)))
+        np.testing.assert_array_equal(truth, np.arange(count) % 3 < size)
+        assert np.all(small == 3**size)
+        assert np.all(mean == ((size - 1) / 2 if rank == 1 else rank))
+
+
+@pytest.mark.parametrize("count", [3, 700_000])
+def test_send_and_recv_between_any_two(count: int) -> None:
+    def work(group: HostsGroup) -> Any:
+        array = np.full(count, float(group.rank))
+        for source, to in ((0, 3), (3, 1), (1, 0), (2, 3)):
+            if group.rank == source:
+                group.send(array, to, within=10)
+            elif group.rank == to:
+                group.recv(array, source, within=10)
+        group.barrier()
+        return array.tolist()[0], bool(np.all(array == array[0]))
+
+    assert across(TWO_OF_TWO, work) == [(0.0, True), (0.0, True), (2.0, True), (2.0, True)]
+
+
+def test_sends_between_hosts_that_disagree_stop_both_and_nobody_else() -> None:
+    def work(group: HostsGroup) -> Any:
+        text = ""
+        if group.rank in (1, 2):
+            call = group.send if group.rank == 1 else group.recv
+            array = np.full(2 + group.rank, 1.0 * group.rank)
+            text = failing(lambda: call(array, 3 - group.rank, within=5))
+            assert np.all(array == group.rank)
+            call(array[:3], 3 - group.rank, within=5)
+            assert np.all(array[:3] == 1)
+        group.barrier(within=5)
+        return text
+
+    texts = across(TWO_OF_TWO, work)
+    assert texts[1] == texts[2]
+    assert "float64[3]" in texts[1] and "float64[4]" in texts[1]
+
+
+def test_a_receiver_of_another_host_is_released_by_an_abort() -> None:
+    def work(group: HostsGroup) -> Any:
+        if group.rank == 3:
+            began = time.monotonic()
+            text = failing(lambda: group.recv(np.zeros(4), 1, within=20))
+            return time.monotonic() - began, text
+        time.sleep(0.3)
+        if group.rank == 0:
+            group.abort("told to")
+        time.sleep(0.5)
+
+    waited, text = across(TWO_OF_TWO, work)[3]
+    assert waited < 2 and "rank 0 failed: told to" in text
+
+
+# -- a cable that is cut -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cable() -> Iterator[tuple[str, str]]:
+    """Two network namespaces joined by a virtual cable."""
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        pytest.skip("network namespaces need root and the ip command")
+    tag = uuid.uuid4().hex[:5]
+    spaces = (f"rlk-{tag}a", f"rlk-{tag}b")
+    try:
+        for space in spaces:
+            if subprocess.run(["ip", "netns", "add", space], capture_output=True).returncode:
+                pytest.skip("no network namespaces here")
+        ends = f"link add r{tag}a netns {spaces[0]} type veth peer name r{tag}b netns {spaces[1]}"
+        subprocess.run(["ip", *ends.split()], check=True)
+        for number, space in enumerate(spaces):
+            name = f"r{tag}{'ab'[number]}"
+            for words in (f"addr add 10.77.9.{number + 1}/24 dev {name}", f"link set {name} up"):
+                subprocess.run(["ip", "-n", space, *words.split()], check=True)
+        yield spaces
+    finally:
+        for space in spaces:
+            subprocess.run(["ip", "netns", "del", space], capture_output=True)
+
+
+def test_a_cut_cable_is_noticed_at_the_deadline_on_both_sides(cable: tuple[str, str]) -> None:
+    results: Any = _context.SimpleQueue()
+    tag = cable[0][4:9]
+
+    def body(rank: int) -> None:
+        space = os.open(f"/var/run/netns/{cable[rank]}", os.O_RDONLY)
+        assert ctypes.CDLL(None).setns(space, 0) == 0
+        listener = socket.create_server((f"10.77.9.{rank + 1}", 40123))
+        addresses = [Address(f"10.77.9.{i + 1}", 40123, b"k" * SECRET_BYTES) for i in range(2)]
+        group = HostsGroup(rank, [[0], [1]], None, Links(rank, addresses, listener, 10))
+        array = np.ones(1_000_000, "f4")
+        group.all_reduce(array, within=10)
+        if rank == 0:
+            subprocess.run(["ip", "-n", cable[0], "link", "set", f"r{tag}a", "down"], check=True)
+        began = time.monotonic()
+        text = failing(lambda: group.all_reduce(array, within=1.0))
+        results.put((time.monotonic() - began, text))
+        group.close()
+
+    processes = [_context.Process(target=body, args=(rank,)) for rank in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(30)
+        assert process.exitcode == 0
+    for _ in processes:
+        waited, text = results.get()
+        assert 0.9 < waited < 2.5 and "missing after 1.0 s" in text

@@ -1,0 +1,345 @@
+"""What a group of processes promises when ranks disagree, give up or are killed; and sends between two."""
+
+from __future__ import annotations
+
+import inspect
+import multiprocessing
+import os
+import signal
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rowlock.cluster.collective import futex
+from rowlock.cluster.collective.combine import BFLOAT16
+from rowlock.cluster.collective.group import SharedMemoryGroup
+from rowlock.cluster.collective.hosts import HostsGroup
+from rowlock.cluster.collective.ray_groups import RayGroup
+from rowlock.strategies.errors import CollectiveAborted, CollectiveError
+from tests.cluster.test_collective_group import together
+
+_context = multiprocessing.get_context("fork")
+
+
+# -- agreement ---------------------------------------------------------------------------------------
+
+
+def failing(work: Callable[[], Any]) -> str:
+    with pytest.raises(CollectiveError) as caught:
+        work()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("count", [4, 100_000])
+def test_a_rank_that_skipped_a_step_is_stopped_everywhere(count: int) -> None:
+    def work(group: SharedMemoryGroup) -> Any:
+        array = group.buffer(4 * count).view("f4")
+        for step in range(3):
+            array[...] = 10 * group.rank + step
+            group.begin(step + 1 if group.rank == 1 and step == 2 else step)
+            if step == 2:
+                text = failing(lambda: group.all_reduce(array, tag="bucket 0 of ab12"))
+                assert np.all(array == 10 * group.rank + step)  # nothing was combined
+                return text
+            group.all_reduce(array, tag="bucket 0 of ab12")
+
+    texts = together(3, work)
+    assert len({text.partition(": ")[2] for text in texts}) == 1
+    what = f"all_reduce/sum (float32[{count}] bucket 0 of ab12)"
+    assert f"ranks [0, 2] came for {what} in step 2; rank 1 came for {what} in step 3" in texts[0]
+
+
+def test_what_differs_is_said_in_words() -> None:
+    def work(group: SharedMemoryGroup) -> Any:
+        if group.rank == 0:
+            return failing(lambda: group.barrier(tag="end"))
+        return failing(lambda: group.broadcast(np.zeros(3), tag="loss"))
+
+    def work_in_memory(group: SharedMemoryGroup) -> Any:
+        array = group.buffer(64)
+        return failing(lambda: group.all_reduce(array, "max" if group.rank else "sum", tag="b"))
+
+    for text in together(2, work):
+        assert "rank 0 came for barrier (end)" in text and "rank 1 came for buffer" in text
+    for text in together(2, work_in_memory):
+        assert (
+            "rank 0 came for all_reduce/sum (uint8[64] b); rank 1 came for all_reduce/max" in text
+        )
+
+
+# -- death and abort ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["killed", "aborts"])
+@pytest.mark.parametrize("size", [2, 3])
+def test_who_arrived_before_it_died_counts(
+    how: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last to come ends right after its arrival is written, before anybody is woken."""
+
+    def work(group: SharedMemoryGroup) -> Any:
+        if group.rank == 1:
+            time.sleep(0.2)
+
+            def end(address: int) -> None:
+                if how == "killed":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                monkeypatch.undo()
+                group.abort("told to")
+                time.sleep(0.5)
+
+            monkeypatch.setattr(futex, "wake", end)
+        group.barrier(within=5)
+        if group.rank != 1:
+            return "through", failing(lambda: group.barrier(within=5))
+
+    found = among(size, work)
+    found.pop(1, None)
+    assert sorted(found) == [rank for rank in range(size) if rank != 1]
+    for passed, then in found.values():
+        assert passed == "through"
+        assert "rank 1 failed: told to" in then if how == "aborts" else "rank 1 has ended" in then
+
+
+def among(size: int, work: Callable[[SharedMemoryGroup], Any]) -> dict[int, Any]:
+    """Run ``work`` in processes some of which may be killed; returns the results of those that had one."""
+    name, results = f"test-{uuid.uuid4().hex}", _context.SimpleQueue()
+
+    def body(rank: int) -> None:
+        group = SharedMemoryGroup(name, rank, size, within=10)
+        try:
+            results.put((rank, work(group)))
+        except Exception as error:
+            results.put((rank, error))
+
+    processes = [_context.Process(target=body, args=(rank,)) for rank in range(size)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(20)
+        assert process.exitcode is not None
+    found = {}
+    while not results.empty():
+        rank, result = results.get()
+        found[rank] = result
+    return found
+
+
+def test_living_ranks_leave_together_whenever_a_rank_is_killed() -> None:
+    """A victim is killed at a random moment: those who live got through the same number of meetings."""
+    for seed in range(12):
+        delay = float(np.random.default_rng(seed).uniform(0.0, 0.02))
+
+        def work(group: SharedMemoryGroup, delay: float = delay) -> Any:
+            group.barrier()
+            if group.rank == 2:
+                signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+                signal.setitimer(signal.ITIMER_REAL, delay + 1e-5)
+            passed = 0
+            began = time.monotonic()
+            try:
+                while True:
+                    group.barrier(within=5)
+                    passed += 1
+            except CollectiveAborted:
+                return passed, time.monotonic() - began
+
+        found = among(3, work)
+        assert sorted(found) == [0, 1]
+        assert found[0][0] == found[1][0]
+        assert max(waited for _, waited in found.values()) < 2
+
+
+def test_living_ranks_leave_together_whenever_a_rank_aborts() -> None:
+    """An abort comes from another thread, as a watcher's does, in the middle of meetings."""
+    import threading
+
+    for seed in range(12):
+        delay = float(np.random.default_rng(seed).uniform(0.0, 0.02))
+
+        def work(group: SharedMemoryGroup, delay: float = delay) -> Any:
+            group.barrier()
+            if group.rank == 2:
+                threading.Timer(delay, group.abort, ["told to"]).start()
+            passed = 0
+            try:
+                while True:
+                    group.barrier(within=5)
+                    passed += 1
+            except CollectiveAborted:
+                return passed
+
+        assert len(set(among(3, work).values())) == 1
+
+
+# -- from one rank to another ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [0, 1, 1000, 500_000])
+def test_send_and_recv(count: int) -> None:
+    def work(group: SharedMemoryGroup) -> Any:
+        array = np.arange(count, dtype="f8") + group.rank
+        for turn in range(3):
+            if group.rank == 1:
+                group.send(array + turn, 2, tag="t", within=10)
+            elif group.rank == 2:
+                group.recv(array, 1, tag="t", within=10)
+        group.barrier()
+        return array
+
+    for rank, array in enumerate(together(3, work)):
+        np.testing.assert_array_equal(array, np.arange(count) + (rank if rank < 2 else 3))
+
+
+def test_sizes_that_differ_are_an_error_on_both_sides_and_the_next_send_works() -> None:
+    def work(group: SharedMemoryGroup) -> Any:
+        wrong, right = np.full(4 + group.rank, 1.0 * group.rank), np.full(3, 1.0 * group.rank)
+        call = group.recv if group.rank else group.send
+        text = failing(lambda: call(wrong, 1 - group.rank, within=5))
+        assert np.all(wrong == group.rank)
+        call(right, 1 - group.rank, within=5)
+        return text, right.tolist()
+
+    first, second = together(2, work)
+    assert first == second
+    assert "rank 0 sends float64[4], and rank 1 would receive float64[5]" in first[0]
+    assert first[1] == [0.0] * 3
+
+
+def test_a_receiver_is_released_by_deadline_abort_and_death() -> None:
+    def late(group: SharedMemoryGroup) -> Any:
+        if group.rank == 0:
+            return failing(lambda: group.recv(np.zeros(2), 1, within=0.2))
+        time.sleep(0.6)
+
+    def aborted(group: SharedMemoryGroup) -> Any:
+        if group.rank == 0:
+            return failing(lambda: group.recv(np.zeros(2), 1, within=5))
+        time.sleep(0.2)
+        group.abort("told to")
+
+    def dead(group: SharedMemoryGroup) -> Any:
+        group.barrier()
+        if group.rank == 0:
+            return failing(lambda: group.send(np.zeros(10**6), 1, within=5))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert "rank 1 is missing after 0.2 s" in among(2, late)[0]
+    assert "rank 1 failed: told to" in among(2, aborted)[0]
+    assert "rank 1 has ended" in among(2, dead)[0]
+
+
+# -- elements ----------------------------------------------------------------------------------------
+
+INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+
+
+@pytest.mark.parametrize("count", [7, 50_000])
+def test_every_type_with_every_op(count: int) -> None:
+    dtypes = [*INTEGERS, "float16", "float32", "float64"]
+
+    def work(group: SharedMemoryGroup) -> Any:
+        found = {}
+        for dtype in dtypes:
+            for op in ("sum", "product", "min", "max", "mean"):
+                array = (np.arange(count) % 5 + group.rank).astype(dtype)
+                group.all_reduce(array, op)
+                found[dtype, op] = array
+        truth = np.arange(count) % 3 == group.rank
+        group.all_reduce(truth, "max")
+        refused = failing(lambda: group.all_reduce(truth, "sum"))
+        return found, truth, refused
+
+    for found, truth, refused in together(3, work):
+        for (dtype, op), array in found.items():
+            parts = np.stack([(np.arange(count) % 5 + rank).astype(dtype) for rank in range(3)])
+            name = {"product": "prod"}.get(op, op)
+            wanted = getattr(np, name)(parts, axis=0).astype(dtype)
+            np.testing.assert_allclose(array, wanted, rtol=1e-3, err_msg=f"{dtype} {op}")
+            assert array.dtype == dtype
+        np.testing.assert_array_equal(truth, np.arange(count) % 3 < 3)
+        assert "min and max can combine elements of bool" in refused
+
+
+def bfloat16(values: np.ndarray) -> np.ndarray:
+    """Round float32 to bfloat16 bits, to the nearest even, by way of integers (an independent reference)."""
+    bits = values.astype("f4").view("u4").astype("u8")
+    low, high = bits & 0xFFFF, bits >> 16
+    up = (low > 0x8000) | ((low == 0x8000) & (high % 2 == 1))
+    return (high + up).astype("u2")
+
+
+@pytest.mark.parametrize("count", [5, 70_000])
+@pytest.mark.parametrize("op", ["sum", "mean", "max"])
+def test_bfloat16_is_declared_by_a_view(count: int, op: str) -> None:
+    def part(rank: int) -> np.ndarray:
+        return bfloat16(np.random.default_rng(rank).standard_normal(count))
+
+    def work(group: SharedMemoryGroup) -> Any:
+        array = part(group.rank)
+        group.all_reduce(array.view(BFLOAT16), op)
+        return array
+
+    wide = [(part(rank).astype("u4") << 16).view("f4") for rank in range(3)]
+    total = {"sum": sum(wide), "max": np.maximum.reduce(wide)}
+    total["mean"] = total["sum"] / np.float32(3)
+    for array in together(3, work):
+        np.testing.assert_array_equal(array, bfloat16(total[op]))
+
+
+def test_what_cannot_be_combined_is_refused() -> None:
+    def work(group: SharedMemoryGroup) -> Any:
+        return [
+            failing(lambda: group.all_reduce(np.zeros((4, 4)).T[:2])),
+            failing(lambda: group.all_reduce(np.zeros(2, "c8"))),
+            failing(lambda: group.all_reduce(np.zeros(2), "xor")),
+        ]
+
+    strided, complex_, op = together(1, work)[0]
+    assert "contiguous" in strided and "complex64" in complex_ and "xor" in op
+
+
+def test_no_room_is_said_on_every_rank() -> None:
+    def work(group: SharedMemoryGroup) -> Any:
+        return failing(lambda: group.buffer(1 if group.rank else 1 << 50))
+
+    first, second = together(2, work)
+    assert "no room" in first and ("no room" in second or "rank 0" in second)
+
+
+def test_nothing_at_all_can_be_combined_and_moved() -> None:
+    def work(group: SharedMemoryGroup) -> Any:
+        empty = np.zeros(0)
+        group.all_reduce(empty)
+        group.broadcast(empty)
+        group.reduce(empty)
+        return [len(array) for array in group.all_gather(empty)]
+
+    assert together(2, work) == [[0, 0], [0, 0]]
+
+
+def test_an_abort_after_the_end_is_nothing() -> None:
+    def work(group: SharedMemoryGroup) -> Any:
+        group.barrier()
+        group.close()
+        group.abort("a watcher that comes too late")
+        return "fine"
+
+    assert together(2, work) == ["fine", "fine"]
+
+
+def test_kinds_of_groups_have_the_same_methods() -> None:
+    """What a plan may call on one group it may call on all."""
+    kinds = (SharedMemoryGroup, HostsGroup, RayGroup)
+    for name, method in inspect.getmembers(HostsGroup, inspect.isfunction):
+        if not name.startswith("_"):
+            asked = inspect.signature(method).parameters
+            for kind in kinds:
+                has = inspect.signature(getattr(kind, name)).parameters
+                shared = {key: (has[key].kind, has[key].default) for key in asked if key in has}
+                wanted = {key: (each.kind, each.default) for key, each in asked.items()}
+                assert shared == wanted, f"{kind.__name__}.{name}"
