@@ -33,7 +33,10 @@ def join_ray(config: ClusterConfig) -> None:
         try:
             _knock(address)
             ray.init(address=address, **_QUIET)
-        except OSError as error:
+        except (
+            OSError,
+            ValueError,
+        ) as error:  # ValueError: an address of another kind, such as http://
             raise CollectiveError(f"no Ray cluster answers at {address!r}: {error}") from error
         return
     with _workers_import_this_package():

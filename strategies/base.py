@@ -86,7 +86,8 @@ class Strategy(BaseModel):
         parts = []
         for item in error.errors():
             field = ".".join(str(part) for part in item["loc"][:1]) or "?"
-            parts.append(f"{cls.__name__}.{field}: {item['msg']}, got {item.get('input')!r}")
+            why = item["msg"].removeprefix("Value error, ")  # pydantic's words for a check of ours
+            parts.append(f"{cls.__name__}.{field}: {why}, got {item.get('input')!r}")
         return StrategyError("; ".join(parts) + ".")
 
     def changes(self) -> dict[str, Any]:

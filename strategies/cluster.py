@@ -2,25 +2,85 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
+from pydantic import field_validator
+
 from .base import Strategy, effect
+
+_OWN_FIELDS = {"CPU": "use num_cpus_per_replica", "GPU": "a place on a GPU reserves one"}
+_LEAST_AMOUNT = 0.0001  # Ray counts resources in these
 
 
 class ClusterConfig(Strategy):
     """How gangs are launched.
 
-    ``launcher``: "ray" (actors) or "threads" (of this process). ``address``: the Ray cluster to join if none
-    is initialised (None: start a local one). ``threads_per_replica``: threads of the array library.
-    ``num_cpus_per_replica``: CPUs that Ray reserves for each replica (0: none).
+    ``launcher``: "ray" (actors) or "threads" (of this process; what follows about nodes has no effect).
+    ``address``: the Ray cluster to join if none is initialised (None: start a local one).
+    ``threads_per_replica``: threads of the array library. ``pin_replicas``: each keeps to its share of its
+    host's cores.
     ``*_deadline_s``: seconds. ``bucket_bytes``: gradient bytes that travel in one all-reduce.
+    ``collectives``: whose they are: our own, or those of ``ray.util.collective`` ("gloo" needs PyTorch,
+    "nccl" GPUs). ``transport``: how steps reach replicas: "socket", or "actor" (ordinary actor calls, slower,
+    where nodes cannot connect to the driver). ``steps_in_flight``: how many steps ``Executor.run_async`` lets
+    wait for their results.
+
+    When a replica is lost: ``on_failure`` "replace" puts a spare or a new actor in its place, "shrink" goes on
+    with fewer, "raise" reports it and replaces it at the next run. ``spares``: actors that stand by.
+    ``max_failures``: after so many in a row, without a step in between, the failure is raised.
+    ``heartbeat_deadline_s``: a replica that gives no sign of life for so long while it is waited for is
+    looked at, and lost if it does not run.
+
+    What Ray reserves for each replica: ``num_cpus_per_replica`` CPUs (0: none), and
+    ``resources_per_replica``, other resources by name ("memory" in bytes).
+
+    Which nodes: ``nodes`` lists addresses or node ids, in the order in which they are to be used (an address
+    stands for all nodes that have it); ``node_labels`` are labels that a node must have, all of them. Without
+    either: all nodes with a CPU, by address. Nodes without what a replica reserves are passed over.
+
+    Which replica where: ``packing`` "fill" takes one node after the other, "spread" goes round them.
+    ``replicas_per_node``: so many on each node, fewer only where no replicas are left; None: as many as the
+    node has CPUs for (a replica that reserves none counts for one), and where nothing is reserved, one more
+    each once all nodes are full.
     """
 
     launcher: Literal["ray", "threads"] = effect("ray")
     address: str | None = effect(None)
     threads_per_replica: int = effect(1, ge=1)
-    num_cpus_per_replica: float = effect(0.0, ge=0, strict=False)
+    pin_replicas: bool = effect(True)
+    num_cpus_per_replica: float = effect(0.0, ge=0, strict=False, allow_inf_nan=False)
+    resources_per_replica: dict[str, float] = effect({})
+    nodes: list[str] | None = effect(None, min_length=1)
+    node_labels: dict[str, str] | None = effect(None, min_length=1)
+    replicas_per_node: int | None = effect(None, ge=1)
+    packing: Literal["fill", "spread"] = effect("fill")
     start_deadline_s: float = effect(60.0, gt=0, strict=False)
     step_deadline_s: float = effect(300.0, gt=0, strict=False)
-    collective_deadline_s: float = effect(60.0, gt=0, strict=False)
-    bucket_bytes: int = effect(4 << 20, ge=1)
+    collective_deadline_s: float = effect(300.0, gt=0, strict=False)
+    heartbeat_deadline_s: float = effect(0.75, gt=0, strict=False)
+    bucket_bytes: int = effect(2 << 20, ge=1)
+    collectives: Literal["rowlock", "gloo", "nccl"] = effect("rowlock")
+    transport: Literal["socket", "actor"] = effect("socket")
+    steps_in_flight: int = effect(2, ge=1)
+    on_failure: Literal["replace", "shrink", "raise"] = effect("replace")
+    spares: int = effect(0, ge=0)
+    max_failures: int = effect(3, ge=0)
+
+    @field_validator("resources_per_replica")
+    @classmethod
+    def _amounts(cls, resources: dict[str, float]) -> dict[str, float]:
+        for name, amount in resources.items():
+            if name in _OWN_FIELDS:
+                raise ValueError(f"{name!r} cannot be listed here ({_OWN_FIELDS[name]})")
+            if not math.isfinite(amount) or amount < _LEAST_AMOUNT:
+                raise ValueError(f"{name!r} must be a number from {_LEAST_AMOUNT} up")
+        return resources
+
+    @field_validator("nodes")
+    @classmethod
+    def _once_each(cls, nodes: list[str] | None) -> list[str] | None:
+        twice = sorted({name for name in nodes or [] if (nodes or []).count(name) > 1})
+        if twice:
+            raise ValueError(f"{', '.join(twice)} is listed twice")
+        return nodes

@@ -8,7 +8,7 @@ the built-in class that Paddle's documents name, so both ``except ValueError`` a
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class RowlockError(Exception):
@@ -81,6 +81,18 @@ class ExecutionError(EnforceNotMet, RuntimeError):
 
 class CollectiveError(EnforceNotMet, RuntimeError):
     """A collective could not finish: a rank is missing, failed, or disagrees."""
+
+
+class PlacementError(CollectiveError):
+    """Replicas cannot be placed as the ClusterConfig asks: the cluster has no such node, or no room."""
+
+
+class ReplicaLost(CollectiveError):
+    """Replicas ended, froze or were cut off: ``ranks``. The text says which, where and why."""
+
+    def __init__(self, text: str, ranks: Sequence[int] = ()) -> None:
+        super().__init__(text)
+        self.ranks = list(ranks)
 
 
 class CollectiveAborted(CollectiveError):

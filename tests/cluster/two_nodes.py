@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import re
+import time
+from typing import Any
+
+import pytest
 import ray
 from ray.cluster_utils import Cluster
 
 import rowlock
 import rowlock.fluid as fluid
+from rowlock.cluster.gang import launch_ray
 from rowlock.cluster.nodes import homes, nodes
+from rowlock.strategies.cluster import ClusterConfig
+from rowlock.strategies.errors import PlacementError
+from tests.cluster.test_ray_collective import Member
 from tests.contract.nets import OPTIMIZERS, Net, assert_close, feed
 from tests.contract.test_sync_batch_norm import Normed
 
@@ -16,12 +25,20 @@ SETTINGS = {"object_store_memory": 80_000_000, "include_dashboard": False}
 
 def main() -> None:
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, **SETTINGS})
-    cluster.add_node(num_cpus=2, num_gpus=3, object_store_memory=80_000_000)
+    cluster.add_node(
+        num_cpus=2,
+        num_gpus=3,
+        object_store_memory=80_000_000,
+        resources={"disk": 2},
+        labels={"rack": "b"},
+    )
     ray.init(address=cluster.address, logging_level="ERROR", log_to_driver=False)
     try:
         check_numbering()
+        check_collectives()
         with rowlock.cluster(launcher="ray"):
             check_training()
+            check_placement()
             normed, alone = Normed("rows"), Normed("rows")
             normed.train(2, sync=True)
             alone.train(0, sync=False)
@@ -40,6 +57,19 @@ def check_numbering() -> None:
     assert [place.device_id for place in fluid.cuda_places()] == [0, 1, 2]
 
 
+def check_collectives() -> None:
+    """Through ``ray.util.collective``: a sum over all, then a send to every other rank in turn."""
+    members = [ray.remote(Member).options(num_cpus=1).remote() for _ in range(3)]
+    here = [m.join.remote("two nodes", rank, 3, "rowlock") for rank, m in enumerate(members)]
+    assert sorted(ray.get(here)) == [1, 2, 2]
+    for source, to in ((0, 1), (1, 2), (2, 0)):
+        found = ray.get([member.summed_and_sent.remote(source, to) for member in members])
+        assert found == [12.0 if rank == to else 6.0 for rank in range(3)]
+    ray.get([member.leave.remote() for member in members])
+    for member in members:
+        ray.kill(member)
+
+
 def check_training() -> None:
     net, alone = Net(OPTIMIZERS["adam"]), Net(OPTIMIZERS["adam"])
     program = net.compiled(3)
@@ -49,6 +79,56 @@ def check_training() -> None:
     assert_close(net.parameters(), alone.parameters(), 1e-5)
     where = [place["node"] for place in program._parallel.gang.delivery.where]
     assert where == [n.id for n in homes(3, nodes())] and len(set(where)) == 2
+
+
+def check_placement() -> None:
+    """What ClusterConfig says about nodes and resources is where replicas are, and what Ray reserves."""
+    small, large = sorted(nodes(), key=lambda node: node.cpus)
+    for size, settings, wanted in [
+        (2, {"nodes": [large.id]}, [large, large]),
+        (2, {"node_labels": {"rack": "b"}}, [large, large]),
+        (4, {"nodes": [small.id, large.id], "replicas_per_node": 2}, [small, small, large, large]),
+        (3, {"nodes": [small.id, large.id], "packing": "spread"}, [small, large, large]),
+        (2, {"resources_per_replica": {"disk": 1, "memory": 1 << 20}}, [large, large]),
+    ]:
+        assert homes_of(size, **settings) == [node.id for node in wanted], settings
+    check_reservation()
+    refused = [
+        (2, {"nodes": ["10.255.255.1"]}, "asks for '10.255.255.1'; the cluster has"),
+        (2, {"node_labels": {"rack": "c"}}, "rack=c; there is none"),
+        (3, {"resources_per_replica": {"disk": 1}}, "need 3 disk"),
+        (3, {"resources_per_replica": {"disc": 1}}, "Did you mean 'disk'"),
+        (5, {"replicas_per_node": 2}, "at most 4 places"),
+    ]
+    for size, settings, says in refused:
+        began = time.monotonic()
+        with pytest.raises(PlacementError, match=re.escape(says)):
+            homes_of(size, **settings)
+        assert time.monotonic() - began < 2, settings
+
+
+def homes_of(size: int, **settings: Any) -> list[str]:
+    """The node of each replica of a gang that starts and ends here."""
+    gang = launch_ray(fluid.cpu_places(size), ClusterConfig(**settings))
+    try:
+        return [place["node"] for place in gang.delivery.where]
+    finally:
+        gang.close()
+
+
+def check_reservation() -> None:
+    """What one gang reserves, another waits for, and is told so."""
+    settings = {"resources_per_replica": {"disk": 1}}
+    gang = launch_ray(fluid.cpu_places(2), ClusterConfig(**settings))
+    with pytest.raises(PlacementError, match=r"no resources\. 0 of its 2 disk are free"):
+        homes_of(1, **settings, start_deadline_s=1)
+    gang.close()
+    assert len(homes_of(1, **settings)) == 1
+    first, second = nodes()
+    gang = launch_ray(fluid.cpu_places(first.cpus), ClusterConfig(num_cpus_per_replica=1))
+    assert {place["node"] for place in gang.delivery.where} == {first.id}
+    assert homes_of(1, num_cpus_per_replica=1) == [second.id]  # the first is taken
+    gang.close()
 
 
 if __name__ == "__main__":

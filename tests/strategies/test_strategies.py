@@ -94,7 +94,8 @@ def test_every_strategy_goes_round(form: str) -> None:
     build = BuildStrategy(sync_batch_norm=True, mkldnn_enabled_op_types={"conv2d", "relu"})
     build.reduce_strategy = BuildStrategy.ReduceStrategy.Reduce
     build.gradient_scale_strategy = BuildStrategy.GradientScaleStrategy.SampleWeighted
-    others = (ExecutionStrategy(num_threads=3), ClusterConfig(launcher="threads", address="a:1"))
+    where = ClusterConfig(nodes=["a"], node_labels={"rack": "b"}, resources_per_replica={"disk": 1})
+    others = (ExecutionStrategy(num_threads=3), ClusterConfig(address="a:1"), where)
     for strategy in (build, BuildStrategy(), *others):
         kind = type(strategy)
         text = getattr(strategy, f"to_{form}")()
@@ -129,8 +130,39 @@ def test_what_is_not_built_is_known() -> None:
     assert refused == ["async_mode=True"]
 
 
-def test_cluster_config() -> None:
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("launcher", "thread", "'ray' or 'threads'"),
+        ("bucket_bytes", 0, "greater than or equal to 1"),
+        ("start_deadline_s", -1, "greater than 0"),
+        ("num_cpus_per_replica", -1, "greater than or equal to 0"),
+        ("num_cpus_per_replica", float("nan"), "finite"),
+        ("replicas_per_node", 0, "greater than or equal to 1"),
+        ("replicas_per_node", 1.5, "integer"),
+        ("packing", "PACK", "'fill' or 'spread'"),
+        ("nodes", [], "at least 1"),
+        ("nodes", "10.0.0.1", "list"),
+        ("nodes", ["a", "b", "a"], "a is listed twice"),
+        ("node_labels", {}, "at least 1"),
+        ("node_labels", {"rack": 1}, "string"),
+        ("resources_per_replica", {"disk": -1}, "'disk' must be a number from 0.0001 up"),
+        ("resources_per_replica", {"disk": float("inf")}, "'disk' must be"),
+        ("resources_per_replica", {"disk": "much"}, "number"),
+        ("resources_per_replica", {"CPU": 1}, "use num_cpus_per_replica"),
+        ("resources_per_replica", {"GPU": 1}, "a place on a GPU reserves one"),
+    ],
+)
+def test_a_wrong_cluster_config_is_refused(field: str, value: Any, says: str) -> None:
+    config = ClusterConfig()
+    with pytest.raises(StrategyError, match=re.escape(says)):
+        ClusterConfig(**{field: value})
+    with pytest.raises(StrategyError, match=rf"^ClusterConfig\.{field}: "):
+        setattr(config, field, value)
+    assert config == ClusterConfig()
+
+
+def test_cluster_config_takes_whole_numbers_for_seconds_and_amounts() -> None:
     assert ClusterConfig(step_deadline_s=5).step_deadline_s == 5.0
-    for wrong in ({"launcher": "thread"}, {"bucket_bytes": 0}, {"start_deadline_s": -1}):
-        with pytest.raises(StrategyError):
-            ClusterConfig(**wrong)
+    assert ClusterConfig(resources_per_replica={"disk": 1}).resources_per_replica == {"disk": 1.0}
+    assert ClusterConfig().resources_per_replica is not ClusterConfig().resources_per_replica
