@@ -1,7 +1,8 @@
 """Run instructions side by side: long ones that do not need each other, on several threads of a replica.
 
 Instructions are dealt to lanes, one thread each. A lane runs its instructions in program order and waits where
-one needs memory that another lane still works on, so results never depend on the number of lanes.
+one needs memory that another lane still works on, so results never depend on the number of lanes. Collectives
+may have a lane to themselves: they mostly wait, and the rest of the step goes on meanwhile.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import contextlib
 import itertools
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..strategies.errors import ExecutionError
+from ..graph.ops.collective import COLLECTIVES
+from ..strategies.errors import CollectiveAborted, ExecutionError
 
 if TYPE_CHECKING:
     from .plan import Instruction
@@ -28,13 +30,41 @@ _WORTH = 0.9  # of the time in order: lanes that promise no less are not used
 
 @dataclass(frozen=True)
 class Event:
-    """When an instruction ran: seconds since the step began, on the replica's own clock."""
+    """When an instruction ran: seconds since the step began, on the replica's own clock.
+
+    ``waited`` of these seconds it was in a collective before the last peer came, ``busy`` of them its thread
+    had a processor. ``where`` the user built it.
+    """
 
     op: str
     writes: tuple[str, ...]
     lane: int
     began: float
     ended: float
+    where: str = ""
+    waited: float = 0.0
+    busy: float = 0.0
+
+    @property
+    def took(self) -> float:
+        """Seconds without those it waited for peers."""
+        return self.ended - self.began - self.waited
+
+
+def timed(
+    instruction: Instruction, lane: int, started: float, waited: Callable[[], float]
+) -> Event:
+    """Run an instruction and return when it did; ``waited`` tells how long collectives waited so far."""
+    meets = instruction.op in COLLECTIVES
+    before = waited() if meets else 0.0
+    used, began = time.thread_time(), time.perf_counter()
+    for call in instruction.calls:
+        call()
+    ended = time.perf_counter()
+    busy = time.thread_time() - used
+    spent = waited() - before if meets else 0.0
+    times = (began - started, ended - started)
+    return Event(instruction.op, instruction.writes, lane, *times, instruction.where, spent, busy)
 
 
 def dependencies(
@@ -61,13 +91,19 @@ def dependencies(
 
 
 def deal(
-    seconds: Sequence[float], needs: Sequence[set[int]], lanes: int
+    seconds: Sequence[float],
+    needs: Sequence[set[int]],
+    lanes: int,
+    meetings: Mapping[int, float] | None = None,
 ) -> tuple[list[int], float]:
     """Return a lane for each instruction, and how long a step is then expected to take (seconds).
 
     Each instruction goes where it can begin first; one shorter than a hand-over stays with what it needs.
+    ``meetings``, by number, have lane number ``lanes`` to themselves; each takes so many seconds of a
+    processor from another lane.
     """
-    free = [0.0] * lanes
+    meetings = meetings or {}
+    free = [0.0] * (lanes + bool(meetings))
     ended: list[float] = []
     chosen: list[int] = []
     for i, duration in enumerate(seconds):
@@ -76,8 +112,12 @@ def deal(
             ready = (ended[k] + (_HANDOVER_S if chosen[k] != lane else 0.0) for k in needs[i])
             return max(free[lane], *ready, 0.0)
 
-        if duration < _HANDOVER_S:
-            last = max(needs[i], key=lambda k: ended[k], default=None)
+        if i in meetings:
+            lane = lanes
+            free[min(range(lanes), key=free.__getitem__)] += meetings[i]
+        elif duration < _HANDOVER_S:
+            near = (k for k in needs[i] if chosen[k] < lanes)
+            last = max(near, key=lambda k: ended[k], default=None)
             lane = 0 if last is None else chosen[last]
         else:
             lane = min(range(lanes), key=begin)
@@ -97,6 +137,7 @@ class Lanes:
     """Instructions dealt to lanes, and the locks by which lanes wait for each other.
 
     ``every_lock``: signal every dependency, also where the order within a lane already keeps it.
+    ``waited`` tells how long collectives waited for peers so far.
     """
 
     def __init__(
@@ -108,14 +149,19 @@ class Lanes:
         every_lock: bool,
         within: float,
         on_failure: Callable[[str], None],
+        waited: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.count = max(chosen) + 1
         self._instructions = instructions
-        self._chosen = chosen
+        self.chosen = chosen
         self._edges = _edges(chosen, needs, every_lock)
         self.signals = len(self._edges)
         self._within = within
         self._on_failure = on_failure
+        self._waited = waited
+        self._round = 0
+        self.at: list[Instruction | None] = [None] * self.count  # under way, by lane
+        self.trace: list[Event | None] | None = None
         self._arm()
         self._workers = [_Worker(self, lane) for lane in range(1, self.count)]
 
@@ -134,7 +180,7 @@ class Lanes:
             [
                 (i, instruction, waits.get(i, []), wakes.get(i, []))
                 for i, instruction in enumerate(self._instructions)
-                if self._chosen[i] == lane
+                if self.chosen[i] == lane
             ]
             for lane in range(self.count)
         ]
@@ -142,55 +188,71 @@ class Lanes:
     def run(self, trace: list[Event | None] | None = None) -> None:
         """Run every lane; raise what went wrong first, once all have stopped."""
         self.trace, self.started = trace, time.perf_counter()
-        for worker in self._workers:
-            worker.go.release()
+        self._round += 1
         try:
-            self.run_lane(0)
-        finally:
             for worker in self._workers:
-                worker.done.acquire()
+                worker.go.release()
+            self.run_lane(0)
+        except BaseException as interrupt:
+            self._fail(self._instructions[0], interrupt)
+        self._join()
         if self.failed is not None:
             instruction, error = self.failed
             self._arm()
             raise LaneFailed(instruction) from error
 
+    def _join(self) -> None:
+        """Return when every lane has stopped. Ctrl-C stops them first."""
+        for worker in self._workers:
+            while worker.finished != self._round:
+                try:
+                    worker.done.acquire()
+                except BaseException as interrupt:
+                    self._fail(self._instructions[0], interrupt)
+
     def run_lane(self, lane: int) -> None:
         """Run one lane on the calling thread; a failure releases the others."""
-        at = None
+        at, running = self._instructions[0], self.at
         try:
             with np.errstate(all="ignore"):
-                for i, instruction, waits, wakes in self._programs[lane]:
-                    at = instruction
-                    for lock in waits:
-                        if not lock.acquire(timeout=self._within):
-                            raise ExecutionError(
-                                f"another thread of the replica did not finish within {self._within} s"
-                            )
+                for i, at, waits, wakes in self._programs[lane]:
+                    if waits:
+                        running[lane] = None
+                        self._wait(waits)
                     if self.failed is not None:
                         return
-                    began = time.perf_counter()
-                    for call in instruction.calls:
-                        call()
-                    if self.trace is not None:
-                        self.trace[i] = Event(
-                            instruction.op,
-                            instruction.writes,
-                            lane,
-                            began - self.started,
-                            time.perf_counter() - self.started,
-                        )
+                    running[lane] = at
+                    if self.trace is None:
+                        for call in at.calls:
+                            call()
+                    else:
+                        self.trace[i] = timed(at, lane, self.started, self._waited)
                     for lock in wakes:
                         lock.release()
         except BaseException as error:
-            assert at is not None
             self._fail(at, error)
             if not isinstance(error, Exception):
                 raise
+        finally:
+            running[lane] = None
+
+    def _wait(self, locks: Sequence[threading.Lock]) -> None:
+        """Wait for other lanes, as long as they get on."""
+        for lock in locks:
+            before = [id(at) for at in self.at]
+            while not lock.acquire(timeout=self._within):
+                now = [id(at) for at in self.at]
+                if now == before:
+                    raise ExecutionError(
+                        f"another thread of the replica did not finish within {self._within} s"
+                    )
+                before = now
 
     def _fail(self, instruction: Instruction, error: BaseException) -> None:
         if self.failed is None:
             self.failed = (instruction, error)
-            self._on_failure(f"{instruction.op}: {error}")
+            if not isinstance(error, CollectiveAborted):  # else the peers know
+                self._on_failure(f"{instruction.op}: {error}")
         for lock in self._locks.values():
             with contextlib.suppress(RuntimeError):  # it was free already
                 lock.release()
@@ -219,6 +281,7 @@ class _Worker(threading.Thread):
         super().__init__(name=f"rowlock-lane-{lane}", daemon=True)
         self.lanes, self.lane = lanes, lane
         self.ending = False
+        self.finished = 0
         self.go, self.done = threading.Semaphore(0), threading.Semaphore(0)
         self.start()
 
@@ -230,6 +293,7 @@ class _Worker(threading.Thread):
             try:
                 self.lanes.run_lane(self.lane)
             finally:
+                self.finished += 1
                 self.done.release()
 
 

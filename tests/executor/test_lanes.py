@@ -9,12 +9,13 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.executor import replica, run
+from rowlock.executor import overlap, run
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.execution import ExecutionStrategy
 from tests.reference import models
 
 STEPS = 6
+SMALL_BUCKET = 128  # each gradient nearly alone
 REDUCE = BuildStrategy.ReduceStrategy.Reduce
 
 
@@ -24,7 +25,10 @@ def trained(name: str, places: int, threads: int, **build: Any) -> tuple[dict[st
     built.main.random_seed = 7
     place = fluid.CPUPlace()
     exe = fluid.Executor(place)
-    with fluid.scope_guard(fluid.Scope()), rowlock.cluster(launcher="threads"):
+    with (
+        fluid.scope_guard(fluid.Scope()),
+        rowlock.cluster(launcher="threads", bucket_bytes=SMALL_BUCKET),
+    ):
         exe.run(built.startup)
         models.set_initial_values(built.main, fluid.global_scope(), place)
         program = fluid.CompiledProgram(built.main).with_data_parallel(
@@ -41,18 +45,25 @@ def trained(name: str, places: int, threads: int, **build: Any) -> tuple[dict[st
         return {n: np.array(scope.find_var(n).get_tensor()) for n in names}, signals
 
 
+def at_random(seed: int) -> Any:
+    """Like :func:`run.deal`, but lanes are drawn; collectives keep theirs if they have one."""
+    draw = np.random.default_rng(seed)
+
+    def deal(seconds: Any, needs: Any, lanes: int, meetings: Any = ()) -> tuple[list[int], float]:
+        chosen = draw.integers(0, lanes, len(seconds)).tolist()
+        # The last is asked last, and taken: with a lane for communication if there may be one.
+        return [lanes if i in meetings else k for i, k in enumerate(chosen)], -float(bool(meetings))
+
+    return deal
+
+
 @pytest.mark.parametrize("name", ["mlp", "lenet", "resnet", "attention", "text"])
 @pytest.mark.parametrize("places", [1, 2])
 def test_dealt_at_random(name: str, places: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    draw = np.random.default_rng(5)
-
-    def deal(seconds: Any, needs: Any, lanes: int) -> tuple[list[int], float]:
-        return draw.integers(0, lanes, len(seconds)).tolist(), 0.0
-
     wanted, none = trained(name, places, 1)
     assert set(none) == {0}
-    monkeypatch.setattr(replica, "deal", deal)
-    for threads in (2, 3):
+    monkeypatch.setattr(overlap, "deal", at_random(5))
+    for threads in (0, 2, 3):  # 0: a share of the cores, and a lane for communication
         found, signals = trained(name, places, threads)
         assert min(signals) > 0
         for variable, array in wanted.items():
@@ -60,11 +71,8 @@ def test_dealt_at_random(name: str, places: int, monkeypatch: pytest.MonkeyPatch
 
 
 def test_dealt_at_random_in_reduce_mode(monkeypatch: pytest.MonkeyPatch) -> None:
-    draw = np.random.default_rng(6)
     wanted, _ = trained("mlp", 2, 1, reduce_strategy=REDUCE)
-    monkeypatch.setattr(
-        replica, "deal", lambda s, n, lanes: (draw.integers(0, lanes, len(s)).tolist(), 0.0)
-    )
+    monkeypatch.setattr(overlap, "deal", at_random(6))
     found, signals = trained("mlp", 2, 3, reduce_strategy=REDUCE, remove_unnecessary_lock=False)
     assert min(signals) > 0
     for variable, array in wanted.items():
