@@ -13,7 +13,7 @@ import numpy as np
 os.environ.setdefault("CPU_NUM", "2")
 NAME = os.environ.get("FLUID", "rowlock.fluid")
 fluid = importlib.import_module(NAME)
-STEPS = 2000
+STEPS = 1000
 
 
 def build():
@@ -37,9 +37,34 @@ def median_us(step):
     return 1e6 * float(np.median(times))
 
 
-def parallel(main, loss, feed):
+def parallel(main, loss, feed, iterations=1):
+    how = fluid.ExecutionStrategy()
+    how.num_iteration_per_run = iterations
+    trainer = fluid.ParallelExecutor(
+        False, loss_name=loss.name, main_program=main, exec_strategy=how
+    )
+    return median_us(lambda: trainer.run([loss.name], feed=feed)) / iterations
+
+
+def ahead(main, loss, feed):
+    """Two steps in flight; feeding the next overlaps the one before."""
     trainer = fluid.ParallelExecutor(False, loss_name=loss.name, main_program=main)
-    return median_us(lambda: trainer.run([loss.name], feed=feed))
+    waiting = []
+
+    def step():
+        waiting.append(trainer.run_async([loss.name], feed=feed))
+        if len(waiting) > 1:
+            waiting.pop(0).result()
+
+    return median_us(step)
+
+
+def empty_round(replicas):
+    """A message to each replica that asks for nothing, and an answer from each."""
+    from rowlock.executor.launchers import gang_for
+
+    gang = gang_for(fluid.cpu_places(replicas))
+    return median_us(lambda: gang.all("inventory"))
 
 
 def run():
@@ -52,12 +77,19 @@ def run():
     print("{} executor: {:.0f} us".format(NAME, alone))
     if NAME != "rowlock.fluid":
         print("{} two places: {:.0f} us".format(NAME, parallel(main, loss, feed)))
+        print("{} 64 a run: {:.1f} us".format(NAME, parallel(main, loss, feed, 64)))
         return
     import rowlock
 
     for launcher in ("threads", "ray"):
         with rowlock.cluster(launcher=launcher):
             print("rowlock two {} replicas: {:.0f} us".format(launcher, parallel(main, loss, feed)))
+            print("  64 a run: {:.1f} us".format(parallel(main, loss, feed, 64)))
+            print("  two in flight: {:.0f} us".format(ahead(main, loss, feed)))
+    with rowlock.cluster(launcher="ray"):
+        print("an empty round: {:.0f} us".format(empty_round(2)))
+    with rowlock.cluster(launcher="ray"):
+        print("an empty round, 8 replicas: {:.0f} us".format(empty_round(8)))
 
 
 if __name__ == "__main__":

@@ -1,289 +1,290 @@
-"""The driver's end of the step channel: one authenticated socket per replica."""
+"""The step channel: a message to each replica, an answer from each, several exchanges under way."""
 
 from __future__ import annotations
 
 import contextlib
-import hmac
 import math
 import select
-import selectors
-import socket
 import time
-import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
-from ..executor.replica import Message
+from ..executor.message import Message
+from ..executor.recovery import whole
 from ..strategies.errors import CollectiveError
-from .frame import ChannelClosed, Incoming, Outgoing, encode
+from .area import SLOTS
+from .frame import ChannelClosed, Frame, Outgoing
+from .line import Line
 
-SECRET_BYTES = 32
-_HELLO_BYTES = SECRET_BYTES + 4
-_HELLO_S = 10.0
-_STRANGERS = 64  # connections that may be saying who they are at one time
-_LOOK_S = 0.2
 _HAND_OVER_S = 2.0
-_WATCH_MS = 500
+_WATCH_MS = 250
+_BULKY = 1 << 15  # bytes that surely find room in a socket, though nobody takes them out
 
 
-class Listener:
-    """Takes the replicas' connections: at a TCP port, and on this host at a Unix socket, which is faster.
+@dataclass
+class _Exchange:
+    """One message to each replica: what is still to be sent, and what came back, by rank."""
 
-    ``local_name`` is the Unix socket's; it has no file, and is seen on this host (network namespace) only.
-    """
-
-    def __init__(self, host: str, secret: bytes, size: int) -> None:
-        self._secret = secret
-        self._size = size
-        self._socket = socket.create_server((host, 0), backlog=size + _STRANGERS)
-        self._socket.setblocking(False)
-        self.address: tuple[str, int] = self._socket.getsockname()[:2]
-        self.local_name = f"\0rowlock-{uuid.uuid4().hex}"
-        self._local = socket.socket(socket.AF_UNIX)
-        self._local.bind(self.local_name)
-        self._local.listen(size + _STRANGERS)
-        self._local.setblocking(False)
-
-    def accept_all(self, within: float, check: Callable[[], None]) -> list[socket.socket]:
-        """Return one connection per rank; peers that do not know the secret are dropped.
-
-        ``check`` is called now and then and raises if a replica cannot come any more.
-
-        Raises:
-            CollectiveError: ranks are missing after ``within`` seconds.
-        """
-        found: dict[int, socket.socket] = {}
-        strangers: dict[socket.socket, _Stranger] = {}
-        deadline = time.monotonic() + within
-        try:
-            with selectors.DefaultSelector() as selector:
-                selector.register(self._socket, selectors.EVENT_READ)
-                selector.register(self._local, selectors.EVENT_READ)
-                while len(found) < self._size:
-                    check()
-                    if time.monotonic() > deadline:
-                        missing = sorted(set(range(self._size)) - set(found))
-                        raise CollectiveError(
-                            f"replicas {missing} did not connect within {within:g} s."
-                        )
-                    self._look(selector, strangers, found)
-        except BaseException:
-            for connection in found.values():
-                connection.close()
-            raise
-        finally:
-            for connection in strangers:
-                connection.close()
-            self.close()
-        return [found[rank] for rank in range(self._size)]
-
-    def _look(
-        self,
-        selector: selectors.BaseSelector,
-        strangers: dict[socket.socket, _Stranger],
-        found: dict[int, socket.socket],
-    ) -> None:
-        """Wait a moment; take in who connects, and who says who it is. Nobody can hold up the others."""
-        for key, _ in selector.select(_LOOK_S):
-            if key.fileobj in (self._socket, self._local):
-                with contextlib.suppress(OSError):  # it went away again
-                    connection, _ = key.fileobj.accept()  # type: ignore[union-attr]  # a socket
-                    connection.setblocking(False)
-                    strangers[connection] = _Stranger(connection)
-                    selector.register(connection, selectors.EVENT_READ)
-                continue
-            stranger = strangers[key.fileobj]  # type: ignore[index]  # we registered sockets
-            hello = stranger.listen()
-            if hello is not None:
-                selector.unregister(stranger.connection)
-                del strangers[stranger.connection]
-                rank = self._recognise(hello)
-                if rank is None or rank in found:
-                    stranger.connection.close()
-                else:
-                    found[rank] = prepared(stranger.connection)
-        late = [s for s in strangers.values() if time.monotonic() > s.deadline]
-        for stranger in late or list(strangers.values())[:-_STRANGERS]:
-            selector.unregister(stranger.connection)
-            del strangers[stranger.connection]
-            stranger.connection.close()
-
-    def _recognise(self, hello: bytes) -> int | None:
-        rank = int.from_bytes(hello[SECRET_BYTES:], "little")
-        known = hmac.compare_digest(hello[:SECRET_BYTES], self._secret)
-        return rank if known and len(hello) == _HELLO_BYTES and rank < self._size else None
-
-    def close(self) -> None:
-        """Stop listening."""
-        self._socket.close()
-        self._local.close()
-
-
-class _Stranger:
-    """A peer that has not said yet who it is."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self.connection = connection
-        self.deadline = time.monotonic() + _HELLO_S
-        self._said = b""
-
-    def listen(self) -> bytes | None:
-        """Return what it said once that is all, short if it hung up; None while more may come."""
-        try:
-            part = self.connection.recv(_HELLO_BYTES - len(self._said))
-        except BlockingIOError:
-            return None
-        except OSError:
-            return self._said
-        self._said += part
-        return self._said if not part or len(self._said) == _HELLO_BYTES else None
-
-
-def connect(host: str, port: int, secret: bytes, rank: int, local_name: str = "") -> socket.socket:
-    """Return a replica's connection to its driver, through the Unix socket if that is on this host."""
-    connection = _beside(local_name) if local_name else None
-    if connection is None:
-        connection = socket.create_connection((host, port), timeout=_HELLO_S)
-    connection.sendall(secret + rank.to_bytes(4, "little"))
-    return prepared(connection)
-
-
-def _beside(name: str) -> socket.socket | None:
-    made = socket.socket(socket.AF_UNIX)
-    made.settimeout(_HELLO_S)
-    try:
-        made.connect(name)
-    except OSError:  # the driver is on another host
-        made.close()
-        return None
-    return made
-
-
-def prepared(connection: socket.socket) -> socket.socket:
-    """Return a connection set up for small messages, without a time limit, that notices a dead host."""
-    connection.settimeout(None)
-    if connection.family == socket.AF_UNIX:
-        return connection
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, option):
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-    return connection
+    slot: int | None
+    outgoing: dict[int, Outgoing]
+    waiting: set[int]
+    answers: dict[int, Message] = field(default_factory=dict)
+    posted: dict[int, Message] = field(default_factory=dict)
+    wanted: bool = True
+    maps: bool = False  # it tells of new memory to share
 
 
 class Channels:
     """Sends each replica its message and gathers the answers, whoever is first.
 
-    ``lost(rank)`` makes the error for a replica whose socket ended, ``late(ranks, seconds)`` the one for
-    replicas that did not answer in time. ``watch`` is called now and then while nothing comes, and raises if
-    a replica will not answer any more.
+    ``lost(rank)`` makes the error for a replica whose line ended, ``late(ranks, seconds)`` the one for
+    replicas that did not answer in time. ``watch(ranks)`` is called now and then while these do not answer, and
+    raises if one of them never will.
     """
 
     def __init__(
         self,
-        connections: Sequence[socket.socket],
         lost: Callable[[int], CollectiveError],
         late: Callable[[list[int], float], CollectiveError],
-        watch: Callable[[], None] = lambda: None,
+        watch: Callable[[list[int]], None] = lambda ranks: None,
     ) -> None:
-        self._connections = list(connections)
+        self.lines: dict[int, Line] = {}
         self._lost, self._late, self._watch = lost, late, watch
-        self._ranks = {c.fileno(): rank for rank, c in enumerate(self._connections)}
-        self._incoming = [Incoming() for _ in self._connections]
-        self._outgoing: dict[int, Outgoing] = {}
         self._number = 0
-        self._answers = select.poll()
-        for connection in self._connections:
-            connection.setblocking(False)
-            self._answers.register(connection, select.POLLIN)
+        self._under_way: dict[int, _Exchange] = {}
+        self._poller = select.poll()
+        self._pollers: dict[int, select.poll] = {}
+        self._bulky = False  # whether replicas post so much that they might wait to be heard
+        self._last = -1  # the rank whose answer came last
+        self._ranks: dict[int, int] = {}
 
-    def exchange(self, messages: Sequence[Message], within: float) -> list[Message]:
-        """Return the answers in rank order.
+    def use(self, lines: Mapping[int, Line]) -> None:
+        """Talk to these replicas from now on; what was under way is forgotten."""
+        self.lines = dict(lines)
+        self._under_way = {}
+        self._ranks = {line.connection.fileno(): rank for rank, line in lines.items()}
+        self._poller = select.poll()
+        for descriptor in self._ranks:
+            self._poller.register(descriptor, select.POLLIN)
+        self._pollers = {rank: select.poll() for rank in lines}
+        for last, poller in self._pollers.items():
+            for descriptor, rank in self._ranks.items():
+                poller.register(descriptor, select.POLLIN if rank == last else select.POLLRDHUP)
+        self._last = max(lines, default=-1)
 
-        An interrupt (Ctrl-C) leaves no replica without its message: they finish the step together, and
-        the next exchange throws its answers away.
+    @property
+    def busy(self) -> bool:
+        """Whether an answer is still to come."""
+        return bool(self._under_way)
+
+    def start(self, messages: Mapping[int, Message], within: float) -> int:
+        """Send messages by rank; return the number under which :meth:`finish` gives the answers.
+
+        Raises:
+            CollectiveError: a replica is gone, or does not take in what was sent before.
+        """
+        deadline = time.monotonic() + within
+        if not self._under_way:
+            self._make_room(within)
+        while self._push():  # what an interrupt, or the step before, left on the way
+            if not self._turn(deadline):
+                raise self._late(self._unsent(), within)
+        taken = {exchange.slot for exchange in self._under_way.values()}
+        slot = next((slot for slot in range(SLOTS) if slot not in taken), None)
+        self._number = number = (self._number + 1) & 0xFFFFFFFF
+        frames: dict[int, list[memoryview]] = {}  # a message for all is encoded once
+        outgoing: dict[int, Outgoing] = {}
+        for rank, message in messages.items():
+            if id(message) not in frames:
+                frames[id(message)] = self.lines[rank].frame(number, message, slot)
+            outgoing[rank] = Outgoing(frames[id(message)])
+        # From this statement on an interrupt leaves no replica without its message.
+        self._under_way[number] = _Exchange(slot, outgoing, set(messages))
+        self._push()
+        return number
+
+    def finish(self, number: int, within: float) -> dict[int, Message]:
+        """Return the answers by rank, what was posted joined to them.
+
+        An interrupt (Ctrl-C) leaves no replica without its message: they finish the step together, and its
+        answers are thrown away.
 
         Raises:
             CollectiveError: a replica is gone or late.
         """
         deadline = time.monotonic() + within
-        self._number = number = (self._number + 1) & 0xFFFFFFFF
-        different = {id(message): message for message in messages}  # a broadcast is encoded once
-        frames = {key: encode(number, message) for key, message in different.items()}
-        while self._push():  # what an interrupt left on the way
-            if self._turn(deadline) is None:
-                raise self._late(sorted(self._outgoing), within)
-        self._outgoing = {rank: Outgoing(frames[id(m)]) for rank, m in enumerate(messages)}
-        answers: dict[int, Message] = {}
+        exchange = self._under_way[number]
         try:
-            while len(answers) < len(messages):
-                came = self._turn(deadline)
-                if came is None:
-                    raise self._late(sorted(set(self._ranks.values()) - set(answers)), within)
-                # Any other number answers a step that was given up.
-                answers.update((rank, answer) for rank, n, answer in came if n == number)
+            while exchange.waiting:
+                if not self._turn(deadline):
+                    raise self._late(sorted(exchange.waiting), within)
         except CollectiveError:
             raise
         except BaseException:
-            self._hand_over()
+            self.give_up(number)
             raise
-        return [answers[rank] for rank in range(len(messages))]
+        self._under_way.pop(number, None)
+        posted, answers = exchange.posted, exchange.answers
+        return {rank: whole(posted.get(rank), answers[rank]) for rank in sorted(answers)}
 
-    def _turn(self, deadline: float) -> list[tuple[int, int, Message]] | None:
-        """Send what can be sent, wait, and return what came: (rank, number, message). None: too late."""
-        self._push()
+    def poll(self, number: int) -> bool:
+        """Tell, without waiting, whether :meth:`finish` would wait."""
+        exchange = self._under_way.get(number)
+        with contextlib.suppress(CollectiveError):
+            while exchange is not None and exchange.waiting and self._turn(0.0):
+                pass
+        return exchange is None or not exchange.waiting
+
+    def give_up(self, number: int) -> None:
+        """Nobody wants these answers any more: they are thrown away when they come."""
+        exchange = self._under_way.get(number)
+        if exchange is not None:
+            exchange.wanted = False
+            self._hand_over()
+
+    def came(self, number: int, rank: int) -> tuple[Message | None, Message | None]:
+        """Return what a replica posted for a message, and its answer, as far as either came."""
+        exchange = self._under_way.get(number)
+        if exchange is None:
+            return None, None
+        posted = exchange.posted.get(rank)
+        line = self.lines.get(rank)
+        if posted is None and exchange.slot is not None and line is not None:
+            posted = line.posted(exchange.slot, number)
+        return posted, exchange.answers.get(rank)
+
+    def settle(self, ranks: set[int], within: float) -> None:
+        """Wait until these replicas have answered everything."""
+        deadline = time.monotonic() + within
+        while late := {r for e in self._under_way.values() for r in e.waiting & ranks}:
+            if not self._turn(deadline):
+                raise self._late(sorted(late), within)
+
+    def _make_room(self, within: float) -> None:
+        """Give replicas a larger area where something did not fit."""
+        messages = {rank: room for rank, line in self.lines.items() if (room := line.room())}
+        if not messages:
+            return
+        self._number = number = (self._number + 1) & 0xFFFFFFFF
+        outgoing = {
+            rank: Outgoing(self.lines[rank].frame(number, message, None))
+            for rank, message in messages.items()
+        }
+        self._under_way[number] = _Exchange(None, outgoing, set(messages), maps=True)
+        self.finish(number, within)
+
+    def _turn(self, deadline: float) -> bool:
+        """Send what can be sent, wait, and take in what came. False: it is too late."""
+        poller = self._both_ways() if self._push() else self._for_the_last()
         left = max(math.ceil((deadline - time.monotonic()) * 1e3), 0)
-        events = self._poller().poll(min(left, _WATCH_MS))
+        events = poller.poll(min(left, _WATCH_MS))
         if not events:
-            if time.monotonic() >= deadline:
-                return None
-            self._watch()
-        came = []
-        for descriptor, event in events:
-            rank = self._ranks[descriptor]
-            if event == select.POLLOUT:
-                continue
-            try:
-                came += [(rank, *received) for received in self._pull(rank)]
-            except ChannelClosed:
-                raise self._lost(rank) from None
-        return came
+            for rank in self._waiting():
+                self._pull(rank)
+            if time.monotonic() >= deadline and self._waiting():
+                return False
+            self._watch(self._waiting())
+        came = {self._ranks[descriptor] for descriptor, event in events if event != select.POLLOUT}
+        for rank in came:
+            self._pull(rank)
+        if self._last in came:  # the others are most likely there, too
+            for rank in set(self._waiting()) - came:
+                self._pull(rank)
+            self._last = max(self._waiting(), default=self._last)
+        return True
 
-    def _pull(self, rank: int) -> Iterator[tuple[int, Message]]:
-        incoming = self._incoming[rank]
-        while (received := incoming.pull(self._connections[rank])) is not None:
-            yield received
-            if not incoming.ahead:
-                return
+    def _waiting(self) -> list[int]:
+        """Return the ranks that still have to answer, less those that never will."""
+        waiting = [rank for exchange in self._under_way.values() for rank in exchange.waiting]
+        if not waiting:
+            return []
+        return sorted(set(waiting).intersection(self._ranks.values()))
+
+    def _for_the_last(self) -> select.poll:
+        """Return what to wait with: for the replica that was last before, and for the end of any other.
+
+        To be woken by each answer would take the processor from a replica that still computes.
+        """
+        if not self._bulky and any(
+            self._last in exchange.waiting for exchange in self._under_way.values()
+        ):
+            return self._pollers[self._last]
+        return self._poller
+
+    def _pull(self, rank: int) -> None:
+        try:
+            for frame in self.lines[rank].pull():
+                self._take(rank, frame)
+        except ChannelClosed:
+            raise self._gone(rank) from None
+
+    def _take(self, rank: int, frame: Frame) -> None:
+        exchange = self._under_way.get(frame.number)
+        if exchange is None:
+            return
+        if frame.message.kind == "posted":
+            self._bulky |= sum(a.nbytes for a in frame.message.arrays) > _BULKY
+            exchange.posted[rank] = frame.message
+            return
+        if frame.posted >= 0:
+            posted = self.lines[rank].posted(frame.posted, frame.number)
+            if posted is not None:
+                exchange.posted[rank] = posted
+        if exchange.maps:
+            self.lines[rank].mapped(frame.message.kind == "ok")
+        exchange.answers[rank] = frame.message
+        exchange.waiting.discard(rank)
+        if not exchange.wanted and not exchange.waiting:
+            self._under_way.pop(frame.number, None)
 
     def _push(self) -> bool:
         """Send what can be sent at once, and tell whether something is left."""
-        for rank in list(self._outgoing):
-            try:
-                if self._outgoing[rank].push(self._connections[rank]):
-                    del self._outgoing[rank]
-            except OSError:
-                raise self._lost(rank) from None
-        return bool(self._outgoing)
+        left = False
+        for exchange in list(self._under_way.values()):
+            for rank in list(exchange.outgoing):
+                try:
+                    if self.lines[rank].push(exchange.outgoing[rank]):
+                        del exchange.outgoing[rank]
+                    else:
+                        left = True
+                except OSError:
+                    raise self._gone(rank) from None
+        return left
 
-    def _poller(self) -> select.poll:
-        if not self._outgoing:
-            return self._answers
+    def _gone(self, rank: int) -> CollectiveError:
+        """Listen to a replica no more; what it left in its area can still be read."""
+        self.hang_up(rank)
+        return self._lost(rank)
+
+    def hang_up(self, rank: int) -> None:
+        """Neither send to a replica nor listen to it any more."""
+        for descriptor in [d for d, r in self._ranks.items() if r == rank]:
+            for poller in (self._poller, *self._pollers.values()):
+                poller.unregister(descriptor)
+            del self._ranks[descriptor]
+        self._last = -1 if self._last == rank else self._last
+        for exchange in self._under_way.values():
+            exchange.outgoing.pop(rank, None)
+
+    def _unsent(self) -> list[int]:
+        return sorted({rank for e in self._under_way.values() for rank in e.outgoing})
+
+    def _both_ways(self) -> select.poll:
         poller = select.poll()  # made anew, so that an interrupt cannot leave it wrong
-        for rank, connection in enumerate(self._connections):
-            poller.register(
-                connection, select.POLLIN | (select.POLLOUT if rank in self._outgoing else 0)
-            )
+        unsent = set(self._unsent())
+        for descriptor, rank in self._ranks.items():
+            poller.register(descriptor, select.POLLIN | (select.POLLOUT if rank in unsent else 0))
         return poller
 
     def _hand_over(self) -> None:
         """Deliver what is on its way, so that no replica waits for one that never got the step."""
         deadline = time.monotonic() + _HAND_OVER_S
         with contextlib.suppress(CollectiveError):
-            while self._push() and self._turn(deadline) is not None:
+            while self._push() and self._turn(deadline):
                 pass
 
     def close(self) -> None:
-        """Close every socket."""
-        for connection in self._connections:
-            connection.close()
+        """Close every line."""
+        for line in self.lines.values():
+            line.close()
+        self.lines = {}

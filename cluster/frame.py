@@ -1,7 +1,8 @@
-"""Messages as bytes: a fixed header, a head of JSON, and the raw data of arrays. Nothing is pickled.
+"""Messages as bytes: a fixed header, a head of MessagePack, and the raw data of arrays. Nothing is pickled.
 
-``magic, number, bytes of head, bytes of body | head | array | array | ...``; head and arrays are padded, so
-that arrays can be used where they arrived.
+``magic, number, bytes of head, flags, bytes of body, step | head | array | array | ...``; head and arrays are
+padded, so that arrays can be used where they arrived. Arrays may also lie in memory that both ends share
+(``area.py``): then the body is empty and the flags say where they are.
 
 Both directions can be left at any point and taken up again, which a non-blocking socket needs and which
 keeps a Ctrl-C from leaving half a message behind: Python may raise KeyboardInterrupt between a system call
@@ -10,18 +11,20 @@ and the line that notes how much it moved, but not inside ``list.extend(map(...)
 
 from __future__ import annotations
 
+import functools
 import socket
 import struct
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgpack  # comes with Ray
 import numpy as np
 
-from ..executor.replica import Message
+from ..executor.message import Message
 from ..strategies.errors import CollectiveError, InvalidType
 
-_HEADER = struct.Struct("<4sIQQ8x")  # a multiple of _ALIGN
-_MAGIC = b"RLK2"
+_HEADER = struct.Struct("<4sIIIQQ")  # a multiple of _ALIGN
+_MAGIC = b"RLK3"
 _ALIGN = 16
 _LARGEST_HEAD = 1 << 30
 _LARGEST_BODY = 1 << 40
@@ -29,27 +32,67 @@ _SMALL = 1 << 14  # bytes of arrays up to which copying is cheaper than not
 _ROOM = 1 << 15  # a message up to this size is read by one system call
 _PIECES = 512  # system calls take about twice as many at once
 _KEPT = 64 << 20  # a larger buffer is not held between messages
+_SLOT, _POSTED_SHIFT = (
+    0xFF,
+    8,
+)  # flags: the slot that holds the arrays, the one that holds a post; plus one
 
 
 class ChannelClosed(CollectiveError):
     """The other end of a channel is gone, or sent something else than a message."""
 
 
-def encode(number: int, message: Message) -> list[memoryview]:
+class Layout(NamedTuple):
+    """What a head says: kind, plain data, and dtype and shape of each array."""
+
+    kind: str
+    head: Mapping[str, Any]
+    arrays: Sequence[tuple[np.dtype, tuple[int, ...]]]
+
+    def offsets(self) -> list[int]:
+        """Return where each array begins, and where the last one ends."""
+        found = [0]
+        for dtype, shape in self.arrays:
+            nbytes = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+            found.append(found[-1] + nbytes + _padding(nbytes))
+        return found
+
+
+def head_of(message: Message, arrays: Sequence[np.ndarray]) -> bytes:
+    """Return a message's head: kind, plain data, what the arrays are.
+
+    Raises:
+        InvalidType: an array holds objects or records.
+    """
+    for array in arrays:
+        if array.dtype.hasobject or array.dtype.names:
+            raise InvalidType(f"an array of {array.dtype} cannot be sent to or from a replica.")
+    if not arrays and not message.head:
+        return _bare_head(message.kind)
+    described = [[array.dtype.str, array.shape] for array in arrays]
+    text: bytes = _to_bytes([message.kind, message.head, described])
+    return text + b" " * _padding(len(text))
+
+
+@functools.lru_cache(maxsize=64)
+def _bare_head(kind: str) -> bytes:
+    text: bytes = _to_bytes([kind, {}, []])
+    return text + b" " * _padding(len(text))
+
+
+def encode(number: int, message: Message, posted: int = -1) -> list[memoryview]:
     """Return a message as pieces to send; ``number`` pairs an answer with its question.
+
+    ``posted`` is the slot of the area where something lies that belongs to it (-1: nothing).
 
     Raises:
         InvalidType: an array holds objects or records.
     """
     arrays = [np.asarray(array) for array in message.arrays]
-    for array in arrays:
-        if array.dtype.hasobject or array.dtype.names:
-            raise InvalidType(f"an array of {array.dtype} cannot be sent to or from a replica.")
-    described = [[array.dtype.str, array.shape] for array in arrays]
-    text: bytes = _to_bytes([message.kind, message.head, described])
-    text += b" " * _padding(len(text))
+    text = head_of(message, arrays)
     body = sum(array.nbytes + _padding(array.nbytes) for array in arrays)
-    pieces: list[Any] = [_HEADER.pack(_MAGIC, number, len(text), body) + text]
+    flags = (posted + 1) << _POSTED_SHIFT
+    pieces: list[Any] = [_HEADER.pack(_MAGIC, number, len(text), flags, body, message.step) + text]
     for array in arrays:
         if body <= _SMALL:
             pieces.append(array.tobytes())
@@ -59,6 +102,11 @@ def encode(number: int, message: Message) -> list[memoryview]:
     if body <= _SMALL:
         return [memoryview(b"".join(pieces))]
     return [memoryview(piece) for piece in pieces if len(piece)]
+
+
+def encode_beside(number: int, text: bytes, step: int, slot: int) -> list[memoryview]:
+    """Return a message whose arrays lie in a slot of the area; ``text`` is its head."""
+    return [memoryview(_HEADER.pack(_MAGIC, number, len(text), slot + 1, 0, step) + text)]
 
 
 class Outgoing:
@@ -90,6 +138,19 @@ class Outgoing:
         return [self._pieces[first][start:], *self._pieces[first + 1 : first + _PIECES]]
 
 
+class Frame(NamedTuple):
+    """What came. ``text`` is its head as bytes.
+
+    ``slot`` of the area holds its arrays, ``posted`` what was posted before it (-1: none does).
+    """
+
+    number: int
+    message: Message
+    text: bytes
+    slot: int
+    posted: int
+
+
 class Incoming:
     """Messages on their way out of a socket.
 
@@ -104,8 +165,10 @@ class Incoming:
         # or the state after, and a message that was not handed out is found again.
         self._state = (self._room, [0], _HEADER.size)
 
-    def pull(self, sock: socket.socket) -> tuple[int, Message] | None:
-        """Read what is there; return the next message and its number, or None if it is not all here.
+    def pull(self, sock: socket.socket, wait: bool = True) -> Frame | None:
+        """Read what is there; return the next message, or None if it is not all here.
+
+        A blocking socket is waited for, unless ``wait`` is False.
 
         Raises:
             ChannelClosed: the other end closed, or sent no message.
@@ -114,16 +177,23 @@ class Incoming:
             buffer, moved, wanted = self._state
             if (done := sum(moved)) < wanted:
                 moved[:] = [done]
-                if not self._read(sock, buffer[done:], moved):
+                if not self._read(sock, buffer[done:], moved, wait):
                     return None
                 continue
-            number, head, total = _read_header(buffer)
+            magic, number, head, flags, body, step = _HEADER.unpack_from(buffer)
+            if magic != _MAGIC or not 0 < head <= _LARGEST_HEAD or body > _LARGEST_BODY:
+                raise ChannelClosed("what arrived on the step channel is no message.")
+            total = _HEADER.size + head + body
             if total > wanted:
                 self._state = self._make_room(buffer, moved, total)
                 continue
-            message = _decode(buffer[:total], head, own=not self._reuse)
+            text = bytes(buffer[_HEADER.size : _HEADER.size + head])
+            layout = read_head(text)
+            arrays = [] if flags & _SLOT else self._arrays(buffer[:total], head, layout)
             self._state = self._after(buffer, done, total)
-            return number, message
+            message = Message(layout.kind, layout.head, arrays, step)
+            posted = (flags >> _POSTED_SHIFT & _SLOT) - 1
+            return Frame(number, message, text, (flags & _SLOT) - 1, posted)
 
     @property
     def ahead(self) -> bool:
@@ -131,9 +201,10 @@ class Incoming:
         return sum(self._state[1]) > 0
 
     @staticmethod
-    def _read(sock: socket.socket, rest: memoryview, moved: list[int]) -> bool:
+    def _read(sock: socket.socket, rest: memoryview, moved: list[int], wait: bool) -> bool:
         # A blocking socket is to fill a large buffer in one call, a small one with what there is.
         flags = socket.MSG_WAITALL if len(rest) > _ROOM else 0
+        flags = flags if wait else socket.MSG_DONTWAIT
         try:
             moved.extend(map(sock.recv_into, (rest,), (0,), (flags,)))
         except BlockingIOError:
@@ -143,6 +214,21 @@ class Incoming:
         if moved[-1] == 0:
             raise ChannelClosed("the step channel was closed by the other end.")
         return True
+
+    def _arrays(self, buffer: memoryview, head: int, layout: Layout) -> list[np.ndarray]:
+        offset, arrays = _HEADER.size + head, []
+        try:
+            for dtype, shape in layout.arrays:
+                array: np.ndarray = np.ndarray(shape, dtype, buffer, offset)
+                offset += array.nbytes + _padding(array.nbytes)
+                # The room is used again; and who keeps a loss must not keep large arrays that came with it.
+                apart = not self._reuse and (array.nbytes <= _SMALL or len(buffer) <= _ROOM)
+                arrays.append(array.copy() if apart else array)
+        except (ValueError, TypeError) as error:
+            raise ChannelClosed(
+                f"a message on the step channel cannot be read: {error}."
+            ) from error
+        return arrays
 
     def _make_room(
         self, buffer: memoryview, moved: list[int], total: int
@@ -174,32 +260,23 @@ def send(sock: socket.socket, number: int, message: Message) -> None:
     Outgoing(encode(number, message)).push(sock)
 
 
-def _read_header(buffer: memoryview) -> tuple[int, int, int]:
-    """Return number, bytes of head, and bytes in all."""
-    magic, number, head, body = _HEADER.unpack_from(buffer)
-    if magic != _MAGIC or not 0 < head <= _LARGEST_HEAD or body > _LARGEST_BODY:
-        raise ChannelClosed("what arrived on the step channel is no message.")
-    return number, head, _HEADER.size + head + body
+@functools.lru_cache(maxsize=256)  # step after step has the same head
+def read_head(text: bytes) -> Layout:
+    """Return what a head says.
 
-
-def _decode(buffer: memoryview, head_bytes: int, own: bool) -> Message:
-    arrays, offset = [], _HEADER.size + head_bytes
+    Raises:
+        ChannelClosed: it is none.
+    """
     try:
         reader = msgpack.Unpacker(strict_map_key=False)
-        reader.feed(buffer[_HEADER.size : offset])
+        reader.feed(text)
         kind, head, described = reader.unpack()
-        for text, shape in described:
-            dtype = np.dtype(text)
-            if dtype.hasobject:  # its bytes would be taken for pointers
-                raise ValueError(f"it describes an array of {dtype}")
-            array: np.ndarray = np.ndarray(tuple(shape), dtype, buffer, offset)
-            offset += array.nbytes + _padding(array.nbytes)
-            # The room is used again; and who keeps a loss must not keep large arrays that came with it.
-            apart = own and (array.nbytes <= _SMALL or len(buffer) <= _ROOM)
-            arrays.append(array.copy() if apart else array)
-    except (ValueError, TypeError) as error:
+        arrays = [(np.dtype(dtype), tuple(shape)) for dtype, shape in described]
+        if any(dtype.hasobject for dtype, _ in arrays):  # its bytes would be taken for pointers
+            raise ValueError("it describes an array of objects")
+        return Layout(kind, head, arrays)
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise ChannelClosed(f"a message on the step channel cannot be read: {error}.") from error
-    return Message(kind, head, arrays)
 
 
 def _padding(nbytes: int) -> int:

@@ -6,263 +6,372 @@ import contextlib
 import glob
 import os
 import secrets
-import textwrap
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, RayError, RayTaskError
-from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+from ray.exceptions import RayError
 
+from ..executor.delivery import Outcome
 from ..executor.gang import Gang
+from ..executor.message import Message
 from ..executor.place import Place
-from ..executor.replica import Message
 from ..strategies.cluster import ClusterConfig
-from ..strategies.errors import CollectiveError, InvalidState
-from .channel import SECRET_BYTES, Channels, Listener
+from ..strategies.errors import CollectiveError, InvalidState, PlacementError, ReplicaLost
+from .calls import ActorCalls
+from .channel import Channels
 from .collective.shm import segment_path
-from .nodes import NODE_LABEL, homes, nodes
-from .replica import ReplicaActor
+from .line import Line
+from .listener import SECRET_BYTES, Listener
+from .member import Lookouts, Member, describe, end_all
+from .placement import reserve, reserve_another
 from .session import join_ray, leave_ray, session
+from .watch import Watch, process_state
 
 __all__ = ["RayDelivery", "launch_ray", "leave_ray"]
 
-_DEATH_NOTICE_S = 2.0
-_ABORT_S = 1.0
 _END_S = 2.0
-_REASON_CHARACTERS = 400
+_LOOK_S = 0.5
+_SESSION_S = 0.05
+_UNKNOWN_S = 5.0  # for how long a replica may be silent whose process is there, but does nothing
 
 
 class RayDelivery:
-    """Delivers messages to actors; the ``serve`` calls in flight tell when an actor dies."""
+    """Delivers messages to actors, finds out who is lost and why, and brings in others."""
 
     def __init__(self, size: int, config: ClusterConfig) -> None:
-        self.size = size
         self.config = config
-        self._broken = False
-        self._session = session()
-        self._name = f"rowlock-{uuid.uuid4().hex}"  # of this generation's collective group
-        self._channels: Channels | None = None
-        self._stopped: set[int] = set()
-        self._actors: list[Any] = []
-        self._serving: list[Any] = []
-        self._reservation = _reserve(size, config)
+        self._session, self._looked, self._other = session(), 0.0, False
+        self._closed = False
+        self._group = ""
+        self._members: list[Member] = []
+        self._spares: list[Member] = []
+        self._watch: Watch | None = None
+        self._lookouts = Lookouts()
+        self._stopped: dict[int, float] = {}  # since when, by rank
+        self._cut_off: set[str] = set()  # nodes that were not to be heard
+        self.posts = config.transport == "socket"
+        self._channels: Channels | ActorCalls = (
+            Channels(self._lost, self._late, self._look_after)
+            if config.transport == "socket"
+            else ActorCalls(self._lost, self._late, self._look_after)
+        )
+        everyone = size + config.spares
+        self._reservations = [reserve(everyone, config)]
+        made = [Member(self._reservations[0], bundle, config) for bundle in range(everyone)]
+        self._members, self._spares = made[:size], made[size:]
         try:
-            self._start()
+            describe(dict(enumerate(made)), config.start_deadline_s)
+            self._connect(dict(enumerate(self._members)))
+            self._regroup()
         except BaseException:
             self.close()
             raise
 
+    # -- what a gang needs --------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        """Replicas in the gang."""
+        return len(self._members)
+
+    @property
+    def alive(self) -> list[int]:
+        """Ranks that were not lost."""
+        return [rank for rank, member in enumerate(self._members) if member.alive]
+
     @property
     def broken(self) -> bool:
-        """Whether a replica is lost, or the Ray that they ran on is gone."""
-        return self._broken or session() != self._session
+        """Whether nobody is left, or the Ray that they ran on is gone."""
+        return self._closed or not any(m.alive for m in self._members) or self._ray_is_gone()
 
-    def _start(self) -> None:
-        config = self.config
-        for rank in range(self.size):
-            bundle = PlacementGroupSchedulingStrategy(
-                self._reservation, placement_group_bundle_index=rank
-            )
-            actor = ReplicaActor.options(  # type: ignore[attr-defined]  # added by ray.remote
-                num_cpus=config.num_cpus_per_replica, scheduling_strategy=bundle
-            ).remote(rank, self.size)
-            self._actors.append(actor)
-        self.where = self._describe()
-        secret = secrets.token_bytes(SECRET_BYTES)
-        listener = Listener(ray.util.get_node_ip_address(), secret, self.size)
-        to_driver = (*listener.address, secret, listener.local_name)
-        try:
-            for actor in self._actors:
-                serving = actor.serve.remote(
-                    *to_driver,
-                    self._name,
-                    config.threads_per_replica,
-                    config.collective_deadline_s,
-                )
-                self._serving.append(serving)
-            connections = listener.accept_all(config.start_deadline_s, self._check_serving)
-        finally:
-            listener.close()
-        self._channels = Channels(connections, self._lost, self._late, self._watch)
+    def _ray_is_gone(self) -> bool:
+        """Tell whether Ray was shut down since; ending it and starting another takes far longer than a look."""
+        if not ray.is_initialized():
+            return True
+        now = time.monotonic()
+        if now - self._looked > _SESSION_S:
+            self._looked, self._other = now, session() != self._session
+        return self._other
 
-    def _describe(self) -> list[dict[str, Any]]:
-        """Return who and where the replicas are, once their actors run."""
-        asked = [actor.describe.remote() for actor in self._actors]
-        try:
-            return ray.get(asked, timeout=self.config.start_deadline_s)
-        except GetTimeoutError:
-            answered, _ = ray.wait(asked, num_returns=self.size, timeout=0)
-            missing = [rank for rank, one in enumerate(asked) if one not in answered]
-            raise CollectiveError(
-                f"the actors of replicas {missing} did not start within "
-                f"{self.config.start_deadline_s:g} s (ClusterConfig.start_deadline_s)."
-            ) from None
-        except RayError as error:
-            if "failed to import" not in str(error):
-                raise CollectiveError(f"a replica's actor did not start: {_why(error)}") from error
-            raise CollectiveError(
-                f"a replica's actor cannot import what it needs: {_why(error)}. Install rowlock on every "
-                f"node of the cluster, or send it along: "
-                f"ray.init(runtime_env={{'working_dir': <folder that holds rowlock>}})."
-            ) from error
+    @property
+    def where(self) -> list[dict[str, Any]]:
+        """Process, node and host of each replica."""
+        return [member.where for member in self._members]
 
-    def _check_serving(self) -> None:
-        ended, _ = ray.wait(self._serving, num_returns=1, timeout=0)
-        if ended:
-            rank = self._serving.index(ended[0])
-            raise CollectiveError(f"{self._named(rank)} did not start: {self._reason(rank)}")
-
-    def exchange(self, messages: Sequence[Message]) -> list[Message]:
-        """Deliver one message to each replica and return their answers.
+    def start(self, messages: Mapping[int, Message], ahead: bool = False) -> int:
+        """Send messages by rank, and return the number to ask for their answers with.
 
         Raises:
-            CollectiveError: a replica died or did not answer in time; the gang cannot be used again.
+            InvalidState: the gang was closed, or nobody is left of it.
+            ReplicaLost: a replica died, or takes nothing in.
         """
-        if self._broken or self._channels is None:
+        if self.broken:
             raise InvalidState(
                 "the replicas that held the newest values are gone. Set the parameters again (run the startup "
                 "program, or load them); the next run starts a new gang."
             )
-        return self._channels.exchange(messages, self.config.step_deadline_s)
+        return self._channels.start(messages, self.config.step_deadline_s)
+
+    def finish(self, number: int) -> dict[int, Message]:
+        """Return the answers by rank.
+
+        Raises:
+            ReplicaLost: a replica died, froze, was cut off, or did not answer in time.
+        """
+        return self._channels.finish(number, self.config.step_deadline_s)
+
+    def poll(self, number: int) -> bool:
+        """Tell, without waiting, whether the answers are there, or never will be."""
+        return self._channels.poll(number)
+
+    def give_up(self, number: int) -> None:
+        """Nobody wants the answers to these messages any more."""
+        self._channels.give_up(number)
+
+    # -- what became of somebody --------------------------------------------------------------------
 
     def _named(self, rank: int) -> str:
-        place = self.where[rank]
-        return f"replica {rank} (process {place['pid']} on {place['host']}, node {place['node']})"
-
-    def _reason(self, rank: int) -> str:
-        """Return how the actor's serving ended, as Ray has it."""
-        if session() != self._session:
-            return "Ray was shut down."
-        try:
-            ray.get(self._serving[rank], timeout=_DEATH_NOTICE_S)
-        except GetTimeoutError:
-            return "its process is still there."
-        except RayError as error:
-            return _why(error)
-        return "it stopped serving."
+        return f"replica {rank} {self._members[rank]}"
 
     def _lost(self, rank: int) -> CollectiveError:
-        self._broken = True
-        self._abort(f"replica {rank} is gone")
-        return CollectiveError(
-            f"{self._named(rank)} is gone: its channel closed. {self._reason(rank)}"
-        )
-
-    def _watch(self) -> None:
-        """Raise if a replica on this host was stopped (SIGSTOP) and still is at the second look."""
-        here = ray.util.get_node_ip_address()
-        stopped = {
-            rank
-            for rank, place in enumerate(self.where)
-            if place["host"] == here and _is_stopped(place["pid"])
-        }
-        again, self._stopped = stopped & self._stopped, stopped
-        if again:
-            self._broken = True
-            self._abort(f"replicas {sorted(again)} are stopped")
-            named = ", ".join(self._named(rank) for rank in sorted(again))
-            raise CollectiveError(
-                f"{named} is stopped (by SIGSTOP, or from a terminal) and does not answer. "
-                f"The next run starts a new gang."
-            )
+        ended = session() != self._session
+        reason = "Ray was shut down." if ended else self._members[rank].reason()
+        return self._gone([rank], f"{self._named(rank)} is gone: its channel closed. {reason}")
 
     def _late(self, ranks: list[int], within: float) -> CollectiveError:
-        self._broken = True
-        self._abort(f"replicas {ranks} are late")
-        named = ", ".join(self._named(rank) for rank in ranks)
-        return CollectiveError(
-            f"no answer from {named} within {within:g} s (ClusterConfig.step_deadline_s)."
+        named = ", ".join(self._named(rank) + self._doing(rank) for rank in ranks)
+        return self._gone(
+            ranks,
+            f"no answer from {named} within {within:g} s (ClusterConfig.step_deadline_s).",
         )
 
-    def _abort(self, reason: str) -> None:
-        """Release the replicas that wait for one another; the dead cannot hear it."""
-        if session() == self._session:
-            calls = [actor.abort.remote(reason) for actor in self._actors]
-            ray.wait(calls, num_returns=len(calls), timeout=_ABORT_S)
+    def _doing(self, rank: int) -> str:
+        """Return what a replica said last that it was at."""
+        doing = self._watch.doing(rank) if self._watch is not None else {}
+        if not doing.get("op"):
+            return ""
+        return f" [in {doing['op']}, built at {doing['where']}, {doing['seconds']:.1f} s into the step]"
 
-    def close(self) -> None:
-        """End the actors, the sockets and the reservation."""
-        self._broken = True
-        if self._channels is not None:
-            self._channels.close()  # replicas that are idle see it and stop serving
-            self._channels = None
+    def _look_after(self, ranks: list[int]) -> None:
+        """Raise if one of the replicas that keep us waiting was stopped, or can be heard no more."""
+        patience, now = self.config.heartbeat_deadline_s, time.monotonic()
+        self._stopped = {r: self._stopped.get(r, now) for r in ranks if self._is_stopped(r)}
+        stopped = [r for r, since in self._stopped.items() if now - since > patience]
+        if stopped:
+            named = ", ".join(map(self._named, stopped))
+            raise self._gone(
+                stopped, f"{named} is stopped (by SIGSTOP, or from a terminal) and does not answer."
+            )
+        if self._watch is None:
+            return
+        for rank in self._watch.silent(ranks, patience):
+            self._judge(rank, patience)
+
+    def _is_stopped(self, rank: int) -> bool:
+        member = self._members[rank]
+        return member.near and process_state(member.where["pid"]) == "T"
+
+    def _judge(self, rank: int, patience: float) -> None:
+        """Raise if a silent replica is lost, and not only at work."""
+        found = self._lookouts.look(self._members[rank], _LOOK_S)
+        if found is None:
+            self._cut_off.add(self._members[rank].where["node"])
+            text = (
+                f"was not heard of for {patience:g} s (ClusterConfig.heartbeat_deadline_s), nor is its node: "
+                f"it is frozen, or cut off from the network"
+            )
+        elif found[0] in ("T", "t"):
+            text = "is stopped (by SIGSTOP, or from a terminal) and does not answer"
+        elif found[1] > 0 or not self._silent_for(rank, _UNKNOWN_S):
+            return  # it computes, and keeps Python's lock meanwhile
+        else:
+            text = f"does not answer; its process is there (state {found[0]}) and does nothing"
+        raise self._gone([rank], f"{self._named(rank)}{self._doing(rank)} {text}.")
+
+    def _silent_for(self, rank: int, seconds: float) -> bool:
+        return self._watch is not None and rank in self._watch.silent([rank], seconds)
+
+    def _gone(self, ranks: Sequence[int], text: str) -> ReplicaLost:
+        """Give replicas up, and release those that wait for them."""
+        for rank in ranks:
+            self._channels.hang_up(rank)
+            self._members[rank].kill()
+            if session() == self._session:
+                self._lookouts.kill(self._members[rank])
+        self.release(text)
+        return ReplicaLost(text, list(ranks))
+
+    def release(self, reason: str) -> None:
+        """Have the living leave the collective they may be waiting in."""
+        if self._watch is not None:
+            self._watch.abort(self.alive, reason)
+        elif session() == self._session:
+            for rank in self.alive:
+                self._members[rank].actor.abort.remote(reason)
+
+    # -- going on without the lost ------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Wait until the living have answered everything they were asked.
+
+        Raises:
+            ReplicaLost: one more is lost.
+        """
+        self._channels.settle(set(self.alive), self.config.collective_deadline_s)
+
+    def outcome(self, number: int, rank: int) -> Outcome:
+        """Return what came from a replica for a message: what it posted, and its answer."""
+        return Outcome(*self._channels.came(number, rank))
+
+    def replace(self) -> list[int]:
+        """Put a spare, or a new actor, in the place of each that was lost; return their ranks.
+
+        Everybody joins a new collective group, and has no program loaded.
+
+        Raises:
+            PlacementError: there is no node for it.
+            ReplicaLost: one more is lost.
+        """
+        empty = [rank for rank, member in enumerate(self._members) if not member.alive]
+        fresh: dict[int, Member] = {}
+        vacated = []
+        try:
+            for rank in empty:
+                if self._spares:
+                    fresh[rank] = self._spares.pop(0)
+                    vacated.append(self._members[rank])
+                else:
+                    fresh[rank] = self._instead_of(self._members[rank])
+            describe(fresh, self.config.start_deadline_s)
+            self._connect(fresh)
+        except BaseException:
+            for member in fresh.values():
+                member.kill()
+                member.hang_up()
+            raise
+        for rank, member in fresh.items():
+            self._members[rank].hang_up()
+            self._members[rank] = member
+        self._regroup()
+        with contextlib.suppress(PlacementError):  # there is no room for another spare
+            for lost in vacated:  # it starts while training goes on
+                self._spares.append(self._instead_of(lost))
+        return empty
+
+    def _instead_of(self, lost: Member) -> Member:
+        """Return a new actor: in the bundle of a lost one, or where one is missing if its node is lost, too."""
+        node = lost.where["node"]
+        heard = lost.near or self._lookouts.look(lost, _LOOK_S) is not None
+        (self._cut_off.discard if heard else self._cut_off.add)(node)
+        if heard and node in {n["NodeID"] for n in ray.nodes() if n["Alive"]}:
+            return Member(lost.reservation, lost.bundle, self.config)
+        taken = [member.where["node"] for member in self._members if member.alive]
+        self._reservations.append(reserve_another(taken, self.size, self.config, self._cut_off))
+        return Member(self._reservations[-1], 0, self.config)
+
+    def shrink(self) -> list[int]:
+        """Go on with the living alone; return the ranks that they had. None has a program loaded.
+
+        Raises:
+            ReplicaLost: one more is lost.
+        """
+        kept = self.alive
+        for member in self._members:
+            if not member.alive:
+                member.hang_up()
+        self._members = [self._members[rank] for rank in kept]
+        self._regroup()
+        return kept
+
+    # -- connections ----------------------------------------------------------------------------------
+
+    def _connect(self, members: Mapping[int, Member]) -> None:
+        """Have actors serve, and take their connections."""
+        if isinstance(self._channels, ActorCalls):
+            for member in members.values():
+                member.serving = member.described
+            return
+        secret = secrets.token_bytes(SECRET_BYTES)
+        who = {member.who: member for member in members.values()}
+        listener = Listener(ray.util.get_node_ip_address(), secret, list(who))
+        try:
+            for member in members.values():
+                member.serving = member.actor.serve.remote(
+                    *listener.address, listener.local_name, secret, member.who
+                )
+
+            def check() -> None:
+                serving = {member.serving: rank for rank, member in members.items()}
+                ended, _ = ray.wait(list(serving), num_returns=1, timeout=0)
+                for one in ended:
+                    rank = serving[one]
+                    raise CollectiveError(
+                        f"{self._named(rank)} did not start: {members[rank].reason()}"
+                    )
+
+            for number, ends in listener.accept_all(self.config.start_deadline_s, check).items():
+                member = who[number]
+                member.line = Line(ends.steps, near=member.near)
+                member.watch = ends.watch
+        finally:
+            listener.close()
+
+    def _regroup(self) -> None:
+        """Let the members form a collective group of their own, ranks as they stand."""
         if session() == self._session:
-            waiting = self._serving
-            if waiting:
-                _, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=_END_S)
-            for actor in self._actors:
-                with contextlib.suppress(RayError):
-                    ray.kill(actor)
-            if waiting:
-                ray.wait(waiting, num_returns=len(waiting), timeout=_END_S)
-            remove_placement_group(self._reservation)
-        self._actors, self._serving = [], []
+            self._lookouts.post(self._members)
+        if isinstance(self._channels, ActorCalls):
+            self._channels.use({r: m.actor for r, m in enumerate(self._members)})
+        else:
+            self._channels.use({r: m.line for r, m in enumerate(self._members) if m.line})
+            self._watch = Watch({r: m.watch for r, m in enumerate(self._members) if m.watch})
+        self._forget_group()
+        self._group = f"rowlock-{uuid.uuid4().hex}"
+        head = {"group": self._group, "size": self.size, "backend": self.config.collectives}
+        messages = {
+            r: Message("regroup", {**head, "rank": r, "pin": self._part_of_host(r)})
+            for r in range(self.size)
+        }
+        answers = self.finish(self.start(messages))
+        for answer in answers.values():
+            if answer.kind == "error":
+                raise CollectiveError(f"the replicas could not form a group: {answer.head['text']}")
+
+    def _part_of_host(self, rank: int) -> tuple[int, int] | None:
+        """Return which of how many parts of its host's cores a replica is to keep to (None: all)."""
+        if not self.config.pin_replicas:
+            return None
+        node = self._members[rank].where["node"]
+        there = [r for r, member in enumerate(self._members) if member.where["node"] == node]
+        return there.index(rank), len(there)
+
+    def _forget_group(self) -> None:
         # An actor that was killed while it formed its group could not take its names away.
-        for path in glob.glob(segment_path(self._name, "*")):
+        for path in glob.glob(segment_path(self._group, "*")) if self._group else ():
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
 
-
-def _is_stopped(pid: int) -> bool:
-    """Tell whether a process of this host is stopped; one that is gone is not."""
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rpartition(")")[2].split()[0] == "T"
-    except (OSError, IndexError):
-        return False
-
-
-def _why(error: RayError) -> str:
-    """Return the line of Ray's long text that says what happened."""
-    if isinstance(error, RayTaskError):
-        return f"{type(error.cause).__name__}: {error.cause}"
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return textwrap.shorten(lines[-1], _REASON_CHARACTERS, placeholder=" …")
-
-
-def _reserve(size: int, config: ClusterConfig) -> Any:
-    """Return a placement group with one bundle per replica, on the nodes that its places are numbered on.
-
-    Raises:
-        CollectiveError: the cluster has not the CPUs, or they are taken.
-    """
-    cpus = config.num_cpus_per_replica
-    found = nodes()
-    where = homes(size, found, cpus)
-    short = [n for n in found if cpus * where.count(n) > n.cpus]
-    wanted = f"{size} replicas with {cpus:g} CPUs each (ClusterConfig.num_cpus_per_replica)"
-    if short:
-        there = ", ".join(f"{node.cpus} CPUs ({node.address})" for node in found)
-        raise CollectiveError(
-            f"{wanted} need {cpus * size:g} CPUs; the cluster has {there}. Ask for fewer (0 reserves none)."
-        )
-    needed = {"CPU": cpus} if cpus else {"memory": 1}
-    group = placement_group(
-        [needed] * size,
-        strategy="PACK",
-        bundle_label_selector=[{NODE_LABEL: node.id} for node in where],
-    )
-    deadline = time.monotonic() + config.start_deadline_s
-    try:
-        while not group.wait(1):
-            state = placement_group_table(group)["stats"]["scheduling_state"]
-            if state == "INFEASIBLE" or time.monotonic() > deadline:
-                free = ray.available_resources().get("CPU", 0)
-                raise CollectiveError(
-                    f"Ray cannot place {wanted}: {state.lower().replace('_', ' ')}. "
-                    f"{free:g} of its {sum(node.cpus for node in found)} CPUs are free."
-                )
-    except BaseException:
-        remove_placement_group(group)
-        raise
-    return group
+    def close(self) -> None:
+        """End the actors, the sockets and the reservations."""
+        self._closed = True
+        self._channels.close()  # replicas that are idle see it and stop serving
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+        if session() == self._session:
+            self._lookouts.close()
+            with contextlib.suppress(RayError):
+                end_all([*self._members, *self._spares], self._reservations, _END_S)
+        for member in [*self._members, *self._spares]:
+            member.hang_up()
+        self._spares = []
+        self._forget_group()
 
 
 def launch_ray(places: Sequence[Place], config: ClusterConfig) -> Gang:
     """Start a gang of actors, one per place."""
     join_ray(config)
-    return Gang(RayDelivery(len(places), config), config.step_deadline_s)
+    return Gang(RayDelivery(len(places), config), config)

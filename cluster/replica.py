@@ -6,28 +6,65 @@ import contextlib
 import ctypes
 import glob
 import os
-import socket
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import ray
 
-from ..executor.replica import Message, Replica
-from ..strategies.errors import RowlockError
-from .channel import connect
-from .collective.backend import Group, form_group
-from .frame import ChannelClosed, Incoming, send
+from ..executor.message import Message
+from ..executor.replica import Replica
+from .collective.backend import form_group, leave_group
+from .line import Outbox
+from .listener import STEPS, WATCH, connect
+from .watch import WatchPost, look_at
+
+
+class RayReplica(Replica):
+    """A replica that joins groups of ``ray.util.collective`` when it is told to."""
+
+    def on_regroup(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+        """Leave the group this replica is in, and join another (none if it would be alone)."""
+        self.join(head["rank"], None)
+        if self._group_name:
+            leave_group(self._group_name)
+        self._group_name = head["group"] if head["size"] > 1 else ""
+        if head["pin"]:
+            self.own_core = pin(*head["pin"])
+        if head["size"] > 1:
+            made: Any = form_group(head["group"], head["rank"], head["size"], head["backend"])
+            self.join(head["rank"], made)
+        return Message("ok", {})
+
+    _group_name = ""
+    own_core = False
+
+    def abort(self, reason: str) -> None:
+        """Release this replica, and its peers, from a collective they wait in."""
+        group = self.group
+        if group is not None:
+            group.abort(reason)
+
+
+class Driver(NamedTuple):
+    """Where a replica finds its driver, and how it proves that it may talk to it."""
+
+    host: str
+    port: int
+    local_name: str
+    secret: bytes
+    who: int
 
 
 @ray.remote(max_restarts=0, concurrency_groups={"step": 1, "admin": 1})  # type: ignore[call-overload]
 class ReplicaActor:
     """Holds one replica. ``serve`` occupies a thread of its own for as long as the driver lives."""
 
-    def __init__(self, rank: int, size: int) -> None:
+    def __init__(self, threads: int, collective_s: float) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a CPU place sees no GPU
-        self._rank, self._size = rank, size
-        self._group: Group | None = None
-        self._replica: Replica | None = None
+        set_threads(threads)
+        self._replica = RayReplica(0, None, collective_s)
+        self._answered = 0
 
     @ray.method(concurrency_group="admin")
     def describe(self) -> dict[str, Any]:
@@ -40,54 +77,70 @@ class ReplicaActor:
         }
 
     @ray.method(concurrency_group="step")
-    def serve(
-        self,
-        host: str,
-        port: int,
-        secret: bytes,
-        local_name: str,
-        group: str,
-        threads: int,
-        collective_s: float,
-    ) -> None:
-        """Join the group, connect to the driver, and answer its messages until it goes away."""
-        set_threads(threads)
-        if self._size > 1:
-            self._group = form_group(group, self._rank, self._size)
-        self._replica = replica = Replica(self._rank, self._group, collective_s)
-        connection = connect(host, port, secret, self._rank, local_name)
+    def serve(self, *driver: Any) -> None:
+        """Connect to the driver and answer its messages until it goes away."""
+        host, port, local_name, secret, who = Driver(*driver)
+        replica = self._replica
+        steps = connect(host, port, secret, who, STEPS, local_name)
+        post = WatchPost(
+            connect(host, port, secret, who, WATCH, local_name), replica, replica.abort
+        )
+        post.start()
         try:
-            answer_all(connection, replica)
+            Outbox(steps, replica, lambda: replica.own_core).serve()
         finally:
-            connection.close()
+            steps.close()
+            post.close()
             replica.close()
+
+    @ray.method(concurrency_group="step")
+    def answer(
+        self,
+        number: int,
+        kind: str,
+        head: Mapping[str, Any],
+        arrays: Sequence[np.ndarray],
+        step: int,
+    ) -> Message:
+        """Answer one message, if it did not come before: the way of those who cannot connect."""
+        if number <= self._answered:
+            return Message("repeated", {})
+        self._answered = number
+        return self._replica.handle(Message(kind, head, arrays, step))
 
     @ray.method(concurrency_group="admin")
     def abort(self, reason: str) -> None:
         """Release this replica, and its peers, from a collective they wait in."""
-        if self._group is not None:
-            self._group.abort(reason)
+        self._replica.abort(reason)
+
+    @ray.method(concurrency_group="admin")
+    def doing(self) -> dict[str, Any]:
+        """Tell what the replica is at."""
+        return dict(self._replica.doing())
 
 
-def answer_all(connection: socket.socket, replica: Replica) -> None:
-    """Answer messages until the driver is gone, or has closed the gang."""
-    incoming = Incoming(reuse=True)  # a replica copies what it keeps
-    with contextlib.suppress(ChannelClosed, OSError):
-        while True:
-            received = incoming.pull(connection)
-            assert received is not None, "the connection does not block"
-            number, message = received
-            answer = replica.handle(message)
-            try:
-                send(connection, number, answer)
-            except (RowlockError, TypeError) as error:  # it could not be encoded: nothing was sent
-                head = {
-                    "rank": replica.rank,
-                    "type": type(error).__name__,
-                    "text": f"the answer to {message.kind!r} cannot be sent: {error}",
-                    "collateral": False,
-                }
-                send(connection, number, Message("error", head))
+@ray.remote(num_cpus=0)
+def look(pid: int) -> tuple[str, int]:
+    """Look at a process of the node this runs on."""
+    return look_at(pid)
+
+
+def pin(index: int, count: int) -> bool:
+    """Keep this process, one of ``count`` on its host, to its part of the host's cores; tell if it has one.
+
+    Otherwise the system now and then runs two replicas on one core in turn while another one is idle.
+    """
+    cores = _cores or sorted(os.sched_getaffinity(0))
+    _cores[:] = cores
+    each = max(len(cores) // count, 1)
+    first = index * each % len(cores)
+    for thread in os.listdir("/proc/self/task"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            os.sched_setaffinity(int(thread), cores[first : first + each])
+    return len(cores) >= count
+
+
+_cores: list[int] = []  # that the process had when it came
 
 
 def set_threads(count: int) -> None:

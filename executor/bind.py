@@ -5,57 +5,22 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from ..graph.ir import EVERYWHERE, FEED, STATE, TEMP
-from ..graph.ops.collective import ALL_REDUCE, BARRIER, BROADCAST, COLLECTIVES, REDUCE
+from ..graph.ops.collective import ALL_REDUCE, BARRIER, COLLECTIVES, REDUCE
 from ..graph.ops.registry import OPS, Inference, Spec
 from ..graph.replica_program import NodeRecord, ReplicaProgram
 from ..strategies.errors import ExecutionError
 from ..strategies.types import to_numpy, to_var_type
-from .arena import Arena, bytes_of, view
+from .arena import Arena, bytes_of
+from .buckets import Buckets, Collectives
 from .device import Device
 from .kernels.registry import bind as bind_kernel
-from .plan import Instruction, Plan
+from .plan import HAND_OVER, Instruction, Plan, Vote
 from .run import dependencies
-
-
-class Collectives(Protocol):
-    """What a plan needs of a collective group. Arrays are views of the group's own buffers.
-
-    ``ends`` are the element offsets at which the parts of an array end, ``roots`` a rank for each part.
-    """
-
-    def buffer(self, nbytes: int) -> Any:
-        """Return memory that the peers can reach."""
-        ...
-
-    def release(self, buffer: Any) -> None:
-        """Give such memory back."""
-        ...
-
-    def all_reduce(self, array: Any, op: str = "sum", *, within: float, tag: str = "") -> None:
-        """Sum an array over the ranks, in place."""
-        ...
-
-    def reduce_parts(
-        self, array: Any, ends: Sequence[int], roots: Sequence[int], *, within: float, tag: str
-    ) -> None:
-        """Sum each part of an array over the ranks into its root's; the others keep their own."""
-        ...
-
-    def broadcast_parts(
-        self, array: Any, ends: Sequence[int], roots: Sequence[int], *, within: float, tag: str
-    ) -> None:
-        """Copy each part of an array from its root's to every rank's."""
-        ...
-
-    def barrier(self, *, within: float, tag: str = "") -> None:
-        """Return when every rank is here."""
-        ...
-
 
 Allocate = Callable[[str, Spec], np.ndarray]
 
@@ -116,55 +81,12 @@ def batch_dependent(program: ReplicaProgram) -> frozenset[int]:
     return frozenset(found)
 
 
-class Bucket:
-    """One collective's memory: values side by side in a buffer that the peers can reach."""
-
-    def __init__(self, specs: Sequence[Spec], group: Collectives) -> None:
-        nbytes = bytes_of(list(specs))
-        self.buffer = buffer = group.buffer(nbytes)
-        self.parts: list[Any] = []
-        self.ends: list[int] = []
-        offset = 0
-        for spec in specs:
-            part, offset = view(buffer, offset, spec)
-            self.parts.append(part)
-            self.ends.append(offset // part.itemsize)
-        self.flat = buffer[:nbytes].view(to_numpy(specs[0].dtype))
-
-
-class Buckets:
-    """The memory in which a program's values meet, one bucket per collective that carries any.
-
-    What is reduced lies in its bucket from the start; what is broadcast is copied into it and out.
-    Sizes are those of parameters, so they outlive any batch size.
-    """
-
-    def __init__(self, program: ReplicaProgram, group: Collectives | None) -> None:
-        self.held: dict[int, Any] = {}  # position of a value -> its place in a bucket
-        self.by_number: dict[int, Bucket] = {}
-        self._group = group
-        if group is None:
-            return
-        for node in program.nodes:
-            positions = node.inputs.get("X", ())
-            if node.op in COLLECTIVES and positions:
-                bucket = Bucket([program.values[i].spec for i in positions], group)
-                self.by_number[node.attrs["bucket"]] = bucket
-                if node.op != BROADCAST:
-                    self.held.update(zip(positions, bucket.parts, strict=True))
-
-    def release(self) -> None:
-        """Give the memory back; no plan may use it any more."""
-        self.held.clear()
-        while self.by_number and self._group is not None:
-            self._group.release(self.by_number.popitem()[1].buffer)
-
-
 class Binder:
     """Binds one program for one set of shapes on one rank.
 
     ``idle`` is for a rank that gets no rows: it leaves out every op that depends on the batch, and meets its
-    peers with zeros.
+    peers with zeros. ``fed`` are arrays in which feeds will stand in every step; without them a plan has
+    buffers of its own, and copies what it is fed.
     """
 
     def __init__(
@@ -179,6 +101,7 @@ class Binder:
         rank: int | None = None,
         within: float = 60.0,
         idle: bool = False,
+        fed: Sequence[Any] | None = None,
     ) -> None:
         self.program = program
         self.device = device
@@ -192,8 +115,26 @@ class Binder:
             for i, node in enumerate(program.nodes)
             if node.at in (EVERYWHERE, rank) and i not in self.skipped
         ]
+        meetings = [node for node in self.nodes if node.op in COLLECTIVES]
+        self._meetings = len(meetings)
+        self._vote_at = meetings[-1] if meetings and group is not None else None
+        if group is not None:
+            self._refuse_early_writes()
         self.specs = specs
+        self._fed = dict(zip(program.feeds, fed, strict=True)) if fed is not None else {}
         self.arrays = self._memory(specs, allocate)
+
+    def _refuse_early_writes(self) -> None:
+        """Nothing that lasts may be written before all ranks came to the last collective."""
+        for node in self.nodes:
+            if node is self._vote_at:
+                return
+            for i in (i for held in node.outputs.values() for i in held if i >= 0):
+                if self.program.values[i].kind == STATE:
+                    raise ExecutionError(
+                        f"operator {node.op} would write {self.program.values[i].name!r} before all replicas "
+                        f"have agreed to (built at {node.where})"
+                    )
 
     def _memory(self, specs: Sequence[Spec], allocate: Allocate) -> list[Any]:
         """Return one array per value (None: not on this rank).
@@ -202,7 +143,7 @@ class Binder:
         """
         used = {i for node in self.nodes for i in node.touches()}
         used |= {i for i in self.program.feeds if not self._from_batch(i)}
-        placed: dict[int, Any] = dict(self.buckets.held)
+        placed: dict[int, Any] = {**self.buckets.held, **self._fed}
         loose: dict[int, Spec] = {}
         for i, value in enumerate(self.program.values):
             if value.kind == STATE and (i in used or (i in self.program.fetches and self._mine(i))):
@@ -210,12 +151,25 @@ class Binder:
             elif i in used and i not in placed:
                 loose[i] = specs[i]
         aliases = self._aliases(placed)
-        self.arena = Arena(self.device.xp, {i: s for i, s in loose.items() if i not in aliases})
+        wanted = {i: s for i, s in loose.items() if i not in aliases}
+        try:
+            self.arena = Arena(self.device.xp, wanted)
+        except MemoryError as error:
+            raise self._too_large(wanted) from error
         placed.update(self.arena.arrays)
         for made, source in aliases.items():
             if source in placed:
                 placed[made] = placed[source]
         return [placed.get(i) for i in range(len(specs))]
+
+    def _too_large(self, wanted: Mapping[int, Spec]) -> ExecutionError:
+        largest = max(wanted, key=lambda i: bytes_of([wanted[i]]))
+        made = (n for n in self.nodes if any(largest in held for held in n.outputs.values()))
+        by = next((f"made by {node.op}, built at {node.where}" for node in made), "which is fed")
+        return ExecutionError(
+            f"out of memory: the temporaries take {bytes_of(list(wanted.values())):,} bytes; the largest is "
+            f"{self.program.values[largest].name!r} ({wanted[largest]}), {by}."
+        )
 
     def _aliases(self, placed: Mapping[int, Any]) -> dict[int, int]:
         """What a collective makes lies where its operand does: result -> operand, by position."""
@@ -242,31 +196,71 @@ class Binder:
         """Return the plan; ``lanes`` gives each instruction a thread, if they are not to run in order."""
         chosen = iter(lanes) if lanes is not None else itertools.repeat(0)
         self.device = self.device.emptied()
+        vote = Vote(self._early()) if self._vote_at is not None else None
         instructions = self._zeroing()
+        late = 0
         for _ in instructions:
             next(chosen)
-        instructions += [self._instruction(node, next(chosen)) for node in self.nodes]
+        for node in self.nodes:
+            if node is self._vote_at and vote is not None and vote.early:
+                next(chosen)
+                instructions.append(Instruction(HAND_OVER, (), (), node.where, (vote.hand_over,)))
+            instructions.append(self._instruction(node, next(chosen), vote))
+            if node is self._vote_at:
+                late = len(instructions)
         bucketed = list(self.buckets.held.values())
         count = self.arena.count + len(bucketed)
         nbytes = self.arena.nbytes + sum(a.nbytes for a in bucketed) + self.device.scratch_bytes
         return Plan(
             instructions,
-            [self.arrays[i] for i in self.program.feeds],
+            [None if i in self._fed else self.arrays[i] for i in self.program.feeds],
             [self._fetched(i) for i in self.program.fetches],
             self.device,
             (count, nbytes),
             self.rank,
+            vote=vote,
+            late=late,
+            waited=partial(getattr, self.group, "waited", 0.0),
         )
+
+    def _early(self) -> dict[int, Any]:
+        """Return what is fetched and known before the vote: arrays by place in the fetch list."""
+        late: set[int] = set()
+        for node in reversed(self.nodes):
+            late.update(i for held in node.outputs.values() for i in held)
+            if node is self._vote_at:
+                break
+        return {
+            k: self._fetched(i)
+            for k, i in enumerate(self.program.fetches)
+            if i not in late and self.program.values[i].kind != STATE
+        }
 
     def needs(self) -> list[set[int]]:
         """Return, per instruction of the plan, those that it must wait for (see :func:`dependencies`)."""
         first = len(self._zeroing())
         zeroed = [list({address(a) for a in self.buckets.held.values()})] * first
         reads: list[list[int]] = [[] for _ in range(first)]
-        reads += [self._addresses(node.inputs) for node in self.nodes]
-        writes = zeroed + [self._addresses(node.outputs) for node in self.nodes]
-        meetings = [first + i for i, node in enumerate(self.nodes) if node.op in COLLECTIVES]
-        return dependencies(reads, writes, meetings)
+        writes = zeroed
+        meetings: list[int] = []
+        handed = [address(array) for array in self._early().values() if array.size]
+        for node in self.nodes:
+            if node is self._vote_at and self._early():
+                reads.append(handed)
+                writes.append([])
+                meetings.append(len(writes) - 1)  # it must precede the collective, like another one
+            if node.op in COLLECTIVES:
+                meetings.append(len(writes))
+            reads.append(self._addresses(node.inputs))
+            writes.append(self._addresses(node.outputs))
+        found = dependencies(reads, writes, meetings)
+        if self._vote_at is not None:
+            vote = meetings[-1]
+            # Who comes to the vote can make its writes alone: all that they are made of is there.
+            found[vote].update(range(vote))
+            for late in range(vote + 1, len(found)):
+                found[late].add(vote)
+        return found
 
     def _addresses(self, slots: Mapping[str, Sequence[int]]) -> list[int]:
         arrays = (self.arrays[i] for held in slots.values() for i in held if i >= 0)
@@ -292,10 +286,12 @@ class Binder:
             [Instruction("no_rows", (), (), "a place without rows", tuple(calls))] if calls else []
         )
 
-    def _instruction(self, node: NodeRecord, lane: int) -> Instruction:
+    def _instruction(self, node: NodeRecord, lane: int, vote: Vote | None) -> Instruction:
         reads, writes = self._names(node.inputs), self._names(node.outputs)
         self.device.next_instruction(writes[0] if writes else "", lane)
-        calls = self._collective(node) if node.op in COLLECTIVES else self._kernel(node)
+        calls = list(self._collective(node) if node.op in COLLECTIVES else self._kernel(node))
+        if node is self._vote_at and vote is not None and self.group is not None:
+            calls += [vote.come, partial(self.group.vote, **self._when(node)), vote.go]
         return Instruction(node.op, reads, writes, node.where, tuple(calls))
 
     def _names(self, slots: Mapping[str, Sequence[int]]) -> tuple[str, ...]:
@@ -304,13 +300,12 @@ class Binder:
     def _collective(self, node: NodeRecord) -> Iterable[Callable[[], Any]]:
         if self.group is None:
             return []
-        number = node.attrs["bucket"]
-        when: dict[str, Any] = {"within": self.within, "tag": f"{self.program.schedule}:{number}"}
+        when = self._when(node)
         if node.op == BARRIER:
             return [partial(self.group.barrier, **when)]
-        bucket = self.buckets.by_number[number]
+        bucket = self.buckets.by_number[node.attrs["bucket"]]
         if node.op == ALL_REDUCE:
-            return [partial(self.group.all_reduce, bucket.flat, "sum", **when)]
+            return [self.group.bound_all_reduce(bucket.flat, "sum", **when)]
         roots = node.attrs["roots"]
         if node.op == REDUCE:
             return [partial(self.group.reduce_parts, bucket.flat, bucket.ends, roots, **when)]
@@ -321,6 +316,11 @@ class Binder:
             partial(self.group.broadcast_parts, bucket.flat, bucket.ends, roots, **when),
             *(partial(copy, array, part) for root, part, array in held if root != self.rank),
         ]
+
+    def _when(self, node: NodeRecord) -> dict[str, Any]:
+        number = node.attrs["bucket"]
+        tag = f"schedule {self.program.schedule}, collective {number} of {self._meetings}"
+        return {"within": self.within, "tag": tag}
 
     def _kernel(self, node: NodeRecord) -> list[Callable[[], Any]]:
         inputs = {slot: self._held(held) for slot, held in node.inputs.items()}

@@ -10,6 +10,7 @@ from ..graph.program import Program
 from ..graph.program_graph import ProgramGraph, snapshot
 from ..graph.report import CompileReport
 from ..strategies.errors import InvalidArgument, InvalidState, InvalidType, InvalidValue, nearest
+from .future import StepFuture
 from .parallel import ParallelRun
 from .place import Place, check_place, cpu_places
 from .run import Event
@@ -146,6 +147,21 @@ class CompiledProgram:
             raise InvalidState("executed() tells about a traced step: call trace(), then run.")
         return [sorted(place, key=lambda event: event.began) for place in events]
 
+    def timeline(self, path: str) -> None:
+        """Write the last traced steps to a file that chrome://tracing and Perfetto show (a Chrome trace, JSON).
+
+        The driver is a process, and so is each replica, with a thread for each lane: ``compute``, and
+        ``communication`` where collectives run beside it. Instructions tell their op, the variables written and
+        where they were built; slices named ``waiting`` say for how long peers, or another lane, were waited
+        for. All times are the driver's: replicas' clocks are compared with its own.
+
+        Raises:
+            InvalidState: no step ran since :meth:`trace` was called.
+        """
+        if self._parallel is None or not self._tracing or not any(self._parallel.executed()[0]):
+            raise InvalidState("timeline() tells about traced steps: call trace(), then run.")
+        self._parallel.timeline(path)
+
     def signals(self) -> list[int]:
         """Return, per place, how many hand-overs between threads a step of the last program needs."""
         return [] if self._parallel is None else self._parallel.executed()[1]
@@ -174,7 +190,7 @@ class CompiledProgram:
             raise InvalidType("drop_local_exe_scopes: nothing was run yet.")
         self._parallel.drop()
 
-    def _run(
+    def _start(
         self,
         executor: Executor,
         feed: Any,
@@ -182,7 +198,8 @@ class CompiledProgram:
         scope: Scope,
         return_numpy: bool,
         return_merged: bool,
-    ) -> list[Any]:
+        ahead: bool = False,
+    ) -> StepFuture:
         if self._parallel is None or self._parallel.gang.delivery.broken:
             self._parallel = self._prepare(executor, scope)
         elif self._scope is not scope and self._share_vars_from is None:
@@ -201,7 +218,7 @@ class CompiledProgram:
                 "Make a new CompiledProgram.",
                 stacklevel=3,
             )
-        return self._parallel.run(feed, fetch_names, return_numpy, return_merged)
+        return self._parallel.start(feed, fetch_names, return_numpy, return_merged, ahead)
 
     def _prepare(self, executor: Executor, scope: Scope) -> ParallelRun:
         places = self._places if self._places is not None else self._default_places(executor)

@@ -13,7 +13,7 @@ from ..graph.unique_name import generate
 from ..graph.variable import Variable
 from ..strategies.errors import EOFException, InvalidArgument, InvalidType, InvalidValue
 from .data_feeder import Columns, DataFeeder, Generator, batch
-from .gang import current_config
+from .launchers import current_config
 from .place import check_place
 from .reader import Batch, Prefetch, Reader
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from .capabilities import capabilities
 from .device import Device
 from .feeds import check, convert, refuse_empty, sequences_in
 from .fetches import Joined, fetch_names_of
-from .gang import current_config
+from .launchers import current_config
 from .place import CPUPlace, Place, refuse_gpu
 from .plan import Plan
 from .reader import batches_for
@@ -36,6 +36,9 @@ from .tensor import Storage, Tensor
 
 PLANS_KEPT = 64
 COMPILED_KEPT = 64
+
+if TYPE_CHECKING:
+    from .future import StepFuture
 
 
 class _Bound:
@@ -123,16 +126,56 @@ class Executor:
             raise InvalidType(f"Executor.run: scope must be a Scope, got {type(scope).__name__}.")
         fetch_names, updates = fetch_names_of(fetch_list)
         if not isinstance(program, Program):
-            run_compiled = getattr(program, "_run", None)
-            if run_compiled is None:
+            begin = getattr(program, "_start", None)
+            if begin is None:
                 raise InvalidType(
                     f"Executor.run takes a Program or CompiledProgram, got {type(program).__name__}."
                 )
             if use_prune or updates:
                 raise Unsupported("use_prune, and fetching an optimize op, need a plain Program.")
-            return run_compiled(self, feed, fetch_names, scope, return_numpy, return_merged)
+            begun: StepFuture = begin(self, feed, fetch_names, scope, return_numpy, return_merged)
+            return begun.result()
         keep = (*fetch_names, *updates) if use_prune or updates else None
         return self._run_program(program, _one_feed(feed), fetch_names, scope, return_numpy, keep)
+
+    def run_async(
+        self,
+        program: Any,
+        feed: Any = None,
+        fetch_list: Any = None,
+        scope: Scope | None = None,
+        return_numpy: bool = True,
+        return_merged: bool = True,
+    ) -> StepFuture:
+        """Begin what :meth:`run` does for a data-parallel program, and return before it is done.
+
+        The next step can be fed meanwhile; ``ClusterConfig.steps_in_flight`` of them wait at one time, then
+        the oldest is waited for. Steps happen in the order in which they were begun, and whatever else is
+        asked of the program (its parameters, a plain ``run``) waits for them. Arrays that are fed must not be
+        changed before the step is done.
+
+        Returns:
+            An object with ``result()``, which returns or raises what ``run`` would, and ``done()``.
+
+        Raises:
+            InvalidType: ``program`` is not data parallel.
+        """
+        if self._closed:
+            raise InvalidState("this executor is closed.")
+        begin = getattr(program, "_start", None)
+        if begin is None:
+            raise InvalidType(
+                f"Executor.run_async takes a CompiledProgram, got {type(program).__name__}: a step on this "
+                f"process's own place is done when run returns."
+            )
+        fetch_names, updates = fetch_names_of(fetch_list)
+        if updates:
+            raise Unsupported("fetching an optimize op needs a plain Program.")
+        scope = global_scope() if scope is None else scope
+        future: StepFuture = begin(
+            self, feed, fetch_names, scope, return_numpy, return_merged, ahead=True
+        )
+        return future
 
     def close(self) -> None:
         """Forget every plan; the executor cannot be used again."""

@@ -153,40 +153,70 @@ def split(
         FeedError: no rows, or fewer rows than places (unless ``partial``).
     """
     variables = program.global_block().vars
-    portions = [Portion({}, {}) for _ in range(places)]
+    plain = {
+        name: array for name, array in arrays.items() if not _by_sequence(variables, lods, name)
+    }
+    portions = cut(plain, cuts(program, plain, places, partial=partial))
     for name, array in arrays.items():
-        variable = variables[name]
-        if name in lods and varies(variable):
-            cuts = _bounds(variable, len(lods[name][0]) - 1, places, partial, "sequence(s)")
-            for portion, (begin, end) in zip(portions, cuts, strict=True):
+        if name not in plain:
+            bounds = _bounds(
+                variables[name], len(lods[name][0]) - 1, places, partial, "sequence(s)"
+            )
+            for portion, (begin, end) in zip(portions, bounds, strict=True):
                 rows, portion.lods[name] = _cut_lod(lods[name], begin, end)
                 portion.arrays[name] = array[rows]
-            continue
-        for portion, part in zip(portions, _parts(variable, array, places, partial), strict=True):
-            portion.arrays[name] = part
-    return portions
+    return [Portion({name: p.arrays[name] for name in arrays}, p.lods) for p in portions]
 
 
-def _parts(
+def _by_sequence(variables: Mapping[str, Variable], lods: Mapping[str, LoD], name: str) -> bool:
+    return name in lods and varies(variables[name])
+
+
+Cuts = Sequence[Sequence[slice | None]]  # by place: the rows of each array in turn (None: all)
+
+
+def cuts(
+    program: Program, arrays: Mapping[str, np.ndarray], places: int, *, partial: bool = False
+) -> Cuts:
+    """Return which rows of each array a place gets; so for all arrays of these shapes."""
+    variables = program.global_block().vars
+    by_array = [_rows(variables[name], a, places, partial) for name, a in arrays.items()]
+    return [[rows[place] for rows in by_array] for place in range(places)]
+
+
+def cut(arrays: Mapping[str, np.ndarray], by_place: Cuts) -> list[Portion]:
+    """Return what each place gets of arrays."""
+    return [
+        Portion(
+            {
+                name: array if rows is None else array[rows]
+                for (name, array), rows in zip(arrays.items(), own, strict=True)
+            },
+            {},
+        )
+        for own in by_place
+    ]
+
+
+def _rows(
     variable: Variable, array: np.ndarray, places: int, partial: bool
-) -> Sequence[np.ndarray]:
+) -> Sequence[slice | None]:
     if varies(variable) and array.ndim:
-        bounds = _bounds(variable, len(array), places, partial, "row(s)")
-        return [array[begin:end] for begin, end in bounds]
+        return [slice(*b) for b in _bounds(variable, len(array), places, partial, "row(s)")]
     if variable.persistable or variable.name.endswith(GRAD_SUFFIX):
         return _one_or_each(variable, array, places)
-    return [array] * places
+    return [None] * places
 
 
-def _one_or_each(variable: Variable, array: np.ndarray, places: int) -> Sequence[np.ndarray]:
+def _one_or_each(variable: Variable, array: np.ndarray, places: int) -> Sequence[slice | None]:
     """A persistable's value for all places, or one for each; a gradient's seed is one for each."""
     declared = tuple(variable.shape or ())
     one_for_all = variable.persistable and array.shape == declared
     if places == 1 or one_for_all:
-        return [array] * places
+        return [None] * places
     each = declared[0] if declared else 1
     if array.ndim and len(array) == each * places:
-        return [array[i * each : (i + 1) * each] for i in range(places)]
+        return [slice(i * each, (i + 1) * each) for i in range(places)]
     wanted = f"{each * places} row(s), one value a place"
     if variable.persistable:
         wanted = f"one value of shape {list(declared)}, or {wanted}"

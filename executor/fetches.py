@@ -84,7 +84,7 @@ class Joined:
                 f"Use return_merged=False."
             )
         array = first if len(self.parts) == 1 else np.concatenate(self.parts)
-        lod = _joined_lods(self.lods)
+        lod = joined_lods(self.lods)
         if return_numpy:
             self._refuse_sequences(lod)
             return array
@@ -98,7 +98,7 @@ class Joined:
             )
 
 
-def _joined_lods(lods: Sequence[LoD]) -> LoD:
+def joined_lods(lods: Sequence[LoD]) -> LoD:
     """Return the offsets of all places' sequences behind each other."""
     held = [lod for lod in lods if lod]
     if not held or len({len(lod) for lod in held}) > 1:

@@ -1,98 +1,218 @@
 """What a gang offers: replicas in lockstep that answer messages. One is made of threads, one of Ray actors.
 
-``ParallelExecutor`` and ``CompiledProgram`` see only this file. The front door registers launchers, so that
-nothing here knows Ray.
+``ParallelExecutor`` and ``CompiledProgram`` see only this file.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..strategies import errors
-from ..strategies.errors import ExecutionError, InvalidArgument, RowlockError
-from .place import Place
-from .replica import Message
+from ..strategies.errors import ExecutionError, ReplicaLost, RowlockError
+from .delivery import Delivery, GangChanged, Ledger, Request, Share
+from .message import Message
 
 if TYPE_CHECKING:
     from ..strategies.cluster import ClusterConfig
 
 
-class Delivery(Protocol):
-    """How messages reach replicas: one message each, answers in rank order."""
-
-    size: int
-
-    @property
-    def broken(self) -> bool:
-        """Whether it was closed or lost a replica: the next run starts a new gang."""
-        ...
-
-    def exchange(self, messages: Sequence[Message]) -> list[Message]:
-        """Deliver message i to replica i, all at once, and return the answers.
-
-        It may be left by any exception, a KeyboardInterrupt too: the next exchange gets its own answers.
-        """
-        ...
-
-    def close(self) -> None:
-        """End the replicas."""
-        ...
-
-
-class Share(NamedTuple):
-    """What one place computes: the arrays of one step, or of several behind each other.
-
-    Per set of arrays: ``rows`` the global index of the place's first row, ``parts`` its part of all rows,
-    ``idle`` whether it has none.
-    """
-
-    arrays: list[np.ndarray]
-    rows: list[int]
-    parts: list[float]
-    idle: list[bool]
-
-
 class Gang:
     """Replicas that programs can be loaded on. Several programs share one gang and its device scopes."""
 
-    def __init__(self, delivery: Delivery, within: float = 300.0) -> None:
+    def __init__(self, delivery: Delivery, config: ClusterConfig) -> None:
         self.delivery = delivery
-        self.size = delivery.size
-        self.within = within
+        self.config = config
+        self.within = config.step_deadline_s
         self.epoch = 0
+        self.ledger = Ledger()
+        self.under_way: list[Request] = []
+        self.shrunk: list[list[int]] = []  # each time: the ranks that the replicas had before
         self._ids = 0
         self._leaving: list[weakref.WeakMethod[Callable[[], None]]] = []
         self._unwanted: dict[str, list[int]] = {"programs": [], "scopes": []}
+
+    @property
+    def size(self) -> int:
+        """Number of replicas."""
+        return self.delivery.size
 
     def new_id(self) -> int:
         """Return a number that no program or device scope of this gang has."""
         self._ids += 1
         return self._ids
 
+    # -- messages ---------------------------------------------------------------------------------
+
     def all(self, kind: str, arrays: Sequence[np.ndarray] = (), **head: Any) -> list[Message]:
         """Send one message to every replica."""
-        return self.each([Message(kind, {"epoch": self.epoch, **head}, arrays)] * self.size)
+        return self.each([Message(kind, head, arrays)] * self.size)
 
     def each(self, messages: Sequence[Message]) -> list[Message]:
-        """Send each replica its own message and return the answers.
+        """Send each replica its own message, once no step is under way, and return the answers.
 
         Raises:
             RowlockError: a replica failed; the first cause is raised, not what followed from it.
+            GangChanged: there are not as many replicas as messages any more.
+        """
+        self.drain()
+        while True:
+            self._mend()
+            if len(messages) != self.size:
+                raise GangChanged
+            try:
+                return self.ask(messages)
+            except ReplicaLost as lost:
+                self._recover(lost)
+
+    def ask(self, messages: Sequence[Message]) -> list[Message]:
+        """Send each replica its own message, and return the answers.
+
+        Raises:
+            RowlockError: a replica failed, or was lost.
+        """
+        same = {id(message): self._stamped(message) for message in messages}
+        answers = self.some({rank: same[id(m)] for rank, m in enumerate(messages)})
+        return [answers[rank] for rank in range(len(messages))]
+
+    def some(self, messages: Mapping[int, Message]) -> dict[int, Message]:
+        """Send messages to some replicas, and return their answers.
+
+        Raises:
+            RowlockError: a replica failed, or was lost.
         """
         try:
-            answers = self.delivery.exchange(messages)
+            answers = self.delivery.finish(self.delivery.start(messages))
         except BaseException:
             self.epoch += 1  # whatever the replicas were in the middle of is void
             raise
-        failures = [answer for answer in answers if answer.kind == "error"]
+        self._check(answers)
+        return answers
+
+    def _stamped(self, message: Message) -> Message:
+        return message._replace(head={**message.head, "epoch": self.epoch})
+
+    def _check(self, answers: Mapping[int, Message]) -> None:
+        failures = [answer for answer in answers.values() if answer.kind == "error"]
         if failures:
             self.epoch += 1
             raise _cause(failures)
-        return answers
+
+    # -- steps ------------------------------------------------------------------------------------
+
+    def begin(self, request: Request, ahead: bool = False) -> None:
+        """Have steps run; :meth:`finish` returns what they fetch.
+
+        ``ahead``: some steps may be under way already, and this one may stay so.
+
+        Raises:
+            RowlockError: a step before failed.
+            GangChanged: there are not as many replicas as shares any more.
+        """
+        self.drain(self.config.steps_in_flight - 1 if ahead else 0)
+        self._mend()
+        if self.ledger.unsure:
+            self.ledger.done = max(a.head["done"] for a in self.all("inventory"))
+            self.ledger.unsure = False
+        while len(request.shares) == self.size:
+            try:
+                self.send(request, ahead)
+            except ReplicaLost as lost:
+                self._recover(lost)
+                continue
+            self.under_way.append(request)
+            return
+        raise GangChanged
+
+    def send(self, request: Request, ahead: bool = False) -> None:
+        """Send what has not happened of a request."""
+        request.number = self.delivery.start(request.messages(self.epoch), ahead)
+
+    def finish(self, request: Request) -> list[Sequence[np.ndarray]]:
+        """Return what a request's last step fetches, by rank; those begun before it finish first.
+
+        Raises:
+            RowlockError: a replica failed; the first cause is raised, not what followed from it.
+            GangChanged: there are fewer replicas now; ``request.done`` of the steps have happened.
+        """
+        while not request.settled:
+            self._finish(self.under_way[0])
+        if request.void:
+            raise GangChanged
+        if request.failed is not None:
+            raise request.failed
+        assert request.fetched is not None
+        return request.fetched
+
+    def poll(self, request: Request) -> bool:
+        """Tell, without waiting, whether a request and those before it are done."""
+        return request.settled or self.delivery.poll(request.number)
+
+    def drain(self, left: int = 0) -> None:
+        """Wait until at most ``left`` requests are under way; what they fetch, or why they fail, is kept."""
+        while len(self.under_way) > left:
+            self._finish(self.under_way[0])
+
+    def _finish(self, request: Request) -> None:
+        try:
+            answers = self.delivery.finish(request.number)
+        except ReplicaLost as lost:
+            self._recover(lost)
+            return
+        except BaseException as interrupt:
+            self._interrupted(interrupt)
+            raise
+        self.under_way.remove(request)
+        try:
+            self._check(answers)
+        except RowlockError as error:
+            self._failed(request, answers, error)
+            return
+        if request.votes:
+            self.ledger.done += request.iterations - request.done
+        self.ledger.failures = 0
+        request.done = request.iterations
+        request.fetched = [answers[rank].arrays for rank in range(len(answers))]
+
+    def _failed(
+        self, request: Request, answers: Mapping[int, Message], error: RowlockError
+    ) -> None:
+        """An op raised: the steps before it happened, the others did not, nor do those behind it."""
+        from .recovery import Recovery
+
+        request.failed = error
+        if request.votes:
+            through = self.ledger.done + request.iterations - request.done
+            stands = {a.head["done"] if a.kind == "error" else through for a in answers.values()}
+            happened = stands.pop() if len(stands) == 1 else Recovery(self).level(error)
+            request.done += happened - self.ledger.done
+            self.ledger.done = happened
+        for behind in self.under_way:
+            self.delivery.give_up(behind.number)
+            behind.failed = error
+        self.under_way.clear()
+
+    def _interrupted(self, interrupt: BaseException) -> None:
+        """Ctrl-C: the replicas finish what they have; nobody waits for it."""
+        self.epoch += 1
+        for request in self.under_way:
+            self.delivery.give_up(request.number)
+            request.failed, request.done = interrupt, request.iterations
+        self.under_way.clear()
+        self.ledger.unsure = True
+
+    def step(
+        self, program: int, shares: Sequence[Share], step: int, iterations: int, drop: Sequence[int]
+    ) -> list[Sequence[np.ndarray]]:
+        """Run steps everywhere and return what the last one fetches, by rank (see :class:`Request`)."""
+        request = Request(program, shares, step, iterations, drop)
+        self.begin(request)
+        return self.finish(request)
+
+    # -- programs and values ------------------------------------------------------------------------
 
     def load(
         self,
@@ -111,7 +231,9 @@ class Gang:
         self._unload()
         number = self.new_id()
         how: dict[str, Any] = {"threads": threads, "capped": capped, "every_lock": every_lock}
-        self.all("load", id=number, program=program, scope=scope, **how)
+        head = {"id": number, "program": program, "scope": scope, **how}
+        self.all("load", **head)
+        self.ledger.programs[number] = head
         return number
 
     def forget(self, kind: str, number: int) -> None:
@@ -122,6 +244,10 @@ class Gang:
         if any(self._unwanted.values()) and not self.delivery.broken:
             unwanted, self._unwanted = self._unwanted, {"programs": [], "scopes": []}
             self.all("unload", programs=unwanted["programs"], scopes=unwanted["scopes"])
+            for number in unwanted["programs"]:
+                self.ledger.programs.pop(number, None)
+            for number in unwanted["scopes"]:
+                self.ledger.owners.pop(number, None)
 
     def write(
         self,
@@ -138,42 +264,35 @@ class Gang:
                 for name, array in zip(names, arrays, strict=True)
                 if (owners or {}).get(name, rank) == rank
             ]
-            head = {"epoch": self.epoch, "scope": scope, "names": [name for name, _ in held]}
+            head = {"scope": scope, "names": [name for name, _ in held]}
             messages.append(Message("write", head, [array for _, array in held]))
         self.each(messages)
+        known = self.ledger.owners.setdefault(scope, {})
+        for name in names:
+            known.pop(name, None)
+            if name in (owners or {}):
+                known[name] = (owners or {})[name]
 
     def read(self, scope: int, name: str, rank: int = 0) -> np.ndarray:
         """Return a persistable from one replica's device scope."""
-        ask = Message("read", {"epoch": self.epoch, "scope": scope, "names": [name]})
-        idle = Message("read", {"epoch": self.epoch, "scope": scope, "names": []})
+        ask = Message("read", {"scope": scope, "names": [name]})
+        idle = Message("read", {"scope": scope, "names": []})
         answers = self.each([ask if i == rank else idle for i in range(self.size)])
         return answers[rank].arrays[0]
 
-    def step(
-        self, program: int, shares: Sequence[Share], step: int, iterations: int, drop: Sequence[int]
-    ) -> list[Sequence[np.ndarray]]:
-        """Run steps everywhere, the first of them being number ``step``; ``shares[i]`` is for replica i.
+    # -- failures and the end -----------------------------------------------------------------------
 
-        ``drop`` names the loaded programs whose temporaries end their life with the last.
-        """
-        messages = [
-            Message(
-                "step",
-                {
-                    "id": program,
-                    "step": step,
-                    "iterations": iterations,
-                    "rows": share.rows,
-                    "parts": share.parts,
-                    "idle": share.idle,
-                    "drop": drop,
-                    "epoch": self.epoch,
-                },
-                share.arrays,
-            )
-            for share in shares
-        ]
-        return [answer.arrays for answer in self.each(messages)]
+    def _recover(self, lost: ReplicaLost) -> None:
+        from .recovery import Recovery
+
+        Recovery(self).after(lost)
+
+    def _mend(self) -> None:
+        """Bring in others for those that were lost before."""
+        if self.ledger.stale:
+            from .recovery import Recovery
+
+            Recovery(self).resume()
 
     def before_close(self, call: Callable[[], None]) -> None:
         """Have a method called when the gang is closed in good health, while replicas still answer.
@@ -186,6 +305,7 @@ class Gang:
         """End the replicas."""
         try:
             if not self.delivery.broken:
+                self.drain()
                 for held in self._leaving:
                     call = held()
                     if call is not None:
@@ -203,64 +323,3 @@ def _cause(failures: Sequence[Message]) -> RowlockError:
     if isinstance(known, type) and issubclass(known, RowlockError):
         return known(text)
     return ExecutionError(f"{text} ({kind})")
-
-
-Launcher = Callable[[Sequence[Place], "ClusterConfig"], Gang]
-_launchers: dict[str, Launcher] = {}
-_config: list[ClusterConfig] = []
-_gangs: dict[tuple[Any, ...], Gang] = {}
-
-
-def register_launcher(name: str, launcher: Launcher) -> None:
-    """Make ``ClusterConfig(launcher=name)`` start gangs with ``launcher``."""
-    _launchers[name] = launcher
-
-
-def current_config() -> ClusterConfig:
-    """Return the configuration in force."""
-    if not _config:
-        from ..strategies.cluster import ClusterConfig
-
-        _config.append(ClusterConfig())
-    return _config[-1]
-
-
-def push_config(config: ClusterConfig) -> None:
-    """Put a configuration in force."""
-    _config.append(config)
-
-
-def pop_config() -> None:
-    """Go back to the configuration that was in force before."""
-    _config.pop()
-
-
-def gang_for(places: Sequence[Place]) -> Gang:
-    """Return the gang on these places, started if there is none yet under the configuration in force.
-
-    Programs that name equal places share replicas.
-
-    Raises:
-        InvalidArgument: the place list is empty.
-    """
-    if not places:
-        raise InvalidArgument("there are no places to run on: the place list is empty.")
-    config = current_config()
-    key = (config.model_dump_json(), tuple(places))
-    if key in _gangs and _gangs[key].delivery.broken:
-        _gangs.pop(key).close()
-    if key not in _gangs:
-        _gangs[key] = _launchers[config.launcher](places, config)
-    return _gangs[key]
-
-
-def close_gangs(config: ClusterConfig | None = None) -> None:
-    """End every gang, or those of one configuration; the next parallel run starts anew."""
-    wanted = None if config is None else config.model_dump_json()
-    for key in [key for key in _gangs if wanted in (None, key[0])]:
-        _gangs.pop(key).close()
-
-
-def any_gang() -> bool:
-    """Tell whether a gang is running."""
-    return bool(_gangs)

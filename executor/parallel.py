@@ -4,38 +4,38 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..graph.compile import compile_program
 from ..graph.lod import lod_sources
+from ..graph.ops.collective import COLLECTIVES
 from ..graph.ops.registry import Spec
 from ..graph.passes.target import Target
 from ..graph.program import Program
 from ..graph.replica_program import ReplicaProgram
 from ..graph.report import CompileReport
-from ..strategies.errors import (
-    EnforceNotMet,
-    FeedError,
-    FeedTypeError,
-    InvalidArgument,
-    InvalidType,
-    Unsupported,
-)
+from ..strategies.errors import EnforceNotMet, InvalidType
 from ..strategies.flags import flag_value
 from .bind import infer_specs, spec_of
 from .capabilities import capabilities
+from .delivery import GangChanged, Request, Share
 from .executor import check_initialized, set_scheduled_rate
-from .feeds import Portion, check, convert, rows_of, sample_shares, sequences_in, split
+from .feeds import Cuts, Portion, check
 from .fetches import Joined
-from .gang import Gang, Share, current_config, gang_for
+from .future import Begun, StepFuture
+from .gang import Gang
+from .launchers import current_config, gang_for
 from .place import Place
-from .reader import batches_for
 from .run import Event
 from .scope import Scope
+from .settling import settle
+from .splitting import Portions, Splitter
 from .threads import launch_threads
+from .timeline import Spans, chrome_trace, named, offsets, write
+from .traced import TracedStep
 from .values import DeviceValues
 
 if TYPE_CHECKING:
@@ -45,17 +45,20 @@ if TYPE_CHECKING:
 SHAPES_KEPT = 64
 
 
-class _Version:
+class Version:
     """The program compiled for certain feeds and fetches, and loaded on the gang."""
 
     def __init__(self, program: ReplicaProgram, number: int) -> None:
         self.program = program
         self.number = number
         self.writes = bool(program.written_names())
+        self.votes = any(node.op in COLLECTIVES for node in program.nodes)
         self.states = program.state_names()
         self.owners = program.owners()
         self.batch = [i for i, v in enumerate(program.feeds) if program.values[v].varies]
         self.checked: OrderedDict[tuple[Any, ...], None] = OrderedDict()
+        # By the identity of cuts, which are kept here: where the rows of each place stand.
+        self.known: dict[int, tuple[Cuts, list[Any]]] = {}
 
 
 class ParallelRun:
@@ -102,9 +105,12 @@ class ParallelRun:
         self.steps = 0
         self.compilations = 0
         self._since_drop = 0
-        self._tracing = False
-        self._last: _Version | None = None
-        self._versions: dict[tuple[Any, ...], _Version] = {}
+        self._shrunk = len(self.gang.shrunk)
+        self._splitter = self._make_splitter()
+        self._iterations = max(self.execution.num_iteration_per_run, 1)
+        self._tracing, self.spans = False, Spans()
+        self._last: Version | None = None
+        self._versions: dict[tuple[Any, ...], Version] = {}
 
     def run(
         self,
@@ -117,32 +123,99 @@ class ParallelRun:
 
         Results are joined on dim 0 in place order unless told otherwise.
         """
-        batches = self._batches(feed)
-        parts = [self._parts(portions) for portions in batches]
-        version = self._version(tuple(batches[0][0].arrays), fetch_names)
-        for portions in batches:
-            self._check(version, portions)
-        shares = self._shares(version, batches, parts)
-        if self.program.lr_scheduler is not None:
-            set_scheduled_rate(self.program, self.values.scope)
-        self.values.adopt(version.states, version.owners)
-        self.values.flush()
-        iterations = max(self.execution.num_iteration_per_run, 1)
-        self._since_drop += iterations
+        return self.start(feed, fetch_names, return_numpy, return_merged).result()
+
+    def start(
+        self,
+        feed: Any,
+        fetch_names: tuple[str, ...],
+        return_numpy: bool = True,
+        return_merged: bool = True,
+        ahead: bool = False,
+    ) -> StepFuture:
+        """Begin what :meth:`run` does. ``ahead``: steps before may still be under way, and this one stay so."""
+        if len(self.gang.shrunk) > self._shrunk:
+            self._follow_gang()
+        iterations = self._iterations
+        with self.spans("split", self.steps):
+            begun = Begun(self._splitter.batches(feed, iterations), fetch_names, iterations)
+        while True:
+            try:
+                self._begin(begun, ahead)
+                break
+            except GangChanged:
+                self._follow_gang()
+                begun.batches = [self._splitter.again(portions) for portions in begun.batches]
+        return StepFuture(self, begun, return_numpy, return_merged)
+
+    def _begin(self, begun: Begun, ahead: bool) -> None:
+        """Compile, check and send what has not happened yet."""
+        batches, fetch_names = begun.batches, begun.fetch_names
+        with self.spans("prepare", self.steps):
+            version = self._version(tuple(batches[0][0].arrays), fetch_names)
+            shares = self._shares(version, batches)
+            if self.program.lr_scheduler is not None:
+                set_scheduled_rate(self.program, self.values.scope)
+            self.values.adopt(version.states, version.owners)
+            self.values.flush()
+        self._since_drop += begun.iterations
         drop = (
             bool(fetch_names) or self._since_drop >= self.execution.num_iteration_per_drop_scope > 0
         )
         dropped = [v.number for v in self._versions.values()] if drop else []
         if version.writes:
             self.values.version += 1  # now: a step that is interrupted may have written, too
-        fetched = self.gang.step(version.number, shares, self.steps, iterations, dropped)
-        self.steps += iterations
+        request = Request(
+            version.number, shares, self.steps, begun.iterations, dropped, version.votes
+        )
+        with self.spans("send", self.steps):
+            self.gang.begin(request, ahead)
+        begun.version, begun.request = version, request
+        self.steps += begun.iterations
         self._since_drop = 0 if drop else self._since_drop
         self._last = version
-        joined = self._joined(version, fetch_names, fetched, batches[-1])
-        if return_merged:
-            return [one.merged(return_numpy) for one in joined]
-        return [one.separate(return_numpy) for one in joined]
+
+    def finish(self, begun: Begun) -> list[Joined]:
+        """Return what steps that were begun fetch; those begun before them finish first."""
+        while True:
+            request = begun.request
+            assert request is not None and begun.version is not None
+            try:
+                with self.spans("wait", request.step):
+                    fetched = self.gang.finish(request)
+                return self._joined(begun.version, begun.fetch_names, fetched, begun.batches[-1])
+            except GangChanged:
+                self._follow_gang()
+                self._resume(begun, request)
+            except BaseException:
+                self.steps = min(self.steps, request.step + request.done)
+                raise
+
+    def _resume(self, begun: Begun, request: Request) -> None:
+        """Split what has not happened over the places that are left, and send it."""
+        done = request.done
+        left = begun.batches if len(begun.batches) == 1 else begun.batches[done:]
+        begun.batches = [self._splitter.again(portions) for portions in left]
+        begun.iterations -= done
+        self.steps = min(self.steps, request.step + done)
+        self._begin(begun, ahead=False)
+
+    def _follow_gang(self) -> None:
+        """Forget what was compiled for more replicas than there are now."""
+        for kept in self.gang.shrunk[self._shrunk :]:
+            self.places = [self.places[rank] for rank in kept]
+            self._versions.clear()
+            self._last = None
+            self.values.follow(self.gang.shrunk)
+        self._shrunk = len(self.gang.shrunk)
+        self._splitter = self._make_splitter()
+
+    def _make_splitter(self) -> Splitter:
+        weighted = self.build.gradient_scale_strategy.name == "SampleWeighted"
+        partial = not self.has_loss or weighted
+        return Splitter(
+            self.program, len(self.places), weighted=weighted and self.has_loss, partial=partial
+        )
 
     def temporaries(self) -> tuple[int, int]:
         """Return how many temporaries are alive on all replicas, and their bytes."""
@@ -160,6 +233,7 @@ class ParallelRun:
     def trace(self, on: bool) -> None:
         """Keep the times of instructions from the next step on, or no longer."""
         self._tracing = on
+        self.spans.switch(on)
         for version in self._versions.values():
             self.gang.all("trace", id=version.number, on=on)
 
@@ -168,11 +242,20 @@ class ParallelRun:
         if self._last is None:
             return [], []
         answers = self.gang.all("trace", id=self._last.number, on=self._tracing)
-        events = [
-            [Event(op, tuple(writes), *rest) for op, writes, *rest in a.head["events"]]
-            for a in answers
-        ]
+        kept = [a.head["steps"] for a in answers]
+        events = [list(TracedStep.from_plain(own[-1]).events) if own else [] for own in kept]
         return events, [a.head["signals"] for a in answers]
+
+    def timeline(self, path: str) -> None:
+        """Write the last traced steps as a Chrome trace."""
+        steps: list[list[TracedStep]] = [[] for _ in self.places]
+        for version in self._versions.values():
+            answers = self.gang.all("trace", id=version.number, on=self._tracing)
+            for own, answer in zip(steps, answers, strict=True):
+                own += [TracedStep.from_plain(data) for data in answer.head["steps"]]
+        where = getattr(self.gang.delivery, "where", [{}] * len(steps))
+        names = [named(rank, place) for rank, place in enumerate(where)]
+        write(path, chrome_trace(list(self.spans.kept), steps, offsets(self.gang), names))
 
     def _join(self, share_with: ParallelRun | None, in_process: bool) -> Gang:
         if share_with is not None:
@@ -188,99 +271,38 @@ class ParallelRun:
                 f"{len(self.places)}; they must be as many."
             )
 
-    @property
-    def _weighted(self) -> bool:
-        return self.build.gradient_scale_strategy.name == "SampleWeighted"
-
-    @property
-    def _partial(self) -> bool:
-        """Whether a place may get no rows: no gradient would be missing, or its weight is zero."""
-        return not self.has_loss or self._weighted
-
-    def _batches(self, feed: Any) -> list[list[Portion]]:
-        """Return what each place is fed: once for the whole call, or once for each of its steps if read."""
-        iterations = max(self.execution.num_iteration_per_run, 1)
-        within = current_config().step_deadline_s
-        read = batches_for(
-            self.program, feed, len(self.places), iterations, within, partial=self._partial
-        )
-        if read is None:
-            return [self._portions(feed)]
-        given = self._portions(feed)
-        return [
-            [
-                Portion({**own.arrays, **more.arrays}, {**own.lods, **more.lods})
-                for own, more in zip(given, self._portions(batches), strict=True)
+    def _shares(self, version: Version, batches: Sequence[Portions]) -> list[Share]:
+        """Return the arrays of each place, and where its rows stand among all, once they were checked."""
+        if len(batches) == 1 and (known := version.known.get(id(batches[0].cuts))):
+            return [
+                Share(list(portion.arrays.values()), *where)
+                for portion, where in zip(batches[0], known[1], strict=True)
             ]
-            for batches in read
-        ]
-
-    def _portions(self, feed: Any) -> list[Portion]:
-        """Return what each place is fed."""
-        count = len(self.places)
-        if feed is None:
-            return [Portion({}, {}) for _ in range(count)]
-        if isinstance(feed, Mapping):
-            arrays = convert(self.program, feed)
-            return split(self.program, arrays, sequences_in(feed), count, partial=self._partial)
-        if not isinstance(feed, (list, tuple)):
-            raise FeedTypeError(
-                f"feed must be a dict or a list of dicts, got {type(feed).__name__}."
-            )
-        if len(feed) != count:
-            raise FeedError(f"the feed list has {len(feed)} elements for {count} places.")
-        for item in feed:
-            if not isinstance(item, Mapping):
-                raise InvalidType(
-                    f"each element of a feed list must be a dict, got {type(item).__name__}."
-                )
-        portions = [Portion(convert(self.program, item), sequences_in(item)) for item in feed]
-        return self._alike(portions)
-
-    def _alike(self, portions: list[Portion]) -> list[Portion]:
-        """Check that every place is fed the same names, and rows where it must be; order names alike."""
-        names = list(portions[0].arrays)
-        for i, portion in enumerate(portions):
-            if set(portion.arrays) != set(names):
-                raise FeedError(
-                    f"place {i} is fed {sorted(portion.arrays)}, place 0 {sorted(names)}: "
-                    f"feed the same names."
-                )
-        for name, counts in rows_of(self.program, portions).items():
-            if not all(counts) and not (self._partial and any(counts)):
-                raise FeedError(
-                    f"feed {name!r}: place {counts.index(0)} gets no rows (rows by place: {counts})."
-                )
-        return [Portion({name: p.arrays[name] for name in names}, p.lods) for p in portions]
-
-    def _parts(self, portions: Sequence[Portion]) -> list[float]:
-        """Return what each place's samples weigh, if they are weighed."""
-        if not (self._weighted and self.has_loss):
-            return [1.0] * len(portions)
-        return sample_shares(rows_of(self.program, portions))
-
-    def _shares(
-        self,
-        version: _Version,
-        batches: Sequence[Sequence[Portion]],
-        parts: Sequence[Sequence[float]],
-    ) -> list[Share]:
-        """Return the arrays of each place, and where its rows stand among all."""
+        weights = [self._splitter.parts(portions) for portions in batches]
+        for portions in batches:
+            self._check(version, portions)
         shares = [Share([], [], [], []) for _ in self.places]
-        for portions, weights in zip(batches, parts, strict=True):
+        for portions, parts in zip(batches, weights, strict=True):
             first = 0
-            for share, portion, weight in zip(shares, portions, weights, strict=True):
+            for share, portion, weight in zip(shares, portions, parts, strict=True):
                 arrays = list(portion.arrays.values())
-                lengths = [len(arrays[k]) if arrays[k].ndim else 0 for k in version.batch]
-                count = max(lengths) if lengths else 1
+                count = 0 if version.batch else 1
+                for k in version.batch:
+                    shape = arrays[k].shape
+                    count = max(count, shape[0] if shape else 0)
                 share.arrays.extend(arrays)
                 share.rows.append(first)
                 share.parts.append(weight)
                 share.idle.append(count == 0)
                 first += count
+        if len(batches) == 1 and batches[0].cuts is not None:
+            where = [(share.rows, share.parts, share.idle) for share in shares]
+            if len(version.known) >= SHAPES_KEPT:
+                version.known.clear()
+            version.known[id(batches[0].cuts)] = (batches[0].cuts, where)
         return shares
 
-    def _version(self, feeds: tuple[str, ...], fetches: tuple[str, ...]) -> _Version:
+    def _version(self, feeds: tuple[str, ...], fetches: tuple[str, ...]) -> Version:
         key = (feeds, fetches)
         if key not in self._versions:
             compiled = compile_program(self.program, feeds, fetches, self._target(), capabilities())
@@ -295,7 +317,7 @@ class ParallelRun:
                 capped=self._capped,
                 every_lock=not self.build.remove_unnecessary_lock,
             )
-            self._versions[key] = _Version(compiled.program, number)
+            self._versions[key] = Version(compiled.program, number)
             weakref.finalize(self, self.gang.forget, "programs", number)
             if self._tracing:
                 self.gang.all("trace", id=number, on=True)
@@ -316,7 +338,7 @@ class ParallelRun:
             barrier=self.execution.use_thread_barrier,
         )
 
-    def _check(self, version: _Version, portions: Sequence[Portion]) -> None:
+    def _check(self, version: Version, portions: Sequence[Portion]) -> None:
         """Refuse shapes and dtypes that cannot pass shape inference, once per combination."""
         for portion in portions:
             key = tuple([(a.shape, a.dtype) for a in portion.arrays.values()])
@@ -340,7 +362,7 @@ class ParallelRun:
 
     def _joined(
         self,
-        version: _Version,
+        version: Version,
         names: Sequence[str],
         fetched: Sequence[Sequence[np.ndarray]],
         portions: Sequence[Portion],
@@ -358,33 +380,3 @@ class ParallelRun:
                 zip(names, lod_sources(version.program, fed), strict=True)
             )
         ]
-
-
-def settle(build: BuildStrategy, execution: ExecutionStrategy) -> None:
-    """Refuse strategies that contradict themselves or whose effect is not built; write what compiling decides.
-
-    Raises:
-        InvalidArgument: as many trainers as endpoints are needed.
-        EnforceNotMet: ``trainer_id`` is none of the trainers.
-        Unsupported: names the fields.
-    """
-    from ..strategies.base import unbuilt
-
-    ends = len(build.trainers_endpoints)
-    if ends and build.num_trainers != ends:
-        raise InvalidArgument(
-            f"num_trainers is {build.num_trainers}, but there are {ends} trainers_endpoints."
-        )
-    if build.trainer_id < 0 or (ends and build.trainer_id >= ends):
-        raise EnforceNotMet(
-            f"trainer_id={build.trainer_id} must be at least 0 and below the number of trainers "
-            f"({ends or build.num_trainers})."
-        )
-    refused = unbuilt(build)[1] + unbuilt(execution)[1]
-    if refused:
-        raise Unsupported(
-            f"these strategy settings are not built yet: {', '.join(refused)}. Leave the defaults."
-        )
-    build.is_distribution = False  # no send or recv ops: Paddle overwrites it, too
-    if build.sync_batch_norm and not build._finalized:
-        build.enable_sequential_execution = True

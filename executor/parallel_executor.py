@@ -16,6 +16,8 @@ from .scope import Scope, global_scope
 if TYPE_CHECKING:
     from ..strategies.build import BuildStrategy
     from ..strategies.execution import ExecutionStrategy
+    from .future import StepFuture
+    from .run import Event
 
 
 class ParallelExecutor:
@@ -83,6 +85,12 @@ class ParallelExecutor:
             return_numpy=return_numpy,
         )
 
+    def run_async(self, fetch_list: Any, feed: Any = None, return_numpy: bool = True) -> StepFuture:
+        """Begin a step and return before it is done; see :meth:`Executor.run_async`."""
+        return self._executor.run_async(
+            self._compiled, feed, fetch_list, scope=self._scope, return_numpy=return_numpy
+        )
+
     def drop_local_exe_scopes(self) -> None:
         """End the life of temporaries on every replica and give their memory back.
 
@@ -94,6 +102,18 @@ class ParallelExecutor:
     def explain(self) -> CompileReport:
         """Return what the compiler did; see :meth:`CompiledProgram.explain`."""
         return self._compiled.explain()
+
+    def trace(self, on: bool = True) -> None:
+        """Keep when instructions run, or no longer; see :meth:`CompiledProgram.trace`."""
+        self._compiled.trace(on)
+
+    def executed(self) -> list[list[Event]]:
+        """Return the instructions of the last traced step; see :meth:`CompiledProgram.executed`."""
+        return self._compiled.executed()
+
+    def timeline(self, path: str) -> None:
+        """Write the last traced steps to a file; see :meth:`CompiledProgram.timeline`."""
+        self._compiled.timeline(path)
 
     def temporaries(self) -> tuple[int, int]:
         """Return how many temporaries are alive on all replicas, and their bytes."""

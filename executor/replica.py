@@ -3,90 +3,34 @@
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
+import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
 
 from ..graph.ops.registry import Spec
-from ..graph.replica_program import ReplicaProgram
 from ..strategies.errors import CollectiveAborted, NotInitialized
 from ..strategies.types import to_numpy
-from .bind import Binder, Buckets, Collectives, infer_specs, spec_of
+from .agreement import moment
+from .bind import Binder, infer_specs, spec_of
 from .device import Device
-from .plan import Plan
-from .run import MEASURED_STEPS, Lanes, deal, worth_dealing
+from .loaded import Bound, Loaded
+from .message import Group, Message
+from .overlap import choose
+from .plan import Plan, Vote
+from .run import MEASURED_STEPS, Lanes
+from .traced import TracedStep
 
 PLANS_KEPT = 16  # per program: one for each combination of feed shapes met lately
-
-
-class Message(NamedTuple):
-    """What travels between driver and replica: a kind, a head of plain data, and arrays."""
-
-    kind: str
-    head: Mapping[str, Any]
-    arrays: Sequence[np.ndarray] = ()
-
-
-class Group(Collectives, Protocol):
-    """A collective group as a replica uses it."""
-
-    rank: int
-    size: int
-    local_size: int  # ranks on this host
-
-    def abort(self, reason: str) -> None:
-        """Release every rank that waits; they raise CollectiveAborted."""
-        ...
-
-    def reset(self, epoch: int) -> None:
-        """Make the group usable again; every rank calls it with the same number."""
-        ...
-
-    def close(self) -> None:
-        """Let go of memory and peers."""
-        ...
-
-
-class _Bound:
-    """A plan, and what it takes to bind it again for several threads once its instructions were timed."""
-
-    def __init__(self, binder: Binder) -> None:
-        self.binder = binder
-        self.plan = binder.plan()
-        self.timed_steps = 0
-
-
-class _Loaded:
-    """A program on this replica: its gradient buckets and the plans bound so far.
-
-    ``threads`` instructions may run at once; ``every_lock`` as the build strategy says.
-    """
-
-    def __init__(self, head: Mapping[str, Any], group: Group | None, cores: int) -> None:
-        self.program = ReplicaProgram.from_json(head["program"])
-        self.scope: int = head["scope"]
-        self.threads: int = min(head["threads"], cores) if head["capped"] else head["threads"]
-        self.every_lock: bool = head["every_lock"]
-        self.buckets = Buckets(self.program, group if self.program.buckets else None)
-        self.plans: OrderedDict[tuple[Any, ...], _Bound] = OrderedDict()
-        self.alive: Plan | None = None
-        self.last: Plan | None = None
-        self.tracing = False
-
-    def forget_plans(self) -> None:
-        """Let go of every plan and its memory."""
-        self.alive = self.last = None
-        for bound in self.plans.values():
-            bound.plan.close()
-        self.plans.clear()
 
 
 class Replica:
     """Keeps device scopes and loaded programs, and runs steps.
 
     ``group`` joins it to its peers (None: alone). Each kind of message is a method named ``on_<kind>``.
+    ``post`` takes what is to reach the driver before the answer does, even if this process ends in between.
+    ``done`` counts the steps that were voted for and whose writes were made.
     """
 
     def __init__(self, rank: int, group: Group | None, within: float = 60.0) -> None:
@@ -94,14 +38,22 @@ class Replica:
         self.group = group
         self.within = within
         self.scopes: dict[int, dict[str, np.ndarray]] = {}
-        self.programs: dict[int, _Loaded] = {}
+        self.programs: dict[int, Loaded] = {}
         self.epoch = 0
+        self.done = 0
+        self.post: Callable[[Message], None] | None = None
+        self._step, self._lasting = 0, False
+        self._under_way: Plan | None = None
+        self._began = 0.0
+        self._measuring = False
+        self._let_know(group)
 
     def handle(self, message: Message) -> Message:
         """Answer a message; what goes wrong becomes an ``error`` message, never an exception."""
         try:
             answer: Callable[[Mapping[str, Any], Sequence[np.ndarray]], Message]
             answer = getattr(self, f"on_{message.kind}")
+            self._step, self._lasting = message.step, message.lasting
             return answer(message.head, message.arrays)
         except Exception as error:
             collateral = isinstance(error, CollectiveAborted)
@@ -112,14 +64,16 @@ class Replica:
                 "type": type(error).__name__,
                 "text": str(error),
                 "collateral": collateral,
+                "done": self.done,
             }
             return Message("error", head)
 
     def on_load(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
         """Take in a program (JSON) under an id, to run on the device scope ``scope``."""
         self._meet(head)
-        cores = max((os.cpu_count() or 1) // (self.group.local_size if self.group else 1), 1)
-        self.programs[head["id"]] = _Loaded(head, self.group, cores)
+        share = (os.cpu_count() or 1) // (self.group.local_size if self.group else 1)
+        cores = max(min(share, len(os.sched_getaffinity(0))), 1)
+        self.programs[head["id"]] = Loaded(head, self.group, cores, self.within)
         return Message("ok", {})
 
     def on_unload(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
@@ -134,8 +88,9 @@ class Replica:
         return Message("ok", {})
 
     def on_inventory(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
-        """Tell how many programs and device scopes are held."""
-        return Message("inventory", {"programs": len(self.programs), "scopes": len(self.scopes)})
+        """Tell how many programs and device scopes are held, and how many steps were done."""
+        held = {"programs": len(self.programs), "scopes": len(self.scopes)}
+        return Message("inventory", {**held, "done": self.done})
 
     def on_write(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
         """Write persistables of a device scope."""
@@ -161,22 +116,110 @@ class Replica:
         """Run steps of a loaded program on what was fed; return what the last one fetches.
 
         ``iterations`` steps run on the same arrays, or on as many sets of arrays if so many came. ``idle``:
-        this place has no rows in this step.
+        this place has no rows in this step. What ``post`` was given of the last step is not returned again.
         """
         self._meet(head)
         loaded = self.programs[head["id"]]
         width, sets = len(loaded.program.feeds), len(head["rows"])
-        for k in range(head["iterations"]):
+        self._lasting = self._lasting and sets == 1
+        last = head["iterations"] - 1
+        for k in range(last + 1):
             s = k % sets
-            feeds = arrays[s * width : (s + 1) * width]
+            feeds = arrays[s * width : (s + 1) * width] if sets > 1 else arrays
             bound = self._bound(loaded, feeds, head["idle"][s])
             clock = bound.plan.device.clock
-            clock.step, clock.row, clock.share = head["step"] + k, head["rows"][s], head["parts"][s]
-            loaded.alive = loaded.last = bound.plan
-            fetched = self._run(loaded, bound, feeds)
+            clock.step, clock.row, clock.share = self._step + k, head["rows"][s], head["parts"][s]
+            if self.group is not None:
+                self.group.begin(moment(clock.step, self.done))
+            self._began = time.monotonic()
+            loaded.alive = loaded.last = self._under_way = bound.plan
+            self._run(loaded, bound, feeds, last=k == last)
+            self._under_way = None
+            self.done += bound.plan.vote is not None
+        assert loaded.last is not None, "there is at least one step"
+        fetched = loaded.last.fetched(self._handed(loaded.last))
         for number in head["drop"]:
             self.programs[number].alive = None
         return Message("fetched", {}, fetched)
+
+    def _handed(self, plan: Plan) -> Mapping[int, Any]:
+        """Return what of a plan's fetches was posted, by position in the fetch list."""
+        return plan.vote.early if plan.vote is not None and self.post is not None else {}
+
+    def on_settle(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+        """After a failure: finish a step that some replica finished (``upto`` steps in all), if that can be.
+
+        A replica that came to the vote has all it needs for it; one that did not must be given the values.
+        """
+        plan = self._under_way
+        kept = plan is not None and plan.vote is not None and plan.vote.stage == Vote.COME
+        if plan is not None and kept and head["upto"] == self.done + 1:
+            plan.apply()
+            self.done += 1
+        self._under_way = None
+        return Message("settled", {"done": self.done})
+
+    def catch_up(self, other: Replica) -> None:
+        """Finish the step that was interrupted here while it writes; ``other``, beside it, has finished it.
+
+        Writes that are made twice are wrong only where both hold the value, and there the other's is taken.
+        """
+        if self._under_way is not None:
+            self._under_way.apply()
+        self._under_way = None
+        for number, scope in self.scopes.items():
+            for name, value in other.scopes.get(number, {}).items():
+                if name in scope:
+                    scope[name][...] = value
+        self.done = other.done
+
+    def on_resume(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+        """Go on as a replica that did this many steps: it was given the values of one that has."""
+        self.done, self._under_way = head["done"], None
+        return Message("ok", {})
+
+    def doing(self) -> Mapping[str, Any]:
+        """Return the op under way, where the user built it, and the seconds since the step began."""
+        plan, began = self._under_way, self._began
+        at = plan.where() if plan is not None else None
+        if at is None:
+            return {}
+        return {"op": at.op, "where": at.where, "seconds": time.monotonic() - began}
+
+    def on_names(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+        """Tell what the device scopes hold: names by scope."""
+        held = [[number, list(scope)] for number, scope in self.scopes.items()]
+        return Message("names", {"scopes": held})
+
+    def forget_fed(self) -> None:
+        """Forget the plans that read their feeds from lasting places: these are about to go."""
+        for loaded in self.programs.values():
+            for key in [key for key, bound in loaded.plans.items() if bound.fed is not None]:
+                loaded.plans.pop(key).plan.close()
+            loaded.alive = loaded.last = None
+
+    def join(self, rank: int, group: Group | None) -> None:
+        """Belong to another group from now on; the programs that were loaded are to be loaded again."""
+        for loaded in self.programs.values():
+            loaded.forget_plans()
+        self.programs.clear()
+        if self.group is not None:
+            self.group.close()
+        self.rank, self.group, self.epoch = rank, group, 0
+        self._let_know(group)
+
+    def _let_know(self, group: Group | None) -> None:
+        """Tell a group that can wait without a processor when others need it."""
+        if hasattr(group, "at_work"):
+            group.at_work = self.at_work  # type: ignore[union-attr]
+
+    def at_work(self) -> bool:
+        """Tell whether a collective should leave the processor alone while it waits; any thread may ask.
+
+        While instructions are timed it should, too: what it keeps busy then is what it would beside others.
+        """
+        plan = self._under_way
+        return self._measuring or (plan is not None and plan.at_work())
 
     def on_drop(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
         """End the life of a program's temporaries and give their memory back."""
@@ -192,13 +235,16 @@ class Replica:
         return Message("temporaries", {"count": count, "bytes": nbytes})
 
     def on_trace(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
-        """Keep times of a program's steps from now on (``on``), and return those of the last step."""
+        """Keep times of a program's steps from now on (``on``), and return those of the last steps."""
         loaded = self.programs[head["id"]]
         loaded.tracing = head["on"]
-        trace = loaded.last.trace if loaded.last is not None else None
         lanes = loaded.last.lanes if loaded.last is not None else None
-        events = [[e.op, e.writes, e.lane, e.began, e.ended] for e in trace or () if e is not None]
-        return Message("trace", {"events": events, "signals": lanes.signals if lanes else 0})
+        steps = [step.plain() for step in loaded.traced]
+        return Message("trace", {"steps": steps, "signals": lanes.signals if lanes else 0})
+
+    def on_clock(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+        """Tell what the clock of traced steps shows."""
+        return Message("clock", {"now": time.perf_counter()})
 
     def close(self) -> None:
         """Let go of everything."""
@@ -216,25 +262,31 @@ class Replica:
             if self.group is not None:
                 self.group.reset(self.epoch)
 
-    def _run(self, loaded: _Loaded, bound: _Bound, feeds: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def _run(self, loaded: Loaded, bound: Bound, feeds: Sequence[np.ndarray], last: bool) -> None:
         """Run one step; after some timed ones, deal the instructions to threads if that pays."""
-        measuring = loaded.threads > 1 and bound.timed_steps < MEASURED_STEPS
-        bound.plan.run(feeds, timed=measuring or loaded.tracing)
-        fetched = bound.plan.fetched()
+        plan = bound.plan
+        if plan.vote is not None:
+            plan.vote.deliver = bound.deliver if last else None
+        measuring = (loaded.threads > 1 or loaded.overlap) and bound.timed_steps < MEASURED_STEPS
+        self._measuring = measuring and loaded.overlap
+        plan.run(feeds, timed=measuring or loaded.tracing)
+        self._measuring = False
+        if loaded.tracing:
+            loaded.traced.append(TracedStep.of(plan.device.clock.step, plan))
         if measuring:
             bound.timed_steps += 1
             if bound.timed_steps == MEASURED_STEPS:
                 self._deal(loaded, bound)
-        return fetched
 
-    def _deal(self, loaded: _Loaded, bound: _Bound) -> None:
-        needs, seconds = bound.binder.needs(), bound.plan.seconds
-        chosen, expected = deal(seconds, needs, loaded.threads)
-        if not worth_dealing(seconds, expected):
+    def _deal(self, loaded: Loaded, bound: Bound) -> None:
+        needs, timed = bound.binder.needs(), bound.plan
+        chosen = choose(timed, needs, loaded.threads, overlap=loaded.overlap, spare=loaded.spare)
+        if chosen is None:
             return
-        trace = bound.plan.trace
-        loaded.alive = loaded.last = bound.plan = bound.binder.plan(chosen)
-        bound.plan.trace = trace
+        # The step that was just timed is still to be fetched from: the memory is the same.
+        bound.use(bound.binder.plan(chosen))
+        loaded.alive = loaded.last = bound.plan
+        bound.plan.trace, bound.plan.started = timed.trace, timed.started
         bound.plan.lanes = Lanes(
             bound.plan.instructions,
             chosen,
@@ -242,20 +294,26 @@ class Replica:
             every_lock=loaded.every_lock,
             within=self.within,
             on_failure=self.group.abort if self.group is not None else lambda reason: None,
+            waited=bound.plan.waited,
         )
 
-    def _bound(self, loaded: _Loaded, feeds: Sequence[np.ndarray], idle: bool) -> _Bound:
-        key = (*(spec_of(array) for array in feeds), idle)
+    def _bound(self, loaded: Loaded, feeds: Sequence[np.ndarray], idle: bool) -> Bound:
+        """Return the plan for what is fed: for its places if they last, else for its shapes."""
+        lasting = self._lasting and bool(feeds)
+        key = (id(feeds), idle) if lasting else (*(spec_of(array) for array in feeds), idle)
         bound = loaded.plans.get(key)
         if bound is None:
-            bound = loaded.plans[key] = self._bind(loaded, feeds, idle)
+            bound = self._bind(loaded, feeds, idle, lasting)
+            loaded.plans[key] = bound
             if len(loaded.plans) > PLANS_KEPT:
                 loaded.plans.popitem(last=False)[1].plan.close()
         else:
             loaded.plans.move_to_end(key)
         return bound
 
-    def _bind(self, loaded: _Loaded, feeds: Sequence[np.ndarray], idle: bool) -> _Bound:
+    def _bind(
+        self, loaded: Loaded, feeds: Sequence[np.ndarray], idle: bool, lasting: bool
+    ) -> Bound:
         scope = self.scopes.setdefault(loaded.scope, {})
 
         def held(name: str) -> Spec | None:
@@ -278,8 +336,9 @@ class Replica:
             rank=self.rank,
             within=self.within,
             idle=idle,
+            fed=feeds if lasting and not idle else None,
         )
-        return _Bound(binder)
+        return Bound(binder, feeds if lasting else None, self.post)
 
     def _forget_plans(self, scope: int) -> None:
         for loaded in self.programs.values():

@@ -5,16 +5,19 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..strategies.errors import CollectiveAborted, CollectiveError, InvalidState
+from .agreement import NO_STEP, differing, when
 from .gang import Gang
+from .message import Message
 from .place import Place
-from .replica import Message, Replica
+from .replica import Replica
 
 if TYPE_CHECKING:
     from ..strategies.cluster import ClusterConfig
@@ -35,19 +38,23 @@ class _Meeting:
         self.round = 0
         self.reason: str | None = None
         self.epoch = 0
-        self.tags: list[str] = [""] * size
+        self.tags: list[tuple[str, int]] = [("", NO_STEP)] * size
         self.arrays: list[np.ndarray | None] = [None] * size
 
     def wait(
-        self, rank: int, within: float, tag: str, then: Callable[[], None] | None = None
+        self,
+        rank: int,
+        within: float,
+        tag: tuple[str, int],
+        then: Callable[[], None] | None = None,
     ) -> None:
-        """Return when all ranks are here, and the last to come has done ``then``.
+        """Return when all ranks are here for the same thing at the same moment, and the last has done ``then``.
 
         Raises:
             CollectiveError: a rank failed, is missing after ``within`` seconds, or came for something else.
         """
         with self.turn:
-            self._refuse_aborted(tag)
+            self._refuse_aborted(tag[0])
             self.tags[rank] = tag
             self.arrived += 1
             mine = self.round
@@ -61,24 +68,29 @@ class _Meeting:
                 return
             deadline = time.monotonic() + within
             while self.round == mine:
-                self._refuse_aborted(tag)
+                self._refuse_aborted(tag[0])
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    missing = [r for r in range(self.size) if self.tags[r] != tag]
-                    raise CollectiveError(
-                        f"collective {tag}: ranks {missing} are missing after {within} s."
-                    )
+                    self._give_up(tag, within)
                 self.turn.wait(left)
 
     def _refuse_aborted(self, tag: str) -> None:
         if self.reason is not None:
             raise CollectiveAborted(f"collective {tag} aborted: {self.reason}")
 
+    def _give_up(self, tag: tuple[str, int], within: float) -> None:
+        """Who comes now comes too late."""
+        missing = [r for r in range(self.size) if self.tags[r] != tag]
+        self.reason = f"{tag[0]}{when(tag[1])}: ranks {missing} are missing after {within} s"
+        self.turn.notify_all()
+        raise CollectiveError(f"collective stopped: {self.reason}.")
+
     def _check_tags(self) -> None:
         if len(set(self.tags)) > 1:
-            self.reason = f"the ranks came for different collectives: {self.tags}"
+            came = {rank: f"{what}{when(at)}" for rank, (what, at) in enumerate(self.tags)}
+            self.reason = differing(came)
             self.turn.notify_all()
-            raise CollectiveError(f"collective stopped: {self.reason}")
+            raise CollectiveError(f"collective stopped: {self.reason}.")
 
 
 class ThreadGroup:
@@ -87,7 +99,13 @@ class ThreadGroup:
     def __init__(self, rank: int, meeting: _Meeting) -> None:
         self.rank = rank
         self.size = self.local_size = meeting.size
+        self.waited = 0.0  # seconds, for peers
         self._meeting = meeting
+        self._step = NO_STEP
+
+    def begin(self, step: int) -> None:
+        """Let the collectives from now on belong to this step."""
+        self._step = step
 
     def buffer(self, nbytes: int) -> np.ndarray:
         """Return memory for gradients."""
@@ -105,16 +123,25 @@ class ThreadGroup:
         to come, which spares the others a second wait.
         """
         assert op == "sum", op
-        meeting = self._meeting
-        meeting.arrays[self.rank] = array
+        self._all_reduce(array, within, _in_words("all_reduce", array, tag))
+
+    def _all_reduce(self, array: np.ndarray, within: float, what: str) -> None:
+        self._meeting.arrays[self.rank] = array
         if array.nbytes <= _SMALL:
-            meeting.wait(self.rank, within, tag, lambda: self._sum(slice(None)))
+            self._wait(within, what, lambda: self._sum(slice(None)))
             return
-        meeting.wait(self.rank, within, tag)
+        self._wait(within, what)
         share = -(-array.size // self.size)
         chunk = slice(self.rank * share, min((self.rank + 1) * share, array.size))
         self._sum(chunk)
-        meeting.wait(self.rank, within, f"{tag}/done")
+        self._wait(within, "done", done=True)
+
+    def bound_all_reduce(
+        self, array: np.ndarray, op: str = "sum", *, within: float = 60.0, tag: str = ""
+    ) -> Callable[[], None]:
+        """Return a call that does :meth:`all_reduce` on this array."""
+        assert op == "sum", op
+        return partial(self._all_reduce, array, within, _in_words("all_reduce", array, tag))
 
     def reduce_parts(
         self,
@@ -127,12 +154,12 @@ class ThreadGroup:
     ) -> None:
         """Sum each part of ``array`` over the ranks into its root's; the others keep their own."""
         self._meeting.arrays[self.rank] = array
-        self._meeting.wait(self.rank, within, tag)
+        self._wait(within, _in_words("reduce_parts", array, tag))
         everyone = [part for part in self._meeting.arrays if part is not None]
         for begin, end, root in zip((0, *ends), ends, roots, strict=False):
             if root == self.rank:
                 array[begin:end] = _in_rank_order([part[begin:end] for part in everyone])
-        self._meeting.wait(self.rank, within, f"{tag}/done")
+        self._wait(within, "done", done=True)
 
     def broadcast_parts(
         self,
@@ -145,16 +172,32 @@ class ThreadGroup:
     ) -> None:
         """Copy each part of ``array`` from its root's to every rank's."""
         self._meeting.arrays[self.rank] = array
-        self._meeting.wait(self.rank, within, tag)
+        self._wait(within, _in_words("broadcast_parts", array, tag))
         for begin, end, root in zip((0, *ends), ends, roots, strict=False):
             source = self._meeting.arrays[root]
             if root != self.rank and source is not None:
                 array[begin:end] = source[begin:end]
-        self._meeting.wait(self.rank, within, f"{tag}/done")
+        self._wait(within, "done", done=True)
 
     def barrier(self, *, within: float = 60.0, tag: str = "") -> None:
         """Return when every rank is here."""
-        self._meeting.wait(self.rank, within, tag)
+        self._wait(within, f"barrier ({tag})")
+
+    def vote(self, *, within: float = 60.0, tag: str = "") -> None:
+        """Return at once: who leaves a collective knows that every rank came, and all of them leave it."""
+
+    def _wait(
+        self,
+        within: float,
+        what: str,
+        then: Callable[[], None] | None = None,
+        done: bool = False,
+    ) -> None:
+        """Meet for a collective, or once more when it is ``done``."""
+        began = time.perf_counter()
+        self._meeting.wait(self.rank, within, (what, self._step), then)
+        if not done:
+            self.waited += time.perf_counter() - began
 
     def _sum(self, chunk: slice) -> None:
         """Add up a chunk of every rank's array, in rank order, and give it to all."""
@@ -182,6 +225,10 @@ class ThreadGroup:
         """Nothing to let go of."""
 
 
+def _in_words(kind: str, array: np.ndarray, tag: str) -> str:
+    return f"{kind} ({array.dtype}[{array.size}] {tag})"
+
+
 def _in_rank_order(parts: Sequence[np.ndarray]) -> np.ndarray:
     total = parts[0] + parts[1]
     for part in parts[2:]:
@@ -195,6 +242,7 @@ class _Worker(threading.Thread):
     def __init__(self, replica: Replica) -> None:
         super().__init__(name=f"rowlock-replica-{replica.rank}", daemon=True)
         self.replica = replica
+        self.finished = -1
         self.asked: SimpleQueue[tuple[int, Message | None] | None] = SimpleQueue()
         self.answers: SimpleQueue[tuple[int, Message]] = SimpleQueue()
         self.start()
@@ -214,66 +262,116 @@ class _Worker(threading.Thread):
             number, message = asked
             answer = _IDLE if message is None else self.replica.handle(message)
             self.answers.put((number, answer))
+            self.finished = number
 
 
 class ThreadDelivery:
-    """Replica 0 runs on the caller's thread, the others on their own."""
+    """Replica 0 runs on the caller's thread, the others on their own; so does 0 if it is asked ahead."""
 
     def __init__(self, size: int, config: ClusterConfig) -> None:
         self.size = size
-        self.broken = False
+        self.broken = self.posts = False
         self._within = config.step_deadline_s
         meeting = _Meeting(size)
         groups = [ThreadGroup(rank, meeting) if size > 1 else None for rank in range(size)]
         self.replicas = [
             Replica(rank, group, config.collective_deadline_s) for rank, group in enumerate(groups)
         ]
-        self._workers = [_Worker(replica) for replica in self.replicas[1:]]
+        self._workers = {rank: _Worker(self.replicas[rank]) for rank in range(1, size)}
         self._numbers = itertools.count()
-        self._at_work = False  # stays true when an exchange was interrupted
+        self._own: dict[int, Message] = {}  # for the caller's thread
+        self._asked: dict[int, list[int]] = {}  # ranks of workers
+        self._unsettled = False  # an exchange was interrupted
 
-    def exchange(self, messages: Sequence[Message]) -> list[Message]:
-        """Deliver one message to each replica and return their answers.
+    def start(self, messages: Mapping[int, Message], ahead: bool = False) -> int:
+        """Hand out messages by rank; return the number to ask for the answers with.
 
         Raises:
             InvalidState: the gang was closed.
-            CollectiveError: a replica did not answer in time; the gang cannot be used again.
         """
         if self.broken:
             raise InvalidState("this gang was closed.")
-        until = time.monotonic() + self._within
-        if self._at_work:
-            self._settle(until)
-        self._at_work = True
+        if self._unsettled:
+            self._settle()
         number = next(self._numbers)
+        if (ahead or self._asked) and 0 not in self._workers:
+            self._workers[0] = _Worker(self.replicas[0])
+        by_worker = [rank for rank in messages if rank in self._workers and (rank or ahead)]
+        self._unsettled = True  # until all have theirs
+        self._own[number] = messages[0] if 0 in messages and 0 not in by_worker else _IDLE
+        self._asked[number] = by_worker
+        for rank in by_worker:
+            self._workers[rank].asked.put((number, messages[rank]))
+        self._unsettled = False
+        return number
+
+    def finish(self, number: int) -> dict[int, Message]:
+        """Return the answers by rank.
+
+        Raises:
+            CollectiveError: a replica did not answer in time; the gang cannot be used again.
+        """
+        until = time.monotonic() + self._within
+        answers = {}
         try:
-            self._put(number, messages[1:])
-            first = self.replicas[0].handle(messages[0])
+            own = self._own.pop(number)
+            if own is not _IDLE:
+                answers[0] = self.replicas[0].handle(own)
         except BaseException:  # do not leave the others waiting for this thread
+            self._unsettled = True
             self._abort("interrupted")
             raise
-        answers = [first, *self._gather(number, until)]
-        self._at_work = False
-        return answers
+        try:
+            answers.update(self._gather(number, until))
+        except CollectiveError:
+            raise
+        except BaseException:
+            self._unsettled = True
+            raise
+        return dict(sorted(answers.items()))
 
-    def _settle(self, until: float) -> None:
-        """Return when the others are done with the step that was interrupted."""
+    def poll(self, number: int) -> bool:
+        """Tell, without waiting, whether the answers are there."""
+        if self._own.get(number, _IDLE) is not _IDLE:
+            return False
+        return all(self._workers[r].finished >= number for r in self._asked.get(number, ()))
+
+    def give_up(self, number: int) -> None:
+        """Throw the answers away when they come."""
+        self._own.pop(number, None)
+        self._asked.pop(number, None)
+
+    def _settle(self) -> None:
+        """Return when all are done with what was interrupted."""
         number = next(self._numbers)
-        self._put(number, [None] * len(self._workers))
-        self._gather(number, until)
+        for worker in self._workers.values():
+            worker.asked.put((number, None))
+        self._asked[number] = list(self._workers)
+        self._gather(number, time.monotonic() + self._within)
+        furthest = max(self.replicas, key=lambda replica: replica.done)
+        for replica in self.replicas:
+            if replica.done < furthest.done:
+                replica.catch_up(furthest)
+        self._unsettled = False
 
-    def _put(self, number: int, messages: Sequence[Message | None]) -> None:
-        for worker, message in zip(self._workers, messages, strict=True):
-            worker.asked.put((number, message))
-
-    def _gather(self, number: int, until: float) -> list[Message]:
-        answers = [worker.wait(number, until) for worker in self._workers]
-        late = [rank for rank, answer in enumerate(answers, start=1) if answer is None]
+    def _gather(self, number: int, until: float) -> dict[int, Message]:
+        answers = {rank: self._workers[rank].wait(number, until) for rank in self._asked[number]}
+        del self._asked[number]
+        late = [rank for rank, answer in answers.items() if answer is None]
         if late:
             self.broken = True
             self._abort(f"replicas {late} are late")
             raise CollectiveError(f"replicas {late} did not answer within {self._within:g} s.")
-        return [answer for answer in answers if answer is not None]
+        return {rank: answer for rank, answer in answers.items() if answer is not None}
+
+    @property
+    def alive(self) -> list[int]:
+        """All ranks: threads are not lost one by one."""
+        return list(range(self.size))
+
+    def settle(self) -> None:
+        """Wait until all have answered everything."""
+        self._settle()
 
     def _abort(self, reason: str) -> None:
         if self.replicas[0].group is not None:
@@ -282,15 +380,15 @@ class ThreadDelivery:
     def close(self) -> None:
         """End the threads; one that is stuck is left to end with the process."""
         self.broken = True
-        for worker in self._workers:
+        for worker in self._workers.values():
             worker.asked.put(None)
-        for worker in self._workers:
+        for worker in self._workers.values():
             worker.join(_ENDING_S)
-        self._workers = []
+        self._workers = {}
         for replica in self.replicas:
             replica.close()
 
 
 def launch_threads(places: Sequence[Place], config: ClusterConfig) -> Gang:
     """Start a gang of threads, one per place."""
-    return Gang(ThreadDelivery(len(places), config), config.step_deadline_s)
+    return Gang(ThreadDelivery(len(places), config), config)

@@ -24,6 +24,7 @@ class DeviceValues:
         self.gang = gang
         self.scope = scope
         self.id = gang.new_id()
+        self._followed = len(gang.shrunk)
         self.version = 0
         self.dirty: set[str] = set()
         self.owners: dict[str, int] = {}
@@ -78,6 +79,13 @@ class DeviceValues:
                 self.owners.pop(name, None)
             else:
                 self.owners[name] = owner
+
+    def follow(self, shrunk: Sequence[Sequence[int]]) -> None:
+        """Number owners as the replicas are numbered now; ``shrunk``: each time, the ranks they had before."""
+        for kept in shrunk[self._followed :]:
+            self.owners = {name: kept.index(rank) for name, rank in self.owners.items()}
+        self._followed = len(shrunk)
+        self._adopted = None
 
     def flush(self) -> None:
         """Send what the user wrote since the last step."""

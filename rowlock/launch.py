@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from .executor import gang
+from .executor import launchers
+from .executor.gang import Gang
 from .executor.place import Place, register_gpu_counter
 from .executor.threads import launch_threads
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from .strategies.cluster import ClusterConfig
 
 
-def _launch_ray(places: Sequence[Place], config: ClusterConfig) -> gang.Gang:
+def _launch_ray(places: Sequence[Place], config: ClusterConfig) -> Gang:
     from .cluster.gang import launch_ray  # Ray is imported at the first parallel run, not before
 
     made = launch_ray(places, config)
@@ -34,8 +35,8 @@ def _cluster_gpus() -> int:
 
 
 register_gpu_counter(_cluster_gpus)
-gang.register_launcher("threads", launch_threads)
-gang.register_launcher("ray", _launch_ray)
+launchers.register_launcher("threads", launch_threads)
+launchers.register_launcher("ray", _launch_ray)
 
 
 def configure(config: ClusterConfig | None = None, **settings: Any) -> ClusterConfig:
@@ -46,7 +47,7 @@ def configure(config: ClusterConfig | None = None, **settings: Any) -> ClusterCo
     from .strategies.cluster import ClusterConfig
 
     config = config if config is not None else ClusterConfig(**settings)
-    gang.push_config(config)
+    launchers.push_config(config)
     return config
 
 
@@ -57,8 +58,8 @@ def cluster(config: ClusterConfig | None = None, **settings: Any) -> Iterator[Cl
     try:
         yield chosen
     finally:
-        gang.close_gangs(chosen)
-        gang.pop_config()
+        launchers.close_gangs(chosen)
+        launchers.pop_config()
         _leave_ray()
 
 
@@ -74,14 +75,14 @@ importlib.import_module(".cluster", __package__).__class__ = _CallableRoom
 
 def shutdown() -> None:
     """End every gang (and the local Ray, if one was started for them)."""
-    gang.close_gangs()
+    launchers.close_gangs()
     _leave_ray()
 
 
 def _leave_ray() -> None:
     """End a local Ray that was started for gangs, if no gang is left."""
     room = sys.modules.get(f"{__package__}.cluster.gang")
-    if room is not None and not gang.any_gang():
+    if room is not None and not launchers.any_gang():
         room.leave_ray()
 
 

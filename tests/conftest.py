@@ -21,6 +21,7 @@ def ray_cluster() -> Iterator[None]:
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     ray.init(
+        address="local",  # not a cluster that somebody else started here
         num_cpus=4,
         include_dashboard=False,
         object_store_memory=80_000_000,

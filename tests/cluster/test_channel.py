@@ -15,9 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rowlock.cluster.channel import Channels, Listener, connect
-from rowlock.cluster.replica import answer_all
-from rowlock.executor.replica import Message, Replica
+from rowlock.cluster.channel import Channels
+from rowlock.cluster.line import Line, Outbox
+from rowlock.cluster.listener import STEPS, WATCH, Listener, connect
+from rowlock.cluster.watch import WatchPost
+from rowlock.executor.message import Message
+from rowlock.executor.replica import Replica
 from rowlock.strategies.errors import CollectiveError
 
 SECRET = bytes(range(32))
@@ -42,13 +45,37 @@ class Echo(Replica):
     def on_die(self, head: Any, arrays: Any) -> Message:
         os._exit(3)
 
+    def on_step(self, head: Any, arrays: Any) -> Message:
+        """Post the first array, return the others; tell whether they lie where they did before."""
+        if head.get("die") == "first":
+            os._exit(3)
+        again, self.before = self._lasting and arrays is self.before, arrays
+        assert self.post is not None
+        self.post(Message("posted", {"which": [0]}, arrays[:1]))
+        if head.get("die") == "then":
+            os._exit(3)
+        told = np.array([again, self._step])
+        return Message("fetched", {}, [*(array.copy() for array in arrays[1:]), told])
+
+    before: Any = None
+
     def on_objects(self, head: Any, arrays: Any) -> Message:
         return Message("objects", {}, [np.array([None])])
 
 
 def _serve(address: tuple[str, int], rank: int) -> None:
-    with connect(*address, SECRET, rank) as connection:
-        answer_all(connection, Echo(rank))
+    replica = Echo(rank)
+    steps, watch = (connect(*address, SECRET, rank, purpose) for purpose in (STEPS, WATCH))
+    post = WatchPost(watch, replica, lambda reason: None)
+    post.start()
+    with steps:
+        Outbox(steps, replica).serve()
+    post.close()
+
+
+def both(address: tuple[str, int], secret: bytes, rank: int) -> list[socket.socket]:
+    """Open the two connections of a replica."""
+    return [connect(*address, secret, rank, purpose) for purpose in (STEPS, WATCH)]
 
 
 def lost(rank: int) -> CollectiveError:
@@ -68,21 +95,33 @@ def start() -> Iterator[Start]:
     started: list[Any] = []
     opened: list[Channels] = []
 
-    def begin(size: int = 2, threads: bool = False) -> Channels:
-        listener = Listener(HOST, SECRET, size)
+    def begin(size: int = 2, threads: bool = False, near: bool = False) -> Channels:
+        listener = Listener(HOST, SECRET, range(size))
         kind: Any = threading.Thread if threads else multiprocessing.get_context("fork").Process
         for rank in range(size):
             started.append(kind(target=_serve, args=(listener.address, rank), daemon=True))
             started[-1].start()
-        opened.append(Channels(listener.accept_all(10, lambda: None), lost, late))
+        opened.append(Channels(lost, late))
+        found = listener.accept_all(10, lambda: None)
+        opened[-1].use({rank: Line(ends.steps, near=near) for rank, ends in found.items()})
+        watches.extend(ends.watch for ends in found.values())
         return opened[0]
 
+    watches: list[socket.socket] = []
     yield begin
     for channels in opened:
         channels.close()
+    for watch in watches:
+        watch.close()
     for one in started:
         one.join(10)
         assert not one.is_alive(), "a replica goes when its driver goes"
+
+
+def exchange(channels: Channels, messages: Any, within: float) -> list[Message]:
+    """Send a message to each replica and return the answers in rank order."""
+    found = channels.finish(channels.start(dict(enumerate(messages)), within), within)
+    return [found[rank] for rank in range(len(messages))]
 
 
 def echo(i: int, *arrays: np.ndarray) -> Message:
@@ -92,7 +131,7 @@ def echo(i: int, *arrays: np.ndarray) -> Message:
 def test_answers_come_in_rank_order(start: Start) -> None:
     channels = start(3)
     for i in range(50):
-        answers = channels.exchange([echo(i * 3 + r, np.full(r, i)) for r in range(3)], 5)
+        answers = exchange(channels, [echo(i * 3 + r, np.full(r, i)) for r in range(3)], 5)
         assert [a.head for a in answers] == [{"rank": r, "i": i * 3 + r} for r in range(3)]
         assert [a.arrays[0].tolist() for a in answers] == [[i] * r for r in range(3)]
 
@@ -101,7 +140,7 @@ def test_large_messages_both_ways_do_not_wait_for_each_other(start: Start) -> No
     channels = start(2)
     arrays = [np.random.default_rng(r).random(1_250_000) for r in range(2)]
     for _ in range(3):
-        answers = channels.exchange([echo(0, a, a[:1000]) for a in arrays], 30)
+        answers = exchange(channels, [echo(0, a, a[:1000]) for a in arrays], 30)
         for array, answer in zip(arrays, answers, strict=True):
             np.testing.assert_array_equal(answer.arrays[0], array)
 
@@ -109,7 +148,7 @@ def test_large_messages_both_ways_do_not_wait_for_each_other(start: Start) -> No
 def test_waiting_uses_no_processor(start: Start) -> None:
     channels = start(2)
     before = time.process_time()
-    channels.exchange([Message("count", {"seconds": 0.6})] * 2, 5)
+    exchange(channels, [Message("count", {"seconds": 0.6})] * 2, 5)
     assert time.process_time() - before < 0.1
 
 
@@ -118,41 +157,122 @@ def test_who_does_not_answer_in_time_is_named(start: Start) -> None:
     slow = Message("count", {"seconds": 0.5})
     began = time.monotonic()
     with pytest.raises(CollectiveError, match=r"late \[0, 2\] 0.1"):
-        channels.exchange([slow, echo(1), slow], 0.1)
+        exchange(channels, [slow, echo(1), slow], 0.1)
     assert time.monotonic() - began < 0.4
     # The answers that come too late are not taken for those of the next exchange.
-    assert [a.head["i"] for a in channels.exchange([echo(9)] * 3, 5)] == [9, 9, 9]
+    assert [a.head["i"] for a in exchange(channels, [echo(9)] * 3, 5)] == [9, 9, 9]
 
 
 def test_a_deadline_holds_for_sending_too() -> None:
-    listener = Listener(HOST, SECRET, 1)
-    peer = connect(*listener.address, SECRET, 0)  # it never reads
-    channels = Channels(listener.accept_all(5, lambda: None), lost, late)
+    listener = Listener(HOST, SECRET, [0])
+    peers = both(listener.address, SECRET, 0)  # they never read
+    (ends,) = listener.accept_all(5, lambda: None).values()
+    channels = Channels(lost, late)
+    channels.use({0: Line(ends.steps, near=False)})
     with pytest.raises(CollectiveError, match=r"late \[0\]"):
-        channels.exchange([echo(1, np.zeros(5_000_000))], 0.2)
+        exchange(channels, [echo(1, np.zeros(5_000_000))], 0.2)
     channels.close()
-    peer.close()
+    for one in (*peers, ends.watch):
+        one.close()
 
 
 def test_a_replica_that_ends_is_told(start: Start) -> None:
     channels = start(2)
     with pytest.raises(CollectiveError, match="lost 1"):
-        channels.exchange([Message("count", {"seconds": 1}), Message("die", {})], 5)
+        exchange(channels, [Message("count", {"seconds": 1}), Message("die", {})], 5)
 
 
 def test_an_answer_that_cannot_be_sent_is_an_error_answer(start: Start) -> None:
     channels = start(2)
-    answers = channels.exchange([Message("objects", {}), echo(1)], 5)
+    answers = exchange(channels, [Message("objects", {}), echo(1)], 5)
     assert answers[0].kind == "error" and "cannot be sent" in answers[0].head["text"]
-    assert channels.exchange([echo(2)] * 2, 5)[0].head["i"] == 2
+    assert exchange(channels, [echo(2)] * 2, 5)[0].head["i"] == 2
 
 
 def test_a_question_that_cannot_be_sent_reaches_nobody(start: Start) -> None:
     channels = start(2)
     with pytest.raises(TypeError):
-        channels.exchange([Message("count", {}), Message("count", {"x": object()})], 5)
-    answers = channels.exchange([Message("count", {})] * 2, 5)
+        exchange(channels, [Message("count", {}), Message("count", {"x": object()})], 5)
+    answers = exchange(channels, [Message("count", {})] * 2, 5)
     assert [a.head["counted"] for a in answers] == [1, 1]
+
+
+# -- memory shared with near replicas ---------------------------------------------------------------
+
+
+def step(number: int, *arrays: np.ndarray, **head: Any) -> Message:
+    return Message("step", head, arrays, number)
+
+
+def stepped(channels: Channels, number: int, *arrays: np.ndarray) -> bool:
+    """Send a step to two replicas, check what comes back; tell whether they used the same places again."""
+    again = []
+    for rank, answer in enumerate(
+        exchange(channels, [step(number, *(a + r for a in arrays)) for r in range(2)], 10)
+    ):
+        assert len(answer.arrays) == len(arrays) + 1
+        for came, sent in zip(answer.arrays, arrays, strict=False):
+            np.testing.assert_array_equal(came, sent + rank)
+        same, told = answer.arrays[-1].tolist()
+        assert told == number
+        again.append(bool(same))
+    return all(again)
+
+
+@pytest.mark.parametrize("near", [False, True])
+def test_feeds_are_used_where_they_were_written(start: Start, near: bool) -> None:
+    channels = start(2, near=near)
+    small, large = np.arange(6.0).reshape(2, 3), np.arange(300_000, dtype="float32")
+    kept = [stepped(channels, i, small) for i in range(5)]
+    assert kept[3:] == [near, near], "the first step tells how much room is needed"
+    kept = [stepped(channels, i, large, small) for i in range(5)]
+    assert kept[3:] == [near, near]
+    assert stepped(channels, 9, small) in (True, False)
+    assert not stepped(channels, 9, small.astype("int64")), "others have places of their own"
+
+
+@pytest.mark.parametrize("near", [False, True])
+def test_exchanges_under_way_do_not_disturb_each_other(start: Start, near: bool) -> None:
+    channels = start(2, near=near)
+    pending: list[tuple[int, int]] = []
+    for i in range(40):
+        array = np.full(1000, float(i))
+        messages = {rank: step(i, array, array + rank) for rank in range(2)}
+        pending.append((i, channels.start(messages, 10)))
+        if len(pending) == 3:
+            number, ticket = pending.pop(0)
+            for rank, answer in channels.finish(ticket, 10).items():
+                assert answer.arrays[0][0] == number and answer.arrays[1][0] == number + rank
+    for _, ticket in reversed(pending):
+        channels.finish(ticket, 10)
+
+
+@pytest.mark.parametrize("near", [False, True])
+def test_what_was_posted_outlives_the_replica(start: Start, near: bool) -> None:
+    channels = start(2, near=near)
+    array = np.arange(5.0)
+    for i in range(3):
+        stepped(channels, i, array)
+    dying = {0: step(3, array), 1: step(3, array + 1, die="then")}
+    number = channels.start(dying, 10)
+    with pytest.raises(CollectiveError, match="lost 1"):
+        channels.finish(number, 10)
+    posted, answer = channels.came(number, 1)
+    assert answer is None and posted is not None
+    np.testing.assert_array_equal(posted.arrays[0], array + 1)
+    channels.settle({0}, 10)
+    posted, answer = channels.came(number, 0)
+    assert posted is not None and answer is not None
+
+
+def test_what_was_posted_before_is_not_taken_for_it(start: Start) -> None:
+    channels = start(2, near=True)
+    for i in range(3):
+        stepped(channels, i, np.arange(5.0))
+    number = channels.start({0: step(3, np.ones(5)), 1: step(3, np.ones(5), die="first")}, 10)
+    with pytest.raises(CollectiveError, match="lost 1"):
+        channels.finish(number, 10)
+    assert channels.came(number, 1) == (None, None)
 
 
 class Interrupted(BaseException):
@@ -182,14 +302,14 @@ def test_an_interrupt_leaves_every_replica_the_same_steps(start: Start, count: i
             timer.start()
             try:
                 armed[0] = True
-                channels.exchange([Message("count", {}, [array])] * 2, 20)
+                exchange(channels, [Message("count", {}, [array])] * 2, 20)
                 armed[0] = False
             except Interrupted:
                 pass
             timer.join()
-            answers = channels.exchange([Message("count", {})] * 2, 20)
+            answers = exchange(channels, [Message("count", {})] * 2, 20)
             assert answers[0].head == answers[1].head
-            assert [a.head["i"] for a in channels.exchange([echo(5)] * 2, 20)] == [5, 5]
+            assert [a.head["i"] for a in exchange(channels, [echo(5)] * 2, 20)] == [5, 5]
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert struck[0] > 10
@@ -200,7 +320,7 @@ def test_an_interrupt_leaves_every_replica_the_same_steps(start: Start, count: i
 
 def accept(size: int, within: float = 5, check: Callable[[], None] = lambda: None) -> Any:
     """Begin to listen; returns the listener and a function that waits for the outcome."""
-    listener, outcome = Listener(HOST, SECRET, size), []
+    listener, outcome = Listener(HOST, SECRET, range(size)), []
 
     def body() -> None:
         try:
@@ -213,9 +333,10 @@ def accept(size: int, within: float = 5, check: Callable[[], None] = lambda: Non
 
     def result() -> Any:
         thread.join(10)
-        if isinstance(outcome[0], list):
-            for connection in outcome[0]:
-                connection.close()
+        if isinstance(outcome[0], dict):
+            for ends in outcome[0].values():
+                ends.steps.close()
+                ends.watch.close()
         return outcome[0]
 
     return listener, result
@@ -239,13 +360,23 @@ def test_strangers_are_dropped_and_hold_up_nobody() -> None:
     assert ended(wrong)
     out_of_range = connect(*listener.address, SECRET, 2)
     assert ended(out_of_range)
-    first = connect(*listener.address, SECRET, 0)
+    first = both(listener.address, SECRET, 0)
     second_of_the_same = connect(*listener.address, SECRET, 0)
     assert ended(second_of_the_same)
-    other = connect(*listener.address, SECRET, 1)
+    for_nothing = connect(*listener.address, SECRET, 1, 7)
+    assert ended(for_nothing)
+    other = both(listener.address, SECRET, 1)
     assert len(result()) == 2
     assert ended(silent)
-    for one in (silent, wrong, out_of_range, first, second_of_the_same, other):
+    for one in (
+        silent,
+        wrong,
+        out_of_range,
+        *first,
+        second_of_the_same,
+        for_nothing,
+        *other,
+    ):
         one.close()
 
 
@@ -255,20 +386,21 @@ def test_many_strangers_do_not_pile_up() -> None:
     for _ in range(80):
         strangers.append(socket.create_connection(listener.address))
     assert ended(strangers[0])
-    mine = connect(*listener.address, SECRET, 0)
+    mine = both(listener.address, SECRET, 0)
     assert len(result()) == 1
-    for one in (*strangers, mine):
+    for one in (*strangers, *mine):
         one.close()
 
 
 def test_missing_replicas_are_named() -> None:
     listener, result = accept(3, within=0.5)
-    one = connect(*listener.address, SECRET, 1)
+    ends = both(listener.address, SECRET, 1)
     error = result()
     assert isinstance(error, CollectiveError)
     assert "replicas [0, 2] did not connect within 0.5 s" in str(error)
-    assert ended(one)
-    one.close()
+    for one in ends:
+        assert ended(one)
+        one.close()
 
 
 def test_a_replica_that_cannot_come_ends_the_wait() -> None:
@@ -277,3 +409,25 @@ def test_a_replica_that_cannot_come_ends_the_wait() -> None:
 
     _, result = accept(2, within=30, check=check)
     assert "fell over" in str(result())
+
+
+def test_without_room_for_shared_memory_the_socket_does_it(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> Any:
+        raise CollectiveError("/dev/shm has no room")
+
+    channels = start(2, near=True)
+    monkeypatch.setattr("rowlock.cluster.area.Segment.create", full)
+    assert not any([stepped(channels, i, np.arange(9.0)) for i in range(4)])
+
+
+def test_without_room_for_a_slot_the_socket_does_it(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> Any:
+        raise CollectiveError("/dev/shm has no room")
+
+    channels = start(2, near=True)
+    monkeypatch.setattr("rowlock.cluster.area.Segment.populate", full)
+    assert not any([stepped(channels, i, np.arange(9.0)) for i in range(4)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import signal
 import socket
@@ -12,11 +11,12 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import msgpack
 import numpy as np
 import pytest
 
 from rowlock.cluster.frame import ChannelClosed, Incoming, Outgoing, encode, send
-from rowlock.executor.replica import Message
+from rowlock.executor.message import Message
 from rowlock.strategies.errors import InvalidType
 
 Pair = tuple[socket.socket, socket.socket]
@@ -133,18 +133,18 @@ def test_messages_arrive_in_any_portions(step: int) -> None:
             here.sendall(data[start : start + step])
             while (received := incoming.pull(there)) is not None:
                 found.append(received)
-    assert [(n, m.kind, m.head) for n, m in found] == [
+    assert [(f.number, f.message.kind, f.message.head) for f in found] == [
         (i, m.kind, m.head) for i, m in enumerate(messages)
     ]
     np.testing.assert_array_equal(found[3][1].arrays[0], np.arange(9000))
 
 
-def raw(start: Any, data: bytes = b"", magic: bytes = b"RLK2", **lengths: int) -> bytes:
+def raw(start: Any, data: bytes = b"", magic: bytes = b"RLK3", **lengths: int) -> bytes:
     """Return the bytes of a message that may be wrong."""
-    text = start if isinstance(start, bytes) else json.dumps(start).encode()
+    text = start if isinstance(start, bytes) else msgpack.packb(start)
     text += b" " * (-len(text) % 16)
     header = struct.pack(
-        "<4sIQQ8x", magic, 1, lengths.get("head", len(text)), lengths.get("body", len(data))
+        "<4sIIIQQ", magic, 1, lengths.get("head", len(text)), 0, lengths.get("body", len(data)), 0
     )
     return header + text + data
 
@@ -154,7 +154,7 @@ def raw(start: Any, data: bytes = b"", magic: bytes = b"RLK2", **lengths: int) -
     [
         raw(["x", {}, []], magic=b"HTTP"),
         raw(["x", {}, []], head=0),
-        raw(["x", {}, []], head=1 << 40),
+        raw(["x", {}, []], head=(1 << 32) - 1),
         raw(["x", {}, []], body=1 << 60),
         raw(b"no json"),
         raw(b"\xff\xfe"),

@@ -46,7 +46,9 @@ class Normed:
         )
         return {"x": x.astype(self.dtype), "y": draw.random((rows, 1), "float32")}
 
-    def train(self, places: int, sync: bool, rows: int = 6) -> fluid.CompiledProgram:
+    def train(
+        self, places: int, sync: bool, rows: int = 6, after_step: Any = lambda program: None
+    ) -> fluid.CompiledProgram:
         program: Any = self.main
         if places:
             program = fluid.CompiledProgram(self.main).with_data_parallel(
@@ -56,6 +58,7 @@ class Normed:
             )
         for step in range(3):
             self.exe.run(program, self.feed(rows, step), [self.loss], scope=self.scope)
+            after_step(program)
         return program
 
     def values(self) -> dict[str, np.ndarray]:

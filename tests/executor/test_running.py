@@ -10,7 +10,6 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.executor.gang import gang_for
 from rowlock.strategies.errors import (
     EnforceNotMet,
     ExecutionError,
@@ -340,21 +339,3 @@ def test_dropout_does_not_depend_on_the_split() -> None:
             results.append(net.exe.run(net.parallel(places), feed, [net.logits])[0])
     np.testing.assert_allclose(results[0], results[1], rtol=1e-6)
     np.testing.assert_allclose(results[0], results[2], rtol=1e-6)
-
-
-def test_a_killed_replica_is_named_and_the_next_program_gets_a_new_gang(ray_cluster: None) -> None:
-    import os
-    import signal
-
-    with rowlock.cluster(launcher="ray"):
-        net = Net()
-        program = net.parallel()
-        net.exe.run(program, net.feed(), [net.loss])
-        gang = program._parallel.gang
-        os.kill(gang.delivery.where[1]["pid"], signal.SIGKILL)
-        with pytest.raises(EnforceNotMet, match=r"replica 1 .* is gone"):
-            net.exe.run(program, net.feed(), [net.loss])
-        again = net.parallel()
-        assert gang_for(fluid.cpu_places(2)) is not gang
-        net.exe.run(net.startup)
-        net.exe.run(again, net.feed(), [net.loss])

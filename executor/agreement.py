@@ -1,0 +1,39 @@
+"""How it is said who came to a collective for what, and when: as a number to compare, and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+NO_STEP = -1
+_DONE_SHIFT = 32
+
+
+def moment(step: int, done: int) -> int:
+    """Return one number for a step and for how many were done before: ranks at different moments stop.
+
+    The step tells a message that was missed or came twice, the count a rank that wrote more or less than
+    the others.
+    """
+    return done << _DONE_SHIFT | step
+
+
+def when(at: int) -> str:
+    """Return a moment in words, to stand behind what happens then (nothing for ``NO_STEP``)."""
+    if at < 0:
+        return ""
+    step, done = at & (1 << _DONE_SHIFT) - 1, at >> _DONE_SHIFT
+    return f" in step {step}" + (f" ({done} done)" if done else "")
+
+
+def named(ranks: Sequence[int]) -> str:
+    """Return ``rank 3``, or ``ranks [0, 2]``."""
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {list(ranks)}"
+
+
+def differing(came: Mapping[int, str]) -> str:
+    """Return the sentence for ranks that came for different things."""
+    by_text: dict[str, list[int]] = {}
+    for rank, text in came.items():
+        by_text.setdefault(text, []).append(rank)
+    told = "; ".join(f"{named(ranks)} came for {text}" for text, ranks in by_text.items())
+    return f"a rank came for another collective than the others: {told}"

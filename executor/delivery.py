@@ -1,0 +1,174 @@
+"""How messages reach replicas, what is asked of them, and what a gang remembers of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from .message import Message
+
+
+class Outcome(NamedTuple):
+    """What came from one replica for a message: what it posted, and its answer."""
+
+    posted: Message | None
+    answer: Message | None
+
+
+class Delivery(Protocol):
+    """How messages reach replicas: one message each, an answer from each."""
+
+    @property
+    def size(self) -> int:
+        """Number of replicas."""
+        ...
+
+    @property
+    def broken(self) -> bool:
+        """Whether it was closed, or no replica is left: the next run starts a new gang."""
+        ...
+
+    def start(self, messages: Mapping[int, Message], ahead: bool = False) -> int:
+        """Send messages by rank; return the number to ask for the answers with.
+
+        ``ahead``: the answers are not asked for at once.
+        """
+        ...
+
+    def finish(self, number: int) -> dict[int, Message]:
+        """Return the answers by rank. May be left by any exception, a KeyboardInterrupt too.
+
+        Raises:
+            ReplicaLost: a replica ended, froze, or was late.
+        """
+        ...
+
+    def poll(self, number: int) -> bool:
+        """Tell, without waiting, whether the answers are there, or never will be."""
+        ...
+
+    def give_up(self, number: int) -> None:
+        """Throw the answers away when they come."""
+        ...
+
+    def close(self) -> None:
+        """End the replicas."""
+        ...
+
+
+class Mendable(Delivery, Protocol):
+    """A delivery that can go on when it lost a replica (see ``recovery.py``)."""
+
+    posts: bool
+    """Whether what a replica posts arrives although it ends."""
+
+    @property
+    def alive(self) -> list[int]:
+        """Ranks that were not lost."""
+        ...
+
+    def settle(self) -> None:
+        """Wait until the living have answered everything."""
+        ...
+
+    def outcome(self, number: int, rank: int) -> Outcome:
+        """Return what came from a replica, lost ones too, for a message."""
+        ...
+
+    def replace(self) -> list[int]:
+        """Put others in the places of the lost; return their ranks. Nobody has a program loaded."""
+        ...
+
+    def shrink(self) -> list[int]:
+        """Go on without the lost; return the ranks that the others had. None has a program loaded."""
+        ...
+
+
+class Share(NamedTuple):
+    """What one place computes: the arrays of one step, or of several behind each other.
+
+    Per set of arrays: ``rows`` the global index of the place's first row, ``parts`` its part of all rows,
+    ``idle`` whether it has none.
+    """
+
+    arrays: list[np.ndarray]
+    rows: list[int]
+    parts: list[float]
+    idle: list[bool]
+
+    def rest(self, done: int) -> Share:
+        """Return what is left after ``done`` steps."""
+        if len(self.rows) == 1 or not done:
+            return self
+        width = len(self.arrays) // len(self.rows)
+        return Share(
+            self.arrays[done * width :], self.rows[done:], self.parts[done:], self.idle[done:]
+        )
+
+
+@dataclass(eq=False)
+class Request:
+    """Steps to run everywhere, the first of them being number ``step``; ``shares[i]`` is for replica i.
+
+    ``drop`` names the loaded programs whose temporaries end their life with the last. ``done`` of the
+    ``iterations`` have happened; ``fetched`` (by rank) is there when all have; ``failed`` says why they never
+    will. ``void``: the number of replicas changed, the rest has to be split anew. ``votes``: the steps
+    happen on all replicas or on none, and are counted; the others write nothing.
+    """
+
+    program: int
+    shares: Sequence[Share]
+    step: int
+    iterations: int
+    drop: Sequence[int]
+    votes: bool = True
+    number: int = -1
+    done: int = 0
+    fetched: list[Sequence[np.ndarray]] | None = None
+    failed: BaseException | None = None
+    void: bool = False
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing more is to come."""
+        return self.fetched is not None or self.failed is not None or self.void
+
+    def messages(self, epoch: int) -> dict[int, Message]:
+        """Return what is to be sent for the steps that have not happened, by rank."""
+        found = {}
+        for rank, share in enumerate(self.shares):
+            left = share.rest(self.done)
+            head = {
+                "id": self.program,
+                "iterations": self.iterations - self.done,
+                "rows": left.rows,
+                "parts": left.parts,
+                "idle": left.idle,
+                "drop": self.drop,
+                "epoch": epoch,
+            }
+            found[rank] = Message("step", head, left.arrays, self.step + self.done)
+        return found
+
+
+class GangChanged(Exception):
+    """The gang goes on with fewer replicas: programs are to be compiled, and feeds split, anew."""
+
+
+@dataclass
+class Ledger:
+    """What a gang must know to bring others in.
+
+    Programs as they were loaded, ranks that hold a persistable alone (by scope and name), steps whose writes
+    were made, and ranks whose values are not those of the gang.
+    """
+
+    programs: dict[int, dict[str, Any]] = field(default_factory=dict)
+    owners: dict[int, dict[str, int]] = field(default_factory=dict)
+    done: int = 0
+    unsure: bool = False  # whether ``done`` must be asked for: nobody waited for the last steps
+    stale: set[int] = field(default_factory=set)
+    failures: int = 0

@@ -1,0 +1,55 @@
+"""Steps that may still be under way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .delivery import Request
+from .splitting import Portions
+
+if TYPE_CHECKING:
+    from .parallel import ParallelRun, Version
+
+
+class Begun:
+    """Steps that were begun: what is fed (by place, once or for each step), and what they were sent as."""
+
+    def __init__(
+        self, batches: list[Portions], fetch_names: tuple[str, ...], iterations: int
+    ) -> None:
+        self.batches, self.fetch_names, self.iterations = batches, fetch_names, iterations
+        self.version: Version | None = None
+        self.request: Request | None = None
+
+
+class StepFuture:
+    """Steps that may still be under way. Do not change the arrays that were fed before they are done."""
+
+    def __init__(
+        self, run: ParallelRun, begun: Begun, return_numpy: bool, return_merged: bool
+    ) -> None:
+        self._run, self._begun = run, begun
+        self._how = (return_numpy, return_merged)
+        self._result: list[Any] | None = None
+
+    def done(self) -> bool:
+        """Tell whether :meth:`result` returns, or raises, at once. Looks; does not wait."""
+        request = self._begun.request
+        return self._result is not None or request is None or self._run.gang.poll(request)
+
+    def result(self) -> list[Any]:
+        """Return what the last step fetches, once it and all steps before it are done.
+
+        Raises:
+            RowlockError: what ``Executor.run`` raises.
+        """
+        if self._result is None:
+            return_numpy, return_merged = self._how
+            joined = self._run.finish(self._begun)
+            request = self._begun.request
+            with self._run.spans("join", request.step if request is not None else 0):
+                if return_merged:
+                    self._result = [one.merged(return_numpy) for one in joined]
+                else:
+                    self._result = [one.separate(return_numpy) for one in joined]
+        return self._result

@@ -1,0 +1,83 @@
+"""A program on a replica: its buckets, and the plans that are bound for what was fed so far."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..graph.replica_program import ReplicaProgram
+from .agreement import NO_STEP
+from .bind import Binder
+from .buckets import Buckets
+from .message import Group, Message
+from .overlap import may_overlap
+from .plan import Plan
+from .traced import STEPS_KEPT, TracedStep
+
+
+class Bound:
+    """A plan, and what it takes to bind it again for several threads once its instructions were timed.
+
+    ``fed`` are the lasting places it reads its feeds from, if it does.
+    """
+
+    def __init__(
+        self,
+        binder: Binder,
+        fed: Sequence[np.ndarray] | None,
+        post: Callable[[Message], None] | None,
+    ) -> None:
+        self.binder = binder
+        self.fed = fed
+        self._post = post
+        self.timed_steps = 0
+        self.use(binder.plan())
+
+    def use(self, plan: Plan) -> None:
+        """Run this plan from now on. ``deliver`` posts what it fetches before the vote."""
+        self.plan = plan
+        self.deliver: Callable[[], None] | None = None
+        if plan.vote is not None and self._post is not None:
+            early = plan.vote.early
+            self.deliver = partial(
+                self._post, Message("posted", {"which": list(early)}, list(early.values()))
+            )
+
+
+class Loaded:
+    """A program on this replica: its gradient buckets and the plans bound so far.
+
+    ``threads`` instructions may run at once; ``every_lock`` as the build strategy says.
+    """
+
+    def __init__(
+        self, head: Mapping[str, Any], group: Group | None, cores: int, within: float
+    ) -> None:
+        self.program = ReplicaProgram.from_json(head["program"])
+        if group is not None:  # all have the same, or nobody has it
+            group.begin(NO_STEP)
+            what = f"loading program {head['id']}, schedule {self.program.schedule}"
+            group.barrier(within=within, tag=what)
+        self.scope: int = head["scope"]
+        self.threads: int = min(head["threads"], cores) if head["capped"] else head["threads"]
+        self.every_lock: bool = head["every_lock"]
+        # Who asked for one thread asked for one instruction after another; a share of one core is no wish.
+        self.overlap = head["threads"] > 1 and may_overlap(self.program)
+        self.spare = cores > self.threads
+        self.buckets = Buckets(self.program, group if self.program.buckets else None)
+        self.plans: OrderedDict[tuple[Any, ...], Bound] = OrderedDict()
+        self.alive: Plan | None = None
+        self.last: Plan | None = None
+        self.tracing = False
+        self.traced: deque[TracedStep] = deque(maxlen=STEPS_KEPT)
+
+    def forget_plans(self) -> None:
+        """Let go of every plan and its memory."""
+        self.alive = self.last = None
+        for bound in self.plans.values():
+            bound.plan.close()
+        self.plans.clear()

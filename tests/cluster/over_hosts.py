@@ -1,0 +1,192 @@
+"""Drivers that test_hosts.py runs inside a host: ``python -m tests.cluster.over_hosts <scenario> [settings]``.
+
+Settings are fields of ClusterConfig as JSON. A line begins with what it tells: where, error, done.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import tempfile
+import time
+from typing import Any
+
+import numpy as np
+
+import rowlock
+import rowlock.fluid as fluid
+from rowlock.cluster.nodes import nodes
+from rowlock.executor.run import MEASURED_STEPS
+from rowlock.strategies.errors import CollectiveError
+from rowlock.strategies.execution import ExecutionStrategy
+from tests.contract.nets import OPTIMIZERS, Net, assert_close, feed
+
+PLACES = 2
+STEPS = 3
+ENDLESS_S = 60.0
+
+
+class Training:
+    """The same net over the hosts and alone."""
+
+    def __init__(self) -> None:
+        self.net = Net(OPTIMIZERS["adam"])
+        self.program = self.net.compiled(PLACES)
+
+    def equals_alone(self) -> None:
+        """Train both from the same fresh values; the parameters must agree."""
+        alone = Net(OPTIMIZERS["adam"])
+        self.net.run(self.net.startup)  # draws others each time
+        for name, value in self.net.parameters().items():
+            alone.scope.find_var(name).get_tensor().set(value, fluid.CPUPlace())
+        for step in range(STEPS):
+            self.step(step)
+            alone.run(alone.main, feed(6, step), [])
+        assert_close(self.net.parameters(), alone.parameters(), 1e-5)
+
+    def step(self, step: int) -> None:
+        self.net.run(self.program, feed(6, step), [self.net.loss])
+
+    def tell_where(self) -> None:
+        told("where", self.program._parallel.gang.delivery.where)
+
+
+class WideNet:
+    """Square layers, whose gradients are a bucket each, of 256 KiB. Little is fed, much is computed."""
+
+    WIDTH, LAYERS, ROWS = 256, 5, 4000
+
+    def __init__(self, threads: int) -> None:
+        self.main, startup, self.scope = fluid.Program(), fluid.Program(), fluid.Scope()
+        self.main.random_seed = startup.random_seed = 1
+        with fluid.program_guard(self.main, startup), fluid.unique_name.guard():
+            top = fluid.layers.fc(fluid.data("x", [None, 1]), self.WIDTH, bias_attr=False)
+            for _ in range(self.LAYERS):
+                top = fluid.layers.fc(top, self.WIDTH, act="relu", bias_attr=False)
+            self.loss = fluid.layers.mean(top)
+            fluid.optimizer.SGD(0.1).minimize(self.loss)
+        self.exe = fluid.Executor()
+        self.exe.run(startup, scope=self.scope)
+        self.program = fluid.CompiledProgram(self.main).with_data_parallel(
+            loss_name=self.loss.name,
+            places=fluid.cpu_places(PLACES),
+            exec_strategy=ExecutionStrategy(num_threads=threads),
+        )
+        self.feed = {"x": np.random.default_rng(0).random((self.ROWS, 1), "float32")}
+
+    def step(self) -> float:
+        """Return the seconds that a step takes."""
+        began = time.perf_counter()
+        self.exe.run(self.program, self.feed, [self.loss], scope=self.scope)
+        return time.perf_counter() - began
+
+
+def told(what: str, value: Any = "") -> None:
+    print(what, json.dumps(value), flush=True)
+
+
+def training() -> None:
+    """Train over the hosts; the parameters are those of training alone."""
+    run = Training()
+    run.equals_alone()
+    run.tell_where()
+
+
+def recovery() -> None:
+    """Train until something breaks, say how, and once told to go on train with a new gang."""
+    run = Training()
+    run.equals_alone()
+    run.tell_where()
+    try:
+        end = time.monotonic() + ENDLESS_S
+        while time.monotonic() < end:
+            run.step(0)
+        told("error", f"nothing broke in {ENDLESS_S:g} s")
+    except CollectiveError as error:
+        told("error", str(error))
+    sys.stdin.readline()
+    run.equals_alone()
+    run.tell_where()
+
+
+class Lost(logging.Handler):
+    """Tells the test of every replica that was lost and replaced."""
+
+    seen = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        Lost.seen += 1
+        told("lost", record.getMessage())
+
+
+def surviving() -> None:
+    """Train until a replica was lost, and a while longer; nothing of it shows in the parameters."""
+    logging.getLogger("rowlock").addHandler(Lost())
+    run, alone = Training(), Net(OPTIMIZERS["adam"])
+    for name, value in run.net.parameters().items():
+        alone.scope.find_var(name).get_tensor().set(value, fluid.CPUPlace())
+    run.step(0)
+    run.tell_where()
+    steps, end = 1, time.monotonic() + ENDLESS_S
+    while not Lost.seen and time.monotonic() < end:
+        run.step(steps % STEPS)
+        steps += 1
+    for _ in range(200):
+        run.step(steps % STEPS)
+        steps += 1
+    run.tell_where()
+    for step in range(steps):
+        alone.run(alone.main, feed(6, step % STEPS), [])
+    assert_close(run.net.parameters(), alone.parameters(), 1e-4)
+
+
+def refusal() -> None:
+    """Ask for more than the hosts have."""
+    try:
+        training()
+    except CollectiveError as error:
+        told("error", f"{type(error).__name__}: {error}")
+    told("nodes", [node.address for node in nodes()])
+
+
+def overlap() -> None:
+    """Train a net whose gradients take a while on a slow link, in order and not; tell times and a timeline."""
+    nets = {"in order": WideNet(1), "overlap": WideNet(0)}
+    for _ in range(4):
+        for _ in range(MEASURED_STEPS):
+            nets["overlap"].step()
+        if any(nets["overlap"].program.signals()):
+            break
+        nets["overlap"] = WideNet(0)  # others on the machine spoiled the steps that were timed
+    times = [{name: net.step() for name, net in nets.items()} for _ in range(12)]
+    quickest = {name: min(each[name] for each in times) for name in nets}
+    told("lanes", nets["overlap"].program.signals())
+    told("seconds", quickest)
+    net = nets["overlap"]
+    net.program.trace()
+    for _ in range(8):
+        net.step()
+    with tempfile.NamedTemporaryFile("r") as file:
+        net.program.timeline(file.name)
+        told("timeline", json.load(file))
+
+
+SCENARIOS = {
+    "training": training,
+    "recovery": recovery,
+    "surviving": surviving,
+    "refusal": refusal,
+    "overlap": overlap,
+}
+
+
+def main() -> None:
+    settings = json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
+    with rowlock.cluster(launcher="ray", **settings):
+        SCENARIOS[sys.argv[1]]()
+    told("done")
+
+
+if __name__ == "__main__":
+    main()

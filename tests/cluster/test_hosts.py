@@ -1,0 +1,209 @@
+"""Training over hosts equals training alone, and what breaks is named: a replica, a link, a node."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from .namespaces import ROOT, CannotMakeHosts, Driver, Hosts, hosts, namespaces
+
+MODULE = "tests.cluster.over_hosts"
+STEP_DEADLINE_S = 30.0
+DEAD_REPLICA_IS_NAMED_WITHIN_S = 1.5
+SILENT_HOST_IS_SEEN_WITHIN_S = 3.5  # two seconds, on a machine that does other things too
+REPLACED_WITHIN_S = 4.0  # with a cold actor
+DRIVER_S = 60.0
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(scope="module")
+def made() -> Iterator[Hosts]:
+    try:
+        with hosts(2, labels={1: "rack=b"}) as them:
+            yield them
+    except CannotMakeHosts as error:
+        pytest.skip(f"no hosts as network namespaces here: {error}")
+
+
+@pytest.fixture
+def pair(made: Hosts) -> Iterator[Hosts]:
+    """Two hosts whose nodes and link are whole again after the test."""
+    yield made
+    made.restore(1)
+    if not made.processes(1):
+        made.start_node(1)
+
+
+def start(pair: Hosts, scenario: str, **settings: Any) -> Driver:
+    chosen = {"step_deadline_s": STEP_DEADLINE_S, "on_failure": "raise", **settings}
+    return pair.driver(0, "-m", MODULE, scenario, json.dumps(chosen))
+
+
+def where(driver: Driver) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(driver.until("where", DRIVER_S))
+    return found
+
+
+def finished(driver: Driver) -> None:
+    driver.until("done", DRIVER_S)
+    assert driver.end() == 0
+
+
+def broken(driver: Driver, within: float) -> str:
+    """The error that a driver tells of, which must come in time."""
+    began = time.monotonic()
+    said = driver.until("error", within + 20)
+    assert time.monotonic() - began < within, said
+    return said
+
+
+def test_training_over_two_hosts_equals_training_alone(pair: Hosts) -> None:
+    driver = start(pair, "training")
+    assert [place["host"] for place in where(driver)] == pair.addresses
+    finished(driver)
+
+
+@pytest.mark.parametrize(
+    ("settings", "chosen"),
+    [
+        ({"nodes": ["10.9.0.2", "10.9.0.1"]}, ["10.9.0.2", "10.9.0.1"]),
+        ({"node_labels": {"rack": "b"}}, ["10.9.0.2", "10.9.0.2"]),
+    ],
+    ids=["address", "label"],
+)
+def test_replicas_run_on_the_hosts_that_were_chosen(
+    pair: Hosts, settings: dict[str, Any], chosen: list[str]
+) -> None:
+    driver = start(pair, "training", **settings)
+    assert [place["host"] for place in where(driver)] == chosen
+    finished(driver)
+
+
+def test_an_unknown_host_is_refused_at_once(pair: Hosts) -> None:
+    driver = start(pair, "refusal", nodes=["10.9.0.1", "10.9.0.20"])
+    said = driver.until("error", DRIVER_S)
+    assert "PlacementError: ClusterConfig.nodes asks for '10.9.0.20'" in said
+    assert all(address in said for address in pair.addresses)
+    finished(driver)
+
+
+def test_a_replica_killed_on_the_other_host_is_named(pair: Hosts) -> None:
+    driver = start(pair, "recovery")
+    pid = where(driver)[1]["pid"]
+    os.kill(pid, signal.SIGKILL)
+    said = broken(driver, DEAD_REPLICA_IS_NAMED_WITHIN_S)
+    assert f"replica 1 (process {pid} on 10.9.0.2" in said
+    driver.say("go on")
+    assert [place["host"] for place in where(driver)] == pair.addresses
+    finished(driver)
+
+
+def test_a_cut_link_is_an_error_and_a_new_gang_runs_once_it_is_restored(pair: Hosts) -> None:
+    driver = start(pair, "recovery")
+    where(driver)
+    pair.cut(1)
+    said = broken(driver, SILENT_HOST_IS_SEEN_WITHIN_S)
+    assert "replica 1" in said and "10.9.0.2" in said
+    pair.restore(1)
+    driver.say("go on")
+    # The host may not be heard yet when the gang is mended; then its replica runs on the other one.
+    assert {place["host"] for place in where(driver)} <= set(pair.addresses)
+    finished(driver)
+
+
+def test_a_killed_node_is_an_error_and_a_new_gang_runs_on_the_other(pair: Hosts) -> None:
+    driver = start(pair, "recovery")
+    where(driver)
+    pair.kill_node(1)
+    said = broken(driver, SILENT_HOST_IS_SEEN_WITHIN_S)
+    assert "replica 1" in said and "10.9.0.2" in said
+    driver.say("go on")
+    assert [place["host"] for place in where(driver)] == pair.addresses[:1] * 2
+    finished(driver)
+
+
+def lost(driver: Driver, within: float) -> str:
+    """What a driver tells of a replica that it lost and replaced, which must come in time."""
+    began = time.monotonic()
+    said = driver.until("lost", within + 20)
+    assert time.monotonic() - began < within, said
+    return said
+
+
+@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_replica_of_the_other_host_is_replaced_there(pair: Hosts, sign: signal.Signals) -> None:
+    driver = start(pair, "surviving", on_failure="replace", spares=0)
+    pid = where(driver)[1]["pid"]
+    os.kill(pid, sign)
+    said = lost(driver, REPLACED_WITHIN_S + SILENT_HOST_IS_SEEN_WITHIN_S)
+    assert f"replica 1 (process {pid} on 10.9.0.2" in said
+    assert ("is gone" if sign == signal.SIGKILL else "is stopped") in said
+    places = where(driver)
+    assert [place["host"] for place in places] == pair.addresses and places[1]["pid"] != pid
+    finished(driver)
+
+
+@pytest.mark.parametrize("what", ["cut", "kill_node"])
+def test_a_host_that_is_lost_is_trained_without(pair: Hosts, what: str) -> None:
+    driver = start(pair, "surviving", on_failure="replace")
+    where(driver)
+    getattr(pair, what)(1)
+    said = lost(driver, REPLACED_WITHIN_S + SILENT_HOST_IS_SEEN_WITHIN_S)
+    assert "replica 1" in said and "10.9.0.2" in said
+    if what == "cut":
+        assert "frozen, or cut off from the network" in said
+    assert [place["host"] for place in where(driver)] == pair.addresses[:1] * 2
+    finished(driver)
+
+
+def test_a_host_that_is_lost_leaves_fewer_places(pair: Hosts) -> None:
+    driver = start(pair, "surviving", on_failure="shrink")
+    where(driver)
+    pair.cut(1)
+    lost(driver, REPLACED_WITHIN_S + SILENT_HOST_IS_SEEN_WITHIN_S)
+    assert [place["host"] for place in where(driver)] == pair.addresses[:1]
+    finished(driver)
+
+
+def test_a_slow_link_changes_no_result(pair: Hosts) -> None:
+    pair.slow(1, "200mbit", "1ms")
+    try:
+        finished(start(pair, "training"))
+    finally:
+        pair.full_speed(1)
+
+
+def test_hosts_leave_nothing_behind(made: Hosts) -> None:
+    with pytest.raises(KeyError), hosts(3, ray=False) as three:
+        driver = three.driver(2, "-c", "input()")
+        (pid,) = [process for process in three.processes(2)]
+        raise KeyError
+    assert driver.end() != 0 and not os.path.exists(f"/proc/{pid}")
+    assert three.count == 3 and not three.exists()
+    assert made.exists()
+
+
+def test_what_a_killed_run_left_is_cleared(made: Hosts) -> None:
+    killed = (
+        "import os\nfrom tests.cluster.namespaces import hosts\n"
+        "with hosts(2, ray=False) as left:\n"
+        "    left.driver(1, '-c', 'input()')\n"
+        "    print(*left.names, flush=True)\n"
+        "    os._exit(1)\n"
+    )
+    run = [sys.executable, "-c", killed]
+    done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    left = done.stdout.split()
+    assert len(left) == 3 and set(left) <= set(namespaces()), done.stderr
+    with hosts(1, ray=False):
+        assert not set(left) & set(namespaces())
+    assert made.exists()

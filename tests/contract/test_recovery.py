@@ -1,0 +1,334 @@
+"""A replica is lost in the middle of training: it goes on as if nothing had happened."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rowlock
+import rowlock.fluid as fluid
+from rowlock.strategies.build import BuildStrategy
+from rowlock.strategies.errors import InvalidState, ReplicaLost
+
+from .nets import OPTIMIZERS, Net, assert_close, feed
+from .test_sync_batch_norm import Normed
+
+Train = Callable[[Any, Any, int], list[Any]]
+
+
+@pytest.fixture(autouse=True)
+def quiet(ray_cluster: None) -> Iterator[None]:
+    """Ray is there, and what is told about lost replicas is not shown."""
+    logging.getLogger("rowlock").setLevel(logging.ERROR)
+    yield
+    logging.getLogger("rowlock").setLevel(logging.NOTSET)
+
+
+def pids(program: Any) -> list[int]:
+    return [place["pid"] for place in program._parallel.gang.delivery.where]
+
+
+def kill(program: Any, rank: int, sign: int = signal.SIGKILL) -> int:
+    pid = pids(program)[rank]
+    os.kill(pid, sign)
+    return pid
+
+
+def kill_within(program: Any, rank: int, seconds: float) -> threading.Timer:
+    """Kill a replica at a random moment of the next so many seconds."""
+    pid = pids(program)[rank]
+    timer = threading.Timer(random.random() * seconds, os.kill, (pid, signal.SIGKILL))
+    timer.start()
+    return timer
+
+
+def replicas_equal(net: Net, program: Any) -> None:
+    run = program._parallel
+    for name in net.parameters():
+        values = [run.gang.read(run.values.id, name, rank) for rank in range(run.gang.size)]
+        assert all(value.tobytes() == values[0].tobytes() for value in values), name
+
+
+def losses_of(net: Net, program: Any, steps: int, strike: Callable[[int], None]) -> list[Any]:
+    found = []
+    for step in range(steps):
+        strike(step)
+        found.append(net.run(program, feed(8, step), [net.loss])[0])
+    return found
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_training_goes_on_with_the_same_bits(optimizer: str, rank: int) -> None:
+    with rowlock.cluster(launcher="ray"):
+        kept = Net(OPTIMIZERS[optimizer], layers=2, drop=0.3)
+        undisturbed = losses_of(kept, kept.compiled(2), 6, lambda step: None)
+        net = Net(OPTIMIZERS[optimizer], layers=2, drop=0.3)
+        program = net.compiled(2)
+
+        def strike(step: int) -> None:
+            if step == 3:
+                kill(program, rank)
+
+        losses = losses_of(net, program, 6, strike)
+        for one, other in zip(losses, undisturbed, strict=True):
+            assert one.tobytes() == other.tobytes()
+        for name, value in net.parameters().items():
+            assert value.tobytes() == kept.parameters()[name].tobytes(), name
+        replicas_equal(net, program)
+
+
+def test_actor_calls_go_on_as_well() -> None:
+    with rowlock.cluster(launcher="ray", transport="actor"):
+        kept, net = Net(OPTIMIZERS["adam"]), Net(OPTIMIZERS["adam"])
+        losses_of(kept, kept.compiled(2), 5, lambda step: None)
+        program = net.compiled(2)
+
+        def strike(step: int) -> None:
+            if step == 2:
+                kill(program, 1)
+
+        losses_of(net, program, 5, strike)
+        for name, value in net.parameters().items():
+            assert value.tobytes() == kept.parameters()[name].tobytes(), name
+        replicas_equal(net, program)
+
+
+@pytest.mark.parametrize("execution", [{}, {"num_iteration_per_run": 4}])
+def test_killed_at_any_moment(execution: dict[str, Any]) -> None:
+    """Kills strike before, in and after the vote; with one feed for several steps, too."""
+    steps, kills = 400, 12
+    with rowlock.cluster(launcher="ray", spares=1):
+        kept = Net(OPTIMIZERS["adam"], layers=2)
+        undisturbed = losses_of(
+            kept, kept.compiled(2, execution=execution), steps, lambda step: None
+        )
+        net = Net(OPTIMIZERS["adam"], layers=2)
+        program = net.compiled(2, execution=execution)
+        timers: list[threading.Timer] = []
+
+        def strike(step: int) -> None:
+            if step and step % (steps // kills) == 0:
+                timers.append(kill_within(program, len(timers) % 2, 4e-3))
+
+        losses = losses_of(net, program, steps, strike)
+        for timer in timers:
+            timer.join()
+        assert len(timers) >= kills - 1
+        for one, other in zip(losses, undisturbed, strict=True):
+            assert one.tobytes() == other.tobytes()
+        for name, value in net.parameters().items():
+            assert value.tobytes() == kept.parameters()[name].tobytes(), name
+        replicas_equal(net, program)
+
+
+def test_steps_in_flight_are_done_once() -> None:
+    def train(net: Net, program: Any, strike: Callable[[int], None]) -> list[Any]:
+        futures, found = [], []
+        for step in range(60):
+            strike(step)
+            futures.append(net.exe.run_async(program, feed(8, step), [net.loss], scope=net.scope))
+            if len(futures) > 1:
+                found.append(futures.pop(0).result()[0])
+        return found + [future.result()[0] for future in futures]
+
+    with rowlock.cluster(launcher="ray", spares=1):
+        kept = Net(OPTIMIZERS["momentum"], layers=2)
+        undisturbed = train(kept, kept.compiled(2), lambda step: None)
+        net = Net(OPTIMIZERS["momentum"], layers=2)
+        program = net.compiled(2)
+
+        def strike(step: int) -> None:
+            if step % 12 == 7:
+                kill_within(program, step % 2, 2e-3).join()
+
+        losses = train(net, program, strike)
+        for one, other in zip(losses, undisturbed, strict=True):
+            assert one.tobytes() == other.tobytes()
+        for name, value in net.parameters().items():
+            assert value.tobytes() == kept.parameters()[name].tobytes(), name
+
+
+class TwoUpdates(Net):
+    """Two optimizers in one program, the second of which sees what the first wrote; and a counter."""
+
+    def __init__(self) -> None:
+        super().__init__(OPTIMIZERS["sgd"], layers=2)
+        with fluid.program_guard(self.main, self.startup), fluid.unique_name.guard("second"):
+            x, y = self.main.global_block().var("x"), self.main.global_block().var("y")
+            again = fluid.layers.fc(x, 1, param_attr=self.main.all_parameters()[0].name + "_other")
+            loss = fluid.layers.mean(fluid.layers.square_error_cost(again, y))
+            fluid.optimizer.Adam(0.05).minimize(loss)
+            self.counter = fluid.layers.create_global_var([1], 0.0, "float32", persistable=True)
+            fluid.layers.increment(self.counter)
+        self.run(self.startup)
+
+
+def test_two_updates_and_a_counter() -> None:
+    with rowlock.cluster(launcher="ray"):
+        kept, net = TwoUpdates(), TwoUpdates()
+        losses_of(kept, kept.compiled(2), 9, lambda step: None)
+        program = net.compiled(2)
+
+        def strike(step: int) -> None:
+            if step in (3, 6):
+                kill(program, step % 2)
+
+        losses_of(net, program, 9, strike)
+        for name, value in net.parameters().items():
+            assert value.tobytes() == kept.parameters()[name].tobytes(), name
+        assert net.run(program, feed(8, 0), [net.counter])[0].tolist() == [10, 10]
+        replicas_equal(net, program)
+
+
+def test_fewer_places() -> None:
+    """The rest of the training is what two places make of the whole batches."""
+    with rowlock.cluster(launcher="ray", on_failure="shrink"):
+        net, alone = Net(OPTIMIZERS["adam"]), Net(OPTIMIZERS["adam"])
+        program = net.compiled(3)
+        for step in range(6):
+            if step == 2:
+                kill(program, 1)
+            net.run(program, feed(6, step), [net.loss])
+            alone.run(alone.main, feed(6, step), [])
+        assert len(pids(program)) == 2
+        assert_close(net.parameters(), alone.parameters(), 1e-5)
+        replicas_equal(net, program)
+
+
+def test_fewer_places_with_steps_in_flight() -> None:
+    with rowlock.cluster(launcher="ray", on_failure="shrink", steps_in_flight=3):
+        net, alone = Net(OPTIMIZERS["sgd"]), Net(OPTIMIZERS["sgd"])
+        program = net.compiled(3, execution={"num_iteration_per_run": 2})
+        net.run(program, feed(6, 0), [net.loss])
+        kill(program, 2)
+        futures = [
+            net.exe.run_async(program, feed(6, step), [net.loss], scope=net.scope)
+            for step in range(1, 4)
+        ]
+        assert [len(future.result()[0]) for future in futures] == [2, 2, 2]
+        for step in range(4):
+            for _ in range(2):
+                alone.run(alone.main, feed(6, step), [])
+        assert_close(net.parameters(), alone.parameters(), 1e-5)
+
+
+def test_raised_and_mended_at_the_next_run() -> None:
+    with rowlock.cluster(launcher="ray", on_failure="raise"):
+        kept, net = Net(OPTIMIZERS["adam"]), Net(OPTIMIZERS["adam"])
+        losses_of(kept, kept.compiled(2), 4, lambda step: None)
+        program = net.compiled(2)
+        losses_of(net, program, 2, lambda step: None)
+        pid = kill(program, 1)
+        with pytest.raises(ReplicaLost, match=rf"replica 1 \(process {pid} on .*is gone") as caught:
+            net.run(program, feed(8, 2), [net.loss])
+        assert caught.value.ranks == [1]
+        for step in (2, 3):
+            net.run(program, feed(8, step), [net.loss])
+        for name, value in net.parameters().items():
+            assert value.tobytes() == kept.parameters()[name].tobytes(), name
+
+
+def test_values_are_read_and_written_across_a_loss() -> None:
+    with rowlock.cluster(launcher="ray"):
+        kept, net = Net(OPTIMIZERS["adam"]), Net(OPTIMIZERS["adam"])
+        losses_of(kept, kept.compiled(2), 1, lambda step: None)
+        program = net.compiled(2)
+        net.run(program, feed(8, 0), [net.loss])
+        kill(program, 0)
+        for name, value in net.parameters().items():
+            assert value.tobytes() == kept.parameters()[name].tobytes()
+        name, value = next(iter(net.parameters().items()))
+        kill(program, 1)
+        net.scope.find_var(name).get_tensor().set(np.zeros_like(value))
+        net.run(program, feed(8, 0), [net.loss])
+        replicas_equal(net, program)
+
+
+def test_reduce_mode_needs_its_owners() -> None:
+    build = {"reduce_strategy": BuildStrategy.ReduceStrategy.Reduce}
+    with rowlock.cluster(launcher="ray"):
+        net = Net(OPTIMIZERS["adam"])
+        program = net.compiled(2, build=build)
+        net.run(program, feed(8, 0), [net.loss])
+        kill(program, 1)
+        with pytest.raises(InvalidState, match=r"lost replica alone held .*AllReduce keeps them"):
+            net.run(program, feed(8, 1), [net.loss])
+        net.run(net.startup)
+        net.run(program, feed(8, 1), [net.loss])
+    with rowlock.cluster(launcher="ray"):
+        without = Net(OPTIMIZERS["sgd"])
+        program = without.compiled(2, build=build)
+        without.run(program, feed(8, 0), [without.loss])
+        kill(program, 1)
+        without.run(program, feed(8, 1), [without.loss])
+        replicas_equal(without, program)
+
+
+def test_statistics_of_batch_norm_go_on() -> None:
+    with rowlock.cluster(launcher="ray"):
+        kept, net = Normed("rows"), Normed("rows")
+        kept.train(2, sync=True)
+        struck = []
+
+        def strike(program: Any) -> None:
+            if not struck:
+                struck.append(kill(program, 1))
+
+        net.train(2, sync=True, after_step=strike)
+        assert struck
+        for name, value in net.values().items():
+            assert value.tobytes() == kept.values()[name].tobytes(), name
+
+
+def test_too_many_in_a_row_are_raised() -> None:
+    """A replica that dies of the step itself would be replaced for ever."""
+    with rowlock.cluster(launcher="ray", max_failures=0):
+        net = Net()
+        program = net.compiled(2)
+        net.run(program, feed(8, 0), [net.loss])
+        kill(program, 0)
+        with pytest.raises(ReplicaLost):
+            net.run(program, feed(8, 1), [net.loss])
+
+
+def test_a_test_program_goes_on_beside_training() -> None:
+    with rowlock.cluster(launcher="ray"):
+        net = Net(OPTIMIZERS["adam"])
+        train = net.compiled(2)
+        net.run(train, feed(8, 0), [net.loss])
+        test = fluid.CompiledProgram(net.test).with_data_parallel(
+            share_vars_from=train, places=fluid.cpu_places(2)
+        )
+        (before,) = net.run(test, feed(8, 5), [net.prediction])
+        kill(train, 1)
+        (after,) = net.run(test, feed(8, 5), [net.prediction])
+        np.testing.assert_array_equal(before, after)
+        kill(train, 0)
+        net.run(train, feed(8, 1), [net.loss])
+        replicas_equal(net, train)
+
+
+def test_named_rebuilt_and_nothing_left(caplog: pytest.LogCaptureFixture) -> None:
+    with rowlock.cluster(launcher="ray", spares=1):
+        net = Net(OPTIMIZERS["sgd"])
+        program = net.compiled(2)
+        net.run(program, feed(8, 0), [net.loss])
+        logging.getLogger("rowlock").setLevel(logging.NOTSET)
+        began = time.monotonic()
+        pid = kill(program, 1)
+        net.run(program, feed(8, 1), [net.loss])
+        assert time.monotonic() - began < 5
+        assert any(f"replica 1 (process {pid} on" in r.getMessage() for r in caplog.records)
+        assert any(
+            "Training goes on at step 1 with 2 replicas" in r.getMessage() for r in caplog.records
+        )

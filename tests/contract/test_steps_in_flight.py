@@ -1,0 +1,150 @@
+"""Executor.run_async: steps that are begun before others are done, on every kind of gang."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rowlock.fluid as fluid
+from rowlock.strategies.errors import ExecutionError, FeedError, InvalidState, InvalidType
+
+from .nets import OPTIMIZERS, Net, feed
+
+
+def begin(net: Net, program: Any, step: int, **how: Any) -> Any:
+    return net.exe.run_async(program, feed(8, step), [net.loss], scope=net.scope, **how)
+
+
+def test_results_are_those_of_plain_runs(gang: str) -> None:
+    kept, net = Net(OPTIMIZERS["adam"], drop=0.4), Net(OPTIMIZERS["adam"], drop=0.4)
+    plain, program = kept.compiled(2), net.compiled(2)
+    wanted = [kept.run(plain, feed(8, step), [kept.loss])[0] for step in range(12)]
+    futures = [begin(net, program, step) for step in range(12)]
+    found = [future.result()[0] for future in reversed(futures)][::-1]
+    assert [a.tobytes() for a in found] == [a.tobytes() for a in wanted]
+    assert futures[3].result() is futures[3].result() and futures[3].done()
+    for name, value in net.parameters().items():
+        assert value.tobytes() == kept.parameters()[name].tobytes()
+
+
+def test_what_is_asked_meanwhile_waits_for_them(gang: str) -> None:
+    net = Net(OPTIMIZERS["sgd"])
+    program = net.compiled(2)
+    net.run(program, feed(8, 0), [net.loss])
+    before = net.parameters()
+    futures = [begin(net, program, step) for step in (1, 2)]
+    after = net.parameters()
+    assert any(before[name].tobytes() != after[name].tobytes() for name in before)
+    (loss,) = net.run(program, feed(8, 3), [net.loss])
+    assert all(future.done() for future in futures)
+    again = Net(OPTIMIZERS["sgd"])
+    other = again.compiled(2)
+    wanted = [again.run(other, feed(8, step), [again.loss])[0] for step in range(4)]
+    assert loss.tobytes() == wanted[3].tobytes()
+    assert futures[1].result()[0].tobytes() == wanted[2].tobytes()
+
+
+def test_shapes_and_fetches_may_change_between_them(gang: str) -> None:
+    net = Net(OPTIMIZERS["sgd"])
+    program = net.compiled(2)
+    rows = [4, 8, 6, 4, 8, 2]
+    futures = [
+        net.exe.run_async(
+            program,
+            feed(count, step),
+            [net.prediction] if step % 2 else [net.loss, net.prediction],
+            scope=net.scope,
+            return_merged=bool(step % 3),
+        )
+        for step, count in enumerate(rows)
+    ]
+    for step, (count, future) in enumerate(zip(rows, futures, strict=True)):
+        prediction = future.result()[-1]
+        assert (len(prediction) if step % 3 else sum(map(len, prediction))) == count
+
+
+def test_feeding_overlaps_the_step_before(gang: str) -> None:
+    """What the driver does between two steps costs no time: the replicas are at work meanwhile."""
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup):
+        x = fluid.data("x", [None, 500])
+        for _ in range(8):
+            x = fluid.layers.matmul(x, x, transpose_y=True)
+        top = fluid.layers.reduce_sum(x)
+    program = fluid.CompiledProgram(main).with_data_parallel(places=fluid.cpu_places(2))
+    exe, data = fluid.Executor(), {"x": np.ones((1000, 500), "float32")}
+    exe.run(program, data, [top])
+    began = time.perf_counter()
+    exe.run(program, data, [top])
+    step = time.perf_counter() - began
+    began = time.perf_counter()
+    future = exe.run_async(program, data, [top])
+    begun = time.perf_counter() - began
+    future.result()
+    assert begun < step / 2, "it does not wait for the step"
+
+
+def test_an_error_ends_those_behind_it(gang: str) -> None:
+    net = Net(OPTIMIZERS["sgd"])
+    with fluid.program_guard(net.main):
+        index = fluid.data("index", [None, 1], "int64")
+        picked = fluid.layers.gather(net.prediction, index)
+    program = net.compiled(2)
+    good = {"index": np.zeros((4, 1), "int64")}
+    bad = {"index": np.full((4, 1), 99, "int64")}
+    fetches = [net.loss, picked]
+    net.run(program, {**feed(8, 0), **good}, fetches)
+    before = net.parameters()
+    first = net.exe.run_async(program, {**feed(8, 1), **bad}, fetches, scope=net.scope)
+    second = net.exe.run_async(program, {**feed(8, 2), **good}, fetches, scope=net.scope)
+    with pytest.raises(ExecutionError, match="gather"):
+        first.result()
+    with pytest.raises(ExecutionError, match="gather"):
+        second.result()
+    for name, value in net.parameters().items():
+        assert value.tobytes() == before[name].tobytes(), "neither happened"
+    net.run(program, {**feed(8, 3), **good}, fetches)
+
+
+def test_what_cannot_be_fed_is_refused_at_once(gang: str) -> None:
+    net = Net()
+    program = net.compiled(2)
+    with pytest.raises(FeedError, match="nothing"):
+        net.exe.run_async(program, {"nothing": np.ones(3)}, [net.loss], scope=net.scope)
+    with pytest.raises(InvalidType, match="CompiledProgram"):
+        net.exe.run_async(net.main, feed(8, 0), [net.loss], scope=net.scope)
+    net.exe.close()
+    with pytest.raises(InvalidState, match="closed"):
+        begin(net, program, 0)
+
+
+def test_ctrl_c_with_steps_in_flight(gang: str) -> None:
+    """The steps happen all the same, on every replica; the next ones go on from there."""
+    net = Net(OPTIMIZERS["momentum"], layers=2)
+    program = net.compiled(2)
+    net.run(program, feed(8, 0), [net.loss])
+    struck = 0
+    for step in range(40):
+        timer = threading.Timer(
+            step % 10 * 1e-4, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)
+        )
+        try:
+            timer.start()
+            futures = [begin(net, program, 2 * step + k) for k in range(2)]
+            for future in futures:
+                future.result()
+            timer.join()
+            time.sleep(0.001)
+        except KeyboardInterrupt:
+            struck += 1
+        timer.join()
+    run = program._parallel
+    assert run is not None and struck > 5
+    for name in net.parameters():
+        values = [run.gang.read(run.values.id, name, rank) for rank in range(2)]
+        assert values[0].tobytes() == values[1].tobytes()
