@@ -34,11 +34,6 @@ class ActorCalls:
         self._asked: dict[int, dict[int, Any]] = {}
         self._answers: dict[int, dict[int, Message]] = {}
 
-    @property
-    def busy(self) -> bool:
-        """Whether an answer is still to come."""
-        return bool(self._asked)
-
     def use(self, actors: Mapping[int, Any]) -> None:
         """Talk to these actors, by rank, from now on; what was under way is forgotten."""
         self._actors = dict(actors)

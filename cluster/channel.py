@@ -72,11 +72,6 @@ class Channels:
                 poller.register(descriptor, select.POLLIN if rank == last else select.POLLRDHUP)
         self._last = max(lines, default=-1)
 
-    @property
-    def busy(self) -> bool:
-        """Whether an answer is still to come."""
-        return bool(self._under_way)
-
     def start(self, messages: Mapping[int, Message], within: float) -> int:
         """Send messages by rank; return the number under which :meth:`finish` gives the answers.
 

@@ -240,11 +240,10 @@ class RayDelivery:
         vacated = []
         try:
             for rank in empty:
-                if self._spares:
-                    fresh[rank] = self._spares.pop(0)
+                spare = self._standing_by()
+                if spare is not None:
                     vacated.append(self._members[rank])
-                else:
-                    fresh[rank] = self._instead_of(self._members[rank])
+                fresh[rank] = spare or self._instead_of(self._members[rank])
             describe(fresh, self.config.start_deadline_s)
             self._connect(fresh)
         except BaseException:
@@ -260,6 +259,17 @@ class RayDelivery:
             for lost in vacated:  # it starts while training goes on
                 self._spares.append(self._instead_of(lost))
         return empty
+
+    def _standing_by(self) -> Member | None:
+        """Return a spare that is still there, if there is one."""
+        while self._spares:
+            spare = self._spares.pop(0)
+            spare.described = spare.actor.describe.remote()  # it may have ended since it was made
+            with contextlib.suppress(CollectiveError):
+                describe({-1: spare}, self.config.start_deadline_s)
+                return spare
+            spare.kill()
+        return None
 
     def _instead_of(self, lost: Member) -> Member:
         """Return a new actor: in the bundle of a lost one, or where one is missing if its node is lost, too."""
@@ -309,7 +319,7 @@ class RayDelivery:
                 for one in ended:
                     rank = serving[one]
                     raise CollectiveError(
-                        f"{self._named(rank)} did not start: {members[rank].reason()}"
+                        f"replica {rank} {members[rank]} did not start: {members[rank].reason()}"
                     )
 
             for number, ends in listener.accept_all(self.config.start_deadline_s, check).items():

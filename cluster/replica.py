@@ -17,7 +17,7 @@ from ..executor.replica import Replica
 from .collective.backend import form_group, leave_group
 from .line import Outbox
 from .listener import STEPS, WATCH, connect
-from .watch import WatchPost, look_at
+from .watch import WatchPost
 
 
 class RayReplica(Replica):
@@ -112,17 +112,6 @@ class ReplicaActor:
     def abort(self, reason: str) -> None:
         """Release this replica, and its peers, from a collective they wait in."""
         self._replica.abort(reason)
-
-    @ray.method(concurrency_group="admin")
-    def doing(self) -> dict[str, Any]:
-        """Tell what the replica is at."""
-        return dict(self._replica.doing())
-
-
-@ray.remote(num_cpus=0)
-def look(pid: int) -> tuple[str, int]:
-    """Look at a process of the node this runs on."""
-    return look_at(pid)
 
 
 def pin(index: int, count: int) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..strategies import errors
 from ..strategies.errors import ExecutionError, ReplicaLost, RowlockError
-from .delivery import Delivery, GangChanged, Ledger, Request, Share
+from .delivery import Delivery, GangChanged, Ledger, Request
 from .message import Message
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ class Gang:
     def __init__(self, delivery: Delivery, config: ClusterConfig) -> None:
         self.delivery = delivery
         self.config = config
-        self.within = config.step_deadline_s
         self.epoch = 0
         self.ledger = Ledger()
         self.under_way: list[Request] = []
@@ -203,14 +202,6 @@ class Gang:
             request.failed, request.done = interrupt, request.iterations
         self.under_way.clear()
         self.ledger.unsure = True
-
-    def step(
-        self, program: int, shares: Sequence[Share], step: int, iterations: int, drop: Sequence[int]
-    ) -> list[Sequence[np.ndarray]]:
-        """Run steps everywhere and return what the last one fetches, by rank (see :class:`Request`)."""
-        request = Request(program, shares, step, iterations, drop)
-        self.begin(request)
-        return self.finish(request)
 
     # -- programs and values ------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ from .place import Place
 from .run import Event
 from .scope import Scope
 from .settling import settle
-from .splitting import Portions, Splitter
+from .splitting import SHAPES_KEPT, Portions, Splitter
 from .threads import launch_threads
 from .timeline import Spans, chrome_trace, named, offsets, write
 from .traced import TracedStep
@@ -41,8 +41,6 @@ from .values import DeviceValues
 if TYPE_CHECKING:
     from ..strategies.build import BuildStrategy
     from ..strategies.execution import ExecutionStrategy
-
-SHAPES_KEPT = 64
 
 
 class Version:
@@ -112,19 +110,6 @@ class ParallelRun:
         self._last: Version | None = None
         self._versions: dict[tuple[Any, ...], Version] = {}
 
-    def run(
-        self,
-        feed: Any,
-        fetch_names: tuple[str, ...],
-        return_numpy: bool = True,
-        return_merged: bool = True,
-    ) -> list[Any]:
-        """Run a step on every place (or ``num_iteration_per_run`` of them); return what the last one fetches.
-
-        Results are joined on dim 0 in place order unless told otherwise.
-        """
-        return self.start(feed, fetch_names, return_numpy, return_merged).result()
-
     def start(
         self,
         feed: Any,
@@ -133,7 +118,11 @@ class ParallelRun:
         return_merged: bool = True,
         ahead: bool = False,
     ) -> StepFuture:
-        """Begin what :meth:`run` does. ``ahead``: steps before may still be under way, and this one stay so."""
+        """Begin a step on every place (or ``num_iteration_per_run``); the future has what the last one fetches.
+
+        Results are joined on dim 0 in place order unless told otherwise. ``ahead``: steps before may still be
+        under way, and this one stay so.
+        """
         if len(self.gang.shrunk) > self._shrunk:
             self._follow_gang()
         iterations = self._iterations

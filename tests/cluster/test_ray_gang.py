@@ -275,6 +275,19 @@ def test_an_address_where_nobody_answers() -> None:
     assert "no Ray cluster answers at '127.0.0.1:1'" in done.stderr
 
 
+def test_a_spare_that_is_gone_is_passed_over(launch: Launch) -> None:
+    gang = launch(2, spares=1)
+    model = Regression(gang)
+    model.step(feeds(0))
+    gone = delivery(gang)._spares[0].where["pid"]
+    for pid in (gone, processes(gang)[1]):
+        os.kill(pid, signal.SIGKILL)
+    assert eventually(lambda: not running(gone))
+    model.step(feeds(1))
+    assert gone not in processes(gang)
+    assert model.weights()[0].tobytes() == model.weights()[1].tobytes()
+
+
 def resident(pid: int) -> int:
     """Bytes of memory that a process has."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

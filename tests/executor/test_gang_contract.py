@@ -13,7 +13,7 @@ import pytest
 
 import rowlock.fluid as fluid
 from rowlock.executor.capabilities import capabilities
-from rowlock.executor.delivery import Share
+from rowlock.executor.delivery import Request, Share
 from rowlock.executor.gang import Gang
 from rowlock.executor.message import Message
 from rowlock.executor.threads import launch_threads
@@ -74,7 +74,9 @@ class Regression:
     def step(self, feeds: list[list[np.ndarray]]) -> list[Any]:
         self.steps += 1
         shares = [Share(arrays, [0], [1.0], [False]) for arrays in feeds]
-        return self.gang.step(self.number, shares, self.steps, 1, [self.number])
+        request = Request(self.number, shares, self.steps, 1, [self.number])
+        self.gang.begin(request)
+        return self.gang.finish(request)
 
     def weights(self) -> list[np.ndarray]:
         return [self.gang.read(self.scope, self.weight, r) for r in range(self.gang.size)]
