@@ -302,6 +302,8 @@ def _accumulate(grads: list[GradOp]) -> list[GradOp]:
                     first = f"{name}@RENAME@block0@0"
                     writer = writers[name][0]
                     writer.rename(writer.outputs, name, first)
+                    for reader in result:  # of a variable that was written again in between
+                        reader.rename(reader.inputs, name, first)
                     before[0] = first
                 own = f"{name}@RENAME@block0@{len(before)}" if before else name
                 op.outputs[slot][i] = own

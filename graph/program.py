@@ -49,15 +49,26 @@ class Block:
         return name in self.vars
 
     def var_recursive(self, name: str) -> Variable:
-        """Return the variable from this block or the nearest enclosing one that holds it."""
+        """Return the variable from this block or the nearest enclosing one that holds it.
+
+        Raises:
+            NotFound: none of them holds it.
+        """
+        found = self.find_var_recursive(name)
+        if found is None:
+            raise NotFound(
+                f"no variable {name!r} in block {self.idx} or around it.{nearest(name, self.vars)}"
+            )
+        return found
+
+    def find_var_recursive(self, name: str) -> Variable | None:
+        """Return the variable from this block or the nearest enclosing one that holds it, if one does."""
         block: Block | None = self
         while block is not None:
             if name in block.vars:
                 return block.vars[name]
             block = None if block.parent_idx < 0 else self.program.block(block.parent_idx)
-        raise NotFound(
-            f"no variable {name!r} in block {self.idx} or around it.{nearest(name, self.vars)}"
-        )
+        return None
 
     _var_recursive = var_recursive
 
@@ -186,9 +197,7 @@ class Program:
 
     def make_if_missing(self, block: Block, name: str) -> None:
         """Create the output variable ``name`` in ``block`` unless an enclosing block has it."""
-        try:
-            block.var_recursive(name)
-        except NotFound:
+        if block.find_var_recursive(name) is None:
             block.create_var(name=name)
 
     @contextmanager

@@ -103,7 +103,8 @@ def create_global_var(
     force_cpu: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """Create a variable filled with ``value`` by the startup program."""
+    """Create a variable filled with ``value`` by the startup program. No gradient flows through it."""
+    filled = ConstantInitializer(float(value), force_cpu)
     return LayerHelper("global_var").create_global(
-        name, shape, dtype, ConstantInitializer(float(value), force_cpu), persistable=persistable
+        name, shape, dtype, filled, persistable=persistable, stop_gradient=True
     )

@@ -137,6 +137,7 @@ define(
         outputs=("Out",),
         shape=same("X"),
         grad=Grad("assign", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}),
+        views={"Out": "X"},
         samples=(sample({"X": normal(3, 4)}),),
     )
 )
