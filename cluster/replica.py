@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import glob
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -12,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import ray
 
+from ..executor.cores import set_threads
 from ..executor.message import Message
 from ..executor.replica import Replica
 from .collective.backend import form_group, leave_group
@@ -130,18 +129,3 @@ def pin(index: int, count: int) -> bool:
 
 
 _cores: list[int] = []  # that the process had when it came
-
-
-def set_threads(count: int) -> None:
-    """Tell the BLAS that NumPy carries how many threads to use; it was loaded before anyone could ask."""
-    folder = os.path.join(os.path.dirname(os.path.dirname(np.__file__)), "numpy.libs")
-    for path in glob.glob(os.path.join(folder, "*openblas*")):
-        library = ctypes.CDLL(path)
-        for name in (
-            "scipy_openblas_set_num_threads64_",
-            "openblas_set_num_threads64_",
-            "openblas_set_num_threads",
-        ):
-            if hasattr(library, name):
-                getattr(library, name)(count)
-                break

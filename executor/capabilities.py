@@ -2,19 +2,87 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Iterable
 from functools import cache
+from importlib import metadata
 
 from ..graph import ops as _ops  # noqa: F401 - fills the table of declarations
+from ..graph.ir import Node
 from ..graph.ops.collective import COLLECTIVES
 from ..graph.ops.registry import OPS
+from ..graph.report import SLOWER
+from ..graph.select import Capabilities, Takes
 from . import kernels as _kernels  # noqa: F401 - fills the table of kernels
-from .kernels.registry import BACK_ENDS, has_kernel
+from .codegen import native
+from .kernels.onednn.library import version as onednn_version
+from .kernels.registry import BACK_ENDS, KERNELS, LIBRARIES, has_kernel
+
+_log = logging.getLogger("rowlock")
 
 
 @cache
-def capabilities() -> dict[str, frozenset[str]]:
-    """Return the op types that each back end can run (collectives run on every back end)."""
-    return {
-        back_end: frozenset(op for op in OPS if has_kernel(op, back_end)) | COLLECTIVES
+def capabilities(libraries: frozenset[str] | None = None) -> Capabilities:
+    """Return which ops each back end can run, and on which conditions (None: on none).
+
+    Collectives run on every array module. ``libraries`` are those that all replicas have (None: this process).
+    """
+    able: dict[str, dict[str, Takes | None]] = {
+        back_end: dict.fromkeys([op for op in OPS if has_kernel(op, back_end)])
+        | dict.fromkeys(COLLECTIVES)
         for back_end in BACK_ENDS
     }
+    here = frozenset(installed()) if libraries is None else libraries
+    able.update({library: _kernels_of(library, here) for library in LIBRARIES if library in here})
+    if not {"onednn", "numba"} & able.keys():
+        _log.warning(SLOWER)
+    return able
+
+
+def _kernels_of(library: str, here: frozenset[str]) -> dict[str, Takes | None]:
+    return {
+        op: _left(op, found.takes) if found.yields and "numba" in here else found.takes
+        for (op, back_end), found in KERNELS.items()
+        if back_end == library and here.issuperset(found.needs)
+    }
+
+
+def _left(op: str, takes: Takes | None) -> Takes | None:
+    """Take what a compiled loop does not."""
+    loop = KERNELS.get((op, "numba"))
+    if loop is None:
+        return takes
+
+    def left(node: Node) -> bool:
+        looped = loop.takes is None or loop.takes(node)
+        return not looped and (takes is None or takes(node))
+
+    return left
+
+
+def installed() -> dict[str, str]:
+    """Return the versions of the libraries that this process can use, by name."""
+    found = {name: version() for name, version in _VERSIONS.items()}
+    return {name: version for name, version in found.items() if version}
+
+
+def _xla_version() -> str:
+    """Return the versions of what brings XLA, without importing it: that takes a second."""
+    try:
+        return f"jax {metadata.version('jax')}, jaxlib {metadata.version('jaxlib')}"
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+# Library -> a function that returns its version, "" if it is not here.
+_VERSIONS: dict[str, Callable[[], str]] = {
+    "onednn": onednn_version,
+    "numba": native.version,
+    "xla": _xla_version,
+}
+
+
+def common(reports: Iterable[dict[str, str]]) -> frozenset[str]:
+    """Return the libraries that all processes have in the same version, so that they compute the same bits."""
+    first, *others = reports
+    return frozenset(name for name in first if all(r.get(name) == first[name] for r in others))

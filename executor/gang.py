@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..graph.memory import ALL_WISHES, Wishes
 from ..strategies import errors
 from ..strategies.errors import ExecutionError, ReplicaLost, RowlockError
+from .capabilities import common
 from .delivery import Delivery, GangChanged, Ledger, Request
 from .message import Message
 
@@ -33,6 +35,8 @@ class Gang:
         self._ids = 0
         self._leaving: list[weakref.WeakMethod[Callable[[], None]]] = []
         self._unwanted: dict[str, list[int]] = {"programs": [], "scopes": []}
+        self._libraries: frozenset[str] | None = None
+        self._memory: dict[int, int] = {}  # program -> what its replicas had when it was loaded
 
     @property
     def size(self) -> int:
@@ -203,6 +207,12 @@ class Gang:
         self.under_way.clear()
         self.ledger.unsure = True
 
+    def libraries(self) -> frozenset[str]:
+        """Return the libraries that all replicas have in one version. Who joins later must have them too."""
+        if self._libraries is None:
+            self._libraries = common([a.head["versions"] for a in self.all("libraries")])
+        return self._libraries
+
     # -- programs and values ------------------------------------------------------------------------
 
     def load(
@@ -213,19 +223,29 @@ class Gang:
         threads: int = 1,
         capped: bool = False,
         every_lock: bool = False,
+        wishes: Wishes = ALL_WISHES,
     ) -> int:
         """Give a compiled program (JSON) to every replica and return its id there.
 
         ``threads`` that a replica may use, ``capped`` by its share of the host's cores or not; ``every_lock``:
-        they signal every dependency.
+        they signal every dependency; ``wishes``: how temporaries may share memory.
         """
         self._unload()
         number = self.new_id()
         how: dict[str, Any] = {"threads": threads, "capped": capped, "every_lock": every_lock}
+        how["wishes"] = list(wishes)
         head = {"id": number, "program": program, "scope": scope, **how}
-        self.all("load", **head)
+        answers = self.all("load", **head)
+        self._memory[number] = min(answer.head["memory"] for answer in answers)
         self.ledger.programs[number] = head
         return number
+
+    def memory(self, number: int) -> tuple[int, str]:
+        """Return the bytes that a loaded program may take of each replica's memory, and who says so."""
+        limit = self.config.memory_per_replica_bytes
+        if limit is not None:
+            return limit, "ClusterConfig.memory_per_replica_bytes allows"
+        return self._memory[number], "a place has"
 
     def forget(self, kind: str, number: int) -> None:
         """Have a program or a scope ("programs", "scopes") unloaded before the next program is loaded."""
@@ -237,6 +257,7 @@ class Gang:
             self.all("unload", programs=unwanted["programs"], scopes=unwanted["scopes"])
             for number in unwanted["programs"]:
                 self.ledger.programs.pop(number, None)
+                self._memory.pop(number, None)
             for number in unwanted["scopes"]:
                 self.ledger.owners.pop(number, None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -277,6 +278,8 @@ class ThreadDelivery:
         self.replicas = [
             Replica(rank, group, config.collective_deadline_s) for rank, group in enumerate(groups)
         ]
+        for replica in self.replicas:
+            replica.openmp = max(len(os.sched_getaffinity(0)) // size, 1)
         self._workers = {rank: _Worker(self.replicas[rank]) for rank in range(1, size)}
         self._numbers = itertools.count()
         self._own: dict[int, Message] = {}  # for the caller's thread

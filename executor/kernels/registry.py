@@ -13,44 +13,66 @@ in use is None, a slot that takes any number of variables is a list.
 
 Rules: write every element of every output that is not None; never write an operand, except where the op
 updates it (``ParamOut`` is the same memory as ``Param``); take scratch from ``dev.scratch``.
+
+A back end is an array module (``numpy``, ``cupy``) that can run every op, or a library that can run some of
+them on NumPy arrays, and some only under conditions (``takes``): then the driver gives it those nodes.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...graph.ops.registry import OPS, Op, parameter_name
+from ...graph.select import Takes
 from ...strategies.errors import Unsupported
 from ..codegen.array_calls import bind_scalar
 from ..device import Device
 
 Step = Callable[[], Any]
 BACK_ENDS = ("numpy", "cupy")
+LIBRARIES = ("onednn", "numba", "xla")  # on NumPy arrays, in the order in which they are preferred
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A bound-to-be function and which slots and attributes its parameters stand for."""
+    """A bound-to-be function, which slots and attributes its parameters stand for, and which nodes it takes.
+
+    ``needs`` are the libraries that it calls beside the one it is registered for; ``yields``: a compiled loop
+    is faster, where there is one.
+    """
 
     function: Callable[..., Any]
     operands: tuple[str, ...]
     attributes: tuple[str, ...]
+    takes: Takes | None = None
+    needs: tuple[str, ...] = ()
+    yields: bool = False
 
 
 KERNELS: dict[tuple[str, str], Kernel] = {}
 
 
 def kernel(
-    *op_types: str, on: Sequence[str] = BACK_ENDS
+    *op_types: str,
+    on: Sequence[str] = BACK_ENDS,
+    takes: Takes | None = None,
+    needs: Sequence[str] = (),
+    yields: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function as the kernel of ops on back ends (both, for code written against ``dev.xp``)."""
+    """Register a function as the kernel of ops on back ends (both, for code written against ``dev.xp``).
+
+    ``takes`` tells which nodes a library's kernel can compute (None: all of these ops), ``needs`` which other
+    libraries it calls: it is chosen only where they are too. With ``yields`` it leaves to compiled loops what
+    these can compute.
+    """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         for op_type in op_types:
             found = _examine(OPS[op_type], function)
+            found = replace(found, takes=takes, needs=tuple(needs), yields=yields)
             for back_end in on:
                 assert (op_type, back_end) not in KERNELS, (
                     f"{op_type} has two kernels on {back_end}"
@@ -84,19 +106,22 @@ def bind(
     outputs: Mapping[str, Sequence[Any]],
     attrs: Mapping[str, Any],
     dev: Device,
+    back_end: str = "",
 ) -> list[Step]:
     """Return the calls that compute the op on these arrays (slot -> arrays; None for an unwanted output).
+
+    ``back_end`` is a library, or the device's array module.
 
     Raises:
         Unsupported: the op has no kernel on this device.
     """
     op = OPS[op_type]
     arrays: dict[str, Any] = {}
-    for slots, given in ((op.input_slots, inputs), (op.output_slots, outputs)):
-        for slot in slots:
-            held = list(given.get(slot.name, ()))
-            arrays[slot.parameter] = held if slot.duplicable else (held[0] if held else None)
-    found = KERNELS.get((op_type, dev.name))
+    for slots, given in zip(op.parameters, (inputs, outputs), strict=True):
+        for slot, parameter, several in slots:
+            held = given.get(slot, ())
+            arrays[parameter] = list(held) if several else (held[0] if held else None)
+    found = KERNELS.get((op_type, back_end or dev.name))
     if found is None:
         return _bind_expression(op, arrays, attrs, dev)
     steps = found.function(

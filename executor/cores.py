@@ -1,0 +1,58 @@
+"""How many threads the libraries under the kernels may use."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import glob
+import os
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_BLAS = (
+    "scipy_openblas_set_num_threads64_",
+    "openblas_set_num_threads64_",
+    "openblas_set_num_threads",
+)
+
+
+def set_threads(count: int) -> None:
+    """Have the libraries of this process use so many threads.
+
+    The BLAS that NumPy carries was loaded before anyone could ask; OpenMP reads its variable when it is loaded,
+    and XLA when it is started.
+    """
+    os.environ["OMP_NUM_THREADS"] = os.environ["NPROC"] = str(count)
+    for path in glob.glob(str(Path(np.__file__).parents[1] / "numpy.libs" / "*openblas*")):
+        library = ctypes.CDLL(path)
+        name = next((name for name in _BLAS if hasattr(library, name)), None)
+        if name is not None:
+            getattr(library, name)(count)
+
+
+@contextlib.contextmanager
+def openmp_threads(count: int) -> Iterator[None]:
+    """Have OpenMP start so many threads (0: as many as before) for what the calling thread asks meanwhile."""
+    library = _openmp() if count else None
+    if library is None:
+        yield
+        return
+    before = library.omp_get_max_threads()
+    library.omp_set_num_threads(count)
+    try:
+        yield
+    finally:
+        library.omp_set_num_threads(before)
+
+
+@cache
+def _openmp() -> Any:
+    """Return the OpenMP library that oneDNN uses; None: another one, or none."""
+    try:
+        return ctypes.CDLL("libgomp.so.1")
+    except OSError:
+        return None

@@ -1,0 +1,125 @@
+"""In which order the elements of images lie in memory.
+
+The shape of an image value is NCHW, as the program says, and so is the array a kernel gets. Where a library
+computes convolutions, the array's memory is in the order NHWC: its strides say so, and kernels that are named
+here can do with any strides. All others are given a copy in the order of the shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from .ir import TEMP, Graph, Node, Value
+from .ops.registry import OPS
+
+IN_ORDER, CHANNELS_LAST = "", "NHWC"
+TRANSFER = "transfer_layout"
+
+# Kernels of libraries that read and write images fastest with channels last: which slots are images.
+_IMAGES: Mapping[str, Sequence[str]] = {
+    "conv2d": ("Input", "Output"),
+    "depthwise_conv2d": ("Input", "Output"),
+    "pool2d": ("X", "Out"),
+    "batch_norm": ("X", "Y"),
+    "fused_batch_norm_act": ("X", "Y"),
+    "fused_bn_add_activation": ("X", "Z", "Y"),
+}
+_LIBRARIES = ("onednn",)
+# Besides ops with a scalar expression: they compute element by element.
+_ELEMENTWISE = frozenset({"sum", "assign", "cast", "fusion_group", "fused_elemwise_activation"})
+
+
+def lay_out(graph: Graph, kernels: Mapping[Node, str]) -> tuple[Graph, dict[Node, str]]:
+    """Return the graph in which values know their layout and copies change it, and each node's back end."""
+    planner = _Planner(kernels)
+    nodes = [made for node in graph.nodes for made in planner.place(node)]
+    if not planner.moved:
+        return graph, dict(kernels)
+    copies = sum(node.op == TRANSFER for node in nodes)
+    text = f"layout: {planner.moved} images lie channels last, {copies} copies change the order"
+    return graph.with_nodes(nodes, planner.swap).noted(text), planner.kernels
+
+
+class _Planner:
+    """Goes through the nodes in order and gives each value that is made a layout."""
+
+    def __init__(self, kernels: Mapping[Node, str]) -> None:
+        self.given = kernels
+        self.kernels: dict[Node, str] = {}
+        self.swap: dict[Value, Value] = {}  # a value -> the same with its layout
+        self._copies: dict[tuple[Value, str], Value] = {}
+        self.moved = 0
+
+    def place(self, node: Node) -> Iterator[Node]:
+        """Yield the node with its operands in the layout that it needs, behind the copies that this takes."""
+        back_end = self.given[node]
+        node = node.reading(self.swap)
+        images = _image_slots(node.op) if back_end in _LIBRARIES else ()
+        follows = not images and _element_by_element(node) and self._any_moved(node)
+        inputs: dict[str, tuple[Value | None, ...]] = {}
+        for slot, values in node.inputs.items():
+            held = []
+            for value in values:
+                wanted = IN_ORDER
+                if value is not None and (slot in images or follows) and _is_image(value):
+                    wanted = CHANNELS_LAST
+                if value is not None and value.layout != wanted:
+                    yield from self._copy(value, wanted, node, back_end)
+                    value = self._copies[value, wanted]
+                held.append(value)
+            inputs[slot] = tuple(held)
+        outputs = {
+            slot: tuple(self._made(v, slot in images or follows) for v in values)
+            for slot, values in node.outputs.items()
+        }
+        grads = tuple((name, self.swap.get(value, value)) for name, value in node.grads)
+        placed = replace(node, inputs=inputs, outputs=outputs, grads=grads)
+        self.kernels[placed] = back_end
+        yield placed
+
+    def _any_moved(self, node: Node) -> bool:
+        return any(value.layout == CHANNELS_LAST for value in node.reads())
+
+    def _made(self, value: Value | None, moves: bool) -> Value | None:
+        if value is None or not (moves and value.kind == TEMP and _is_image(value)):
+            return value
+        self.moved += 1
+        self.swap[value] = replace(value, layout=CHANNELS_LAST)
+        return self.swap[value]
+
+    def _copy(self, value: Value, layout: str, node: Node, back_end: str) -> Iterator[Node]:
+        if (value, layout) in self._copies:
+            return
+        name = f"{value.name}@{layout or 'NCHW'}"
+        made = Value(name, value.spec, TEMP, value.version, layout)
+        self._copies[value, layout] = made
+        copy = Node(TRANSFER, {"X": (value,)}, {"Out": (made,)}, {}, node.role, node.where)
+        copy = replace(copy, at=node.at)
+        self.kernels[copy] = next((b for b in (back_end, *_LIBRARIES) if b in _LIBRARIES), back_end)
+        yield copy
+
+
+def _is_image(value: Value) -> bool:
+    """Tell whether the order matters: one channel, or one pixel, lies the same in both."""
+    shape = value.spec.shape
+    return len(shape) == 4 and shape[1] != 1 and tuple(shape[2:]) != (1, 1)
+
+
+def _image_slots(op_type: str) -> Sequence[str]:
+    forward = op_type.removesuffix("_grad")
+    slots = _IMAGES.get(forward, ())
+    return slots if forward == op_type else (*slots, *(f"{slot}@GRAD" for slot in slots))
+
+
+def _element_by_element(node: Node) -> bool:
+    """Tell whether the kernels of an op take any strides, the same for all images of one shape.
+
+    What lasts keeps the order of its shape.
+    """
+    forward = node.op.removesuffix("_grad")
+    named = forward in _ELEMENTWISE or forward.startswith("elementwise_")
+    if not named and OPS[node.op].scalar is None:
+        return False
+    full = [v.spec.shape for v in (*node.reads(), *node.writes()) if _is_image(v)]
+    return all(v.kind == TEMP for v in node.writes()) and len(set(full)) == 1

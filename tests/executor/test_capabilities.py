@@ -1,0 +1,26 @@
+"""Which libraries compute, and what is said where there are none."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from rowlock.executor.capabilities import capabilities, common, installed
+from rowlock.executor.kernels.registry import LIBRARIES
+
+
+def test_only_libraries_that_all_have_in_one_version_are_used() -> None:
+    assert common([{"onednn": "3.2", "numba": "1"}, {"onednn": "3.2"}]) == {"onednn"}
+    assert common([{"onednn": "3.2"}, {"onednn": "3.4"}]) == frozenset()
+    assert set(installed()) <= set(LIBRARIES)
+
+
+def test_one_line_says_that_numpy_computes_everything(caplog: pytest.LogCaptureFixture) -> None:
+    capabilities.cache_clear()
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            able = capabilities(frozenset())
+    assert set(able) == {"numpy", "cupy"}
+    (record,) = caplog.records
+    assert "rowlock[cpu]" in record.message

@@ -1,0 +1,59 @@
+"""Images lie channels last where a library computes on them, and copies stand where that changes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import rowlock.fluid as fluid
+from rowlock.executor.arena import shaped
+from rowlock.executor.capabilities import capabilities
+from rowlock.graph.ir import Graph, from_program
+from rowlock.graph.layout import CHANNELS_LAST, TRANSFER, lay_out
+from rowlock.graph.select import select_kernels
+
+
+def laid_out(*library: str) -> Graph:
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        x = fluid.layers.data("x", [3, 8, 8])
+        h = fluid.layers.conv2d(x, 4, 3, act="relu")
+        h = fluid.layers.elementwise_add(h, fluid.layers.conv2d(x, 4, 3))
+        h = fluid.layers.pool2d(h, pool_size=2, pool_stride=2)
+        loss = fluid.layers.mean(fluid.layers.fc(h, 2))
+        fluid.optimizer.SGD(0.1).minimize(loss)
+    graph = from_program(main, ["x"])
+    able = {**capabilities(frozenset()), "onednn": dict.fromkeys(library)}
+    return lay_out(graph, select_kernels(graph, able))[0]
+
+
+def test_without_a_library_nothing_moves() -> None:
+    graph = laid_out()
+    assert not [value for value in graph.values() if value.layout]
+
+
+def test_images_stay_channels_last_between_convolutions() -> None:
+    graph = laid_out("conv2d", "conv2d_grad", "pool2d", "pool2d_grad")
+    copies = [node for node in graph.nodes if node.op == TRANSFER]
+    # x once, the pooled image to be flattened, and its gradient on the way back
+    assert [str(n.reads()[0]).split("_")[0] for n in copies] == ["x", "pool2d", "pool2d"]
+    for node in graph.nodes:
+        if node.op in ("relu", "relu_grad", "elementwise_add"):
+            images = [v for v in (*node.reads(), *node.writes()) if v.spec.shape[2:] == (6, 6)]
+            assert {value.layout for value in images} <= {CHANNELS_LAST}, node
+    for node in graph.nodes:
+        assert all(v.layout == "" for v in node.writes() if v.spec.shape == (4, 3, 3, 3))
+
+
+def test_what_other_ops_read_is_in_the_order_of_its_shape() -> None:
+    graph = laid_out("conv2d", "conv2d_grad")
+    for node in graph.nodes:
+        if node.op in ("pool2d", "mul", "pool2d_grad"):
+            assert all(value.layout == "" for value in node.reads())
+
+
+def test_an_array_has_the_shape_of_its_value_in_either_layout() -> None:
+    flat = np.arange(2 * 3 * 4 * 5.0)
+    image = shaped(flat, (2, 3, 4, 5), CHANNELS_LAST)
+    assert image.shape == (2, 3, 4, 5)
+    assert image[0, 1, 0, 0] == 1.0 and image[0, 0, 0, 1] == 3.0
+    assert np.shares_memory(image, flat)
