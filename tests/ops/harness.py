@@ -10,11 +10,13 @@ other operand must come out of a run as it went in.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from rowlock.executor.arena import shaped
 from rowlock.executor.capabilities import capabilities
 from rowlock.executor.device import Device
 from rowlock.executor.kernels.registry import bind
@@ -77,13 +79,26 @@ def run(
     wanted: Callable[[str], bool] = everything,
     overwrite: bool = False,
     dev: Device | None = None,
+    back_end: str = "",
+    layout: str = "",
 ) -> Arrays:
     """Run an op twice and return what it wrote (None for an output that is not ``wanted``).
 
     With ``overwrite``, outputs take the memory of the operands that they may take the place of.
+    ``back_end`` is the library that computes, ``layout`` the order of images in memory.
     """
-    held = {slot: [np.zeros_like(a) for a in arrays] for slot, arrays in inputs.items()}
-    return _run(op, inputs, held, attrs, wanted, overwrite, dev or Device())
+    held = {
+        slot: [laid_out(a.shape, a.dtype, layout) for a in arrays]
+        for slot, arrays in inputs.items()
+    }
+    how = (back_end, layout)
+    return _run(op, inputs, held, attrs, wanted, overwrite, dev or Device(), how)
+
+
+def laid_out(shape: tuple[int, ...], dtype: Any, layout: str) -> Any:
+    """Return zeroed memory of this shape; images (four dimensions) lie in the order of ``layout``."""
+    flat = np.zeros(math.prod(shape), dtype)
+    return shaped(flat, shape, layout if len(shape) == 4 else "")
 
 
 def run_strided(op: Op, inputs: Arrays, attrs: Attrs) -> Arrays:
@@ -100,11 +115,13 @@ def _run(
     wanted: Callable[[str], bool],
     overwrite: bool,
     dev: Device,
+    how: tuple[str, str] = ("", ""),
 ) -> Arrays:
-    outputs, shared = _outputs(op, held, inputs, attrs, wanted, overwrite)
+    back_end, layout = how
+    outputs, shared = _outputs(op, held, inputs, attrs, wanted, overwrite, layout)
     first: Arrays | None = None
     with np.errstate(all="ignore"):
-        steps = bind(op.type, held, outputs, attrs, dev)
+        steps = bind(op.type, held, outputs, attrs, dev, back_end)
         for _ in range(2):
             for arrays in outputs.values():
                 for array in arrays:
@@ -130,6 +147,7 @@ def _outputs(
     attrs: Attrs,
     wanted: Callable[[str], bool],
     overwrite: bool,
+    layout: str = "",
 ) -> tuple[Arrays, list[Any]]:
     """Return memory for the outputs, and those of them that are operands' memory."""
     specs = infer(op, specs_of(inputs), attrs)
@@ -137,13 +155,15 @@ def _outputs(
     outputs: Arrays = {}
     shared = []
     for slot in op.output_slots:
-        made = [np.empty(s.shape, to_numpy(s.dtype)) for s in specs.get(slot.name, ())]
+        made = [laid_out(s.shape, to_numpy(s.dtype), layout) for s in specs.get(slot.name, ())]
         source = held.get(taken.get(slot.name, ""))
         if (
             source
             and made
             and made[0].shape == source[0].shape
             and made[0].dtype == source[0].dtype
+            and wanted(slot.name)
+            and not any(source[0] is a for a in shared)  # only one can have it
         ):
             made[0] = source[0]
             shared.append(source[0])
@@ -180,6 +200,8 @@ def gradients(
     only: str | None = None,
     overwrite: bool = False,
     dev: Device | None = None,
+    back_end: str = "",
+    layout: str = "",
 ) -> Arrays:
     """Run the declared gradient op(s); returns gradients by forward slot (``only`` one, if named)."""
     grad = op.grad
@@ -202,6 +224,8 @@ def gradients(
             wanted=lambda slot: only is None or targets[slot] == only,
             overwrite=overwrite,
             dev=dev,
+            back_end=back_end,
+            layout=layout,
         )
         for slot, base in targets.items():
             result.setdefault(base, []).extend(made[slot])

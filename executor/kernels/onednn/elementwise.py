@@ -1,0 +1,62 @@
+"""Activations, forward and backward. Relu is NumPy's: the library's makes zero of what is not a number."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+
+from ...device import Device
+from ..registry import Step
+from .primitive import (
+    CACHED,
+    D_DST,
+    D_SRC,
+    DST,
+    ELTWISE,
+    SRC,
+    TRAINING,
+    Layout,
+    Primitive,
+    attributes,
+    layout_of,
+)
+
+# Functions whose slope is taken from their result (dnnl_eltwise_*_use_dst_for_bwd)
+_FROM_RESULT = {"relu": 0x100, "tanh": 0x101, "sigmoid": 0x104}
+
+
+@lru_cache(CACHED)
+def _forward(kind: int, x: Layout) -> Primitive:
+    settings = (ctypes.c_float(0), ctypes.c_float(0), attributes())
+    ends, what = (x, x), f"an activation of {x}"
+    return Primitive("eltwise_forward", TRAINING, ctypes.c_int(kind), *ends, *settings, what=what)
+
+
+@lru_cache(CACHED)
+def _backward(kind: int, x: Layout) -> Primitive:
+    hint = _forward(kind, x).descriptor
+    settings = (ctypes.c_float(0), ctypes.c_float(0), hint, attributes())
+    ends, what = (x, x, x), f"gradient of an activation of {x}"
+    return Primitive("eltwise_backward", ctypes.c_int(kind), *ends, *settings, what=what)
+
+
+def activation(dev: Device, act: str, x: Any, out: Any) -> list[Step]:
+    """out = act(x)."""
+    if act == "relu":
+        return [partial(np.maximum, x, 0, out=out)]
+    return _forward(ELTWISE[act], layout_of(out)).bind(dev, {SRC: x}, {DST: out})
+
+
+def slope_at_result(dev: Device, act: str, out: Any, d_out: Any, d_x: Any) -> list[Step]:
+    """Take a gradient through relu, tanh or sigmoid, given their result."""
+    compiled = _backward(_FROM_RESULT[act], layout_of(d_x))
+    return compiled.bind(dev, {DST: out, D_DST: d_out}, {D_SRC: d_x})
+
+
+def slope_at_operand(dev: Device, act: str, x: Any, d_out: Any, d_x: Any) -> list[Step]:
+    """Take a gradient through an activation, given its operand."""
+    compiled = _backward(ELTWISE[act], layout_of(d_x))
+    return compiled.bind(dev, {SRC: x, D_DST: d_out}, {D_SRC: d_x})

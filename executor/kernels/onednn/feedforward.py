@@ -1,0 +1,28 @@
+"""Two linear layers by oneDNN, which also adds biases and collects gradients over turns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..feedforward import FeedForward, backward_of, forward_of
+from ..registry import Step
+from .linear import product
+from .primitive import SUM
+from .support import onednn
+
+
+class OneDnnFeedForward(FeedForward):
+    """A feed-forward whose products are oneDNN's."""
+
+    def linear(self, x: Any, weight: Any, bias: Any, out: Any) -> list[Step]:
+        """See :class:`FeedForward`."""
+        return list(product(self.dev, x, weight, out, bias=bias))
+
+    def collect(self, turn: slice, left: Any, right: Any, total: Any) -> list[Step]:
+        """See :class:`FeedForward`. The product is added where the total is."""
+        more = (SUM,) if turn.start > 0 else ()
+        return list(product(self.dev, left, right, total, post_ops=more))
+
+
+onednn("fused_feedforward")(forward_of(OneDnnFeedForward, "onednn"))
+onednn("fused_feedforward_grad")(backward_of(OneDnnFeedForward, "onednn"))

@@ -1,0 +1,140 @@
+"""Matrix products. Transposes are strides; leading dimensions become rows where memory allows."""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from typing import Any
+
+from ...device import Device
+from ..linear import as_matrix, stacks
+from ..registry import Step
+from .primitive import (
+    BIAS,
+    CACHED,
+    DST,
+    SRC,
+    WEIGHTS,
+    Layout,
+    PostOp,
+    Primitive,
+    attributes,
+    layout_of,
+)
+from .support import onednn
+
+
+@lru_cache(CACHED)
+def _matmul(
+    a: Layout, b: Layout, bias: Layout | None, c: Layout, post_ops: tuple[PostOp, ...]
+) -> Primitive:
+    what = f"matmul of {a} with {b} to {c}"
+    return Primitive("matmul", a, b, bias, c, attributes(post_ops), what=what)
+
+
+def _factor(dev: Device, array: Any) -> Layout:
+    """Return the layout of an operand: if its elements are rounded, they can as well be packed."""
+    exact = dev.math == "float32"
+    return layout_of(array) if exact else Layout(array.shape, dtype=dev.math)
+
+
+def product(
+    dev: Device,
+    a: Any,
+    b: Any,
+    c: Any,
+    *,
+    bias: Any = None,
+    post_ops: tuple[PostOp, ...] = (),
+) -> list[Step]:
+    """c = a @ b, for stacks of matrices; summed over leading dimensions that ``c`` has not.
+
+    A ``bias`` row and ``post_ops`` are for matrices whose rows lie side by side in ``c``.
+    """
+    a, b, c = _flat(a, b, c)
+    rank = max(a.ndim, b.ndim)
+    if c.ndim < rank:
+        stack = dev.scratch((*(a.shape[:-2] or b.shape[:-2]), *c.shape), c.dtype)
+        axes = tuple(range(stack.ndim - c.ndim))
+        return [*product(dev, a, b, stack, post_ops=post_ops), partial(stack.sum, axes, None, c)]
+    if c.shape[-1] > 1 and c.strides[-1] != c.itemsize:  # rows of the result must lie side by side
+        a, b, c = b.swapaxes(-1, -2), a.swapaxes(-1, -2), c.swapaxes(-1, -2)
+    a, b = (m.reshape((1,) * (rank - m.ndim) + m.shape) for m in (a, b))
+    row = None if bias is None else bias.reshape((1,) * (rank - 1) + (-1,))
+    reads = {SRC: a, WEIGHTS: b} if row is None else {SRC: a, WEIGHTS: b, BIAS: row}
+    ends = _factor(dev, a), _factor(dev, b), None if row is None else layout_of(row), layout_of(c)
+    return _matmul(*ends, post_ops).bind(dev, reads, {DST: c})
+
+
+def _scaled(alpha: float) -> tuple[PostOp, ...]:
+    return () if alpha == 1.0 else (("linear", alpha, 0.0),)
+
+
+def _flat(a: Any, b: Any, c: Any) -> tuple[Any, Any, Any]:
+    """Make one product of a stack of them, if one operand is the same matrix in all, or the result is a sum."""
+    if b.ndim == 2 < a.ndim == c.ndim and a.flags.c_contiguous and c.flags.c_contiguous:
+        return a.reshape(-1, a.shape[-1]), b, c.reshape(-1, c.shape[-1])
+    columns = a.swapaxes(-1, -2)
+    if c.ndim == 2 < a.ndim == b.ndim and columns.flags.c_contiguous and b.flags.c_contiguous:
+        return columns.reshape(-1, columns.shape[-1]).T, b.reshape(-1, b.shape[-1]), c
+    return a, b, c
+
+
+@onednn("mul")
+def mul(
+    dev: Device, x: Any, y: Any, out: Any, *, x_num_col_dims: int, y_num_col_dims: int
+) -> list[Step]:
+    x_MK, y_KN = as_matrix(x, x_num_col_dims), as_matrix(y, y_num_col_dims)
+    return product(dev, x_MK, y_KN, out.reshape(x_MK.shape[0], y_KN.shape[1]))
+
+
+@onednn("mul_grad")
+def mul_grad(
+    dev: Device,
+    x: Any,
+    y: Any,
+    d_out: Any,
+    d_x: Any,
+    d_y: Any,
+    *,
+    x_num_col_dims: int,
+    y_num_col_dims: int,
+) -> list[Step]:
+    x_MK, y_KN = as_matrix(x, x_num_col_dims), as_matrix(y, y_num_col_dims)
+    d_MN = d_out.reshape(x_MK.shape[0], y_KN.shape[1])
+    steps: list[Step] = []
+    if d_x is not None:
+        steps += product(dev, d_MN, y_KN.T, d_x.reshape(x_MK.shape))
+    if d_y is not None:
+        steps += product(dev, x_MK.T, d_MN, d_y.reshape(y_KN.shape))
+    return steps
+
+
+@onednn("matmul")
+def matmul(
+    dev: Device, x: Any, y: Any, out: Any, *, transpose_X: bool, transpose_Y: bool, alpha: float
+) -> list[Step]:
+    return product(dev, *stacks(x, y, out, transpose_X, transpose_Y), post_ops=_scaled(alpha))
+
+
+@onednn("matmul_grad")
+def matmul_grad(
+    dev: Device,
+    x: Any,
+    y: Any,
+    d_out: Any,
+    d_x: Any,
+    d_y: Any,
+    *,
+    transpose_X: bool,
+    transpose_Y: bool,
+    alpha: float,
+) -> list[Step]:
+    a, b, d_c = stacks(x, y, d_out, transpose_X, transpose_Y)
+    steps: list[Step] = []
+    if d_x is not None:
+        d_a, _, _ = stacks(d_x, y, d_out, transpose_X, transpose_Y)
+        steps += product(dev, d_c, b.swapaxes(-1, -2), d_a, post_ops=_scaled(alpha))
+    if d_y is not None:
+        _, d_b, _ = stacks(x, d_y, d_out, transpose_X, transpose_Y)
+        steps += product(dev, a.swapaxes(-1, -2), d_c, d_b, post_ops=_scaled(alpha))
+    return steps

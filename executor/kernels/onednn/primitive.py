@@ -1,0 +1,344 @@
+"""Primitives: described by the shapes and strides of arrays, compiled once, then bound to memory.
+
+A compiled primitive has no memory of its own, so all plans and threads of a process share it. Where it wants
+an operand in another order of elements than the array's, a copy goes through scratch memory on each step.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
+from threading import Lock
+from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
+
+import numpy as np
+
+from ....strategies.errors import Unsupported
+from ...arena import ALIGNMENT
+from ...device import Device
+from ...writes import Writes
+from ..registry import Step
+from .library import Argument, Handle, Library, library
+
+# Roles of memory (DNNL_ARG_*)
+SRC, DST, WEIGHTS, BIAS = 1, 17, 33, 41
+MEAN, VARIANCE, SCALE, SHIFT = 49, 50, 51, 52
+WORKSPACE, SCRATCHPAD = 64, 80
+D_SRC, D_DST, D_WEIGHTS, D_BIAS, D_SCALE, D_SHIFT = 129, 145, 161, 169, 255, 256
+
+# Kinds of propagation (dnnl_prop_kind_t)
+TRAINING, INFERENCE, BACKWARD = (ctypes.c_int(n) for n in (64, 96, 128))
+
+_ANY, _ARGUMENT, _IMPLEMENTATION = 1, 255, 8  # format tag, queries
+_DTYPES = {"bfloat16": 2, "float32": 3}  # dnnl_data_type_t
+ELTWISE = {
+    "linear": 0x26, "relu": 0x20, "tanh": 0x21, "sigmoid": 0x29, "gelu": 0x31, "gelu_tanh": 0x2B,
+}  # fmt: skip  # dnnl_alg_kind_t
+CACHED = 1024  # compiled primitives of one kind that are kept
+
+PostOp = tuple[str, float, float]  # element-wise function, alpha, beta
+SUM: PostOp = ("sum", 1.0, 0.0)  # adds what the result's memory holds already
+
+
+def loaded() -> Library:
+    """Return the library, where it is known to be here."""
+    found = library()
+    assert found is not None, "a kernel of oneDNN was chosen where it is not installed"
+    return found
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Shape and strides (in elements) of memory; no strides: in the order that the library likes."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] = ()
+    dtype: str = "float32"
+
+    @property
+    def handle(self) -> Handle:
+        """The memory descriptor."""
+        return _descriptor(self)
+
+    def __str__(self) -> str:
+        return "x".join(map(str, self.shape))
+
+
+@lru_cache(4 * CACHED)
+def _descriptor(layout: Layout) -> Handle:
+    if layout.dtype == "bfloat16" and not loaded().rounds:
+        raise Unsupported(
+            f'BuildStrategy.cpu_math="bfloat16" needs a processor with AVX-512 (oneDNN found '
+            f'{loaded().instructions} here). Use "float32".'
+        )
+    make = f"memory_desc_create_with_{'strides' if layout.strides else 'tag'}"
+    order = numbers(layout.strides) if layout.strides else _ANY
+    sizes, dtype = numbers(layout.shape), _DTYPES[layout.dtype]
+    arguments = (len(layout.shape), sizes, dtype, order)
+    return loaded().owned("memory_desc", make, *arguments, what=f"memory {layout.shape}")
+
+
+def numbers(values: Sequence[int]) -> Any:
+    """Return dimensions as the library reads them."""
+    return (ctypes.c_int64 * len(values))(*values)
+
+
+def layout_of(array: Any) -> Layout:
+    """Return the layout of an array; what strides dimensions of one element have makes no difference."""
+    if array.flags.c_contiguous:
+        return in_order(array.shape)
+    if channels_last(array):
+        return last(array.shape)
+    return Layout(array.shape, tuple(s // array.itemsize for s in array.strides))
+
+
+@lru_cache(CACHED)
+def in_order(shape: tuple[int, ...]) -> Layout:
+    """Return the layout of a contiguous array."""
+    strides = [1]
+    for n in shape[:0:-1]:
+        strides.append(strides[-1] * n)
+    return Layout(shape, tuple(reversed(strides)))
+
+
+@lru_cache(CACHED)
+def last(shape: tuple[int, ...]) -> Layout:
+    """Return the layout of images whose channels (dimension 1) lie side by side."""
+    n, c, *sizes = shape
+    outer, *inner, channel = in_order((n, *sizes, c)).strides
+    return Layout(shape, (outer, channel, *inner))
+
+
+def channels_last(array: Any) -> bool:
+    """Tell whether the channels of images lie side by side."""
+    if array.ndim < 3:
+        return False
+    return bool(array.transpose(0, *range(2, array.ndim), 1).flags.c_contiguous)
+
+
+@lru_cache(CACHED)
+def attributes(post_ops: tuple[PostOp, ...] = ()) -> Handle:
+    """Return attributes: scratch memory comes from outside; what follows, element by element."""
+    dnnl = loaded()
+    made = dnnl.owned("primitive_attr", "primitive_attr_create")
+    dnnl.set("primitive_attr_set_scratchpad_mode", made, 1)
+    if post_ops:
+        chain = dnnl.owned("post_ops", "post_ops_create")
+        for name, alpha, beta in post_ops:
+            if name == SUM[0]:
+                none, same = ctypes.c_int32(0), ctypes.c_int(0)
+                dnnl.set("post_ops_append_sum", chain, ctypes.c_float(alpha), none, same)
+                continue
+            slope, offset = ctypes.c_float(alpha), ctypes.c_float(beta)
+            dnnl.set("post_ops_append_eltwise", chain, ELTWISE[name], slope, offset)
+        dnnl.set("primitive_attr_set_post_ops", made, chain)
+    return made
+
+
+class Format:
+    """How a primitive wants an operand; its descriptor belongs to the primitive."""
+
+    def __init__(self, descriptor: Handle) -> None:
+        self.descriptor = descriptor
+        known = descriptor.value is not None
+        self.nbytes = loaded().calls.dnnl_memory_desc_get_size(descriptor) if known else 0
+        self._same: dict[Layout, bool] = {}
+
+    def fits(self, layout: Layout) -> bool:
+        """Tell whether memory of this layout can be used as it is."""
+        found = self._same.get(layout)
+        if found is None:
+            equal = loaded().calls.dnnl_memory_desc_equal(self.descriptor, layout.handle)
+            found = self._same[layout] = bool(equal)
+        return found
+
+    def block(self, dev: Device) -> Any:
+        """Return scratch memory of this format."""
+        return dev.scratch((self.nbytes,), np.uint8)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Memory whose format is the library's own."""
+
+    block: Any
+
+
+class Primitive:
+    """A compiled primitive; ``what`` says what it computes on which shapes, for errors.
+
+    ``arguments`` are those of ``dnnl_<kind>_primitive_desc_create``; layouts stand for their descriptors.
+    """
+
+    def __init__(self, kind: str, *arguments: Any, what: str) -> None:
+        dnnl = loaded()
+        given = [a.handle if isinstance(a, Layout) else a for a in arguments]
+        if kind != "reorder":
+            given.insert(0, dnnl.engine)
+        make = f"{kind}_primitive_desc_create"
+        self.descriptor = dnnl.owned("primitive_desc", make, *given, what=what)
+        self.compiled = dnnl.owned("primitive", "primitive_create", self.descriptor, what=what)
+        self._formats: dict[int, Format] = {}
+
+    def format(self, role: int) -> Format:
+        """Return the format of the memory that plays a role."""
+        found = self._formats.get(role)
+        if found is None:
+            query = loaded().calls.dnnl_primitive_desc_query_md
+            found = Format(Handle(query(self.descriptor, _ARGUMENT, role)))
+            self._formats[role] = found
+        return found
+
+    @cached_property
+    def implementation(self) -> str:
+        """The library's name of the code that was chosen."""
+        name = ctypes.c_char_p()
+        query = loaded().calls.dnnl_primitive_desc_query
+        query(self.descriptor, _IMPLEMENTATION, 0, ctypes.byref(name))
+        return (name.value or b"").decode()
+
+    def bind(
+        self,
+        dev: Device,
+        reads: Mapping[int, Any],
+        writes: Mapping[int, Any],
+    ) -> list[Step]:
+        """Return the calls that compute it on these arrays (by role), with copies where formats differ.
+
+        None stands for memory that nobody else sees, in whatever format.
+        """
+        before: list[Step] = []
+        after: list[Step] = []
+        used: dict[int, tuple[Handle, Any]] = {}
+        for role, array in (*reads.items(), *writes.items()):
+            wanted = self.format(role)
+            if isinstance(array, Memory):
+                used[role] = (wanted.descriptor, array.block)
+                continue
+            given = None if array is None else layout_of(array)
+            if given is not None and wanted.fits(given):
+                used[role] = (wanted.descriptor, array)
+                continue
+            if given is not None and role in reads and array.ctypes.data in dev.constant:
+                used[role] = _packed(dev, wanted, given, array, before)
+                continue
+            block = wanted.block(dev)
+            used[role] = (wanted.descriptor, block)
+            if given is not None and role in reads:
+                before.append(_copy(dev, (given.handle, array), used[role]))
+            elif given is not None:
+                after.append(_copy(dev, used[role], (given.handle, array)))
+        return [*before, self.call(dev, used), *after]
+
+    def memory(self, dev: Device, role: int) -> Memory:
+        """Return scratch memory in the format of a role, to bind another primitive to as well."""
+        return Memory(self.format(role).block(dev))
+
+    def call(self, dev: Device, used: dict[int, tuple[Handle, Any]]) -> Step:
+        """Return the call on memory in the right formats: descriptor and array for each role."""
+        space = self.format(SCRATCHPAD)
+        if space.nbytes:
+            used = {**used, SCRATCHPAD: (space.descriptor, space.block(dev))}
+        made = _objects(dev)
+        held = {role: made.memory(*given) for role, given in used.items()}
+        table = (Argument * len(held))(*(Argument(role, m.value) for role, m in held.items()))
+        stream = made.stream(dev.lane)
+        step = _Call(loaded().execute, self.compiled, stream, len(held), table)
+        step.held = (list(held.values()), [array for _, array in used.values()])
+        return step
+
+
+class _Call(partial[Any]):
+    """A call that keeps alive what it works on."""
+
+    held: Any
+
+
+class _Objects:
+    """The library's objects of one plan: memory by format and address, and a stream for each lane."""
+
+    def __init__(self) -> None:
+        self._memories: dict[tuple[Handle, int], Handle] = {}
+        self._streams: dict[int, Handle] = {}
+
+    def memory(self, descriptor: Handle, array: Any) -> Handle:
+        """Return a memory object; instructions with the same memory in the same format share it."""
+        address = array.ctypes.data
+        found = self._memories.get((descriptor, address))
+        if found is None:
+            found = self._memories[descriptor, address] = loaded().memory(descriptor, address)
+        return found
+
+    def stream(self, lane: int) -> Handle:
+        """Return the stream of a lane, whose instructions run in turn."""
+        if lane not in self._streams:
+            dnnl = loaded()
+            self._streams[lane] = dnnl.owned("stream", "stream_create", dnnl.engine, 1)
+        return self._streams[lane]
+
+
+_of_plans: WeakKeyDictionary[Device, _Objects] = WeakKeyDictionary()
+
+
+def _objects(dev: Device) -> _Objects:
+    found = _of_plans.get(dev)
+    if found is None:
+        found = _of_plans[dev] = _Objects()
+    return found
+
+
+class _Pack:
+    """A copy of what lasts, in another format; plans of one scope share it.
+
+    ``seen``: how many writes there had been when it was made.
+    """
+
+    def __init__(self, dev: Device, wanted: Format) -> None:
+        self.format, self.seen = wanted, -1
+        room = dev.keep((wanted.nbytes + ALIGNMENT,), np.uint8)
+        start = -room.ctypes.data % ALIGNMENT
+        self.block = room[start : start + wanted.nbytes]
+
+
+_packing = Lock()
+_packs: WeakKeyDictionary[Writes, dict[int, WeakSet[_Pack]]] = WeakKeyDictionary()
+
+
+def _packed(
+    dev: Device, wanted: Format, given: Layout, array: Any, before: list[Step]
+) -> tuple[Handle, Any]:
+    """Return the packed copy of an array that the program does not change; it is made after writes alone."""
+    writes = dev.writes if dev.writes is not None else Writes()
+    equal = loaded().calls.dnnl_memory_desc_equal
+    with _packing:  # executors in several threads may have one scope
+        known = _packs.setdefault(writes, {}).setdefault(array.ctypes.data, WeakSet())
+        same = (p for p in known if equal(p.format.descriptor, wanted.descriptor))
+        pack = next(same, None) or _Pack(dev, wanted)
+        known.add(pack)
+    copy = _copy(dev, (given.handle, array), (wanted.descriptor, pack.block))
+
+    def make() -> None:
+        if pack.seen != writes.count:
+            copy()
+            pack.seen = writes.count
+
+    before.append(make)
+    return wanted.descriptor, pack.block
+
+
+def reordered(dev: Device, source: Any, target: Any) -> list[Step]:
+    """Return the call that copies an array into one with other strides."""
+    return [_copy(dev, (layout_of(source).handle, source), (layout_of(target).handle, target))]
+
+
+def _copy(dev: Device, source: tuple[Handle, Any], target: tuple[Handle, Any]) -> Step:
+    return _reorder(source[0], target[0]).call(dev, {SRC: source, DST: target})
+
+
+@lru_cache(CACHED)
+def _reorder(source: Handle, target: Handle) -> Primitive:
+    engine = loaded().engine
+    return Primitive("reorder", source, engine, target, engine, attributes(), what="a copy")

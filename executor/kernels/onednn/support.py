@@ -1,0 +1,60 @@
+"""How a kernel of oneDNN is registered, and which nodes it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+from ....graph.ir import Node
+from ....strategies.types import VarType
+from ...device import Device
+from ..registry import KERNELS, kernel
+
+Kernel = Callable[..., Any]
+
+
+def onednn(
+    *op_types: str,
+    takes: Callable[[Node], bool] | None = None,
+    needs: Sequence[str] = (),
+    yields: bool = False,
+) -> Callable[[Kernel], Kernel]:
+    """Register a kernel for the single-precision nodes of ops, or those of them that ``takes`` accepts.
+
+    ``yields``: compiled loops, where there are any, were measured to be faster.
+
+    It never sees arrays without elements (the library computes nothing then, not even zeros): NumPy's
+    kernel, which has the same parameters, gets those.
+    """
+
+    def accepts(node: Node) -> bool:
+        return single(node) and (takes is None or takes(node))
+
+    def register(function: Kernel) -> Kernel:
+        for op_type in op_types:
+            kernel(op_type, on=("onednn",), takes=accepts, needs=needs, yields=yields)(
+                _nonempty(op_type, function)
+            )
+        return function
+
+    return register
+
+
+def _nonempty(op_type: str, function: Kernel) -> Kernel:
+    @wraps(function)
+    def bound(dev: Device, *operands: Any, **attributes: Any) -> Any:
+        if any(array is not None and array.size == 0 for array in operands):
+            plain = KERNELS.get((op_type, "numpy"))
+            if plain is None:  # an expression, element by element
+                return []
+            known = {name: attributes[name] for name in plain.attributes}
+            return plain.function(dev, *operands, **known)
+        return function(dev, *operands, **attributes)
+
+    return bound
+
+
+def single(node: Node) -> bool:
+    """Tell whether everything that a node reads and writes is float32."""
+    return all(v.spec.dtype == VarType.FP32 for v in (*node.reads(), *node.writes()))

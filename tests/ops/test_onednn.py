@@ -1,0 +1,200 @@
+"""Walks the samples of every op that oneDNN computes: both layouts, with gradients, against the reference."""
+
+from __future__ import annotations
+
+import gc
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rowlock.executor.capabilities import installed
+from rowlock.executor.device import Device
+from rowlock.executor.kernels.onednn.library import Handle, Library, library
+from rowlock.executor.kernels.registry import KERNELS, bind
+from rowlock.graph.ir import Node, Value
+from rowlock.graph.layout import CHANNELS_LAST, IN_ORDER
+from rowlock.graph.ops.registry import OPS, Op
+from rowlock.strategies.errors import Unsupported
+from tests.ops.harness import Arrays, draw, gradients, infer, run, specs_of
+from tests.ops.test_conformance import CASES, reference_of, seeds_of
+
+pytestmark = pytest.mark.skipif(library() is None, reason="oneDNN is not installed")
+found = library()
+rounding = pytest.mark.skipif(not (found and found.rounds), reason="no products in bfloat16 here")
+SAMPLES = [(name, i) for name, i in CASES if (name, "onednn") in KERNELS]
+LAYOUTS = [IN_ORDER, CHANNELS_LAST]
+ONEDNN: dict[str, Any] = {"back_end": "onednn"}
+
+
+def taken(op: Op, inputs: Arrays, attrs: dict[str, Any]) -> bool:
+    """Tell whether the kernel takes the node that computes this."""
+    specs = specs_of(inputs)
+    reads = {s: tuple(Value(s, spec) for spec in held) for s, held in specs.items()}
+    makes = infer(op, specs, attrs)
+    writes = {s: tuple(Value(s, spec) for spec in held) for s, held in makes.items()}
+    kernel = KERNELS[op.type, "onednn"]
+    takes, here = kernel.takes, installed().keys() >= set(kernel.needs)
+    return here and (takes is None or takes(Node(op.type, reads, writes, attrs)))
+
+
+def drawn(name: str, index: int) -> tuple[Op, Arrays, dict[str, Any]]:
+    op = OPS[name]
+    inputs, attrs = draw(op, op.samples[index], "float32")
+    if not taken(op, inputs, attrs):
+        pytest.skip("left to NumPy")
+    return op, inputs, attrs
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("name", "index"), SAMPLES)
+def test_kernel_agrees_with_the_reference(name: str, index: int, layout: str) -> None:
+    op, inputs, attrs = drawn(name, index)
+    outputs = run(op, inputs, attrs, layout=layout, **ONEDNN)
+    for slot, values in reference_of(op, inputs, attrs).items():
+        for array, value in zip(outputs[slot], values, strict=True):
+            np.testing.assert_allclose(array, value, rtol=2e-5, atol=2e-5, err_msg=slot)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("name", "index"), [(n, i) for n, i in SAMPLES if OPS[n].grad])
+def test_gradients_agree_with_those_in_double_precision(name: str, index: int, layout: str) -> None:
+    op, inputs, attrs = drawn(name, index)
+    assert op.grad is not None
+    assert (op.grad.type, "onednn") in KERNELS
+    exact, _ = draw(op, op.samples[index], "float64")
+    outputs = run(op, exact, attrs)
+    seeds = seeds_of(op, outputs)
+    expected = gradients(op, exact, outputs, seeds, attrs)
+    single = [{s: [a.astype("f4") for a in held] for s, held in arrays.items()}
+              for arrays in (inputs, outputs, seeds)]  # fmt: skip
+    found = gradients(op, *single, attrs, layout=layout, **ONEDNN)
+    for slot, grads in found.items():
+        alone = gradients(op, *single, attrs, only=slot, layout=layout, **ONEDNN)[slot]
+        for one, other, value in zip(grads, alone, expected[slot], strict=True):
+            np.testing.assert_allclose(one, value, rtol=1e-4, atol=1e-4, err_msg=slot)
+            np.testing.assert_array_equal(one, other, err_msg=slot)
+    if OPS[op.grad.type].in_place:
+        instead = gradients(op, *single, attrs, overwrite=True, layout=layout, **ONEDNN)
+        for slot, grads in found.items():
+            for one, other in zip(grads, instead[slot], strict=True):
+                np.testing.assert_array_equal(one, other, err_msg=slot)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("name", "index"), [(n, i) for n, i in SAMPLES if OPS[n].in_place])
+def test_outputs_may_take_the_place_of_operands(name: str, index: int, layout: str) -> None:
+    op, inputs, attrs = drawn(name, index)
+    beside = run(op, inputs, attrs, layout=layout, **ONEDNN)
+    instead = run(op, inputs, attrs, overwrite=True, layout=layout, **ONEDNN)
+    for slot, arrays in beside.items():
+        for one, other in zip(arrays, instead[slot], strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_what_is_not_a_number_stays_so() -> None:
+    """A run that diverged must be seen to: relu and what is fused with it hide nothing."""
+    for name in ("fused_gemm_epilogue", "fused_batch_norm_act", "fused_bn_add_activation"):
+        op, inputs, attrs = drawn(name, 0)
+        inputs["X"][0].fill(np.nan)
+        attrs["activation" if "activation" in attrs else "act_type"] = "relu"
+        made = run(op, inputs, attrs, **ONEDNN)
+        assert np.isnan(made["Out" if "Out" in made else "Y"][0]).all(), name
+    for name in ("pool2d", "gelu", "sigmoid", "tanh"):
+        op, inputs, attrs = drawn(name, 0)
+        inputs["X"][0].fill(np.nan)
+        made = run(op, inputs, attrs, **ONEDNN)["Out"][0]
+        assert not (np.abs(made) < 1e38).any(), name  # the maximum of nothing is the least number
+
+
+def test_half_and_double_precision_are_left_to_numpy() -> None:
+    op = OPS["mul"]
+    for dtype in ("float64", "float16"):
+        inputs, attrs = draw(op, op.samples[0], dtype)
+        assert not taken(op, inputs, attrs)
+
+
+@pytest.mark.parametrize("name", ["fused_gemm_epilogue"])
+def test_what_nobody_wants_is_not_kept(name: str) -> None:
+    for index in range(len(OPS[name].samples)):
+        op, inputs, attrs = drawn(name, index)
+        outputs = run(op, inputs, attrs, wanted=lambda slot: slot == "Out", **ONEDNN)
+        (value,) = reference_of(op, inputs, attrs)["Out"]
+        np.testing.assert_allclose(outputs["Out"][0], value, rtol=2e-5, atol=2e-5)
+
+
+PRODUCTS = [(n, i) for n, i in SAMPLES if n in ("conv2d", "depthwise_conv2d", "mul", "matmul")]
+
+
+def test_bfloat16_is_refused_where_the_processor_lacks_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Library, "rounds", False)
+    x = np.zeros((7, 11), "f4")
+    slots = ({"X": [x], "Y": [x.T]}, {"Out": [np.zeros((7, 7), "f4")]}, OPS["mul"].attrs)
+    with pytest.raises(Unsupported, match="needs a processor with AVX-512"):
+        bind("mul", *slots, Device(math="bfloat16"), "onednn")
+
+
+@rounding
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("name", "index"), PRODUCTS)
+def test_products_in_bfloat16_are_those_of_rounded_factors(
+    name: str, index: int, layout: str
+) -> None:
+    op, inputs, attrs = drawn(name, index)
+    how: dict[str, Any] = {"dev": Device(math="bfloat16"), "layout": layout, **ONEDNN}
+    exact = run(op, inputs, attrs, layout=layout, **ONEDNN)
+    found = run(op, inputs, attrs, **how)
+    near = run(op, {s: [to_bfloat16(a) for a in held] for s, held in inputs.items()}, attrs)
+    for slot, arrays in found.items():
+        for array, rounded, same in zip(arrays, near[slot], exact[slot], strict=True):
+            np.testing.assert_allclose(array, rounded, rtol=2e-5, atol=2e-5)
+            assert not np.array_equal(array, same)
+    seeds = seeds_of(op, exact)
+    seeds = {s: [a.astype("f4") for a in held] for s, held in seeds.items()}
+    slopes = gradients(op, inputs, exact, seeds, attrs, **how)
+    expected = gradients(op, inputs, exact, seeds, attrs)
+    for slot, grads in slopes.items():
+        for array, value in zip(grads, expected[slot], strict=True):
+            np.testing.assert_allclose(array, value, rtol=0.05, atol=0.05, err_msg=slot)
+
+
+def to_bfloat16(array: Any) -> Any:
+    """Round to the nearest number that bfloat16 holds, ties to even."""
+    bits = array.view(np.uint32)
+    kept = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
+    return kept.view(np.float32)
+
+
+def test_threads_share_what_is_compiled() -> None:
+    """Each binding has memory of its own, so plans and lanes may run one primitive at once."""
+    rng = np.random.default_rng(0)
+    pairs = [rng.standard_normal((2, 96, 96)).astype("f4") for _ in range(4)]
+    made = [np.zeros((96, 96), "f4") for _ in pairs]
+
+    def work(k: int) -> None:
+        (x, y), attrs = pairs[k], OPS["mul"].attrs
+        (step,) = bind("mul", {"X": [x], "Y": [y]}, {"Out": [made[k]]}, attrs, Device(), "onednn")
+        for _ in range(50):
+            made[k].fill(0)
+            step()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    for (x, y), out in zip(pairs, made, strict=True):
+        np.testing.assert_allclose(out, x @ y, rtol=1e-4, atol=1e-4)
+
+
+def test_nothing_is_left_of_plans_that_are_gone() -> None:
+    x, y, out = (np.zeros((4, 4), "f4") for _ in range(3))
+    slots = ({"X": [x], "Y": [y]}, {"Out": [out]}, OPS["mul"].attrs)
+
+    def held() -> int:
+        gc.collect()
+        return sum(issubclass(type(o), Handle) for o in gc.get_objects())
+
+    bind("mul", *slots, Device(), "onednn")
+    before = held()
+    for _ in range(1000):
+        bind("mul", *slots, Device(), "onednn")
+    assert held() == before
