@@ -22,31 +22,38 @@ class Stream:
     """The numbers of one op. ``per_row``: element indices count from the replica's first sample.
 
     ``seed`` 0 means the program's. Without ``every_step`` the numbers are the same in each step.
+    ``name``: draw what the op that writes this variable draws, not one's own.
     """
 
-    def __init__(self, dev: Device, seed: int, *, per_row: bool, every_step: bool = True) -> None:
+    def __init__(
+        self, dev: Device, seed: int, *, per_row: bool, every_step: bool = True, name: str = ""
+    ) -> None:
         self.clock = dev.clock
         self.per_row = per_row
         self.every_step = every_step
-        digest = hashlib.blake2b(dev.output.encode(), digest_size=8).digest()
+        digest = hashlib.blake2b((name or dev.output).encode(), digest_size=8).digest()
         own = seed if seed else dev.seed
         self.key = np.array([own & (2**64 - 1), int.from_bytes(digest, "little")], np.uint64)
 
     def words(self, shape: tuple[int, ...], draws: int = 1) -> np.ndarray:
         """Return 32-bit words (uint32), ``draws`` an element: [draws, *shape]."""
-        count = math.prod(shape)
-        row = math.prod(shape[1:])
-        first = self.clock.row * row if self.per_row else 0
-        step = self.clock.step if self.every_step else 0
-        columns = []
-        for draw in range(draws):
-            block, skipped = divmod(first, _WORDS)
-            counter = np.array([block, draw, step, 0], np.uint64)
-            source = np.random.Philox(counter=counter, key=self.key)
-            blocks = -(-(skipped + count) // _WORDS)
-            words = source.random_raw(blocks * 4).astype("<u8").view("<u4")
-            columns.append(words[skipped : skipped + count].reshape(shape))
+        count, row = math.prod(shape), math.prod(shape[1:])
+        columns = [self._span(0, count, row, draw).reshape(shape) for draw in range(draws)]
         return np.stack(columns) if draws > 1 else columns[0][None]
+
+    def _span(self, start: int, count: int, row: int, draw: int = 0) -> np.ndarray:
+        """Return the words of ``count`` elements from ``start`` of the replica's; a sample has ``row``."""
+        block, skipped, step = self.place(row, start)
+        counter = np.array([block, draw, step, 0], np.uint64)
+        source = np.random.Philox(counter=counter, key=self.key)
+        blocks = -(-(skipped + count) // _WORDS)
+        words = source.random_raw(blocks * 4).astype("<u8").view("<u4")
+        return words[skipped : skipped + count]
+
+    def place(self, row: int, start: int = 0) -> tuple[int, int, int]:
+        """Return where the words of elements from ``start`` begin now: block, words to skip in it, step."""
+        first = start + (self.clock.row * row if self.per_row else 0)
+        return *divmod(first, _WORDS), self.clock.step if self.every_step else 0
 
     def uniform(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         """Return floats in [0, 1): the word's upper 24 bits (float32), or all 32 (float64)."""
@@ -57,9 +64,15 @@ class Stream:
 
     def below(self, shape: tuple[int, ...], probability: float) -> np.ndarray:
         """Return booleans that are true with ``probability``."""
-        (words,) = self.words(shape)
+        return self.part_below(0, shape, math.prod(shape[1:]), probability)
+
+    def part_below(
+        self, start: int, shape: tuple[int, ...], row: int, probability: float
+    ) -> np.ndarray:
+        """Return what :meth:`below` returns for the elements from ``start``; a sample has ``row`` elements."""
         if probability >= 1.0:
             return np.ones(shape, bool)
+        words = self._span(start, math.prod(shape), row).reshape(shape)
         return words < np.uint32(probability * 2**32)
 
     def normal(self, shape: tuple[int, ...]) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,26 @@ _BOOLEAN = {
 
 def trace(scalar: Callable[..., Expr], attrs: Mapping[str, Any]) -> Expr:
     """Return the expression an op's ``scalar`` makes from its operands and these attributes."""
+    operands, names = _parameters(scalar)
+    settings = {name: attrs[name] for name in names}
+    key = scalar, repr(settings)
+    if key not in _traced:
+        _traced[key] = scalar(*map(argument, operands), **settings)
+        if len(_traced) > _TRACED_KEPT:
+            _traced.pop(next(iter(_traced)), None)
+    return _traced[key]
+
+
+_TRACED_KEPT = 1000
+_traced: dict[tuple[Callable[..., Expr], str], Expr] = {}
+
+
+@cache
+def _parameters(scalar: Callable[..., Expr]) -> tuple[list[str], list[str]]:
+    """Return the names of a scalar's operands, and of the attributes it reads."""
     parameters = inspect.signature(scalar).parameters.values()
-    operands = [argument(p.name) for p in parameters if p.kind is not p.KEYWORD_ONLY]
-    settings = {p.name: attrs[p.name] for p in parameters if p.kind is p.KEYWORD_ONLY}
-    return scalar(*operands, **settings)
+    names = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    return [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY], names
 
 
 def bind_scalar(
@@ -88,7 +104,7 @@ class _Emitter:
     def _space(self, fn: str) -> Any:
         dtype = np.dtype(np.bool_) if fn in _BOOLEAN else np.dtype(self.work_dtype)
         spare = self.spare.get(dtype)
-        return spare.pop() if spare else self.dev.scratch(self.out.shape, dtype)
+        return spare.pop() if spare else self.dev.scratch_like(self.out, dtype)
 
     def _release(self, node: Expr) -> None:
         """Let the array of a value with no reader left be used again (also as the reader's result)."""
@@ -114,7 +130,7 @@ class _Emitter:
         """``out`` may be the memory of ``yes`` or ``no``: write the other one, masked, over it."""
         xp = self.dev.xp
         if out is yes:
-            unwanted = self.dev.scratch(self.out.shape, np.bool_)
+            unwanted = self.dev.scratch_like(self.out, np.bool_)
             return [
                 partial(xp.logical_not, condition, unwanted),
                 partial(xp.copyto, out, no, where=unwanted),

@@ -31,7 +31,7 @@ def step_grad(dev: Device, d_x: Any) -> list[Step]:
 @kernel("relu_grad")
 def relu_grad(dev: Device, out: Any, d_out: Any, d_x: Any) -> list[Step]:
     """Copy, then zero where the output is not positive: inf and nan must not leak through a product."""
-    mask = dev.scratch(out.shape, bool)
+    mask = dev.scratch_like(out, bool)
     if d_x is d_out:
         return [
             partial(dev.xp.less_equal, out, 0, mask),

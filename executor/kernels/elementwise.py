@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from ...graph.ops import expr as e
+from ...graph.ops.pointwise import BINARY_GRADS
 from ...graph.ops.registry import OPS
 from ..codegen.array_calls import bind_scalar
 from ..device import Device
@@ -15,13 +16,18 @@ from .registry import Step, kernel
 
 def aligned(x: Any, y: Any, axis: int) -> tuple[Any, Any]:
     """Return X and Y as views of one rank, the one with fewer dimensions placed at ``axis``."""
-    big, small = (x, y) if x.ndim >= y.ndim else (y, x)
-    start = big.ndim - small.ndim if axis == -1 else axis
+    if x.ndim >= y.ndim:
+        return x, placed(y, x.ndim, axis)
+    return placed(x, y.ndim, axis), y
+
+
+def placed(small: Any, rank: int, axis: int) -> Any:
+    """Return an array as a view of ``rank`` dimensions, its own from ``axis`` on (-1: at the end)."""
+    start = rank - small.ndim if axis == -1 else axis
     dims = small.shape
-    while len(dims) > 1 and dims[-1] == 1 and start + len(dims) > big.ndim:
+    while len(dims) > 1 and dims[-1] == 1 and start + len(dims) > rank:
         dims = dims[:-1]
-    view = small.reshape((1,) * start + dims + (1,) * (big.ndim - start - len(dims)))
-    return (big, view) if big is x else (view, big)
+    return small.reshape((1,) * start + dims + (1,) * (rank - start - len(dims)))
 
 
 def _forward(op_type: str) -> Callable[..., list[Step]]:
@@ -67,23 +73,11 @@ def summed(dev: Device, full: Any, like: Any) -> list[Step]:
     return [partial(dev.xp.add.reduce, full, axes, None, like, True)]
 
 
-# d X and d Y of one element, from the operands and d (the gradient of Out)
-_GRADS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
-    "elementwise_add": (lambda x, y, d: e.copy(d), lambda x, y, d: e.copy(d)),
-    "elementwise_sub": (lambda x, y, d: e.copy(d), lambda x, y, d: -d),
-    "elementwise_mul": (lambda x, y, d: d * y, lambda x, y, d: d * x),
-    "elementwise_div": (lambda x, y, d: d / y, lambda x, y, d: -(d * x / (y * y))),
-    "elementwise_max": (lambda x, y, d: e.where(x > y, d, 0), lambda x, y, d: e.where(x > y, 0, d)),
-    "elementwise_min": (lambda x, y, d: e.where(x < y, d, 0), lambda x, y, d: e.where(x < y, 0, d)),
-    "elementwise_pow": (
-        lambda x, y, d: d * y * x ** (y - 1),
-        lambda x, y, d: d * e.log(x) * x**y,
-    ),
-}
+_COPIES = {BINARY_GRADS[name][0] for name in ("elementwise_add", "elementwise_sub")}
 
 
 def _backward(op_type: str) -> Callable[..., list[Step]]:
-    grads = _GRADS[op_type]
+    grads = BINARY_GRADS[op_type]
 
     def bind(
         dev: Device, x: Any, y: Any, d_out: Any, d_x: Any, d_y: Any, *, axis: int
@@ -91,10 +85,11 @@ def _backward(op_type: str) -> Callable[..., list[Step]]:
         a, b = aligned(x, y, axis)
         operands = {"x": a, "y": b, "d": d_out}
         steps: list[Step] = []
-        for scalar, out, like in ((grads[0], d_x, a), (grads[1], d_y, b)):
-            if out is None:
+        # Y's first: X's may lie where the gradient of Out does
+        for scalar, out, like in ((grads[1], d_y, b), (grads[0], d_x, a)):
+            if out is None or (out is d_out and scalar in _COPIES):
                 continue
-            view = out.reshape(like.shape)
+            view = out if out.shape == like.shape else out.reshape(like.shape)
             if view.shape == d_out.shape:
                 steps += bind_scalar(scalar, operands, {}, view, dev)
             else:
@@ -116,7 +111,7 @@ def _broadcast_grad(
 
 for _op_type in ("less_than", "less_equal", "greater_than", "greater_equal", "equal", "not_equal"):
     kernel(_op_type)(_forward(_op_type))
-for _op_type in _GRADS:
+for _op_type in BINARY_GRADS:
     if _op_type != "elementwise_div":
         kernel(_op_type)(_forward(_op_type))
     kernel(f"{_op_type}_grad")(_backward(_op_type))

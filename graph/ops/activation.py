@@ -114,7 +114,7 @@ define_activation(
     "relu",
     lambda x: e.maximum(x, 0),
     "Out",
-    lambda out, d_out: e.where(out > 0, d_out, 0),
+    lambda out, d_out: e.where(out <= 0, 0, d_out),
     samples=_KINKED,
 )
 define_activation(

@@ -58,6 +58,13 @@ _ATTRS = {
 }
 
 
+# gradients that are Out's, as long as nothing was broadcast
+_PASSED_ON = {
+    "elementwise_add": {"X@GRAD": "Out@GRAD", "Y@GRAD": "Out@GRAD"},
+    "elementwise_sub": {"X@GRAD": "Out@GRAD"},
+}
+
+
 def _define(
     name: str,
     scalar: Callable[..., Any] | None,
@@ -77,6 +84,8 @@ def _define(
                 outputs=("X@GRAD", "Y@GRAD"),
                 attrs=_ATTRS,
                 shape=grads_like("X", "Y"),
+                in_place={"X@GRAD": "Out@GRAD"},
+                views=_PASSED_ON.get(name, {}),
             )
         )
     define(

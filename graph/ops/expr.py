@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 
@@ -18,6 +19,11 @@ class Expr:
     fn: str
     args: tuple[Expr, ...] = ()
     value: Any = None  # the operand's name for "arg", the number for "const"
+
+    @cached_property
+    def form(self) -> tuple[Any, ...]:
+        """What expressions that compute the same in the same way have in common; can be hashed."""
+        return (self.fn, repr(self.value), *(arg.form for arg in self.args))
 
     def __add__(self, other: Any) -> Expr:
         return call("add", self, other)

@@ -1,0 +1,219 @@
+"""The compiler behind ``native.py``: Numba's, asked for object code. The only module that imports Numba.
+
+A source may use the functions of :data:`PRELUDE`, NumPy's scalar functions as ``np`` and ``math``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from typing import Any
+
+import llvmlite.binding as llvm
+import llvmlite.ir as ir
+import numba
+import numpy as np
+from numba.core import types
+from numba.extending import intrinsic
+
+from .native import ENTRY
+
+# A product may be rounded together with the sum that it enters; :func:`plus` may be split over the lanes of a
+# vector. Nothing is assumed of nan, of infinities or of the sign of zero.
+_MATH = {"contract"}
+
+
+def _pointer(element: Any) -> Any:
+    def typed(context: Any, address: Any) -> Any:
+        signature = types.CPointer(element)(types.int64)
+
+        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+        return signature, emit
+
+    return intrinsic(typed)
+
+
+def _reinterpret(source: Any, target: Any) -> Any:
+    def typed(context: Any, value: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.bitcast(arguments[0], context.get_value_type(target))
+
+        return target(source), emit
+
+    return intrinsic(typed)
+
+
+@intrinsic
+def select(context: Any, condition: Any, yes: Any, no: Any) -> Any:
+    """Choose without a branch, so that loops around it become vectors."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.select(*arguments)
+
+    return yes(types.boolean, yes, yes), emit
+
+
+@intrinsic
+def fma(context: Any, a: Any, b: Any, c: Any) -> Any:
+    """a * b + c, rounded once."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.fma(*arguments)
+
+    return a(a, a, a), emit
+
+
+@intrinsic
+def plus(context: Any, total: Any, value: Any) -> Any:
+    """total + value, where the order of the additions is the compiler's."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.fadd(*arguments, flags=("reassoc", "contract"))
+
+    return total(total, total), emit
+
+
+def _same_width(name: str) -> Any:
+    def typed(context: Any, value: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            kind = arguments[0].type
+            function = builder.module.declare_intrinsic(f"llvm.{name}", [kind])
+            return builder.call(function, arguments)
+
+        return value(value), emit
+
+    return intrinsic(typed)
+
+
+@intrinsic
+def high_of_product(context: Any, a: Any, b: Any) -> Any:
+    """The upper 64 of the 128 bits of a product."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        wide, narrow = ir.IntType(128), ir.IntType(64)
+        factors = [builder.zext(argument, wide) for argument in arguments]
+        product = builder.mul(*factors)
+        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), narrow)
+
+    return types.uint64(types.uint64, types.uint64), emit
+
+
+def _set_apart(access: Any, builder: Any, scope: int, scopes: int) -> None:
+    """Say of an access to one place that it does not touch the other places."""
+    add = builder.module.add_metadata
+    domain = add(["rowlock"])
+    places = [add([f"place {k}", domain]) for k in range(scopes)]
+    access.set_metadata("alias.scope", add([places[scope]]))
+    if scopes > 1:
+        access.set_metadata("noalias", add([p for k, p in enumerate(places) if k != scope]))
+
+
+@intrinsic(prefer_literal=True)
+def load(context: Any, pointer: Any, index: Any, scope: Any, scopes: Any) -> Any:
+    """pointer[index]; what lies in other places is elsewhere."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        made = builder.load(builder.gep(arguments[0], [arguments[1]]))
+        _set_apart(made, builder, scope.literal_value, scopes.literal_value)
+        return made
+
+    return pointer.dtype(pointer, types.int64, scope, scopes), emit
+
+
+@intrinsic(prefer_literal=True)
+def store(context: Any, pointer: Any, index: Any, value: Any, scope: Any, scopes: Any) -> Any:
+    """pointer[index] = value; what lies in other places is elsewhere."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        made = builder.store(arguments[2], builder.gep(arguments[0], [arguments[1]]))
+        _set_apart(made, builder, scope.literal_value, scopes.literal_value)
+        return context.get_dummy_value()
+
+    return types.none(pointer, types.int64, pointer.dtype, scope, scopes), emit
+
+
+@intrinsic
+def ahead(context: Any, pointer: Any, index: Any) -> Any:
+    """Have pointer[index] brought to the cache; it need not exist."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        number, byte = ir.IntType(32), ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        place = builder.bitcast(builder.gep(arguments[0], [arguments[1]]), byte)
+        builder.call(fetch, [place, number(0), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return types.none(pointer, types.int64), emit
+
+
+# Addresses as pointers to elements; the bits of a float as an integer and back; rounding in one instruction.
+PRELUDE: dict[str, Any] = {
+    "np": np,
+    "math": math,
+    "f32": _pointer(types.float32),
+    "f64": _pointer(types.float64),
+    "i8": _pointer(types.int8),
+    "u8": _pointer(types.uint8),
+    "i32": _pointer(types.int32),
+    "u32": _pointer(types.uint32),
+    "i64": _pointer(types.int64),
+    "bits": _reinterpret(types.float32, types.int32),
+    "unbits": _reinterpret(types.int32, types.float32),
+    "select": select,
+    "ahead": ahead,
+    "load": load,
+    "store": store,
+    "fma": fma,
+    "high_of_product": high_of_product,
+    "plus": plus,
+    "nearest": _same_width("rint"),
+    "root": _same_width("sqrt"),
+    "whole_below": _same_width("floor"),
+    "whole_above": _same_width("ceil"),
+    "cut": _same_width("trunc"),
+    "size_of": _same_width("fabs"),
+}
+
+
+def object_code(source: str, symbol: str) -> bytes:
+    """Compile ``run(words)`` of a source; the result exports one function, ``symbol``.
+
+    Other functions in the source are compiled into it.
+    """
+    names: dict[str, Any] = dict(PRELUDE)
+    before = set(names)
+    exec(compile(source, f"<{symbol}>", "exec"), names)
+    helpers = [n for n in names if n not in before and callable(names[n]) and n != ENTRY]
+    for name in helpers:
+        names[name] = numba.njit(fastmath=_MATH, error_model="numpy", inline="never")(names[name])
+    entry = numba.cfunc(
+        types.void(types.CPointer(types.int64)), fastmath=_MATH, error_model="numpy"
+    )(names[ENTRY])
+    library: Any = entry._library  # type: ignore[attr-defined]  # Numba has no public way to the code
+    inner = entry.native_name.removeprefix("cfunc.")
+    module = llvm.parse_assembly(str(library._final_module))
+    return _exported(module, inner, symbol, library._codegen._tm)
+
+
+def _exported(module: Any, inner: str, symbol: str, machine: Any) -> bytes:
+    """Return the object code of one function of a module, without what only Numba's own callers need."""
+    for function in module.functions:
+        if not function.is_declaration:
+            if function.name == inner:
+                function.name = symbol
+                function.linkage = "external"
+            else:
+                function.linkage = "internal"
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_global_dead_code_eliminate_pass()
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    passes.run(module, llvm.create_pass_builder(machine, options))
+    here = ctypes.CDLL(None)
+    for function in module.functions:
+        known = function.name.startswith("llvm.") or hasattr(here, function.name)
+        assert not function.is_declaration or known, f"{function.name} is nowhere to be found"
+    code: bytes = machine.emit_object(module)
+    return code

@@ -1,0 +1,246 @@
+"""Several scalar expressions over the same elements as one compiled loop.
+
+Operands broadcast to the loop's shape by strides of 0, results may be summed over dimensions in which they have
+size 1. Dimensions are ordered as the elements lie in memory and joined where all arrays allow it, so arrays
+without gaps make one loop, whatever their layout. Sums are made in the same order every time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...graph.ops.expr import Expr
+from . import native
+from .scalar_math import definitions
+from .scalar_source import Writer
+
+Outputs = Sequence[tuple[Expr, Any]]
+_CHUNK = 1024  # elements that are summed in float32 before the sum is added up in float64
+_SOURCES_KEPT = 4096
+_sources: dict[tuple[Any, ...], tuple[str, list[float]]] = {}  # and the table of constants
+_KINDS = {np.dtype(np.float32): "f32", np.dtype(np.bool_): "u8"}
+
+
+@dataclass
+class _Memory:
+    """One array in the loop: its strides in elements, one per loop dimension."""
+
+    array: Any
+    address: int
+    strides: tuple[int, ...]
+    scope: int = 0  # arrays in one scope may lie in the same place
+
+
+def can_loop(*arrays: Any) -> bool:
+    """Tell whether arrays are of types that loops work on."""
+    return all(a is None or a.dtype in _KINDS for a in arrays)
+
+
+def bind_loop(outputs: Outputs, arrays: Mapping[str, Any]) -> list[native.Launch]:
+    """Return the calls that evaluate expressions on ``arrays`` into the outputs, in one pass."""
+    return bind_loops([(outputs, arrays)])
+
+
+def bind_loops(entries: Sequence[tuple[Outputs, Mapping[str, Any]]]) -> list[native.Launch]:
+    """Return the calls for several sets of arrays with the same expressions; sets of one form share a call."""
+    calls: list[native.Launch] = []
+    forms: dict[str, tuple[_Loop, list[int], list[Any]]] = {}
+    for outputs, arrays in entries:
+        shape = np.broadcast_shapes(
+            *(a.shape for a in arrays.values()), *(a.shape for _, a in outputs)
+        )
+        for _, out in outputs:
+            if out.shape != (1,) * (len(shape) - out.ndim) + shape:
+                calls.append(partial(out.fill, 0))
+        if math.prod(shape) == 0:
+            continue
+        loop = _Loop(outputs, arrays, shape)
+        _, words, held = forms.setdefault(loop.source, (loop, [], []))
+        words += loop.words
+        held += [m.array for m in loop.memories]
+    for source, (loop, words, held) in forms.items():
+        table = np.array(loop.constants, np.float32)
+        count = len(words) // len(loop.words)
+        head = [count, table.ctypes.data]
+        calls.append(native.launch(source, [*head, *words], table, *held))
+    return calls
+
+
+def _bounds(memory: _Memory) -> tuple[int, int]:
+    """Return where an array's bytes begin and end."""
+    array = memory.array
+    if array.flags.forc:
+        return memory.address, memory.address + array.nbytes
+    return np.lib.array_utils.byte_bounds(array)
+
+
+class _Loop:
+    """The source of one loop nest, and the addresses, sizes and strides that it runs on."""
+
+    def __init__(self, outputs: Outputs, arrays: Mapping[str, Any], shape: tuple[int, ...]) -> None:
+        self.memories: list[_Memory] = []
+        self._rank = len(shape)
+        self._read = {name: self._memory(a, shape) for name, a in arrays.items()}
+        self._write = [self._memory(out, shape) for _, out in outputs]
+        self._summed = [_repeats(self.memories[k].strides, shape) for k in self._write]
+        self.sizes = self._collapse(shape)
+        self._separate()
+        self.constants: list[float] = []
+        self.source = self._source([expression for expression, _ in outputs])
+        self.words = [m.address for m in self.memories]
+        self.words += [*self.sizes, *(s for m in self.memories for s in m.strides)]
+
+    def _memory(self, array: Any, shape: tuple[int, ...]) -> int:
+        """Return the number of an array, the same for the same memory seen twice."""
+        padded = (1,) * (self._rank - array.ndim) + array.shape
+        steps = (0,) * (self._rank - array.ndim) + tuple(s // array.itemsize for s in array.strides)
+        strides = tuple(0 if size == 1 else step for size, step in zip(padded, steps, strict=True))
+        at = array.ctypes.data
+        for k, known in enumerate(self.memories):
+            same = known.address == at and known.strides == strides
+            if same and known.array.dtype == array.dtype:
+                return k
+        self.memories.append(_Memory(array, at, strides))
+        return len(self.memories) - 1
+
+    def _collapse(self, shape: tuple[int, ...]) -> list[int]:
+        """Order the dimensions as memory has them, and join those that lie behind each other in every array."""
+        guide = max(self.memories, key=lambda m: sum(s != 0 for s in m.strides)).strides
+        kept = [i for i, size in enumerate(shape) if size > 1]
+        order = sorted(kept, key=lambda i: -abs(guide[i]))
+        sizes: list[int] = []
+        joined: list[list[int]] = [[] for _ in self.memories]
+        for i in order:
+            strides = [m.strides[i] for m in self.memories]
+            fits = all(j and j[-1] == s * shape[i] for j, s in zip(joined, strides, strict=True))
+            if sizes and fits:
+                sizes[-1] *= shape[i]
+                for j, s in zip(joined, strides, strict=True):
+                    j[-1] = s
+            else:
+                sizes.append(shape[i])
+                for j, s in zip(joined, strides, strict=True):
+                    j.append(s)
+        for memory, strides in zip(self.memories, joined, strict=True):
+            memory.strides = tuple(strides) if sizes else (0,)
+        return sizes or [1]
+
+    def _separate(self) -> None:
+        """Number the places in memory: arrays that overlap share one, and keep their order."""
+        bounds = [_bounds(m) for m in self.memories]
+        for k, memory in enumerate(self.memories):
+            overlap = (
+                j for j in range(k) if bounds[j][0] < bounds[k][1] and bounds[k][0] < bounds[j][1]
+            )
+            memory.scope = min((self.memories[j].scope for j in overlap), default=k)
+
+    def _source(self, expressions: list[Expr]) -> str:
+        """Return the source; loops that differ in addresses, sizes and wider strides alone have one."""
+        memories = tuple((m.array.dtype, min(m.strides[-1], 2), m.scope) for m in self.memories)
+        what = tuple(expression.form for expression in expressions)
+        where = (*self._read.items(), *self._write, *self._summed)
+        key = (what, where, len(self.sizes), memories)
+        found = _sources.get(key)
+        if found is None:
+            text = self._text(expressions)
+            found = _sources[key] = (text, self.constants)
+            if len(_sources) > _SOURCES_KEPT:
+                _sources.pop(next(iter(_sources)), None)
+        source, self.constants = found
+        return source
+
+    def _text(self, expressions: list[Expr]) -> str:
+        inner, depth = len(self.sizes) - 1, len(self.sizes)
+        names = {name: f"v{k}" for name, k in self._read.items()}
+        writer = Writer(names)
+        results = [
+            writer.number(e) if self.memories[k].array.dtype != np.bool_ else writer.truth(e)
+            for e, k in zip(expressions, self._write, strict=True)
+        ]
+        self.constants = writer.constants
+        totals = [j for j, k in enumerate(self._write) if self._in_scalar(j, k)]
+        reads = sorted(set(self._read.values()))
+        steady = [k for k in reads if not self.memories[k].strides[-1]]
+        body = [self._load(k, inner) for k in reads if k not in steady] + writer.lines
+        for j, (k, result) in enumerate(zip(self._write, results, strict=True)):
+            body.append(
+                f"part{j} = plus(part{j}, {result})" if j in totals else self._store(j, k, result)
+            )
+        lines = [*self._head(), *self._outer(inner)]
+        pad = "    " * (depth + 1)
+        lines += [pad + self._load(k, inner) for k in steady]
+        lines += [pad + line for line in self._inner(inner, body, totals)]
+        return definitions("\n".join(body)) + "\n" + "\n".join(lines) + "\n"
+
+    def _in_scalar(self, j: int, k: int) -> bool:
+        """Tell whether a result is summed along the innermost dimension."""
+        return self._summed[j] and not self.memories[k].strides[-1]
+
+    def _head(self) -> list[str]:
+        memories, depth = self.memories, len(self.sizes)
+        step = len(memories) + depth + len(memories) * depth
+        lines = ["def run(words):", "    constants = f32(words[1])"]
+        lines += [f"    c{i} = constants[{i}]" for i in range(len(self.constants))]
+        lines += ["    for entry in range(words[0]):", f"        w = 2 + entry * {step}"]
+        for k, memory in enumerate(memories):
+            lines.append(f"        m{k} = {_KINDS[memory.array.dtype]}(words[w + {k}])")
+        lines += [f"        n{d} = words[w + {len(memories) + d}]" for d in range(depth)]
+        first = len(memories) + depth
+        for k, memory in enumerate(memories):
+            for d in range(depth):
+                if d < depth - 1 or memory.strides[d] not in (0, 1):
+                    lines.append(f"        s{k}_{d} = words[w + {first + k * depth + d}]")
+        return lines
+
+    def _outer(self, inner: int) -> list[str]:
+        lines: list[str] = []
+        for d in range(inner):
+            lines.append("        " + "    " * d + f"for i{d} in range(n{d}):")
+        pad = "        " + "    " * inner
+        for k in range(len(self.memories)):
+            terms = [f"i{d} * s{k}_{d}" for d in range(inner)]
+            lines.append(f"{pad}o{k} = {' + '.join(terms) or '0'}")
+        return lines
+
+    def _at(self, k: int, inner: int) -> str:
+        step = self.memories[k].strides[-1]
+        moved = {0: "", 1: " + i"}.get(step, f" + i * s{k}_{inner}")
+        return f"m{k}, o{k}{moved}, {self.memories[k].scope}, {len(self.memories)}"
+
+    def _load(self, k: int, inner: int) -> str:
+        where = self._at(k, inner)
+        truth = " != np.uint8(0)" if self.memories[k].array.dtype == np.bool_ else ""
+        return f"v{k} = load({where}){truth}"
+
+    def _store(self, j: int, k: int, result: str) -> str:
+        where = self._at(k, len(self.sizes) - 1)
+        pointer, offset, scope, scopes = where.split(", ")
+        if self.memories[k].array.dtype == np.bool_:
+            result = f"np.uint8({result})"
+        if self._summed[j]:
+            result = f"load({where}) + {result}"
+        return f"store({pointer}, {offset}, {result}, {scope}, {scopes})"
+
+    def _inner(self, inner: int, body: list[str], totals: list[int]) -> list[str]:
+        if not totals:
+            return [f"for i in range(n{inner}):", *(f"    {line}" for line in body)]
+        lines = [f"total{j} = np.float64(0.0)" for j in totals]
+        lines += [f"for begin in range(0, n{inner}, {_CHUNK}):"]
+        lines += [f"    end = begin + {_CHUNK} if begin + {_CHUNK} < n{inner} else n{inner}"]
+        lines += [f"    part{j} = np.float32(0.0)" for j in totals]
+        lines += ["    for i in range(begin, end):", *(f"        {line}" for line in body)]
+        lines += [f"    total{j} += np.float64(part{j})" for j in totals]
+        for j in totals:
+            lines.append(self._store(j, self._write[j], f"np.float32(total{j})"))
+        return lines
+
+
+def _repeats(strides: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Tell whether an array has one element for several of the loop's."""
+    return any(size > 1 and not step for step, size in zip(strides, shape, strict=True))

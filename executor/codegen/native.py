@@ -1,0 +1,146 @@
+"""Source text of a function -> a native function, compiled once per machine and kept on disk.
+
+The source is Python that Numba compiles (see ``compiler.py``), with one parameter: ``words``, the address of a
+block of int64 in which stand addresses, sizes and strides. What is kept is object code, keyed by the source,
+the compiler's version and the CPU. Loading it takes llvmlite alone: a process that finds all it needs on disk
+never imports Numba. Files are whole or absent, so processes may compile the same at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import logging
+import os
+import platform
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Launch = Callable[[], Any]
+ENTRY = "run"  # the function in a source that is compiled
+_ABI = "1"  # how an entry is called and how a file is laid out
+_DIGEST = hashlib.sha256().digest_size
+_SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+_log = logging.getLogger("rowlock")
+_lock = threading.Lock()
+_loaded: dict[str, tuple[Any, ...]] = {}  # source -> the function, and what must live as long as it
+
+
+@cache
+def version() -> str:
+    """Return what decides over the bits that come out: compiler versions and CPU ("": no compiler here)."""
+    try:
+        compiler = f"numba {metadata.version('numba')}, llvm {metadata.version('llvmlite')}"
+    except metadata.PackageNotFoundError:
+        return ""
+    return f"{compiler}, {platform.machine()} {_cpu()}"
+
+
+def _cpu() -> str:
+    """Return a hash of the CPU's name and features, which the compiler makes use of."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return hashlib.sha256(platform.processor().encode()).hexdigest()[:16]
+    told = ("cpu family", "model", "flags", "Features", "CPU part")
+    kept = dict.fromkeys(line for line in lines if line.partition(":")[0].strip() in told)
+    return hashlib.sha256("\n".join(kept).encode()).hexdigest()[:16]
+
+
+def compiled(source: str) -> Callable[..., Any]:
+    """Return the native form of the function ``run(words)`` in ``source``."""
+    found = _loaded.get(source)
+    if found is None:
+        with _lock:
+            found = _loaded.get(source)
+            if found is None:
+                found = _loaded[source] = _made(source)
+    function: Callable[..., Any] = found[0]
+    return function
+
+
+def _made(source: str) -> tuple[Any, ...]:
+    key = hashlib.sha256(f"{_ABI}\n{version()}\n{source}".encode()).hexdigest()
+    code = _read(key)
+    if code is None:
+        from .compiler import object_code
+
+        code = object_code(source, f"rowlock_{key[:32]}")
+        _write(key, code)
+    return _load(code, f"rowlock_{key[:32]}")
+
+
+def launch(source: str, words: Sequence[int], *alive: Any) -> Launch:
+    """Return a call of a compiled source on these words; ``alive`` are the arrays whose addresses they hold."""
+    table = np.array(words, np.int64)
+    unused = np.zeros(2, np.int64)  # a compiled function has room for a result and for an exception
+    room = ctypes.c_void_p(unused.ctypes.data)
+    return _Launch(compiled(source), room, room, ctypes.c_void_p(table.ctypes.data)).kept(
+        table, unused, alive
+    )
+
+
+class _Launch(partial[Any]):
+    """A call with its arguments, which keeps alive what they point to."""
+
+    def kept(self, *held: Any) -> _Launch:
+        """Hold on to objects; returns the call."""
+        self.held = held
+        return self
+
+
+def directory() -> Path:
+    """Return where compiled functions are kept: ``ROWLOCK_CACHE_DIR``, or ``~/.cache/rowlock``."""
+    return Path(os.environ.get("ROWLOCK_CACHE_DIR") or Path("~/.cache/rowlock").expanduser())
+
+
+def _read(key: str) -> bytes | None:
+    try:
+        content = (directory() / f"{key}.o").read_bytes()
+    except OSError:
+        return None
+    digest, code = content[:_DIGEST], content[_DIGEST:]
+    return code if hashlib.sha256(code).digest() == digest else None
+
+
+def _write(key: str, code: bytes) -> None:
+    """Keep object code for later processes; where that is not possible, log it once and go on."""
+    try:
+        directory().mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=directory())
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(hashlib.sha256(code).digest() + code)
+            os.replace(name, directory() / f"{key}.o")
+        except OSError:
+            os.unlink(name)
+            raise
+    except OSError as error:
+        _say_once(
+            f"compiled kernels cannot be kept in {directory()} ({error}); set ROWLOCK_CACHE_DIR"
+        )
+
+
+@cache
+def _say_once(text: str) -> None:
+    _log.warning(text)
+
+
+def _load(code: bytes, symbol: str) -> tuple[Any, ...]:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine()
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+    file = llvm.ObjectFileRef.from_data(code)
+    engine.add_object_file(file)
+    engine.finalize_object()
+    return _SIGNATURE(engine.get_function_address(symbol)), engine, file, code

@@ -1,0 +1,155 @@
+"""float32 functions of one element as source for compiled loops, free of branches so that loops become vectors.
+
+Each reduces its argument to a short interval and evaluates a polynomial there. The coefficients were fitted
+for the least largest relative error (least squares, reweighted towards the largest error). Errors are a few
+units in the last place; infinities, nan, overflow and denormals come out as NumPy's do.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+
+def _horner(variable: str, *coefficients: str) -> str:
+    """Return the source of a polynomial, highest power first, each step rounded once."""
+    text = f"np.float32({coefficients[0]})"
+    for c in coefficients[1:]:
+        text = f"fma({text}, {variable}, np.float32({c}))"
+    return text
+
+
+_EXP = _horner(
+    "r", "1.381314592e-03", "8.369419724e-03", "4.166845605e-02", "1.666651517e-01", "0.5"
+)
+_EXPM1 = _horner(
+    "x", "2.497025162e-05", "1.997402142e-04", "1.388854347e-03", "8.333140984e-03", "4.166666791e-02",
+    "1.666666716e-01", "0.5",
+)  # fmt: skip
+_TANH = _horner(
+    "u",
+    "-5.660771392e-03",
+    "2.060198970e-02",
+    "-5.372922495e-02",
+    "1.333132833e-01",
+    "-3.333327770e-01",
+)
+_ERF = _horner(
+    "u", "-5.892716581e-04", "4.974318203e-03", "-2.675417438e-02", "1.128149033e-01", "-3.761246502e-01",
+    "1.283791512e-01",
+)  # fmt: skip
+_LOG_ERFC = _horner(
+    "a", "-5.223265021e-07", "-1.430548764e-05", "3.966740042e-04", "-4.053394776e-03", "2.489510551e-02",
+    "-1.080118269e-01", "-6.335435510e-01", "-1.129434109e+00", "1.603977871e-04",
+)  # fmt: skip
+_LOG = _horner(
+    "f", "-7.859525084e-02", "1.288162619e-01", "-1.312877685e-01", "1.418119669e-01", "-1.662455201e-01",
+    "2.000228614e-01", "-2.500081062e-01", "3.333331645e-01",
+)  # fmt: skip
+
+# exp(x) = 2^n exp(r), |r| <= log(2) / 2. log(2) is in two parts, so that x - n log(2) is exact; 2^n in two,
+# since 2^n alone may be out of range where the result is not.
+_SOURCES = {
+    "exp_": f"""
+def exp_(x):
+    c = select(x > np.float32(89.0), np.float32(89.0), x)
+    c = select(c < np.float32(-104.0), np.float32(-104.0), c)
+    n = nearest(c * np.float32(1.44269504))
+    r = fma(n, np.float32(-0.693359375), c)
+    r = fma(n, np.float32(2.12194440e-4), r)
+    p = fma({_EXP} * r, r, r) + np.float32(1.0)
+    k = np.int32(n)
+    half = np.int32(k >> np.int32(1))
+    low = unbits(np.int32((half + np.int32(127)) << np.int32(23)))
+    high = unbits(np.int32((k - half + np.int32(127)) << np.int32(23)))
+    return select(x == x, p * low * high, x)
+""",
+    # exp(x) for x <= 0, such as a score less its row's largest: below the least normal number it is 0
+    "decay_": f"""
+def decay_(x):
+    near = x > np.float32(-87.0)
+    c = select(near, x, np.float32(-87.0))
+    n = nearest(c * np.float32(1.44269504))
+    r = fma(n, np.float32(-0.693359375), c)
+    r = fma(n, np.float32(2.12194440e-4), r)
+    p = fma({_EXP} * r, r, r) + np.float32(1.0)
+    power = unbits(np.int32((np.int32(n) + np.int32(127)) << np.int32(23)))
+    return select(near, p * power, select(x == x, np.float32(0.0), x))
+""",
+    "expm1_": f"""
+def expm1_(x):
+    near = fma({_EXPM1} * x, x, x)
+    return select(size_of(x) < np.float32(0.5), near, exp_(x) - np.float32(1.0))
+""",
+    "tanh_": f"""
+def tanh_(x):
+    a = size_of(x)
+    u = x * x
+    near = fma({_TANH} * u, x, x)
+    c = select(a > np.float32(10.0), np.float32(10.0), a)
+    far = np.float32(1.0) - np.float32(2.0) / (exp_(c + c) + np.float32(1.0))
+    return select(a < np.float32(0.625), near, select(x < np.float32(0.0), -far, far))
+""",
+    "erf_": f"""
+def erf_(x):
+    a = size_of(x)
+    u = x * x
+    near = fma({_ERF}, x, x)
+    a = select(a > np.float32(4.0), np.float32(4.0), a)
+    far = np.float32(1.0) - exp_({_LOG_ERFC})
+    return select(a < np.float32(0.92), near, select(x < np.float32(0.0), -far, far))
+""",
+    "log_": f"""
+def log_(x):
+    tiny = x < np.float32(1.17549435e-38)
+    y = select(tiny, x * np.float32(8388608.0), x)
+    b = bits(y) - np.int32(0x3f3504f3)
+    e = np.int32(b >> np.int32(23))
+    m = unbits(np.int32((b & np.int32(0x7fffff)) + np.int32(0x3f3504f3)))
+    n = np.float32(e) + select(tiny, np.float32(-23.0), np.float32(0.0))
+    f = m - np.float32(1.0)
+    s = f * f
+    p = {_LOG} * f * s
+    p = fma(n, np.float32(-2.12194440e-4), p)
+    p = fma(np.float32(-0.5), s, p)
+    r = fma(n, np.float32(0.693359375), p + f)
+    r = select(x < np.float32(np.inf), r, x)
+    r = select(x == np.float32(0.0), np.float32(-np.inf), r)
+    return select(x < np.float32(0.0), np.float32(np.nan), r)
+""",
+    "log1p_": """
+def log1p_(x):
+    u = x + np.float32(1.0)
+    rest = x - (u - np.float32(1.0))
+    r = log_(u) + rest / u
+    r = select(u == np.float32(0.0), np.float32(-np.inf), r)
+    return select(size_of(x) < np.float32(5e-8), x, select(x == np.float32(np.inf), x, r))
+""",
+    "sin_": "\ndef sin_(x):\n    return np.float32(math.sin(np.float64(x)))\n",
+    "cos_": "\ndef cos_(x):\n    return np.float32(math.cos(np.float64(x)))\n",
+    "ordered": """
+def ordered(x):
+    b = bits(x)
+    return np.int32(b ^ (np.int32(b >> np.int32(31)) & np.int32(0x7fffffff)))
+""",
+    "unordered": """
+def unordered(b):
+    return unbits(np.int32(b ^ (np.int32(b >> np.int32(31)) & np.int32(0x7fffffff))))
+""",
+    "pow_": """
+def pow_(x, y):
+    return np.float32(math.pow(np.float64(x), np.float64(y)))
+""",
+}
+
+
+@lru_cache(1024)  # many nodes have one form, whatever their shapes
+def definitions(body: str) -> str:
+    """Return the source of the functions that a text calls, and of those that these call, in order."""
+    wanted = {name for name in _SOURCES if re.search(rf"\b{name}\(", body)}
+    while True:
+        text = body + "".join(_SOURCES[name] for name in wanted)
+        more = {name for name in _SOURCES if re.search(rf"\b{name}\(", text)}
+        if more == wanted:
+            return "".join(source for name, source in _SOURCES.items() if name in wanted)
+        wanted = more

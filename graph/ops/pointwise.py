@@ -1,0 +1,85 @@
+"""What ops do to one element, as expressions: activations, elementwise ops and their gradients, sum, scale."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from . import expr as e
+from .registry import OPS
+
+Operands = Mapping[
+    str, Any
+]  # parameter name -> expression; a list for a slot that takes any number
+
+# d X and d Y of one element, from the operands and d (the gradient of Out).
+BINARY_GRADS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "elementwise_add": (lambda x, y, d: e.copy(d), lambda x, y, d: e.copy(d)),
+    "elementwise_sub": (lambda x, y, d: e.copy(d), lambda x, y, d: -d),
+    "elementwise_mul": (lambda x, y, d: d * y, lambda x, y, d: d * x),
+    "elementwise_div": (lambda x, y, d: d / y, lambda x, y, d: -(d * x / (y * y))),
+    "elementwise_max": (lambda x, y, d: e.where(x > y, d, 0), lambda x, y, d: e.where(x > y, 0, d)),
+    "elementwise_min": (lambda x, y, d: e.where(x < y, d, 0), lambda x, y, d: e.where(x < y, 0, d)),
+    "elementwise_pow": (
+        lambda x, y, d: d * y * x ** (y - 1),
+        lambda x, y, d: d * e.log(x) * x**y,
+    ),
+}
+BINARY = frozenset(BINARY_GRADS)
+BINARY_BACKWARD = frozenset(f"{name}_grad" for name in BINARY_GRADS)
+
+
+def scaled(x: e.Expr, *, scale: float, bias: float, bias_after_scale: bool) -> e.Expr:
+    """scale * x + bias, or scale * (x + bias)."""
+    shift = bias if bias_after_scale else bias * scale
+    product = x if scale == 1 else x * scale
+    return product + shift if shift else e.copy(x) if product is x else product
+
+
+def total(x: list[e.Expr]) -> e.Expr:
+    """The sum from left to right."""
+    result = x[0] if len(x) > 1 else e.copy(x[0])
+    for term in x[1:]:
+        result = result + term
+    return result
+
+
+_OTHERS: Mapping[str, Callable[..., e.Expr]] = {"scale": scaled, "sum": total}
+
+
+def pointwise(op_type: str) -> bool:
+    """Tell whether :func:`expressions` knows an op."""
+    if op_type in _OTHERS or op_type in BINARY_BACKWARD:
+        return True
+    op = OPS[op_type]
+    return op.scalar is not None and len(op.output_slots) == 1 and not op.random
+
+
+def expressions(op_type: str, operands: Operands, attrs: Mapping[str, Any]) -> dict[str, e.Expr]:
+    """Return what an op writes, by output slot, from expressions for its operands."""
+    if op_type in BINARY_BACKWARD:
+        x, y, d = (operands[name] for name in ("x", "y", "d_out"))
+        first, second = BINARY_GRADS[op_type.removesuffix("_grad")]
+        return {"X@GRAD": first(x, y, d), "Y@GRAD": second(x, y, d)}
+    scalar = _OTHERS.get(op_type) or OPS[op_type].scalar
+    assert scalar is not None
+    parameters = inspect.signature(scalar).parameters.values()
+    given = [operands[p.name] for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    settings = {p.name: attrs[p.name] for p in parameters if p.kind is p.KEYWORD_ONLY}
+    return {OPS[op_type].output_slots[0].name: scalar(*given, **settings)}
+
+
+def arguments(roots: list[e.Expr]) -> set[str]:
+    """Return the names of the operands that expressions read."""
+    found: set[str] = set()
+    seen: set[int] = set()
+    waiting = list(roots)
+    while waiting:
+        node = waiting.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            waiting += node.args
+            if node.fn == "arg":
+                found.add(node.value)
+    return found

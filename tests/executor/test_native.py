@@ -1,0 +1,95 @@
+"""Native functions: compiled once, kept on disk, loaded without the compiler."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba")
+
+ROOT = Path(__file__).parents[2]
+ADD = """
+def run(words):
+    x, out, n = f32(words[0]), f32(words[1]), words[2]
+    for i in range(n):
+        out[i] = x[i] + np.float32({constant})
+"""
+PROGRAM = f"""
+import sys, time, warnings
+import numpy as np
+from rowlock.executor.codegen import native
+x, out = np.arange(5, dtype=np.float32), np.empty(5, np.float32)
+warnings.simplefilter("error")
+started = time.perf_counter()
+for constant in sys.argv[1:]:
+    source = {ADD!r}.format(constant=constant)
+    native.launch(source, [x.ctypes.data, out.ctypes.data, 5], x, out)()
+took = time.perf_counter() - started
+assert (out == x + float(constant)).all(), out
+print("numba" in sys.modules, took)
+"""
+
+
+def start(cache: Path, *constants: float) -> subprocess.Popen[str]:
+    """Start a process that compiles one function for each constant, and runs it."""
+    env = {**os.environ, "ROWLOCK_CACHE_DIR": str(cache), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", PROGRAM, *map(str, constants or (1.5,))]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env=env, stdout=pipe, stderr=pipe, text=True)
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[bool, int, float]:
+    """Wait for a process: did it import Numba, how often did it complain, seconds."""
+    out, said = process.communicate()
+    assert process.returncode == 0, said
+    compiled, took = out.split()
+    return compiled == "True", said.count("cannot be kept"), float(took)
+
+
+def process(cache: Path, *constants: float) -> tuple[bool, int, float]:
+    return ended(start(cache, *constants))
+
+
+def test_several_processes_may_compile_the_same_at_once(tmp_path: Path) -> None:
+    cache = tmp_path / "not" / "there" / "yet"
+    found = [ended(process) for process in [start(cache, 1.5, 2.5) for _ in range(4)]]
+    assert [complaints for _, complaints, _ in found] == [0] * 4
+    assert [path.suffix for path in cache.iterdir()] == [".o", ".o"], "whole files only"
+    assert not process(cache, 1.5, 2.5)[0], "what was kept is good"
+
+
+def test_a_second_process_loads_what_the_first_compiled(tmp_path: Path) -> None:
+    assert process(tmp_path)[:2] == (True, 0)
+    compiled, _, took = process(tmp_path)
+    assert not compiled
+    assert took < 1.0
+    assert process(tmp_path, 2.5)[0], "another source is another function"
+
+
+def test_a_damaged_file_is_compiled_again(tmp_path: Path) -> None:
+    process(tmp_path)
+    (kept,) = tmp_path.iterdir()
+    kept.write_bytes(kept.read_bytes()[:-7])
+    assert process(tmp_path)[0]
+    assert not process(tmp_path)[0]
+
+
+def test_without_a_place_to_keep_it(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert process(tmp_path / "file" / "below", 1.5, 2.5)[:2] == (True, 1), "logged once"
+
+
+def test_arrays_live_as_long_as_the_call() -> None:
+    from rowlock.executor.codegen import native
+
+    out = np.empty(4, np.float32)
+    x = np.arange(4, dtype=np.float32)
+    call = native.launch(ADD.format(constant=3), [x.ctypes.data, out.ctypes.data, 4], x, out)
+    del x
+    call()
+    np.testing.assert_array_equal(out, [3, 4, 5, 6])

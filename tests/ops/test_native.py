@@ -1,0 +1,192 @@
+"""Compiled kernels do what NumPy's do: on samples, in both directions, on odd memory and on special values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba")
+
+from rowlock.executor.kernels.registry import KERNELS, bind
+from rowlock.graph.ir import Node, Value
+from rowlock.graph.ops.registry import OPS
+from rowlock.strategies.errors import InvalidValue
+from tests.ops import harness
+from tests.ops.harness import copies, draw, gradients, infer, run, run_strided, specs_of
+from tests.ops.test_conformance import reference_of, seeds_of
+
+NATIVE = sorted(op for op, back_end in KERNELS if back_end == "numba")
+DRAWN = {n for n in NATIVE if OPS[n].random}  # test_native_random.py has them
+CASES = [(n, i) for n in NATIVE if n not in DRAWN for i in range(len(OPS[n].samples))]
+BACKWARD = [
+    (n, i)
+    for n in sorted(OPS)
+    if OPS[n].grad and OPS[n].grad.type in NATIVE  # type: ignore[union-attr]
+    for i in range(len(OPS[n].samples))
+]
+
+
+def taken(name: str, inputs: harness.Arrays, attrs: dict[str, Any]) -> bool:
+    """Tell whether the compiled kernel would be chosen for these operands."""
+    op = OPS[name]
+    specs = specs_of(inputs)
+    made = infer(op, specs, attrs)
+    node = Node(
+        name,
+        {s: tuple(Value(s, spec) for spec in held) for s, held in specs.items()},
+        {s: tuple(Value(s, spec) for spec in held) for s, held in made.items()},
+        attrs,
+    )
+    takes = KERNELS[name, "numba"].takes
+    return takes is None or takes(node)
+
+
+def chosen(
+    name: str, inputs: Any, outputs: Any, attrs: dict[str, Any], dev: Any, back_end: str = ""
+) -> Any:
+    """Bind the compiled kernel if it would be chosen, NumPy's otherwise."""
+    given = {slot: [a for a in held if a is not None] for slot, held in inputs.items()}
+    return bind(
+        name, inputs, outputs, attrs, dev, "numba" if taken(name, given, attrs) else back_end
+    )
+
+
+@pytest.fixture
+def native(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness, "bind", chosen)
+
+
+@pytest.mark.usefixtures("native")
+@pytest.mark.parametrize(("name", "index"), CASES)
+def test_agrees_with_the_reference(name: str, index: int) -> None:
+    op = OPS[name]
+    inputs, attrs = draw(op, op.samples[index], "float32")
+    if not taken(name, inputs, attrs):
+        pytest.skip("left to NumPy")
+    outputs, strided = run(op, inputs, attrs), None
+    if not harness.updates(op):
+        strided = run_strided(op, inputs, attrs)
+    over = run(op, inputs, attrs, overwrite=True)
+    for slot, values in reference_of(op, inputs, attrs).items():
+        for k, value in enumerate(values):
+            np.testing.assert_allclose(outputs[slot][k], value, rtol=2e-5, atol=2e-5)
+            np.testing.assert_array_equal(over[slot][k], outputs[slot][k])
+            if strided is not None:
+                np.testing.assert_allclose(strided[slot][k], outputs[slot][k], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "index"), BACKWARD)
+def test_gradients_agree_with_numpys(
+    name: str, index: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    op = OPS[name]
+    inputs, attrs = draw(op, op.samples[index], "float32")
+    outputs = run(op, inputs, attrs)
+    seeds = {
+        slot: [a.astype("float32") for a in held] for slot, held in seeds_of(op, outputs).items()
+    }
+    if not seeds:
+        pytest.skip("integers have no slope")
+    expected = gradients(op, copies(inputs), outputs, seeds, attrs)
+    monkeypatch.setattr(harness, "bind", chosen)
+    found = gradients(op, copies(inputs), outputs, seeds, attrs)
+    for slot, grads in expected.items():
+        for one, other in zip(grads, found[slot], strict=True):
+            np.testing.assert_allclose(other, one, rtol=2e-5, atol=1e-6, err_msg=slot)
+        alone = gradients(op, inputs, outputs, seeds, attrs, only=slot)
+        for one, other in zip(found[slot], alone[slot], strict=True):
+            np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)
+
+
+SPECIAL = np.float32(
+    [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e30, -1e30, 1e-40, 88.9, -104.0]
+)
+ELEMENTWISE = [n for n in NATIVE if OPS[n].scalar is not None]
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_special_values_are_numpys(name: str) -> None:
+    op = OPS[name]
+    slots = [slot.name for slot in op.input_slots if not slot.optional]
+    grid = np.meshgrid(*[SPECIAL] * len(slots))
+    inputs = {slot: [np.ascontiguousarray(a.ravel())] for slot, a in zip(slots, grid, strict=True)}
+    attrs = {**op.attrs, **({"min": -1.0, "max": 1.0} if name.startswith("clip") else {})}
+    expected, found = run(op, inputs, attrs), None
+    out = {s: [np.empty_like(a) for a in held] for s, held in expected.items()}
+    with np.errstate(all="ignore"):
+        for step in bind(name, inputs, out, attrs, harness.Device(), "numba"):
+            step()
+    for slot, (array,) in expected.items():
+        (found,) = out[slot]
+        np.testing.assert_array_equal(np.isnan(found), np.isnan(array))
+        near = np.isclose(found, array, rtol=1e-5, atol=1e-37, equal_nan=True)
+        assert near.all(), (inputs, found[~near], array[~near])
+
+
+def _steps(name: str, inputs: Any, outputs: Any, **attrs: Any) -> None:
+    settings = {**OPS[name].attrs, **attrs}
+    for step in bind(name, inputs, outputs, settings, harness.Device(), "numba"):
+        step()
+
+
+@pytest.mark.parametrize("wrong", [-1, 5, 2**40])
+def test_what_is_no_label_and_no_row_is_refused(wrong: int) -> None:
+    x, label = np.ones((2, 5), np.float32), np.array([[1], [wrong]])
+    outputs = {"Softmax": [np.empty_like(x)], "Loss": [np.empty((2, 1), np.float32)]}
+    with pytest.raises(InvalidValue, match=f"label {wrong} is outside the 5 classes"):
+        _steps("softmax_with_cross_entropy", {"Logits": [x], "Label": [label]}, outputs)
+    rows = {"Out": [np.empty((2, 5), np.float32)]}
+    with pytest.raises(InvalidValue, match=f"index {wrong} is outside the 5 rows"):
+        _steps("lookup_table", {"W": [np.eye(5, dtype=np.float32)], "Ids": [label]}, rows)
+
+
+def test_rows_of_any_length() -> None:
+    """Around the width of a vector, with labels that are ignored and results in the operand's place."""
+    draw = np.random.default_rng(0)
+    for n in (1, 2, 7, 8, 15, 16, 17, 33, 100):
+        x = draw.standard_normal((3, n)).astype(np.float32) * 20
+        exact = np.exp(x.astype(float) - x.max(1, keepdims=True))
+        exact /= exact.sum(1, keepdims=True)
+        label = np.array([[0], [n - 1], [-100]])
+        soft, loss = x.copy(), np.empty((3, 1), np.float32)
+        outputs = {"Softmax": [soft], "Loss": [loss]}
+        _steps("softmax_with_cross_entropy", {"Logits": [soft], "Label": [label]}, outputs)
+        np.testing.assert_allclose(soft, exact, rtol=2e-5, atol=1e-7)
+        wanted = [-np.log(exact[0, 0]), -np.log(exact[1, n - 1]), 0.0]
+        np.testing.assert_allclose(loss.ravel(), wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["cross_entropy", "cross_entropy2"])
+def test_labels_that_are_special(name: str) -> None:
+    """Rows that are ignored, probabilities of 0 and nan: as in NumPy. What is no class is refused."""
+    x = np.random.default_rng(2).random((4, 5), np.float32)
+    label = np.array([[1], [-100], [0], [4]])
+    x[0, 1], x[3, 4] = 0.0, np.nan
+    grad = OPS[name].grad
+    assert grad is not None
+    found = []
+    for back_end in ("numpy", "numba"):
+        held = {slot: [np.full((4, 1), 7, np.float32)] for slot in ("Y", "MatchX", "Y@GRAD")}
+        made, given = {"X@GRAD": [np.full_like(x, 7)]}, {"X": [x], "Label": [label]}
+        outputs = {
+            slot.name: held[slot.name] for slot in OPS[name].output_slots if slot.name in held
+        }
+        known = {**given, **held}
+        read = {slot: known[slot] for slot in grad.reads() if slot in known}
+        dev = harness.Device()
+        with np.errstate(all="ignore"):
+            for step in bind(name, given, outputs, OPS[name].attrs, dev, back_end):
+                step()
+            for step in bind(grad.type, read, made, OPS[grad.type].attrs, dev, back_end):
+                step()
+        arrays = (a for given in (*outputs.values(), made["X@GRAD"]) for a in given)
+        found.append([a.copy() for a in arrays])
+        label[2] = 5
+        with pytest.raises(InvalidValue, match=f"{name}: label 5 is outside the 5 classes"):
+            for step in bind(grad.type, read, made, OPS[grad.type].attrs, dev, back_end):
+                step()
+        label[2] = 0
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
