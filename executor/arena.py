@@ -1,40 +1,119 @@
-"""Memory for a plan's temporaries: one block, whose pages stay while temporaries come and go."""
+"""Memory for plans: address space that is reserved at once, and takes memory only where it is touched."""
 
 from __future__ import annotations
 
+import contextlib
 import math
+import mmap
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from ..graph.layout import CHANNELS_LAST
+from ..graph.memory import ALIGNMENT, MemoryPlan, aligned
 from ..graph.ops.registry import Spec
 from ..strategies.types import to_numpy
-from .device import ALIGNMENT, aligned_bytes
+
+_LEAST, _LEAST_SCRATCH = 64 << 20, 1 << 30  # bytes of address space
+_ROOM = 4  # reserve so many times what is needed now: larger shapes may come
+_NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # Python names it from 3.13 on
+
+
+def aligned_bytes(xp: ModuleType, nbytes: int) -> Any:
+    """Return ``nbytes`` uninitialised bytes (uint8) that begin on a cache line."""
+    raw = xp.empty(nbytes + ALIGNMENT, np.uint8)
+    address = raw.ctypes.data if xp is np else raw.data.ptr
+    start = -address % ALIGNMENT
+    return raw[start : start + nbytes]
+
+
+class Region:
+    """Reserved address space. Who holds a view of it may use it also after :meth:`give_back`."""
+
+    def __init__(self, capacity: int) -> None:
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
+        try:
+            self._map = mmap.mmap(-1, capacity, flags=flags)
+        except OSError as error:
+            raise MemoryError(str(error)) from error
+        self.bytes = np.frombuffer(self._map, np.uint8)
+        self.capacity = capacity
+        with contextlib.suppress(OSError):  # as NumPy asks for its own arrays
+            self._map.madvise(mmap.MADV_HUGEPAGE)
+
+    def give_back(self) -> None:
+        """Give the pages back to the host; what lay there is lost."""
+        self._map.madvise(mmap.MADV_DONTNEED)
+
+
+class Memory:
+    """What plans share of which one runs at a time: an arena, and scratch memory for each lane."""
+
+    def __init__(self) -> None:
+        self._arena: Region | None = None
+        self._scratch: dict[int, Region] = {}
+        self.taken = 0  # bytes of the arena that may have pages
+
+    def arena(self, nbytes: int) -> Any:
+        """Return ``nbytes`` bytes, the same for every plan as long as they suffice."""
+        if self._arena is None or self._arena.capacity < nbytes:
+            if self._arena is not None:
+                self._arena.give_back()
+            self._arena, self.taken = _region(nbytes), 0
+        self.taken = max(self.taken, nbytes)
+        return self._arena.bytes[:nbytes]
+
+    def scratch(self, lane: int, least: int = 0) -> Region:
+        """Return the region from which the instructions of a lane take scratch memory, one after the other."""
+        found = self._scratch.get(lane)
+        if found is None or found.capacity < least:
+            found = self._scratch[lane] = _region(max(least, _LEAST_SCRATCH // _ROOM))
+        return found
+
+    def give_back(self) -> None:
+        """Give all pages back to the host. Plans can still run: they take new ones."""
+        self.taken = 0
+        for region in (self._arena, *self._scratch.values()):
+            if region is not None:
+                region.give_back()
+
+
+def _region(nbytes: int) -> Region:
+    """Reserve room for more than is needed now; where the host does not allow that, just what is."""
+    try:
+        return Region(max(_ROOM * nbytes, _LEAST))
+    except MemoryError:
+        return Region(max(nbytes, mmap.PAGESIZE))
 
 
 class Arena:
-    """Hands out arrays from one block; ``count`` and ``nbytes`` tell what a step leaves alive."""
+    """The arrays of a plan's temporaries; ``count`` and ``nbytes`` tell what a step leaves alive."""
 
-    def __init__(self, xp: ModuleType, specs: dict[int, Spec]) -> None:
-        sizes = {
-            key: math.prod(spec.shape) * to_numpy(spec.dtype).itemsize
-            for key, spec in specs.items()
-        }
-        offsets: dict[int, int] = {}
-        total = 0
-        for key, size in sizes.items():
-            offsets[key] = total
-            total += -(-size // ALIGNMENT) * ALIGNMENT
-        block = aligned_bytes(xp, total)
-        self.count = len(specs)
-        self.nbytes = sum(sizes.values())
-        self.arrays: dict[int, Any] = {
-            key: block[offsets[key] : offsets[key] + sizes[key]]
-            .view(to_numpy(spec.dtype))
-            .reshape(spec.shape)
-            for key, spec in specs.items()
-        }
+    def __init__(self, xp: ModuleType, plan: MemoryPlan, memory: Memory | None = None) -> None:
+        block = memory.arena(plan.size) if memory is not None else aligned_bytes(xp, plan.size)
+        self.plan = plan
+        self.count = len(plan.roots)
+        self.nbytes = plan.size
+        values = plan.usage.program.values
+        self.arrays: dict[int, Any] = {}
+        for i in plan.roots:
+            if i not in plan.same:
+                spec, offset = plan.specs[i], plan.at(i)
+                dtype = to_numpy(spec.dtype)
+                end = offset + math.prod(spec.shape) * dtype.itemsize
+                flat = block[offset:end].view(dtype)
+                self.arrays[i] = shaped(flat, spec.shape, values[i].layout)
+        for i, source in plan.same.items():
+            self.arrays[i] = self.arrays[source]
+
+
+def shaped(flat: Any, shape: tuple[int, ...], layout: str) -> Any:
+    """Return flat memory as an array of this shape whose elements lie in the order of ``layout``."""
+    if layout == CHANNELS_LAST:
+        n, c, h, w = shape
+        return flat.reshape(n, h, w, c).transpose(0, 3, 1, 2)
+    return flat.reshape(shape)
 
 
 def view(buffer: Any, offset: int, spec: Spec) -> tuple[Any, int]:
@@ -48,3 +127,6 @@ def view(buffer: Any, offset: int, spec: Spec) -> tuple[Any, int]:
 def bytes_of(specs: list[Spec]) -> int:
     """Return the bytes that arrays of these specs take, side by side."""
     return sum(math.prod(spec.shape) * np.dtype(to_numpy(spec.dtype)).itemsize for spec in specs)
+
+
+__all__ = ["ALIGNMENT", "Arena", "Memory", "Region", "aligned", "aligned_bytes", "bytes_of", "view"]

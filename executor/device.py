@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 import numpy as np
+
+from .arena import Memory, Region, aligned, aligned_bytes
+from .writes import Writes
 
 _METHODS = {
     "add": "sum",
@@ -18,7 +22,6 @@ _METHODS = {
     "logical_and": "all",
     "logical_or": "any",
 }
-ALIGNMENT = 64  # bytes; a cache line, and what vector units like best
 
 
 @dataclass
@@ -38,44 +41,110 @@ class Device:
     """Binds kernels to one array module. Scratch memory is shared by the instructions of a lane.
 
     ``seed`` is the program's seed, ``output`` the name of the variable the kernel being bound writes:
-    together they key its random numbers.
+    together they key its random numbers. ``memory``: where scratch is taken from (None: blocks of its own).
+    ``math`` says how exact the products of single-precision numbers are ("bfloat16": factors are rounded to
+    that), where a library has the choice. ``writes`` counts writes to what lasts, of which ``constant`` has
+    the addresses, if the program itself changes none of it.
     """
 
-    def __init__(self, name: str = "numpy", xp: ModuleType = np, *, seed: int = 0) -> None:
+    def __init__(
+        self,
+        name: str = "numpy",
+        xp: ModuleType = np,
+        *,
+        seed: int = 0,
+        memory: Memory | None = None,
+        math: str = "float32",
+        writes: Writes | None = None,
+    ) -> None:
         self.name = name
         self.xp = xp
         self.seed = seed
-        self.clock = Clock()
+        self.memory = memory
+        self.math = math
+        self.writes = writes
+        self.constant: frozenset[int] = frozenset()
+        self._clock = Clock()
         self.output = ""
-        self._lane = 0
+        self.tied = False  # whether the instruction being bound has something of this device's
+        self.lane = 0  # of the instruction being bound
         self._free: dict[int, list[Any]] = {}
         self._lent: list[Any] = []
+        self._kept = 0
+        self._used = 0  # bytes of the lane's region that the instruction being bound has
+        self._most: dict[Region, int] = {}  # the most that one instruction has of it
 
     def emptied(self) -> Device:
         """Return a device with the same seed and clock, and no scratch memory yet."""
-        made = Device(self.name, self.xp, seed=self.seed)
-        made.clock = self.clock
+        made = Device(
+            self.name,
+            self.xp,
+            seed=self.seed,
+            memory=self.memory,
+            math=self.math,
+            writes=self.writes,
+        )
+        made.clock, made.constant = self.clock, self.constant
         return made
+
+    @property
+    def clock(self) -> Clock:
+        """Where in the training run a step stands."""
+        self.tied = True
+        return self._clock
+
+    @clock.setter
+    def clock(self, clock: Clock) -> None:
+        self._clock = clock
 
     def scratch(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return an uninitialised array that lives while the instruction being bound runs."""
+        self.tied = True
         dtype = np.dtype(dtype)
         nbytes = math.prod(shape) * dtype.itemsize
-        block = self._take(max(nbytes, 1))
+        block = self._take(max(nbytes, 1)) if self.memory is None else self._cut(nbytes)
         return block[:nbytes].view(dtype).reshape(shape)
+
+    @contextmanager
+    def in_turn(self) -> Iterator[None]:
+        """Take back, at its end, the scratch lent in a ``with``: what is bound after it runs after it too."""
+        before, used, self._lent = self._lent, self._used, []
+        yield
+        self._free.setdefault(self.lane, []).extend(self._lent)
+        self._lent, self._used = before, used
+
+    def scratch_like(self, array: Any, dtype: Any = None) -> Any:
+        """Return scratch of an array's shape, with elements in the order in which the array's lie."""
+        dtype = array.dtype if dtype is None else dtype
+        if array.flags.c_contiguous:
+            return self.scratch(array.shape, dtype)
+        order = sorted(range(array.ndim), key=lambda i: -abs(array.strides[i]))
+        made = self.scratch(tuple(array.shape[i] for i in order), dtype)
+        return made.transpose([order.index(i) for i in range(array.ndim)])
 
     def keep(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return a zeroed array that belongs to the instruction being bound alone, run after run."""
-        return self.xp.zeros(shape, dtype)
+        self.tied = True
+        kept = self.xp.zeros(shape, dtype)
+        self._kept += kept.nbytes
+        return kept
 
     def next_instruction(self, output: str, lane: int = 0) -> None:
         """Take back the scratch lent to the instruction before; ``output`` names the next one's result.
 
         Instructions of one ``lane`` run in turn.
         """
-        self._free.setdefault(self._lane, []).extend(self._lent)
-        self._lent = []
-        self._lane, self.output = lane, output
+        self.reuse()
+        self.lane, self.output, self.tied = lane, output, False
+
+    def reuse(self) -> None:
+        """Take back what was lent so far: what is bound next in this instruction runs after it."""
+        self._free.setdefault(self.lane, []).extend(self._lent)
+        self._lent, self._used = [], 0
+
+    def bound(self, op: str, calls: Sequence[Callable[[], Any]]) -> Sequence[Callable[[], Any]]:
+        """Return what a step calls for an op, of what its kernel would."""
+        return calls
 
     def reducer(self, name: str) -> Callable[..., Any]:
         """Return ``ufunc.reduce(array, axis, dtype, out, keepdims)``; CuPy's has only add and multiply."""
@@ -90,25 +159,26 @@ class Device:
 
     @property
     def scratch_bytes(self) -> int:
-        """Bytes of scratch memory in use by the plan."""
+        """Bytes of scratch memory in use by the plan, and of what its instructions keep."""
         free = (block for blocks in self._free.values() for block in blocks)
-        return sum(block.nbytes for block in (*free, *self._lent))
+        blocks = sum(block.nbytes for block in (*free, *self._lent))
+        return blocks + sum(self._most.values()) + self._kept
+
+    def _cut(self, nbytes: int) -> Any:
+        """Take bytes from the lane's region, behind those that the instruction being bound has."""
+        assert self.memory is not None
+        at, self._used = self._used, self._used + aligned(nbytes)
+        region = self.memory.scratch(self.lane, self._used)
+        self._most[region] = max(self._most.get(region, 0), self._used)
+        return region.bytes[at : at + nbytes]
 
     def _take(self, nbytes: int) -> Any:
-        free = self._free.setdefault(self._lane, [])
+        free = self._free.setdefault(self.lane, [])
         fitting = [block for block in free if block.nbytes >= nbytes]
         if fitting:
             block = min(fitting, key=lambda b: b.nbytes)
-            self._free[self._lane] = [b for b in free if b is not block]
+            self._free[self.lane] = [b for b in free if b is not block]
         else:
             block = aligned_bytes(self.xp, nbytes)
         self._lent.append(block)
         return block
-
-
-def aligned_bytes(xp: ModuleType, nbytes: int) -> Any:
-    """Return ``nbytes`` uninitialised bytes (uint8) that begin on a cache line."""
-    raw = xp.empty(nbytes + ALIGNMENT, np.uint8)
-    address = raw.ctypes.data if xp is np else raw.data.ptr
-    start = -address % ALIGNMENT
-    return raw[start : start + nbytes]

@@ -21,6 +21,8 @@ class ClusterConfig(Strategy):
     ``threads_per_replica``: threads of the array library. ``pin_replicas``: each keeps to its share of its
     host's cores.
     ``*_deadline_s``: seconds. ``bucket_bytes``: gradient bytes that travel in one all-reduce.
+    ``memory_per_replica_bytes``: a step that needs more is refused before it runs (None: more than the host
+    has available, divided by its replicas).
     ``collectives``: whose they are: our own, or those of ``ray.util.collective`` ("gloo" needs PyTorch,
     "nccl" GPUs). ``transport``: how steps reach replicas: "socket", or "actor" (ordinary actor calls, slower,
     where nodes cannot connect to the driver). ``steps_in_flight``: how many steps ``Executor.run_async`` lets
@@ -60,6 +62,7 @@ class ClusterConfig(Strategy):
     collective_deadline_s: float = effect(300.0, gt=0, strict=False)
     heartbeat_deadline_s: float = effect(0.75, gt=0, strict=False)
     bucket_bytes: int = effect(2 << 20, ge=1)
+    memory_per_replica_bytes: int | None = effect(None, ge=1)
     collectives: Literal["rowlock", "gloo", "nccl"] = effect("rowlock")
     transport: Literal["socket", "actor"] = effect("socket")
     steps_in_flight: int = effect(2, ge=1)

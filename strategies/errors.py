@@ -79,6 +79,10 @@ class ExecutionError(EnforceNotMet, RuntimeError):
     """An operator raised while a plan was running; names the replica, the op and the line that built it."""
 
 
+class ResourceExhausted(EnforceNotMet, MemoryError):
+    """A program needs more memory than a place has; refused before anything runs."""
+
+
 class CollectiveError(EnforceNotMet, RuntimeError):
     """A collective could not finish: a rank is missing, failed, or disagrees."""
 

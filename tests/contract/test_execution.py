@@ -40,7 +40,8 @@ def test_temporaries_end_their_life_on_schedule(gang: str, every: int) -> None:
 
 def test_temporaries_are_counted_by_bytes(threads: None) -> None:
     net = Net()
-    program = net.compiled(1, net.test, execution={"num_iteration_per_drop_scope": 0})
+    alone = {"memory_optimize": False, "enable_inplace": False}
+    program = net.compiled(1, net.test, alone, execution={"num_iteration_per_drop_scope": 0})
     net.run(program, feed(10), [])
     count, nbytes = program.temporaries()
     # x, y; mul, add, tanh of 3; mul, add of 1; difference, square; mean
@@ -104,7 +105,7 @@ def test_threads_are_read_back_as_documented(threads: None) -> None:
 class Branches:
     """Two chains of long matrix products that need nothing of each other, and their sum."""
 
-    SIZE = 500
+    SIZE = 800
 
     def __init__(self) -> None:
         self.main, startup, self.scope = fluid.Program(), fluid.Program(), fluid.Scope()

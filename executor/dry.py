@@ -1,0 +1,80 @@
+"""A device without memory: kernels are bound on reserved address space that is never touched, and counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..graph.memory import MemoryPlan, Wishes
+from ..graph.ops.registry import Spec
+from ..graph.replica_program import ReplicaProgram
+from ..strategies.types import to_numpy
+from .arena import Memory, Region, bytes_of
+from .bind import Binder
+from .buckets import Buckets
+from .capabilities import installed
+from .device import Device
+from .kernels.registry import LIBRARIES
+from .writes import Writes
+
+
+class NullGroup:
+    """Peers that never come; buffers are address space."""
+
+    def buffer(self, nbytes: int) -> Any:
+        """Return memory that nobody is to touch."""
+        return Region(max(nbytes, 1)).bytes
+
+    def release(self, buffer: Any) -> None:
+        """Nothing to do: the space goes with its last view."""
+
+    def bound_all_reduce(self, array: Any, op: str = "sum", **how: Any) -> Callable[[], None]:
+        """Return a call that does nothing."""
+        return lambda: None
+
+    def all_reduce(self, array: Any, op: str = "sum", **how: Any) -> None:
+        """Do nothing; so do the others."""
+
+    def reduce_parts(
+        self, array: Any, ends: Sequence[int], roots: Sequence[int], **how: Any
+    ) -> None:
+        """Do nothing."""
+
+    broadcast_parts = reduce_parts
+
+    def barrier(self, **how: Any) -> None:
+        """Do nothing."""
+
+    vote = barrier
+
+
+def bound_dry(
+    program: ReplicaProgram, specs: Sequence[Spec], wishes: Wishes, *, grouped: bool
+) -> tuple[MemoryPlan, int]:
+    """Return where temporaries will lie on replica 0, and the bytes of scratch memory its kernels take.
+
+    Where this process lacks a library that replicas have, NumPy's kernels stand for it.
+    """
+    group = NullGroup() if grouped else None
+    space = Region(max(bytes_of(list(specs)), 1))  # room for what lasts; nobody touches it
+
+    def allocate(name: str, spec: Spec) -> Any:
+        return space.bytes[: bytes_of([spec])].view(to_numpy(spec.dtype)).reshape(spec.shape)
+
+    buckets = Buckets(program, group if program.buckets else None)
+    device = Device(seed=program.seed, math=program.math, memory=Memory(), writes=Writes())
+    binder = Binder(
+        _runnable(program), device, specs, allocate, buckets, group, rank=0, wishes=wishes
+    )
+    return binder.arena.plan, binder.plan().device.scratch_bytes
+
+
+def _runnable(program: ReplicaProgram) -> ReplicaProgram:
+    """Return the program with NumPy in the place of libraries that are not here."""
+    from dataclasses import replace
+
+    missing = {node.kernel for node in program.nodes}.intersection(LIBRARIES) - installed().keys()
+    if not missing:
+        return program
+    nodes = (replace(n, kernel="numpy") if n.kernel in missing else n for n in program.nodes)
+    return replace(program, nodes=tuple(nodes))

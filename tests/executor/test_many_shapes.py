@@ -1,0 +1,81 @@
+"""Programs that are fed one shape after another: what is bound for them is bounded, and right for each."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rowlock
+import rowlock.fluid as fluid
+from rowlock.executor.capabilities import capabilities
+from rowlock.executor.plan import Plan
+from rowlock.executor.replica import PLANS_KEPT
+from rowlock.executor.shapes import Shapes, infer_specs
+from rowlock.graph.compile import compile_program
+from rowlock.graph.ops.registry import Spec
+from rowlock.graph.passes.target import Target
+from rowlock.strategies.types import VarType
+
+L = fluid.layers
+
+
+def training() -> tuple[Any, Any, Any]:
+    """Return a program over sequences of any length, its startup program, and the loss."""
+    main, startup = fluid.Program(), fluid.Program()
+    main.random_seed = startup.random_seed = 7
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x = fluid.data("x", [None, None, 8])
+        h = L.fc(x, 8, num_flatten_dims=2, act="tanh")
+        scores = L.softmax(L.matmul(h, h, transpose_y=True))
+        loss = L.mean(L.square(L.matmul(scores, h)))
+        fluid.optimizer.Adam(0.01).minimize(loss)
+    return main, startup, loss
+
+
+def plans() -> int:
+    gc.collect()
+    return sum(issubclass(type(o), Plan) for o in gc.get_objects())
+
+
+def test_plans_for_many_lengths_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CPU_NUM", "2")
+    before = plans()
+    with rowlock.cluster(launcher="threads"), fluid.scope_guard(fluid.Scope()):
+        main, startup, loss = training()
+        exe = fluid.Executor(fluid.CPUPlace())
+        exe.run(startup)
+        program = fluid.CompiledProgram(main).with_data_parallel(loss_name=loss.name)
+        for length in range(1, 3 * PLANS_KEPT):
+            exe.run(program, feed={"x": np.zeros((2, length, 8), "f4")}, fetch_list=[loss])
+        assert plans() - before <= 2 * (PLANS_KEPT + 1) + 1  # and the startup program's
+
+
+def test_what_plans_share_does_not_mix_them_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Losses are those of one place that sees the whole batch, whichever shape was bound before."""
+    rng = np.random.default_rng(1)
+    batches = [rng.standard_normal((2, n, 8)).astype("f4") for n in (3, 5, 3, 7, 5, 3)]
+    monkeypatch.setenv("CPU_NUM", "2")
+    losses: list[list[float]] = []
+    for places in (1, 2):
+        with rowlock.cluster(launcher="threads"), fluid.scope_guard(fluid.Scope()):
+            main, startup, loss = training()
+            exe = fluid.Executor(fluid.CPUPlace())
+            exe.run(startup)
+            program = main
+            if places > 1:
+                program = fluid.CompiledProgram(main).with_data_parallel(loss_name=loss.name)
+            found = [exe.run(program, feed={"x": x}, fetch_list=[loss])[0] for x in batches]
+            losses.append([float(np.mean(f)) for f in found])
+    np.testing.assert_allclose(*losses, rtol=1e-4)
+
+
+def test_shapes_that_were_inferred_before_are_inferred_alike() -> None:
+    main, _, loss = training()
+    program = compile_program(main, ("x",), (loss.name,), Target(), capabilities()).program
+    shapes = Shapes(program)
+    for length in (*range(1, 80), 3, 5):  # more than are known at once
+        fed = [Spec((4, length, 8), VarType.FP32)]
+        assert shapes.infer(fed, lambda name: None) == infer_specs(program, fed, lambda name: None)

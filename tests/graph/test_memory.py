@@ -1,0 +1,159 @@
+"""The memory plan: laws that hold for every program, and what it saves on two that matter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pytest
+
+import rowlock.fluid as fluid
+from benchmarks import models as benchmarked
+from rowlock.executor.capabilities import capabilities
+from rowlock.executor.shapes import infer_specs, spec_of
+from rowlock.graph.compile import compile_program
+from rowlock.graph.memory import (
+    MemoryPlan,
+    Usage,
+    Wishes,
+    largest_that_fits,
+    most_at_once,
+    nbytes,
+    place,
+    plan_memory,
+)
+from rowlock.graph.ops.collective import COLLECTIVES
+from rowlock.graph.ops.registry import Spec
+from rowlock.graph.passes.target import Target
+from rowlock.graph.replica_program import NodeRecord, ReplicaProgram
+from rowlock.strategies.build import BuildStrategy
+from tests.graph.random_nets import RandomNet, random_net
+
+WISHES = [Wishes(reuse, in_place) for reuse in (True, False) for in_place in (True, False)]
+NETS = range(60)
+
+
+def compiled_net(name: str, replicas: int) -> tuple[ReplicaProgram, list[Spec]]:
+    """A benchmark's program, compiled for so many places, and what one place is fed."""
+    main, _, loss, feed = benchmarked.build(fluid, name)[:4]
+    target = Target(replicas=replicas, strategy=BuildStrategy(), has_loss=True)
+    compiled = compile_program(main, tuple(feed), (loss.name,), target, capabilities())
+    rows = {n: main.global_block().var(n).shape[0] == -1 for n in feed}
+    fed = [a[: len(a) // replicas] if rows[n] else a for n, a in feed.items()]
+    return compiled.program, [spec_of(array) for array in fed]
+
+
+def planned(program: ReplicaProgram, feeds: Sequence[Spec], wishes: Wishes) -> MemoryPlan:
+    grouped = any(node.op in COLLECTIVES for node in program.nodes)
+    specs = infer_specs(program, feeds, lambda name: None)
+    return plan_memory(Usage(program, program.nodes, grouped=grouped), specs, wishes)
+
+
+def feeds_of(net: RandomNet) -> list[Spec]:
+    return [spec_of(array) for array in net.feeds[0].values()]
+
+
+def check_contents(plan: MemoryPlan) -> None:
+    """Go through the step and note what lies where: whatever is read must still lie there."""
+    program = plan.usage.program
+    held = {i for i in program.feeds if i in plan.roots}
+
+    def overlapping(made: int) -> Iterator[int]:
+        begin, end = plan.at(made), plan.at(made) + nbytes(plan.specs[made])
+        for i in held:
+            if plan.at(i) < end and begin < plan.at(i) + nbytes(plan.specs[i]):
+                yield i
+
+    def check(position: int, node: NodeRecord | str) -> None:
+        if position in plan.roots and nbytes(plan.specs[position]):
+            assert position in held, f"{node} reads {program.values[position].name}, overwritten"
+
+    for node in plan.usage.nodes:
+        for i in (i for slot in node.inputs.values() for i in slot):
+            check(i, node)
+        made = [i for slot in node.outputs.values() for i in slot if i in plan.roots]
+        written = [i for i in made if i not in plan.views and node.op not in COLLECTIVES]
+        for i in written:
+            held.difference_update(list(overlapping(i)))
+        held.update(made)
+        for i in made:
+            check(i, node)
+    for i in program.fetches:
+        check(i, "the fetch")
+
+
+@pytest.mark.parametrize("wishes", WISHES)
+def test_nothing_is_overwritten_while_it_is_needed(wishes: Wishes) -> None:
+    shared = smaller = 0
+    for seed in NETS:
+        net = random_net(seed)
+        plan = planned(net.compile().program, feeds_of(net), wishes)
+        check_contents(plan)
+        shared += sum(root != i for i, root in plan.roots.items())
+        smaller += plan.size < sum(plan.sizes.values())
+        assert plan.most[1] <= plan.size
+    assert bool(shared) == wishes.in_place
+    assert bool(smaller) == wishes.reuse
+
+
+@pytest.mark.parametrize("wishes", WISHES)
+def test_same_bits_however_memory_is_shared(wishes: Wishes) -> None:
+    for seed in range(25):
+        net = random_net(seed)
+        program = net.compile().program
+        fetched, state = net.run(program)
+        found, after = net.run(program, wishes)
+        for ours, theirs in zip(found, fetched, strict=True):
+            for one, other in zip(ours, theirs, strict=True):
+                np.testing.assert_array_equal(one, other, err_msg=f"net {seed}")
+        for name, array in state.items():
+            np.testing.assert_array_equal(after[name], array, err_msg=f"net {seed}: {name}")
+
+
+def test_neighbours_in_time_never_overlap() -> None:
+    for seed in range(200):
+        draw = np.random.default_rng(seed)
+        count = int(draw.integers(1, 40))
+        first = draw.integers(-1, 30, count)
+        spans = {i: (int(a), int(a + draw.integers(0, 10))) for i, a in enumerate(first)}
+        sizes = {i: int(draw.integers(0, 50)) for i in spans}
+        offsets, size = place(spans, sizes)
+        check_apart(spans, sizes, offsets)
+        assert most_at_once(spans, sizes)[1] <= size <= sum(sizes.values())
+
+
+def check_apart(
+    spans: Mapping[int, tuple[int, int]], sizes: Mapping[int, int], offsets: Mapping[int, int]
+) -> None:
+    for i, (first, last) in spans.items():
+        for j, (begin, end) in spans.items():
+            if i < j and first <= end and begin <= last and sizes[i] and sizes[j]:
+                apart = offsets[i] + sizes[i] <= offsets[j] or offsets[j] + sizes[j] <= offsets[i]
+                assert apart, (i, j)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "gpt"])
+def test_close_to_the_least_and_far_below_the_most(name: str) -> None:
+    program, feeds = compiled_net(name, replicas=2)
+    plan = planned(program, feeds, Wishes())
+    check_contents(plan)
+    assert plan.size <= 1.1 * plan.most[1]
+    assert plan.size <= 0.6 * planned(program, feeds, Wishes(False, False)).size
+
+
+def test_what_follows_the_vote_can_be_done_again() -> None:
+    """What is made before the last collective and read behind it stays: no later write may fall on it."""
+    program, feeds = compiled_net("resnet18", replicas=2)
+    plan = planned(program, feeds, Wishes())
+    vote = max(k for k, node in enumerate(program.nodes) if node.op in COLLECTIVES)
+    late = program.nodes[vote + 1 :]
+    read = {i for node in late for slot in node.inputs.values() for i in slot if i in plan.roots}
+    made = {i for node in late for slot in node.outputs.values() for i in slot}
+    assert read - made
+    for i in read - made:
+        assert plan.spans[plan.roots[i]][1] == len(program.nodes)
+
+
+@pytest.mark.parametrize("most", [0, 1, 6, 9])
+def test_the_largest_that_fits(most: int) -> None:
+    assert largest_that_fits(lambda n: n <= most, 10) == most
