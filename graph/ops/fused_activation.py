@@ -1,0 +1,153 @@
+"""A sum and an activation as one op, in either order (Paddle's fused_elemwise_activation).
+
+``functor_list`` says what is applied, outermost first: [act, "elementwise_add"] is act(X + Y), and
+["elementwise_add", act] is X + act(Y). ``act_attrs`` (not in Paddle) are the activation's attributes. The
+gradient of act(X + Y) forms the sum again where the slope is a function of it, so it need not be kept.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .elementwise import broadcast_shape
+from .expr import Expr
+from .registry import OPS, Grad, Inference, Op, Spec, Specs, define
+from .samples import normal, sample
+
+ADD, FUSED = "elementwise_add", "fused_elemwise_activation"
+
+
+def foldable(op_type: str) -> bool:
+    """Tell whether an op is an activation that can be fused: one operand, an expression, and a slope."""
+    if op_type == "scale":
+        return True
+    op = OPS.get(op_type)
+    if op is None or op.scalar is None or op.grad is None or op.grad.type != f"{op_type}_grad":
+        return False
+    return op.outputs == ("Out",) and [s.name for s in op.input_slots if not s.optional] == ["X"]
+
+
+def slope_reads(act: str) -> str:
+    """Return what an activation's gradient is a function of: its ``X``, its ``Out``, or nothing ("")."""
+    if act == "scale":
+        return ""
+    grad = OPS[f"{act}_grad"]
+    return next((slot.name for slot in grad.input_slots if slot.name in ("X", "Out")), "")
+
+
+def value_of(act: str, settings: Mapping[str, Any]) -> Callable[[Any], Expr]:
+    """Return an activation as a function of one expression, its attributes filled in."""
+    if act == "scale":
+        by, bias = settings["scale"], settings["bias"]
+        shift = bias if settings["bias_after_scale"] else bias * by
+        return lambda x: x * by + shift
+    return _filled_in(act, settings)
+
+
+def slope_of(act: str, settings: Mapping[str, Any]) -> Callable[..., Expr]:
+    """Return an activation's gradient as a function of what :func:`slope_reads` names, and of Out@GRAD."""
+    if act == "scale":
+        return lambda d: d * settings["scale"]
+    return _filled_in(f"{act}_grad", settings)
+
+
+def _filled_in(op_type: str, settings: Mapping[str, Any]) -> Callable[..., Expr]:
+    scalar = OPS[op_type].scalar
+    assert scalar is not None, op_type
+    wanted = inspect.signature(scalar).parameters.values()
+    held = {p.name: settings[p.name] for p in wanted if p.kind is p.KEYWORD_ONLY}
+    return lambda *operands: scalar(*operands, **held)
+
+
+def outer_sum(functor_list: list[str]) -> bool:
+    """Tell whether the sum is applied last: X + act(Y)."""
+    return functor_list[0].startswith(ADD)
+
+
+def activation_in(functor_list: list[str]) -> str:
+    """Return the activation's op type."""
+    found = functor_list[1] if outer_sum(functor_list) else functor_list[0]
+    return found.removesuffix("_grad")
+
+
+def fused_shape(op: Inference) -> Mapping[str, Specs]:
+    """The broadcast shape; what stands between is like Y (X + act(Y)) or like Out."""
+    functors = op.attr("functor_list")
+    op.require(
+        len(functors) == 2 and ADD in functors and foldable(activation_in(functors)),
+        f"functor_list={functors} must hold elementwise_add and an activation",
+    )
+    out = Spec(broadcast_shape(op), op.spec("X").dtype)
+    return {"Out": out, "IntermediateOut": op.spec("Y") if outer_sum(functors) else out}
+
+
+def fused_grad_shape(op: Inference) -> Mapping[str, Specs]:
+    """Gradients are like their operands; an X that is left out has the shape of the result."""
+    x = op.spec("X") if op.has("X") else op.spec("Out@GRAD")
+    return {"X@GRAD": x, "Y@GRAD": op.spec("Y")}
+
+
+def backward_attrs(forward: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes of the gradient op."""
+    functors = [f"{name}_grad" for name in forward["functor_list"]]
+    return {**forward, "functor_list": functors, "save_intermediate_out": False}
+
+
+_ATTRS = {
+    "axis": -1,
+    "scale": 0.0,
+    "save_intermediate_out": False,
+    "functor_list": [],
+    "act_attrs": {},
+}
+_WITH_BIAS = {"X": normal(2, 3, 4), "Y": normal(3)}
+_LINE = {"scale": 2.0, "bias": 0.5, "bias_after_scale": True}
+
+define(
+    Op(
+        type=FUSED,
+        inputs=("X", "Y"),
+        outputs=("Out", "IntermediateOut?"),
+        attrs=_ATTRS,
+        shape=fused_shape,
+        grad=Grad(
+            f"{FUSED}_grad",
+            ("X", "Y", "Out", "IntermediateOut", "Out@GRAD"),
+            ("X@GRAD", "Y@GRAD"),
+            attrs=backward_attrs,
+        ),
+        in_place={"Out": "X"},
+        samples=(
+            sample(_WITH_BIAS, axis=1, functor_list=["tanh", ADD]),
+            sample({"X": normal(3, 4), "Y": normal(3, 4)}, functor_list=["sigmoid", ADD]),
+            sample(
+                {"X": normal(2, 4), "Y": normal(4)},
+                functor_list=["gelu", ADD],
+                act_attrs={"approximate": True},
+            ),
+            sample(_WITH_BIAS, axis=1, functor_list=["scale", ADD], act_attrs=_LINE),
+            sample(_WITH_BIAS, axis=1, functor_list=[ADD, "tanh"]),
+            sample(
+                {"X": normal(3, 4), "Y": normal(3, 4)},
+                functor_list=[ADD, "leaky_relu"],
+                act_attrs={"alpha": 0.1},
+            ),
+        ),
+        refuses=(
+            sample({"X": normal(3, 4), "Y": normal(3)}, functor_list=["relu", ADD]),
+            sample({"X": normal(3, 4), "Y": normal(4)}, functor_list=["relu", "mul"]),
+        ),
+    )
+)
+define(
+    Op(
+        type=f"{FUSED}_grad",
+        inputs=("X?", "Y", "Out?", "IntermediateOut?", "Out@GRAD"),
+        outputs=("X@GRAD", "Y@GRAD"),
+        attrs=_ATTRS,
+        shape=fused_grad_shape,
+        in_place={"X@GRAD": "Out@GRAD"},
+    )
+)

@@ -1,0 +1,90 @@
+"""Let batch norm add the other branch of a residual and apply the activation, forward and backward."""
+
+from __future__ import annotations
+
+from ..ir import Graph, Node, Value
+from ..ops.fused_norm import ACTIVATIONS, ADD_ACT
+from ..ops.sync_norm import APPLY
+from .fuse_bn_act import APART, with_norm
+from .match import Change, Edit, given, one, output_of
+from .target import Pass, Target
+
+_NAME = "fuse_bn_add_act_ops"
+
+
+def fuse_bn_add_act(graph: Graph, target: Target) -> Graph:
+    """act(batch_norm(x) + z) becomes fused_bn_add_activation, and its three gradients one.
+
+    The gradient of the sum reads what the norm made (for its shape), so both directions are fused together.
+    """
+    edit = Edit(graph, target)
+    forward = backward = 0
+    for norm in edit.nodes("batch_norm"):
+        changes = _changes(edit, norm)
+        if changes and edit.fuse_all(changes):
+            forward += 1
+            backward += len(changes) - 1
+    counts = {"batch_norm with sum and activation": forward, "of their gradients": backward}
+    absent = "no batch_norm is added to a branch and activated"
+    return edit.result(_NAME, counts, APART if edit.nodes(APPLY) else absent)
+
+
+def _changes(edit: Edit, norm: Node) -> list[Change]:
+    y = one(norm.outputs, "Y")
+    add = None if y is None else next((n for n in edit.readers(y) if n.op == _ADD), None)
+    total = None if add is None else one(add.outputs, "Out")
+    if y is None or add is None or total is None:
+        return []
+    act = next((n for n in edit.readers(total) if n.op in ACTIVATIONS), None)
+    if act is None:
+        return []
+    z = other(add, y)
+    if z is None or z.spec != y.spec:
+        edit.refuse(f"{output_of(norm)} is added to a value of another shape")
+        return []
+    fused = with_norm(norm, ADD_ACT, act.op, {"Z": (z,), "Y": act.outputs["Out"]})
+    changes: list[Change] = [((norm, add, act), fused)]
+    add_grad = edit.reader(y, f"{_ADD}_grad", "X") or edit.reader(y, f"{_ADD}_grad", "Y")
+    if add_grad is not None:
+        change = _backward(edit, y, act, add_grad)
+        if change is None:
+            return []
+        changes.append(change)
+    old = [node for nodes, _ in changes for node in nodes]
+    return changes if edit.may_vanish(y, old) and edit.may_vanish(total, old) else []
+
+
+def _backward(edit: Edit, y: Value, act: Node, add_grad: Node) -> Change | None:
+    d_total = one(add_grad.inputs, "Out@GRAD")
+    act_grad = edit.maker.get(d_total) if d_total is not None else None
+    mine, others = ("X", "Y") if one(add_grad.inputs, "X") is y else ("Y", "X")
+    d_y = one(add_grad.outputs, f"{mine}@GRAD")
+    norm_grad = edit.reader(d_y, "batch_norm_grad", "Y@GRAD")
+    if d_total is None or act_grad is None or act_grad.op != f"{act.op}_grad":
+        return None
+    if norm_grad is None or d_y is None:
+        return None
+    old = (act_grad, add_grad, norm_grad)
+    if not (edit.may_vanish(d_total, old) and edit.may_vanish(d_y, old)):
+        return None
+    slots = {
+        **given({"Y": one(act_grad.inputs, "Out"), "Y@GRAD": one(act_grad.inputs, "Out@GRAD")}),
+        **given({"Z@GRAD": one(add_grad.outputs, f"{others}@GRAD")}),
+    }
+    return old, with_norm(norm_grad, f"{ADD_ACT}_grad", act.op, slots)
+
+
+def other(add: Node, value: Value) -> Value | None:
+    """Return the other operand of a sum (None if it is added to itself)."""
+    x, y = one(add.inputs, "X"), one(add.inputs, "Y")
+    found = y if x is value else x
+    return None if found is value else found
+
+
+_ADD = "elementwise_add"
+PASS = Pass(
+    _NAME,
+    fuse_bn_add_act,
+    lambda target: target.strategy is not None and target.strategy.fuse_bn_add_act_ops,
+    "a sum stands between norm and activation, so fuse_bn_act_ops left it",
+)

@@ -1,0 +1,178 @@
+"""Join a matrix product, its bias row and its activation, forward and backward."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..ir import Graph, Node, Value
+from ..ops.fused_linear import GEMM
+from .match import Change, Edit, given, one, output_of
+from .target import Pass, Target
+
+_NAME = "fuse_gemm_epilogue"
+_ADD = "elementwise_add"
+_ACTIVATIONS = {"relu": "Out", "gelu": "X"}  # what the slope is a function of
+
+
+def fuse_gemm_epilogue(graph: Graph, target: Target) -> Graph:
+    """mul or matmul, + bias, [relu or gelu] becomes fused_gemm_epilogue, and the gradients one op, too.
+
+    An activation that cannot be taken along stays behind the fused product.
+    """
+    edit = Edit(graph, target)
+    forward = active = backward = 0
+    for add in edit.nodes(_ADD):
+        found = _Product.find(edit, add)
+        if found is None:
+            continue
+        act = found.activation()
+        changes = found.changes(act)
+        if changes and edit.fuse_all(changes):
+            forward += 1
+            active += act is not None
+            backward += len(changes) - 1
+    counts = {
+        "product(s) with bias": forward,
+        "of them with activation": active,
+        "of their gradients": backward,
+    }
+    return edit.result(_NAME, counts, "no bias row is added to a product")
+
+
+@dataclass
+class _Product:
+    """A product and the sum of it and a bias row; ``grad`` are the gradients of the sum and the product."""
+
+    edit: Edit
+    product: Node
+    add: Node
+    attrs: dict[str, Any]
+    grad: tuple[Node, ...]
+
+    @classmethod
+    def find(cls, edit: Edit, add: Node) -> _Product | None:
+        """Return what a sum is the end of, or None with the reason kept if it only looks like it."""
+        middle, bias = one(add.inputs, "X"), one(add.inputs, "Y")
+        product = edit.maker.get(middle) if middle is not None else None
+        if middle is None or bias is None or product is None or product.op not in _READ:
+            return None
+        attrs = _READ[product.op](product)
+        rank = len(middle.spec.shape)
+        row = bias.spec.shape == middle.spec.shape[-1:] and add.attrs["axis"] in (-1, rank - 1)
+        if attrs is None or not row:
+            what = "is no plain product of rows and a matrix" if row else "is added to no bias row"
+            edit.refuse(f"{output_of(product)} {what}")
+            return None
+        grad = _gradients(edit, product, middle)
+        if grad is None or not edit.may_vanish(middle, (add, *grad)):
+            return None
+        return cls(edit, product, add, attrs, grad)
+
+    def activation(self) -> tuple[Node, ...] | None:
+        """Return the activation behind the sum, and its gradient if there is one; None if it is to stay."""
+        total = one(self.add.outputs, "Out")
+        assert total is not None
+        act = next((n for n in self.edit.readers(total) if n.op in _ACTIVATIONS), None)
+        if act is None:
+            return None
+        if not self.grad:
+            return (act,) if self.edit.may_vanish(total, (act,)) else None
+        d_total = one(self.grad[0].inputs, "Out@GRAD")
+        act_grad = self.edit.maker.get(d_total) if d_total is not None else None
+        if d_total is None or act_grad is None or act_grad.op != f"{act.op}_grad":
+            return None
+        slot = _ACTIVATIONS[act.op]
+        same = one(act_grad.inputs, slot) is one({**act.inputs, **act.outputs}, slot)
+        gone = self.edit.may_vanish(d_total, self.grad)
+        keeps = act.op == "gelu" or self.edit.may_vanish(total, (act,))
+        return (act, act_grad) if same and gone and keeps else None
+
+    def changes(self, act: tuple[Node, ...] | None) -> list[Change]:
+        """Return the fused node for the forward ops, and one for their gradients if there are any."""
+        total, out = self.add.outputs["Out"], (act[0] if act else self.add).outputs["Out"]
+        settings = dict(self.attrs, activation=act[0].op if act else "none")
+        if act:
+            settings["approximate"] = bool(act[0].attrs.get("approximate", False))
+        reserved = bool(act) and len(act or ()) == 2 and _ACTIVATIONS[settings["activation"]] == "X"
+        fused = Node(
+            GEMM,
+            {
+                "X": self.product.inputs["X"],
+                "Y": self.product.inputs["Y"],
+                "Bias": self.add.inputs["Y"],
+            },
+            {"Out": out, **({"ReserveSpace": total} if reserved else {})},
+            settings,
+            where=self.product.where,
+        )
+        changes: list[Change] = [((self.product, self.add, *(act or ())[:1]), fused)]
+        if self.grad:
+            kept = {"ReserveSpace": total[0]} if reserved else {"Out": out[0]} if act else {}
+            changes.append(self._backward(act, settings, kept))
+        return changes
+
+    def _backward(
+        self, act: tuple[Node, ...] | None, settings: dict[str, Any], kept: dict[str, Value | None]
+    ) -> Change:
+        add_grad, *products = self.grad
+        first = act[1] if act else add_grad
+        came = one(first.inputs, "Out@GRAD")
+        made = products[0].outputs if products else {}
+        attrs = {k: v for k, v in settings.items() if k != "activation"}
+        attrs["activation_grad"] = f"{act[0].op}_grad" if act else "none"
+        inputs = {"DOut": came, "X": one(self.product.inputs, "X")}
+        inputs |= {"Y": one(self.product.inputs, "Y"), **kept}
+        outputs = {"DX": one(made, "X@GRAD"), "DY": one(made, "Y@GRAD")}
+        outputs["DBias"] = one(add_grad.outputs, "Y@GRAD")
+        node = Node(f"{GEMM}_grad", given(inputs), given(outputs), attrs, where=add_grad.where)
+        return (*((first,) if act else ()), add_grad, *products), node
+
+
+def _gradients(edit: Edit, product: Node, middle: Value) -> tuple[Node, ...] | None:
+    """Return the gradients of the sum and of the product; () if nobody wants any, None if they do not fit."""
+    add_grad = edit.reader(middle, f"{_ADD}_grad", "X")
+    if add_grad is None:
+        return ()
+    d_middle = one(add_grad.outputs, "X@GRAD")
+    if d_middle is None:
+        return (add_grad,)
+    product_grad = edit.reader(d_middle, f"{product.op}_grad", "Out@GRAD")
+    if product_grad is None or not edit.may_vanish(d_middle, (product_grad,)):
+        return None
+    return add_grad, product_grad
+
+
+def _of_mul(product: Node) -> dict[str, Any] | None:
+    x, y = one(product.inputs, "X"), one(product.inputs, "Y")
+    assert x is not None and y is not None
+    dims = product.attrs["x_num_col_dims"]
+    if len(y.spec.shape) != 2:
+        return None
+    rows = -1 if dims == len(x.spec.shape) - 1 else dims
+    return {"trans_x": False, "trans_y": False, "approximate": False, "x_num_col_dims": rows}
+
+
+def _of_matmul(product: Node) -> dict[str, Any] | None:
+    x, y = one(product.inputs, "X"), one(product.inputs, "Y")
+    assert x is not None and y is not None
+    how, rank = product.attrs, len(x.spec.shape)
+    if len(y.spec.shape) != 2 or rank < 2 or how["alpha"] != 1.0:
+        return None
+    if how["transpose_X"] and rank != 2:
+        return None
+    return {
+        "trans_x": how["transpose_X"],
+        "trans_y": how["transpose_Y"],
+        "approximate": False,
+        "x_num_col_dims": -1,
+    }
+
+
+_READ = {"mul": _of_mul, "matmul": _of_matmul}
+PASS = Pass(
+    _NAME,
+    fuse_gemm_epilogue,
+    lambda target: target.strategy is not None and target.strategy.fuse_gemm_epilogue,
+    "a bias belongs to its product rather than to the activation behind it",
+)

@@ -1,0 +1,202 @@
+"""Find patterns in a graph and put other nodes in their place: what the fusion passes share.
+
+A pass asks an :class:`Edit` who makes and who reads a value, whether a value may vanish into a fused node, and
+puts that node in. Where it may not, the reason is kept, and ``explain()`` tells it.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from ..ir import STATE, Graph, Node, Value
+from ..role import OpRole
+from .target import Target
+
+Slots = Mapping[str, tuple[Value | None, ...]]
+Change = tuple[Sequence[Node], Node]  # nodes, and the one that takes their place
+_REASONS_SHOWN = 4
+
+
+class Edit:
+    """A graph that is being rewritten: makers and readers of values, and where nodes stand in the order.
+
+    ``refused`` counts reasons why something that looked like the pattern was left alone.
+    """
+
+    def __init__(self, graph: Graph, target: Target) -> None:
+        self.graph = graph
+        self.refused: Counter[str] = Counter()
+        self.maker: dict[Value, Node] = {}
+        self._kept = graph.needed(target.fetches)
+        self._readers: dict[Value, list[Node]] = {}
+        self._versions: dict[str, list[Node]] = {}  # persistable -> nodes that read or write it
+        self._at: dict[Node, float] = {}
+        for i, node in enumerate(graph.nodes):
+            self._enter(node, float(i))
+
+    def nodes(self, *op_types: str) -> list[Node]:
+        """Return the nodes of these ops that are still there, in order."""
+        found = [node for node in self._at if node.op in op_types]
+        return sorted(found, key=self._at.__getitem__)
+
+    def holds(self, node: Node) -> bool:
+        """Tell whether a node is still there."""
+        return node in self._at
+
+    def readers(self, value: Value) -> list[Node]:
+        """Return the nodes that read a value."""
+        return list(dict.fromkeys(self._readers.get(value, ())))
+
+    def reader(self, value: Value | None, op_type: str, slot: str) -> Node | None:
+        """Return the first node of a type that reads a value in a slot."""
+        if value is None:
+            return None
+        found = (n for n in self.readers(value) if n.op == op_type)
+        return next((n for n in found if value in n.inputs.get(slot, ())), None)
+
+    def may_vanish(self, value: Value, into: Collection[Node]) -> bool:
+        """Tell whether nobody but the nodes ``into`` needs a value; if not, the reason is kept."""
+        maker = self.maker.get(value)
+        if maker is None:
+            return False
+        others = [node for node in self.readers(value) if node not in into]
+        why = ""
+        if value in self._kept:
+            why = "is fetched"
+        elif value.kind == STATE:
+            why = "is persistable"
+        elif any(value is grad for _, grad in maker.grads):
+            why = "is a parameter's gradient"
+        elif others:
+            why = f"has another reader, {' and '.join(sorted({n.op for n in others}))}"
+        return self.refuse(f"{output_of(maker)} {why}") if why else True
+
+    def refuse(self, reason: str) -> bool:
+        """Keep a reason; return False."""
+        self.refused[reason] += 1
+        return False
+
+    def fuse(self, old: Sequence[Node], new: Node) -> bool:
+        """Put a node in the place of others, where all it reads is there and nothing yet reads what it makes.
+
+        Gradients that the old nodes finish are finished by the new one. Returns False, with the reason kept,
+        where the old ones differ in role or rank, or there is no such place.
+        """
+        roles = {node.role & ~int(OpRole.Loss) for node in old}
+        if len(roles) > 1 or len({node.at for node in old}) > 1:
+            return self.refuse(f"{_named(old)} differ in role or rank")
+        role = functools.reduce(operator.or_, (node.role for node in old))
+        written = new.writes()
+        grads = tuple(pair for node in old for pair in node.grads if pair[1] in written)
+        place = self._place(old, new)
+        if place is None:
+            return self.refuse(f"{_named(old)} have no common place in the order")
+        for node in old:
+            self._leave(node)
+        self._enter(replace(new, role=role, at=old[0].at, grads=grads), place)
+        return True
+
+    def fuse_all(self, pairs: Sequence[Change]) -> bool:
+        """:meth:`fuse` every pair (old nodes, new node), or none of them: a forward op and its gradient op."""
+        done: list[tuple[list[tuple[Node, float]], Node]] = []
+        for old, new in pairs:
+            places = [(node, self._at[node]) for node in old]
+            if not self.fuse(old, new):
+                for kept, made in reversed(done):
+                    self._leave(self.maker[made.writes()[0]])
+                    for node, place in kept:
+                        self._enter(node, place)
+                return False
+            done.append((places, new))
+        return True
+
+    def result(self, name: str, fused: Mapping[str, int], absent: str) -> Graph:
+        """Return the rewritten graph with a note: how many of what were fused, or why nothing was.
+
+        ``absent`` says what the program lacks if nothing looked like the pattern.
+        """
+        counts = [f"{count} {what}" for what, count in fused.items() if count]
+        left = [
+            f"{reason}{f' ({count} times)' if count > 1 else ''}"
+            for reason, count in self.refused.most_common(_REASONS_SHOWN)
+        ]
+        more = len(self.refused) - len(left)
+        left += [f"and {more} more reasons"] if more > 0 else []
+        if not counts:
+            return self.graph.noted(f"{name}: nothing fused: {'; '.join(left) or absent}")
+        rest = f"; left alone: {'; '.join(left)}" if left else ""
+        nodes = sorted(self._at, key=self._at.__getitem__)
+        return self.graph.with_nodes(nodes).noted(f"{name}: fused {', '.join(counts)}{rest}")
+
+    def _enter(self, node: Node, place: float) -> None:
+        self._at[node] = place
+        self.maker.update(dict.fromkeys(node.writes(), node))
+        for value in node.reads():
+            self._readers.setdefault(value, []).append(node)
+        for value in (*node.reads(), *node.writes()):
+            if value.kind == STATE:
+                self._versions.setdefault(value.name, []).append(node)
+
+    def _leave(self, node: Node) -> None:
+        del self._at[node]
+        for value in node.writes():
+            del self.maker[value]
+        for value in node.reads():
+            self._readers[value] = [n for n in self._readers[value] if n is not node]
+        for value in (*node.reads(), *node.writes()):
+            if value.kind == STATE:
+                self._versions[value.name] = [
+                    n for n in self._versions[value.name] if n is not node
+                ]
+
+    def _place(self, old: Sequence[Node], new: Node) -> float | None:
+        """Return a place after all that must come before, preferably that of the last old node."""
+        before = [self.maker[v] for v in new.reads() if v in self.maker]
+        after = [node for value in new.writes() for node in self.readers(value)]
+        for made, other in self._sharing(old):
+            (before if self._at[other] < self._at[made] else after).append(other)
+        first = max((self._at[n] for n in before if n not in old), default=-1.0)
+        last = min(
+            (self._at[n] for n in after if n not in old), default=float(len(self.graph.nodes))
+        )
+        wished = max(self._at[node] for node in old)
+        if first < wished < last:
+            return wished
+        return (first + last) / 2 if first < last else None
+
+    def _sharing(self, old: Sequence[Node]) -> Iterable[tuple[Node, Node]]:
+        """Yield pairs that keep their order: versions of a persistable lie in one place in memory."""
+        for node in old:
+            mine = {v.name: v.version for v in node.reads() if v.kind == STATE}
+            mine |= {v.name: v.version for v in node.writes() if v.kind == STATE}
+            for name, version in mine.items():
+                for other in self._versions[name]:
+                    theirs = (
+                        v.version for v in (*other.reads(), *other.writes()) if v.name == name
+                    )
+                    if other not in old and any(v != version for v in theirs):
+                        yield node, other
+
+
+def one(values: Slots, slot: str) -> Value | None:
+    """Return the value in a slot that holds one, None if it is not in use."""
+    held = values.get(slot, ())
+    return held[0] if held else None
+
+
+def given(slots: Mapping[str, Value | None]) -> dict[str, tuple[Value | None, ...]]:
+    """Return slots as a node has them, without those that hold nothing."""
+    return {slot: (value,) for slot, value in slots.items() if value is not None}
+
+
+def output_of(node: Node) -> str:
+    """Say which output is meant, with the user's line."""
+    return f"the output of {node.op} (built at {node.where})"
+
+
+def _named(nodes: Sequence[Node]) -> str:
+    return f"{' and '.join(node.op for node in nodes)} (built at {nodes[0].where})"
