@@ -134,6 +134,49 @@ def adam(
     ]
 
 
+@kernel("adamw")
+def adamw(
+    dev: Device,
+    param: Any,
+    grad: Any,
+    learning_rate: Any,
+    moment1: Any,
+    moment2: Any,
+    beta1_pow: Any,
+    beta2_pow: Any,
+    param_out: Any,
+    moment1_out: Any,
+    moment2_out: Any,
+    beta1_pow_out: Any,
+    beta2_pow_out: Any,
+    *,
+    beta1: float,
+    beta2: float,
+    epsilon: float,
+    lr_ratio: float,
+    coeff: float,
+    with_decay: bool,
+) -> list[Step]:
+    """p -= lr coeff p, then Adam's, epsilon corrected. Loshchilov and Hutter, arXiv 1711.05101."""
+    xp, work = dev.xp, _work(dev, param)
+    rate, floor, decay = (dev.scratch((1,), param.dtype) for _ in range(3))
+    steps: list[Step] = [
+        partial(xp.multiply, learning_rate, lr_ratio, rate),
+        partial(xp.subtract, 1.0, beta2_pow, floor),
+        partial(xp.sqrt, floor, floor),
+        partial(xp.multiply, floor, epsilon, floor),
+    ]
+    if with_decay:
+        steps.append(partial(xp.multiply, rate, coeff, decay))
+        for p, p_out in _blocks(param, param_out):
+            t = work[: p.size]
+            steps += [partial(xp.multiply, p, decay, t), partial(xp.subtract, p, t, p_out)]
+        param = param_out
+    read = (param, grad, rate, moment1, moment2, beta1_pow, beta2_pow)
+    written = (param_out, moment1_out, moment2_out, beta1_pow_out, beta2_pow_out)
+    return steps + adam(dev, *read, *written, beta1=beta1, beta2=beta2, epsilon=floor)
+
+
 def _scaled_step(
     xp: Any, g: Any, divisor: Any, rate: Any, epsilon: float, p: Any, out: Any
 ) -> list[Step]:

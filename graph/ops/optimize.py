@@ -34,6 +34,7 @@ def _define(
     fixed_powers: tuple[str, ...] = (),
     refused: tuple[str, ...] = (),
     rate: bool = True,
+    given: Mapping[str, Any] | None = None,
 ) -> None:
     inputs = ("Param", "Grad", *(("LearningRate",) if rate else ()), *state, *powers, *fixed_powers)
     positive = {"Velocity", "Moment1"}
@@ -50,7 +51,7 @@ def _define(
             attrs=attrs,
             shape=_update(*state, powers=powers, refused=refused),
             in_place={f"{slot}Out": slot for slot in ("Param", *state, *powers)},
-            samples=(sample(operands),),
+            samples=(sample(operands, **(given or {})),),
             refuses=(sample({**operands, "Grad": normal(4, 3)}),),
         )
     )
@@ -65,6 +66,22 @@ _define(
     {**_BETAS, "epsilon": 1e-8, "lazy_mode": False, "min_row_size_to_use_multithread": 1000},
     powers=("Beta1Pow", "Beta2Pow"),
     refused=("Beta1Tensor", "Beta2Tensor"),
+)
+_define(
+    "adamw",
+    ("Moment1", "Moment2"),
+    {
+        **_BETAS,
+        "epsilon": 1e-8,
+        "lr_ratio": 1.0,
+        "coeff": 0.01,
+        "with_decay": False,
+        "lazy_mode": False,
+        "min_row_size_to_use_multithread": 1000,
+    },
+    powers=("Beta1Pow", "Beta2Pow"),
+    refused=("Beta1Tensor", "Beta2Tensor", "EpsilonTensor", "MasterParam", "SkipUpdate"),
+    given={"epsilon": 0.1, "lr_ratio": 0.5, "coeff": 0.25, "with_decay": True},
 )
 _define("adagrad", ("Moment",), {"epsilon": 1e-6})
 _define("decayed_adagrad", ("Moment",), {"decay": 0.95, "epsilon": 1e-6})

@@ -23,6 +23,10 @@ class _Method(Optimizer):
     def _attrs(self) -> dict[str, Any]:
         return {}
 
+    def _attrs_of(self, parameter: Parameter) -> dict[str, Any]:
+        """Return the attributes of one parameter's update."""
+        return self._attrs()
+
     def _create_state(self, parameter: Parameter) -> None:
         for name in self.slots:
             self._add_state(name, parameter)
@@ -38,7 +42,7 @@ class _Method(Optimizer):
             inputs[slot] = self._state(name, parameter)
             if name in self.slots or self.writes_powers:
                 outputs[f"{slot}Out"] = self._state(name, parameter)
-        return block.append_op(self.type, inputs, outputs, self._attrs())
+        return block.append_op(self.type, inputs, outputs, self._attrs_of(parameter))
 
 
 class SGDOptimizer(_Method):

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..graph import optimizer as methods
 from ..graph.optimizer import Optimizer
+from ..graph.optimizer.adamw import AdamW
 from . import lr
 
 
@@ -68,4 +69,4 @@ def _decay(weight_decay: Any) -> Any:
     return L2Decay(weight_decay) if isinstance(weight_decay, float) else weight_decay
 
 
-__all__ = ["SGD", "Adam", "Momentum", "Optimizer", "lr"]
+__all__ = ["SGD", "Adam", "AdamW", "Momentum", "Optimizer", "lr"]

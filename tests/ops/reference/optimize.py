@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .registry import reference
+from .registry import REFERENCE, reference
 
 
 @reference("sgd")
@@ -34,6 +34,16 @@ def adam(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
         "Beta1PowOut": ins["Beta1Pow"] * b1,
         "Beta2PowOut": ins["Beta2Pow"] * b2,
     }
+
+
+@reference("adamw")
+def adamw(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
+    rate, root = attrs["lr_ratio"] * ins["LearningRate"], np.sqrt(1 - ins["Beta2Pow"])
+    kept = 1 - rate * attrs["coeff"] if attrs["with_decay"] else 1
+    return adam(
+        {**ins, "Param": kept * ins["Param"], "LearningRate": rate},
+        {**attrs, "epsilon": attrs["epsilon"] * root},
+    )
 
 
 def root_step(ins: dict[str, Any], m: np.ndarray, epsilon: float) -> dict[str, Any]:
@@ -67,3 +77,23 @@ def adadelta(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     step = np.sqrt((ins["AvgSquaredUpdate"] + e) / (a + e)) * g
     u = rho * ins["AvgSquaredUpdate"] + (1 - rho) * step**2
     return {"AvgSquaredGradOut": a, "AvgSquaredUpdateOut": u, "ParamOut": ins["Param"] - step}
+
+
+def each(single: str) -> Any:
+    """The single update, parameter by parameter."""
+
+    def merged(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
+        rows = [dict(zip(ins, row, strict=True)) for row in zip(*ins.values(), strict=True)]
+        lists = {name: given for name, given in attrs.items() if isinstance(given, list)}
+        made = []
+        for k, row in enumerate(rows):
+            own = {name: given[k] for name, given in lists.items()}
+            made.append(REFERENCE[single](row, {**attrs, **own}))
+        return {slot: [one[slot] for one in made] for slot in made[0]}
+
+    return merged
+
+
+for _single in ("sgd", "adam", "adamw", "adagrad", "decayed_adagrad", "adamax", "adadelta"):
+    reference(f"fused_{_single}")(each(_single))
+reference("merged_momentum")(each("momentum"))

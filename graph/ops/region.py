@@ -1,0 +1,72 @@
+"""The op that stands for a region of the graph, which a compiler turns into one program.
+
+``body`` holds the nodes as plain data: op, operands by slot, attributes. Operands are numbers: first those
+of X, in order, then each value when it is written; -1 is none. ``results`` numbers what becomes Out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .registry import OPS, Inference, Op, Spec, Specs, define
+from .samples import normal, sample
+
+REGION = "xla_region"
+Body = Sequence[Mapping[str, Any]]
+
+
+def infer_body(body: Body, given: Sequence[Spec]) -> dict[int, Spec]:
+    """Return the spec of every value of a region, by number.
+
+    Raises:
+        ShapeError: operands of a node do not fit together.
+    """
+    specs: dict[int, Spec] = dict(enumerate(given))
+    for node in body:
+        read = {
+            slot: [None if i < 0 else specs[i] for i in held]
+            for slot, held in node["inputs"].items()
+        }
+        op = OPS[node["op"]]
+        made = op.infer(Inference(op, read, node["attrs"], where=node["where"]))
+        for slot, held in node["outputs"].items():
+            for i, spec in zip(held, made.get(slot, ()), strict=False):
+                if i >= 0:
+                    specs[i] = spec
+    return specs
+
+
+def region_shape(op: Inference) -> Mapping[str, Specs]:
+    """What the nodes inside say."""
+    specs = infer_body(op.attr("body"), op.specs("X"))
+    return {"Out": [specs[i] for i in op.attr("results")]}
+
+
+_EXAMPLE = [
+    {
+        "op": "square",
+        "inputs": {"X": [0]},
+        "outputs": {"Out": [2]},
+        "attrs": {"use_mkldnn": False, "use_cudnn": False},
+        "where": "train.py:7",
+    },
+    {
+        "op": "sum",
+        "inputs": {"X": [2, 1]},
+        "outputs": {"Out": [3]},
+        "attrs": {"use_mkldnn": False},
+        "where": "train.py:7",
+    },
+]
+define(
+    Op(
+        type=REGION,
+        inputs=("X*",),
+        outputs=("Out*",),
+        attrs={"body": [], "results": []},
+        shape=region_shape,
+        in_place={"Out": "X"},
+        samples=(sample({"X": [normal(3, 4), normal(3, 4)]}, body=_EXAMPLE, results=[3, 2]),),
+    )
+)

@@ -1,0 +1,137 @@
+"""fuse_all_optimizer_ops: updates by one rule with the same attributes become one op over many parameters.
+
+Attributes that a fused op keeps for each parameter may differ. ``fuse_adamw`` does the same for adamw alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+
+from ..ir import Graph, Node, Value
+from ..ops.fused_optimize import FUSED, OWN
+from ..ops.registry import OPS
+from .target import Pass, Target
+
+Key = tuple[str, str, int, int]
+
+
+def fuse_optimizers(graph: Graph, target: Target) -> Graph:
+    """Gather updates and make each group where its last member stood.
+
+    A group ends before a node that must stay behind one of its members. Rates and powers stay those of
+    each parameter. Updates at different ranks, of different types or with different attributes stay apart.
+    """
+    return gather_updates(graph, FUSED, "fuse_all_optimizer_ops")
+
+
+def gather_updates(graph: Graph, rules: Collection[str], name: str) -> Graph:
+    """Fuse the updates by these rules, and note under a switch's name what was found."""
+    gatherer = _Gatherer(rules)
+    for node in graph.nodes:
+        gatherer.take(node)
+    nodes = list(gatherer.finish())
+    if len(nodes) == len(graph.nodes):
+        return graph.noted(f"{name}: nothing fused: {_why(graph, rules)}")
+    known = {id(node) for node in graph.nodes}
+    made = [n for n in nodes if id(n) not in known]
+    told = ", ".join(f"{len(n.inputs['Param'])} updates in one {n.op}" for n in made)
+    return graph.with_nodes(nodes).noted(f"{name}: fused {told}")
+
+
+def _why(graph: Graph, rules: Collection[str]) -> str:
+    found = [n for n in graph.nodes if n.op in rules]
+    if not found:
+        fused = sorted({n.op for n in graph.nodes} & {FUSED[rule] for rule in rules})
+        if fused:
+            return f"all updates are in {' and '.join(fused)} already"
+        if len(rules) < len(FUSED):
+            return f"the program has no update by {' or '.join(sorted(rules))}"
+        return "the program updates no parameter with dense gradients"
+    if len(found) == 1:
+        return f"there is one update only, of {found[0].inputs['Param'][0]}"
+    return "no two updates are alike in rule, type, attributes and rank"
+
+
+class _Gatherer:
+    """Holds updates back in groups until something depends on them, or nothing more can come."""
+
+    def __init__(self, rules: Collection[str]) -> None:
+        self._rules = rules
+        self.nodes: list[Node | list[Node]] = []
+        self._open: dict[Key, list[Node]] = {}
+
+    def take(self, node: Node) -> None:
+        for key, group in list(self._open.items()):
+            if _depends(node, group):
+                del self._open[key]
+        if node.op not in self._rules or not _fusible(node):
+            self.nodes.append(node)
+            return
+        key = _key(node)
+        group = self._open.setdefault(key, [])
+        # A group stands where its last member stood: it is moved behind every node that came since.
+        self.nodes = [n for n in self.nodes if n is not group]
+        group.append(node)
+        self.nodes.append(group)
+
+    def finish(self) -> Iterator[Node]:
+        for entry in self.nodes:
+            if isinstance(entry, Node):
+                yield entry
+            elif len(entry) == 1:
+                yield entry[0]
+            else:
+                yield _merged(entry)
+
+
+def _depends(node: Node, group: Iterable[Node]) -> bool:
+    """Tell whether a node must stay behind a group: it touches what that writes, or writes what that reads."""
+    written = {v.name for member in group for v in member.writes()}
+    read = {v.name for member in group for v in member.reads()}
+    writes = {v.name for v in node.writes()}
+    return bool(written.intersection(v.name for v in node.reads()) or writes & (written | read))
+
+
+def _fusible(node: Node) -> bool:
+    """Tell whether an update has each operand of its rule once, and no other."""
+    needed = {slot.name for slot in OPS[node.op].input_slots if not slot.optional}
+    given = {slot for slot, values in node.inputs.items() if values}
+    whole = all(len(vs) == 1 and vs[0] is not None for vs in node.outputs.values() if vs)
+    return given == needed and whole
+
+
+def _key(node: Node) -> Key:
+    param = node.inputs["Param"][0]
+    assert param is not None
+    shared = {k: v for k, v in node.attrs.items() if k not in OWN.get(node.op, ())}
+    attrs = json.dumps(shared, sort_keys=True, default=str)
+    return node.op, attrs, int(param.spec.dtype), node.at
+
+
+def _merged(group: list[Node]) -> Node:
+    first = group[0]
+    needed = [slot.name for slot in OPS[first.op].input_slots if not slot.optional]
+    made = [slot.name for slot in OPS[first.op].output_slots]
+    own = {name: [n.attrs[name] for n in group] for name in OWN.get(first.op, ())}
+    return replace(
+        first,
+        op=FUSED[first.op],
+        attrs={**first.attrs, **own},
+        inputs={slot: _column([n.inputs[slot] for n in group]) for slot in needed},
+        outputs={slot: _column([n.outputs[slot] for n in group]) for slot in made},
+        grads=tuple(pair for n in group for pair in n.grads),
+    )
+
+
+def _column(values: list[tuple[Value | None, ...]]) -> tuple[Value | None, ...]:
+    return tuple(value for held in values for value in held)
+
+
+PASS = Pass(
+    "fuse_all_optimizer_ops",
+    fuse_optimizers,
+    lambda target: target.strategy is not None and target.strategy.fuse_all_optimizer_ops,
+    "owners of updates are known; what it makes is written after the vote like any update",
+)

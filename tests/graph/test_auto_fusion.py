@@ -1,0 +1,92 @@
+"""Groups of elementwise ops: what joins, what stays apart, and what is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import rowlock
+import rowlock.fluid as fluid
+from rowlock.graph.ir import Graph, Node
+from rowlock.graph.passes.enable_auto_fusion import fuse_elementwise
+from rowlock.graph.passes.target import Target
+from rowlock.strategies.build import BuildStrategy
+from tests.contract.nets import Net, assert_close, feed
+
+L = fluid.layers
+
+
+def fused(build: Any, *fetches: str) -> Graph:
+    """Build a program, return its graph after the pass."""
+    from rowlock.graph.ir import from_program
+
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        fetched = build(fluid.data("x", [None, 4]))
+    names = tuple(v.name for v in fetched)
+    made = fuse_elementwise(from_program(main, ["x"]), Target(fetches=(*names, *fetches)))
+    assert fuse_elementwise(made, Target(fetches=names)).nodes == made.nodes, "settled"
+    return made
+
+
+def groups(graph: Graph) -> list[list[str]]:
+    return [[part["op"] for part in n.attrs["body"]] for n in graph.nodes if n.op == "fusion_group"]
+
+
+def test_a_chain_with_two_ends() -> None:
+    graph = fused(lambda x: [L.tanh(L.scale(x, 2.0)), L.relu(L.scale(x, 3.0))])
+    assert groups(graph) == [["scale", "tanh"], ["scale", "relu"]]
+    assert [len(n.outputs["Out"]) for n in graph.nodes] == [1, 1], (
+        "what lies between is not written"
+    )
+
+
+def test_a_fetched_value_is_written_too() -> None:
+    def build(x: Any) -> list[Any]:
+        middle = L.scale(x, 2.0)
+        return [middle, L.tanh(middle)]
+
+    (node,) = fused(build).nodes
+    assert len(node.outputs["Out"]) == 2
+
+
+def test_no_path_leads_out_and_back() -> None:
+    def build(x: Any) -> list[Any]:
+        a = L.tanh(x)
+        b = L.fc(a, 4, bias_attr=False)
+        return [L.elementwise_add(L.relu(a), L.sigmoid(b))]
+
+    graph = fused(build)
+    assert groups(graph) == [["tanh", "relu"], ["sigmoid", "elementwise_add"]]
+    assert [n.op for n in graph.nodes] == ["fusion_group", "mul", "fusion_group"]
+
+
+def test_why_nothing_is_fused() -> None:
+    def path(x: Any) -> list[Any]:
+        a = L.tanh(x)
+        return [L.elementwise_add(a, L.fc(a, 4, bias_attr=False))]
+
+    assert "nothing fused: 1 times a path" in fused(path).notes[-1]
+    assert "none of 1 elementwise ops" in fused(lambda x: [L.tanh(x)]).notes[-1]
+    assert "no elementwise ops" in fused(lambda x: [L.fc(x, 4, bias_attr=False)]).notes[-1]
+
+
+def test_broadcast_operands_and_their_gradients() -> None:
+    """A bias joins the group; its gradient is summed there, and finished there for the collectives."""
+    net, plain = Net(layers=2), Net(layers=2)
+    with rowlock.cluster(launcher="threads"):
+        program, other = net.compiled(2, build={"enable_auto_fusion": True}), plain.compiled(2)
+        for step in range(3):
+            (loss,) = net.run(program, feed(6, step), [net.loss])
+            (expected,) = plain.run(other, feed(6, step), [plain.loss])
+            np.testing.assert_allclose(loss, expected, rtol=1e-6)
+    assert_close(net.parameters(), plain.parameters(), 1e-6)
+    nodes = program.explain().graph.nodes
+    bodies: list[Node] = [n for n in nodes if n.op == "fusion_group"]
+    assert ["elementwise_add", "tanh"] in [[p["op"] for p in n.attrs["body"]] for n in bodies]
+    assert any(grad == "fc_0.b_0" for n in bodies for grad, _ in n.grads)
+
+
+def test_the_switch_is_off_by_default() -> None:
+    assert not BuildStrategy().enable_auto_fusion
