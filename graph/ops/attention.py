@@ -1,0 +1,142 @@
+"""Scaled dot-product attention as one op: softmax(scale * Q K^T + Mask) V, without the matrix of scores.
+
+Vaswani et al., arXiv 1706.03762. B batch, H heads, T queries, S keys, D size of a head, scores [B, H, T, S].
+What the backward pass keeps of them are the maximum and the sum of each row, with which it computes them again
+(Dao et al., arXiv 2205.14135, keep one logarithm; two numbers stay exact for rows that a mask rules out).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .registry import Grad, Inference, Op, Spec, Specs, define
+from .rules import grads_like, merge_dims, of_shape
+from .samples import normal, sample
+
+LAYOUTS = ("bhtd", "bthd", "packed")
+
+# ``layout``: the order of dimensions of Q, K, V and Out. bhtd may have fewer leading dimensions; with packed,
+# Q is [B, T, 3, H, D] and holds K and V too, and Out is bthd. ``mask_axis`` places Mask in the scores as the
+# axis of elementwise_add does. ``dropout``: the attributes of the dropout of weights, if there is one, and as
+# ``name`` the variable that it wrote: the same numbers are drawn.
+_ATTRS: dict[str, Any] = {"scale": 1.0, "layout": "bhtd", "mask_axis": -1, "dropout": {}}
+NO_DROPOUT = {
+    "dropout_prob": 0.0,
+    "is_test": False,
+    "fix_seed": False,
+    "seed": 0,
+    "dropout_implementation": "downgrade_in_infer",
+    "name": "",
+}
+
+
+def _to_heads(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
+    return shape if layout == "bhtd" else (shape[0], shape[2], shape[1], shape[3])
+
+
+def _operands(op: Inference) -> list[tuple[int, ...]]:
+    """Return the shapes of Q, K and V with heads before rows."""
+    layout = op.attr("layout")
+    op.require(layout in LAYOUTS, f"layout must be one of {LAYOUTS}")
+    q = op.shape("Q")
+    if layout == "packed":
+        op.require(len(q) == 5 and q[2] == 3, "packed Q must be [B, T, 3, H, D]")
+        return [(q[0], q[3], q[1], q[4])] * 3
+    shapes = [q, op.shape("K"), op.shape("V")]
+    ranks = {len(shape) for shape in shapes}
+    op.require(len(ranks) == 1 and len(q) in (2, 3, 4), "Q, K and V must have one rank, 2 to 4")
+    op.require(layout == "bhtd" or len(q) == 4, f"{layout} operands have 4 dimensions")
+    return [_to_heads(shape, layout) for shape in shapes]
+
+
+def _agreed(op: Inference, what: str, *sizes: int) -> int:
+    found = sizes[0]
+    for size in sizes[1:]:
+        merged = merge_dims(found, size)
+        op.require(merged is not None, f"{what} differ: {', '.join(map(str, sizes))}")
+        found = merged if merged is not None else found
+    return found
+
+
+def attention_shape(op: Inference) -> Mapping[str, Specs]:
+    """Out has a row for each query, as wide as V; a maximum and a sum for each row."""
+    q, k, v = _operands(op)
+    lead = tuple(
+        _agreed(op, "leading sizes", *sizes) for sizes in zip(q[:-2], k[:-2], v[:-2], strict=True)
+    )
+    _agreed(op, "the widths of Q and K", q[-1], k[-1])
+    keys = _agreed(op, "the rows of K and V", k[-2], v[-2])
+    if op.has("Mask"):
+        _check_mask(op, (*lead, q[-2], keys))
+    x = op.spec("Q")
+    out = (*lead, q[-2], v[-1])
+    rows = Spec(out[:-1], x.dtype)
+    made = of_shape(_to_heads(out, "bhtd" if op.attr("layout") == "bhtd" else "bthd"), x)
+    return {"Out": made, "SoftmaxMax": rows, "SoftmaxSum": rows}
+
+
+def _check_mask(op: Inference, scores: tuple[int, ...]) -> None:
+    mask, axis = op.shape("Mask"), op.attr("mask_axis")
+    start = len(scores) - len(mask) if axis == -1 else axis
+    while len(mask) > 1 and mask[-1] == 1 and start + len(mask) > len(scores):
+        mask = mask[:-1]
+    op.require(0 <= start <= len(scores) - len(mask), "Mask does not lie inside the scores")
+    for size, dim in zip(mask, scores[start:], strict=False):
+        op.require(
+            size == 1 or merge_dims(size, dim) is not None,
+            f"Mask does not broadcast to scores of {scores}",
+        )
+
+
+def _qkv(*lead: int, queries: int = 3, keys: int = 5, width: int = 4) -> dict[str, object]:
+    return {
+        "Q": normal(*lead, queries, width),
+        "K": normal(*lead, keys, width),
+        "V": normal(*lead, keys, width + 2),
+    }
+
+
+_FORWARD = ("Q", "K?", "V?", "Mask?")
+_KEPT = ("Out", "SoftmaxMax", "SoftmaxSum")
+define(
+    Op(
+        type="fused_dot_product_attention",
+        inputs=_FORWARD,
+        outputs=_KEPT,
+        attrs=_ATTRS,
+        shape=attention_shape,
+        grad=Grad(
+            "fused_dot_product_attention_grad",
+            ("Q", "K", "V", "Mask", *_KEPT, "Out@GRAD"),
+            ("Q@GRAD", "K@GRAD", "V@GRAD", "Mask@GRAD"),
+        ),
+        samples=(
+            sample(_qkv(2, 2), scale=0.5),
+            sample({**_qkv(2), "Mask": normal(3, 5)}),
+            sample(_qkv(), scale=0.25),
+            sample({**_qkv(2, 2), "Mask": normal(2)}, mask_axis=1, scale=0.5),
+            sample({**_qkv(2, 2), "Mask": normal(2, 1, 1, 5)}),
+            sample({**_qkv(2, 3), "Mask": normal(2, 3, 3, 5)}),
+            sample(
+                {"Q": normal(2, 3, 2, 4), "K": normal(2, 5, 2, 4), "V": normal(2, 5, 2, 4)},
+                layout="bthd",
+            ),
+            sample({"Q": normal(2, 3, 3, 2, 4), "Mask": normal(3, 3)}, layout="packed", scale=0.5),
+            sample(_qkv(2, 2), dropout={**NO_DROPOUT, "is_test": True, "dropout_prob": 0.3}),
+        ),
+        refuses=(
+            sample({**_qkv(2), "Mask": normal(4, 5)}),
+            sample({"Q": normal(2, 3, 4), "K": normal(2, 5, 3), "V": normal(2, 5, 4)}),
+        ),
+    )
+)
+define(
+    Op(
+        type="fused_dot_product_attention_grad",
+        inputs=(*_FORWARD, *_KEPT, "Out@GRAD"),
+        outputs=("Q@GRAD", "K@GRAD", "V@GRAD", "Mask@GRAD"),
+        attrs=_ATTRS,
+        shape=grads_like("Q", "K", "V", "Mask"),
+    )
+)

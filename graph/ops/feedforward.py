@@ -1,0 +1,118 @@
+"""Two linear layers with an activation in between as one op, which does not keep what lies in between.
+
+[layer_norm ->] linear -> relu or gelu [-> dropout] -> linear [-> dropout] [-> + Residual]. Rows are worked on
+some at a time. The backward pass computes the normalised rows, the hidden layer before and after the activation
+and both dropout masks again: one more product, against some hidden layers of memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .attention import NO_DROPOUT
+from .registry import Grad, Inference, Op, Spec, Specs, define
+from .rules import grads_like, merge_dims, of_shape, product
+from .samples import normal, sample
+
+ACTIVATIONS = ("relu", "gelu")
+
+# ``dropout1`` and ``dropout2`` hold a dropout's attributes and, as ``name``, the variable it wrote (see
+# ``attention.py``); ``approximate`` is gelu's. X is flattened to rows after ``x_num_col_dims`` dimensions.
+_ATTRS: dict[str, Any] = {
+    "x_num_col_dims": 1,
+    "pre_layer_norm": False,
+    "ln1_epsilon": 1e-5,
+    "act_method": "gelu",
+    "approximate": False,
+    "dropout1": {},
+    "dropout2": {},
+}
+_READ = (
+    "X",
+    "Linear1Weight",
+    "Linear1Bias?",
+    "Linear2Weight",
+    "Linear2Bias?",
+    "Ln1Scale?",
+    "Ln1Bias?",
+    "Residual?",
+)
+_SLOTS = tuple(slot.rstrip("?") for slot in _READ)
+
+
+def feedforward_shape(op: Inference) -> Mapping[str, Specs]:
+    """Out has X's rows, as wide as the second layer; with a layer norm, two numbers a row."""
+    x, n = op.spec("X"), op.attr("x_num_col_dims")
+    op.require(0 < n < len(x.shape), f"x_num_col_dims={n} must lie inside X's dimensions")
+    op.require(
+        op.attr("act_method") in ACTIVATIONS, f"act_method must be one of {', '.join(ACTIVATIONS)}"
+    )
+    width, first = product(x.shape[n:]), op.shape("Linear1Weight")
+    second = op.shape("Linear2Weight")
+    op.require(len(first) == len(second) == 2, "weights must be matrices")
+    for size, other in ((width, first[0]), (first[1], second[0])):
+        op.require(merge_dims(size, other) is not None, f"inner sizes differ: {size} and {other}")
+    for slot, size in (("Linear1Bias", first[1]), ("Linear2Bias", second[1])):
+        fits = not op.has(slot) or op.shape(slot) == (size,)
+        op.require(fits, f"{slot} must have {size} elements")
+    out = of_shape(x.shape[:n] + second[1:], x)
+    fits = not op.has("Residual") or len(op.shape("Residual")) == len(out.shape)
+    op.require(fits, "Residual must be like Out")
+    if not op.attr("pre_layer_norm"):
+        return {"Out": out, "Ln1Mean": None, "Ln1Variance": None}
+    rows = Spec((product(x.shape[:n]),), x.dtype)
+    return {"Out": out, "Ln1Mean": rows, "Ln1Variance": rows}
+
+
+def _operands(*lead: int, **more: Any) -> dict[str, Any]:
+    weights = {"Linear1Weight": normal(3, 5), "Linear2Weight": normal(5, 4)}
+    biases = {"Linear1Bias": normal(5), "Linear2Bias": normal(4)}
+    return {"X": normal(*lead, 3), **weights, **biases, **more}
+
+
+_NORM = {"Ln1Scale": normal(3), "Ln1Bias": normal(3)}
+_NO_BIAS = {slot: d for slot, d in _operands(6).items() if "Bias" not in slot}
+define(
+    Op(
+        type="fused_feedforward",
+        inputs=_READ,
+        outputs=("Out", "Ln1Mean?", "Ln1Variance?"),
+        attrs=_ATTRS,
+        shape=feedforward_shape,
+        grad=Grad(
+            "fused_feedforward_grad",
+            (*_SLOTS, "Ln1Mean", "Ln1Variance", "Out@GRAD"),
+            tuple(f"{slot}@GRAD" for slot in _SLOTS),
+        ),
+        samples=(
+            sample(_operands(4)),
+            sample(_operands(2, 3), x_num_col_dims=2, approximate=True),
+            sample(_NO_BIAS),
+            sample(
+                _operands(2, 3, **_NORM, Residual=normal(2, 3, 4)),
+                x_num_col_dims=2,
+                pre_layer_norm=True,
+            ),
+            sample(_operands(5, Residual=normal(5, 4)), pre_layer_norm=True),
+            sample(
+                _operands(4),
+                dropout1={**NO_DROPOUT, "is_test": True, "dropout_prob": 0.3},
+                dropout2={**NO_DROPOUT, "is_test": True, "dropout_prob": 0.2},
+            ),
+        ),
+        refuses=(
+            sample({**_operands(4), "Linear1Weight": normal(2, 5)}),
+            sample(_operands(4), act_method="tanh"),
+        ),
+    )
+)
+define(
+    Op(
+        type="fused_feedforward_grad",
+        inputs=(*_READ, "Ln1Mean?", "Ln1Variance?", "Out@GRAD"),
+        outputs=tuple(f"{slot}@GRAD" for slot in _SLOTS),
+        attrs=_ATTRS,
+        shape=grads_like(*_SLOTS),
+    )
+)

@@ -1,0 +1,215 @@
+"""fused_attention: softmax(scale * Q K^T + Mask) V, with dropout of weights, as one op forward and one back.
+
+What a program writes as five to eight ops needs memory for a matrix of scores; fused, memory grows with the
+number of rows alone (see ``graph/ops/attention.py``). ``fuse_dot_product_attention`` asks for the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...strategies.types import VarType
+from ..ir import Graph, Node, Value
+from ..ops.registry import Spec
+from .attention_layout import take_views
+from .match import Edit, given, one, output_of
+from .path import Hop, derives_same, gradient_op, may_vanish, with_gradients
+from .target import Pass, Target
+
+FUSED, FUSED_GRAD = "fused_dot_product_attention", "fused_dot_product_attention_grad"
+_SCALING = ("scale", "elementwise_mul", "elementwise_div")
+
+
+def fused_attention(graph: Graph, target: Target) -> Graph:
+    """Fuse the core of every attention, then the transposes and splits around it."""
+    edit = Edit(graph, target)
+    fused = sum(_fuse(edit, node) for node in edit.nodes("softmax"))
+    views = take_views(edit)
+    back = len(edit.nodes(FUSED_GRAD)) if fused else 0
+    counts = {
+        "attention(s)": fused,
+        "of them with the views around": views,
+        "of their gradients": back,
+    }
+    return edit.result("fused_attention", counts, "the program has no matmul, softmax, matmul")
+
+
+def _fuse(edit: Edit, softmax: Node) -> bool:
+    """Fuse the attention around a softmax, if it is one."""
+    path = _path(edit, softmax)
+    if path is None:
+        return False
+    hops = with_gradients(edit, path)
+    if hops is None or not may_vanish(edit, hops):
+        return False
+    return _Attention(edit, hops).fuse()
+
+
+def _path(edit: Edit, softmax: Node) -> list[tuple[Node, str]] | None:
+    """Return the ops from the product of queries and keys to that with the values; None: no attention."""
+    weights = _result(softmax)
+    path = [(softmax, "X")]
+    dropout = edit.reader(weights, "dropout", "X")
+    if dropout is not None:
+        path.append((dropout, "X"))
+        weights = _result(dropout)
+    last = edit.reader(weights, "matmul", "X")
+    first = _scores(edit, one(softmax.inputs, "X"))
+    if last is None:
+        return None
+    if first is None:
+        edit.refuse(
+            f"softmax (built at {softmax.where}) is not of a product, scaled and with one mask"
+        )
+        return None
+    path = [*first, *path, (last, "X")]
+    return path if _is_attention(edit, path, softmax) else None
+
+
+def _is_attention(edit: Edit, path: Sequence[tuple[Node, str]], softmax: Node) -> bool:
+    """Tell whether the ops of a path are put together as in attention; if not, the reason is kept."""
+    first, last = path[0][0], path[-1][0]
+    spec, of = _result(softmax).spec, output_of(softmax)
+    if softmax.attrs["axis"] not in (-1, len(spec.shape) - 1):
+        return edit.refuse(f"softmax (built at {softmax.where}) is not along the last dimension")
+    if last.attrs["transpose_X"] or last.attrs["transpose_Y"] or last.attrs["alpha"] != 1.0:
+        return edit.refuse(f"{of} is multiplied transposed or scaled")
+    if first.attrs["transpose_X"] or not first.attrs["transpose_Y"]:
+        return edit.refuse(f"{output_of(first)} is not a product with transposed keys")
+    if spec.dtype not in (VarType.FP32, VarType.FP64):
+        return edit.refuse(f"{of} is {spec.dtype.name}")
+    shapes = [v.spec.shape for node in (first, last) for v in node.reads()]
+    if len({len(shape) for shape in shapes}) > 1 or not 2 <= len(spec.shape) <= 4:
+        return edit.refuse(
+            f"{of} and its operands differ in the number of dimensions, or have over 4"
+        )
+    return True
+
+
+def _scores(edit: Edit, value: Value | None) -> list[tuple[Node, str]] | None:
+    """Return the ops that make scores from a product, in order: scalings by constants, then one mask."""
+    node = edit.maker.get(value) if value is not None else None
+    if node is None or value is None:
+        return None
+    if node.op != "elementwise_add":
+        return _scaled_product(edit, value)
+    for slot in ("X", "Y"):
+        scores = one(node.inputs, slot)
+        found = None if scores is None else _scaled_product(edit, scores)
+        if found is not None and scores is not None and scores.spec == value.spec:
+            whole = slot == "X" or len(one(node.inputs, "X").spec.shape) == len(scores.spec.shape)  # type: ignore[union-attr]
+            return [*found, (node, slot)] if whole else None
+    return None
+
+
+def _scaled_product(edit: Edit, value: Value) -> list[tuple[Node, str]] | None:
+    path: list[tuple[Node, str]] = []
+    node = edit.maker.get(value)
+    while node is not None and factor(edit, node) is not None:
+        path.insert(0, (node, "X"))
+        node = edit.maker.get(one(node.inputs, "X"))  # type: ignore[arg-type]  # X is always there
+    return [(node, "X"), *path] if node is not None and node.op == "matmul" else None
+
+
+def factor(edit: Edit, node: Node) -> float | None:
+    """Return what an op multiplies each element of X by, if that is a number and all it does."""
+    if node.op not in _SCALING:
+        return None
+    if node.op == "scale":
+        plain = not node.attrs["bias"] and one(node.inputs, "ScaleTensor") is None
+        return float(node.attrs["scale"]) if plain else None
+    other = one(node.inputs, "Y")
+    made = edit.maker.get(other) if other is not None else None
+    if made is None or made.op != "fill_constant" or made.inputs or other is None:
+        return None
+    if any(size != 1 for size in other.spec.shape):
+        return None
+    number = float(made.attrs["value"])
+    return number if node.op == "elementwise_mul" else 1.0 / number if number else None
+
+
+def _result(node: Node) -> Value:
+    value = one(node.outputs, "Out")
+    assert value is not None
+    return value
+
+
+class _Attention:
+    """One attention that was found: what the fused ops read, write and are told."""
+
+    def __init__(self, edit: Edit, hops: Sequence[Hop]) -> None:
+        self.edit = edit
+        self.first, self.last = hops[0], hops[-1]
+        self.add = next((hop for hop in hops if hop.node.op == "elementwise_add"), None)
+        self.dropout = next((hop for hop in hops if hop.node.op == "dropout"), None)
+        self.forward = [hop.node for hop in hops]
+        self.backward = [hop.grad for hop in hops if hop.grad is not None]
+        self.scale = float(self.first.node.attrs["alpha"])
+        for hop in hops:
+            self.scale *= factor(edit, hop.node) or 1.0
+        self.q, self.d_q = self.first.read("X"), self.first.d("X")
+        self._take_scaling()
+
+    def _take_scaling(self) -> None:
+        """Let queries that are scaled for this alone be scaled here."""
+        node = self.edit.maker.get(self.q) if self.q is not None else None
+        if node is None or factor(self.edit, node) is None or node.op != "scale":
+            return
+        grad = gradient_op(self.edit, node, self.d_q) if self.d_q is not None else None
+        if (grad is None) != (self.d_q is None):
+            return
+        hop = Hop(node, "X", grad)
+        if may_vanish(self.edit, [hop, self.first], [*self.forward, *self.backward]):
+            self.scale *= float(node.attrs["scale"])
+            self.q, self.d_q = hop.read("X"), hop.d("X")
+            self.forward.insert(0, node)
+            self.backward += [grad] if grad is not None else []
+
+    def fuse(self) -> bool:
+        """Put the fused ops in; False, with the reason kept, if they do not fit."""
+        out = self.last.made()
+        rows = Spec(out.spec.shape[:-1], out.spec.dtype)
+        kept = {
+            "Out": out,
+            "SoftmaxMax": Value(f"{out}@MAX", rows),
+            "SoftmaxSum": Value(f"{out}@SUM", rows),
+        }
+        other = None if self.add is None else "Y" if self.add.slot == "X" else "X"
+        mask = self.add.read(other) if self.add is not None and other is not None else None
+        d_mask = self.add.d(other) if self.add is not None and other is not None else None
+        read = {"Q": self.q, "K": self.first.read("Y"), "V": self.last.read("Y"), "Mask": mask}
+        node = Node(FUSED, given(read), given(kept), self._attrs(), where=self.last.node.where)
+        if not derives_same(self.edit, node):
+            return False
+        pairs = [(self.forward, node)]
+        if self.backward:
+            made = {"Q": self.d_q, "K": self.first.d("Y"), "V": self.last.d("Y"), "Mask": d_mask}
+            inputs = given({**read, **kept, "Out@GRAD": self.last.d_made()})
+            outputs = given({f"{slot}@GRAD": value for slot, value in made.items()})
+            grad = replace(node, op=FUSED_GRAD, inputs=inputs, outputs=outputs)
+            pairs.append((self.backward, grad))
+        return self.edit.fuse_all(pairs)
+
+    def _attrs(self) -> dict[str, Any]:
+        axis = -1
+        if self.add is not None and self.add.slot == "X":
+            axis = self.add.node.attrs["axis"]
+        dropout: dict[str, Any] = {}
+        if self.dropout is not None:
+            dropout = {**self.dropout.node.attrs, "name": self.dropout.made().name}
+        return {"scale": self.scale, "layout": "bhtd", "mask_axis": axis, "dropout": dropout}
+
+
+def _wanted(target: Target) -> bool:
+    build = target.strategy
+    return build is not None and (build.fused_attention or build.fuse_dot_product_attention)
+
+
+PASS = Pass(
+    "fused_attention",
+    fused_attention,
+    _wanted,
+    "its products must not have become part of fused products before",
+)

@@ -1,0 +1,131 @@
+"""A path of ops, each reading what the one before makes, with the gradient ops that lead back along it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...strategies.errors import ShapeError
+from ..ir import Node, Value, infer_node
+from ..ops.registry import OPS
+from .match import Edit, one, output_of
+
+
+@dataclass(frozen=True)
+class Hop:
+    """One op of a path: the slot through which the path enters it, and its gradient op, if it has one."""
+
+    node: Node
+    slot: str
+    grad: Node | None = None
+
+    def read(self, slot: str) -> Value | None:
+        """Return an operand."""
+        return one(self.node.inputs, slot)
+
+    def made(self) -> Value:
+        """Return the result."""
+        value = one(self.node.outputs, "Out")
+        assert value is not None
+        return value
+
+    def d(self, slot: str) -> Value | None:
+        """Return the gradient of an operand (None: nobody wants it)."""
+        return None if self.grad is None else gradient_made(self.node, self.grad, slot)
+
+    def d_made(self) -> Value | None:
+        """Return the gradient of the result."""
+        return None if self.grad is None else gradient_read(self.node, self.grad)
+
+
+def gradient_made(node: Node, grad: Node, slot: str) -> Value | None:
+    """Return the value in which an op's gradient op writes the gradient of operand ``slot``."""
+    declared = OPS[node.op].grad
+    assert declared is not None
+    for name, target in declared.writes().items():
+        if target == f"{slot}@GRAD":
+            return one(grad.outputs, name)
+    return None
+
+
+def gradient_read(node: Node, grad: Node) -> Value | None:
+    """Return the gradient of ``Out`` that an op's gradient op reads."""
+    declared = OPS[node.op].grad
+    assert declared is not None
+    return next((one(grad.inputs, s) for s, t in declared.reads().items() if t == "Out@GRAD"), None)
+
+
+def gradient_op(edit: Edit, node: Node, d_out: Value | None = None) -> Node | None:
+    """Return an op's gradient op: the one that reads ``d_out``, or, without it, the op's own values."""
+    declared = OPS[node.op].grad
+    if declared is None:
+        return None
+    for slot, source in declared.reads().items():
+        is_seed = source.endswith("@GRAD")
+        value = d_out if is_seed else one(node.inputs, source) or one(node.outputs, source)
+        if value is not None and is_seed == (d_out is not None):
+            found = edit.reader(value, declared.type, slot)
+            if found is not None and _belongs(node, found):
+                return found
+    return None
+
+
+def _belongs(node: Node, grad: Node) -> bool:
+    """Tell whether a gradient op reads an op's own operands and results."""
+    declared = OPS[node.op].grad
+    assert declared is not None
+    for slot, source in declared.reads().items():
+        mine = node.inputs.get(source, node.outputs.get(source))
+        if "@GRAD" not in source and mine and tuple(grad.inputs.get(slot, ())) != tuple(mine):
+            return False
+    return True
+
+
+def with_gradients(edit: Edit, path: Sequence[tuple[Node, str]]) -> list[Hop] | None:
+    """Return the hops of a path with their gradient ops, which lead from its end back as far as one is wanted.
+
+    None, with the reason kept, if a gradient takes another way.
+    """
+    hops: list[Hop] = []
+    grad = gradient_op(edit, path[-1][0])
+    for i, (node, slot) in reversed(list(enumerate(path))):
+        hop = Hop(node, slot, grad)
+        hops.append(hop)
+        d, grad = hop.d(slot), None
+        if d is not None and i > 0:
+            grad = gradient_op(edit, path[i - 1][0], d)
+            if grad is None:
+                _refuse_detour(edit, path[i - 1][0], node)
+                return None
+    return hops[::-1]
+
+
+def _refuse_detour(edit: Edit, node: Node, after: Node) -> None:
+    """Keep the reason why a gradient takes another way: mostly that another forward op reads the value too."""
+    for value in node.writes():
+        back = [n for n in edit.readers(value) if n.role != node.role]
+        if not edit.may_vanish(value, [after, *back]):
+            return
+    edit.refuse(f"the gradient of {output_of(node)} takes another way")
+
+
+def may_vanish(edit: Edit, hops: Sequence[Hop], extra: Sequence[Node] = ()) -> bool:
+    """Tell whether only the path's own ops need what lies between its ends, forward and back."""
+    group = {n for hop in hops for n in (hop.node, hop.grad) if n is not None} | set(extra)
+    inner = [v for hop in hops[:-1] for v in hop.node.writes()]
+    inner += [v for v in hops[-1].node.writes() if v is not hops[-1].made()]
+    inner += [d for hop in hops[1:] if (d := hop.d(hop.slot)) is not None]
+    return all(edit.may_vanish(value, group) for value in inner)
+
+
+def derives_same(edit: Edit, node: Node) -> bool:
+    """Tell whether a new node derives the specs of what it is to write; if not, the reason is kept."""
+    try:
+        specs = infer_node(node, lambda value: value.spec)
+    except ShapeError as error:
+        return edit.refuse(str(error))
+    for slot, values in node.outputs.items():
+        for value, spec in zip(values, specs.get(slot, ()), strict=False):
+            if value is not None and value.spec != spec:
+                return edit.refuse(f"{value} is {value.spec}, fused it would be {spec}")
+    return True
