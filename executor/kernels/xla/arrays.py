@@ -1,0 +1,194 @@
+"""Lowerings of ops that fill, convert, cut, join, reorder and reduce."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ....graph.ops.indexing import slice_bounds
+from .later import jnp
+from .lowering import Operands, lowering
+
+Made = Mapping[str, Any]
+_VIEWS = ("reshape", "squeeze", "unsqueeze", "flatten")
+
+
+@lowering(*_VIEWS, *(f"{name}2" for name in _VIEWS))
+def reshaped(x: Operands) -> Made:
+    """The same elements; the declared shape of Out does it."""
+    return {"Out": x["X"]}
+
+
+@lowering(*(f"{name}_grad" for name in _VIEWS), *(f"{name}2_grad" for name in _VIEWS))
+def reshaped_back(x: Operands) -> Made:
+    """The same elements in the shape of X."""
+    return {"X@GRAD": x["Out@GRAD"]}
+
+
+@lowering("transpose", "transpose2")
+def transpose(x: Operands) -> Made:
+    """Dimensions in another order."""
+    return {"Out": jnp.transpose(x["X"], x.attr("axis"))}
+
+
+@lowering("transpose_grad", "transpose2_grad")
+def transpose_grad(x: Operands) -> Made:
+    """Dimensions back in their order."""
+    return {"X@GRAD": jnp.transpose(x["Out@GRAD"], np.argsort(x.attr("axis")))}
+
+
+@lowering("concat", slope=True)
+def concat(x: Operands) -> Made:
+    """Arrays one after the other."""
+    return {"Out": jnp.concatenate(x.many("X"), x.attr("axis"))}
+
+
+@lowering("split")
+def split(x: Operands) -> Made:
+    """Parts along an axis, as long as declared."""
+    axis, parts = x.attr("axis"), x.made["Out"]
+    sizes = [spec.shape[axis] for spec in parts if spec is not None]
+    if len(sizes) < len(parts):  # nobody reads some part: all are as long as the attributes say
+        sizes = list(x.attr("sections")) or [x["X"].shape[axis] // len(parts)] * len(parts)
+    return {"Out": jnp.split(x["X"], np.cumsum(sizes)[:-1].tolist(), axis)}
+
+
+@lowering("stack")
+def stack(x: Operands) -> Made:
+    """Arrays side by side in a new dimension."""
+    return {"Y": jnp.stack(x.many("X"), x.attr("axis"))}
+
+
+@lowering("stack_grad")
+def stack_grad(x: Operands) -> Made:
+    """The layers."""
+    layers = jnp.moveaxis(x["Y@GRAD"], x.attr("axis"), 0)
+    return {"X@GRAD": [layers[i] for i in range(layers.shape[0])]}
+
+
+@lowering("expand", slope=True)
+def expand(x: Operands) -> Made:
+    """Copies along each dimension."""
+    return {"Out": jnp.tile(x["X"], x.attr("expand_times"))}
+
+
+@lowering("slice", slope=True)
+def slice_(x: Operands) -> Made:
+    """A window; dimensions to drop have size 1."""
+    array = x["Input"]
+    window = [slice(None)] * array.ndim
+    for axis, start, end in zip(x.attr("axes"), x.attr("starts"), x.attr("ends"), strict=True):
+        window[axis] = slice(*slice_bounds(array.shape[axis], start, end))
+    return {"Out": array[tuple(window)].reshape(x.shape("Out"))}
+
+
+@lowering("assign")
+def assign(x: Operands) -> Made:
+    """The same."""
+    return {"Out": x["X"]}
+
+
+@lowering("cast")
+def cast(x: Operands) -> Made:
+    """The declared type does it."""
+    return {"Out": x["X"]}
+
+
+@lowering("increment")
+def increment(x: Operands) -> Made:
+    """One number more."""
+    return {"Out": x["X"] + x["X"].dtype.type(x.attr("step"))}
+
+
+@lowering("scale")
+def scale(x: Operands) -> Made:
+    """A multiple and a sum, in either order."""
+    array, factor, bias = x["X"], x.attr("scale"), x.attr("bias")
+    late = x.attr("bias_after_scale")
+    return {"Out": array * factor + bias if late else (array + bias) * factor}
+
+
+@lowering("fill_constant", "fill_constant_batch_size_like")
+def fill_constant(x: Operands) -> Made:
+    """One number everywhere."""
+    value = float(x.attr("str_value")) if x.attr("str_value") else x.attr("value")
+    return {"Out": jnp.full(x.shape("Out"), value, x.dtype("Out"))}
+
+
+@lowering("fill_zeros_like")
+def fill_zeros_like(x: Operands) -> Made:
+    """Zeros."""
+    return {"Out": jnp.zeros(x.shape("Out"), x.dtype("Out"))}
+
+
+@lowering("fill_any_like")
+def fill_any_like(x: Operands) -> Made:
+    """One number everywhere."""
+    return {"Out": jnp.full(x.shape("Out"), x.attr("value"), x.dtype("Out"))}
+
+
+@lowering("sum")
+def sum_(x: Operands) -> Made:
+    """The operands, added in order."""
+    first, *others = x.many("X")
+    for other in others:
+        first = first + other
+    return {"Out": first}
+
+
+def _floats(node: Any) -> bool:
+    """Means of integers drop what is behind the point, which is left to others."""
+    return all(to_kind(value) == "f" for value in node.inputs["X"])
+
+
+def to_kind(value: Any) -> str:
+    """Return the kind of a value's elements, as NumPy names it."""
+    from ....strategies.types import to_numpy
+
+    return str(to_numpy(value.spec.dtype).kind)
+
+
+@lowering("mean", takes=_floats, slope=True)
+def mean(x: Operands) -> Made:
+    """The mean of all elements."""
+    return {"Out": jnp.sum(x["X"]).reshape(1) * (1.0 / max(x["X"].size, 1))}
+
+
+def _axes(x: Operands) -> tuple[int, ...]:
+    rank, dim = x["X"].ndim, x.attr("dim")
+    dims = [dim] if isinstance(dim, int) else dim
+    if x.attr("reduce_all") or len(dims) == 0:
+        return tuple(range(rank))
+    return tuple(sorted({d % rank for d in dims}))
+
+
+@lowering("reduce_sum", slope=True)
+def reduce_sum(x: Operands) -> Made:
+    """The sum over some dimensions."""
+    return {"Out": jnp.sum(x["X"], _axes(x))}
+
+
+@lowering("reduce_mean", takes=_floats, slope=True)
+def reduce_mean(x: Operands) -> Made:
+    """The mean over some dimensions."""
+    return {"Out": jnp.mean(x["X"], _axes(x))}
+
+
+@lowering("reduce_max")
+def reduce_max(x: Operands) -> Made:
+    """The largest over some dimensions."""
+    return {"Out": jnp.max(x["X"], _axes(x))}
+
+
+@lowering("reduce_min")
+def reduce_min(x: Operands) -> Made:
+    """The smallest over some dimensions."""
+    return {"Out": jnp.min(x["X"], _axes(x))}
+
+
+@lowering("squared_l2_norm", slope=True)
+def squared_l2_norm(x: Operands) -> Made:
+    """The sum of squares."""
+    return {"Out": jnp.sum(jnp.square(x["X"]))}

@@ -1,0 +1,170 @@
+"""Lowerings of ops that other passes fused: the parts, one after the other, which XLA fuses its own way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from ....graph.ir import Node
+from ....graph.ops.expr import argument
+from ....graph.ops.fused_activation import (
+    FUSED,
+    activation_in,
+    outer_sum,
+    slope_of,
+    slope_reads,
+    value_of,
+)
+from ....graph.ops.fused_linear import GEMM, leading
+from ....graph.ops.fused_norm import ACT, ADD_ACT
+from ....graph.ops.fused_optimize import FUSED as UPDATES
+from ....graph.ops.fused_optimize import own_attributes
+from ....graph.ops.fusion import FUSION
+from ....graph.ops.region import infer_body
+from ....graph.ops.registry import OPS, Spec
+from ....strategies.types import to_var_type
+from ..elementwise import aligned
+from . import updates as _updates  # noqa: F401 - single updates must be known first
+from .later import jnp
+from .lowering import DIFFERENTIATED, LOWERINGS, Operands, evaluate, lower_body, lowering
+from .nn import batch_norm, batch_norm_grad
+
+Made = Mapping[str, Any]
+Settings = Mapping[str, Any]
+
+
+def _activated(act: str, settings: Settings, x: Any) -> Any:
+    return evaluate(value_of(act, settings)(argument("x")), {"x": x})
+
+
+def _sloped(act: str, settings: Settings, held: Mapping[str, Any], d: Any) -> Any:
+    """Take a gradient through an activation; ``held`` are its X and its Out."""
+    slope, reads = slope_of(act, settings), slope_reads(act)
+    if not reads:
+        return evaluate(slope(argument("d")), {"d": d})
+    return evaluate(slope(argument("at"), argument("d")), {"at": held[reads], "d": d})
+
+
+def _brought(full: Any, like: Any) -> Any:
+    """Sum over the dimensions along which ``like`` was broadcast."""
+    pairs = enumerate(zip(full.shape, like.shape, strict=True))
+    axes = tuple(i for i, (n, kept) in pairs if kept == 1 and n != 1)
+    return jnp.sum(full, axes, keepdims=True) if axes else full
+
+
+@lowering(FUSED)
+def fused_elemwise_activation(x: Operands) -> Made:
+    """act(X + Y), or X + act(Y)."""
+    functors, settings = x.attr("functor_list"), x.attr("act_attrs")
+    act, a, b = activation_in(functors), x["X"], x["Y"]
+    if outer_sum(functors):
+        between = _activated(act, settings, b)
+        a, b = aligned(a, between, x.attr("axis"))
+        return {"Out": a + b, "IntermediateOut": between}
+    a, b = aligned(a, b, x.attr("axis"))
+    return {"Out": _activated(act, settings, a + b), "IntermediateOut": a + b}
+
+
+@lowering(f"{FUSED}_grad")
+def fused_elemwise_activation_grad(x: Operands) -> Made:
+    """The sum passes the gradient on to both operands; Y's, or both, go through the activation."""
+    functors, settings = x.attr("functor_list"), x.attr("act_attrs")
+    act, y, between, d = activation_in(functors), x["Y"], x["IntermediateOut"], x["Out@GRAD"]
+    a, b = aligned(d if x["X"] is None else x["X"], y, x.attr("axis"))
+    if outer_sum(functors):
+        out = between if between is not None else _activated(act, settings, y)
+        d_y = _brought(d, b).reshape(y.shape)
+        held = {"X": y, "Out": out}
+        return {"X@GRAD": _brought(d, a), "Y@GRAD": _sloped(act, settings, held, d_y)}
+    if between is None and slope_reads(act) == "X":
+        between = a + b
+    d = _sloped(act, settings, {"X": between, "Out": x["Out"]}, d)
+    return {"X@GRAD": _brought(d, a), "Y@GRAD": _brought(d, b)}
+
+
+@lowering(ACT, ADD_ACT)
+def fused_batch_norm(x: Operands) -> Made:
+    """Batch norm, perhaps a sum, and an activation."""
+    made = dict(batch_norm(x))
+    summed = made["Y"] if x["Z"] is None else made["Y"] + x["Z"]
+    return {**made, "Y": _activated(x.attr("act_type"), {}, summed)}
+
+
+@lowering(f"{ACT}_grad", f"{ADD_ACT}_grad")
+def fused_batch_norm_grad(x: Operands) -> Made:
+    """Through the activation, whose slope is a function of Y; Z gets what batch norm gets."""
+    d = _sloped(x.attr("act_type"), {}, {"Out": x["Y"]}, x["Y@GRAD"])
+    inner = Operands({**x.arrays, "Y@GRAD": [d]}, x.attrs, x.made)
+    return {**batch_norm_grad(inner), "Z@GRAD": d}
+
+
+def _matrices(x: Operands) -> tuple[Any, Any]:
+    """Return X and Y as the matrices that are multiplied: M rows, K inner, N columns."""
+    a, b = x["X"], x["Y"]
+    rows = leading(a.ndim, x.attr("x_num_col_dims"))
+    b_KN = b.T if x.attr("trans_y") else b
+    height, width = math.prod(a.shape[:rows]), math.prod(a.shape[rows:])
+    return (a.T if x.attr("trans_x") else a.reshape(height, width)), b_KN
+
+
+@lowering(GEMM)
+def fused_gemm_epilogue(x: Operands) -> Made:
+    """A product, a bias row and an activation."""
+    a_MK, b_KN = _matrices(x)
+    made, act = a_MK @ b_KN + x["Bias"], x.attr("activation")
+    out = made if act == "none" else _activated(act, _gelu(x, act), made)
+    return {"Out": out, "ReserveSpace": made}
+
+
+def _gelu(x: Operands, act: str) -> Settings:
+    return {"approximate": x.attr("approximate")} if act == "gelu" else {}
+
+
+@lowering(f"{GEMM}_grad")
+def fused_gemm_epilogue_grad(x: Operands) -> Made:
+    """Through the activation first; then two products and a sum of rows."""
+    act, d = x.attr("activation_grad").removesuffix("_grad"), x["DOut"]
+    if act != "none":
+        d = _sloped(act, _gelu(x, act), {"X": x["ReserveSpace"], "Out": x["Out"]}, d)
+    a_MK, b_KN = _matrices(x)
+    d_MN = d.reshape(a_MK.shape[0], b_KN.shape[1])
+    d_a, d_b = d_MN @ b_KN.T, a_MK.T @ d_MN
+    return {
+        "DX": d_a.T if x.attr("trans_x") else d_a,
+        "DY": d_b.T if x.attr("trans_y") else d_b,
+        "DBias": jnp.sum(d_MN, 0),
+    }
+
+
+def _all_lowered(node: Node) -> bool:
+    """Tell whether the group's ops have lowerings; they are elementwise, of one type of numbers."""
+    ops = {inner["op"] for inner in node.attrs["body"]}
+    return all(op in LOWERINGS or op in DIFFERENTIATED or OPS[op].scalar for op in ops)
+
+
+@lowering(FUSION, takes=_all_lowered)
+def fusion_group(x: Operands) -> Made:
+    """The ops of a group."""
+    values = dict(enumerate(x.many("X")))
+    given = [Spec(array.shape, to_var_type(array.dtype)) for array in values.values()]
+    lower_body(x.attr("body"), values, infer_body(x.attr("body"), given), x.checks)
+    return {"Out": [values[i] for i in x.attr("results")]}
+
+
+def _update_each(single: str) -> Any:
+    def lowered(x: Operands) -> Made:
+        made: dict[str, list[Any]] = {}
+        for k in range(len(x.many("Param"))):
+            arrays = {slot: [held[k]] for slot, held in x.arrays.items()}
+            one = Operands(arrays, own_attributes(single, x.attrs, k), {})
+            for slot, array in LOWERINGS[single][0](one).items():
+                made.setdefault(slot, []).append(array)
+        return made
+
+    return lowered
+
+
+for _single, _many in UPDATES.items():
+    if _single in LOWERINGS:
+        lowering(_many)(_update_each(_single))

@@ -1,0 +1,245 @@
+"""How an op becomes jax calls: a table of lowerings, scalar expressions, and gradients by differentiation.
+
+A lowering is a function of :class:`Operands` that returns arrays by output slot::
+
+    @lowering("softmax")
+    def softmax(x):
+        return {"Out": jax.nn.softmax(x["X"], x.attr("axis"))}
+
+Only tracing runs it, so it need not be fast, and it may be called with anything jax traces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ....graph.ir import Node
+from ....graph.ops.expr import Expr
+from ....graph.ops.region import REGION, Body
+from ....graph.ops.registry import OPS, Op, Spec
+from ....strategies.types import VarType, to_numpy
+from ...codegen.array_calls import trace
+from ..elementwise import aligned
+from .later import jax, jnp, special
+
+Arrays = Mapping[str, Sequence[Any]]
+Lowering = Callable[["Operands"], Mapping[str, Any]]
+LOWERINGS: dict[str, tuple[Lowering, Callable[[Node], bool] | None]] = {}
+DIFFERENTIATED: dict[str, str] = {}  # gradient op -> the op whose lowering is differentiated
+
+
+@dataclass(frozen=True)
+class Check:
+    """A number that must lie below ``limit``, and not below 0; else the step fails with ``problem``."""
+
+    value: Any
+    limit: int
+    problem: str
+
+
+@dataclass(frozen=True)
+class Operands:
+    """What a lowering may look at: arrays by slot, attributes, specs of what it makes."""
+
+    arrays: Arrays
+    attrs: Mapping[str, Any]
+    made: Mapping[str, Sequence[Spec | None]]
+    checks: list[Check] = field(default_factory=list)
+
+    def __getitem__(self, slot: str) -> Any:
+        """Return the array in a slot, or None if the slot is not in use."""
+        held = self.arrays.get(slot, ())
+        return held[0] if held else None
+
+    def many(self, slot: str) -> Sequence[Any]:
+        """Return the arrays of a slot that takes any number."""
+        return self.arrays.get(slot, ())
+
+    def attr(self, name: str) -> Any:
+        """Return an attribute."""
+        return self.attrs[name]
+
+    def wants(self, slot: str) -> bool:
+        """Tell whether somebody reads the result."""
+        return any(spec is not None for spec in self.made.get(slot, ()))
+
+    def shape(self, slot: str) -> tuple[int, ...]:
+        """Return the shape of a result."""
+        spec = self.made[slot][0]
+        assert spec is not None, slot
+        return spec.shape
+
+    def dtype(self, slot: str) -> Any:
+        """Return the element type of a result."""
+        spec = self.made[slot][0]
+        assert spec is not None, slot
+        return to_numpy(spec.dtype)
+
+    def check_rows(self, op: str, index: Any, rows: int, what: str) -> None:
+        """Let the step fail if an index is outside ``rows``."""
+        if index.size:
+            low, high = index.min(), index.max()
+            found = jnp.where(low < 0, low, high)
+            self.checks.append(Check(found, rows, f"{op}: {what}"))
+
+
+def lowering(
+    *op_types: str, takes: Callable[[Node], bool] | None = None, slope: bool = False
+) -> Callable[[Lowering], Lowering]:
+    """Register a lowering of ops; ``slope``: their gradients are its derivative.
+
+    ``takes`` tells for which nodes it holds, gradients included (None: for all).
+    """
+
+    def register(function: Lowering) -> Lowering:
+        for op_type in op_types:
+            LOWERINGS[op_type] = (function, takes)
+            grad = OPS[op_type].grad
+            if slope and grad is not None:
+                DIFFERENTIATED[grad.type] = op_type
+        return function
+
+    return register
+
+
+def can_lower(node: Node) -> bool:
+    """Tell whether a node can be part of a region (or is one)."""
+    op = OPS[node.op]
+    if node.op == REGION:
+        return True
+    forward = DIFFERENTIATED.get(node.op, node.op)
+    if forward in LOWERINGS:
+        takes = LOWERINGS[forward][1]
+        return not op.random and (takes is None or takes(node))
+    return op.scalar is not None and not op.random
+
+
+def lower(
+    op_type: str,
+    arrays: Arrays,
+    attrs: Mapping[str, Any],
+    made: Mapping[str, Sequence[Spec | None]],
+    checks: list[Check],
+) -> dict[str, list[Any]]:
+    """Return the arrays that a node makes, by slot, in the dtypes that it is to make."""
+    operands = Operands(arrays, attrs, made, checks)
+    if op_type in DIFFERENTIATED:
+        results = _differentiated(OPS[DIFFERENTIATED[op_type]], operands)
+    elif op_type in LOWERINGS:
+        results = LOWERINGS[op_type][0](operands)
+    else:
+        results = _by_expression(OPS[op_type], operands)
+    found: dict[str, list[Any]] = {}
+    for slot, specs in made.items():
+        given = results.get(slot, ())
+        held = list(given) if isinstance(given, (list, tuple)) else [given]
+        held += [None] * (len(specs) - len(held))
+        found[slot] = [_as(array, spec) for array, spec in zip(held, specs, strict=False)]
+    return found
+
+
+def lower_body(
+    body: Body, values: dict[int, Any], specs: Mapping[int, Spec], checks: list[Check]
+) -> None:
+    """Add what each node of a region makes to ``values``, which begin with its operands."""
+    for node in body:
+        arrays = {
+            slot: [values[i] for i in held if i >= 0] for slot, held in node["inputs"].items()
+        }
+        made = {
+            slot: [specs[i] if i >= 0 else None for i in held]
+            for slot, held in node["outputs"].items()
+        }
+        found = lower(node["op"], arrays, node["attrs"], made, checks)
+        for slot, held in node["outputs"].items():
+            values.update({i: a for i, a in zip(held, found[slot], strict=True) if i >= 0})
+
+
+def _as(array: Any, spec: Spec | None) -> Any:
+    """Return a result in the declared form; what a lowering leaves out has no elements, or nobody reads it."""
+    if spec is None:
+        return None
+    if array is None:
+        assert 0 in spec.shape, f"a result of {spec} is not lowered"
+        return jnp.zeros(spec.shape, to_numpy(spec.dtype))
+    return array.astype(to_numpy(spec.dtype)).reshape(spec.shape)
+
+
+def _by_expression(op: Op, operands: Operands) -> Mapping[str, Any]:
+    (out,) = (slot.name for slot in op.output_slots)
+    arrays = {
+        slot.parameter: list(operands.many(slot.name)) if slot.duplicable else operands[slot.name]
+        for slot in op.input_slots
+    }
+    if "axis" in op.attrs and arrays.get("y") is not None:
+        arrays["x"], arrays["y"] = aligned(arrays["x"], arrays["y"], operands.attr("axis"))
+    value = evaluate(trace(op.scalar, operands.attrs), arrays)  # type: ignore[arg-type]
+    return {out: jnp.broadcast_to(value, operands.shape(out))}
+
+
+def evaluate(root: Expr, arrays: Mapping[str, Any]) -> Any:
+    """Return the value of a scalar expression on arrays, by operand name."""
+    whole = all(a.dtype.kind in "iu" for a in arrays.values() if a is not None)
+    known: dict[int, Any] = {}
+
+    def value(node: Expr) -> Any:
+        if id(node) not in known:
+            known[id(node)] = _apply(node, [value(arg) for arg in node.args], arrays, whole)
+        return known[id(node)]
+
+    return value(root)
+
+
+def _apply(node: Expr, args: list[Any], arrays: Mapping[str, Any], whole: bool) -> Any:
+    if node.fn == "arg":
+        return arrays[node.value]
+    if node.fn == "const":
+        number = node.value
+        return int(number) if whole and float(number).is_integer() else number
+    if node.fn == "erf":
+        return special.erf(*args)
+    return getattr(jnp, node.fn)(*args)
+
+
+def _differentiated(forward: Op, operands: Operands) -> Mapping[str, Any]:
+    """Return the gradients of the forward lowering's results, weighed with the gradients given."""
+    wanted = {
+        slot.removesuffix("@GRAD"): specs
+        for slot, specs in operands.made.items()
+        if operands.wants(slot)
+    }
+    seeds = {
+        slot.removesuffix("@GRAD"): list(held)
+        for slot, held in operands.arrays.items()
+        if slot.endswith("@GRAD")
+    }
+    fixed = {
+        slot.name: operands.many(slot.name)
+        for slot in forward.input_slots
+        if slot.name not in wanted and operands.many(slot.name)
+    }
+    made = {
+        slot: [Spec(array.shape, VarType.FP32) for array in held] for slot, held in seeds.items()
+    }
+
+    def run(given: Arrays) -> dict[str, list[Any]]:
+        inner = Operands({**fixed, **given}, operands.attrs, made)
+        results = LOWERINGS[forward.type][0](inner)
+        return {
+            slot: [
+                array.reshape(seed.shape)
+                for array, seed in zip(_listed(results[slot]), held, strict=True)
+            ]
+            for slot, held in seeds.items()
+        }
+
+    given = {slot: list(operands.many(slot)) for slot in wanted}
+    _, pull = jax.vjp(run, given)
+    (slopes,) = pull(seeds)
+    return {f"{slot}@GRAD": held for slot, held in slopes.items()}
+
+
+def _listed(result: Any) -> list[Any]:
+    return list(result) if isinstance(result, (list, tuple)) else [result]

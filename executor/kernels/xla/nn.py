@@ -1,0 +1,259 @@
+"""Lowerings of products, convolution, pooling, normalization, embeddings and losses.
+
+Legend as in the NumPy kernels: M rows of X, K the inner size, N columns of Y.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ....graph.ir import Node
+from ....graph.ops.conv import window_paddings
+from ..elementwise import aligned
+from ..norm import channels
+from ..pool import Windows
+from .arrays import _floats
+from .later import jax, jnp, lax
+from .lowering import Operands, lowering
+
+Made = Mapping[str, Any]
+_LOG_FLOOR = 1e20  # Paddle clips the log of a probability of 0 at minus this
+
+
+def _pair(operation: str) -> Any:
+    def lowered(x: Operands) -> Made:
+        a, b = aligned(x["X"], x["Y"], x.attr("axis"))
+        return {"Out": getattr(jnp, operation)(a, b)}
+
+    return lowered
+
+
+# Max, min and power have slopes of their own at ties and at 0: only what is smooth is differentiated.
+for _op, _operation in (
+    ("add", "add"),
+    ("sub", "subtract"),
+    ("mul", "multiply"),
+    ("div", "divide"),
+):
+    lowering(f"elementwise_{_op}", takes=_floats, slope=True)(_pair(_operation))
+
+
+@lowering("mul", slope=True)
+def mul(x: Operands) -> Made:
+    """A product of two matrices, made of leading and trailing dimensions."""
+    a, b = x["X"], x["Y"]
+    cut, cut_y = x.attr("x_num_col_dims"), x.attr("y_num_col_dims")
+    a_MK = a.reshape(math.prod(a.shape[:cut]), math.prod(a.shape[cut:]))
+    b_KN = b.reshape(math.prod(b.shape[:cut_y]), math.prod(b.shape[cut_y:]))
+    return {"Out": a_MK @ b_KN}
+
+
+@lowering("matmul", slope=True)
+def matmul(x: Operands) -> Made:
+    """Products of stacks of matrices, either transposed, times a number."""
+    a, b = x["X"], x["Y"]
+    a = a.reshape(1, -1) if a.ndim == 1 else a
+    b = b.reshape(-1, 1) if b.ndim == 1 else b
+    a = jnp.swapaxes(a, -1, -2) if x.attr("transpose_X") else a
+    b = jnp.swapaxes(b, -1, -2) if x.attr("transpose_Y") else b
+    made = jnp.matmul(a, b)
+    return {"Out": made if x.attr("alpha") == 1.0 else made * x.attr("alpha")}
+
+
+def _plain_conv(node: Node) -> bool:
+    return not node.inputs.get("Bias") and not node.attrs["fuse_relu_before_depthwise_conv"]
+
+
+@lowering("conv2d", "depthwise_conv2d", takes=_plain_conv, slope=True)
+def conv2d(x: Operands) -> Made:
+    """Convolution in NCHW."""
+    image, weight, dilations = x["Input"], x["Filter"], x.attr("dilations")
+    extent = [(k - 1) * d + 1 for k, d in zip(weight.shape[2:], dilations, strict=True)]
+    strides = x.attr("strides")
+    pads = window_paddings(
+        x.attr("paddings"), x.attr("padding_algorithm"), image.shape[2:], extent, strides
+    )
+    made = lax.conv_general_dilated(
+        image,
+        weight,
+        strides,
+        pads,
+        rhs_dilation=dilations,
+        dimension_numbers=("NCHW", "OIHW", "NCHW"),
+        feature_group_count=x.attr("groups"),
+    )
+    return {"Output": made}
+
+
+def _fixed_windows(node: Node) -> bool:
+    return bool(node.attrs["global_pooling"] or not node.attrs["adaptive"])
+
+
+def _windows(x: Operands) -> Windows:
+    size: tuple[int, int] = tuple(x["X"].shape[2:])  # type: ignore[assignment]
+    if x.attr("global_pooling"):
+        return Windows(list(size), [1, 1], [(0, 0), (0, 0)], (1, 1), size)
+    k, strides = list(x.attr("ksize")), list(x.attr("strides"))
+    pads = window_paddings(x.attr("paddings"), x.attr("padding_algorithm"), size, k, strides)
+    return Windows(k, strides, pads, (x.shape("Out")[2], x.shape("Out")[3]), size)
+
+
+@lowering("pool2d", takes=_fixed_windows, slope=True)
+def pool2d(x: Operands) -> Made:
+    """The largest, or the mean, of each window."""
+    image, win = x["X"], _windows(x)
+    average = x.attr("pooling_type") == "avg"
+    if average and x.attr("global_pooling"):
+        return {"Out": jnp.mean(image, (2, 3), keepdims=True)}
+    room = [
+        (low, max(whole - size - low, 0))
+        for (low, _), whole, size in zip(win.pads, win.room, win.size, strict=True)
+    ]
+    start, join = (0.0, lax.add) if average else (-np.inf, lax.max)
+    made = lax.reduce_window(
+        image,
+        image.dtype.type(start),
+        join,
+        (1, 1, *win.k),
+        (1, 1, *win.strides),
+        ((0, 0), (0, 0), *room),
+    )
+    made = made[:, :, : win.out[0], : win.out[1]]
+    if average:
+        made = made * (1.0 / win.counts(x.attr("exclusive"), np.float64)).astype(image.dtype)
+    return {"Out": made}
+
+
+def _fixed_statistics(x: Operands) -> bool:
+    trainable = x.attrs.get("trainable_statistics", False)
+    return bool(x.attr("use_global_stats") or (x.attr("is_test") and not trainable))
+
+
+@lowering("batch_norm")
+def batch_norm(x: Operands) -> Made:
+    """Y by the batch's statistics, which are also averaged into the running ones; or by those alone."""
+    image, scale, momentum = x["X"], x["Scale"], x.attr("momentum")
+    axes, spread, _ = channels(image, x.attr("data_layout"))
+    wide = image.astype(scale.dtype)
+    running = {"MeanOut": x["Mean"], "VarianceOut": x["Variance"]}
+    if _fixed_statistics(x):
+        mean, variance = x["Mean"], x["Variance"]
+    else:
+        mean = jnp.mean(wide, axes)
+        variance = jnp.mean(jnp.square(wide - mean.reshape(spread)), axes)
+        for slot, new in (("MeanOut", mean), ("VarianceOut", variance)):
+            running[slot] = running[slot] * momentum + new * (1.0 - momentum)
+    inverse = 1.0 / jnp.sqrt(variance + x.attr("epsilon"))
+    made = (wide - mean.reshape(spread)) * (inverse * scale).reshape(spread)
+    made = made + x["Bias"].reshape(spread)
+    return {"Y": made, **running, "SavedMean": mean, "SavedVariance": inverse}
+
+
+@lowering("batch_norm_grad")
+def batch_norm_grad(x: Operands) -> Made:
+    """Of Y by saved statistics; the mean and the x-aligned part of dy go unless these are fixed."""
+    scale, inverse = x["Scale"], x["SavedVariance"]
+    axes, spread, count = channels(x["X"], x.attr("data_layout"))
+    d_y, image = x["Y@GRAD"].astype(scale.dtype), x["X"].astype(scale.dtype)
+    hat = (image - x["SavedMean"].reshape(spread)) * inverse.reshape(spread)
+    d_bias, d_scale = jnp.sum(d_y, axes), jnp.sum(d_y * hat, axes)
+    slope = (scale * inverse).reshape(spread)
+    if x.attr("use_global_stats") or x.attr("is_test"):
+        d_x = d_y * slope
+    else:
+        share, level = ((d / count).reshape(spread) for d in (d_scale, d_bias))
+        d_x = (d_y - hat * share - level) * slope
+    return {"X@GRAD": d_x, "Scale@GRAD": d_scale, "Bias@GRAD": d_bias}
+
+
+@lowering("layer_norm", slope=True)
+def layer_norm(x: Operands) -> Made:
+    """Each row of features, normalized."""
+    array, cut = x["X"], x.attr("begin_norm_axis")
+    rows_RF = array.reshape(math.prod(array.shape[:cut]), math.prod(array.shape[cut:]))
+    mean = jnp.mean(rows_RF, 1, keepdims=True)
+    variance = jnp.mean(jnp.square(rows_RF - mean), 1, keepdims=True)
+    made = (rows_RF - mean) / jnp.sqrt(variance + x.attr("epsilon"))
+    made = made if x["Scale"] is None else made * x["Scale"].reshape(1, -1)
+    made = made if x["Bias"] is None else made + x["Bias"].reshape(1, -1)
+    return {"Y": made.reshape(array.shape), "Mean": mean, "Variance": variance}
+
+
+@lowering("lookup_table", "lookup_table_v2", slope=True)
+def lookup_table(x: Operands) -> Made:
+    """Rows of a table by number; those numbered ``padding_idx`` are zeros."""
+    table, flat = x["W"], x["Ids"].reshape(-1)
+    x.check_rows("lookup_table", flat, table.shape[0], "index {} is outside the {} rows")
+    made = jnp.take(table, flat, axis=0, mode="clip")
+    padding = x.attr("padding_idx")
+    padding = padding if padding >= -1 else padding + table.shape[0]
+    if padding != -1:
+        made = jnp.where((flat == padding)[:, None], 0, made)
+    return {"Out": made.reshape(x.shape("Out"))}
+
+
+@lowering("softmax")
+def softmax(x: Operands) -> Made:
+    """exp(x - max) / sum."""
+    return {"Out": jax.nn.softmax(x["X"], x.attr("axis"))}
+
+
+@lowering("softmax_grad")
+def softmax_grad(x: Operands) -> Made:
+    """out * (d - sum(d * out))."""
+    out, d_out, axis = x["Out"], x["Out@GRAD"], x.attr("axis")
+    return {"X@GRAD": out * (d_out - jnp.sum(d_out * out, axis, keepdims=True))}
+
+
+def _picked(x: Operands, op: str, scores: Any, axis: int) -> tuple[Any, Any]:
+    """Return integer labels with the class axis kept (ignored ones made 0), and which are ignored."""
+    shape = tuple(1 if i == axis else n for i, n in enumerate(scores.shape))
+    label = x["Label"].reshape(shape)
+    ignored = label == x.attr("ignore_index")
+    label = jnp.where(ignored, 0, label)
+    classes = scores.shape[axis]
+    limits = f"label {{}} is outside the {{}} classes (0 to {classes - 1})"
+    x.check_rows(op, label, classes, limits)
+    return label, ignored
+
+
+@lowering("cross_entropy", slope=True)
+def cross_entropy(x: Operands) -> Made:
+    """-log of the probability of the label, or of its share."""
+    logs = jnp.maximum(jnp.log(x["X"]), -_LOG_FLOOR)
+    if x.attr("soft_label"):
+        return {"Y": -jnp.sum(logs * x["Label"], -1, keepdims=True)}
+    label, ignored = _picked(x, "cross_entropy", logs, logs.ndim - 1)
+    return {"Y": jnp.where(ignored, 0, -jnp.take_along_axis(logs, label, -1))}
+
+
+@lowering("softmax_with_cross_entropy")
+def softmax_with_cross_entropy(x: Operands) -> Made:
+    """log(sum exp(x - max)) - (x - max)[label], and the softmax."""
+    logits, axis = x["Logits"], x.attr("axis") % x["Logits"].ndim
+    logs = jax.nn.log_softmax(logits, axis)
+    if x.attr("soft_label"):
+        loss = -jnp.sum(logs * x["Label"], axis, keepdims=True)
+    else:
+        label, ignored = _picked(x, "softmax_with_cross_entropy", logits, axis)
+        loss = jnp.where(ignored, 0, -jnp.take_along_axis(logs, label, axis))
+    return {"Loss": loss, "Softmax": jnp.exp(logs)}
+
+
+@lowering("softmax_with_cross_entropy_grad")
+def softmax_with_cross_entropy_grad(x: Operands) -> Made:
+    """(softmax - label) * d."""
+    made, d_loss = x["Softmax"], x["Loss@GRAD"]
+    axis = x.attr("axis") % made.ndim
+    if x.attr("soft_label"):
+        return {"Logits@GRAD": (made - x["Label"]) * d_loss}
+    label, ignored = _picked(x, "softmax_with_cross_entropy", made, axis)
+    classes = jnp.arange(made.shape[axis]).reshape(
+        [-1 if i == axis else 1 for i in range(made.ndim)]
+    )
+    slope = made - (classes == label).astype(made.dtype)
+    return {"Logits@GRAD": jnp.where(ignored, 0, slope) * d_loss}

@@ -1,0 +1,181 @@
+"""Give whole regions between collectives to a compiler (Paddle's is CINN, here XLA).
+
+A region is a set of nodes that can run as one: nothing outside it lies between two of them. It holds only
+nodes of one kind: all depend on the batch or none does (a place without rows skips the former), and one rank,
+or every rank, runs them all.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ..ir import FEED, STATE, Graph, Node, Value
+from ..ops.collective import COLLECTIVES
+from ..ops.region import REGION
+from .target import Pass, Target
+
+_WORTH = 2  # nodes: a region of one only adds a call
+Kind = tuple[bool, int]
+
+
+def compile_regions(graph: Graph, target: Target) -> Graph:
+    """Put a region in the place of nodes that the compiler takes, wherever two or more can run as one."""
+    if target.compiles is None:
+        return graph.noted("build_cinn_pass: no effect: jax is not installed (rowlock[xla])")
+    builder = _Builder(graph, target)
+    nodes: list[Node] = []
+    stretch: list[Node] = []
+    for node in graph.nodes:
+        if node.op in COLLECTIVES:
+            nodes += [*builder.grouped(stretch), node]
+            stretch = []
+        else:
+            stretch.append(node)
+    nodes += builder.grouped(stretch)
+    left = _left_out(nodes, target.compiles)
+    if not builder.regions:
+        return graph.noted(f"build_cinn_pass: no two ops can be compiled as one{left}")
+    counts = ", ".join(str(len(region.attrs["body"])) for region in builder.regions)
+    changed = graph.with_nodes(nodes)
+    return changed.noted(
+        f"build_cinn_pass: XLA compiles {len(builder.regions)} region(s) of {counts} ops{left}"
+    )
+
+
+def _left_out(nodes: Iterable[Node], takes: Callable[[Node], bool]) -> str:
+    """Say which ops stay outside, and why."""
+    inside = [n for n in nodes if n.op not in COLLECTIVES and n.op != REGION]
+    foreign = Counter(node.op for node in inside if not takes(node))
+    alone = sum(takes(node) for node in inside)
+    told = "".join(f", {count} {op}" for op, count in sorted(foreign.items()))
+    lines = f"; outside, for they have no lowering:{told[1:]}" if told else ""
+    return lines + (f"; {alone} with no neighbour to join" if alone else "")
+
+
+class _Builder:
+    """Groups the nodes between two collectives, and makes regions of groups."""
+
+    def __init__(self, graph: Graph, target: Target) -> None:
+        assert target.compiles is not None
+        self._takes = target.compiles
+        self._kept = {graph.latest[name] for name in target.fetches if name in graph.latest}
+        self._readers: dict[Value, list[Node]] = {}
+        for node in graph.nodes:
+            for value in node.reads():
+                self._readers.setdefault(value, []).append(node)
+        self._from_batch = _from_batch(graph)
+        self.regions: list[Node] = []
+
+    def grouped(self, nodes: Sequence[Node]) -> Sequence[Node]:
+        """Return the nodes with regions among them, in an order that respects data and memory."""
+        kinds = {node: self._kind(node) for node in nodes if self._takes(node)}
+        for kind in dict.fromkeys(kinds.values()):
+            nodes = self._grouped(nodes, {n for n in nodes if kinds.get(n) == kind})
+        return nodes
+
+    def _kind(self, node: Node) -> Kind:
+        return node in self._from_batch, node.at
+
+    def _grouped(self, nodes: Sequence[Node], able: set[Node]) -> Sequence[Node]:
+        """Run all of ``able`` in as few stages as others between them allow; each stage is a region.
+
+        In each stage the others come first: they need regions of earlier stages only.
+        """
+        if len(able) < _WORTH:
+            return nodes
+        needs = needs_of(nodes)
+        stage: dict[Node, int] = {}
+        for node in nodes:
+            later = [stage[n] + (n in able and node not in able) for n in needs[node]]
+            stage[node] = max(later, default=0)
+        made: list[Node] = []
+        for number in range(max(stage.values()) + 1):
+            here = [node for node in nodes if stage[node] == number]
+            inside = [node for node in here if node in able]
+            made += [node for node in here if node not in able]
+            made += [self._region(inside)] if len(inside) >= _WORTH else inside
+        return made
+
+    def _region(self, nodes: Sequence[Node]) -> Node:
+        written = {value: None for node in nodes for value in node.writes()}
+        read = dict.fromkeys(v for node in nodes for v in node.reads() if v not in written)
+        results = [value for value in written if self._lasts(value, written, set(nodes))]
+        number = {value: i for i, value in enumerate((*read, *written))}
+        region = Node(
+            REGION,
+            {"X": tuple(read)},
+            {"Out": tuple(results)},
+            {
+                "body": [plain(node, number) for node in nodes],
+                "results": [number[value] for value in results],
+            },
+            nodes[0].role,
+            nodes[0].where,
+            tuple(pair for node in nodes for pair in node.grads),
+            nodes[0].at,
+        )
+        self.regions.append(region)
+        return region
+
+    def _lasts(self, value: Value, written: Mapping[Value, None], inside: set[Node]) -> bool:
+        """Tell whether a value is needed outside: read, fetched, or a persistable's last in the region."""
+        if value in self._kept or any(n not in inside for n in self._readers.get(value, ())):
+            return True
+        newer = (v for v in written if v.name == value.name and v.version > value.version)
+        return value.kind == STATE and next(newer, None) is None
+
+
+def plain(node: Node, number: Mapping[Value, int]) -> dict[str, Any]:
+    inputs, outputs = (
+        {slot: [-1 if v is None else number[v] for v in held] for slot, held in slots.items()}
+        for slots in (node.inputs, node.outputs)
+    )
+    return {
+        "op": node.op,
+        "inputs": inputs,
+        "outputs": outputs,
+        "attrs": dict(node.attrs),
+        "where": node.where,
+    }
+
+
+def needs_of(nodes: Sequence[Node]) -> dict[Node, set[Node]]:
+    """Return what each node must follow: who makes what it reads, and who reads what it overwrites.
+
+    All versions of a persistable are the same memory.
+    """
+    maker: dict[Value, Node] = {}
+    users: dict[str, list[Node]] = {}
+    found: dict[Node, set[Node]] = {}
+    for node in nodes:
+        needed = {maker[value] for value in node.reads() if value in maker}
+        for value in node.writes():
+            if value.kind == STATE:
+                needed.update(users.get(value.name, ()))
+        for value in (*node.reads(), *node.writes()):
+            if value.kind == STATE:
+                users.setdefault(value.name, []).append(node)
+        maker.update(dict.fromkeys(node.writes(), node))
+        found[node] = needed - {node}
+    return found
+
+
+def _from_batch(graph: Graph) -> set[Node]:
+    """Return the nodes that compute from the batch's rows, collectives aside."""
+    varying = {v for v in graph.feeds if v.kind == FEED and v.spec.shape[:1] == (-1,)}
+    found: set[Node] = set()
+    for node in graph.nodes:
+        if node.op not in COLLECTIVES and varying.intersection(node.reads()):
+            found.add(node)
+            varying.update(value for value in node.writes() if value.kind != STATE)
+    return found
+
+
+PASS = Pass(
+    "build_cinn_pass",
+    compile_regions,
+    lambda target: target.strategy is not None and target.strategy.build_cinn_pass,
+    "regions lie between collectives, whose order is final by now; what other passes fused is in them too",
+)

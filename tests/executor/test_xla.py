@@ -1,0 +1,214 @@
+"""build_cinn_pass: regions compiled by XLA train as the kernels of their ops do."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rowlock
+import rowlock.fluid as fluid
+from rowlock.executor import capabilities as able
+from rowlock.executor.device import Device
+from rowlock.executor.kernels.registry import KERNELS, bind
+from rowlock.executor.kernels.xla.lowering import can_lower
+from rowlock.graph.ir import Node, Value
+from rowlock.graph.ops.region import REGION
+from rowlock.graph.ops.registry import OPS, Spec
+from rowlock.strategies.build import BuildStrategy
+from rowlock.strategies.errors import InvalidValue
+from rowlock.strategies.types import to_var_type
+from tests.ops import harness
+from tests.reference import models
+
+needs_jax = pytest.mark.skipif(
+    importlib.util.find_spec("jax") is None, reason="XLA needs jax (rowlock[xla])"
+)
+STEPS = 3
+
+
+def trained(name: str, places: int = 2, **build: Any) -> tuple[dict[str, Any], Any]:
+    """Return every persistable and the losses after some steps, and the report."""
+    built = models.build(name, fluid)
+    built.main.random_seed = 7
+    place = fluid.CPUPlace()
+    exe = fluid.Executor(place)
+    with fluid.scope_guard(fluid.Scope()), rowlock.cluster(launcher="threads"):
+        exe.run(built.startup)
+        models.set_initial_values(built.main, fluid.global_scope(), place)
+        program = fluid.CompiledProgram(built.main).with_data_parallel(
+            loss_name=built.loss.name,
+            places=fluid.cpu_places(places),
+            build_strategy=BuildStrategy(**build),
+        )
+        losses = [
+            exe.run(program, models.feed(name, step), [built.loss, *built.fetches.values()])
+            for step in range(STEPS)
+        ]
+        scope = fluid.global_scope()
+        names = [v.name for v in built.main.list_vars() if v.persistable]
+        found = {n: np.array(scope.find_var(n).get_tensor()) for n in names}
+    found |= {f"loss {i} {k}": v for i, step in enumerate(losses) for k, v in enumerate(step)}
+    return found, program.explain()
+
+
+@needs_jax
+@pytest.mark.parametrize("name", ["mlp", "lenet", "resnet", "attention"])
+def test_training_agrees_with_the_kernels(name: str) -> None:
+    wanted, _ = trained(name)
+    found, report = trained(name, build_cinn_pass=True)
+    assert any(node.op == REGION for node in report.graph.nodes)
+    assert "XLA compiles" in str(report)
+    assert report.kernels["xla"] >= 1
+    for key, array in wanted.items():
+        np.testing.assert_allclose(found[key], array, rtol=1e-4, atol=2e-5, err_msg=key)
+
+
+@needs_jax
+def test_reduce_mode_keeps_updates_with_their_owners() -> None:
+    reduce = BuildStrategy.ReduceStrategy.Reduce
+    wanted, _ = trained("mlp", reduce_strategy=reduce)
+    found, report = trained("mlp", reduce_strategy=reduce, build_cinn_pass=True)
+    assert {node.at for node in report.graph.nodes if node.op == REGION} >= {0, 1}
+    for key, array in wanted.items():
+        np.testing.assert_allclose(found[key], array, rtol=1e-4, atol=2e-5, err_msg=key)
+
+
+def test_without_jax_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(able._VERSIONS, "xla", lambda: "")
+    able.capabilities.cache_clear()
+    try:
+        wanted, _ = trained("mlp")
+        found, report = trained("mlp", build_cinn_pass=True)
+    finally:
+        able.capabilities.cache_clear()
+    assert "build_cinn_pass: no effect: jax is not installed" in str(report)
+    for key, array in wanted.items():
+        np.testing.assert_array_equal(found[key], array, err_msg=key)
+
+
+def plain(op: str, inputs: Any, outputs: Any, attrs: Any) -> dict[str, Any]:
+    """Return a node of a region."""
+    settings = {**OPS[op].attrs, **attrs}
+    return {
+        "op": op,
+        "inputs": inputs,
+        "outputs": outputs,
+        "attrs": settings,
+        "where": "train.py:7",
+    }
+
+
+def lookup(ids: Any, table: Any, out: Any) -> list[Any]:
+    """Bind a region of a lookup and its square."""
+    body = [
+        plain("lookup_table_v2", {"W": [0], "Ids": [1]}, {"Out": [2]}, {}),
+        plain("square", {"X": [2]}, {"Out": [3]}, {}),
+    ]
+    attrs = {"body": body, "results": [3]}
+    return bind(REGION, {"X": [table, ids]}, {"Out": [out]}, attrs, Device(), "xla")
+
+
+def numbered(arrays: dict[str, list[Any]], first: int) -> dict[str, list[int]]:
+    """Number arrays by slot from ``first`` on."""
+    numbers = itertools.count(first)
+    return {slot: [next(numbers) for _ in held] for slot, held in arrays.items()}
+
+
+def compiled(
+    op: str, inputs: dict[str, list[Any]], attrs: dict[str, Any], like: dict[str, list[Any]]
+) -> dict[str, list[Any]]:
+    """Run an op as a region; ``like`` are arrays such as it makes."""
+    given = [array for held in inputs.values() for array in held]
+    made = {slot: [np.full_like(a, 7) for a in held] for slot, held in like.items()}
+    outputs = numbered(made, len(given))
+    attrs = {
+        "body": [plain(op, numbered(inputs, 0), outputs, attrs)],
+        "results": [i for held in outputs.values() for i in held],
+    }
+    out = [array for held in made.values() for array in held]
+    for step in bind(REGION, {"X": given}, {"Out": out}, attrs, Device(), "xla"):
+        step()
+    return made
+
+
+def takes(op: str, attrs: dict[str, Any], inputs: dict[str, list[Any]]) -> bool:
+    """Tell whether a region can hold an op with these operands."""
+    values = {
+        slot: tuple(Value(slot, Spec(a.shape, to_var_type(a.dtype))) for a in held)
+        for slot, held in inputs.items()
+    }
+    return can_lower(Node(op, values, {}, attrs))
+
+
+def lowerable(name: str, index: int) -> bool:
+    """Tell whether a region can hold an op on its sample."""
+    inputs, attrs = harness.draw(OPS[name], OPS[name].samples[index], "float32")
+    return name != REGION and takes(name, attrs, inputs)
+
+
+SAMPLES = [(name, i) for name in sorted(OPS) for i in range(len(OPS[name].samples))]
+
+
+@needs_jax
+@pytest.mark.parametrize(("name", "index"), [s for s in SAMPLES if lowerable(*s)])
+def test_an_op_and_its_gradient_as_a_region(name: str, index: int) -> None:
+    op = OPS[name]
+    inputs, attrs = harness.draw(op, op.samples[index], "float32")
+    outputs = harness.run(op, inputs, attrs)
+    close(compiled(name, inputs, attrs, outputs), outputs)
+    grad = op.grad
+    if grad is None or grad.each:
+        return
+    settings = {**OPS[grad.type].attrs, **grad.attributes(attrs)}
+    rng = np.random.default_rng(3)
+    operands = {}
+    for slot, source in grad.reads().items():
+        found = inputs.get(source) or outputs.get(source)
+        if source.endswith("@GRAD"):
+            found = [rng.standard_normal(a.shape, "float32") for a in outputs[source[:-5]]]
+        if found:
+            operands[slot] = found
+    if takes(grad.type, settings, operands):
+        wanted = harness.run(OPS[grad.type], operands, settings)
+        close(compiled(grad.type, operands, settings, wanted), wanted)
+
+
+def close(found: dict[str, list[Any]], wanted: dict[str, list[Any]]) -> None:
+    """Assert equality but for rounding."""
+    for slot, held in wanted.items():
+        for one, other in zip(found[slot], held, strict=True):
+            np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5, err_msg=slot)
+
+
+@needs_jax
+def test_operands_are_read_where_they_lie() -> None:
+    assert (REGION, "xla") in KERNELS
+    room = np.zeros(64, np.float32)
+    for start in (0, 1, 5):  # in a cache line, and elsewhere in it
+        table = room[start : start + 12].reshape(4, 3)
+        ids, out = np.array([1, 3]), np.empty((2, 3), np.float32)
+        steps = lookup(ids, table, out)
+        table[...] = np.arange(12).reshape(4, 3)
+        ids[0] = 2
+        for step in steps:
+            step()
+        np.testing.assert_array_equal(out, np.square(table[[2, 3]]))
+        strided = np.zeros((3, 4), np.float32).T
+        steps = lookup(ids, strided, out)
+        strided[...] = table
+        for step in steps:
+            step()
+        np.testing.assert_array_equal(out, np.square(table[[2, 3]]))
+
+
+@needs_jax
+def test_an_index_outside_is_refused() -> None:
+    ids = np.array([1, 4])
+    steps = lookup(ids, np.zeros((4, 3), np.float32), np.empty((2, 3), np.float32))
+    with pytest.raises(InvalidValue, match="index 4 is outside the 4 rows"):
+        for step in steps:
+            step()
