@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from html import escape
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..strategies.errors import EnforceNotMet
 from .ir import STATE, Graph, Value
+from .memory_report import MemoryReport
 
 if TYPE_CHECKING:
     from .pipeline import PassRecord
@@ -34,18 +34,9 @@ def to_dot(graph: Graph) -> str:
     return "\n".join([*lines, "} // end G", ""])
 
 
-def write_dot(graph: Graph, path: Path) -> None:
-    """Write :func:`to_dot` to a file.
-
-    Raises:
-        EnforceNotMet: the file cannot be written.
-    """
-    try:
-        path.write_text(to_dot(graph))
-    except OSError as error:
-        raise EnforceNotMet(
-            f"debug_graphviz_path: cannot open {path}: {error.strerror}."
-        ) from error
+SLOWER = (
+    "NumPy computes everything: right, but slower than with oneDNN and Numba (install rowlock[cpu])"
+)
 
 
 @dataclass(frozen=True)
@@ -53,6 +44,7 @@ class CompileReport:
     """What ``explain()`` tells: passes and their effect, buckets, flags that have no effect yet.
 
     ``buckets``: bytes in each collective. ``owned``: bytes of persistables that one rank alone holds, by rank.
+    ``kernels``: how many ops each back end computes. ``memory``: what the shapes fed last take, once known.
     """
 
     passes: tuple[PassRecord, ...]
@@ -61,6 +53,8 @@ class CompileReport:
     ignored: tuple[str, ...] = ()
     buckets: tuple[int, ...] = ()
     owned: tuple[int, ...] = ()
+    kernels: Mapping[str, int] = field(default_factory=dict)
+    memory: MemoryReport | None = None
 
     def __str__(self) -> str:
         lines = [f"compiled for {self.replicas} replica(s): {len(self.graph.nodes)} ops"]
@@ -81,8 +75,14 @@ class CompileReport:
                 f"  optimizer state lies at its owners, {each} bytes by place; not holding {total:,} bytes "
                 f"on every place saves {total * (self.replicas - 1):,} bytes"
             )
+        by = ", ".join(f"{count} on {name}" for name, count in sorted(self.kernels.items()))
+        lines.append(f"  kernels: {by}")
+        if self.kernels.keys() == {"numpy"}:
+            lines.append(f"  {SLOWER}")
         lines += [f"  {flag}: accepted, has no effect yet" for flag in self.ignored]
-        return "\n".join([*lines, *(f"  {note}" for note in self.graph.notes)])
+        lines += [f"  {note}" for note in self.graph.notes]
+        lines += [f"  {line}" for line in str(self.memory or "").splitlines()]
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         rows = "".join(

@@ -123,10 +123,10 @@ def test_a_part_is_read_and_what_is_wrong_is_named() -> None:
 
 
 def test_what_is_not_built_is_known() -> None:
-    strategy = BuildStrategy(fuse_bn_act_ops=True, async_mode=True, fuse_all_reduce_ops=False)
+    strategy = BuildStrategy(cache_runtime_context=True, async_mode=True, fuse_all_reduce_ops=False)
     strategy.gradient_scale_strategy = BuildStrategy.GradientScaleStrategy.One
     ignored, refused = unbuilt(strategy)
-    assert ignored == ["fuse_bn_act_ops"]
+    assert ignored == ["cache_runtime_context"]
     assert refused == ["async_mode=True"]
 
 
