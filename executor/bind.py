@@ -10,75 +10,25 @@ from typing import Any
 import numpy as np
 
 from ..graph.ir import EVERYWHERE, FEED, STATE, TEMP
+from ..graph.memory import ALL_WISHES, MemoryPlan, Usage, Wishes, places, plan_memory
+from ..graph.memory_report import contributors
 from ..graph.ops.collective import ALL_REDUCE, BARRIER, COLLECTIVES, REDUCE
-from ..graph.ops.registry import OPS, Inference, Spec
+from ..graph.ops.registry import OPS, Spec
 from ..graph.replica_program import NodeRecord, ReplicaProgram
-from ..strategies.errors import ExecutionError
-from ..strategies.types import to_numpy, to_var_type
-from .arena import Arena, bytes_of
+from ..strategies.errors import ExecutionError, ResourceExhausted
+from ..strategies.types import to_numpy
+from .arena import Arena
 from .buckets import Buckets, Collectives
 from .device import Device
+from .host import total_memory
 from .kernels.registry import bind as bind_kernel
 from .plan import HAND_OVER, Instruction, Plan, Vote
-from .run import dependencies
+from .run import beside, dependencies
+from .shapes import batch_dependent, infer_specs, spec_of
+from .shared import Shared
+from .writes import address, constant
 
 Allocate = Callable[[str, Spec], np.ndarray]
-
-
-def spec_of(array: Any) -> Spec:
-    """Return the spec of an array."""
-    return Spec(tuple(array.shape), to_var_type(array.dtype))
-
-
-def infer_specs(
-    program: ReplicaProgram, feeds: Sequence[Spec], state: Callable[[str], Spec | None]
-) -> list[Spec]:
-    """Return the exact spec of every value, given what is fed and what the persistables hold.
-
-    Raises:
-        ShapeError: what is fed does not fit the program; the message names the op and the user's line.
-    """
-    specs: list[Spec | None] = [None] * len(program.values)
-    for position, spec in zip(program.feeds, feeds, strict=True):
-        specs[position] = spec
-    for i, value in enumerate(program.values):
-        if value.kind == STATE and value.version == 0:
-            specs[i] = state(value.name) or value.spec
-    for node in program.nodes:
-        _infer_node(program, node, specs)
-    return [spec or value.spec for spec, value in zip(specs, program.values, strict=True)]
-
-
-def _infer_node(program: ReplicaProgram, node: NodeRecord, specs: list[Spec | None]) -> None:
-    read = {slot: [None if i < 0 else specs[i] for i in held] for slot, held in node.inputs.items()}
-    names = {
-        slot: ["" if i < 0 else program.values[i].name for i in held]
-        for slot, held in node.inputs.items()
-    }
-    made = OPS[node.op].infer(Inference(OPS[node.op], read, node.attrs, names, node.where))
-    for slot, positions in node.outputs.items():
-        for i, spec in zip(positions, made.get(slot, ()), strict=False):
-            if i >= 0:
-                specs[i] = spec
-
-
-def address(array: Any) -> int:
-    """Return where an array's memory begins."""
-    found: int = array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
-    return found
-
-
-def batch_dependent(program: ReplicaProgram) -> frozenset[int]:
-    """Return the positions of the nodes that compute from the batch's rows, collectives aside."""
-    varying = {i for i in program.feeds if program.values[i].varies}
-    found = set()
-    for k, node in enumerate(program.nodes):
-        reads = {i for held in node.inputs.values() for i in held}
-        if node.op not in COLLECTIVES and varying & reads:
-            found.add(k)
-            made = {i for held in node.outputs.values() for i in held}
-            varying |= {i for i in made if i >= 0 and program.values[i].kind != STATE}
-    return frozenset(found)
 
 
 class Binder:
@@ -86,7 +36,8 @@ class Binder:
 
     ``idle`` is for a rank that gets no rows: it leaves out every op that depends on the batch, and meets its
     peers with zeros. ``fed`` are arrays in which feeds will stand in every step; without them a plan has
-    buffers of its own, and copies what it is fed.
+    buffers of its own, and copies what it is fed. ``wishes``: how temporaries may share memory. ``shared`` is
+    what other plans of this program and rank have as well.
     """
 
     def __init__(
@@ -102,8 +53,11 @@ class Binder:
         within: float = 60.0,
         idle: bool = False,
         fed: Sequence[Any] | None = None,
+        wishes: Wishes = ALL_WISHES,
+        shared: Shared | None = None,
     ) -> None:
         self.program = program
+        self.shared = shared if shared is not None else Shared(program)
         self.device = device
         self.group = group
         self.rank = rank
@@ -118,11 +72,12 @@ class Binder:
         meetings = [node for node in self.nodes if node.op in COLLECTIVES]
         self._meetings = len(meetings)
         self._vote_at = meetings[-1] if meetings and group is not None else None
-        if group is not None:
-            self._refuse_early_writes()
         self.specs = specs
         self._fed = dict(zip(program.feeds, fed, strict=True)) if fed is not None else {}
-        self.arrays = self._memory(specs, allocate)
+        self.usage = self._usage()
+        self.arrays = self._placed(allocate)
+        self._lay_out(self._planned(wishes))
+        device.constant = constant(program, self.arrays)
 
     def _refuse_early_writes(self) -> None:
         """Nothing that lasts may be written before all ranks came to the last collective."""
@@ -136,52 +91,54 @@ class Binder:
                         f"have agreed to (built at {node.where})"
                     )
 
-    def _memory(self, specs: Sequence[Spec], allocate: Allocate) -> list[Any]:
-        """Return one array per value (None: not on this rank).
+    def _usage(self) -> Usage:
+        """Return how long this rank needs each value; what no shapes change is checked on the way."""
+        feeds = [i for i in self.program.feeds if not self._from_batch(i)]
+        grouped, fed = self.group is not None, bool(self._fed)
 
-        Persistables lie in their scope, gradients in buckets, the rest in an arena.
-        """
+        def make() -> Usage:
+            if grouped:
+                self._refuse_early_writes()
+            return Usage(self.program, self.nodes, grouped=grouped, fed=fed, feeds=feeds)
+
+        return self.shared.usage((grouped, fed, bool(self.skipped)), make)
+
+    def _placed(self, allocate: Allocate) -> list[Any]:
+        """Return the arrays that lie outside the arena: persistables in their scope, gradients in buckets."""
         used = {i for node in self.nodes for i in node.touches()}
-        used |= {i for i in self.program.feeds if not self._from_batch(i)}
         placed: dict[int, Any] = {**self.buckets.held, **self._fed}
-        loose: dict[int, Spec] = {}
         for i, value in enumerate(self.program.values):
             if value.kind == STATE and (i in used or (i in self.program.fetches and self._mine(i))):
-                placed[i] = allocate(value.name, specs[i])
-            elif i in used and i not in placed:
-                loose[i] = specs[i]
-        aliases = self._aliases(placed)
-        wanted = {i: s for i, s in loose.items() if i not in aliases}
+                placed[i] = allocate(value.name, self.specs[i])
+        if self.group is not None:
+            for node in self.program.nodes:
+                if node.op in COLLECTIVES:
+                    both = zip(node.inputs.get("X", ()), node.outputs.get("Out", ()), strict=True)
+                    placed.update(
+                        (out, placed[x]) for x, out in both if out not in placed and x in placed
+                    )
+        return [placed.get(i) for i in range(len(self.specs))]
+
+    def _planned(self, wishes: Wishes) -> MemoryPlan:
+        return plan_memory(self.usage, self.specs, wishes)
+
+    def _lay_out(self, planned: MemoryPlan) -> None:
+        """Give every temporary its place in the arena."""
         try:
-            self.arena = Arena(self.device.xp, wanted)
+            if planned.size > total_memory():
+                raise MemoryError
+            self.arena = Arena(self.device.xp, planned, self.device.memory)
         except MemoryError as error:
-            raise self._too_large(wanted) from error
-        placed.update(self.arena.arrays)
-        for made, source in aliases.items():
-            if source in placed:
-                placed[made] = placed[source]
-        return [placed.get(i) for i in range(len(specs))]
+            raise self._too_large(planned) from error
+        for i, array in self.arena.arrays.items():
+            self.arrays[i] = array
 
-    def _too_large(self, wanted: Mapping[int, Spec]) -> ExecutionError:
-        largest = max(wanted, key=lambda i: bytes_of([wanted[i]]))
-        made = (n for n in self.nodes if any(largest in held for held in n.outputs.values()))
-        by = next((f"made by {node.op}, built at {node.where}" for node in made), "which is fed")
-        return ExecutionError(
-            f"out of memory: the temporaries take {bytes_of(list(wanted.values())):,} bytes; the largest is "
-            f"{self.program.values[largest].name!r} ({wanted[largest]}), {by}."
+    def _too_large(self, planned: MemoryPlan) -> ResourceExhausted:
+        largest = "; ".join(contributors(planned, 3))
+        return ResourceExhausted(
+            f"out of memory: the temporaries take {planned.size:,} bytes, and this host has "
+            f"{total_memory():,}. Largest: {largest}."
         )
-
-    def _aliases(self, placed: Mapping[int, Any]) -> dict[int, int]:
-        """What a collective makes lies where its operand does: result -> operand, by position."""
-        pairs: dict[int, int] = {}
-        for node in self.program.nodes:
-            if node.op in COLLECTIVES and self.group is not None:
-                for x, out in zip(
-                    node.inputs.get("X", ()), node.outputs.get("Out", ()), strict=True
-                ):
-                    if out not in placed:
-                        pairs[out] = pairs.get(x, x)
-        return pairs
 
     def _mine(self, position: int) -> bool:
         """Tell whether this rank holds a persistable."""
@@ -196,6 +153,8 @@ class Binder:
         """Return the plan; ``lanes`` gives each instruction a thread, if they are not to run in order."""
         chosen = iter(lanes) if lanes is not None else itertools.repeat(0)
         self.device = self.device.emptied()
+        if lanes is not None:
+            self._lay_out(self._spread(lanes))
         vote = Vote(self._early()) if self._vote_at is not None else None
         instructions = self._zeroing()
         late = 0
@@ -205,12 +164,16 @@ class Binder:
             if node is self._vote_at and vote is not None and vote.early:
                 next(chosen)
                 instructions.append(Instruction(HAND_OVER, (), (), node.where, (vote.hand_over,)))
-            instructions.append(self._instruction(node, next(chosen), vote))
+            if lanes is None:
+                instructions.append(self._in_any_plan(node, vote))
+            else:
+                instructions.append(self._instruction(node, next(chosen), vote))
             if node is self._vote_at:
                 late = len(instructions)
         bucketed = list(self.buckets.held.values())
         count = self.arena.count + len(bucketed)
         nbytes = self.arena.nbytes + sum(a.nbytes for a in bucketed) + self.device.scratch_bytes
+        nbytes += sum(array.nbytes for array in self._fed.values())
         return Plan(
             instructions,
             [None if i in self._fed else self.arrays[i] for i in self.program.feeds],
@@ -243,7 +206,7 @@ class Binder:
         reads: list[list[int]] = [[] for _ in range(first)]
         writes = zeroed
         meetings: list[int] = []
-        handed = [address(array) for array in self._early().values() if array.size]
+        handed = self._storages({"": [self.program.fetches[k] for k in self._early()]})
         for node in self.nodes:
             if node is self._vote_at and self._early():
                 reads.append(handed)
@@ -251,8 +214,8 @@ class Binder:
                 meetings.append(len(writes) - 1)  # it must precede the collective, like another one
             if node.op in COLLECTIVES:
                 meetings.append(len(writes))
-            reads.append(self._addresses(node.inputs))
-            writes.append(self._addresses(node.outputs))
+            reads.append(self._storages(node.inputs))
+            writes.append(self._storages(node.outputs))
         found = dependencies(reads, writes, meetings)
         if self._vote_at is not None:
             vote = meetings[-1]
@@ -262,9 +225,45 @@ class Binder:
                 found[late].add(vote)
         return found
 
-    def _addresses(self, slots: Mapping[str, Sequence[int]]) -> list[int]:
-        arrays = (self.arrays[i] for held in slots.values() for i in held if i >= 0)
-        return [address(a) for a in arrays if a is not None and a.size]
+    def _storages(self, slots: Mapping[str, Sequence[int]]) -> list[int]:
+        """Return where values lie: the storage in the arena, as a negative number, or the address outside.
+
+        That two storages overlap in the arena is no dependency: they never do among what may run side by side.
+        """
+        roots, found = self.arena.plan.roots, []
+        for i in (i for held in slots.values() for i in held if i >= 0):
+            array = self.arrays[i]
+            if array is not None and array.size:
+                found.append(-1 - roots[i] if i in roots else address(array))
+        return found
+
+    def _spread(self, lanes: Sequence[int]) -> MemoryPlan:
+        """Return the arena for several lanes: storages last until all that follows waits for their users."""
+        at = self._instruction_numbers()
+        last = len(lanes)
+        users: dict[int, int] = {}
+        spans: dict[int, tuple[int, int]] = {}
+        planned = self.arena.plan
+        for k, node in enumerate(self.nodes):
+            for i in node.touches():
+                if i in planned.roots:
+                    root = planned.roots[i]
+                    users[root] = users.get(root, 0) | 1 << at[k]
+        after = beside(self.needs(), lanes)
+        for root, (first, final) in planned.spans.items():
+            begin = at[first] if first >= 0 else first
+            end = last if final == self.usage.end else at[final] if final >= 0 else final
+            spans[root] = (begin, max(end, after(users.get(root, 0))))
+        return planned.spread(spans)
+
+    def _instruction_numbers(self) -> list[int]:
+        """Return the number of each node's instruction."""
+        number, found = len(self._zeroing()), []
+        for node in self.nodes:
+            number += bool(node is self._vote_at and self._early())
+            found.append(number)
+            number += 1
+        return found
 
     def _fetched(self, position: int) -> Any:
         """Return the array to fetch; what this rank does not compute contributes no rows."""
@@ -286,16 +285,29 @@ class Binder:
             [Instruction("no_rows", (), (), "a place without rows", tuple(calls))] if calls else []
         )
 
+    def _in_any_plan(self, node: NodeRecord, vote: Vote | None) -> Instruction:
+        """Return the instruction of a plan that runs in order; another plan may have made it.
+
+        What depends on nothing but memory that lasts is the same in all of them: updates of parameters are.
+        """
+        positions = node.touches()
+        if node.op in COLLECTIVES or any(i in self.arena.plan.roots for i in positions):
+            return self._instruction(node, 0, vote)
+        arrays = [self.arrays[i] for i in positions]
+        found = self.shared.instruction(node, arrays)
+        if found is None:
+            found = self._instruction(node, 0, vote)
+            if not self.device.tied:
+                self.shared.keep(node, arrays, found)
+        return found
+
     def _instruction(self, node: NodeRecord, lane: int, vote: Vote | None) -> Instruction:
-        reads, writes = self._names(node.inputs), self._names(node.outputs)
+        reads, writes = self.shared.names(node)
         self.device.next_instruction(writes[0] if writes else "", lane)
         calls = list(self._collective(node) if node.op in COLLECTIVES else self._kernel(node))
         if node is self._vote_at and vote is not None and self.group is not None:
             calls += [vote.come, partial(self.group.vote, **self._when(node)), vote.go]
         return Instruction(node.op, reads, writes, node.where, tuple(calls))
-
-    def _names(self, slots: Mapping[str, Sequence[int]]) -> tuple[str, ...]:
-        return tuple(self.program.values[i].name for held in slots.values() for i in held if i >= 0)
 
     def _collective(self, node: NodeRecord) -> Iterable[Callable[[], Any]]:
         if self.group is None:
@@ -324,15 +336,23 @@ class Binder:
 
     def _kernel(self, node: NodeRecord) -> list[Callable[[], Any]]:
         inputs = {slot: self._held(held) for slot, held in node.inputs.items()}
-        outputs = {slot: self._held(held) for slot, held in node.outputs.items()}
+        views = self.arena.plan.views
+        outputs = {
+            slot: [None if i < 0 or i in views else self.arrays[i] for i in held]
+            for slot, held in node.outputs.items()
+        }
+        if OPS[node.op].views and not any(
+            a is not None and a.size for v in outputs.values() for a in v
+        ):
+            return []  # nothing to do: what is made is there already
         copies = self._part(node, inputs, outputs)
         try:
-            calls = bind_kernel(node.op, inputs, outputs, node.attrs, self.device)
+            calls = bind_kernel(node.op, inputs, outputs, node.attrs, self.device, node.kernel)
         except ValueError as error:  # NumPy's word on shapes that no shape rule refused
             raise ExecutionError(
                 f"operator {node.op} cannot run on these shapes: {error} (built at {node.where})"
             ) from error
-        return [*calls, *copies]
+        return [*self.device.bound(node.op, [*calls, *copies])]
 
     def _held(self, positions: Sequence[int]) -> list[Any]:
         return [None if i < 0 else self.arrays[i] for i in positions]
@@ -342,6 +362,8 @@ class Binder:
     ) -> list[Callable[[], Any]]:
         """Let an op that overwrites its own operand, undeclared, write beside it and copy afterwards."""
         declared = OPS[node.op].in_place
+        pairs = places(node, lambda i: spec_of(self.arrays[i]))
+        allowed = {id(self.arrays[i]) for i, j in pairs if self.arrays[i] is self.arrays[j]}
         copies: list[Callable[[], Any]] = []
         for slot, held in outputs.items():
             for k, array in enumerate(held):
@@ -350,6 +372,7 @@ class Binder:
                         array is not None
                         and declared.get(slot) != source
                         and any(a is array for a in operands)
+                        and id(array) not in allowed
                     ):
                         held[k] = self.device.scratch(array.shape, array.dtype)
                         copies.append(partial(self.device.xp.copyto, array, held[k]))

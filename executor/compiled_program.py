@@ -167,14 +167,15 @@ class CompiledProgram:
         return [] if self._parallel is None else self._parallel.executed()[1]
 
     def explain(self) -> CompileReport:
-        """Return what the compiler did, and which flags have no effect yet.
+        """Return what the compiler did, which flags have no effect yet, and what memory a step takes.
 
         Raises:
             InvalidState: the program was not run yet.
         """
-        if self._parallel is None or self._parallel.report is None:
+        report = self._parallel.explain() if self._parallel is not None else None
+        if report is None:
             raise InvalidState("explain() tells about a program that has run; run it first.")
-        return self._parallel.report
+        return report
 
     def temporaries(self) -> tuple[int, int]:
         """Return how many temporaries are alive on all replicas, and their bytes."""

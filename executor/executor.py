@@ -22,7 +22,8 @@ from ..strategies.errors import (
     Unsupported,
 )
 from ..strategies.types import to_numpy
-from .bind import Binder, Buckets, infer_specs, spec_of
+from .arena import Memory
+from .bind import Binder, Buckets, spec_of
 from .capabilities import capabilities
 from .device import Device
 from .feeds import check, convert, refuse_empty, sequences_in
@@ -32,9 +33,11 @@ from .place import CPUPlace, Place, refuse_gpu
 from .plan import Plan
 from .reader import batches_for
 from .scope import Scope, global_scope
+from .shared import Shared
 from .tensor import Storage, Tensor
 
 PLANS_KEPT = 64
+_Known = tuple[Compiled, Memory, Shared]
 COMPILED_KEPT = 64
 
 if TYPE_CHECKING:
@@ -80,7 +83,8 @@ class Executor:
             raise InvalidType(f"Executor takes a place such as CPUPlace(), got {place!r}.")
         self.place = CPUPlace() if place is None else refuse_gpu(place)
         self._closed = False
-        self._compiled: OrderedDict[tuple[Any, ...], Compiled] = OrderedDict()
+        # With the memory that its plans share: another program may run at the same time, in a thread.
+        self._compiled: OrderedDict[tuple[Any, ...], _Known] = OrderedDict()
         self._bound: OrderedDict[tuple[Any, ...], _Bound] = OrderedDict()
         self._steps: dict[int, int] = {}
         self.compilations = 0
@@ -206,6 +210,8 @@ class Executor:
             bound = self._bind(key, program, arrays, fetch_names, scope, keep)
         step = self._steps.get(program.id, 0)
         bound.plan.device.clock.step = step
+        if bound.program.changes:
+            Storage.writes.note()
         bound.plan.run(list(arrays.values()))
         fetched = bound.plan.fetched()
         self._steps[program.id] = step + 1
@@ -229,14 +235,15 @@ class Executor:
         feeds: tuple[str, ...],
         fetches: tuple[str, ...],
         keep: tuple[str, ...] | None,
-    ) -> Compiled:
+    ) -> _Known:
         key = (program.id, program.version, feeds, fetches, keep)
-        compiled = self._compiled.get(key)
-        if compiled is None:
+        known = self._compiled.get(key)
+        if known is None:
             self.compilations += 1
             compiled = compile_program(program, feeds, fetches, Target(), capabilities(), keep=keep)
-            _remember(self._compiled, key, compiled, COMPILED_KEPT)
-        return compiled
+            known = compiled, Memory(), Shared(compiled.program)
+            _remember(self._compiled, key, known, COMPILED_KEPT)
+        return known
 
     def _bind(
         self,
@@ -249,7 +256,8 @@ class Executor:
     ) -> _Bound:
         check(program, arrays)
         refuse_empty(program, arrays)
-        compiled = self._compile(program, tuple(arrays), fetch_names, keep).program
+        entry, memory, shared = self._compile(program, tuple(arrays), fetch_names, keep)
+        compiled = entry.program
         check_initialized(compiled.needed_names(), scope)
         held = {name: scope.find_var(name) for name in compiled.state_names()}
         read = set(compiled.needed_names())
@@ -268,9 +276,12 @@ class Executor:
                 return tensor.memory(newest=name in read)
             return tensor.allocate(spec.shape, to_numpy(spec.dtype))
 
-        specs = infer_specs(compiled, [spec_of(a) for a in arrays.values()], state)
-        device = Device(seed=compiled.seed)
-        plan = Binder(compiled, device, specs, allocate, Buckets(compiled, None)).plan()
+        specs = shared.shapes.infer([spec_of(a) for a in arrays.values()], state)
+        device = Device(
+            seed=compiled.seed, math=compiled.math, memory=memory, writes=Storage.writes
+        )
+        buckets = Buckets(compiled, None)
+        plan = Binder(compiled, device, specs, allocate, buckets, shared=shared).plan()
         self.bindings += 1
         tensors = {name: scope.home(name).get_tensor() for name in compiled.state_names()}
         bound = _Bound(plan, tensors, compiled, scope)

@@ -9,13 +9,18 @@ from typing import Any
 
 import numpy as np
 
+from ..graph.memory import Wishes
 from ..graph.replica_program import ReplicaProgram
+from ..strategies.errors import Unsupported
 from .agreement import NO_STEP
 from .bind import Binder
 from .buckets import Buckets
+from .capabilities import installed
+from .kernels.registry import LIBRARIES
 from .message import Group, Message
 from .overlap import may_overlap
 from .plan import Plan
+from .shared import Shared
 from .traced import STEPS_KEPT, TracedStep
 
 
@@ -51,13 +56,16 @@ class Bound:
 class Loaded:
     """A program on this replica: its gradient buckets and the plans bound so far.
 
-    ``threads`` instructions may run at once; ``every_lock`` as the build strategy says.
+    ``threads`` instructions may run at once; ``every_lock`` and ``wishes`` (how temporaries share memory) are
+    as the build strategy says.
     """
 
     def __init__(
         self, head: Mapping[str, Any], group: Group | None, cores: int, within: float
     ) -> None:
         self.program = ReplicaProgram.from_json(head["program"])
+        self.openmp = any(node.kernel == "onednn" for node in self.program.nodes)
+        self._check_libraries()
         if group is not None:  # all have the same, or nobody has it
             group.begin(NO_STEP)
             what = f"loading program {head['id']}, schedule {self.program.schedule}"
@@ -65,15 +73,26 @@ class Loaded:
         self.scope: int = head["scope"]
         self.threads: int = min(head["threads"], cores) if head["capped"] else head["threads"]
         self.every_lock: bool = head["every_lock"]
+        self.wishes = Wishes(*head["wishes"])
         # Who asked for one thread asked for one instruction after another; a share of one core is no wish.
         self.overlap = head["threads"] > 1 and may_overlap(self.program)
         self.spare = cores > self.threads
         self.buckets = Buckets(self.program, group if self.program.buckets else None)
         self.plans: OrderedDict[tuple[Any, ...], Bound] = OrderedDict()
+        self.shared = Shared(self.program)
         self.alive: Plan | None = None
         self.last: Plan | None = None
         self.tracing = False
         self.traced: deque[TracedStep] = deque(maxlen=STEPS_KEPT)
+
+    def _check_libraries(self) -> None:
+        wanted = {node.kernel for node in self.program.nodes}.intersection(LIBRARIES)
+        missing = sorted(wanted - installed().keys())
+        if missing:
+            raise Unsupported(
+                f"the program was compiled for {', '.join(missing)}, which this replica's host lacks: "
+                f"install rowlock[{'xla' if missing == ['xla'] else 'cpu'}] there, or on no host."
+            )
 
     def forget_plans(self) -> None:
         """Let go of every plan and its memory."""
@@ -81,3 +100,4 @@ class Loaded:
         for bound in self.plans.values():
             bound.plan.close()
         self.plans.clear()
+        self.shared.forget()

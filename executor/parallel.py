@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import weakref
-from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..graph.compile import compile_program
 from ..graph.lod import lod_sources
-from ..graph.ops.collective import COLLECTIVES
+from ..graph.memory import Wishes
 from ..graph.ops.registry import Spec
 from ..graph.passes.target import Target
 from ..graph.program import Program
-from ..graph.replica_program import ReplicaProgram
 from ..graph.report import CompileReport
 from ..strategies.errors import EnforceNotMet, InvalidType
 from ..strategies.flags import flag_value
-from .bind import infer_specs, spec_of
+from .budget import Budget
 from .capabilities import capabilities
 from .delivery import GangChanged, Request, Share
+from .device import Clock
 from .executor import check_initialized, set_scheduled_rate
-from .feeds import Cuts, Portion, check
+from .feeds import Portion, check
 from .fetches import Joined
 from .future import Begun, StepFuture
 from .gang import Gang
@@ -32,31 +32,18 @@ from .place import Place
 from .run import Event
 from .scope import Scope
 from .settling import settle
+from .shapes import spec_of
 from .splitting import SHAPES_KEPT, Portions, Splitter
 from .threads import launch_threads
 from .timeline import Spans, chrome_trace, named, offsets, write
 from .traced import TracedStep
 from .values import DeviceValues
+from .verify import Batch, verify
+from .version import Version
 
 if TYPE_CHECKING:
     from ..strategies.build import BuildStrategy
     from ..strategies.execution import ExecutionStrategy
-
-
-class Version:
-    """The program compiled for certain feeds and fetches, and loaded on the gang."""
-
-    def __init__(self, program: ReplicaProgram, number: int) -> None:
-        self.program = program
-        self.number = number
-        self.writes = bool(program.written_names())
-        self.votes = any(node.op in COLLECTIVES for node in program.nodes)
-        self.states = program.state_names()
-        self.owners = program.owners()
-        self.batch = [i for i, v in enumerate(program.feeds) if program.values[v].varies]
-        self.checked: OrderedDict[tuple[Any, ...], None] = OrderedDict()
-        # By the identity of cuts, which are kept here: where the rows of each place stand.
-        self.known: dict[int, tuple[Cuts, list[Any]]] = {}
 
 
 class ParallelRun:
@@ -95,6 +82,7 @@ class ParallelRun:
         self.build, self.execution = build.model_copy(deep=True), execution.model_copy(deep=True)
         if share_with is not None:
             self._check_shared(share_with)
+        self.wishes = Wishes(self.build.memory_optimize is not False, self.build.enable_inplace)
         self.gang = self._join(share_with, in_process)
         self.values = (
             share_with.values if share_with is not None else DeviceValues(self.gang, scope)
@@ -145,6 +133,8 @@ class ParallelRun:
             shares = self._shares(version, batches)
             if self.program.lr_scheduler is not None:
                 set_scheduled_rate(self.program, self.values.scope)
+            if version.stages:
+                self._verify(version, shares)
             self.values.adopt(version.states, version.owners)
             self.values.flush()
         self._since_drop += begun.iterations
@@ -246,6 +236,13 @@ class ParallelRun:
         names = [named(rank, place) for rank, place in enumerate(where)]
         write(path, chrome_trace(list(self.spans.kept), steps, offsets(self.gang), names))
 
+    def explain(self) -> CompileReport | None:
+        """Return what compiling did, and what the last shapes take of a place's memory."""
+        known = [v for v in (self._last, *self._versions.values()) if v is not None and v.specs]
+        if self.report is None or not known or known[0].specs is None:
+            return self.report
+        return replace(self.report, memory=known[0].budget.explain(known[0].specs))
+
     def _join(self, share_with: ParallelRun | None, in_process: bool) -> Gang:
         if share_with is not None:
             return share_with.gang
@@ -294,7 +291,8 @@ class ParallelRun:
     def _version(self, feeds: tuple[str, ...], fetches: tuple[str, ...]) -> Version:
         key = (feeds, fetches)
         if key not in self._versions:
-            compiled = compile_program(self.program, feeds, fetches, self._target(), capabilities())
+            able = capabilities(self.gang.libraries())
+            compiled = compile_program(self.program, feeds, fetches, self._target(), able)
             self.compilations += 1
             self.report = compiled.report
             check_initialized(compiled.program.needed_names(), self.values.scope)
@@ -305,12 +303,32 @@ class ParallelRun:
                 threads=1 if in_order else self.execution.num_threads,
                 capped=self._capped,
                 every_lock=not self.build.remove_unnecessary_lock,
+                wishes=self.wishes,
             )
-            self._versions[key] = Version(compiled.program, number)
+            limit, whose = self.gang.memory(number)
+            budget = Budget(compiled.program, self.wishes, limit, whose, len(self.places))
+            self._versions[key] = Version(compiled.program, number, budget, compiled.stages)
             weakref.finalize(self, self.gang.forget, "programs", number)
             if self._tracing:
                 self.gang.all("trace", id=number, on=True)
         return self._versions[key]
+
+    def _verify(self, version: Version, shares: Sequence[Share]) -> None:
+        """Check what the passes made on the rows of one place that has some."""
+        rank = next((i for i, share in enumerate(shares) if not share.idle[0]), 0)
+        share, program = shares[rank], version.program
+        names = [program.values[i].name for i in program.feeds]
+        batch = Batch(
+            dict(zip(names, share.arrays, strict=False)),
+            lambda name: np.array(self.values.scope.find_var(name).get_tensor()),  # type: ignore[union-attr]
+            rank,
+            program.seed,
+            Clock(self.steps, share.rows[0], share.parts[0]),
+        )
+        assert self.report is not None
+        graph = self.report.graph.noted(verify(version.stages, batch))
+        self.report = replace(self.report, graph=graph)
+        version.stages = ()
 
     def _target(self) -> Target:
         megabytes = flag_value("FLAGS_fuse_parameter_memory_size")
@@ -335,8 +353,9 @@ class ParallelRun:
                 continue
             check(self.program, portion.arrays)
             if all(a.size or not a.ndim for a in portion.arrays.values()):
-                specs = [spec_of(a) for a in portion.arrays.values()]
-                infer_specs(version.program, specs, self._held)
+                fed = [spec_of(a) for a in portion.arrays.values()]
+                version.specs = version.shapes.infer(fed, self._held)
+                version.budget.check(fed, version.specs, self._held)
             version.checked[key] = None
             if len(version.checked) > SHAPES_KEPT:
                 version.checked.popitem(last=False)
@@ -344,7 +363,7 @@ class ParallelRun:
     def _held(self, name: str) -> Spec | None:
         found = self.values.scope.find_var(name)
         return (
-            spec_of(found.get_tensor().memory())
+            spec_of(found.get_tensor().memory(newest=False))
             if found and found.get_tensor().initialized
             else None
         )

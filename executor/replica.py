@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,14 +15,20 @@ from ..graph.ops.registry import Spec
 from ..strategies.errors import CollectiveAborted, NotInitialized
 from ..strategies.types import to_numpy
 from .agreement import moment
-from .bind import Binder, infer_specs, spec_of
+from .arena import Memory
+from .bind import Binder, spec_of
+from .capabilities import installed
+from .cores import openmp_threads
 from .device import Device
+from .host import available_memory
 from .loaded import Bound, Loaded
 from .message import Group, Message
 from .overlap import choose
 from .plan import Plan, Vote
 from .run import MEASURED_STEPS, Lanes
+from .shared import uncollected
 from .traced import TracedStep
+from .writes import Writes
 
 PLANS_KEPT = 16  # per program: one for each combination of feed shapes met lately
 
@@ -30,7 +38,8 @@ class Replica:
 
     ``group`` joins it to its peers (None: alone). Each kind of message is a method named ``on_<kind>``.
     ``post`` takes what is to reach the driver before the answer does, even if this process ends in between.
-    ``done`` counts the steps that were voted for and whose writes were made.
+    ``done`` counts the steps that were voted for and whose writes were made. ``openmp`` is how many threads
+    OpenMP may start for it (0: as many as the process may), where replicas share a process.
     """
 
     def __init__(self, rank: int, group: Group | None, within: float = 60.0) -> None:
@@ -38,9 +47,12 @@ class Replica:
         self.group = group
         self.within = within
         self.scopes: dict[int, dict[str, np.ndarray]] = {}
+        self._writes: defaultdict[int, Writes] = defaultdict(Writes)  # to each of them
         self.programs: dict[int, Loaded] = {}
+        self.memory = Memory()  # one step runs at a time, so its plans can share it
         self.epoch = 0
         self.done = 0
+        self.openmp = 0
         self.post: Callable[[Message], None] | None = None
         self._step, self._lasting = 0, False
         self._under_way: Plan | None = None
@@ -69,12 +81,19 @@ class Replica:
             return Message("error", head)
 
     def on_load(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
-        """Take in a program (JSON) under an id, to run on the device scope ``scope``."""
+        """Take in a program (JSON) under an id, to run on the device scope ``scope``.
+
+        The answer tells what memory it may use: this replica's share of what its host has left, and what it
+        holds already that the program will use.
+        """
         self._meet(head)
+        shared = self.group.local_size if self.group is not None else 1
+        held = sum(array.nbytes for array in self.scopes.get(head["scope"], {}).values())
+        memory = available_memory() // shared + held + self.memory.taken
         share = (os.cpu_count() or 1) // (self.group.local_size if self.group else 1)
         cores = max(min(share, len(os.sched_getaffinity(0))), 1)
         self.programs[head["id"]] = Loaded(head, self.group, cores, self.within)
-        return Message("ok", {})
+        return Message("ok", {"memory": memory})
 
     def on_unload(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
         """Forget programs and device scopes."""
@@ -85,6 +104,7 @@ class Replica:
                 loaded.buckets.release()
         for scope in head["scopes"]:
             self.scopes.pop(scope, None)
+            self._writes.pop(scope, None)
         return Message("ok", {})
 
     def on_inventory(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
@@ -92,9 +112,14 @@ class Replica:
         held = {"programs": len(self.programs), "scopes": len(self.scopes)}
         return Message("inventory", {**held, "done": self.done})
 
+    def on_libraries(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+        """Tell which libraries can compute here, in which versions."""
+        return Message("libraries", {"versions": installed()})
+
     def on_write(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
         """Write persistables of a device scope."""
         scope = self.scopes.setdefault(head["scope"], {})
+        self._writes[head["scope"]].note()
         for name, value in zip(head["names"], arrays, strict=True):
             held = scope.get(name)
             if held is not None and held.shape == value.shape and held.dtype == value.dtype:
@@ -168,6 +193,7 @@ class Replica:
             self._under_way.apply()
         self._under_way = None
         for number, scope in self.scopes.items():
+            self._writes[number].note()
             for name, value in other.scopes.get(number, {}).items():
                 if name in scope:
                     scope[name][...] = value
@@ -226,6 +252,7 @@ class Replica:
         loaded = self.programs.get(head["id"])
         if loaded is not None:
             loaded.forget_plans()
+        self.memory.give_back()
         return Message("ok", {})
 
     def on_temporaries(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
@@ -265,11 +292,14 @@ class Replica:
     def _run(self, loaded: Loaded, bound: Bound, feeds: Sequence[np.ndarray], last: bool) -> None:
         """Run one step; after some timed ones, deal the instructions to threads if that pays."""
         plan = bound.plan
+        if loaded.program.changes:
+            self._writes[loaded.scope].note()
         if plan.vote is not None:
             plan.vote.deliver = bound.deliver if last else None
         measuring = (loaded.threads > 1 or loaded.overlap) and bound.timed_steps < MEASURED_STEPS
         self._measuring = measuring and loaded.overlap
-        plan.run(feeds, timed=measuring or loaded.tracing)
+        with openmp_threads(self.openmp) if loaded.openmp else contextlib.nullcontext():
+            plan.run(feeds, timed=measuring or loaded.tracing)
         self._measuring = False
         if loaded.tracing:
             loaded.traced.append(TracedStep.of(plan.device.clock.step, plan))
@@ -283,9 +313,8 @@ class Replica:
         chosen = choose(timed, needs, loaded.threads, overlap=loaded.overlap, spare=loaded.spare)
         if chosen is None:
             return
-        # The step that was just timed is still to be fetched from: the memory is the same.
+        # The step that was just timed is still to be fetched from: binding writes nothing.
         bound.use(bound.binder.plan(chosen))
-        loaded.alive = loaded.last = bound.plan
         bound.plan.trace, bound.plan.started = timed.trace, timed.started
         bound.plan.lanes = Lanes(
             bound.plan.instructions,
@@ -303,7 +332,8 @@ class Replica:
         key = (id(feeds), idle) if lasting else (*(spec_of(array) for array in feeds), idle)
         bound = loaded.plans.get(key)
         if bound is None:
-            bound = self._bind(loaded, feeds, idle, lasting)
+            with uncollected():
+                bound = self._bind(loaded, feeds, idle, lasting)
             loaded.plans[key] = bound
             if len(loaded.plans) > PLANS_KEPT:
                 loaded.plans.popitem(last=False)[1].plan.close()
@@ -322,13 +352,19 @@ class Replica:
         def allocate(name: str, spec: Spec) -> np.ndarray:
             if name not in scope:
                 scope[name] = np.zeros(spec.shape, to_numpy(spec.dtype))
+                self._writes[loaded.scope].note()
             return scope[name]
 
         program = loaded.program
-        specs = infer_specs(program, [_bindable(spec_of(a), idle) for a in feeds], held)
+        specs = loaded.shared.shapes.infer([_bindable(spec_of(a), idle) for a in feeds], held)
         binder = Binder(
             program,
-            Device(seed=program.seed),
+            Device(
+                seed=program.seed,
+                math=program.math,
+                memory=self.memory,
+                writes=self._writes[loaded.scope],
+            ),
             specs,
             allocate,
             loaded.buckets,
@@ -337,6 +373,8 @@ class Replica:
             within=self.within,
             idle=idle,
             fed=feeds if lasting and not idle else None,
+            wishes=loaded.wishes,
+            shared=loaded.shared,
         )
         return Bound(binder, feeds if lasting else None, self.post)
 

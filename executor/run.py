@@ -19,6 +19,7 @@ import numpy as np
 
 from ..graph.ops.collective import COLLECTIVES
 from ..strategies.errors import CollectiveAborted, ExecutionError
+from .cores import openmp_threads
 
 if TYPE_CHECKING:
     from .plan import Instruction
@@ -88,6 +89,29 @@ def dependencies(
     for before, after in itertools.pairwise(chained):
         needs[after].add(before)
     return needs
+
+
+def beside(needs: Sequence[set[int]], chosen: Sequence[int]) -> Callable[[int], int]:
+    """Return a function from instructions (bits) to the last one that may run before all of them are done.
+
+    ``chosen`` is each instruction's lane: it waits for those before it in its lane, and for what it needs.
+    """
+    waits: list[int] = []  # per instruction, bits of all that are done when it begins
+    last: dict[int, int] = {}
+    for i, found in enumerate(needs):
+        known = 0
+        for k in (*found, *([last[chosen[i]]] if chosen[i] in last else [])):
+            known |= waits[k] | 1 << k
+        waits.append(known)
+        last[chosen[i]] = i
+
+    def until(users: int) -> int:
+        i = len(waits) - 1
+        while i >= 0 and not users & ~waits[i]:
+            i -= 1
+        return i
+
+    return until
 
 
 def deal(
@@ -291,7 +315,8 @@ class _Worker(threading.Thread):
             if self.ending:
                 return
             try:
-                self.lanes.run_lane(self.lane)
+                with openmp_threads(1):
+                    self.lanes.run_lane(self.lane)
             finally:
                 self.finished += 1
                 self.done.release()

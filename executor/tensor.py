@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..strategies.errors import InvalidType, InvalidValue, NotInitialized, SequenceError
+from .writes import Writes
 
 
 class Link(Protocol):
@@ -26,9 +27,10 @@ class Link(Protocol):
 
 
 class Storage:
-    """Counts replacements of any tensor's memory, so that bound plans know when to look again."""
+    """Counts replacements of any tensor's memory, and writes to it, so that plans know when to look again."""
 
     generation = 0
+    writes = Writes()
 
 
 LoD = tuple[tuple[int, ...], ...]  # per level, the offsets at which sequences begin and end
@@ -73,10 +75,12 @@ class Tensor:
         if self._array is None or self._array.shape != shape or self._array.dtype != dtype:
             self._array = np.zeros(shape, dtype)
             Storage.generation += 1
+            Storage.writes.note()
         return self._array
 
     def written(self) -> None:
-        """Note that the executor wrote the memory: replicas must get it before their next step."""
+        """Note that the memory was written: replicas must get it before their next step."""
+        Storage.writes.note()
         if self.link is not None:
             self.link.dirty.add(self.name)
             self.link_version = self.link.version
@@ -146,6 +150,7 @@ class Tensor:
         if self.link_version != link.version and self.name not in link.dirty:
             value = link.pull(self.name)
             self.allocate(value.shape, value.dtype)[...] = value
+            Storage.writes.note()
             self.link_version = link.version
 
     def __repr__(self) -> str:

@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
+from ..strategies.errors import nearest
 from ..strategies.types import to_numpy
 from .ir import from_program
+from .layout import lay_out
+from .ops.region import REGION
+from .ops.registry import OPS
 from .ops.rules import product
 from .passes.target import Target
-from .pipeline import run_pipeline
+from .pipeline import Stage, run_pipeline
 from .program import Program
 from .replica_program import ReplicaProgram, lower
 from .report import CompileReport
-from .select import Capabilities, select_kernels
+from .select import Capabilities, refuse_exact, select_kernels
 
 _drawn_seeds: WeakKeyDictionary[Program, int] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """A compiled program and the report of how it came about."""
+    """A compiled program and the report of how it came about; ``stages`` if ``verify_passes`` wants them."""
 
     program: ReplicaProgram
     report: CompileReport
+    stages: tuple[Stage, ...] = ()
 
 
 def compile_program(
@@ -43,13 +49,21 @@ def compile_program(
     Raises:
         FeedError: an op needs a variable that is not fed.
         NotFound: a fed or fetched name is no variable of the program.
-        Unsupported: an op has no kernel on ``back_end``.
+        Unsupported: an op has no kernel on ``back_end``, or none with the precision that is asked for.
     """
     graph = from_program(program, feed_names)
     graph = graph if keep is None else graph.pruned(keep)
-    graph, records = run_pipeline(graph, target)
-    kernels = select_kernels(graph, capabilities, back_end)
-    lowered = lower(graph, fetch_names, kernels, seed_of(program))
+    compiles = capabilities.get("xla", {}).get(REGION)
+    target = replace(target, fetches=tuple(fetch_names), compiles=compiles)
+    verifies = target.strategy is not None and target.strategy.verify_passes
+    stages: list[Stage] | None = [] if verifies else None
+    graph, records = run_pipeline(graph, target, stages)
+    selected = select_kernels(graph, capabilities, back_end, target.onednn_ops)
+    refuse_exact(selected, target.cpu_math, capabilities)
+    for text in _without_effect(target):
+        graph = graph.noted(text)
+    graph, kernels = lay_out(graph, selected)
+    lowered = lower(graph, fetch_names, kernels, seed_of(program), target.cpu_math)
     sizes = tuple(sum(_nbytes(lowered, i) for i in bucket) for bucket in lowered.buckets)
     ignored: tuple[str, ...] = ()
     if target.strategy is not None:
@@ -63,8 +77,15 @@ def compile_program(
         ignored,
         sizes,
         _owned_bytes(lowered, target.replicas),
+        Counter(kernels.values()),
     )
-    return Compiled(lowered, report)
+    return Compiled(lowered, report, tuple(stages or ()))
+
+
+def _without_effect(target: Target) -> Iterator[str]:
+    """Say of what was asked of oneDNN that it cannot be done."""
+    for name in sorted(target.onednn_ops - OPS.keys()):
+        yield f"onednn_enabled_op_types: there is no operator {name!r}.{nearest(name, OPS)}"
 
 
 def _nbytes(program: ReplicaProgram, position: int) -> int:

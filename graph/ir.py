@@ -14,7 +14,7 @@ from ..strategies.errors import NotFound, nearest
 from .operator import Operator
 from .ops.registry import OPS, Inference, Spec
 from .program import Program
-from .role import CALLSTACK, EMPTY_VAR, ROLE, ROLE_VAR, STAMPED
+from .role import CALLSTACK, EMPTY_VAR, NAMESCOPE, ROLE, ROLE_VAR, STAMPED
 from .variable import Variable
 
 FEED, STATE, TEMP = "feed", "state", "temp"
@@ -26,12 +26,14 @@ class Value:
     """One value: ``kind`` is feed (sent with each step), state (persistable) or temp.
 
     ``version`` counts the writes to the name; version 0 of a state is what it holds when the step begins.
+    ``layout`` is the order of an image's elements in memory ("": that of its shape; see ``layout.py``).
     """
 
     name: str
     spec: Spec
     kind: str = TEMP
     version: int = 0
+    layout: str = ""
 
     def __str__(self) -> str:
         return f"{self.name}.{self.version}" if self.version else self.name
@@ -42,7 +44,7 @@ class Node:
     """One op over values, by slot. None stands for a gradient that nobody wants.
 
     ``grads`` lists (parameter, gradient value) pairs that this node finishes; ``where`` is the user's line;
-    ``at`` the only rank that runs it, if not all do.
+    ``at`` the only rank that runs it, if not all do; ``scope`` the user's name scope, for pictures.
     """
 
     op: str
@@ -53,6 +55,7 @@ class Node:
     where: str = ""
     grads: tuple[tuple[str, Value], ...] = ()
     at: int = EVERYWHERE
+    scope: str = ""
 
     def reads(self) -> list[Value]:
         """Return the values read, slot by slot."""
@@ -101,6 +104,10 @@ class Graph:
         latest = {name: (renamed or {}).get(value, value) for name, value in self.latest.items()}
         return replace(self, nodes=tuple(nodes), latest=latest)
 
+    def noted(self, text: str) -> Graph:
+        """Return the graph with one more line for ``explain()``: what a pass found, or why it found nothing."""
+        return replace(self, notes=(*self.notes, text))
+
     def pruned(self, names: Iterable[str]) -> Graph:
         """Return the graph with only the nodes that the last values of these variables need.
 
@@ -114,6 +121,10 @@ class Graph:
                 kept.append(node)
                 needed.update(node.reads())
         return self.with_nodes(reversed(kept))
+
+    def needed(self, names: Iterable[str]) -> frozenset[Value]:
+        """Return the last values of those of the variables that the graph knows."""
+        return frozenset(self.latest[name] for name in names if name in self.latest)
 
     def values(self) -> list[Value]:
         """Return every value once, in the order of first appearance."""
@@ -186,7 +197,8 @@ class _Reader:
             (p, written[g]) for p, g in zip(pairs[::2], pairs[1::2], strict=True) if g in written
         )
         attrs = {name: value for name, value in op.attrs.items() if name not in STAMPED}
-        return Node(op.type, inputs, outputs, attrs, int(op.attrs.get(ROLE, 0)), _where(op), grads)
+        role, scope = int(op.attrs.get(ROLE, 0)), str(op.attrs.get(NAMESCOPE, ""))
+        return Node(op.type, inputs, outputs, attrs, role, _where(op), grads, scope=scope)
 
     def _read(self, name: str) -> Value | None:
         if name == EMPTY_VAR:

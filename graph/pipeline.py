@@ -3,25 +3,59 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ..strategies.errors import ShapeError
-from .ir import Graph, infer_node
-from .passes import collectives, commit, order, place_updates, scale_loss_gradient, sync_batch_norm
+from .ir import TEMP, Graph, infer_node
+from .passes import (
+    build_cinn_pass,
+    collectives,
+    commit,
+    enable_addto,
+    enable_auto_fusion,
+    fuse_adamw,
+    fuse_bn_act,
+    fuse_bn_add_act,
+    fuse_elewise_add_act,
+    fuse_gemm_epilogue,
+    fuse_optimizers,
+    fuse_relu_depthwise_conv,
+    fused_attention,
+    fused_feedforward,
+    order,
+    place_updates,
+    scale_loss_gradient,
+    sync_batch_norm,
+)
 from .passes.target import Pass, Target
-from .report import write_dot
+from .pictures import places_dot, program_dot, write_picture
+from .report import to_dot
 
 PIPELINE: tuple[Pass, ...] = (
     sync_batch_norm.PASS,
+    enable_addto.PASS,
+    fuse_relu_depthwise_conv.PASS,
+    fuse_bn_act.PASS,
+    fuse_bn_add_act.PASS,
+    fused_attention.PASS,
+    fused_feedforward.PASS,
+    fuse_gemm_epilogue.PASS,
+    fuse_elewise_add_act.PASS,
     scale_loss_gradient.PASS,
+    enable_auto_fusion.PASS,
     collectives.INSERT,
     collectives.COALESCE,
     place_updates.PASS,
+    fuse_adamw.PASS,
+    fuse_optimizers.PASS,
     order.DELAY,
     order.BARRIER_AT_END,
     commit.PASS,
     order.ORDER,
+    build_cinn_pass.PASS,
 )
 
 
@@ -36,19 +70,33 @@ class PassRecord:
     seconds: float
 
 
-def run_pipeline(graph: Graph, target: Target) -> tuple[Graph, list[PassRecord]]:
+class Stage(NamedTuple):
+    """The graph before and after a pass that changed it, and whether values must be the same in both."""
+
+    name: str
+    before: Graph
+    after: Graph
+    keeps_values: bool
+
+
+def run_pipeline(
+    graph: Graph, target: Target, stages: list[Stage] | None = None
+) -> tuple[Graph, list[PassRecord]]:
     """Run every wanted pass; after each, re-derive the specs of what it made.
 
-    With ``debug_graphviz_path`` a numbered ``.dot`` is written before the first and after each pass.
+    With ``debug_graphviz_path`` Paddle's three pictures are written, and a numbered ``.dot`` after each pass.
+    ``stages`` is given the graphs in between, if anybody wants them.
 
     Raises:
         AssertionError: a pass broke the graph; the message names the pass and the node.
     """
     records: list[PassRecord] = []
-    picture = target.strategy.debug_graphviz_path if target.strategy is not None else ""
-    if picture:
-        write_dot(graph, Path(f"{picture}_original_graph"))
+    draw = _Pictures(target)
+    draw("original_graph", program_dot, graph)
     for entry in PIPELINE:
+        if entry in _DRAWN_BEFORE:
+            name, how = _DRAWN_BEFORE[entry]
+            draw(name, how, graph)
         if not entry.wanted(target):
             continue
         started = time.perf_counter()
@@ -60,19 +108,44 @@ def run_pipeline(graph: Graph, target: Target) -> tuple[Graph, list[PassRecord]]
         records.append(
             PassRecord(entry.name, len(graph.nodes), len(changed.nodes), not same, seconds)
         )
+        if stages is not None and not same:
+            stages.append(Stage(entry.name, graph, changed, entry.keeps_values))
         graph = changed
-        if picture:
-            write_dot(graph, Path(f"{picture}_{len(records):02d}_{entry.name}.dot"))
+        draw(f"{len(records):02d}_{entry.name}.dot", to_dot, graph)
     return graph, records
 
 
+# Where Paddle draws: when all is fused that one place computes, and when gradients meet.
+_DRAWN_BEFORE: dict[Pass, tuple[str, Callable[..., str]]] = {
+    collectives.INSERT: ("fused_graph", program_dot),
+    order.DELAY: ("multi_devices_graph", places_dot),
+}
+
+
+class _Pictures:
+    """Writes pictures behind ``debug_graphviz_path``, if the user gave one."""
+
+    def __init__(self, target: Target) -> None:
+        self._path = target.strategy.debug_graphviz_path if target.strategy is not None else ""
+        self._replicas = target.replicas
+
+    def __call__(self, name: str, how: Callable[..., str], graph: Graph) -> None:
+        if self._path:
+            text = how(graph, self._replicas) if how is places_dot else how(graph)
+            write_picture(text, Path(f"{self._path}_{name}"))
+
+
 def check(graph: Graph, pass_name: str) -> None:
-    """Assert that every value is made before it is read and has the spec its node derives."""
+    """Assert that every value is made once, before it is read, and has the spec its node derives."""
     made = set(graph.feeds)
+    names = {str(value) for value in graph.feeds}
     for node in graph.nodes:
         for value in node.reads():
-            known = value in made or value.version == 0
+            known = value in made or (value.version == 0 and value.kind != TEMP)
             assert known, f"{pass_name}: {node} reads {value} before it is made\n{graph}"
+        for value in node.writes():
+            assert str(value) not in names, f"{pass_name}: {node} makes {value} again\n{graph}"
+            names.add(str(value))
         made.update(node.writes())
         try:
             specs = infer_node(node, lambda value: value.spec)

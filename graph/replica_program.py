@@ -13,7 +13,7 @@ from ..strategies.errors import FeedError
 from ..strategies.types import VarType
 from .ir import EVERYWHERE, FEED, STATE, Graph, Node, Value
 from .ops.collective import COLLECTIVES
-from .ops.registry import Spec
+from .ops.registry import OPS, Spec
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class ValueRecord:
     dtype: int
     kind: str
     version: int
+    layout: str = ""
 
     @property
     def spec(self) -> Spec:
@@ -52,10 +53,14 @@ class NodeRecord:
     where: str
     at: int = EVERYWHERE
 
-    def touches(self) -> list[int]:
+    def touches(self) -> tuple[int, ...]:
         """Positions of the values that the op reads or writes."""
+        return self._touched
+
+    @functools.cached_property
+    def _touched(self) -> tuple[int, ...]:
         slots = (*self.inputs.values(), *self.outputs.values())
-        return [i for held in slots for i in held if i >= 0]
+        return tuple(i for held in slots for i in held if i >= 0)
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,8 @@ class ReplicaProgram:
     """What one replica runs each step. Plain data: JSON there and back.
 
     ``fetches`` are positions of the values to return; ``buckets`` lists, per collective in order, the
-    positions of the values that lie side by side in its buffer; ``seed`` keys the random ops.
+    positions of the values that lie side by side in its buffer; ``seed`` keys the random ops; ``math`` says
+    how exact products of single-precision numbers are.
     """
 
     values: tuple[ValueRecord, ...]
@@ -72,6 +78,7 @@ class ReplicaProgram:
     fetches: tuple[int, ...]
     buckets: tuple[tuple[int, ...], ...]
     seed: int
+    math: str = "float32"
 
     def to_json(self) -> str:
         """Return the program as JSON text."""
@@ -88,6 +95,7 @@ class ReplicaProgram:
             fetches=tuple(data["fetches"]),
             buckets=tuple(tuple(b) for b in data["buckets"]),
             seed=data["seed"],
+            math=data["math"],
         )
 
     @functools.cached_property
@@ -102,11 +110,14 @@ class ReplicaProgram:
         met = {i for node in self.nodes if node.op in COLLECTIVES for i in node.touches()}
         nodes = [(n.op, n.inputs, n.outputs, n.attrs, n.kernel, n.at) for n in self.nodes]
         values = {
-            i: (v.name, v.dtype, v.kind, v.version, v.shape if i in met or v.kind == STATE else ())
+            i: (
+                *(v.name, v.dtype, v.kind, v.version, v.layout),
+                v.shape if i in met or v.kind == STATE else (),
+            )
             for i, v in enumerate(self.values)
             if i in used
         }
-        text = json.dumps([nodes, values], sort_keys=True)
+        text = json.dumps([nodes, values, self.math], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def state_names(self) -> list[str]:
@@ -130,6 +141,23 @@ class ReplicaProgram:
             if len(found) == 1 and EVERYWHERE not in found
         }
 
+    @functools.cached_property
+    def changes(self) -> bool:
+        """Whether a step may change a persistable; statistics of a batch norm that only uses them stay."""
+        return any(self._changed_by(node) for node in self.nodes)
+
+    def _changed_by(self, node: NodeRecord) -> bool:
+        read, written = (
+            {
+                self.values[i].name
+                for held in slots.values()
+                for i in held
+                if i >= 0 and self.values[i].kind == STATE
+            }
+            for slots in (node.inputs, node.outputs)
+        )
+        return bool(written) and not (written <= read and OPS[node.op].only_uses(node.attrs))
+
     def needed_names(self) -> list[str]:
         """Names of the persistables that must hold a value before a step."""
         return list(
@@ -138,7 +166,11 @@ class ReplicaProgram:
 
 
 def lower(
-    graph: Graph, fetch_names: Sequence[str], kernels: Mapping[Node, str], seed: int
+    graph: Graph,
+    fetch_names: Sequence[str],
+    kernels: Mapping[Node, str],
+    seed: int,
+    math: str = "float32",
 ) -> ReplicaProgram:
     """Return a checked graph as plain data.
 
@@ -151,7 +183,8 @@ def lower(
     _refuse_unfed(graph, used)
     position = {value: i for i, value in enumerate(used)}
     values = tuple(
-        ValueRecord(v.name, v.spec.shape, int(v.spec.dtype), v.kind, v.version) for v in used
+        ValueRecord(v.name, v.spec.shape, int(v.spec.dtype), v.kind, v.version, v.layout)
+        for v in used
     )
     nodes = tuple(_record(node, position, kernels) for node in graph.nodes)
     meetings = [node for node in graph.nodes if node.op in COLLECTIVES]
@@ -162,6 +195,7 @@ def lower(
         fetches=tuple(position[v] for v in fetched),
         buckets=tuple(tuple(position[v] for v in node.reads()) for node in meetings),
         seed=seed,
+        math=math,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator
 
@@ -58,6 +58,7 @@ class BuildStrategy(Strategy):
     reduce_strategy: _Reduce = effect(_Reduce.AllReduce)
     gradient_scale_strategy: _Scale = effect(_Scale.CoeffNumDevice)
     debug_graphviz_path: str = effect("")
+    verify_passes: Flag = effect(False)  # not in Paddle: the first step checks what each pass made
     enable_sequential_execution: Flag = effect(False)
     sequential_run: Flag = effect(False)
     fuse_all_reduce_ops: Flag = effect(True)
@@ -65,27 +66,31 @@ class BuildStrategy(Strategy):
     remove_unnecessary_lock: Flag = effect(True)
     is_distribution: Flag = effect(False)  # compiling overwrites it, as in Paddle
     sync_batch_norm: Flag = effect(False)
+    fuse_all_optimizer_ops: Flag = effect(False)
+    fuse_adamw: Flag = effect(False)
+    enable_auto_fusion: Flag = effect(False)
+    fused_attention: Flag = effect(False)
+    fused_feedforward: Flag = effect(False)
+    fuse_dot_product_attention: Flag = effect(False)
+    build_cinn_pass: Flag = effect(False)
+    mkldnn_enabled_op_types: set[str] = effect(set())  # older name of the next
+    onednn_enabled_op_types: set[str] = effect(set())  # the only ops for oneDNN; none: all it can
+    fuse_relu_depthwise_conv: Flag = effect(False)
+    fuse_bn_act_ops: Flag = effect(False)
+    fuse_bn_add_act_ops: Flag = effect(True)
+    fuse_gemm_epilogue: Flag = effect(False)
+    fuse_elewise_add_act_ops: Flag = effect(False)
+    # Not in Paddle. "bfloat16" rounds the factors of products that oneDNN computes, and adds in float32.
+    cpu_math: Literal["float32", "bfloat16"] = effect("float32")
+    memory_optimize: bool | None = effect(None)  # None: on
+    enable_inplace: Flag = effect(True)
+    enable_addto: Flag = effect(False)
     num_trainers: int = semantic(1)
     trainer_id: int = semantic(0)
     trainers_endpoints: list[str] = semantic([])
     async_mode: Flag = semantic(False)
 
-    fuse_elewise_add_act_ops: Flag = hint(False)
-    fuse_bn_act_ops: Flag = hint(False)
-    fuse_bn_add_act_ops: Flag = hint(True)
-    fuse_relu_depthwise_conv: Flag = hint(False)
-    fuse_gemm_epilogue: Flag = hint(False)
-    fuse_dot_product_attention: Flag = hint(False)
     fuse_resunit: Flag = hint(False)
-    fused_attention: Flag = hint(False)
-    fused_feedforward: Flag = hint(False)
-    fuse_adamw: Flag = hint(False)
-    fuse_all_optimizer_ops: Flag = hint(False)
-    enable_auto_fusion: Flag = hint(False)
-    build_cinn_pass: Flag = hint(False)
-    memory_optimize: bool | None = hint(None)
-    enable_inplace: Flag = hint(True)
-    enable_addto: Flag = hint(False)
     enable_backward_optimizer_op_deps: Flag = hint(True)
     cache_runtime_context: Flag = hint(False)
     allow_cuda_graph_capture: Flag = hint(False)
@@ -93,8 +98,6 @@ class BuildStrategy(Strategy):
     bkcl_comm_num: int = hint(1, ge=1)
     use_hierarchical_allreduce: Flag = hint(False)
     hierarchical_allreduce_inter_nranks: int = hint(0, ge=0)
-    mkldnn_enabled_op_types: set[str] = hint(set())
-    onednn_enabled_op_types: set[str] = hint(set())
 
     def _finalize_strategy_and_create_passes(self) -> PassBuilder:
         """Freeze the switches that decide which passes run, and return Paddle's names of those passes."""
@@ -125,8 +128,14 @@ class PassBuilder:
 
 
 def _pass_names(build: BuildStrategy) -> list[str]:
+    """As Paddle 1.8.5 lists them on CPU; it has no names for the fusions that came later."""
+    mode = _multi_devices_mode(build)
     all_reduce = build.reduce_strategy is _Reduce.AllReduce
-    reduce = build.reduce_strategy is _Reduce.Reduce
+    packs = (
+        mode == "all_reduce_mode"
+    )  # no packing for owners, servers, or trainers that do not wait
+    several = build.num_trainers > 1
+    waits = not build.async_mode and not build.is_distribution
     listed = (
         ("graph_viz_pass", bool(build.debug_graphviz_path)),
         ("sequential_execution_pass", build.enable_sequential_execution),
@@ -134,18 +143,31 @@ def _pass_names(build: BuildStrategy) -> list[str]:
         ("fuse_relu_depthwise_conv_pass", build.fuse_relu_depthwise_conv),
         ("fuse_bn_act_pass", build.fuse_bn_act_ops),
         ("fuse_elewise_add_act_pass", build.fuse_elewise_add_act_ops),
-        ("coalesce_grad_tensor_pass", build.fuse_all_reduce_ops),
-        ("fuse_adam_op_pass", build.fuse_all_optimizer_ops),
-        ("fuse_sgd_op_pass", build.fuse_all_optimizer_ops),
-        ("fuse_momentum_op_pass", build.fuse_all_optimizer_ops),
+        ("coalesce_grad_tensor_pass", packs and build.fuse_all_reduce_ops),
+        ("fuse_adam_op_pass", packs and build.fuse_all_optimizer_ops),
+        ("fuse_sgd_op_pass", packs and build.fuse_all_optimizer_ops),
+        ("fuse_momentum_op_pass", packs and build.fuse_all_optimizer_ops),
         ("graph_viz_pass", bool(build.debug_graphviz_path)),
         ("add_reader_dependency_pass", True),
-        ("all_reduce_mode_multi_devices_pass", all_reduce),
-        ("reduce_mode_multi_devices_pass", reduce),
-        ("fuse_all_reduce_op_pass", build.fuse_all_reduce_ops),
+        (f"{mode}_multi_devices_pass", bool(mode)),
+        ("fuse_all_reduce_op_pass", packs and build.fuse_all_reduce_ops),
         ("multi_devices_print_pass", bool(build.debug_graphviz_path)),
-        ("all_reduce_deps_pass", all_reduce),
+        ("all_reduce_deps_pass", all_reduce or (several and not build.enable_sequential_execution)),
+        (
+            "backward_optimizer_op_deps_pass",
+            several and waits and build.enable_backward_optimizer_op_deps,
+        ),
+        ("runtime_context_cache_pass", build.cache_runtime_context),
         ("modify_op_lock_and_record_event_pass", build.remove_unnecessary_lock),
         ("multi_devices_check_pass", True),
     )
     return [name for name, wanted in listed if wanted]
+
+
+def _multi_devices_mode(build: BuildStrategy) -> str:
+    if build.async_mode:
+        return "async"
+    if build.is_distribution:
+        return "dist"
+    modes = {_Reduce.AllReduce: "all_reduce_mode", _Reduce.Reduce: "reduce_mode"}
+    return modes.get(build.reduce_strategy, "")

@@ -79,6 +79,9 @@ def to_numpy(dtype: VarType | int) -> np.dtype:
     Raises:
         InvalidValue: ``dtype`` is a kind of variable (``LOD_TENSOR``), not an element type.
     """
+    found = _NUMPY.get(dtype)  # type: ignore[arg-type]  # equal to its number
+    if found is not None:
+        return found
     try:
         return _NUMPY[VarType(dtype)]
     except (KeyError, ValueError):

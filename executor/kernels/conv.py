@@ -12,6 +12,7 @@ from typing import Any
 
 from ...graph.ops.conv import window_paddings
 from ..device import Device
+from .activation import relu_grad
 from .registry import Step, kernel
 
 _CACHE_BYTES = 1 << 20  # unfolded windows of one chunk of images
@@ -137,9 +138,13 @@ def conv2d(
     padding_algorithm: str,
     dilations: list[int],
     groups: int,
+    fuse_relu_before_depthwise_conv: bool,
 ) -> list[Step]:
     geo = _geometry(input, filter, output, locals())
     w, steps = _contiguous(dev, filter)
+    if fuse_relu_before_depthwise_conv:
+        input, rectifying = rectified(dev, input)
+        steps += rectifying
     w_GOK = w.reshape(groups, w.shape[0] // groups, -1)
     if geo.plain:
         x, copies = _contiguous(dev, input)
@@ -172,16 +177,29 @@ def conv2d_grad(
     padding_algorithm: str,
     dilations: list[int],
     groups: int,
+    fuse_relu_before_depthwise_conv: bool,
 ) -> list[Step]:
     geo = _geometry(input, filter, d_output, locals())
     d_out, steps = _contiguous(dev, d_output)
+    given = input
+    if fuse_relu_before_depthwise_conv and d_filter is not None:
+        input, rectifying = rectified(dev, input)
+        steps += rectifying
     if d_filter is not None:
         steps += _filter_grad(dev, geo, input, d_out, d_filter)
     if d_input is not None:
         w, copies = _contiguous(dev, filter)
         w_GKO = w.reshape(groups, w.shape[0] // groups, -1).swapaxes(1, 2)
         steps += [*copies, *_input_grad(dev, geo, w_GKO, d_out, d_input)]
+        if fuse_relu_before_depthwise_conv:
+            steps += relu_grad(dev, given, d_input, d_input)
     return steps
+
+
+def rectified(dev: Device, x: Any) -> tuple[Any, list[Step]]:
+    """Return scratch for relu(x), in the same order in memory, and the call that fills it."""
+    made = dev.scratch_like(x)
+    return made, [partial(dev.xp.maximum, x, 0, out=made)]
 
 
 def _filter_grad(dev: Device, geo: Geometry, x: Any, d_out: Any, d_filter: Any) -> list[Step]:

@@ -10,14 +10,15 @@ from ..device import Device
 from .registry import Step, kernel
 
 
-def _matrix(array: Any, num_col_dims: int) -> Any:
-    rows = math.prod(array.shape[:num_col_dims])
-    return array.reshape(rows, -1) if array.size else array.reshape(rows, 0)
+def as_matrix(array: Any, num_col_dims: int) -> Any:
+    """View an array as a matrix whose rows are its first ``num_col_dims`` dimensions."""
+    before, behind = array.shape[:num_col_dims], array.shape[num_col_dims:]
+    return array.reshape(math.prod(before), math.prod(behind))
 
 
 @kernel("mul")
 def mul(dev: Device, x: Any, y: Any, out: Any, *, x_num_col_dims: int, y_num_col_dims: int) -> Step:
-    x_MK, y_KN = _matrix(x, x_num_col_dims), _matrix(y, y_num_col_dims)
+    x_MK, y_KN = as_matrix(x, x_num_col_dims), as_matrix(y, y_num_col_dims)
     return partial(dev.xp.matmul, x_MK, y_KN, out.reshape(x_MK.shape[0], y_KN.shape[1]))
 
 
@@ -33,7 +34,7 @@ def mul_grad(
     x_num_col_dims: int,
     y_num_col_dims: int,
 ) -> list[Step]:
-    x_MK, y_KN = _matrix(x, x_num_col_dims), _matrix(y, y_num_col_dims)
+    x_MK, y_KN = as_matrix(x, x_num_col_dims), as_matrix(y, y_num_col_dims)
     d_MN = d_out.reshape(x_MK.shape[0], y_KN.shape[1])
     steps: list[Step] = []
     if d_x is not None:
@@ -43,7 +44,7 @@ def mul_grad(
     return steps
 
 
-def _stacks(x: Any, y: Any, out: Any, transpose_x: bool, transpose_y: bool) -> tuple[Any, Any, Any]:
+def stacks(x: Any, y: Any, out: Any, transpose_x: bool, transpose_y: bool) -> tuple[Any, Any, Any]:
     """Return X, Y and Out as stacks of matrices, transposes applied as views."""
     a = x.reshape(1, -1) if x.ndim == 1 else x
     b = y.reshape(-1, 1) if y.ndim == 1 else y
@@ -61,7 +62,7 @@ def _scaled(dev: Device, out: Any, alpha: float) -> list[Step]:
 def matmul(
     dev: Device, x: Any, y: Any, out: Any, *, transpose_X: bool, transpose_Y: bool, alpha: float
 ) -> list[Step]:
-    a, b, c = _stacks(x, y, out, transpose_X, transpose_Y)
+    a, b, c = stacks(x, y, out, transpose_X, transpose_Y)
     return [partial(dev.xp.matmul, a, b, c), *_scaled(dev, out, alpha)]
 
 
@@ -78,13 +79,13 @@ def matmul_grad(
     transpose_Y: bool,
     alpha: float,
 ) -> list[Step]:
-    a, b, d_c = _stacks(x, y, d_out, transpose_X, transpose_Y)
+    a, b, d_c = stacks(x, y, d_out, transpose_X, transpose_Y)
     steps: list[Step] = []
     if d_x is not None:
-        d_a, _, _ = _stacks(d_x, y, d_out, transpose_X, transpose_Y)
+        d_a, _, _ = stacks(d_x, y, d_out, transpose_X, transpose_Y)
         steps += [*_product(dev, d_c, b.swapaxes(-1, -2), d_a), *_scaled(dev, d_x, alpha)]
     if d_y is not None:
-        _, d_b, _ = _stacks(x, d_y, d_out, transpose_X, transpose_Y)
+        _, d_b, _ = stacks(x, d_y, d_out, transpose_X, transpose_Y)
         steps += [*_product(dev, a.swapaxes(-1, -2), d_c, d_b), *_scaled(dev, d_y, alpha)]
     return steps
 

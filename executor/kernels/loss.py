@@ -19,6 +19,8 @@ _LOG_FLOOR = 1e20
 
 def _softmax(dev: Device, x: Any, out: Any, axis: int) -> list[Step]:
     """exp(x - max) / sum, along ``axis``."""
+    if not x.size:  # nothing has no maximum
+        return []
     xp = dev.xp
     column = dev.scratch(
         tuple(1 if i == axis % x.ndim else n for i, n in enumerate(x.shape)), x.dtype
@@ -46,9 +48,10 @@ def softmax_grad(dev: Device, out: Any, d_out: Any, d_x: Any, *, axis: int) -> l
     column = dev.scratch(
         tuple(1 if i == axis % out.ndim else n for i, n in enumerate(out.shape)), out.dtype
     )
+    product = dev.scratch(d_x.shape, d_x.dtype) if d_x is d_out else d_x
     return [
-        partial(xp.multiply, d_out, out, d_x),
-        partial(xp.add.reduce, d_x, axis, None, column, True),
+        partial(xp.multiply, d_out, out, product),
+        partial(xp.add.reduce, product, axis, None, column, True),
         partial(xp.subtract, d_out, column, d_x),
         partial(xp.multiply, d_x, out, d_x),
     ]

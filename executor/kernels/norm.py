@@ -156,12 +156,18 @@ def batch_norm_grad(
     ]
 
 
+def _by_rows(array: Any, rows: int, *features: Any) -> Any:
+    """View as [R, F]; where there are no rows, what they are scaled or shifted by tells their length."""
+    known = (f.size for f in features if f is not None)
+    return array.reshape(rows, array.size // rows if rows else next(known, 1))
+
+
 @kernel("layer_norm")
 def layer_norm(
     dev: Device, x: Any, scale: Any, bias: Any, y: Any, mean: Any, variance: Any, *, epsilon: float
 ) -> list[Step]:
     xp = dev.xp
-    x_RF, y_RF = x.reshape(mean.size, -1), y.reshape(mean.size, -1)
+    x_RF, y_RF = (_by_rows(array, mean.size, scale, bias) for array in (x, y))
     width = max(x_RF.shape[1], 1)
     squares = dev.scratch(x_RF.shape, x.dtype)
     deviation = dev.scratch((mean.size, 1), x.dtype)
@@ -200,7 +206,7 @@ def layer_norm_grad(
 ) -> list[Step]:
     xp = dev.xp
     rows = mean.size
-    x_RF, dy_RF = x.reshape(rows, -1), d_y.reshape(rows, -1)
+    x_RF, dy_RF = (_by_rows(array, rows, scale, d_bias) for array in (x, d_y))
     width = max(x_RF.shape[1], 1)
     hat, work = dev.scratch(x_RF.shape, x.dtype), dev.scratch(x_RF.shape, x.dtype)
     deviation, share = dev.scratch((rows, 1), x.dtype), dev.scratch((rows, 1), x.dtype)
@@ -217,7 +223,7 @@ def layer_norm_grad(
         steps.append(partial(xp.add.reduce, work, 0, None, d_scale.reshape(-1)))
     if d_x is None:
         return steps
-    dx_RF = d_x.reshape(rows, -1)
+    dx_RF = _by_rows(d_x, rows, scale, d_bias)
     first = (
         partial(xp.copyto, dx_RF, dy_RF)
         if scale is None

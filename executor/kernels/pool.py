@@ -60,7 +60,8 @@ class Windows:
         return np.maximum(sum(self.taps(ones)), 1)
 
 
-def _windows(x: Any, out: Any, attrs: dict[str, Any]) -> Windows:
+def windows_of(x: Any, out: Any, attrs: dict[str, Any]) -> Windows:
+    """Return the windows that a pooling op's attributes ask for."""
     size = x.shape[2:]
     if attrs["global_pooling"]:
         return Windows(list(size), [1, 1], [(0, 0), (0, 0)], (1, 1), size)
@@ -95,7 +96,7 @@ def pool2d(
     adaptive: bool,
     padding_algorithm: str,
 ) -> list[Step]:
-    win = _windows(x, out, locals())
+    win = windows_of(x, out, locals())
     average = pooling_type == "avg"
     if average and not win.padded and global_pooling:
         scale = 1.0 / max(win.size[0] * win.size[1], 1)
@@ -136,7 +137,7 @@ def pool2d_grad(
 ) -> list[Step]:
     if d_x is None:
         return []
-    win = _windows(x, out, locals())
+    win = windows_of(x, out, locals())
     if pooling_type == "avg":
         return _average_grad(dev, win, d_out, d_x, exclusive)
     source, steps = _padded(dev, x, win, -np.inf)

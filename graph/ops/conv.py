@@ -115,6 +115,11 @@ _SAMPLES = (
 )
 _DEPTHWISE = (
     sample({"Input": normal(2, 4, 6, 6), "Filter": normal(4, 1, 3, 3)}, groups=4, paddings=[1, 1]),
+    sample(
+        {"Input": normal(2, 4, 5, 5, away_from=(0.0,)), "Filter": normal(4, 1, 3, 3)},
+        groups=4,
+        fuse_relu_before_depthwise_conv=True,
+    ),
 )
 _REFUSES = (
     sample({"Input": normal(2, 3, 6, 5), "Filter": normal(4, 2, 3, 3)}),

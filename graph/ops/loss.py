@@ -34,6 +34,7 @@ define(
         attrs=_SOFTMAX,
         shape=softmax_shape,
         grad=Grad("softmax_grad", ("Out", "Out@GRAD"), ("X@GRAD",)),
+        in_place={"Out": "X"},
         samples=(sample({"X": normal(3, 5)}), sample({"X": normal(2, 3, 4)}, axis=1)),
         refuses=(sample({"X": normal(3, 5)}, axis=2),),
     )
@@ -45,6 +46,7 @@ define(
         outputs=("X@GRAD",),
         attrs=_SOFTMAX,
         shape=same("Out", "X@GRAD"),
+        in_place={"X@GRAD": "Out@GRAD"},
     )
 )
 
@@ -151,6 +153,7 @@ define(
         grad=Grad(
             "softmax_with_cross_entropy_grad", ("Label", "Softmax", "Loss@GRAD"), ("Logits@GRAD",)
         ),
+        in_place={"Softmax": "Logits"},
         samples=(
             sample({"Logits": normal(4, 5), "Label": integers(4, 1, high=5)}),
             sample({"Logits": normal(4, 5), "Label": integers(4, 1, high=5)}, ignore_index=1),
@@ -170,6 +173,7 @@ define(
         outputs=("Logits@GRAD",),
         attrs=_FUSED,
         shape=same("Softmax", "Logits@GRAD"),
+        in_place={"Logits@GRAD": "Softmax"},
     )
 )
 

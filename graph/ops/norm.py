@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 from .registry import Grad, Inference, Op, Spec, Specs, define
 from .rules import grads_like, merge_dims, product
 from .samples import normal, sample, uniform
 
-_BATCH_NORM = {
+BATCH_NORM_ATTRS = {
     "is_test": False,
     "momentum": 0.9,
     "epsilon": 1e-5,
@@ -50,7 +51,14 @@ def batch_norm_shape(op: Inference) -> Mapping[str, Specs]:
     }
 
 
-_STATISTICS = {
+def uses_statistics(attrs: Mapping[str, Any]) -> bool:
+    """Tell whether a batch norm takes the running statistics instead of adding to them."""
+    return bool(attrs["use_global_stats"]) or (
+        bool(attrs["is_test"]) and not attrs["trainable_statistics"]
+    )
+
+
+STATISTICS = {
     "Scale": uniform(3, low=0.5, high=1.5),
     "Bias": normal(3),
     "Mean": normal(3),
@@ -61,7 +69,7 @@ define(
         type="batch_norm",
         inputs=("X", "Scale", "Bias", "Mean", "Variance", "MomentumTensor?"),
         outputs=("Y", "MeanOut", "VarianceOut", "SavedMean", "SavedVariance", "ReserveSpace?"),
-        attrs=_BATCH_NORM,
+        attrs=BATCH_NORM_ATTRS,
         shape=batch_norm_shape,
         grad=Grad(
             "batch_norm_grad",
@@ -69,14 +77,15 @@ define(
             ("X@GRAD", "Scale@GRAD", "Bias@GRAD"),
         ),
         in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
+        only_uses=uses_statistics,
         samples=(
-            sample({"X": normal(4, 3, 2, 2), **_STATISTICS}),
-            sample({"X": normal(6, 3), **_STATISTICS}),
-            sample({"X": normal(4, 2, 2, 3), **_STATISTICS}, data_layout="NHWC"),
-            sample({"X": normal(4, 3, 2, 2), **_STATISTICS}, is_test=True),
-            sample({"X": normal(4, 3, 2, 2), **_STATISTICS}, use_global_stats=True),
+            sample({"X": normal(4, 3, 2, 2), **STATISTICS}),
+            sample({"X": normal(6, 3), **STATISTICS}),
+            sample({"X": normal(4, 2, 2, 3), **STATISTICS}, data_layout="NHWC"),
+            sample({"X": normal(4, 3, 2, 2), **STATISTICS}, is_test=True),
+            sample({"X": normal(4, 3, 2, 2), **STATISTICS}, use_global_stats=True),
         ),
-        refuses=(sample({"X": normal(4, 2, 2, 2), **_STATISTICS}),),
+        refuses=(sample({"X": normal(4, 2, 2, 2), **STATISTICS}),),
     )
 )
 define(
@@ -84,7 +93,8 @@ define(
         type="batch_norm_grad",
         inputs=("X", "Scale", "Bias", "SavedMean", "SavedVariance", "Y@GRAD"),
         outputs=("X@GRAD", "Scale@GRAD", "Bias@GRAD"),
-        attrs=_BATCH_NORM,
+        attrs=BATCH_NORM_ATTRS,
+        in_place={"X@GRAD": "Y@GRAD"},
         shape=grads_like("X", "Scale", "Bias"),
     )
 )

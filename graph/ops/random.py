@@ -84,6 +84,7 @@ define(
         attrs=_DROPOUT,
         shape=dropout_shape,
         grad=Grad("dropout_grad", ("Mask", "Out@GRAD"), ("X@GRAD",)),
+        in_place={"Out": "X"},
         random=True,
         samples=(
             sample({"X": normal(40, 50)}, dropout_prob=0.3, seed=5),
@@ -100,5 +101,6 @@ define(
         outputs=("X@GRAD",),
         attrs=_DROPOUT,
         shape=same("Out@GRAD", "X@GRAD"),
+        in_place={"X@GRAD": "Out@GRAD"},
     )
 )

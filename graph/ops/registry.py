@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple, NoReturn
 
 from ...strategies.errors import ShapeError
@@ -48,6 +48,7 @@ class Slot(NamedTuple):
         return parameter_name(self.name)
 
 
+@cache
 def parameter_name(slot: str) -> str:
     """Return a slot name as a Python parameter: ``XShape`` -> x_shape, ``X@GRAD`` -> d_x."""
     base, grad, _ = slot.partition("@GRAD")
@@ -118,6 +119,8 @@ class Inference:
 
 Specs = Spec | Sequence[Spec] | None
 ShapeRule = Callable[[Inference], Mapping[str, Specs]]
+# Which result may lie where which operand does: (output slot, position, input slot, position)
+Place = tuple[str, int, str, int]
 
 
 @dataclass(frozen=True)
@@ -168,7 +171,13 @@ class Op:
     in_place: Mapping[str, str] = field(
         default_factory=dict
     )  # output slot -> input slot it may overwrite
+    places: Callable[[Inference], Sequence[Place]] | None = None  # what ``in_place`` cannot say
+    views: Mapping[str, str] = field(
+        default_factory=dict
+    )  # output slot -> input slot whose elements it has, in their order, if it has as many
     random: bool = False  # draws numbers: depends on seed, output name, step and sample index
+    # attributes -> whether it leaves the operands as they are that it may overwrite
+    only_uses: Callable[[Mapping[str, Any]], bool] = lambda attrs: False
     samples: tuple[Any, ...] = ()
     refuses: tuple[Any, ...] = ()  # samples that the shape rule must turn down
 
@@ -184,6 +193,12 @@ class Op:
         return tuple(
             slot._replace(optional=slot.optional or "@GRAD" in slot.name) for slot in slots
         )
+
+    @cached_property
+    def parameters(self) -> tuple[tuple[tuple[str, str, bool], ...], ...]:
+        """Of the input slots, and of the output slots: name, parameter, whether it takes any number."""
+        sides = (self.input_slots, self.output_slots)
+        return tuple(tuple((s.name, s.parameter, s.duplicable) for s in slots) for slots in sides)
 
     def infer(self, inference: Inference) -> dict[str, list[Spec]]:
         """Return the specs of every output slot, as lists.

@@ -27,6 +27,7 @@ def _define_form(
     **settings: Any,
 ) -> None:
     """Declare one form of a view op and its gradient op; it has an output XShape if the gradient reads it."""
+    keeps_order = "views" in settings
     kept = "XShape" in reads
     define(
         Op(
@@ -48,6 +49,7 @@ def _define_form(
             outputs=writes,
             attrs=settings["attrs"],
             shape=grad_rule,
+            views={"X@GRAD": "Out@GRAD"} if keeps_order else {},
         )
     )
 
@@ -141,6 +143,7 @@ _define_views(
     first_reads=("X", "Shape?", "ShapeTensor*?", "Out", "Out@GRAD"),
     first_writes=("X@GRAD", "Shape@GRAD", "ShapeTensor@GRAD*"),
     refuses=(sample({"X": normal(3, 4)}, shape=[5, 2]), sample({"X": normal(3, 4)}, shape=[5, -1])),
+    views={"Out": "X"},
 )
 _define_views(
     "squeeze",
@@ -148,6 +151,7 @@ _define_views(
     {"axes": []},
     samples=(sample({"X": normal(3, 1, 4, 1)}, axes=[1]), sample({"X": normal(1, 4)}, axes=[])),
     refuses=(sample({"X": normal(3, 1)}, axes=[0]),),
+    views={"Out": "X"},
 )
 _define_views(
     "unsqueeze",
@@ -155,12 +159,14 @@ _define_views(
     {"axes": []},
     samples=(sample({"X": normal(3, 4)}, axes=[1]), sample({"X": normal(3, 4)}, axes=[0, -1])),
     tensors=("AxesTensor?", "AxesTensorList*?"),
+    views={"Out": "X"},
 )
 _define_views(
     "flatten",
     flattened,
     {"axis": 1},
     samples=(sample({"X": normal(2, 3, 4)}, axis=2), sample({"X": normal(2, 3)}, axis=0)),
+    views={"Out": "X"},
 )
 
 

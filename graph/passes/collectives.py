@@ -13,11 +13,30 @@ from ..role import OpRole
 from .target import Pass, Target
 
 
+def newest_versions(graph: Graph) -> dict[str, int]:
+    """Return the highest version of each name."""
+    newest: dict[str, int] = {}
+    for value in graph.values():
+        newest[value.name] = max(value.version, newest.get(value.name, 0))
+    return newest
+
+
 def meeting(
-    op: str, values: Sequence[Value], where: str, role: int, roots: Sequence[int] = ()
+    op: str,
+    values: Sequence[Value],
+    where: str,
+    role: int,
+    newest: dict[str, int],
+    roots: Sequence[int] = (),
 ) -> tuple[Node, dict[Value, Value]]:
-    """Return a collective over values, and what it makes of each."""
-    made = {value: replace(value, version=value.version + 1) for value in values}
+    """Return a collective over values, and what it makes of each: versions above the ``newest``.
+
+    A name may be written again behind the collective (a regularizer adds to the gradient where it lies).
+    """
+    made: dict[Value, Value] = {}
+    for value in values:
+        newest[value.name] = newest.get(value.name, value.version) + 1
+        made[value] = replace(value, version=newest[value.name])
     attrs = {"bucket": 0, **({"roots": list(roots)} if roots else {})}
     node = Node(op, {"X": tuple(values)}, {"Out": tuple(made.values())}, attrs, role, where)
     return node, made
@@ -31,17 +50,20 @@ def insert_collectives(graph: Graph, target: Target) -> Graph:
     swap: dict[Value, Value] = {}
     nodes: list[Node] = []
     owned = [0] * target.replicas
+    newest = newest_versions(graph)
     for node in graph.nodes:
         nodes.append(node.reading(swap))
         if node.role & OpRole.Backward:
             for parameter, grad in node.grads:
                 if target.reduces_to == "AllReduce":
-                    joined, sums = meeting(ALL_REDUCE, [grad], node.where, int(OpRole.Backward))
+                    joined, sums = meeting(
+                        ALL_REDUCE, [grad], node.where, int(OpRole.Backward), newest
+                    )
                 else:
                     owner = owned.index(min(owned))
                     owned[owner] += abs(product(grad.spec.shape))
                     joined, sums = meeting(
-                        REDUCE, [grad], node.where, int(OpRole.Backward), [owner]
+                        REDUCE, [grad], node.where, int(OpRole.Backward), newest, [owner]
                     )
                 nodes.append(replace(joined, grads=((parameter, sums[grad]),)))
                 swap.update(sums)

@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..ir import STATE, Graph, Node, Value
-from ..ops.collective import BROADCAST, REDUCE
+from ..ir import FEED, STATE, Graph, Node, Value
+from ..ops.collective import BROADCAST, COLLECTIVES, REDUCE
 from ..role import OpRole
-from .collectives import meeting
+from .collectives import meeting, newest_versions
 from .target import Pass, Target
 
 
 def place_updates(graph: Graph, target: Target) -> Graph:
     """Run what depends on one owner's gradients at that owner; broadcast what others need to know.
 
-    A node that reads values of several owners (the norm over all gradients) runs everywhere, on values that
-    are broadcast first. At the end of the step a persistable is broadcast if any other rank begins the next
+    A node that reads values of several owners (the norm over all gradients), or also what comes from each
+    place's own rows (a layer that is used again behind its update), runs everywhere, on values that are
+    broadcast first. At the end of the step a persistable is broadcast if any other rank begins the next
     step by reading it: parameters are, an optimizer's state is not.
     """
     assert target.strategy is not None
-    placer = _Placer()
+    placer = _Placer(graph)
     nodes = [made for node in graph.nodes for made in placer.place(node)]
     latest = {name: placer.swap.get(value, value) for name, value in graph.latest.items()}
     readers = _readers_of_old_values(nodes, placer.owner)
@@ -35,9 +36,11 @@ def place_updates(graph: Graph, target: Target) -> Graph:
 
 
 class _Placer:
-    """Knows which values exist at their owner only."""
+    """Knows which values exist at their owner only, and which are ``local``: computed from a place's rows."""
 
-    def __init__(self) -> None:
+    def __init__(self, graph: Graph) -> None:
+        self.newest = newest_versions(graph)
+        self.local = {value for value in graph.feeds if value.kind == FEED}
         self.owner: dict[Value, int] = {}
         self.swap: dict[Value, Value] = {}
 
@@ -49,7 +52,8 @@ class _Placer:
             return
         owned = [value for value in dict.fromkeys(node.reads()) if value in self.owner]
         owners = {self.owner[value] for value in owned}
-        if len(owners) > 1:
+        differs = not self.local.isdisjoint(node.reads())
+        if len(owners) > 1 or (owners and differs):
             for group in _groups(owned, fused=True):
                 yield self.broadcast(group, node.where)
             node = node.reading(self.swap)
@@ -57,11 +61,13 @@ class _Placer:
             (rank,) = owners
             node = replace(node, at=rank)
             self.owner.update(dict.fromkeys(node.writes(), rank))
+        if differs and node.op not in COLLECTIVES:
+            self.local.update(node.writes())
         yield node
 
     def broadcast(self, values: list[Value], where: str) -> Node:
         roots = [self.owner[value] for value in values]
-        node, made = meeting(BROADCAST, values, where, int(OpRole.Optimize), roots)
+        node, made = meeting(BROADCAST, values, where, int(OpRole.Optimize), self.newest, roots)
         self.swap.update(made)
         return node
 

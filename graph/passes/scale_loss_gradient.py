@@ -58,4 +58,5 @@ PASS = Pass(
     scale_loss_gradient,
     lambda target: target.has_loss,
     "the seed must be right before anything is folded into what follows it",
+    keeps_values=False,
 )

@@ -47,7 +47,7 @@ def _forward(node: Node, stats: dict[Value, Value]) -> Iterator[Node]:
     layout = {"data_layout": node.attrs["data_layout"]}
     sums = _vector(f"{y.name}@STATS", 2 * scale.spec.shape[0] + 1)
     yield Node(PARTIAL, {"X": (x,)}, {"Stats": (sums,)}, layout, node.role, node.where)
-    joined, made = meeting(ALL_REDUCE, [sums], node.where, node.role)
+    joined, made = meeting(ALL_REDUCE, [sums], node.where, node.role, {})
     yield joined
     stats[saved] = made[sums]
     read = ("X", "Scale", "Bias", "Mean", "Variance")
@@ -78,7 +78,7 @@ def _backward(node: Node, stats: dict[Value, Value]) -> Iterator[Node]:
         node.role,
         node.where,
     )
-    joined, made = meeting(ALL_REDUCE, [total], node.where, node.role)
+    joined, made = meeting(ALL_REDUCE, [total], node.where, node.role, {})
     yield joined
     yield replace(
         node,

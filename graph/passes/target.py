@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..ir import Graph
+from ..ir import Graph, Node
 
 if TYPE_CHECKING:
     from ...strategies.build import BuildStrategy
@@ -20,7 +20,8 @@ class Target:
     ``has_loss`` whether the program trains, so that gradients must meet; ``bucket_bytes`` how much
     gradient data travels in one collective, and ``bucket_members`` how many gradients (0: any number);
     ``delay_collectives`` and ``barrier`` are the execution strategy's ``allow_op_delay`` and
-    ``use_thread_barrier``.
+    ``use_thread_barrier``. ``fetches`` names the variables whose last values must still be there afterwards.
+    ``compiles`` tells which nodes a compiler of regions can take (None: there is no compiler).
     """
 
     replicas: int = 1
@@ -30,6 +31,8 @@ class Target:
     bucket_members: int = 0
     delay_collectives: bool = False
     barrier: bool = False
+    fetches: tuple[str, ...] = ()
+    compiles: Callable[[Node], bool] | None = None
 
     @property
     def many(self) -> bool:
@@ -43,6 +46,19 @@ class Target:
         return build is not None and (build.enable_sequential_execution or build.sequential_run)
 
     @property
+    def onednn_ops(self) -> frozenset[str]:
+        """Return the only op types that oneDNN may compute (none: all that it can)."""
+        build = self.strategy
+        if build is None:
+            return frozenset()
+        return frozenset(build.onednn_enabled_op_types | build.mkldnn_enabled_op_types)
+
+    @property
+    def cpu_math(self) -> str:
+        """How exact products of single-precision numbers are on a CPU."""
+        return "float32" if self.strategy is None else self.strategy.cpu_math
+
+    @property
     def reduces_to(self) -> str:
         """Where gradients meet: a member of ReduceStrategy, by name."""
         return "AllReduce" if self.strategy is None else self.strategy.reduce_strategy.name
@@ -50,9 +66,13 @@ class Target:
 
 @dataclass(frozen=True)
 class Pass:
-    """One entry of the pipeline: what it does, when it is on, and why it stands where it stands."""
+    """One entry of the pipeline: what it does, when it is on, and why it stands where it stands.
+
+    ``keeps_values``: every value that is there before and after it is the same, but for rounding.
+    """
 
     name: str
     run: Callable[[Graph, Target], Graph]
     wanted: Callable[[Target], bool]
     why_here: str
+    keeps_values: bool = True
