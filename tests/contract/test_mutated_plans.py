@@ -125,7 +125,7 @@ class Training:
         )
 
     def _load(self, number: int, text: str) -> Message:
-        how = {"scope": SCOPE, "threads": 1, "capped": False, "every_lock": False}
+        how = {"scope": SCOPE, "threads": 1, "capped": False, "every_lock": False, "wishes": []}
         return Message("load", {"id": number, "program": text, **how})
 
     @property

@@ -267,11 +267,11 @@ def test_places_and_strategies_that_cannot_be() -> None:
 
 def test_hints_are_listed_and_the_graph_drawn(tmp_path: Any) -> None:
     net = Net()
-    build = fluid.BuildStrategy(fuse_bn_act_ops=True, debug_graphviz_path=str(tmp_path / "g"))
+    build = fluid.BuildStrategy(cache_runtime_context=True, debug_graphviz_path=str(tmp_path / "g"))
     with rowlock.cluster(launcher="threads"):
         program = net.parallel(build_strategy=build)
         net.exe.run(program, net.feed(), [net.loss])
-    assert "fuse_bn_act_ops: accepted, has no effect yet" in str(program.explain())
+    assert "cache_runtime_context: accepted, has no effect yet" in str(program.explain())
     assert (tmp_path / "g_original_graph").read_text().startswith("digraph G {")
     build.debug_graphviz_path = "/no/such/folder/g"
     with rowlock.cluster(launcher="threads"), pytest.raises(EnforceNotMet, match=r"cannot open"):

@@ -27,6 +27,7 @@ def image_pads(
 @reference("conv2d", "depthwise_conv2d")
 def conv2d(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     x, w = ins["Input"], ins["Filter"]
+    x = np.maximum(x, 0) if attrs["fuse_relu_before_depthwise_conv"] else x
     (sh, sw), (dh, dw), groups = attrs["strides"], attrs["dilations"], attrs["groups"]
     kh, kw = (w.shape[2] - 1) * dh + 1, (w.shape[3] - 1) * dw + 1
     pads = image_pads(attrs, x.shape[2:], [kh, kw])

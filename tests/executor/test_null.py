@@ -1,0 +1,48 @@
+"""Plans on a device that computes nothing: binding and dispatch are the same, results are not written."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import rowlock.fluid as fluid
+from rowlock.executor.capabilities import capabilities
+from rowlock.executor.device import Device
+from rowlock.executor.null import NullDevice, null_plan
+from rowlock.executor.plan import Plan
+from rowlock.graph.compile import compile_program
+from rowlock.graph.passes.target import Target
+from rowlock.graph.replica_program import ReplicaProgram
+from tests.reference import models
+
+
+def program_and_feeds(name: str) -> tuple[ReplicaProgram, list[np.ndarray]]:
+    built, fed = models.build(name, fluid), models.feed(name, 0)
+    compiled = compile_program(built.main, list(fed), [built.loss.name], Target(), capabilities())
+    return compiled.program, list(fed.values())
+
+
+def device_of(plan: Plan) -> NullDevice:
+    assert isinstance(plan.device, NullDevice)
+    return plan.device
+
+
+@pytest.mark.parametrize("name", ["mlp", "lenet", "resnet", "attention"])
+def test_a_plan_is_bound_and_run_but_nothing_is_computed(name: str) -> None:
+    program, feeds = program_and_feeds(name)
+    plan = null_plan(program, feeds)
+    assert [i.op for i in plan.instructions] == [node.op for node in program.nodes]
+    counted = device_of(plan).calls
+    assert sum(counted.values()) == sum(len(i.calls) for i in plan.instructions)
+    assert {"mul", "sgd"} & set(counted) or {"matmul", "adam"} & set(counted)
+    before = [array.copy() for array in plan.fetched()]
+    plan.run(feeds)
+    plan.run(feeds, timed=True)
+    for array, kept in zip(plan.fetched(), before, strict=True):
+        np.testing.assert_array_equal(array, kept)
+    assert plan.trace is not None and len(plan.trace) == len(plan.instructions)
+
+
+def test_an_ordinary_device_calls_what_kernels_return() -> None:
+    calls = [lambda: None]
+    assert Device().bound("relu", calls) is calls
