@@ -1,0 +1,113 @@
+"""Long-lived processes that train a model when told, so that rounds of several can take turns."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+WORKERS = Path(__file__).parent / "workers"
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "RAY_worker_niceness": "0",  # or whatever else runs here goes first
+    "TF_CPP_MIN_LOG_LEVEL": "2",
+}
+
+
+@dataclass
+class Contender:
+    """A process that speaks the language of ``workers/serve.py``."""
+
+    name: str
+    command: list
+    process: subprocess.Popen = None
+    about: dict = field(default_factory=dict)
+    quiet: bool = True
+
+    def start(self):
+        """Start the process; return False, with a line, if it cannot run here."""
+        if shutil.which(self.command[0]) is None:
+            print("{}: left out, there is no {}".format(self.name, self.command[0]))
+            return False
+        self.process = subprocess.Popen(
+            self.command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if self.quiet else None,
+            text=True,
+            env={**os.environ, **ENVIRONMENT},
+        )
+        try:
+            self.about = self.ask(do="about")["about"]
+        except RuntimeError as error:
+            print("{}: left out, {}".format(self.name, error))
+            return False
+        return True
+
+    def ask(self, **told):
+        """Send a command and return the answer.
+
+        Raises:
+            RuntimeError: the process failed, or is gone.
+        """
+        try:
+            self.process.stdin.write(json.dumps(told) + "\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            raise RuntimeError("its process ended ({})".format(self.process.wait()))
+        answer = json.loads(line)
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer
+
+    def close(self):
+        """End the process."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.stdin.close()
+            try:
+                self.process.wait(30)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+
+
+def rowlock(name, switches=None, python=sys.executable):
+    """Return Rowlock with these switches."""
+    script = str(WORKERS / "fluid_steps.py")
+    return Contender(name, [python, script, "rowlock.fluid", json.dumps(switches or {})])
+
+
+def rivals(torch="", jax="", paddle=""):
+    """Return the contenders whose interpreters were given."""
+    found = []
+    if torch:
+        script = str(WORKERS / "torch_steps.py")
+        found.append(Contender("torch DDP", [torch, script]))
+        found.append(Contender("torch DDP compiled", [torch, script, "compiled"]))
+    if jax:
+        found.append(Contender("JAX", [jax, str(WORKERS / "jax_steps.py")]))
+    if paddle:
+        script = str(WORKERS / "fluid_steps.py")
+        found.append(Contender("Paddle 1.8.5", [paddle, script, "paddle.fluid"]))
+    return found
+
+
+def machine():
+    """Return what the numbers depend on: processor, its vector units, cores, kernel."""
+    found = {"kernel": " ".join(os.uname()[:3:2]), "cores": len(os.sched_getaffinity(0))}
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return found
+    lines = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    told = {key.strip(): value.strip() for key, value in lines.items()}
+    flags = told.get("flags", "").split()
+    wide = [flag for flag in flags if flag.startswith(("avx", "amx", "fma", "sse4"))]
+    load = os.getloadavg()[0]
+    return {**found, "cpu": told.get("model name", "?"), "flags": wide, "load before": load}

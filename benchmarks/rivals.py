@@ -1,0 +1,154 @@
+"""Rowlock beside what a user would pick instead: the same training steps, two replicas of one core each.
+
+    python benchmarks/rivals.py --torch ~/torch/bin/python --jax ~/jax/bin/python --paddle ~/paddle/bin/python
+
+Interpreters may also come from TORCH_PYTHON, JAX_PYTHON and PADDLE_PYTHON; a rival without one is left out.
+Every contender is a process of its own, and they take turns, a few steps each, so that a noisy neighbour
+disturbs all of them alike. A time is from the call to that step's own loss on the host. Tables show medians
+with quartiles, and are kept under ``benchmarks/results``. Ratios are medians over rounds.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.contenders import machine, rivals, rowlock
+from benchmarks.models import MODELS
+
+RESULTS = Path(__file__).parent / "results"
+STEPS = {"fit": 200, "mlp": 40, "lenet": 10, "resnet18": 2, "gpt": 3, "mobilenet": 3, "encoder": 8}
+WARM_UP = {"fit": 50, "mlp": 20}
+FASTER = (  # the switches that trade no time for memory
+    "fuse_elewise_add_act_ops", "fuse_bn_act_ops", "fuse_bn_add_act_ops", "fuse_relu_depthwise_conv",
+    "fuse_gemm_epilogue", "enable_auto_fusion", "fuse_all_optimizer_ops",
+)  # fmt: skip
+
+
+def measure(name, contenders, rounds, steps):
+    """Return the milliseconds of each round's steps, by contender that can run the model."""
+    ready = {}
+    for contender in contenders:
+        try:
+            contender.ask(do="build", model=name)
+            contender.ask(do="run", steps=WARM_UP.get(name, 5))
+            ready[contender.name] = []
+        except RuntimeError as error:
+            print("{}: {} left out, {}".format(name, contender.name, error), flush=True)
+    for _ in range(rounds):
+        for contender in contenders:
+            if contender.name in ready:
+                answer = contender.ask(do="run", steps=steps)
+                assert np.isfinite(answer["loss"]), (name, contender.name, answer["loss"])
+                ready[contender.name].append([1e3 * s for s in answer["seconds"]])
+    return ready
+
+
+def row(contender, times, ours):
+    """Return one line's numbers: quartiles in milliseconds, and the median over rounds of ratios to us."""
+    low, median, high = np.percentile(np.concatenate(times), [25, 50, 75])
+    found = {"contender": contender, "median": median, "quartiles": [low, high]}
+    if ours is not None:
+        pairs = zip(times, ours, strict=True)
+        found["ratio"] = float(
+            np.median([np.median(theirs) / np.median(own) for theirs, own in pairs])
+        )
+    return found
+
+
+def table(name, times, own):
+    """Return a model's rows, and its two ratios: ours to the fastest rival, eager DDP to ours."""
+    best = min(
+        (n for n in times if n in own),
+        key=lambda n: np.median(np.concatenate(times[n])),
+        default=None,
+    )
+    rows = [row(n, t, times.get(best)) for n, t in times.items()]
+    found = {"model": name, "about": MODELS[name].__doc__, "rows": rows}
+    by_name = {r["contender"]: r for r in rows}
+    theirs = [r for r in rows if r["contender"] not in own]
+    if best and theirs:
+        fastest = min(theirs, key=lambda r: r["median"])
+        found["fastest rival"] = fastest["contender"]
+        found["ours / fastest rival"] = 1 / fastest["ratio"]
+    if best and "torch DDP" in by_name:
+        found["DDP / ours"] = by_name["torch DDP"]["ratio"]
+    return found
+
+
+def text_of(found):
+    """Return a model's table as text."""
+    lines = ["{model}: {about}".format(**found)]
+    for each in found["rows"]:
+        low, high = each["quartiles"]
+        lines.append(
+            "  {:24} {:9.3f} ms   [{:.3f} .. {:.3f}]   {:6.2f} x ours".format(
+                each["contender"], each["median"], low, high, each.get("ratio", float("nan"))
+            )
+        )
+    if "fastest rival" in found:
+        lines.append(
+            "  ours / fastest rival ({fastest rival}): {ours / fastest rival:.2f}".format(**found)
+        )
+    if "DDP / ours" in found:
+        lines.append("  DDP / ours: {DDP / ours:.2f}".format(**found))
+    return "\n".join(lines)
+
+
+def keep(tables, contenders, raw, options):
+    """Write everything to a dated pair of files."""
+    RESULTS.mkdir(exist_ok=True)
+    now = datetime.datetime.now()
+    stem = RESULTS / "rivals_{}".format(now.strftime("%Y-%m-%d_%H%M"))
+    about = {
+        "when": now.isoformat(timespec="seconds"),
+        "machine": machine(),
+        "versions": {c.name: c.about for c in contenders},
+        "rounds": options.rounds,
+    }
+    data = {**about, "tables": tables, "milliseconds": raw}
+    stem.with_suffix(".json").write_text(json.dumps(data, indent=1) + "\n")
+    head = json.dumps(about, indent=1)
+    stem.with_suffix(".txt").write_text("\n\n".join([head, *map(text_of, tables)]) + "\n")
+    print("kept as {}.json and .txt".format(stem))
+
+
+def run():
+    """Measure as the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for rival in ("torch", "jax", "paddle"):
+        given = os.environ.get("{}_PYTHON".format(rival.upper()), "")
+        parser.add_argument("--" + rival, default=given, metavar="INTERPRETER")
+    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=0, help="of each round (default: by model)")
+    parser.add_argument("--no-switches", action="store_true", help="only Rowlock's defaults")
+    parser.add_argument("--verbose", action="store_true", help="show what contenders print")
+    options = parser.parse_args()
+    ours = [rowlock("rowlock")]
+    if not options.no_switches:
+        ours.append(rowlock("rowlock, switches", dict.fromkeys(FASTER, True)))
+    wanted = [*ours, *rivals(options.torch, options.jax, options.paddle)]
+    for contender in wanted:
+        contender.quiet = not options.verbose
+    try:
+        contenders = [contender for contender in wanted if contender.start()]
+        tables, raw = [], {}
+        for name in options.models:
+            raw[name] = measure(name, contenders, options.rounds, options.steps or STEPS[name])
+            tables.append(table(name, raw[name], {c.name for c in ours}))
+            print(text_of(tables[-1]) + "\n", flush=True)
+        keep(tables, contenders, raw, options)
+    finally:
+        for contender in wanted:
+            contender.close()
+
+
+if __name__ == "__main__":
+    run()
