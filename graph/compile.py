@@ -64,22 +64,25 @@ def compile_program(
         graph = graph.noted(text)
     graph, kernels = lay_out(graph, selected)
     lowered = lower(graph, fetch_names, kernels, seed_of(program), target.cpu_math)
-    sizes = tuple(sum(_nbytes(lowered, i) for i in bucket) for bucket in lowered.buckets)
-    ignored: tuple[str, ...] = ()
-    if target.strategy is not None:
-        from ..strategies.base import unbuilt
-
-        ignored = tuple(unbuilt(target.strategy)[0])
     report = CompileReport(
         tuple(records),
         graph,
         target.replicas,
-        ignored,
-        sizes,
+        _ignored(target),
+        tuple(sum(_nbytes(lowered, i) for i in bucket) for bucket in lowered.buckets),
         _owned_bytes(lowered, target.replicas),
         Counter(kernels.values()),
     )
     return Compiled(lowered, report, tuple(stages or ()))
+
+
+def _ignored(target: Target) -> tuple[str, ...]:
+    """Return the fields that the user changed and nothing reads."""
+    if target.strategy is None:
+        return ()
+    from ..strategies.base import unbuilt  # brings pydantic, as the strategy did
+
+    return tuple(unbuilt(target.strategy)[0])
 
 
 def _without_effect(target: Target) -> Iterator[str]:

@@ -6,6 +6,7 @@ import argparse
 import importlib.util
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -61,5 +62,7 @@ def _ops(name: str | None) -> int:
 
 
 def _place(function: object) -> str:
+    while isinstance(function, partial):
+        function = function.func
     code = getattr(function, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else repr(function)

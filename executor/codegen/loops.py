@@ -37,11 +37,6 @@ class _Memory:
     scope: int = 0  # arrays in one scope may lie in the same place
 
 
-def can_loop(*arrays: Any) -> bool:
-    """Tell whether arrays are of types that loops work on."""
-    return all(a is None or a.dtype in _KINDS for a in arrays)
-
-
 def bind_loop(outputs: Outputs, arrays: Mapping[str, Any]) -> list[native.Launch]:
     """Return the calls that evaluate expressions on ``arrays`` into the outputs, in one pass."""
     return bind_loops([(outputs, arrays)])

@@ -317,42 +317,45 @@ def add_part(dev: Device, target: Any, d_scores: Any, sums: Space) -> list[Step]
     ]
 
 
-def bind_forward(
-    attention: Callable[..., Any], dev: Device, slots: Mapping[str, Any], attrs: Mapping[str, Any]
+def register(on: Callable[[str], Callable[[Any], Any]], attention: Callable[..., Any]) -> None:
+    """Register the kernels of both ops that work as ``attention`` does."""
+    on("fused_dot_product_attention")(partial(_forward, attention))
+    on("fused_dot_product_attention_grad")(partial(_backward, attention))
+
+
+def _bind_forward(
+    attention: Callable[..., Any], dev: Device, slots: Mapping[str, Any]
 ) -> list[Step]:
-    """Return the calls of the forward op."""
-    layout = attrs["layout"]
-    bound = _bound(attention, dev, slots, attrs)
+    layout = slots["layout"]
+    bound = _bound(attention, dev, slots)
     out = heads_first(slots["out"], "bhtd" if layout == "bhtd" else "bthd")
     return list(bound.forward(out, columns(slots["softmax_max"]), columns(slots["softmax_sum"])))
 
 
-def bind_backward(
-    attention: Callable[..., Any], dev: Device, slots: Mapping[str, Any], attrs: Mapping[str, Any]
+def _bind_backward(
+    attention: Callable[..., Any], dev: Device, slots: Mapping[str, Any]
 ) -> list[Step]:
-    """Return the calls of the gradient op."""
-    layout = attrs["layout"]
+    layout = slots["layout"]
     made = "bhtd" if layout == "bhtd" else "bthd"
-    bound = _bound(attention, dev, slots, attrs)
+    bound = _bound(attention, dev, slots)
     rows = [columns(slots[name]) for name in ("softmax_max", "softmax_sum")]
     wanted = operands(slots["d_q"], slots["d_k"], slots["d_v"], layout)
-    d_mask = mask_view(slots["d_mask"], slots["softmax_max"].ndim + 1, attrs["mask_axis"])
+    d_mask = mask_view(slots["d_mask"], slots["softmax_max"].ndim + 1, slots["mask_axis"])
     if all(a is None for a in (*wanted, d_mask)):
         return []
     kept = (heads_first(slots["out"], made), *rows)
     return list(bound.backward(kept, heads_first(slots["d_out"], made), wanted, d_mask))
 
 
-def _bound(
-    attention: Callable[..., Any], dev: Device, slots: Mapping[str, Any], attrs: Mapping[str, Any]
-) -> Any:
-    views = operands(slots["q"], slots["k"], slots["v"], attrs["layout"])
-    mask = mask_view(slots["mask"], slots["softmax_max"].ndim + 1, attrs["mask_axis"])
-    return attention(dev, views, mask, attrs["scale"], attrs["dropout"])
+def _bound(attention: Callable[..., Any], dev: Device, slots: Mapping[str, Any]) -> Any:
+    """``slots`` holds arrays and attributes by parameter."""
+    views = operands(slots["q"], slots["k"], slots["v"], slots["layout"])
+    mask = mask_view(slots["mask"], slots["softmax_max"].ndim + 1, slots["mask_axis"])
+    return attention(dev, views, mask, slots["scale"], slots["dropout"])
 
 
-@kernel("fused_dot_product_attention")
-def fused_dot_product_attention(
+def _forward(
+    attention: Callable[..., Any],
     dev: Device,
     q: Any,
     k: Any,
@@ -367,11 +370,11 @@ def fused_dot_product_attention(
     mask_axis: int,
     dropout: dict[str, Any],
 ) -> list[Step]:
-    return bind_forward(Attention, dev, locals(), locals())
+    return _bind_forward(attention, dev, locals())
 
 
-@kernel("fused_dot_product_attention_grad")
-def fused_dot_product_attention_grad(
+def _backward(
+    attention: Callable[..., Any],
     dev: Device,
     q: Any,
     k: Any,
@@ -391,4 +394,7 @@ def fused_dot_product_attention_grad(
     mask_axis: int,
     dropout: dict[str, Any],
 ) -> list[Step]:
-    return bind_backward(Attention, dev, locals(), locals())
+    return _bind_backward(attention, dev, locals())
+
+
+register(kernel, Attention)

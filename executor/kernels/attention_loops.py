@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from ..codegen.native import launch
 from ..codegen.scalar_math import definitions
-from ..device import Device
-from .attention import Attention, bind_backward, bind_forward
+from .attention import Attention, register
 from .loops import in_float32
 from .random_loops import CompiledDropout
 from .registry import Step, kernel
@@ -118,44 +118,4 @@ class NativeAttention(Attention):
         return [_launch(_SLOPE, d_weights, weights, share, share)]
 
 
-@kernel("fused_dot_product_attention", on=("numba",), takes=in_float32)
-def fused_dot_product_attention(
-    dev: Device,
-    q: Any,
-    k: Any,
-    v: Any,
-    mask: Any,
-    out: Any,
-    softmax_max: Any,
-    softmax_sum: Any,
-    *,
-    scale: float,
-    layout: str,
-    mask_axis: int,
-    dropout: dict[str, Any],
-) -> list[Step]:
-    return bind_forward(NativeAttention, dev, locals(), locals())
-
-
-@kernel("fused_dot_product_attention_grad", on=("numba",), takes=in_float32)
-def fused_dot_product_attention_grad(
-    dev: Device,
-    q: Any,
-    k: Any,
-    v: Any,
-    mask: Any,
-    out: Any,
-    softmax_max: Any,
-    softmax_sum: Any,
-    d_out: Any,
-    d_q: Any,
-    d_k: Any,
-    d_v: Any,
-    d_mask: Any,
-    *,
-    scale: float,
-    layout: str,
-    mask_axis: int,
-    dropout: dict[str, Any],
-) -> list[Step]:
-    return bind_backward(NativeAttention, dev, locals(), locals())
+register(partial(kernel, on=("numba",), takes=in_float32), NativeAttention)

@@ -24,10 +24,9 @@ from .attention import (
     Space,
     Views,
     add_part,
-    bind_backward,
-    bind_forward,
     blocks,
     part,
+    register,
     spans,
 )
 from .attention_loops import soften
@@ -229,44 +228,4 @@ def _along(array: Any, span: slice) -> Any:
     return array if array is None or array.shape[3] == 1 else array[..., span]
 
 
-@onednn("fused_dot_product_attention", needs=("numba",))
-def fused_dot_product_attention(
-    dev: Device,
-    q: Any,
-    k: Any,
-    v: Any,
-    mask: Any,
-    out: Any,
-    softmax_max: Any,
-    softmax_sum: Any,
-    *,
-    scale: float,
-    layout: str,
-    mask_axis: int,
-    dropout: dict[str, Any],
-) -> list[Step]:
-    return bind_forward(TiledAttention, dev, locals(), locals())
-
-
-@onednn("fused_dot_product_attention_grad", needs=("numba",))
-def fused_dot_product_attention_grad(
-    dev: Device,
-    q: Any,
-    k: Any,
-    v: Any,
-    mask: Any,
-    out: Any,
-    softmax_max: Any,
-    softmax_sum: Any,
-    d_out: Any,
-    d_q: Any,
-    d_k: Any,
-    d_v: Any,
-    d_mask: Any,
-    *,
-    scale: float,
-    layout: str,
-    mask_axis: int,
-    dropout: dict[str, Any],
-) -> list[Step]:
-    return bind_backward(TiledAttention, dev, locals(), locals())
+register(partial(onednn, needs=("numba",)), TiledAttention)
