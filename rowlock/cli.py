@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import inspect
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -62,6 +63,7 @@ def _ops(name: str | None) -> int:
 
 
 def _place(function: object) -> str:
+    function = inspect.unwrap(function) if callable(function) else function
     while isinstance(function, partial):
         function = function.func
     code = getattr(function, "__code__", None)
