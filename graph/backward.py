@@ -15,7 +15,17 @@ from ..strategies.errors import InvalidType, InvalidValue, Unsupported
 from .operator import Operator
 from .ops.registry import Grad
 from .program import Block, Program
-from .role import CALLSTACK, EMPTY_VAR, GRAD_SUFFIX, NAMESCOPE, ROLE, ROLE_VAR, OpRole, grad_name
+from .role import (
+    CALLSTACK,
+    DEVICE,
+    EMPTY_VAR,
+    GRAD_SUFFIX,
+    NAMESCOPE,
+    ROLE,
+    ROLE_VAR,
+    OpRole,
+    grad_name,
+)
 from .unique_name import generate
 from .variable import Parameter, Variable
 
@@ -80,7 +90,7 @@ def append_backward(
         gradient_of = _Namer(program, block)
         first = len(block.ops)
         seed = gradient_of.start(seed)
-        _append_seed(block, loss, seed)
+        _append_seed(block, loss, seed, source.attrs[DEVICE])
         grads = _gradient_ops(path, {grad_name(loss.name)}, stopped)
         grads = _accumulate(grads)
         renamed = gradient_of.apply(grads, grad_name(loss.name), seed)
@@ -266,6 +276,7 @@ def _wire(op: Operator, grad: Grad, one: int | None, stopped: set[str]) -> GradO
     attrs = grad.attributes({k: v for k, v in op.attrs.items() if k in op.declaration.attrs})
     attrs[CALLSTACK] = op.attrs.get(CALLSTACK, [""])
     attrs[NAMESCOPE] = op.attrs.get(NAMESCOPE, "/")
+    attrs[DEVICE] = op.attrs.get(DEVICE, "")
     inputs = {s: ns for s, ns in inputs.items() if ns}
     return GradOp(grad.type, inputs, outputs, attrs, of)
 
@@ -348,7 +359,7 @@ class _Namer:
         return renamed
 
 
-def _append_seed(block: Block, loss: Variable, seed: str) -> None:
+def _append_seed(block: Block, loss: Variable, seed: str, device: str) -> None:
     assert loss.dtype is not None
     block.create_var(name=seed, shape=(1,), dtype=loss.dtype)
     attrs = {
@@ -356,6 +367,7 @@ def _append_seed(block: Block, loss: Variable, seed: str) -> None:
         "value": 1.0,
         "dtype": int(loss.dtype),
         ROLE: int(OpRole.Backward | OpRole.Loss),
+        DEVICE: device,
     }
     block.append_op("fill_constant", None, {"Out": seed}, attrs)
 
@@ -370,7 +382,7 @@ def _target_seed(block: Block, target: Variable, given: Variable | None, namer: 
             )
         return given.name
     seed = namer.start(grad_name(target.name))
-    block.append_op("fill_any_like", {"X": target}, {"Out": seed}, {"value": 1.0})
+    block.append_op("fill_any_like", {"X": target}, {"Out": seed}, {"value": 1.0, DEVICE: ""})
     return seed
 
 
@@ -380,7 +392,7 @@ def _append(
     context: dict[str, Any] = {}
     for op in grads:
         context |= op.of
-        appended = block.append_op(op.type, op.inputs, op.outputs, op.attrs)
+        appended = block.append_op(op.type, op.inputs, op.outputs, {DEVICE: "", **op.attrs})
         context["__current_op_desc__"] = appended
         for callback in callbacks or ():
             callback(block, context)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..strategies.errors import InvalidType
+from ..strategies.types import VarType
 from .layers.helper import LayerHelper
-from .layers.shape import fill_constant
+from .layers.shape import cast, fill_constant
 from .program import Block, Program, default_main_program
 from .role import ROLE_VAR, OpRole
 from .scopes import name_scope
@@ -74,14 +75,15 @@ class GradientClipByGlobalNorm(GradientClipBase):
         for parameter, grad in params_grads:
             with program.optimized_guard([parameter, grad]):
                 helper = LayerHelper("elementwise_mul")
-                clipped.append(
-                    (parameter, helper.apply("elementwise_mul", {"X": grad, "Y": factor}))
-                )
+                own = factor if factor.dtype == grad.dtype else cast(factor, grad.dtype)
+                clipped.append((parameter, helper.apply("elementwise_mul", {"X": grad, "Y": own})))
         return clipped
 
     @staticmethod
     def _square(program: Program, parameter: Parameter, grad: Variable) -> Variable:
         with program.optimized_guard([parameter, grad]):
+            if grad.dtype in (VarType.FP16, VarType.BF16):  # squares would leave the range
+                grad = cast(grad, "float32")
             square = LayerHelper("square").apply("square", {"X": grad})
             return LayerHelper("reduce_sum").apply(
                 "reduce_sum", {"X": square}, {"reduce_all": True}

@@ -15,8 +15,10 @@ from .layout import lay_out
 from .ops.region import REGION
 from .ops.registry import OPS
 from .ops.rules import product
+from .passes.order import without_effect
 from .passes.target import Target
 from .pipeline import Stage, run_pipeline
+from .placement import all_here, place_on_host
 from .program import Program
 from .replica_program import ReplicaProgram, lower
 from .report import CompileReport
@@ -53,17 +55,21 @@ def compile_program(
     """
     graph = from_program(program, feed_names)
     graph = graph if keep is None else graph.pruned(keep)
+    graph = all_here(graph, program) if back_end == "numpy" else graph
     compiles = capabilities.get("xla", {}).get(REGION)
     target = replace(target, fetches=tuple(fetch_names), compiles=compiles)
     verifies = target.strategy is not None and target.strategy.verify_passes
     stages: list[Stage] | None = [] if verifies else None
     graph, records = run_pipeline(graph, target, stages)
+    if back_end != "numpy":
+        graph = place_on_host(graph, capabilities[back_end])
     selected = select_kernels(graph, capabilities, back_end, target.onednn_ops)
-    refuse_exact(selected, target.cpu_math, capabilities)
+    math = target.math(back_end)
+    refuse_exact(selected, math, capabilities)
     for text in _without_effect(target):
         graph = graph.noted(text)
-    graph, kernels = lay_out(graph, selected)
-    lowered = lower(graph, fetch_names, kernels, seed_of(program), target.cpu_math)
+    graph, kernels = lay_out(graph, selected, math)
+    lowered = lower(graph, fetch_names, kernels, seed_of(program), math)
     report = CompileReport(
         tuple(records),
         graph,
@@ -86,7 +92,8 @@ def _ignored(target: Target) -> tuple[str, ...]:
 
 
 def _without_effect(target: Target) -> Iterator[str]:
-    """Say of what was asked of oneDNN that it cannot be done."""
+    """Say of what was asked that it cannot be done."""
+    yield from without_effect(target)
     for name in sorted(target.onednn_ops - OPS.keys()):
         yield f"onednn_enabled_op_types: there is no operator {name!r}.{nearest(name, OPS)}"
 

@@ -46,6 +46,20 @@ def fans(shape: tuple[int, ...] | None) -> tuple[int, int]:
     return shape[1] * receptive, shape[0] * receptive
 
 
+class CopyInitializer(Initializer):
+    """The value that another variable of the startup program begins with, in this variable's type."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+
+    def __call__(self, variable: Variable, block: Block) -> Operator:
+        """Append ``cast`` behind what fills the source."""
+        source = block.var(self.source)
+        assert variable.dtype is not None and source.dtype is not None
+        attrs = {"in_dtype": int(source.dtype), "out_dtype": int(variable.dtype)}
+        return block.append_op("cast", {"X": source}, {"Out": variable}, attrs)
+
+
 class ConstantInitializer(Initializer):
     """Every element is ``value``."""
 
@@ -144,6 +158,8 @@ class NumpyArrayInitializer(Initializer):
 
     _SLOTS = {  # noqa: RUF012 - read only
         VarType.BOOL: "bool_values",
+        VarType.FP16: "fp32_values",
+        VarType.BF16: "fp32_values",
         VarType.FP32: "fp32_values",
         VarType.FP64: "fp32_values",
         VarType.INT32: "int32_values",

@@ -14,7 +14,7 @@ from ..strategies.errors import NotFound, nearest
 from .operator import Operator
 from .ops.registry import OPS, Inference, Spec
 from .program import Program
-from .role import CALLSTACK, EMPTY_VAR, NAMESCOPE, ROLE, ROLE_VAR, STAMPED
+from .role import CALLSTACK, DEVICE, EMPTY_VAR, NAMESCOPE, ROLE, ROLE_VAR, STAMPED
 from .variable import Variable
 
 FEED, STATE, TEMP = "feed", "state", "temp"
@@ -27,6 +27,7 @@ class Value:
 
     ``version`` counts the writes to the name; version 0 of a state is what it holds when the step begins.
     ``layout`` is the order of an image's elements in memory ("": that of its shape; see ``layout.py``).
+    ``host``: it lies in the memory of the host beside the GPU that computes (see ``placement.py``).
     """
 
     name: str
@@ -34,6 +35,7 @@ class Value:
     kind: str = TEMP
     version: int = 0
     layout: str = ""
+    host: bool = False
 
     def __str__(self) -> str:
         return f"{self.name}.{self.version}" if self.version else self.name
@@ -45,6 +47,7 @@ class Node:
 
     ``grads`` lists (parameter, gradient value) pairs that this node finishes; ``where`` is the user's line;
     ``at`` the only rank that runs it, if not all do; ``scope`` the user's name scope, for pictures.
+    ``host``: it is to be computed on the host, beside the GPU that computes the others.
     """
 
     op: str
@@ -56,6 +59,7 @@ class Node:
     grads: tuple[tuple[str, Value], ...] = ()
     at: int = EVERYWHERE
     scope: str = ""
+    host: bool = False
 
     def reads(self) -> list[Value]:
         """Return the values read, slot by slot."""
@@ -76,6 +80,7 @@ class Node:
 
     def __str__(self) -> str:
         place = "" if self.at == EVERYWHERE else f" at {self.at}"
+        place += " on the host" if self.host else ""
         return f"{_args(self.outputs)} = {self.op}({_args(self.inputs)}){place}"
 
 
@@ -198,7 +203,10 @@ class _Reader:
         )
         attrs = {name: value for name, value in op.attrs.items() if name not in STAMPED}
         role, scope = int(op.attrs.get(ROLE, 0)), str(op.attrs.get(NAMESCOPE, ""))
-        return Node(op.type, inputs, outputs, attrs, role, _where(op), grads, scope=scope)
+        host = op.attrs.get(DEVICE) == "cpu"
+        return Node(
+            op.type, inputs, outputs, attrs, role, _where(op), grads, scope=scope, host=host
+        )
 
     def _read(self, name: str) -> Value | None:
         if name == EMPTY_VAR:

@@ -1,8 +1,8 @@
 """In which order the elements of images lie in memory.
 
 The shape of an image value is NCHW, as the program says, and so is the array a kernel gets. Where a library
-computes convolutions, the array's memory is in the order NHWC: its strides say so, and kernels that are named
-here can do with any strides. All others are given a copy in the order of the shape.
+computes convolutions faster so, the array's memory is in the order NHWC: its strides say so, and kernels that
+are named here can do with any strides. All others are given a copy in the order of the shape.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from ..strategies.types import LOW
 from .ir import TEMP, Graph, Node, Value
 from .ops.registry import OPS
 
@@ -25,14 +26,25 @@ _IMAGES: Mapping[str, Sequence[str]] = {
     "fused_batch_norm_act": ("X", "Y"),
     "fused_bn_add_activation": ("X", "Z", "Y"),
 }
-_LIBRARIES = ("onednn",)
+_NORMS = ("batch_norm", "fused_batch_norm_act", "fused_bn_add_activation")
+# op -> whose kernels take images as they come, all in one order
+_EITHER: Mapping[str, Sequence[str]] = {
+    "pool2d": ("cuda",),
+    **dict.fromkeys(_NORMS, ("cuda", "cudnn")),
+}
+_COPIES = {"onednn": "onednn", "cudnn": "cuda"}  # library -> which one copies between layouts
 # Besides ops with a scalar expression: they compute element by element.
 _ELEMENTWISE = frozenset({"sum", "assign", "cast", "fusion_group", "fused_elemwise_activation"})
 
 
-def lay_out(graph: Graph, kernels: Mapping[Node, str]) -> tuple[Graph, dict[Node, str]]:
-    """Return the graph in which values know their layout and copies change it, and each node's back end."""
-    planner = _Planner(kernels)
+def lay_out(
+    graph: Graph, kernels: Mapping[Node, str], math: str = "float32"
+) -> tuple[Graph, dict[Node, str]]:
+    """Return the graph in which values know their layout and copies change it, and each node's back end.
+
+    ``math`` says how exact products of single-precision numbers are.
+    """
+    planner = _Planner(kernels, math)
     nodes = [made for node in graph.nodes for made in planner.place(node)]
     if not planner.moved:
         return graph, dict(kernels)
@@ -44,8 +56,10 @@ def lay_out(graph: Graph, kernels: Mapping[Node, str]) -> tuple[Graph, dict[Node
 class _Planner:
     """Goes through the nodes in order and gives each value that is made a layout."""
 
-    def __init__(self, kernels: Mapping[Node, str]) -> None:
-        self.given = kernels
+    def __init__(self, kernels: Mapping[Node, str], math: str) -> None:
+        self.given, self.math = kernels, math
+        used = {library for node, library in kernels.items() if not node.host}
+        self.copies_by = next((copy for library, copy in _COPIES.items() if library in used), "")
         self.kernels: dict[Node, str] = {}
         self.swap: dict[Value, Value] = {}  # a value -> the same with its layout
         self._copies: dict[tuple[Value, str], Value] = {}
@@ -55,8 +69,14 @@ class _Planner:
         """Yield the node with its operands in the layout that it needs, behind the copies that this takes."""
         back_end = self.given[node]
         node = node.reading(self.swap)
-        images = _image_slots(node.op) if back_end in _LIBRARIES else ()
-        follows = not images and _element_by_element(node) and self._any_moved(node)
+        images: Sequence[str] = ()
+        follows = False
+        if (
+            node.attrs.get("data_layout") != CHANNELS_LAST
+        ):  # else channels are the last dimension already
+            images = _image_slots(node.op) if self._prefers(node, back_end) else ()
+            either = back_end in _EITHER.get(node.op.removesuffix("_grad"), ())
+            follows = not images and (_element_by_element(node) or either) and self._any_moved(node)
         inputs: dict[str, tuple[Value | None, ...]] = {}
         for slot, values in node.inputs.items():
             held = []
@@ -65,7 +85,7 @@ class _Planner:
                 if value is not None and (slot in images or follows) and _is_image(value):
                     wanted = CHANNELS_LAST
                 if value is not None and value.layout != wanted:
-                    yield from self._copy(value, wanted, node, back_end)
+                    yield from self._copy(value, wanted, node)
                     value = self._copies[value, wanted]
                 held.append(value)
             inputs[slot] = tuple(held)
@@ -78,6 +98,18 @@ class _Planner:
         self.kernels[placed] = back_end
         yield placed
 
+    def _prefers(self, node: Node, back_end: str) -> bool:
+        """Tell whether a library computes a node faster with channels last.
+
+        cuDNN does on tensor cores; float32 factors that stay exact are faster in order. Beside a GPU images
+        stay in order on the host.
+        """
+        if node.host:
+            return False
+        if back_end != "cudnn":
+            return back_end == "onednn"
+        return self.math == "tf32" or any(v.spec.dtype in LOW for v in node.reads() if _is_image(v))
+
     def _any_moved(self, node: Node) -> bool:
         return any(value.layout == CHANNELS_LAST for value in node.reads())
 
@@ -88,7 +120,7 @@ class _Planner:
         self.swap[value] = replace(value, layout=CHANNELS_LAST)
         return self.swap[value]
 
-    def _copy(self, value: Value, layout: str, node: Node, back_end: str) -> Iterator[Node]:
+    def _copy(self, value: Value, layout: str, node: Node) -> Iterator[Node]:
         if (value, layout) in self._copies:
             return
         name = f"{value.name}@{layout or 'NCHW'}"
@@ -96,7 +128,7 @@ class _Planner:
         self._copies[value, layout] = made
         copy = Node(TRANSFER, {"X": (value,)}, {"Out": (made,)}, {}, node.role, node.where)
         copy = replace(copy, at=node.at)
-        self.kernels[copy] = next((b for b in (back_end, *_LIBRARIES) if b in _LIBRARIES), back_end)
+        self.kernels[copy] = self.copies_by
         yield copy
 
 

@@ -1,4 +1,5 @@
-"""Where temporaries lie: one arena per replica, planned from how long each value is needed.
+"""Where temporaries lie: one arena per replica (and one on the host, where ops of a GPU's replica run there),
+planned from how long each value is needed.
 
 A *storage* is the memory of one value, or of several: what is made in place of an operand that is needed no
 more, and what holds the same bytes as its operand in another shape (a view), lie where the operand does.
@@ -143,7 +144,8 @@ class MemoryPlan:
 
     ``roots`` maps a value to the one whose storage it lies in (itself, or another); ``same`` to a value whose
     very array it is; ``views`` are values that need no computing at all. ``offsets`` and ``spans`` (the first
-    and last node that need it) are those of storages. ``size``: bytes of the arena.
+    and last node that need it) are those of storages. ``size``: bytes of the arena, ``host_size`` of
+    that on the host beside a GPU.
     """
 
     usage: Usage
@@ -154,6 +156,11 @@ class MemoryPlan:
     spans: Mapping[int, tuple[int, int]]
     offsets: Mapping[int, int]
     size: int
+    host_size: int = 0
+
+    def on_host(self, position: int) -> bool:
+        """Tell whether a value lies in the arena of the host."""
+        return self.usage.program.values[position].host
 
     def at(self, position: int) -> int:
         """Return where a value begins."""
@@ -167,12 +174,14 @@ class MemoryPlan:
     @cached_property
     def most(self) -> tuple[int, int]:
         """The node at which most bytes are needed at once, and how many: no arena can be smaller."""
-        return most_at_once(self.spans, {r: aligned(size) for r, size in self.sizes.items()})
+        sizes = {r: aligned(size) for r, size in self.sizes.items() if not self.on_host(r)}
+        return most_at_once({r: self.spans[r] for r in sizes}, sizes)
 
     def largest(self, count: int = 5) -> list[tuple[int, int]]:
         """Return the largest storages that are needed when most bytes are: (value, bytes)."""
         when = self.most[0]
-        live = [(r, self.sizes[r]) for r, (a, b) in self.spans.items() if a <= when <= b]
+        held = ((r, span) for r, span in self.spans.items() if not self.on_host(r))
+        live = [(r, self.sizes[r]) for r, (a, b) in held if a <= when <= b]
         return sorted(live, key=lambda one: -one[1])[:count]
 
     def spread(self, spans: Mapping[int, tuple[int, int]]) -> MemoryPlan:
@@ -193,8 +202,14 @@ def plan_memory(usage: Usage, specs: Sequence[Spec], wishes: Wishes = ALL_WISHES
             _share(usage, specs, pair, roots, last, same, views)
     spans = {i: (first, last[i]) for i, first in usage.first.items() if roots[i] == i}
     sizes = {i: aligned(nbytes(specs[i])) for i in spans}
-    offsets, size = place(spans, sizes) if wishes.reuse else _side_by_side(sizes)
-    return MemoryPlan(usage, specs, roots, same, views, spans, offsets, size)
+    host = {i for i in spans if usage.program.values[i].host}
+    offsets, totals = {}, []
+    for held in (spans.keys() - host, host):
+        part = {i: size for i, size in sizes.items() if i in held}
+        placed, total = place(spans, part) if wishes.reuse else _side_by_side(part)
+        offsets.update(placed)
+        totals.append(total)
+    return MemoryPlan(usage, specs, roots, same, views, spans, offsets, *totals)
 
 
 def _pairs_by_shape(usage: Usage, specs: Sequence[Spec]) -> Iterable[Pair]:
@@ -232,6 +247,8 @@ def _share(
     root, values = roots[source], usage.program.values
     made_spec, source_spec = specs[made], specs[source]
     if made_spec.dtype != source_spec.dtype or values[made].layout != values[source].layout:
+        return
+    if values[made].host != values[source].host:
         return
     if made_spec.shape != source_spec.shape:
         if not view or values[made].layout or prod(made_spec.shape) != prod(source_spec.shape):

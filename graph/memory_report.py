@@ -19,7 +19,8 @@ class MemoryReport:
     ``arena``: temporaries and what is fed; ``scratch``: what kernels use while they run, workspaces of
     libraries included; ``buckets``: gradients that meet; ``persistables``: parameters and optimizer state.
     ``largest``: what is in the arena when it is fullest. ``reuse`` and ``in_place`` are what these flags
-    saved. Where instructions run in several lanes, temporaries may last longer than this.
+    saved. ``host``: what lies on the host beside a GPU, where ops run there. Where instructions run in several
+    lanes, temporaries may last longer than this.
     """
 
     arena: int
@@ -29,6 +30,7 @@ class MemoryReport:
     largest: tuple[str, ...] = ()
     reuse: int = 0
     in_place: int = 0
+    host: int = 0
 
     @property
     def peak(self) -> int:
@@ -48,6 +50,8 @@ class MemoryReport:
             "  largest when most is needed:",
             *(f"    {line}" for line in self.largest),
         ]
+        if self.host:
+            lines.append(f"  on the host of each GPU: {self.host:,} bytes")
         return "\n".join(lines)
 
 
@@ -79,6 +83,7 @@ def report(plan: MemoryPlan, wishes: Wishes, scratch: int, grouped: bool) -> Mem
         contributors(plan),
         without["reuse"],
         without["in_place"],
+        plan.host_size + _host_bytes(program, plan.specs),
     )
 
 
@@ -93,9 +98,16 @@ def persistable_bytes(program: ReplicaProgram, specs: Sequence[Spec]) -> int:
     held: dict[int, int] = {EVERYWHERE: 0}
     owners, seen = program.owners(), set()
     for value, spec in zip(program.values, specs, strict=True):
-        if value.kind == STATE and value.name not in seen:
+        if value.kind == STATE and value.name not in seen and not value.host:
             seen.add(value.name)
             owner = owners.get(value.name, EVERYWHERE)
             held[owner] = held.get(owner, 0) + nbytes(spec)
     everywhere = held.pop(EVERYWHERE)
     return everywhere + max(held.values(), default=0)
+
+
+def _host_bytes(program: ReplicaProgram, specs: Sequence[Spec]) -> int:
+    """Return the bytes of the persistables that lie on the host beside a GPU."""
+    pairs = zip(program.values, specs, strict=True)
+    held = {v.name: nbytes(spec) for v, spec in pairs if v.kind == STATE and v.host}
+    return sum(held.values())

@@ -25,9 +25,11 @@ from .passes import (
     fuse_relu_depthwise_conv,
     fused_attention,
     fused_feedforward,
+    narrow_casts,
     order,
     place_updates,
     scale_loss_gradient,
+    split_loss_scaling,
     sync_batch_norm,
 )
 from .passes.target import Pass, Target
@@ -35,6 +37,7 @@ from .pictures import places_dot, program_dot, write_picture
 from .report import to_dot
 
 PIPELINE: tuple[Pass, ...] = (
+    narrow_casts.PASS,
     sync_batch_norm.PASS,
     enable_addto.PASS,
     fuse_relu_depthwise_conv.PASS,
@@ -48,6 +51,7 @@ PIPELINE: tuple[Pass, ...] = (
     enable_auto_fusion.PASS,
     collectives.INSERT,
     collectives.COALESCE,
+    split_loss_scaling.PASS,
     place_updates.PASS,
     fuse_adamw.PASS,
     fuse_optimizers.PASS,
@@ -55,6 +59,7 @@ PIPELINE: tuple[Pass, ...] = (
     order.BARRIER_AT_END,
     commit.PASS,
     order.ORDER,
+    order.SPREAD,
     build_cinn_pass.PASS,
 )
 

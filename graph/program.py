@@ -11,7 +11,7 @@ from typing import Any
 from ..strategies.errors import InvalidArgument, InvalidType, InvalidValue, NotFound, nearest
 from .operator import Operator
 from .role import CALLSTACK, DEVICE, NAMESCOPE, ROLE, ROLE_VAR, OpRole
-from .scopes import current_name_scope
+from .scopes import current_device, current_name_scope
 from .variable import Parameter, Variable
 from .where import user_line
 
@@ -192,7 +192,7 @@ class Program:
             ROLE_VAR: list(self._op_role_var),
             NAMESCOPE: current_name_scope(),
             CALLSTACK: [user_line()],
-            DEVICE: "",
+            DEVICE: current_device(),
         }
 
     def make_if_missing(self, block: Block, name: str) -> None:

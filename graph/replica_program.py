@@ -26,6 +26,7 @@ class ValueRecord:
     kind: str
     version: int
     layout: str = ""
+    host: bool = False  # it lies beside the GPU, in the memory of the host
 
     @property
     def spec(self) -> Spec:
@@ -111,7 +112,7 @@ class ReplicaProgram:
         nodes = [(n.op, n.inputs, n.outputs, n.attrs, n.kernel, n.at) for n in self.nodes]
         values = {
             i: (
-                *(v.name, v.dtype, v.kind, v.version, v.layout),
+                *(v.name, v.dtype, v.kind, v.version, v.layout, v.host),
                 v.shape if i in met or v.kind == STATE else (),
             )
             for i, v in enumerate(self.values)
@@ -140,6 +141,12 @@ class ReplicaProgram:
             for name, found in ranks.items()
             if len(found) == 1 and EVERYWHERE not in found
         }
+
+    @functools.cached_property
+    def sides(self) -> dict[str, bool]:
+        """Where persistables must lie that an op uses, by name: on the host, or on the GPU if there is one."""
+        used = {i for node in self.nodes for i in node.touches()}
+        return {v.name: v.host for i, v in enumerate(self.values) if v.kind == STATE and i in used}
 
     @functools.cached_property
     def changes(self) -> bool:
@@ -183,7 +190,7 @@ def lower(
     _refuse_unfed(graph, used)
     position = {value: i for i, value in enumerate(used)}
     values = tuple(
-        ValueRecord(v.name, v.spec.shape, int(v.spec.dtype), v.kind, v.version, v.layout)
+        ValueRecord(v.name, v.spec.shape, int(v.spec.dtype), v.kind, v.version, v.layout, v.host)
         for v in used
     )
     nodes = tuple(_record(node, position, kernels) for node in graph.nodes)

@@ -45,6 +45,7 @@ class CompileReport:
 
     ``buckets``: bytes in each collective. ``owned``: bytes of persistables that one rank alone holds, by rank.
     ``kernels``: how many ops each back end computes. ``memory``: what the shapes fed last take, once known.
+    ``graphs``: which graphs a step on a GPU is made of.
     """
 
     passes: tuple[PassRecord, ...]
@@ -55,6 +56,7 @@ class CompileReport:
     owned: tuple[int, ...] = ()
     kernels: Mapping[str, int] = field(default_factory=dict)
     memory: MemoryReport | None = None
+    graphs: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"compiled for {self.replicas} replica(s): {len(self.graph.nodes)} ops"]
@@ -81,7 +83,7 @@ class CompileReport:
             lines.append(f"  {SLOWER}")
         lines += [f"  {flag}: accepted, has no effect yet" for flag in self.ignored]
         lines += [f"  {note}" for note in self.graph.notes]
-        lines += [f"  {line}" for line in str(self.memory or "").splitlines()]
+        lines += [f"  {line}" for line in (*self.graphs, *str(self.memory or "").splitlines())]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

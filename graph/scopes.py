@@ -1,11 +1,11 @@
-"""``name_scope``: a readable path stamped on the ops built inside it."""
+"""What is stamped on ops by where they are built: ``name_scope``, a readable path, and ``device_guard``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..strategies.errors import InvalidArgument
+from ..strategies.errors import InvalidArgument, InvalidValue
 
 
 class _NameScope:
@@ -50,3 +50,44 @@ def name_scope(prefix: str | None = None) -> Iterator[None]:
     finally:
         assert _current.parent is not None
         _current = _current.parent
+
+
+_device = ""
+
+
+def current_device() -> str:
+    """Return what ``device_guard`` asks for here: "cpu", "gpu", "gpu:all" or "" (nothing)."""
+    return _device
+
+
+@contextmanager
+def device_guard(device: str | None = None) -> Iterator[None]:
+    """Have ops built inside run on the host ("cpu") or on the GPU ("gpu", "gpu:all") of their place.
+
+    None and "" ask for nothing, also inside another guard. On CPU places everything runs on the CPU.
+
+    Raises:
+        InvalidValue: another device; the message says why not.
+    """
+    global _device
+    if device not in ("cpu", "gpu", "gpu:all", "", None):
+        raise InvalidValue(
+            f'device_guard takes "cpu", "gpu", "gpu:all", an empty string or None, got {device!r}: '
+            f"{_why(device)}."
+        )
+    before, _device = _device, device or ""
+    try:
+        yield
+    finally:
+        _device = before
+
+
+def _why(device: object) -> str:
+    kind, colon, _ = device.partition(":") if isinstance(device, str) else ("", "", "")
+    if kind == "gpu" and colon:
+        return 'a replica has one GPU, that of its place; "gpu" names it'
+    if kind == "cpu" and colon:
+        return "a CPU has no number"
+    if kind in ("npu", "xpu", "mlu", "ipu"):
+        return f"Rowlock computes on CPUs and GPUs, not on {kind.upper()}s"
+    return "there is no such device"

@@ -82,9 +82,15 @@ class BuildStrategy(Strategy):
     fuse_elewise_add_act_ops: Flag = effect(False)
     # Not in Paddle. "bfloat16" rounds the factors of products that oneDNN computes, and adds in float32.
     cpu_math: Literal["float32", "bfloat16"] = effect("float32")
+    # Not in Paddle. "tf32" rounds the factors of products that cuBLASLt and cuDNN compute to 10 bits.
+    gpu_math: Literal["float32", "tf32"] = effect("float32")
     memory_optimize: bool | None = effect(None)  # None: on
+    allow_cuda_graph_capture: bool | None = effect(None)  # None: on (Paddle's default is off)
     enable_inplace: Flag = effect(True)
     enable_addto: Flag = effect(False)
+    nccl_comm_num: int = effect(1, ge=1)  # this and the next two: where replicas meet by NCCL
+    use_hierarchical_allreduce: Flag = effect(False)
+    hierarchical_allreduce_inter_nranks: int = effect(0, ge=0)  # 0: the replicas of a host
     num_trainers: int = semantic(1)
     trainer_id: int = semantic(0)
     trainers_endpoints: list[str] = semantic([])
@@ -93,11 +99,7 @@ class BuildStrategy(Strategy):
     fuse_resunit: Flag = hint(False)
     enable_backward_optimizer_op_deps: Flag = hint(True)
     cache_runtime_context: Flag = hint(False)
-    allow_cuda_graph_capture: Flag = hint(False)
-    nccl_comm_num: int = hint(1, ge=1)
     bkcl_comm_num: int = hint(1, ge=1)
-    use_hierarchical_allreduce: Flag = hint(False)
-    hierarchical_allreduce_inter_nranks: int = hint(0, ge=0)
 
     def _finalize_strategy_and_create_passes(self) -> PassBuilder:
         """Freeze the switches that decide which passes run, and return Paddle's names of those passes."""

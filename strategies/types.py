@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from .errors import InvalidValue
@@ -37,6 +38,8 @@ class VarType(IntEnum):
     BF16 = 22
 
 
+BFLOAT16: np.dtype = np.dtype(ml_dtypes.bfloat16)  # NumPy has none of its own; its kind is "V"
+
 _NUMPY: dict[VarType, np.dtype] = {
     VarType.BOOL: np.dtype(np.bool_),
     VarType.INT16: np.dtype(np.int16),
@@ -47,10 +50,12 @@ _NUMPY: dict[VarType, np.dtype] = {
     VarType.FP64: np.dtype(np.float64),
     VarType.UINT8: np.dtype(np.uint8),
     VarType.INT8: np.dtype(np.int8),
+    VarType.BF16: BFLOAT16,
 }
 _FROM_NUMPY = {dtype: var_type for var_type, dtype in _NUMPY.items()}
 
-FLOATS = (VarType.FP16, VarType.FP32, VarType.FP64)
+LOW = (VarType.FP16, VarType.BF16)  # computed in float32 and rounded once
+FLOATS = (*LOW, VarType.FP32, VarType.FP64)
 INTEGERS = (VarType.UINT8, VarType.INT8, VarType.INT16, VarType.INT32, VarType.INT64)
 
 
@@ -86,3 +91,13 @@ def to_numpy(dtype: VarType | int) -> np.dtype:
         return _NUMPY[VarType(dtype)]
     except (KeyError, ValueError):
         raise InvalidValue(f"{dtype!r} is not an element type of a tensor.") from None
+
+
+def is_float(dtype: np.dtype) -> bool:
+    """Tell whether elements are floats, bfloat16 included."""
+    return dtype.kind == "f" or dtype == BFLOAT16
+
+
+def is_low(dtype: np.dtype) -> bool:
+    """Tell whether elements are float16 or bfloat16."""
+    return dtype == np.float16 or dtype == BFLOAT16

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue, Unsupported
-from ...strategies.types import VarType
+from ...strategies.types import LOW, VarType
 from ..initializer import ConstantInitializer, NormalInitializer
 from ..param_attr import ParamAttr
 from ..variable import Variable
@@ -224,7 +224,7 @@ def batch_norm(
     helper = LayerHelper("batch_norm", name)
     channels = [input.shape[-1] if data_layout == "NHWC" else input.shape[1]]
     # Halves are too coarse for parameters and statistics.
-    dtype = VarType.FP32 if input.dtype == VarType.FP16 else input.dtype
+    dtype = VarType.FP32 if input.dtype in LOW else input.dtype
     one = ConstantInitializer(1.0)
     scale = helper.create_parameter(param_attr, channels, dtype, default_initializer=one)
     bias = helper.create_parameter(bias_attr, channels, dtype, is_bias=True)

@@ -275,6 +275,8 @@ def fill_constant_batch_size_like(
 
 _VALUES = {
     VarType.BOOL: "bool_values",
+    VarType.FP16: "fp32_values",
+    VarType.BF16: "fp32_values",
     VarType.FP32: "fp32_values",
     VarType.INT32: "int32_values",
     VarType.INT64: "int64_values",

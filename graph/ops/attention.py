@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .registry import Grad, Inference, Op, Spec, Specs, define
-from .rules import grads_like, merge_dims, of_shape
+from .rules import grads_like, merge_dims, of_shape, statistic
 from .samples import normal, sample
 
 LAYOUTS = ("bhtd", "bthd", "packed")
@@ -71,7 +71,7 @@ def attention_shape(op: Inference) -> Mapping[str, Specs]:
         _check_mask(op, (*lead, q[-2], keys))
     x = op.spec("Q")
     out = (*lead, q[-2], v[-1])
-    rows = Spec(out[:-1], x.dtype)
+    rows = Spec(out[:-1], statistic(x.dtype))
     made = of_shape(_to_heads(out, "bhtd" if op.attr("layout") == "bhtd" else "bthd"), x)
     return {"Out": made, "SoftmaxMax": rows, "SoftmaxSum": rows}
 

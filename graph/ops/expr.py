@@ -14,7 +14,10 @@ from typing import Any
 
 @dataclass(frozen=True, eq=False)
 class Expr:
-    """A function applied to expressions. ``fn`` is a NumPy ufunc's name, ``where``, ``arg`` or ``const``."""
+    """A function applied to expressions.
+
+    ``fn`` is a NumPy ufunc's name, ``where``, ``arg``, ``const``, or a type of 16 bits that is rounded to.
+    """
 
     fn: str
     args: tuple[Expr, ...] = ()

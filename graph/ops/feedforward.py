@@ -12,7 +12,7 @@ from typing import Any
 
 from .attention import NO_DROPOUT
 from .registry import Grad, Inference, Op, Spec, Specs, define
-from .rules import grads_like, merge_dims, of_shape, product
+from .rules import grads_like, merge_dims, of_shape, product, statistic
 from .samples import normal, sample
 
 ACTIVATIONS = ("relu", "gelu")
@@ -61,7 +61,7 @@ def feedforward_shape(op: Inference) -> Mapping[str, Specs]:
     op.require(fits, "Residual must be like Out")
     if not op.attr("pre_layer_norm"):
         return {"Out": out, "Ln1Mean": None, "Ln1Variance": None}
-    rows = Spec((product(x.shape[:n]),), x.dtype)
+    rows = Spec((product(x.shape[:n]),), statistic(x.dtype))
     return {"Out": out, "Ln1Mean": rows, "Ln1Variance": rows}
 
 

@@ -3,7 +3,9 @@
 X is a matrix after ``x_num_col_dims`` dimensions (-1: all but the last; not in Paddle), Y is a matrix.
 ``ReserveSpace`` is what the activation was applied to, kept where its slope is a function of that (gelu);
 that of relu is a function of the result, which the gradient op reads as ``Out``. ``approximate`` (not in
-Paddle) chooses gelu's tanh form. The gradient op takes the gradient through the activation first.
+Paddle) chooses gelu's tanh form. The gradient op takes the gradient through the activation first. Where X is
+gelu's tanh form of something, it may take DX through that, too (``activation_below``); ``Below`` is what gelu
+was applied to.
 """
 
 from __future__ import annotations
@@ -46,6 +48,11 @@ def gemm_grad_shape(op: Inference) -> Mapping[str, Specs]:
     """Each gradient is like its operand."""
     made = grads_like("X", "Y")(op)
     width = op.shape("DOut")[-1]
+    below = op.attr("activation_below")
+    op.require(
+        below in ("none", "gelu_grad"), f"activation_below={below!r} must be none or gelu_grad"
+    )
+    op.require(below == "none" or not op.attr("trans_x"), "activation_below takes no trans_x")
     return {"DX": made["X@GRAD"], "DY": made["Y@GRAD"], "DBias": of_shape((width,), op.spec("Y"))}
 
 
@@ -53,7 +60,8 @@ def backward_attrs(forward: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes of the gradient op."""
     act = forward["activation"]
     kept = {k: forward[k] for k in ("trans_x", "trans_y", "approximate", "x_num_col_dims")}
-    return {**kept, "activation_grad": "none" if act == "none" else f"{act}_grad"}
+    name = "none" if act == "none" else f"{act}_grad"
+    return {**kept, "activation_grad": name, "activation_below": "none"}
 
 
 _ATTRS = {"trans_x": False, "trans_y": False, "approximate": False, "x_num_col_dims": -1}
@@ -106,9 +114,9 @@ define(
 define(
     Op(
         type=f"{GEMM}_grad",
-        inputs=("DOut", "X", "Y", "Out?", "ReserveSpace?"),
+        inputs=("DOut", "X", "Y", "Out?", "ReserveSpace?", "Below?"),
         outputs=("DX?", "DY?", "DBias?"),
-        attrs={**_ATTRS, "activation_grad": "none"},
+        attrs={**_ATTRS, "activation_grad": "none", "activation_below": "none"},
         shape=gemm_grad_shape,
     )
 )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import optimize as _optimize  # noqa: F401 - what is fused must be declared first
-from .registry import OPS, Inference, Op, Spec, define
+from .registry import OPS, Inference, Op, Slot, Spec, define
 from .samples import Sample, normal, sample, uniform
 
 # Single op -> fused op; Paddle has the first three under these names.
@@ -30,6 +30,15 @@ def own_attributes(single: str, attrs: Mapping[str, Any], k: int) -> dict[str, A
     return {**attrs, **{name: attrs[name][k] for name in OWN.get(single, ())}}
 
 
+# Slots that an update may do without: all parameters of one fused op have them, or none has.
+SOMETIMES = ("MasterParam", "SkipUpdate", "MasterParamOut")
+
+
+def fused_slots(slots: Sequence[Slot]) -> list[str]:
+    """Return the names of a single op's slots (inputs, or outputs) that the fused op has too."""
+    return [slot.name for slot in slots if not slot.optional or slot.name in SOMETIMES]
+
+
 def _each(single: Op, op: Inference) -> dict[str, list[Spec]]:
     """Apply the single op's rule to each parameter in turn."""
     count = len(op.specs("Param"))
@@ -38,7 +47,7 @@ def _each(single: Op, op: Inference) -> dict[str, list[Spec]]:
     slots = [slot.name for slot in single.input_slots if op.has(slot.name)]
     for slot in slots:
         op.require(len(op.specs(slot)) == count, f"{slot} must have one entry per parameter")
-    made: dict[str, list[Spec]] = {slot.name: [] for slot in single.output_slots}
+    made: dict[str, list[Spec]] = {slot: [] for slot in fused_slots(single.output_slots)}
     for k in range(count):
         read = {slot: [op.specs(slot)[k]] for slot in slots}
         for slot, specs in single.infer(Inference(op.op, read, op.attrs)).items():
@@ -62,15 +71,16 @@ def _sample(single: Op) -> Sample:
 
 
 def _define(single: Op, name: str) -> None:
-    used = [slot.name for slot in single.input_slots if not slot.optional]
+    used, made = fused_slots(single.input_slots), fused_slots(single.output_slots)
+    inputs, outputs = ([f"{s}*{'?' * (s in SOMETIMES)}" for s in slots] for slots in (used, made))
     define(
         Op(
             type=name,
-            inputs=tuple(f"{slot}*" for slot in used),
-            outputs=tuple(f"{slot.name}*" for slot in single.output_slots),
+            inputs=tuple(inputs),
+            outputs=tuple(outputs),
             attrs={**single.attrs, **{own: [] for own in OWN.get(single.type, ())}},
             shape=lambda op: _each(single, op),
-            in_place=single.in_place,
+            in_place={slot: single.in_place[slot] for slot in made},
             samples=(_sample(single),),
         )
     )

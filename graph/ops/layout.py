@@ -1,4 +1,4 @@
-"""The op by which a value changes the order of its elements in memory."""
+"""Ops by which a value changes where or in which order its elements lie."""
 
 from __future__ import annotations
 
@@ -14,5 +14,16 @@ transfer_layout = define(
         attrs={},
         shape=same("X"),
         samples=(sample({"X": normal(2, 3, 4, 5)}),),
+    )
+)
+
+memcpy = define(
+    Op(
+        type="memcpy",
+        inputs=("X",),
+        outputs=("Out",),
+        attrs={"dst_place_type": 0},
+        shape=same("X"),
+        samples=(sample({"X": normal(2, 3)}, dst_place_type=1),),
     )
 )

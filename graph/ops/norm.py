@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .registry import Grad, Inference, Op, Spec, Specs, define
-from .rules import grads_like, merge_dims, product
+from .rules import grads_like, merge_dims, product, statistic
 from .samples import normal, sample, uniform
 
 BATCH_NORM_ATTRS = {
@@ -116,7 +116,7 @@ def layer_norm_shape(op: Inference) -> Mapping[str, Specs]:
             op.require(
                 width < 0 or found == width, f"{slot} has {found} elements for {width} features"
             )
-    rows = Spec((product(x.shape[:axis]),), x.dtype)
+    rows = Spec((product(x.shape[:axis]),), statistic(x.dtype))
     return {"Y": x, "Mean": rows, "Variance": rows}
 
 

@@ -5,22 +5,39 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .registry import Inference, Op, Specs, define
+from ...strategies.types import LOW, VarType
+from .registry import Inference, Op, Spec, Specs, define
 from .samples import normal, sample, uniform
 
 
 def _update(*state: str, powers: tuple[str, ...] = (), refused: tuple[str, ...] = ()) -> Any:
-    """Return the shape rule of an update: state and gradient are like Param, powers have one element."""
+    """Return the shape rule of an update: state and gradient are like Param, powers have one element.
+
+    Beside a parameter in low precision its state and gradient may be float32, as its master is.
+    """
 
     def rule(op: Inference) -> Mapping[str, Specs]:
         param = op.spec("Param")
+        wide = param._replace(dtype=VarType.FP32)
+        low = param.dtype in LOW
         for slot in ("Grad", *state):
-            op.require(op.spec(slot) == param, f"{slot} must be like Param")
+            fits = op.spec(slot) == param or (low and op.spec(slot) == wide)
+            op.require(fits, f"{slot} must be like Param")
         for slot in refused:
             op.require(not op.has(slot), f"{slot} is not built: give the number")
         if op.has("LearningRate"):
             op.require(op.shape("LearningRate") == (1,), "LearningRate must have one element")
-        return {f"{slot}Out": op.spec(slot) for slot in ("Param", *state, *powers)}
+        if op.has("SkipUpdate"):
+            skip = op.spec("SkipUpdate") == Spec((1,), VarType.BOOL)
+            op.require(skip, "SkipUpdate must be one boolean")
+        made = {f"{slot}Out": op.spec(slot) for slot in ("Param", *state, *powers)}
+        if op.has("MasterParam"):
+            master = op.spec("MasterParam") == wide and low
+            op.require(
+                master, "MasterParam must be float32, of the shape of Param in low precision"
+            )
+            made["MasterParamOut"] = wide
+        return made
 
     return rule
 
@@ -33,6 +50,7 @@ def _define(
     powers: tuple[str, ...] = (),
     fixed_powers: tuple[str, ...] = (),
     refused: tuple[str, ...] = (),
+    optional: tuple[str, ...] = (),
     rate: bool = True,
     given: Mapping[str, Any] | None = None,
 ) -> None:
@@ -43,14 +61,17 @@ def _define(
     operands = {"Param": normal(3, 4), "Grad": normal(3, 4), **drawn}
     if rate:
         operands["LearningRate"] = uniform(1, low=0.1)
+    updated = ("Param", *state, *powers)
+    masters = tuple(slot for slot in optional if slot == "MasterParam")
+    made = (*(f"{slot}Out" for slot in updated), *(f"{slot}Out?" for slot in masters))
     define(
         Op(
             type=name,
-            inputs=(*inputs, *(f"{slot}?" for slot in refused)),
-            outputs=tuple(f"{slot}Out" for slot in ("Param", *state, *powers)),
-            attrs=attrs,
+            inputs=(*inputs, *(f"{slot}?" for slot in (*refused, *optional))),
+            outputs=made,
+            attrs={**attrs, **({"multi_precision": False} if masters else {})},
             shape=_update(*state, powers=powers, refused=refused),
-            in_place={f"{slot}Out": slot for slot in ("Param", *state, *powers)},
+            in_place={f"{slot}Out": slot for slot in (*updated, *masters)},
             samples=(sample(operands, **(given or {})),),
             refuses=(sample({**operands, "Grad": normal(4, 3)}),),
         )
@@ -58,14 +79,20 @@ def _define(
 
 
 _BETAS = {"beta1": 0.9, "beta2": 0.999}
-_define("sgd", (), {})
-_define("momentum", ("Velocity",), {"mu": 0.0, "use_nesterov": False})
+_define("sgd", (), {}, optional=("MasterParam",))
+_define(
+    "momentum",
+    ("Velocity",),
+    {"mu": 0.0, "use_nesterov": False},
+    optional=("MasterParam",),
+)
 _define(
     "adam",
     ("Moment1", "Moment2"),
     {**_BETAS, "epsilon": 1e-8, "lazy_mode": False, "min_row_size_to_use_multithread": 1000},
     powers=("Beta1Pow", "Beta2Pow"),
     refused=("Beta1Tensor", "Beta2Tensor"),
+    optional=("MasterParam", "SkipUpdate"),
 )
 _define(
     "adamw",
@@ -80,7 +107,8 @@ _define(
         "min_row_size_to_use_multithread": 1000,
     },
     powers=("Beta1Pow", "Beta2Pow"),
-    refused=("Beta1Tensor", "Beta2Tensor", "EpsilonTensor", "MasterParam", "SkipUpdate"),
+    refused=("Beta1Tensor", "Beta2Tensor", "EpsilonTensor"),
+    optional=("MasterParam", "SkipUpdate"),
     given={"epsilon": 0.1, "lr_ratio": 0.5, "coeff": 0.25, "with_decay": True},
 )
 _define("adagrad", ("Moment",), {"epsilon": 1e-6})

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ...strategies.types import VarType
 from . import expr as e
 from .registry import OPS
 
@@ -45,7 +46,14 @@ def total(x: list[e.Expr]) -> e.Expr:
     return result
 
 
-_OTHERS: Mapping[str, Callable[..., e.Expr]] = {"scale": scaled, "sum": total}
+def converted(x: e.Expr, *, in_dtype: int, out_dtype: int) -> e.Expr:
+    """A float as another: of the two types the one of 16 bits tells how it is rounded."""
+    low = [name for name, dtype in _LOW.items() if dtype in (out_dtype, in_dtype)]
+    return e.call(low[0], x) if low else e.copy(x)
+
+
+_LOW = {"float16": VarType.FP16, "bfloat16": VarType.BF16}
+_OTHERS: Mapping[str, Callable[..., e.Expr]] = {"scale": scaled, "sum": total, "cast": converted}
 
 
 def pointwise(op_type: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ...strategies.types import LOW, VarType
 from .registry import Inference, ShapeRule, Spec, Specs
 
 
@@ -57,6 +58,11 @@ def product(dims: tuple[int, ...]) -> int:
             return -1
         total *= dim
     return total
+
+
+def statistic(dtype: VarType) -> VarType:
+    """Return the element type of what is kept about elements of ``dtype``: low precision is too coarse."""
+    return VarType.FP32 if dtype in LOW else dtype
 
 
 def of_shape(shape: tuple[int, ...], like: Spec) -> Spec:

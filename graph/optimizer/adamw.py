@@ -52,6 +52,7 @@ class AdamW(AdamOptimizer):
             )
         options = (chosen, None, grad_clip, name, lazy_mode)
         super().__init__(learning_rate, beta1, beta2, epsilon, *options)
+        self._multi_precision = bool(multi_precision)
         self._coeff = float(weight_decay)
         self._lr_ratio = lr_ratio
         self._decays = apply_decay_param_fun

@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from ...strategies.errors import InvalidArgument, InvalidType
-from ...strategies.types import VarType
+from ...strategies.types import LOW, VarType
 from .. import unique_name
 from ..backward import append_backward
 from ..clip import GradientClipBase, append_gradient_clip, error_clip_callback
-from ..initializer import ConstantInitializer
+from ..initializer import ConstantInitializer, CopyInitializer
 from ..layers.helper import LayerHelper
 from ..lr_scheduler import LRScheduler
 from ..operator import Operator
 from ..program import Block, Program, default_startup_program, program_guard
 from ..regularizer import WeightDecayRegularizer, append_regularization_ops
-from ..scopes import name_scope
+from ..role import DEVICE
+from ..scopes import device_guard, name_scope
 from ..variable import Parameter, Variable
 
 ParamGrads = list[tuple[Parameter, Variable]]
@@ -31,6 +32,8 @@ class Optimizer:
     """
 
     type = ""
+    has_master = False  # the op takes MasterParam
+    skips = False  # the op takes SkipUpdate
 
     def __init__(
         self,
@@ -53,6 +56,11 @@ class Optimizer:
         self._name = name
         self._rates: dict[int, Variable] = {}
         self._accumulators: dict[tuple[str, str], Variable] = {}
+        self._multi_precision = False
+        self._masters: dict[str, Variable] = {}
+        self._skip_update: Variable | None = (
+            None  # set by mixed precision: gradients are not finite
+        )
 
     def minimize(
         self,
@@ -112,18 +120,36 @@ class Optimizer:
     def _append_updates(self, pairs: ParamGrads) -> list[Operator]:
         block = pairs[0][0].block.program.global_block()
         first = len(block.ops)
+        device = _devices(block)
         for parameter, _ in pairs:
-            self._create_state(parameter)
+            with device_guard(device.get(parameter.name, "")):
+                self._create_master(parameter)
+                self._create_state(parameter)
         self._create_rate(block.program)
         for parameter, grad in pairs:
             if not parameter.trainable:
                 continue
-            with block.program.optimized_guard([parameter, grad]), name_scope("optimizer"):
+            with (
+                block.program.optimized_guard([parameter, grad]),
+                name_scope("optimizer"),
+                device_guard(device.get(parameter.name, "")),
+            ):
                 self._append_update(block, parameter, grad)
         self._finish(block, pairs)
         return block.ops[first:]
 
     # -- for the methods ------------------------------------------------------------------------
+
+    def _create_master(self, parameter: Parameter) -> None:
+        """Keep a parameter in low precision in float32 too, if asked for; updates add up there."""
+        if not self._multi_precision or not self.has_master or parameter.dtype not in LOW:
+            return
+        self._masters[parameter.name] = LayerHelper(self.type).create_global(
+            unique_name.generate(f"{parameter.name}_fp32_master"),
+            list(parameter.shape or ()),
+            VarType.FP32,
+            CopyInitializer(parameter.name),
+        )
 
     def _create_state(self, parameter: Parameter) -> None:
         """Create the accumulators of a parameter."""
@@ -139,10 +165,11 @@ class Optimizer:
         self, name: str, parameter: Parameter, fill: float = 0.0, shape: list[int] | None = None
     ) -> None:
         prefix = f"{name}" if self._name is None else f"{self._name}_{name}"
+        owner = self._masters.get(parameter.name, parameter).name
         self._accumulators[name, parameter.name] = LayerHelper(self.type).create_global(
-            unique_name.generate(f"{parameter.name}_{prefix}"),
+            unique_name.generate(f"{owner}_{prefix}"),
             shape if shape is not None else list(parameter.shape or ()),
-            parameter.dtype,
+            VarType.FP32 if parameter.dtype in LOW else parameter.dtype,
             ConstantInitializer(fill),
         )
 
@@ -192,3 +219,12 @@ class Optimizer:
     def get_opti_var_name_list(self) -> list[str]:
         """Return the names of the accumulators."""
         return [variable.name for variable in self._accumulators.values()]
+
+
+def _devices(block: Block) -> dict[str, str]:
+    """Return the device that is asked for by the first op that reads a variable: updates follow it."""
+    found: dict[str, str] = {}
+    for op in block.ops:
+        for name in op.input_arg_names:
+            found.setdefault(name, op.attrs[DEVICE])
+    return found

@@ -42,19 +42,28 @@ class _Method(Optimizer):
             inputs[slot] = self._state(name, parameter)
             if name in self.slots or self.writes_powers:
                 outputs[f"{slot}Out"] = self._state(name, parameter)
-        return block.append_op(self.type, inputs, outputs, self._attrs_of(parameter))
+        attrs = self._attrs_of(parameter)
+        master = self._masters.get(parameter.name)
+        if master is not None:
+            inputs["MasterParam"] = outputs["MasterParamOut"] = master
+            attrs = {**attrs, "multi_precision": True}
+        if self.skips and self._skip_update is not None:
+            inputs["SkipUpdate"] = self._skip_update
+        return block.append_op(self.type, inputs, outputs, attrs)
 
 
 class SGDOptimizer(_Method):
     """p -= lr g."""
 
     type = "sgd"
+    has_master = True
 
 
 class MomentumOptimizer(_Method):
     """v = momentum v + g; p -= lr v, or Nesterov's step."""
 
     type = "momentum"
+    has_master = True
     slots = {"velocity": "Velocity"}  # noqa: RUF012
 
     def __init__(
@@ -79,6 +88,7 @@ class AdamOptimizer(_Method):
     """Adam; ``epsilon`` is added after the root, as in Paddle."""
 
     type = "adam"
+    has_master = skips = True
     slots = {"moment1": "Moment1", "moment2": "Moment2"}  # noqa: RUF012
     powers = {"beta1_pow_acc": "Beta1Pow", "beta2_pow_acc": "Beta2Pow"}  # noqa: RUF012
 

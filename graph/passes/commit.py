@@ -105,6 +105,7 @@ def _copies(beside: Beside, nodes: Iterable[Node]) -> list[Node]:
             int(OpRole.Optimize),
             maker[value].where,
             at=maker[value].at,
+            host=maker[value].host,
         )
         for value, (aside, kept) in beside.items()
         if kept is not None

@@ -1,6 +1,7 @@
 """enable_auto_fusion: groups of elementwise ops become one op each, which writes only what others need.
 
-A group holds ops of one shape, type, rank and part of the step that pass values to each other; an operand from
+A group holds ops of one shape, rank and part of the step that pass values to each other, by casts between
+single and low precision, too; an operand from
 outside may be broadcast, and the gradient of such an operand is summed by the group. All of a group runs at one
 point in the order, so no path may lead out of it and back.
 """
@@ -10,46 +11,66 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 
-from ...strategies.types import FLOATS
+from ...strategies.types import FLOATS, VarType
 from ..ir import STATE, Graph, Node, Value
 from ..ops.fusion import FUSION
 from ..ops.pointwise import BINARY, BINARY_BACKWARD, pointwise
+from ..ops.registry import OPS
 from ..role import OpRole
 from .build_cinn_pass import needs_of, plain
+from .match import one
 from .target import Pass, Target
 
-Key = tuple[tuple[int, ...], int, int, int]
+Key = tuple[tuple[int, ...], bool, int, int]
 
 
 def fuse_elementwise(graph: Graph, target: Target) -> Graph:
     """Gather groups along the data, then put each in the place of its members."""
-    planner = _Planner(graph)
-    groups = [g for g in planner.groups() if len(g.nodes) > 1]
-    if not groups:
-        return graph.noted(f"enable_auto_fusion: nothing fused: {planner.why()}")
+    compiled = target.strategy is not None and target.strategy.build_cinn_pass
+    planner = _Planner(graph, casts=not compiled)
     kept = graph.needed(target.fetches)
     readers: dict[Value, list[Node]] = {}
     for node in graph.nodes:
         for value in node.reads():
             readers.setdefault(value, []).append(node)
+    found = [_computing(group.nodes, readers) for group in planner.groups()]
+    groups = [nodes for nodes in found if len(nodes) > 1]
+    if not groups:
+        return graph.noted(f"enable_auto_fusion: nothing fused: {planner.why()}")
     swap: dict[Node, Node] = {}
     for group in groups:
-        swap |= dict.fromkeys(group.nodes, _fused(group.nodes, readers, kept))
+        swap |= dict.fromkeys(group, _fused(group, readers, kept))
     nodes = _ordered(graph.nodes, planner.needs, swap)
-    sizes = ", ".join(str(len(group.nodes)) for group in groups)
+    sizes = ", ".join(str(len(group)) for group in groups)
     return graph.with_nodes(nodes).noted(
         f"enable_auto_fusion: fused {len(groups)} group(s) of elementwise ops; of {sizes} ops"
     )
 
 
+def _computing(nodes: Sequence[Node], readers: dict[Value, list[Node]]) -> list[Node]:
+    """Leave out what hands a group's gradient on as it is: alone, it takes no memory and no time."""
+    inside = set(nodes)
+    for node in reversed(nodes):
+        views = OPS[node.op].views if node.op in BINARY_BACKWARD and not node.grads else {}
+        handed = views and all(
+            slot in views and value.spec == one(node.inputs, views[slot]).spec  # type: ignore[union-attr]
+            for slot, held in node.outputs.items()
+            for value in held
+            if value is not None
+        )
+        if handed and not any(n in inside for v in node.writes() for n in readers.get(v, ())):
+            inside.discard(node)
+    return [node for node in nodes if node in inside]
+
+
 def _domain(node: Node) -> Key | None:
     """Return what the members of a group have in common, None if the node cannot be one."""
     values = [*node.reads(), *node.writes()]
-    if not pointwise(node.op) or not node.writes() or not values[0].spec.shape:
+    if node.host or not pointwise(node.op) or not node.writes() or not values[0].spec.shape:
         return None
-    dtype = values[0].spec.dtype
-    same = all(v.spec.dtype == dtype for v in values) and dtype in FLOATS
-    if not same or any(v.kind == STATE for v in node.writes()):
+    types = {v.spec.dtype for v in values}
+    same = len(types) == 1 or (node.op == "cast" and VarType.FP64 not in types)
+    if not same or not types <= set(FLOATS) or any(v.kind == STATE for v in node.writes()):
         return None
     if node.op in BINARY_BACKWARD:
         (down,) = node.inputs["Out@GRAD"]
@@ -60,7 +81,7 @@ def _domain(node: Node) -> Key | None:
         whole = len(others) < len(node.reads())
         if others and (node.op not in BINARY or not whole):
             return None
-    return shape, int(dtype), node.role & ~int(OpRole.Loss), node.at
+    return shape, VarType.FP64 in types, node.role & ~int(OpRole.Loss), node.at
 
 
 class _Group:
@@ -114,8 +135,9 @@ def _reach(groups: Iterable[_Group]) -> set[_Group]:
 class _Planner:
     """Lets each node join the groups whose values it reads, if no path leads from them to it through others."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, casts: bool) -> None:
         self.nodes = graph.nodes
+        self._casts = casts
         self.needs = needs_of(graph.nodes)
         self._place = {node: i for i, node in enumerate(graph.nodes)}
         self._group: dict[Node, _Group] = {}
@@ -128,7 +150,7 @@ class _Planner:
     def groups(self) -> list[_Group]:
         """Return the groups, in the order of their first members."""
         for node in self.nodes:
-            key = _domain(node)
+            key = _domain(node) if self._casts or node.op != "cast" else None
             if key is None:
                 self._behind[node] = {g for n in self.needs[node] for g in self._up_to(n)}
             else:

@@ -1,8 +1,11 @@
-"""Join a matrix product, its bias row and its activation, forward and backward."""
+"""Join a matrix product, its bias row and its activation, forward and backward.
+
+Of two such products in a row the upper one's gradient goes through the gelu between them.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..ir import Graph, Node, Value
@@ -32,12 +35,41 @@ def fuse_gemm_epilogue(graph: Graph, target: Target) -> Graph:
             forward += 1
             active += act is not None
             backward += len(changes) - 1
+    through = sum(_taken_below(edit, node) for node in edit.nodes(f"{GEMM}_grad"))
     counts = {
         "product(s) with bias": forward,
         "of them with activation": active,
         "of their gradients": backward,
+        "of these with the slope of the gelu below": through,
     }
     return edit.result(_NAME, counts, "no bias row is added to a product")
+
+
+def _taken_below(edit: Edit, lower: Node) -> bool:
+    """Let the gradient of the product above go through gelu: of its tanh form a library has the slope."""
+    came, before = one(lower.inputs, "DOut"), one(lower.inputs, "ReserveSpace")
+    upper = edit.maker.get(came) if came is not None else None
+    if came is None or before is None or upper is None or upper.op != lower.op:
+        return False
+    fits = lower.attrs["approximate"] and not upper.attrs["trans_x"]
+    if not fits or upper.outputs.get("DX") != (came,) or not edit.may_vanish(came, (lower,)):
+        return False
+    through = Value(f"{before.name}@GRAD", before.spec)
+    if any(str(value) == str(through) for value in edit.maker):
+        return False
+    above = replace(
+        upper,
+        inputs={**upper.inputs, "Below": (before,)},
+        outputs={**upper.outputs, "DX": (through,)},
+        attrs={**upper.attrs, "activation_below": "gelu_grad"},
+    )
+    rest = {slot: held for slot, held in lower.inputs.items() if slot != "ReserveSpace"}
+    below = replace(
+        lower,
+        inputs={**rest, "DOut": (through,)},
+        attrs={**lower.attrs, "activation_grad": "none"},
+    )
+    return edit.fuse_all([((upper,), above), ((lower,), below)])
 
 
 @dataclass
@@ -121,6 +153,7 @@ class _Product:
         made = products[0].outputs if products else {}
         attrs = {k: v for k, v in settings.items() if k != "activation"}
         attrs["activation_grad"] = f"{act[0].op}_grad" if act else "none"
+        attrs["activation_below"] = "none"
         inputs = {"DOut": came, "X": one(self.product.inputs, "X")}
         inputs |= {"Y": one(self.product.inputs, "Y"), **kept}
         outputs = {"DX": one(made, "X@GRAD"), "DY": one(made, "Y@GRAD")}

@@ -10,11 +10,11 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from ..ir import Graph, Node, Value
-from ..ops.fused_optimize import FUSED, OWN
+from ..ops.fused_optimize import FUSED, OWN, SOMETIMES, fused_slots
 from ..ops.registry import OPS
 from .target import Pass, Target
 
-Key = tuple[str, str, int, int]
+Key = tuple[str, str, tuple[str, ...], int, int, bool]
 
 
 def fuse_optimizers(graph: Graph, target: Target) -> Graph:
@@ -95,11 +95,11 @@ def _depends(node: Node, group: Iterable[Node]) -> bool:
 
 
 def _fusible(node: Node) -> bool:
-    """Tell whether an update has each operand of its rule once, and no other."""
-    needed = {slot.name for slot in OPS[node.op].input_slots if not slot.optional}
+    """Tell whether an update has each operand of its rule once, and none that a fused update cannot have."""
+    needed = set(fused_slots(OPS[node.op].input_slots))
     given = {slot for slot, values in node.inputs.items() if values}
     whole = all(len(vs) == 1 and vs[0] is not None for vs in node.outputs.values() if vs)
-    return given == needed and whole
+    return needed.difference(SOMETIMES) <= given <= needed and whole
 
 
 def _key(node: Node) -> Key:
@@ -107,20 +107,21 @@ def _key(node: Node) -> Key:
     assert param is not None
     shared = {k: v for k, v in node.attrs.items() if k not in OWN.get(node.op, ())}
     attrs = json.dumps(shared, sort_keys=True, default=str)
-    return node.op, attrs, int(param.spec.dtype), node.at
+    extra = tuple(slot for slot in SOMETIMES if node.inputs.get(slot))
+    return node.op, attrs, extra, int(param.spec.dtype), node.at, node.host
 
 
 def _merged(group: list[Node]) -> Node:
     first = group[0]
-    needed = [slot.name for slot in OPS[first.op].input_slots if not slot.optional]
-    made = [slot.name for slot in OPS[first.op].output_slots]
     own = {name: [n.attrs[name] for n in group] for name in OWN.get(first.op, ())}
     return replace(
         first,
         op=FUSED[first.op],
         attrs={**first.attrs, **own},
-        inputs={slot: _column([n.inputs[slot] for n in group]) for slot in needed},
-        outputs={slot: _column([n.outputs[slot] for n in group]) for slot in made},
+        inputs={s: _column([n.inputs[s] for n in group]) for s, vs in first.inputs.items() if vs},
+        outputs={
+            s: _column([n.outputs[s] for n in group]) for s, vs in first.outputs.items() if vs
+        },
         grads=tuple(pair for n in group for pair in n.grads),
     )
 

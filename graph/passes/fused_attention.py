@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...strategies.types import VarType
+from ...strategies.types import FLOATS
 from ..ir import Graph, Node, Value
 from ..ops.registry import Spec
+from ..ops.rules import statistic
 from .attention_layout import take_views
 from .match import Edit, given, one, output_of
 from .path import Hop, derives_same, gradient_op, may_vanish, with_gradients
@@ -78,7 +79,7 @@ def _is_attention(edit: Edit, path: Sequence[tuple[Node, str]], softmax: Node) -
         return edit.refuse(f"{of} is multiplied transposed or scaled")
     if first.attrs["transpose_X"] or not first.attrs["transpose_Y"]:
         return edit.refuse(f"{output_of(first)} is not a product with transposed keys")
-    if spec.dtype not in (VarType.FP32, VarType.FP64):
+    if spec.dtype not in FLOATS:
         return edit.refuse(f"{of} is {spec.dtype.name}")
     shapes = [v.spec.shape for node in (first, last) for v in node.reads()]
     if len({len(shape) for shape in shapes}) > 1 or not 2 <= len(spec.shape) <= 4:
@@ -170,7 +171,7 @@ class _Attention:
     def fuse(self) -> bool:
         """Put the fused ops in; False, with the reason kept, if they do not fit."""
         out = self.last.made()
-        rows = Spec(out.spec.shape[:-1], out.spec.dtype)
+        rows = Spec(out.spec.shape[:-1], statistic(out.spec.dtype))
         kept = {
             "Out": out,
             "SoftmaxMax": Value(f"{out}@MAX", rows),

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...strategies.types import VarType
+from ...strategies.types import FLOATS
 from ..ir import Graph, Node, Value
 from .match import Edit, given, one, output_of
 from .path import Hop, derives_same, may_vanish, with_gradients
@@ -83,7 +83,7 @@ def _core(edit: Edit, activation: Node) -> Path | None:
             f"the layers around {activation.op} (built at {activation.where}) differ in rows"
         )
         return None
-    if out.spec.dtype not in (VarType.FP32, VarType.FP64):
+    if out.spec.dtype not in FLOATS:
         edit.refuse(f"{output_of(activation)} is {out.spec.dtype.name}")
         return None
     return [*path, (after, "X")]

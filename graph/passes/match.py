@@ -84,11 +84,13 @@ class Edit:
         """Put a node in the place of others, where all it reads is there and nothing yet reads what it makes.
 
         Gradients that the old nodes finish are finished by the new one. Returns False, with the reason kept,
-        where the old ones differ in role or rank, or there is no such place.
+        where the old ones differ in role, rank or device, or there is no such place.
         """
         roles = {node.role & ~int(OpRole.Loss) for node in old}
         if len(roles) > 1 or len({node.at for node in old}) > 1:
             return self.refuse(f"{_named(old)} differ in role or rank")
+        if len({node.host for node in old}) > 1:
+            return self.refuse(f"{_named(old)} are kept apart by device_guard")
         role = functools.reduce(operator.or_, (node.role for node in old))
         written = new.writes()
         grads = tuple(pair for node in old for pair in node.grads if pair[1] in written)
@@ -97,7 +99,8 @@ class Edit:
             return self.refuse(f"{_named(old)} have no common place in the order")
         for node in old:
             self._leave(node)
-        self._enter(replace(new, role=role, at=old[0].at, grads=grads), place)
+        made = replace(new, role=role, at=old[0].at, grads=grads, host=old[0].host)
+        self._enter(made, place)
         return True
 
     def fuse_all(self, pairs: Sequence[Change]) -> bool:

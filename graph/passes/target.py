@@ -21,7 +21,8 @@ class Target:
     gradient data travels in one collective, and ``bucket_members`` how many gradients (0: any number);
     ``delay_collectives`` and ``barrier`` are the execution strategy's ``allow_op_delay`` and
     ``use_thread_barrier``. ``fetches`` names the variables whose last values must still be there afterwards.
-    ``compiles`` tells which nodes a compiler of regions can take (None: there is no compiler).
+    ``nccl``: replicas are on GPUs and meet by our own group over NCCL. ``compiles`` tells which nodes a
+    compiler of regions can take (None: there is no compiler).
     """
 
     replicas: int = 1
@@ -31,6 +32,7 @@ class Target:
     bucket_members: int = 0
     delay_collectives: bool = False
     barrier: bool = False
+    nccl: bool = False
     fetches: tuple[str, ...] = ()
     compiles: Callable[[Node], bool] | None = None
 
@@ -53,10 +55,11 @@ class Target:
             return frozenset()
         return frozenset(build.onednn_enabled_op_types | build.mkldnn_enabled_op_types)
 
-    @property
-    def cpu_math(self) -> str:
-        """How exact products of single-precision numbers are on a CPU."""
-        return "float32" if self.strategy is None else self.strategy.cpu_math
+    def math(self, back_end: str) -> str:
+        """Return how exact products of single-precision numbers are on this array module."""
+        if self.strategy is None:
+            return "float32"
+        return self.strategy.cpu_math if back_end == "numpy" else self.strategy.gpu_math
 
     @property
     def reduces_to(self) -> str:

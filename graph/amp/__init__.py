@@ -1,0 +1,1 @@
+"""Mixed precision: which ops compute in float16 or bfloat16, and how training stays stable."""

@@ -1,0 +1,115 @@
+"""Loss scaling: whether gradients are finite, and the scale that follows from it (Paddle 2.x and later)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...strategies.types import FLOATS, VarType
+from .registry import Inference, Op, Spec, Specs, define
+from .samples import booleans, integers, normal, sample, uniform
+
+CHECK, UPDATE = "check_finite_and_unscale", "update_loss_scaling"
+ZERO = "zero_where_infinite"  # not in Paddle: the part of an update that gradients have
+
+
+def _like_x(op: Inference) -> list[Spec]:
+    gradients = op.specs("X")
+    for spec in gradients:
+        op.require(spec.dtype in FLOATS, "X must hold gradients, which are floating point")
+    return gradients
+
+
+def _one(op: Inference, *slots: str) -> None:
+    for slot in slots:
+        op.require(op.shape(slot) == (1,), f"{slot} must have one element")
+
+
+def unscaled(op: Inference) -> Mapping[str, Specs]:
+    """Every gradient keeps its shape and type; FoundInfinite is one boolean."""
+    _one(op, "Scale")
+    return {"Out": _like_x(op), "FoundInfinite": Spec((1,), VarType.BOOL)}
+
+
+def rescaled(op: Inference) -> Mapping[str, Specs]:
+    """Every gradient, the scale and both counters keep shape and type."""
+    op.require(not op.has("StopUpdate"), "StopUpdate is not built: give the attribute stop_update")
+    _one(op, "FoundInfinite", "PrevLossScaling", "InGoodSteps", "InBadSteps")
+    op.require(op.spec("FoundInfinite").dtype == VarType.BOOL, "FoundInfinite must be a boolean")
+    return {
+        "Out": _like_x(op),
+        "LossScaling": op.spec("PrevLossScaling"),
+        "OutGoodSteps": op.spec("InGoodSteps"),
+        "OutBadSteps": op.spec("InBadSteps"),
+    }
+
+
+define(
+    Op(
+        type=CHECK,
+        inputs=("X*", "Scale"),
+        outputs=("Out*", "FoundInfinite"),
+        shape=unscaled,
+        in_place={"Out": "X"},
+        samples=(
+            sample({"X": [normal(3, 4), normal(5)], "Scale": uniform(1, low=2.0, high=8.0)}),
+            sample({"X": [normal(2)], "Scale": uniform(1, low=2.0, high=8.0)}),
+        ),
+        refuses=(sample({"X": [normal(2)], "Scale": uniform(2)}),),
+    )
+)
+_COUNTERS = {
+    "InGoodSteps": integers(1, low=1, high=2),
+    "InBadSteps": integers(1, low=1, high=2),
+    "PrevLossScaling": uniform(1, low=4.0, high=8.0),
+}
+define(
+    Op(
+        type=UPDATE,
+        inputs=(
+            "X*?",
+            "FoundInfinite",
+            "PrevLossScaling",
+            "InGoodSteps",
+            "InBadSteps",
+            "StopUpdate?",
+        ),
+        outputs=("Out*?", "LossScaling", "OutGoodSteps", "OutBadSteps"),
+        attrs={
+            "incr_every_n_steps": 1000,
+            "decr_every_n_nan_or_inf": 2,
+            "incr_ratio": 2.0,
+            "decr_ratio": 0.8,
+            "stop_update": False,
+        },
+        shape=rescaled,
+        in_place={
+            "Out": "X",
+            "LossScaling": "PrevLossScaling",
+            "OutGoodSteps": "InGoodSteps",
+            "OutBadSteps": "InBadSteps",
+        },
+        samples=tuple(
+            sample(
+                {"X": [normal(3, 4), normal(5)], "FoundInfinite": booleans(1), **_COUNTERS},
+                incr_every_n_steps=steps,
+                decr_every_n_nan_or_inf=steps,
+                stop_update=stop,
+            )
+            for steps, stop in ((1000, False), (2, False), (2, True))
+        ),
+        refuses=(
+            sample({"X": [normal(2)], "FoundInfinite": normal(1), **_COUNTERS}),
+            sample({"X": [integers(2, high=3)], "FoundInfinite": booleans(1), **_COUNTERS}),
+        ),
+    )
+)
+define(
+    Op(
+        type=ZERO,
+        inputs=("X*", "FoundInfinite"),
+        outputs=("Out*",),
+        shape=lambda op: {"Out": _like_x(op)},
+        in_place={"Out": "X"},
+        samples=(sample({"X": [normal(3, 4), normal(5)], "FoundInfinite": booleans(1)}),),
+    )
+)

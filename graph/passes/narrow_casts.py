@@ -1,0 +1,232 @@
+"""Casts that mixed precision leaves, but no arithmetic needs: float32 that holds no more than 16 bits did.
+
+What moves elements moves those of 16 bits, and the cast follows it. A cast back to the type that was
+widened does nothing. An op that computes one element of others, between casts on all sides, rounds its result
+itself: kernels of low precision compute in float32 and round once. So no bit changes, but for one case: with
+``fused_attention`` softmax is in low precision between products that are, and its gradient reads what was
+rounded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from ...strategies.types import LOW, VarType
+from ..ir import TEMP, Graph, Node, Value
+from ..ops.pointwise import pointwise
+from ..role import OpRole
+from .match import one
+from .target import Pass, Target
+
+_NAME = "narrow_casts"
+_VIEWS = ("reshape", "reshape2", "squeeze", "squeeze2", "unsqueeze", "unsqueeze2", "flatten", "flatten2",
+          "transpose", "transpose2", "concat", "stack", "slice")  # fmt: skip
+_MOVING = {
+    "split",
+    "unstack",
+    "assign",
+    "lookup_table",
+    "lookup_table_v2",
+    *_VIEWS,
+    *(f"{name}_grad" for name in _VIEWS),
+}
+_ROUND_ONCE = ("lookup_table_grad", "lookup_table_v2_grad", "softmax_grad")
+
+
+def narrow_casts(graph: Graph, target: Target) -> Graph:
+    """Take away casts that change no bit, and make ops between casts compute in low precision."""
+    if not any(node.op == "cast" for node in graph.nodes):
+        return graph
+    return _Narrowing(graph, target).run()
+
+
+def _widens(node: Node) -> bool:
+    return (
+        node.op == "cast" and not node.host and _types(node) in [(low, VarType.FP32) for low in LOW]
+    )
+
+
+def _types(cast: Node) -> tuple[VarType, VarType]:
+    x, out = cast.reads()[0], cast.writes()[0]
+    return x.spec.dtype, out.spec.dtype
+
+
+def _empty(value: Value) -> bool:
+    """Tell whether a value has a shape, but no elements: XShape of ``reshape2`` and its like."""
+    return 0 in value.spec.shape
+
+
+class _Narrowed(NamedTuple):
+    """A type of 16 bits, and what takes the place of an op's operands."""
+
+    dtype: VarType
+    swap: dict[Value, Value]
+
+
+class _Narrowing:
+    """Walks the nodes in order; ``source`` tells what a float32 value was cast from."""
+
+    def __init__(self, graph: Graph, target: Target) -> None:
+        self.graph = graph
+        self.kept = graph.needed(target.fetches)
+        build = target.strategy
+        self.attends = build is not None and (
+            build.fused_attention or build.fuse_dot_product_attention
+        )
+        self.readers: dict[Value, list[Node]] = {}
+        for node in graph.nodes:
+            for value in dict.fromkeys(node.reads()):
+                self.readers.setdefault(value, []).append(node)
+        self.wide = {node.writes()[0]: node for node in graph.nodes if _widens(node)}
+        self.source: dict[Value, Value] = {}
+        self.swap: dict[Value, Value] = {}
+        self.gone: set[Node] = set()
+        self.nodes: list[Node] = []
+
+    def run(self) -> Graph:
+        """Return the graph without them."""
+        for node in self.graph.nodes:
+            if node not in self.gone:
+                self._visit(node.reading(self.swap), node)
+        nodes = self._read_ones()
+        if nodes == list(self.graph.nodes):
+            return self.graph
+        before, after = (sum(n.op == "cast" for n in held) for held in (self.graph.nodes, nodes))
+        changed = self.graph.with_nodes(nodes, self.swap)
+        return changed.noted(f"{_NAME}: {before} casts before, {after} after")
+
+    def _visit(self, node: Node, before: Node) -> None:
+        if _widens(node):
+            self.source[node.writes()[0]] = node.reads()[0]
+        elif node.op == "cast" and self._undoes(node):
+            self.swap[node.writes()[0]] = self.source[node.reads()[0]]
+            return
+        narrowed = None if node.host else self._operands(node)
+        if narrowed is not None and node.op in _MOVING:
+            self._move(node, narrowed)
+        elif narrowed is not None and self._rounds(node, before, narrowed.dtype):
+            self._round(node, narrowed)
+        else:
+            self.nodes.append(node)
+
+    def _undoes(self, cast: Node) -> bool:
+        """Tell whether a cast makes again what was widened, and what it makes may have that name."""
+        x, out = cast.reads()[0], cast.writes()[0]
+        source = self.source.get(x)
+        same = source is not None and source.spec.dtype == out.spec.dtype
+        return same and not cast.grads and out not in self.kept and out.kind == TEMP
+
+    def _operands(self, node: Node) -> _Narrowed | None:
+        """Return the operands before they were widened; None if one was not, or two were of different types."""
+        swap, types = {}, set()
+        for value in node.reads():
+            if value.spec.dtype == VarType.FP32 and not _empty(value):
+                if value not in self.source:
+                    return None
+                swap[value] = self.source[value]
+                types.add(swap[value].spec.dtype)
+            elif value.spec.dtype in LOW and not _empty(value):
+                types.add(value.spec.dtype)
+        lasting = any(value.kind != TEMP for value in node.writes())
+        return _Narrowed(types.pop(), swap) if swap and len(types) == 1 and not lasting else None
+
+    def _move(self, node: Node, narrowed: _Narrowed) -> None:
+        """Move elements of 16 bits, and widen what comes out."""
+        outputs: dict[Value, Value] = {}
+        for value in node.writes():
+            if value.spec.dtype == VarType.FP32:
+                spec = value.spec._replace(dtype=narrowed.dtype)
+                outputs[value] = Value(f"{value.name}.narrow", spec, version=value.version)
+        self._append(node, narrowed, outputs)
+        for wide, low in outputs.items():
+            if _empty(wide):
+                self.swap[wide] = low
+                continue
+            self.source[wide] = low
+            attrs = {"in_dtype": int(narrowed.dtype), "out_dtype": int(VarType.FP32)}
+            own = tuple(pair for pair in node.grads if pair[1] == wide)
+            slots = {"X": (low,)}, {"Out": (wide,)}
+            self.nodes.append(
+                Node("cast", *slots, attrs, node.role, node.where, own, node.at, node.scope)
+            )
+
+    def _rounds(self, node: Node, before: Node, dtype: VarType) -> bool:
+        """Tell whether an op computes each result from 16 bits and all that is read of it is 16 bits."""
+        whole = pointwise(node.op) or node.op in _ROUND_ONCE
+        if node.op == "softmax":
+            whole = self.attends and self._softmax(before, dtype)
+        return whole and all(
+            value.spec.dtype == VarType.FP32 and self._cast_of(value, before, dtype) is not None
+            for value in node.writes()
+        )
+
+    def _cast_of(self, value: Value, maker: Node, dtype: VarType) -> Node | None:
+        """Return the only op that reads a value, if that is a cast to the type and part of the same phase."""
+        finished = any(pair[1] == value for pair in maker.grads)
+        readers = [] if finished or value in self.kept else self.readers.get(value, [])
+        if maker.op == "softmax":
+            readers = [n for n in readers if n.op != "softmax_grad"]
+        if len(readers) != 1:
+            return None
+        (cast,) = readers
+        loss = ~int(OpRole.Loss)
+        same = cast.at == maker.at and cast.role & loss == maker.role & loss
+        fits = cast.op == "cast" and not cast.host and cast.writes()[0].spec.dtype == dtype and same
+        return cast if fits and cast.writes()[0].kind == TEMP else None
+
+    def _softmax(self, node: Node, dtype: VarType) -> bool:
+        """Tell whether the gradient op of a softmax, if there is one, can read what was rounded."""
+        made = node.writes()[0]
+        for back in self.readers.get(made, []):
+            if back.op == "softmax_grad":
+                came, d_x = one(back.inputs, "Out@GRAD"), back.writes()[0]
+                wide = self.wide.get(came) if came is not None else None
+                low = wide is not None and _types(wide)[0] == dtype and not back.host
+                if not low or self._cast_of(d_x, back, dtype) is None:
+                    return False
+        return True
+
+    def _round(self, node: Node, narrowed: _Narrowed) -> None:
+        """Let an op write what the casts of its results would."""
+        outputs: dict[Value, Value] = {}
+        for value in node.writes():
+            cast = self._cast_of(value, node, narrowed.dtype)
+            assert cast is not None
+            outputs[value] = cast.writes()[0]
+            node = replace(node, grads=(*node.grads, *cast.grads))
+            self.gone.add(cast)
+            if node.op == "softmax":
+                self.swap[value] = cast.writes()[0]
+        self._append(node, narrowed, outputs)
+
+    def _append(self, node: Node, narrowed: _Narrowed, outputs: dict[Value, Value]) -> None:
+        made = {
+            slot: tuple(None if v is None else outputs.get(v, v) for v in held)
+            for slot, held in node.outputs.items()
+        }
+        written = {v for held in made.values() for v in held}
+        grads = tuple(pair for pair in node.grads if pair[1] in written)
+        node = node.reading(narrowed.swap)
+        self.nodes.append(replace(node, outputs=made, grads=grads))
+
+    def _read_ones(self) -> list[Node]:
+        """Return the nodes without widened values that nobody reads any more."""
+        needed = set(self.kept)
+        nodes: list[Node] = []
+        for node in reversed(self.nodes):
+            if _widens(node) and not node.grads:
+                made = node.writes()[0]
+                if made not in needed and made.kind == TEMP:
+                    continue
+            nodes.append(node)
+            needed.update(node.reads())
+        return nodes[::-1]
+
+
+PASS = Pass(
+    _NAME,
+    narrow_casts,
+    lambda target: target.strategy is not None,
+    "fusions behind it meet ops side by side, and not casts between them",
+)
