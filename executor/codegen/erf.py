@@ -33,7 +33,7 @@ def erf(x: np.ndarray) -> np.ndarray:
 
 def erf_into(dev: Device, x: Any, out: Any) -> list[Callable[[], Any]]:
     """Return the call that writes erf(x) to ``out``."""
-    if dev.name == "cupy":
+    if dev.xp is not np:
         from cupyx.scipy.special import erf as cupy_erf
 
         return [lambda: cupy_erf(x, out)]

@@ -1,0 +1,194 @@
+"""The loops that evaluate expressions on arrays of a GPU: which memory, which sizes, which strides."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ...graph.ops.expr import Expr
+from ..device import Device
+from .cuda_source import c_type, kind_of
+
+
+@dataclass
+class Memory:
+    """One array in the loops: its strides in elements, one per loop dimension."""
+
+    array: Any
+    address: int
+    strides: tuple[int, ...]
+    written: bool = False
+
+    @property
+    def dtype(self) -> Any:
+        """The type of its elements."""
+        return self.array.dtype
+
+
+@dataclass
+class Nest:
+    """Loops over ``sizes``, the innermost last; ``reads`` and ``writes`` tell which memory holds what.
+
+    A memory with a stride of 0 is repeated; what is written to one is summed.
+    """
+
+    sizes: tuple[int, ...]
+    memories: list[Memory]
+    reads: dict[str, int]
+    writes: list[tuple[Expr, int]]
+    kept: int = 0  # leading dimensions over which nothing is summed, where something is
+    summed: list[bool] = field(default_factory=list)  # by write
+
+    @staticmethod
+    def of(
+        dev: Device,
+        outputs: Sequence[tuple[Expr, Any]],
+        arrays: Mapping[str, Any],
+        shape: tuple[int, ...],
+    ) -> Nest:
+        """Return the loops over all elements of a shape."""
+        nest = Nest(shape, [], {}, [])
+        nest.reads = {name: nest._memory(dev, array) for name, array in arrays.items()}
+        for expression, out in outputs:
+            k = nest._memory(dev, out)
+            nest.memories[k].written = True
+            nest.writes.append((expression, k))
+        nest._join()
+        return nest._split()
+
+    def _memory(self, dev: Device, array: Any) -> int:
+        """Return the number of an array, the same for the same memory seen twice."""
+        assert dev.runtime is not None
+        more = len(self.sizes) - array.ndim
+        steps = (0,) * more + tuple(s // array.itemsize for s in array.strides)
+        own = (1,) * more + array.shape
+        strides = tuple(0 if size == 1 else step for size, step in zip(own, steps, strict=True))
+        address = dev.runtime.address(array)
+        for k, known in enumerate(self.memories):
+            same = known.address == address and known.strides == strides
+            if same and known.dtype == array.dtype:
+                return k
+        self.memories.append(Memory(array, address, strides))
+        return len(self.memories) - 1
+
+    def _join(self) -> None:
+        """Order the dimensions as memory has them, and join those that lie behind each other in every array."""
+        shape = self.sizes
+        guide = max(self.memories, key=lambda m: sum(s != 0 for s in m.strides)).strides
+        kept = [i for i, size in enumerate(shape) if size > 1]
+        sizes: list[int] = []
+        joined: list[list[int]] = [[] for _ in self.memories]
+        for i in sorted(kept, key=lambda i: -abs(guide[i])):
+            strides = [m.strides[i] for m in self.memories]
+            fits = all(j and j[-1] == s * shape[i] for j, s in zip(joined, strides, strict=True))
+            if fits:
+                sizes[-1] *= shape[i]
+                for j, s in zip(joined, strides, strict=True):
+                    j[-1] = s
+            else:
+                sizes.append(shape[i])
+                for j, s in zip(joined, strides, strict=True):
+                    j.append(s)
+        self.sizes = tuple(sizes) or (1,)
+        for memory, found in zip(self.memories, joined, strict=True):
+            memory.strides = tuple(found) if sizes else (0 if not memory.written else 1,)
+
+    def _split(self) -> Nest:
+        """Put the dimensions over which something is summed behind the others, but leave the innermost last."""
+        repeated = [
+            [n > 1 and not s for n, s in zip(self.sizes, self.memories[k].strides, strict=True)]
+            for _, k in self.writes
+        ]
+        over = next((r for r in repeated if any(r)), [])
+        self.summed = [any(r) for r in repeated]
+        if not over:
+            return self
+        outer = range(len(self.sizes) - 1)
+        kept = [d for d in outer if not over[d]]
+        order = [*kept, *(d for d in outer if over[d]), len(self.sizes) - 1]
+        memories = [replace(m, strides=tuple(m.strides[d] for d in order)) for m in self.memories]
+        sizes = tuple(self.sizes[d] for d in order)
+        return replace(self, sizes=sizes, memories=memories, kept=len(kept))
+
+    @property
+    def sums(self) -> str:
+        """What is summed: "" nothing, "columns" or "rows" (over the innermost dimension)."""
+        if not any(self.summed):
+            return ""
+        k = self.writes[self.summed.index(True)][1]
+        inner = self.memories[k].strides[-1] == 0 and self.sizes[-1] > 1
+        return "rows" if inner else "columns"
+
+    @property
+    def places(self) -> int:
+        """How many sums there are, of one innermost row if it is not summed over."""
+        return math.prod(self.sizes[: self.kept])
+
+    @property
+    def rows(self) -> int:
+        """How many innermost rows a sum goes over, or a loop without sums has."""
+        return math.prod(self.sizes[self.kept : -1])
+
+    @property
+    def read(self) -> list[int]:
+        """The memories that are read."""
+        return sorted(set(self.reads.values()))
+
+    @property
+    def unrolled(self) -> int:
+        """How many pieces a thread has under way at once."""
+        return 4 if len(self.read) <= 3 else 2
+
+    def strided(self) -> list[tuple[int, int]]:
+        """Return for which memories and dimensions a stride is told: neither 0 nor, innermost, 1."""
+        inner = len(self.sizes) - 1
+        return [
+            (k, d)
+            for k, memory in enumerate(self.memories)
+            for d, stride in enumerate(memory.strides)
+            if stride and not (d == inner and stride == 1)
+        ]
+
+    def form(self) -> tuple[object, ...]:
+        """Return what nests have in common that differ in addresses, sizes and wider strides alone."""
+        told = {(k, d) for k, d in self.strided()}
+        memories = tuple(
+            (m.dtype, m.written, *(2 if (k, d) in told else s for d, s in enumerate(m.strides)))
+            for k, m in enumerate(self.memories)
+        )
+        what = tuple((expression.form, k) for expression, k in self.writes)
+        return what, memories, tuple(self.reads.items()), tuple(self.summed), self.kept
+
+    def index(self) -> str:
+        """Return the type that holds every offset."""
+        far = max(
+            sum(abs(s) * (n - 1) for s, n in zip(m.strides, self.sizes, strict=True))
+            for m in self.memories
+        )
+        return "int" if max(far, math.prod(self.sizes)) < 1 << 30 else "long long"
+
+    def width(self, nbytes: int = 16) -> int:
+        """Return how many elements a thread takes at once: their vectors must be whole, and on a boundary."""
+        width = max(nbytes // max(m.dtype.itemsize for m in self.memories), 1)
+        flat = len(self.sizes) == 1 and not any(self.summed)
+        if not flat and self.sizes[-1] % width:
+            return 1
+        return width if all(self._takes(m, width) for m in self.memories) else 1
+
+    def _takes(self, memory: Memory, width: int) -> bool:
+        *outer, inner = memory.strides
+        if inner not in (0, 1):
+            return False
+        whole = memory.address % (width * memory.dtype.itemsize) == 0
+        return not inner or (whole and all(s % width == 0 for s in outer))
+
+    def total(self, j: int) -> str:
+        """Return the kind in which a summed write adds up."""
+        kind = kind_of(self.memories[self.writes[j][1]].dtype)
+        return kind if kind in ("float", "double") else "long long"
+
+    def held(self, k: int) -> str:
+        """Return the C type of a memory's elements."""
+        return c_type(self.memories[k].dtype)

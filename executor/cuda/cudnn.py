@@ -1,0 +1,277 @@
+"""Convolutions, batch norm and attention by cuDNN, through its frontend; CuPy has no binding of it.
+
+Which of the library's plans computes a graph is chosen once, before any graph is captured: a few are timed on
+this GPU, and the fastest is kept on disk with its compiled kernels. Each gives the same bits every time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import logging
+import math
+import os
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from ...strategies.errors import ExecutionError
+from ..codegen.native import directory
+from .cudnn_graphs import extra, planned
+from .dnn import BatchNorm, Convolution, Graph
+from .runtime import Runtime
+
+_log = logging.getLogger("rowlock")
+_TIMED, _TIMED_ELSE = (
+    8,
+    2,
+)  # plans: of convolutions; of graphs whose plans take a second each to compile
+_RUNS = 5  # timed together, of each plan
+_ALIGNMENT = 256
+_HALF = 0x3C  # a byte that makes small numbers of every type of float
+
+
+@cache
+def version() -> str:
+    """Return the versions of cuDNN and its frontend, "" if one is not here."""
+    if importlib.util.find_spec("cudnn") is None:
+        return ""
+    try:
+        cudnn = importlib.import_module("cudnn")
+        return f"{cudnn.backend_version_string()} (frontend {cudnn.__version__})"
+    except (
+        Exception
+    ):  # no libcudnn, or one that does not load: the frontend has no class of its own for that
+        return ""
+
+
+class Cudnn:
+    """Computes on one GPU (see :class:`~.dnn.Dnn`)."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self.cudnn = importlib.import_module("cudnn")
+        self._plans: dict[Graph, CudnnPlan | None] = {}
+
+    @cached_property
+    def handle(self) -> Any:
+        """The library's handle, on the stream of kernels."""
+        self.runtime.use()
+        made = self.cudnn.create_handle()
+        self.cudnn.set_stream(made, self.runtime.compute.ptr)
+        return made
+
+    def workspace(self, graph: Graph) -> int | None:
+        """See :class:`~.dnn.Dnn`."""
+        plan = self._plan(graph)
+        return None if plan is None else plan.workspace
+
+    def bind(self, graph: Graph, arrays: Mapping[str, Any], workspace: Any) -> CudnnCall:
+        """See :class:`~.dnn.Dnn`."""
+        plan = self._plan(graph)
+        if plan is None:
+            raise ExecutionError(f"cuDNN {version()} cannot compute {graph}.")
+        addresses = [self.runtime.address(arrays[name]) for name in graph.operands]
+        return CudnnCall(plan, addresses, self.runtime.address(workspace), (arrays, workspace))
+
+    def _plan(self, graph: Graph) -> CudnnPlan | None:
+        if graph not in self._plans:
+            try:
+                self._plans[graph] = self._kept(graph) or self._fastest(graph)
+            except self._declines as error:
+                _log.warning("cuDNN leaves %s to other kernels: %s", graph, _first_line(error))
+                self._plans[graph] = None
+        return self._plans[graph]
+
+    @property
+    def _declines(self) -> tuple[type[Exception], ...]:
+        return (self.cudnn.cudnnGraphNotSupportedError, RuntimeError, ValueError)
+
+    def _kept(self, graph: Graph) -> CudnnPlan | None:
+        """Return the plan that was chosen before; None without one, or if it does not load any more."""
+        kept = Kept(self._told(graph))
+        data = kept.read()
+        if data is None:
+            return None
+        made = self.cudnn.pygraph(handle=self.handle)
+        try:
+            made.deserialize(self.handle, data)
+            return CudnnPlan(self, graph, made)
+        except self._declines:
+            kept.drop()
+            return None
+
+    def _told(self, graph: Graph) -> str:
+        return f"{version()} {self.runtime.properties.name} {graph!r}"
+
+    def _fastest(self, graph: Graph) -> CudnnPlan:
+        """Return the plan that runs fastest; without room to try them, the library's first."""
+        candidates = planned(graph, handle=self.handle)
+        limit = _TIMED if isinstance(graph, Convolution) else _TIMED_ELSE
+        found = list(built(candidates, limit, self._declines))
+        if not found:
+            raise ValueError("no plan can be built")
+        plans = {i: CudnnPlan(self, graph, candidates, i) for i in found}
+        best = found[0]
+        try:
+            bench = _Bench(self.runtime, graph, max(p.workspace for p in plans.values()))
+        except MemoryError:
+            return plans[best]
+        times = {i: bench.time(plan, self._declines) for i, plan in plans.items()}
+        best = min(found, key=times.__getitem__)
+        if math.isinf(times[best]):
+            raise ValueError("no plan runs")
+        relu = isinstance(graph, BatchNorm) and graph.relu
+        if relu and not bench.keeps_nan(plans[best]):
+            raise ValueError("its relu makes zero of what is not a number")
+        try:
+            chosen = one_plan(graph, best, handle=self.handle)
+            Kept(self._told(graph)).write(bytes(chosen.serialize()))
+        except self._declines:  # the library cannot single it out
+            return plans[best]
+        return self._kept(graph) or CudnnPlan(self, graph, chosen)
+
+
+def built(candidates: Any, limit: int, declines: tuple[type[Exception], ...]) -> list[int]:
+    """Build the first ``limit`` plans that can be, and return their numbers."""
+    found: list[int] = []
+    for i in range(candidates.get_execution_plan_count()):
+        if len(found) == limit:
+            break
+        try:
+            candidates.build_plan_at_index(i)
+        except declines:  # it rounds, needs too much workspace, …
+            continue
+        found.append(i)
+    return found
+
+
+def one_plan(graph: Graph, index: int, **where: Any) -> Any:
+    """Return the graph anew with one of its plans built, which it will use."""
+    made = planned(graph, **where)
+    made.select_plan(index)
+    made.build_plans()
+    return made
+
+
+class CudnnPlan:
+    """One way to compute a graph; ``index`` is its number where the graph has several."""
+
+    def __init__(self, dnn: Cudnn, graph: Graph, made: Any, index: int | None = None) -> None:
+        self.dnn, self.graph = dnn, graph
+        self._made, self._index = made, index
+        needs = (
+            made.get_workspace_size()
+            if index is None
+            else made.get_workspace_size_plan_at_index(index)
+        )
+        self._at = [-(-needs // _ALIGNMENT) * _ALIGNMENT]  # where further operands lie behind it
+        for nbytes in extra(graph):
+            self._at.append(self._at[-1] + -(-nbytes // _ALIGNMENT) * _ALIGNMENT)
+
+    @property
+    def workspace(self) -> int:
+        """Bytes of scratch memory, those of operands that nobody else uses among them."""
+        return self._at[-1]
+
+    def run(self, addresses: list[int], workspace: int) -> None:
+        """Put it on the compute stream."""
+        further = [workspace + at for at in self._at[:-1]]
+        pack = dict(enumerate([*addresses, *further], 1))
+        if self._index is None:
+            self._made.execute(pack, workspace, handle=self.dnn.handle)
+        else:
+            self._made.execute_plan_at_index(pack, workspace, self._index, handle=self.dnn.handle)
+
+
+class CudnnCall:
+    """One call; calling it puts it on the compute stream."""
+
+    captured = True
+
+    def __init__(self, plan: CudnnPlan, addresses: list[int], workspace: int, held: Any) -> None:
+        self.graph = plan.graph
+        self._held = held  # keeps the arrays alive
+        self._plan, self._addresses, self._workspace = plan, addresses, workspace
+
+    def __call__(self) -> None:
+        try:
+            self._plan.run(self._addresses, self._workspace)
+        except RuntimeError as error:
+            raise ExecutionError(
+                f"{self.graph}: cuDNN {version()} says {_first_line(error)}"
+            ) from error
+
+
+class _Bench:
+    """Memory like a graph's, on which plans are tried: what the operands hold is not touched."""
+
+    def __init__(self, runtime: Runtime, graph: Graph, workspace: int) -> None:
+        self._runtime = runtime
+        self._arrays = {n: runtime.empty(told.nbytes) for n, told in graph.operands.items()}
+        self._workspace = runtime.empty(max(workspace, 1))
+        for array in self._arrays.values():
+            array.fill(_HALF)
+
+    def _run(self, plan: CudnnPlan) -> None:
+        addresses = [self._runtime.address(a) for a in self._arrays.values()]
+        plan.run(addresses, self._runtime.address(self._workspace))
+
+    def time(self, plan: CudnnPlan, declines: tuple[type[Exception], ...]) -> float:
+        """Return milliseconds of one run, the first apart; infinitely many if it cannot run."""
+        cuda = self._runtime.xp.cuda
+        begin, end = cuda.Event(), cuda.Event()
+        try:
+            self._run(plan)
+            begin.record(self._runtime.compute)
+            for _ in range(_RUNS):
+                self._run(plan)
+            end.record(self._runtime.compute)
+        except declines:
+            return math.inf
+        end.synchronize()
+        return float(cuda.get_elapsed_time(begin, end)) / _RUNS
+
+    def keeps_nan(self, plan: CudnnPlan) -> bool:
+        """Tell whether what is not a number comes out so: a relu must not make zero of it."""
+        self._arrays["x"].fill(0xFF)  # not a number, in every type of float
+        self._arrays["y"].fill(0)
+        self._run(plan)
+        return bool((self._runtime.xp.asnumpy(self._arrays["y"][:4]) & 0x7F).any())
+
+
+class Kept:
+    """A plan on disk. The first that is written stays, so that processes side by side agree."""
+
+    def __init__(self, told: str) -> None:
+        name = hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
+        self._path = directory() / "cudnn" / f"{name}.plan"
+
+    def read(self) -> bytes | None:
+        """Return what is kept, if there is something."""
+        try:
+            return self._path.read_bytes()
+        except OSError:
+            return None
+
+    def drop(self) -> None:
+        """Keep nothing."""
+        self._path.unlink(missing_ok=True)
+
+    def write(self, data: bytes) -> None:
+        """Keep a plan, unless one is kept."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=self._path.parent)  # files are whole or absent
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        with suppress(OSError):  # another process was first
+            os.link(name, self._path)
+        Path(name).unlink(missing_ok=True)
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -1,0 +1,276 @@
+"""A real GPU, through CuPy: its streams, events, graphs and memory; kernels from NVRTC."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Sequence
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import nvrtc
+from .kernel import CudaKernel
+from .runtime import Captured, Dims, Properties, Step
+
+if TYPE_CHECKING:
+    from .dnn import Dnn
+    from .gemm import Blas
+
+_NUMBERS: dict[str, type[np.generic]] = {
+    "float": np.float32,
+    "double": np.float64,
+    "int": np.int32,
+    "unsigned": np.uint32,
+    "long long": np.int64,
+    "unsigned long long": np.uint64,
+}
+
+
+class CupyRuntime:
+    """One GPU (see :class:`~.runtime.Runtime`); ``index`` is its number in this process."""
+
+    name = "cupy"
+
+    def __init__(self, index: int = 0) -> None:
+        import cupy
+
+        self.xp = cupy
+        self.index = index
+        self._device = cupy.cuda.Device(index)
+        with self._device:
+            told = cupy.cuda.runtime.getDeviceProperties(index)
+            self.compute = cupy.cuda.Stream(non_blocking=True)
+            self.copies = cupy.cuda.Stream(non_blocking=True)
+        self._others: list[Any] = []
+        self.properties = Properties(
+            told["name"].decode(),
+            (told["major"], told["minor"]),
+            told["multiProcessorCount"],
+            told["totalGlobalMem"],
+        )
+        self._functions: dict[str, Any] = {}
+        self._while_captured = cupy.cuda.MemoryPool()  # what graphs use stays theirs
+
+    @cached_property
+    def blas(self) -> Blas:
+        """cuBLASLt."""
+        from .cublaslt import CublasLt
+
+        return CublasLt(self)
+
+    @cached_property
+    def dnn(self) -> Dnn:
+        """cuDNN."""
+        from .cudnn import Cudnn
+
+        return Cudnn(self)
+
+    @cached_property
+    def nccl(self) -> Any:
+        """CuPy's NCCL, if that can be loaded."""
+        nccl = importlib.import_module("cupy.cuda.nccl")  # CuPy does not import it by itself
+        return nccl if nccl.available else None
+
+    def versions(self) -> dict[str, str]:
+        """Return the libraries that can be loaded, and their versions with the GPU's name."""
+        from . import cublaslt, cudnn
+
+        here = {"cuda": nvrtc.version(), "cublaslt": cublaslt.version(), "cudnn": cudnn.version()}
+        if self.nccl is not None:
+            here["nccl"] = str(self.nccl.get_version())
+        told = f"{self.properties.name}, CuPy {self.xp.__version__}"
+        return {name: f"{version}, {told}" for name, version in here.items() if version}
+
+    def empty(self, nbytes: int) -> Any:
+        """Return device memory from CuPy's pool, to be used in the order of the compute stream."""
+        with self._device:
+            before = self.xp.cuda.get_current_stream()
+            self.compute.use()  # a ``with`` would leave the null stream in use, whatever was before
+            try:
+                return self.xp.empty(nbytes, np.uint8)
+            except self.xp.cuda.memory.OutOfMemoryError as error:
+                raise MemoryError(str(error)) from error
+            finally:
+                before.use()
+
+    def pinned(self, nbytes: int) -> np.ndarray:
+        """Return page-locked host memory."""
+        held = self.xp.cuda.alloc_pinned_memory(max(nbytes, 1))
+        return np.frombuffer(held, np.uint8, nbytes)
+
+    def on_host(self, array: Any) -> bool:
+        """Tell whether an array lies in host memory."""
+        return isinstance(array, np.ndarray)
+
+    def pin(self, array: np.ndarray) -> None:
+        """Register host memory; what is not page-locked is copied all the same, by way of the driver's own."""
+        runtime = self.xp.cuda.runtime
+        with contextlib.suppress(runtime.CUDARuntimeError), self._device:
+            runtime.hostRegister(array.ctypes.data, array.nbytes, 0)
+
+    def unpin(self, array: np.ndarray) -> None:
+        """Give registered memory back."""
+        runtime = self.xp.cuda.runtime
+        with contextlib.suppress(runtime.CUDARuntimeError), self._device:
+            runtime.hostUnregister(array.ctypes.data)
+
+    def memory(self) -> tuple[int, int]:
+        """Return free and all bytes, as the driver and CuPy's pool tell."""
+        with self._device:
+            free, total = self.xp.cuda.runtime.memGetInfo()
+            return free + self.xp.get_default_memory_pool().free_bytes(), total
+
+    def address(self, array: Any) -> int:
+        """Return an array's device address."""
+        return int(array.data.ptr)
+
+    def launch(self, kernel: CudaKernel, grid: Dims, block: Dims, arguments: Sequence[Any]) -> Step:
+        """Return the call that launches a kernel on the compute stream."""
+        function = partial(self._function(kernel), grid, block, stream=self.compute)
+        return CupyLaunch(function, kernel, arguments)
+
+    def _function(self, kernel: CudaKernel) -> Any:
+        found = self._functions.get(kernel.key)
+        if found is None:
+            module = self.xp.cuda.function.Module()
+            with self._device:
+                module.load(nvrtc.machine_code(kernel, self.properties.capability))
+            found = self._functions[kernel.key] = module.get_function(kernel.name)
+        return found
+
+    def copy(self, target: Any, source: Any, stream: Any) -> None:
+        """Put a copy on a stream; the direction follows from what the arrays are."""
+        kind = _HOST_TO_DEVICE if isinstance(source, np.ndarray) else _DEVICE_TO_DEVICE
+        kind = _DEVICE_TO_HOST if isinstance(target, np.ndarray) else kind
+        self.xp.cuda.runtime.memcpyAsync(
+            _pointer(target), _pointer(source), target.nbytes, kind, stream.ptr
+        )
+
+    def copying(self, target: Any, source: Any) -> Step:
+        """Return the call that copies, on the compute stream."""
+        return Captured(self.copy, target, source, self.compute)
+
+    def execute(self, steps: Sequence[Step]) -> None:
+        """Make the calls: each puts its work on the compute stream, the current one."""
+        for step in steps:
+            step()
+
+    def stream(self) -> Any:
+        """Return one more stream."""
+        with self._device:
+            made = self.xp.cuda.Stream(non_blocking=True)
+        self._others.append(made)
+        return made
+
+    def fork(self, stream: Any, step: Step) -> CupyFork:
+        """Return the call that puts a step's work on another stream."""
+        with self._device:
+            return CupyFork(self.xp, self.compute, stream, step)
+
+    def host(self, step: Step) -> None:
+        """Make a call; what it reads of device memory is ordered by the stream."""
+        step()
+
+    def capture(self, steps: Sequence[Step]) -> Step:
+        """Return the launch of a CUDA graph that holds what the steps do."""
+        with self.xp.cuda.using_allocator(self._while_captured.malloc):
+            self.compute.begin_capture()
+            try:
+                for step in steps:
+                    step()
+            finally:
+                graph = self.compute.end_capture()
+        graph.upload(self.compute)
+        return partial(graph.launch, self.compute)
+
+    def record(self, stream: Any) -> CupyEvent:
+        """Return the point a stream has come to."""
+        with self._device:  # an event can be recorded on streams of its own GPU alone
+            event = self.xp.cuda.Event(disable_timing=True)
+            event.record(stream)
+        return CupyEvent(event, self.xp.cuda.runtime)
+
+    def wait(self, stream: Any, event: CupyEvent) -> None:
+        """Let a stream wait for another one's point."""
+        stream.wait_event(event.event)
+
+    def synchronize(self) -> None:
+        """Wait for all streams."""
+        for stream in (self.compute, self.copies, *self._others):
+            stream.synchronize()
+
+    def use(self) -> None:
+        """Make the GPU and the compute stream those of the calling thread."""
+        self._device.use()
+        self.compute.use()
+
+
+class CupyEvent:
+    """A point in a stream."""
+
+    def __init__(self, event: Any, runtime: Any) -> None:
+        self.event, self._runtime = event, runtime
+
+    def done(self) -> bool:
+        """Tell whether the stream has come here; an error of the work before is raised here."""
+        status = self._runtime.eventQuery(self.event.ptr)
+        if status not in (0, _NOT_READY):
+            raise self._runtime.CUDARuntimeError(status)
+        return bool(status == 0)
+
+    def synchronize(self) -> None:
+        """Return when it has."""
+        self.event.synchronize()
+
+
+class CupyFork:
+    """A call that puts work on another stream, between two events."""
+
+    captured = True
+
+    def __init__(self, xp: Any, compute: Any, stream: Any, step: Step) -> None:
+        self._compute, self._stream, self._step = compute, stream, step
+        self._begun = xp.cuda.Event(disable_timing=True)
+        self._done = xp.cuda.Event(disable_timing=True)
+        self.finish = Captured(compute.wait_event, self._done)
+
+    def __call__(self) -> None:
+        self._begun.record(self._compute)
+        self._stream.wait_event(self._begun)
+        self._step()
+        self._done.record(self._stream)
+
+
+class CupyLaunch:
+    """A kernel with its arguments; calling ``function`` with these launches it."""
+
+    captured = True
+
+    def __init__(self, function: Any, kernel: CudaKernel, arguments: Sequence[Any]) -> None:
+        self.kernel = kernel
+        self._function = function
+        self._arguments = tuple(
+            _argument(kind, given)
+            for (kind, _), given in zip(kernel.parameters, arguments, strict=True)
+        )
+
+    def __call__(self) -> None:
+        self._function(self._arguments)
+
+
+_NOT_READY = 600  # cudaErrorNotReady: CuPy's Event.done takes every other error for it, too
+_HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEVICE_TO_DEVICE = 1, 2, 3  # cudaMemcpyKind
+
+
+def _argument(kind: str, given: Any) -> Any:
+    if kind.endswith("*"):
+        return np.uintp(0) if given is None else given
+    return _NUMBERS[kind](given)
+
+
+def _pointer(array: Any) -> int:
+    if isinstance(array, np.ndarray):
+        return int(array.ctypes.data)
+    return int(array.data.ptr)

@@ -1,0 +1,225 @@
+"""Convolutions, batch norm and attention as data, and what a GPU's library is asked for them.
+
+Each description below says everything about one call but where its operands lie: ``operands`` names them, in an
+order that never changes, ``results`` those that are written. Images are [N, C, H, W], whatever their order in
+memory; statistics have one float32 number a channel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from .runtime import Step
+
+LOW = ("float16", "bfloat16")
+
+
+class Tensor(NamedTuple):
+    """A shape, the elements from one to the next along each dimension, and NumPy's name of their type."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"{self.dtype} {list(self.shape)} (strides {list(self.strides)})"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes from its first element to its last."""
+        itemsize = {"float32": 4, "float16": 2, "bfloat16": 2}[self.dtype]
+        return (
+            sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)) + 1
+        ) * itemsize
+
+
+def tensor(array: Any) -> Tensor:
+    """Describe an array."""
+    size = array.dtype.itemsize
+    return Tensor(tuple(array.shape), tuple(s // size for s in array.strides), array.dtype.name)
+
+
+def _statistic(channels: int) -> Tensor:
+    return Tensor((1, channels, 1, 1), (channels, 1, channels, channels), "float32")
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """y = x convolved with w [O, C / groups, kh, kw].
+
+    ``result`` is "y"; or "x" or "w", whose gradient is written in its place (then y holds its own gradient).
+    ``before`` and ``after`` are the margins of an image: above and left, below and right. ``exact``: float32
+    factors are not rounded (tensor cores round them to 10 bits behind the point).
+    """
+
+    x: Tensor
+    w: Tensor
+    y: Tensor
+    result: str
+    strides: tuple[int, int]
+    dilations: tuple[int, int]
+    before: tuple[int, int]
+    after: tuple[int, int]
+    exact: bool = True
+
+    @property
+    def operands(self) -> dict[str, Tensor]:
+        """What lies in memory."""
+        return {"x": self.x, "w": self.w, "y": self.y}
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """What is written."""
+        return (self.result,)
+
+    def __str__(self) -> str:
+        return (
+            f"convolution of {self.x} with {self.w} to {self.y} for {self.result}, strides {self.strides}, "
+            f"dilations {self.dilations}, margins {self.before} and {self.after}"
+        )
+
+
+@dataclass(frozen=True)
+class BatchNorm:
+    """y = relu(scale * (x - mean) * inverse + bias + z); relu and z where asked for.
+
+    ``mean`` and ``inverse``, of the deviation with ``epsilon``, are written: they are this batch's.
+    """
+
+    x: Tensor
+    epsilon: float
+    adds: bool = False
+    relu: bool = False
+
+    @property
+    def operands(self) -> dict[str, Tensor]:
+        """What lies in memory."""
+        statistic = _statistic(self.x.shape[1])
+        return {
+            "x": self.x,
+            **({"z": self.x} if self.adds else {}),
+            **dict.fromkeys(("scale", "bias"), statistic),
+            "y": self.x,
+            **dict.fromkeys(("mean", "inverse"), statistic),
+        }
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """What is written."""
+        return ("y", "mean", "inverse")
+
+    def __str__(self) -> str:
+        more = " + Z" * self.adds + " with relu" * self.relu
+        return f"batch norm of {self.x}{more}"
+
+
+@dataclass(frozen=True)
+class BatchNormGrad:
+    """The gradients of batch norm; with ``relu`` behind it, its result is computed again from x."""
+
+    x: Tensor
+    relu: bool = False
+
+    @property
+    def operands(self) -> dict[str, Tensor]:
+        """What lies in memory."""
+        statistic = _statistic(self.x.shape[1])
+        read = ("scale", *(("bias",) if self.relu else ()), "mean", "inverse")
+        return {
+            "x": self.x,
+            **dict.fromkeys(read, statistic),
+            **dict.fromkeys(("d_y", "d_x"), self.x),
+            **dict.fromkeys(("d_scale", "d_bias"), statistic),
+        }
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """What is written."""
+        return ("d_x", "d_scale", "d_bias")
+
+    def __str__(self) -> str:
+        return f"gradient of batch norm of {self.x}{' with relu' * self.relu}"
+
+
+@dataclass(frozen=True)
+class Attention:
+    """out = softmax(scale * q k^T + mask) v, over [B, H, rows, D]; sizes of 1 in ``mask`` are broadcast.
+
+    ``stats`` [B, H, T, 1] keeps the logarithm of the sum of exponentials of each row of scores.
+    """
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    mask: Tensor | None
+    out: Tensor
+    scale: float
+
+    @property
+    def stats(self) -> Tensor:
+        """One float32 number for each row of scores."""
+        batch, heads, rows, _ = self.q.shape
+        return Tensor((batch, heads, rows, 1), (heads * rows, rows, 1, 1), "float32")
+
+    @property
+    def operands(self) -> dict[str, Tensor]:
+        """What lies in memory."""
+        mask = {} if self.mask is None else {"mask": self.mask}
+        return {
+            "q": self.q, "k": self.k, "v": self.v, **mask, "out": self.out, "stats": self.stats
+        }  # fmt: skip
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """What is written."""
+        return ("out", "stats")
+
+    def __str__(self) -> str:
+        return f"attention of {self.q} to {self.k} and {self.v}, mask {self.mask}"
+
+
+@dataclass(frozen=True)
+class AttentionGrad:
+    """The gradients of attention; that of ``mask`` if ``d_mask`` is given."""
+
+    forward: Attention
+    d_out: Tensor
+    d_q: Tensor
+    d_k: Tensor
+    d_v: Tensor
+    d_mask: Tensor | None = None
+
+    @property
+    def operands(self) -> dict[str, Tensor]:
+        """What lies in memory."""
+        mask = {} if self.d_mask is None else {"d_mask": self.d_mask}
+        made = {"d_q": self.d_q, "d_k": self.d_k, "d_v": self.d_v, **mask}
+        return {**self.forward.operands, "d_out": self.d_out, **made}
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """What is written."""
+        return ("d_q", "d_k", "d_v", *(("d_mask",) if self.d_mask is not None else ()))
+
+    def __str__(self) -> str:
+        return f"gradient of {self.forward}"
+
+
+Graph = Convolution | BatchNorm | BatchNormGrad | Attention | AttentionGrad
+
+
+class Dnn(Protocol):
+    """What computes convolutions, norms and attention on a GPU."""
+
+    def workspace(self, graph: Graph) -> int | None:
+        """Return the bytes of scratch memory that it takes; None if the library cannot compute it."""
+        ...
+
+    def bind(self, graph: Graph, arrays: Mapping[str, Any], workspace: Any) -> Step:
+        """Return the call that puts it on the compute stream; a captured graph can hold it.
+
+        ``arrays`` are the operands by name, ``workspace`` is as large as asked for.
+        """
+        ...

@@ -1,0 +1,39 @@
+"""Where the shared libraries of CUDA lie: in wheels beside this package, or where the system looks."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import sys
+from functools import cache
+from pathlib import Path
+
+
+@cache
+def library(name: str) -> ctypes.CDLL | None:
+    """Return a library such as ``nvrtc`` or ``cublasLt``, the newest that is here; None without one."""
+    for path in _candidates(name):
+        try:
+            return ctypes.CDLL(path)
+        except OSError:  # it needs others that are not here
+            continue
+    return None
+
+
+def _candidates(name: str) -> list[str]:
+    """Return paths by preference: wheels of NVIDIA (``nvidia/*/lib``), then the system's."""
+    found: list[Path] = []
+    for folder in sys.path:
+        nvidia = Path(folder) / "nvidia"
+        if nvidia.is_dir():
+            found += nvidia.glob(f"*/lib/lib{name}.so*")
+    wheels = sorted((str(path) for path in found), key=_version, reverse=True)
+    system = ctypes.util.find_library(name)
+    toolkit = sorted(map(str, Path("/usr/local/cuda/lib64").glob(f"lib{name}.so*")), reverse=True)
+    return [*wheels, *([system] if system else []), *toolkit]
+
+
+def _version(path: str) -> tuple[int, ...]:
+    """Return the numbers behind ``.so`` in a path."""
+    digits = path.rpartition(".so")[2].strip(".").split(".")
+    return tuple(int(part) for part in digits if part.isdigit())

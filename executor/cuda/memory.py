@@ -1,0 +1,89 @@
+"""What the plans of a replica share of a GPU: an arena, scratch memory, and the step's number on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..arena import Memory
+from .runtime import Event, Runtime
+
+_LEAST_SCRATCH = 64 << 20
+_TICKS = ("step", "row", "share")  # what kernels may read of the clock: int64, the last as float64
+_IN_FLIGHT = 4  # clocks on their way to the device
+
+
+class Held(NamedTuple):
+    """Device memory that lasts as long as somebody holds it."""
+
+    bytes: Any
+
+
+class DeviceMemory:
+    """Memory of one GPU for plans of which one runs at a time.
+
+    A plan's arena begins where the others' do. When one needs more, there is a new arena, and ``on_growth`` is
+    called: plans that were bound to the old one, and graphs that were captured on it, are to be let go.
+    """
+
+    def __init__(self, runtime: Runtime, on_growth: Callable[[], None] = lambda: None) -> None:
+        self.runtime = runtime
+        self.on_growth = on_growth
+        self.taken = 0
+        self._arena: Any = None
+        self._scratch: Held | None = None
+        self._beside: Any = None
+        self.host = Memory()  # scratch of what is computed on the host
+        self.ticks = runtime.empty(8 * len(_TICKS)).view(np.int64)
+        self._clocks = [runtime.pinned(8 * len(_TICKS)).view(np.int64) for _ in range(_IN_FLIGHT)]
+        self._sent: list[Event | None] = [None] * _IN_FLIGHT
+        self._turn = 0
+
+    def tick(self, step: int, row: int, share: float = 1.0) -> None:
+        """Let what comes next on the compute stream find step, first row and share in ``ticks``."""
+        turn, self._turn = self._turn, (self._turn + 1) % _IN_FLIGHT
+        before = self._sent[turn]
+        if before is not None:
+            before.synchronize()
+        self._clocks[turn][:2] = step, row
+        self._clocks[turn].view(np.float64)[2] = share
+        self.runtime.copy(self.ticks, self._clocks[turn], self.runtime.compute)
+        self._sent[turn] = self.runtime.record(self.runtime.compute)
+
+    def arena(self, nbytes: int) -> Any:
+        """Return ``nbytes`` bytes, the same for every plan as long as they suffice.
+
+        Raises:
+            MemoryError: the GPU has not so much left.
+        """
+        if self._arena is None or self._arena.nbytes < nbytes:
+            if self._arena is not None:
+                self._arena = None
+                self.on_growth()
+            self._arena = self.runtime.empty(nbytes)
+            self.taken = nbytes
+        return self._arena[:nbytes]
+
+    def on_host(self, nbytes: int) -> Any:
+        """Return so many bytes of pinned host memory, the same for every plan as long as they suffice."""
+        if self._beside is None or self._beside.nbytes < nbytes:
+            if self._beside is not None:
+                self._beside = None
+                self.on_growth()
+            self._beside = self.runtime.pinned(nbytes)
+        return self._beside[:nbytes]
+
+    def scratch(self, lane: int, least: int = 0) -> Held:
+        """Return memory from which instructions take scratch, one after the other; there is one lane."""
+        if self._scratch is None or self._scratch.bytes.nbytes < least:
+            self._scratch = Held(self.runtime.empty(max(2 * least, _LEAST_SCRATCH)))
+        return self._scratch
+
+    def give_back(self) -> None:
+        """Let go of the memory, and of the plans that use it."""
+        self._arena = self._scratch = self._beside = None
+        self.host.give_back()
+        self.taken = 0
+        self.on_growth()

@@ -1,0 +1,78 @@
+"""CUDA C++ source -> machine code of one GPU generation, by NVRTC; what was compiled before is on disk.
+
+It needs neither a GPU nor a driver.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import tempfile
+from functools import cache
+
+from ...strategies.errors import ExecutionError, Unsupported
+from ..codegen.native import directory
+from .kernel import CudaKernel
+from .libraries import library
+
+
+@cache
+def version() -> str:
+    """Return NVRTC's version, "" if it is not here."""
+    nvrtc = library("nvrtc")
+    if nvrtc is None:
+        return ""
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    nvrtc.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+    return f"{major.value}.{minor.value}"
+
+
+def machine_code(kernel: CudaKernel, capability: tuple[int, int]) -> bytes:
+    """Return a kernel as a cubin for GPUs of a compute capability.
+
+    Raises:
+        Unsupported: NVRTC is not here.
+        ExecutionError: the source does not compile (a bug of this package); the message has NVRTC's words.
+    """
+    architecture = f"sm_{capability[0]}{capability[1]}"
+    what = f"{version()} {architecture}\n{kernel.text}"
+    path = (
+        directory() / "cuda" / f"{hashlib.blake2b(what.encode(), digest_size=16).hexdigest()}.cubin"
+    )
+    if path.exists():
+        return path.read_bytes()
+    code = _compile(kernel, architecture)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent)  # files are whole or absent
+    with os.fdopen(handle, "wb") as file:
+        file.write(code)
+    os.replace(name, path)
+    return code
+
+
+def _compile(kernel: CudaKernel, architecture: str) -> bytes:
+    nvrtc = library("nvrtc")
+    if nvrtc is None:
+        raise Unsupported("kernels for a GPU need NVRTC: pip install rowlock[gpu].")
+    program = ctypes.c_void_p()
+    text = kernel.text.encode()
+    nvrtc.nvrtcCreateProgram(ctypes.byref(program), text, kernel.name.encode(), 0, None, None)
+    options = [f"--gpu-architecture={architecture}".encode(), b"--std=c++17", b"--fmad=true"]
+    failed = nvrtc.nvrtcCompileProgram(
+        program, len(options), (ctypes.c_char_p * len(options))(*options)
+    )
+    try:
+        if failed:
+            raise ExecutionError(f"kernel {kernel.name}: {_told(nvrtc, program, 'ProgramLog')!r}")
+        return _told(nvrtc, program, "CUBIN")
+    finally:
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _told(nvrtc: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
+    size = ctypes.c_size_t()
+    nvrtc[f"nvrtcGet{what}Size"](program, ctypes.byref(size))
+    held = ctypes.create_string_buffer(size.value)
+    nvrtc[f"nvrtcGet{what}"](program, held)
+    return held.raw

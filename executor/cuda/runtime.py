@@ -1,0 +1,243 @@
+"""What the GPU back end asks of a GPU.
+
+One runtime drives a real GPU through CuPy (``cupy_runtime.py``); one computes on the host, with the same
+kernels compiled as C++ (``simulated.py``). Everything else in the back end is written against this file.
+
+Work is put on streams and done later, in each stream in order. What a step calls is of two kinds: work that a
+graph can hold (it reads and writes device memory at fixed addresses, so a captured graph can do it again), and
+calls for the host, which split a graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from .dnn import Dnn
+    from .gemm import Blas
+    from .kernel import CudaKernel
+
+Step = Callable[[], Any]
+Dims = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Properties:
+    """What a GPU is: its name, compute capability, how many multiprocessors and bytes of memory it has."""
+
+    name: str
+    capability: tuple[int, int]
+    multiprocessors: int
+    memory: int
+
+
+Stream = Any  # a queue of work; ``ptr`` is CUDA's handle
+
+
+class Captured(partial[Any]):
+    """A call whose work a graph can hold."""
+
+    captured = True
+
+
+class Waiting(partial[Any]):
+    """A call for the host that waits for the stream itself, and can give up."""
+
+    captured = False
+    waits = True
+
+
+class Fork(Protocol):
+    """A call that puts work on another stream, once ``compute`` has come to it; a graph can hold it.
+
+    A graph that does holds ``finish``, too.
+    """
+
+    @property
+    def captured(self) -> bool:
+        """Yes."""
+        ...
+
+    @property
+    def finish(self) -> Step:
+        """The call that has ``compute`` wait."""
+        ...
+
+    def __call__(self) -> Any:
+        """Put the work there."""
+        ...
+
+
+class Event(Protocol):
+    """A point in a stream."""
+
+    def done(self) -> bool:
+        """Tell whether the stream has come here."""
+        ...
+
+    def synchronize(self) -> None:
+        """Return when it has."""
+        ...
+
+
+class Runtime(Protocol):
+    """One GPU, seen from the one thread that runs its replica.
+
+    ``compute`` is the stream of kernels, ``copies`` that of transfers beside them.
+    """
+
+    name: str
+    index: int
+    properties: Properties
+    compute: Stream
+    copies: Stream
+
+    @property
+    def xp(self) -> Any:
+        """The array module of device memory."""
+        ...
+
+    @property
+    def blas(self) -> Blas:
+        """What multiplies matrices."""
+        ...
+
+    @property
+    def dnn(self) -> Dnn:
+        """What computes convolutions, norms and attention."""
+        ...
+
+    @property
+    def nccl(self) -> Any:
+        """The module that joins GPUs (``cupy.cuda.nccl``, or what acts like it); None without one."""
+        ...
+
+    def versions(self) -> dict[str, str]:
+        """Return the libraries that work here ("cuda", "cublaslt", "cudnn", "nccl"), and their versions."""
+        ...
+
+    def empty(self, nbytes: int) -> Any:
+        """Return ``nbytes`` bytes (uint8) of device memory, on a boundary of 256 bytes.
+
+        Raises:
+            MemoryError: there is not so much.
+        """
+        ...
+
+    def pinned(self, nbytes: int) -> np.ndarray:
+        """Return ``nbytes`` bytes of host memory that transfers can use directly."""
+        ...
+
+    def on_host(self, array: Any) -> bool:
+        """Tell whether an array lies in memory that ``pinned`` gave."""
+        ...
+
+    def pin(self, array: np.ndarray) -> None:
+        """Let transfers use host memory that is there already directly, if the system allows it."""
+        ...
+
+    def unpin(self, array: np.ndarray) -> None:
+        """Undo :meth:`pin`, before the memory goes."""
+        ...
+
+    def memory(self) -> tuple[int, int]:
+        """Return how many bytes of device memory are free, and how many there are."""
+        ...
+
+    def address(self, array: Any) -> int:
+        """Return where an array's first element lies in device memory."""
+        ...
+
+    def launch(self, kernel: CudaKernel, grid: Dims, block: Dims, arguments: Sequence[Any]) -> Step:
+        """Return the call that puts a kernel on the stream in use; the kernel declares its arguments."""
+        ...
+
+    def copy(self, target: Any, source: Any, stream: Stream) -> None:
+        """Put a copy of as many bytes on a stream: device to device, or from or to pinned host memory.
+
+        Arrays have one shape and type, and no gaps.
+        """
+        ...
+
+    def copying(self, target: Any, source: Any) -> Step:
+        """Return the call that puts a copy on ``compute``: on the device, or from or to pinned memory."""
+        ...
+
+    def execute(self, steps: Sequence[Step]) -> None:
+        """Put what the steps do on ``compute``."""
+        ...
+
+    def stream(self) -> Stream:
+        """Return one more stream."""
+        ...
+
+    def fork(self, stream: Stream, step: Step) -> Fork:
+        """Return the call that has a stream wait for ``compute`` and makes ``step``, which puts work there."""
+        ...
+
+    def host(self, step: Step) -> None:
+        """Make a call for the host, after all that is on ``compute``; one that is ``Waiting`` waits itself."""
+        ...
+
+    def capture(self, steps: Sequence[Step]) -> Step:
+        """Return a call that puts all that the steps do on ``compute`` at once.
+
+        They have run before, so that what they compile or load is there.
+        """
+        ...
+
+    def record(self, stream: Stream) -> Event:
+        """Return the point that a stream has come to with what is on it so far."""
+        ...
+
+    def wait(self, stream: Stream, event: Any) -> None:
+        """Let what comes next on a stream wait for a point in another."""
+        ...
+
+    def synchronize(self) -> None:
+        """Return when all is done."""
+        ...
+
+    def use(self) -> None:
+        """Make this GPU and its compute stream those of the calling thread."""
+        ...
+
+
+def told(runtime: Runtime) -> str:
+    """Say what memory a GPU has."""
+    free, total = runtime.memory()
+    return f"{runtime.properties.name} {runtime.index} has {free:,} of {total:,} bytes free"
+
+
+def graph_can_hold(step: Step, xp: Any) -> bool:
+    """Tell whether a captured graph can hold what a call does.
+
+    Calls of this package say so themselves (``captured``). Of CuPy's, element by element functions and
+    reductions that write to a given array can be captured; products cannot (cuBLAS is refused while a stream
+    is captured), nor can anything in which Python computes.
+    """
+    known = getattr(step, "captured", None)
+    if known is not None:
+        return bool(known)
+    function = getattr(step, "func", None)
+    if function is None:
+        return False
+    name = getattr(function, "__name__", "")
+    if name in _PRODUCTS:
+        return False
+    if isinstance(function, getattr(xp, "ufunc", ())):
+        return True
+    owner = getattr(function, "__self__", None)
+    if name in _METHODS:
+        return isinstance(owner, (xp.ndarray, xp.ufunc))
+    return name in _FUNCTIONS and getattr(xp, name, None) is function
+
+
+_PRODUCTS = ("matmul", "dot", "einsum", "tensordot", "vdot", "inner", "outer")
+_METHODS = ("fill", "sum", "prod", "max", "min", "all", "any", "reduce")
+_FUNCTIONS = ("copyto",)

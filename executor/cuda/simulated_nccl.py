@@ -1,0 +1,369 @@
+"""Collectives between simulated GPUs, with the names and habits of ``cupy.cuda.nccl``.
+
+Work is put on streams and done when all ranks have come to it; ranks that come for different things wait for
+ever, as does who waits for one that aborted. Ranks are threads or processes of one host: the first of a
+communicator has a thread that all send their operands to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import itertools
+import json
+import secrets
+import socket
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .simulated import NOT_YET, is_device_memory, stream_at
+
+NCCL_SUM, NCCL_PROD, NCCL_MAX, NCCL_MIN, NCCL_AVG = range(5)
+NCCL_INT8, NCCL_UINT8, NCCL_INT32, NCCL_UINT32, NCCL_INT64, NCCL_UINT64 = range(6)
+NCCL_FLOAT16, NCCL_FLOAT32, NCCL_FLOAT64, NCCL_BFLOAT16 = range(6, 10)
+available = True
+
+_TYPES = ("i1", "u1", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "u2")  # bfloat16 as its bits
+_ID_BYTES = 128
+_FRAME = struct.Struct("<IQ")  # bytes of a head in JSON, and of what follows it
+_RETRY_S = 0.002
+_COMBINE: dict[int, Any] = {NCCL_SUM: np.add, NCCL_AVG: np.add, NCCL_PROD: np.multiply}
+_COMBINE |= {NCCL_MAX: np.maximum, NCCL_MIN: np.minimum}
+_grouped = threading.local()
+
+
+class NcclError(RuntimeError):
+    """What NCCL refuses, or what became of it."""
+
+
+def get_version() -> int:
+    """Return the version whose interface this is."""
+    return 22700
+
+
+def get_unique_id() -> bytes:
+    """Return what the ranks of a communicator find each other by."""
+    return secrets.token_bytes(_ID_BYTES)
+
+
+def groupStart() -> None:
+    """Hold back what this thread puts on streams."""
+    _grouped.depth = getattr(_grouped, "depth", 0) + 1
+    if _grouped.depth == 1:
+        _grouped.pieces = []
+
+
+def groupEnd() -> None:
+    """Put what was held back on the streams."""
+    if not getattr(_grouped, "depth", 0):
+        raise NcclError("NCCL_ERROR_INVALID_USAGE: groupEnd without groupStart")
+    _grouped.depth -= 1
+    if not _grouped.depth:
+        for stream, piece in _grouped.pieces:
+            stream.add(piece)
+
+
+class NcclCommunicator:
+    """One rank's end. The constructor returns when all ranks have called it."""
+
+    def __init__(self, ndev: int, commId: bytes, rank: int, config: Any = None) -> None:
+        if len(commId) != _ID_BYTES or not 0 <= rank < ndev:
+            raise NcclError("NCCL_ERROR_INVALID_ARGUMENT")
+        self._size, self._rank = ndev, rank
+        self._answers: dict[int, bytes] = {}
+        self._numbers = itertools.count()
+        self._error = ""
+        self._gone = False
+        self._lock = threading.Lock()
+        address = b"\0rowlock-nccl-" + commId.hex()[:64].encode()
+        if rank == 0:
+            _Hub(address, ndev)
+        self._socket = _connected(address)
+        _send(self._socket, {"rank": rank})
+        _receive(self._socket)  # all are here
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def rank_id(self) -> int:
+        """Return this end's rank."""
+        return self._rank
+
+    def size(self) -> int:
+        """Return how many ranks there are."""
+        return self._size
+
+    def check_async_error(self) -> None:
+        """Raise what went wrong since."""
+        if self._error:
+            raise NcclError(self._error)
+
+    def abort(self) -> None:
+        """Give up: what is on streams ends without results, here."""
+        with self._lock:
+            if not self._gone:
+                self._gone = True
+                with contextlib.suppress(OSError):  # the others have left
+                    _send(self._socket, {"kind": "bye"})
+                    self._socket.shutdown(socket.SHUT_RDWR)
+                self._socket.close()
+
+    destroy = abort
+
+    def allReduce(
+        self, sendbuf: int, recvbuf: int, count: int, datatype: int, op: int, stream: int
+    ) -> None:
+        """Combine everybody's elements."""
+        head = {"kind": "all_reduce", "op": op}
+        self._put(head, (sendbuf, count), (recvbuf, count), datatype, stream)
+
+    def reduce(
+        self,
+        sendbuf: int,
+        recvbuf: int,
+        count: int,
+        datatype: int,
+        op: int,
+        root: int,
+        stream: int,
+    ) -> None:
+        """Combine everybody's elements at one rank."""
+        into = (recvbuf, count if root == self._rank else 0)
+        head = {"kind": "reduce", "op": op, "root": root}
+        self._put(head, (sendbuf, count), into, datatype, stream)
+
+    def broadcast(
+        self, sendbuff: int, recvbuff: int, count: int, datatype: int, root: int, stream: int
+    ) -> None:
+        """Give one rank's elements to all."""
+        given = (sendbuff, count if root == self._rank else 0)
+        head = {"kind": "broadcast", "root": root, "count": count}
+        self._put(head, given, (recvbuff, count), datatype, stream)
+
+    def reduceScatter(
+        self, sendbuf: int, recvbuf: int, recvcount: int, datatype: int, op: int, stream: int
+    ) -> None:
+        """Combine everybody's elements, and give each rank its part."""
+        head = {"kind": "reduce_scatter", "op": op}
+        self._put(head, (sendbuf, recvcount * self._size), (recvbuf, recvcount), datatype, stream)
+
+    def allGather(self, sendbuf: int, recvbuf: int, count: int, datatype: int, stream: int) -> None:
+        """Give everybody's elements to all, in rank order."""
+        into = (recvbuf, count * self._size)
+        self._put({"kind": "all_gather"}, (sendbuf, count), into, datatype, stream)
+
+    def send(self, sendbuf: int, count: int, datatype: int, peer: int, stream: int) -> None:
+        """Give elements to a rank that receives."""
+        self._put({"kind": "send", "peer": peer}, (sendbuf, count), (0, 0), datatype, stream)
+
+    def recv(self, recvbuf: int, count: int, datatype: int, peer: int, stream: int) -> None:
+        """Take elements from a rank that sends."""
+        self._put({"kind": "recv", "peer": peer}, (0, 0), (recvbuf, count), datatype, stream)
+
+    def _put(
+        self,
+        head: dict[str, Any],
+        given: tuple[int, int],
+        into: tuple[int, int],
+        datatype: int,
+        stream: int,
+    ) -> None:
+        """Put an operation on a stream, or in the group that this thread has begun."""
+        if self._gone or not 0 <= datatype < len(_TYPES):
+            raise NcclError("NCCL_ERROR_INVALID_ARGUMENT")
+        dtype = np.dtype(_TYPES[datatype])
+        views = [_memory(address, count, dtype) for address, count in (given, into)]
+        piece = self._piece({**head, "type": datatype}, *views)
+        if getattr(_grouped, "depth", 0):
+            _grouped.pieces.append((stream_at(stream), piece))
+        else:
+            stream_at(stream).add(piece)
+
+    def _piece(
+        self, head: dict[str, Any], given: np.ndarray, into: np.ndarray
+    ) -> Callable[[], Any]:
+        numbers: list[int] = []
+
+        def piece() -> Any:
+            with self._lock:
+                if self._gone:
+                    return None
+                if not numbers:
+                    numbers.append(next(self._numbers))
+                    _send(self._socket, {**head, "number": numbers[0]}, given.tobytes())
+            if numbers[0] not in self._answers:
+                return NOT_YET
+            into[...] = np.frombuffer(self._answers.pop(numbers[0]), into.dtype)
+            return None
+
+        return piece
+
+    def _listen(self) -> None:
+        try:
+            while True:
+                head, payload = _receive(self._socket)
+                if "error" in head:
+                    self._error = head["error"]
+                else:
+                    self._answers[head["number"]] = payload
+        except OSError:
+            self._error = self._error or "NCCL_ERROR_REMOTE: a process has ended"
+
+
+class _Hub:
+    """Takes what the ranks send, and answers once all have come for the same."""
+
+    def __init__(self, address: bytes, size: int) -> None:
+        self._size = size
+        self._lock = threading.Lock()
+        self._lines: dict[int, socket.socket] = {}
+        self._asked: dict[int, deque[tuple[dict[str, Any], bytes]]] = {
+            rank: deque() for rank in range(size)
+        }
+        self._mail: dict[tuple[int, int, str], deque[tuple[dict[str, Any], bytes]]] = {}
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(address)
+        self._listener.listen(size)
+        threading.Thread(target=self._gather, daemon=True).start()
+
+    def _gather(self) -> None:
+        while len(self._lines) < self._size:
+            line, _ = self._listener.accept()
+            head, _ = _receive(line)
+            self._lines[head["rank"]] = line
+        self._listener.close()
+        for rank, line in self._lines.items():
+            _send(line, {})
+            threading.Thread(target=self._serve, args=(rank, line), daemon=True).start()
+
+    def _serve(self, rank: int, line: socket.socket) -> None:
+        try:
+            while True:
+                head, payload = _receive(line)
+                if head.get("kind") == "bye":
+                    break
+                with self._lock:
+                    self._take(rank, head, payload)
+        except OSError:
+            self._tell_others(rank)
+        line.close()
+
+    def _tell_others(self, rank: int) -> None:
+        for other, line in self._lines.items():
+            if other != rank:
+                self._answer(line, {"error": f"NCCL_ERROR_REMOTE: rank {rank} has ended"})
+
+    def _answer(self, line: socket.socket, head: dict[str, Any], payload: bytes = b"") -> None:
+        try:
+            _send(line, head, payload)
+        except OSError:  # it has left meanwhile
+            return
+
+    def _take(self, rank: int, head: dict[str, Any], payload: bytes) -> None:
+        if head["kind"] in ("send", "recv"):
+            self._post(rank, head, payload)
+            return
+        self._asked[rank].append((head, payload))
+        if not all(self._asked.values()):
+            return
+        heads = [asked[0][0] for asked in self._asked.values()]
+        if any(_what(other) != _what(heads[0]) for other in heads):
+            return  # for ever
+        operands = [self._asked[rank].popleft()[1] for rank in range(self._size)]
+        for peer, result in enumerate(_results(heads[0], operands)):
+            self._answer(self._lines[peer], {"number": heads[peer]["number"]}, result)
+
+    def _post(self, rank: int, head: dict[str, Any], payload: bytes) -> None:
+        sends = head["kind"] == "send"
+        ends = (rank, head["peer"]) if sends else (head["peer"], rank)
+        self._mail.setdefault((*ends, head["kind"]), deque()).append((head, payload))
+        boxes = [self._mail.setdefault((*ends, kind), deque()) for kind in ("send", "recv")]
+        while all(boxes):
+            (sent, given), (wanted, _) = (box.popleft() for box in boxes)
+            self._answer(self._lines[ends[0]], {"number": sent["number"]})
+            self._answer(self._lines[ends[1]], {"number": wanted["number"]}, given)
+
+
+def _what(head: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in head.items() if name != "number"}
+
+
+def _results(head: dict[str, Any], operands: list[bytes]) -> list[bytes]:
+    """Return what each rank gets of everybody's operands."""
+    size, kind = len(operands), head["kind"]
+    if kind == "broadcast":
+        return [operands[head["root"]]] * size
+    if kind == "all_gather":
+        return [b"".join(operands)] * size
+    combined = _combined(operands, head["type"], head["op"])
+    if kind == "reduce":
+        return [combined if rank == head["root"] else b"" for rank in range(size)]
+    if kind == "reduce_scatter":
+        part = len(combined) // size
+        return [combined[rank * part : (rank + 1) * part] for rank in range(size)]
+    return [combined] * size
+
+
+def _combined(operands: list[bytes], datatype: int, op: int) -> bytes:
+    """Combine in rank order; low precision in float32, rounded once."""
+    dtype = np.dtype(_TYPES[datatype])
+    parts = [np.frombuffer(operand, dtype) for operand in operands]
+    if datatype == NCCL_BFLOAT16:
+        parts = [(part.astype("u4") << 16).view("f4") for part in parts]
+    elif datatype == NCCL_FLOAT16:
+        parts = [part.astype("f4") for part in parts]
+    total = parts[0].copy()
+    for part in parts[1:]:
+        _COMBINE[op](total, part, out=total)
+    if op == NCCL_AVG:
+        np.divide(total, len(parts), out=total, casting="unsafe")
+    if datatype == NCCL_BFLOAT16:
+        bits = total.view("u4")
+        return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype("u2").tobytes()
+    return total.astype(dtype).tobytes()
+
+
+def _memory(address: int, count: int, dtype: np.dtype) -> np.ndarray:
+    """Return elements in device memory."""
+    nbytes = count * dtype.itemsize
+    if not nbytes:
+        return np.empty(0, dtype)
+    if not is_device_memory(address, nbytes):
+        raise NcclError(f"NCCL_ERROR_INVALID_ARGUMENT: {address:#x} is no device memory")
+    memory: Any = (ctypes.c_ubyte * nbytes).from_address(address)
+    return np.frombuffer(memory, dtype)
+
+
+def _connected(address: bytes) -> socket.socket:
+    while True:
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            made.connect(address)
+            return made
+        except ConnectionRefusedError:  # the first rank is not here yet
+            made.close()
+            time.sleep(_RETRY_S)
+
+
+def _send(line: socket.socket, head: dict[str, Any], payload: bytes = b"") -> None:
+    text = json.dumps(head).encode()
+    line.sendall(_FRAME.pack(len(text), len(payload)) + text + payload)
+
+
+def _receive(line: socket.socket) -> tuple[dict[str, Any], bytes]:
+    text, payload = _FRAME.unpack(_exactly(line, _FRAME.size))
+    return json.loads(_exactly(line, text)), _exactly(line, payload)
+
+
+def _exactly(line: socket.socket, count: int) -> bytes:
+    found = bytearray()
+    while len(found) < count:
+        more = line.recv(min(count - len(found), 1 << 20))
+        if not more:
+            raise ConnectionResetError
+        found += more
+    return bytes(found)

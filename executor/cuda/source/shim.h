@@ -1,0 +1,162 @@
+// Compiles kernels as C++ and runs them on the host, a block after the other. Threads of a block that wait for
+// each other are fibers, so __syncthreads, __shared__ and warp shuffles behave as on a GPU; others run in turn.
+// Threads take turns in order: a missing barrier between warps may go unseen.
+#pragma once
+#define ROWLOCK_ON_HOST 1
+#include <math.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __shared__ static thread_local
+#define __restrict__ __restrict
+#define __launch_bounds__(...)
+
+struct dim3 { unsigned x, y, z; };
+static thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
+struct alignas(16) ulonglong2 { unsigned long long x, y; };
+
+static inline float __uint_as_float(unsigned u) { float f; memcpy(&f, &u, 4); return f; }
+static inline unsigned __float_as_uint(float f) { unsigned u; memcpy(&u, &f, 4); return u; }
+static inline float __int_as_float(int u) { float f; memcpy(&f, &u, 4); return f; }
+static inline unsigned __umulhi(unsigned a, unsigned b) {
+  return (unsigned)(((unsigned long long)a * b) >> 32);
+}
+static inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
+  return (unsigned long long)(((unsigned __int128)a * b) >> 64);
+}
+static inline float __fmul_rn(float a, float b) { return a * b; }
+static inline float __fadd_rn(float a, float b) { return a + b; }
+static inline double __dmul_rn(double a, double b) { return a * b; }
+static inline double __dadd_rn(double a, double b) { return a + b; }
+static inline int min(int a, int b) { return a < b ? a : b; }
+static inline int max(int a, int b) { return a > b ? a : b; }
+static inline long long min(long long a, long long b) { return a < b ? a : b; }
+static inline long long max(long long a, long long b) { return a > b ? a : b; }
+
+struct f16; struct bf16;
+float wide(f16); f16 narrow_f16(float); bf16 narrow_bf16(float);
+
+// ---- threads of a block ----------------------------------------------------------------------------------
+struct Fiber { ucontext_t start; jmp_buf at; char* stack; bool begun, done; unsigned long long lane; unsigned token; };
+static const unsigned FIBER_STACK = 64 << 10;
+static thread_local Fiber* fibers_;
+static thread_local unsigned fiber_, threads_;
+static thread_local jmp_buf scheduler_;
+static thread_local void (*body_)(void**);
+static thread_local void** arguments_;
+
+static inline void pause_() {
+  if (!fibers_) return;
+  if (!_setjmp(fibers_[fiber_].at)) _longjmp(scheduler_, 1);
+}
+static inline void __syncthreads() { pause_(); }
+static inline void __syncwarp(unsigned = 0xffffffffu) { pause_(); }
+
+static inline unsigned long long exchange_(unsigned long long mine, unsigned from) {
+  fibers_[fiber_].lane = mine;
+  pause_();
+  unsigned long long got = from < threads_ ? fibers_[from].lane : mine;
+  pause_();
+  return got;
+}
+template <class T> static inline T shuffled_(T v, unsigned from) {
+  unsigned long long word = 0;
+  memcpy(&word, &v, sizeof v);
+  word = exchange_(word, from);
+  memcpy(&v, &word, sizeof v);
+  return v;
+}
+template <class T> static inline T __shfl_xor_sync(unsigned, T v, int mask, int = 32) {
+  return shuffled_(v, (fiber_ & ~31u) | ((fiber_ & 31u) ^ (unsigned)mask));
+}
+template <class T> static inline T __shfl_sync(unsigned, T v, int lane, int = 32) {
+  return shuffled_(v, (fiber_ & ~31u) | ((unsigned)lane & 31u));
+}
+static inline int __syncthreads_or(int p) {
+  fibers_[fiber_].token = p != 0;
+  pause_();
+  int any = 0;
+  for (unsigned i = 0; i < threads_; i++) any |= (int)fibers_[i].token;
+  pause_();
+  return any;
+}
+static inline unsigned __ballot_sync(unsigned, int p) {
+  fibers_[fiber_].token = p != 0;
+  pause_();
+  unsigned votes = 0, first = fiber_ & ~31u;
+  for (unsigned i = first; i < first + 32 && i < threads_; i++) votes |= fibers_[i].token << (i - first);
+  pause_();
+  return votes;
+}
+static inline int __popc(unsigned x) { return __builtin_popcount(x); }
+template <class T, class U> static inline T atomicAdd(T* at, U by) {
+  T old;
+  if constexpr (sizeof(T) == 4 && (T)0.5 != (T)0) {
+    unsigned was, now; float f;
+    do { was = __atomic_load_n((unsigned*)at, __ATOMIC_RELAXED); memcpy(&f, &was, 4); old = (T)f; f += (float)by;
+         memcpy(&now, &f, 4); } while (!__sync_bool_compare_and_swap((unsigned*)at, was, now));
+    return old;
+  } else {
+    old = __atomic_fetch_add(at, (T)by, __ATOMIC_RELAXED);
+    return old;
+  }
+}
+
+static void fiber_main_() {
+  body_(arguments_);
+  fibers_[fiber_].done = true;
+  _longjmp(scheduler_, 1);
+}
+static void switch_to_(unsigned i) {
+  Fiber& f = fibers_[i];
+  fiber_ = i;
+  threadIdx = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
+  if (_setjmp(scheduler_)) return;
+  if (f.begun) _longjmp(f.at, 1);
+  f.begun = true;
+  getcontext(&f.start);
+  f.start.uc_stack.ss_sp = f.stack;
+  f.start.uc_stack.ss_size = FIBER_STACK;
+  f.start.uc_link = 0;
+  makecontext(&f.start, fiber_main_, 0);
+  setcontext(&f.start);
+}
+static void run_block_(bool barriers) {
+  if (!barriers) {
+    for (unsigned i = 0; i < threads_; i++) {
+      threadIdx = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
+      body_(arguments_);
+    }
+    return;
+  }
+  for (unsigned i = 0; i < threads_; i++) fibers_[i].begun = fibers_[i].done = false;
+  for (bool any = true; any;) {
+    any = false;
+    for (unsigned i = 0; i < threads_; i++)
+      if (!fibers_[i].done) { switch_to_(i); any = true; }
+  }
+}
+static void launch_(const unsigned* dims, bool barriers, void (*body)(void**), void** arguments) {
+  gridDim = {dims[0], dims[1], dims[2]};
+  blockDim = {dims[3], dims[4], dims[5]};
+  threads_ = dims[3] * dims[4] * dims[5];
+  body_ = body;
+  arguments_ = arguments;
+  char* stacks = 0;
+  if (barriers) {
+    fibers_ = (Fiber*)calloc(threads_, sizeof(Fiber));
+    stacks = (char*)malloc((size_t)threads_ * FIBER_STACK);
+    for (unsigned i = 0; i < threads_; i++) fibers_[i].stack = stacks + (size_t)i * FIBER_STACK;
+  }
+  for (unsigned z = 0; z < dims[2]; z++)
+    for (unsigned y = 0; y < dims[1]; y++)
+      for (unsigned x = 0; x < dims[0]; x++) { blockIdx = {x, y, z}; run_block_(barriers); }
+  free(fibers_);
+  free(stacks);
+  fibers_ = 0;
+}

@@ -1,0 +1,147 @@
+// Softmax and losses of rows of scores; comes after reduce.cuh. Labels are one whole number a row: `ignored` is
+// that of rows which do not count. A label that is no class makes the row's loss, or its gradient, not a number.
+#pragma once
+
+template <class T, class A, int G, int V, int N>
+EVERYWHERE void block_softmax(const T* x, T* out, long long rows, int width, int stride) {
+  for (long long r = first_row<G>(); r < rows; r += rows_at_once<G>()) {
+    const Row<T, G, V, N> row(x, r, width, stride);
+    const A most = row.template block_fold<Max, A>(width, [](A v, int) { return v; });
+    const A all = row.template block_fold<Sum, A>(width, [=](A v, int) { return exp(v - most); });
+    const A share = (A)1 / all;
+    write_row<A>(row, out, r, width, [=](A v, int) { return exp(v - most) * share; });
+  }
+}
+
+// out * (d - sum(d * out))
+template <class T, class A, int G, int V, int N>
+EVERYWHERE void block_softmax_grad(const T* out, const T* d_out, T* d_x, long long rows, int width, int stride) {
+  for (long long r = first_row<G>(); r < rows; r += rows_at_once<G>()) {
+    const Row<T, G, V, N> row(out, r, width, stride), slope(d_out, r, width, stride);
+    const A all = block_fold<Sum, A>(row, slope, width, [](A v, A d, int) { return v * d; });
+    write_row<A>(row, slope, d_x, r, width, [=](A v, A d, int) { return v * (d - all); });
+  }
+}
+
+template <class A> EVERYWHERE A not_a_number() { return (A)__uint_as_float(0x7fc00000u); }
+
+// Loss = log(sum exp(x - max)) - (x - max)[label]: no logarithm of a rounded softmax.
+template <class T, class A, class I, class R, int G, int V, int N>
+EVERYWHERE void block_cross_entropy_of_scores(const T* x, const I* labels, T* softmax, R* loss, long long rows,
+                                              int width, int stride, long long ignored) {
+  for (long long r = first_row<G>(); r < rows; r += rows_at_once<G>()) {
+    const Row<T, G, V, N> row(x, r, width, stride);
+    const long long label = labels[r];
+    const A most = row.template block_fold<Max, A>(width, [](A v, int) { return v; });
+    A picked = 0;
+    const A all = row.template block_fold<Sum, A>(width, [&](A v, int column) {
+      if (column == label) picked = v - most;
+      return exp(v - most);
+    });
+    // The thread that met the label has the loss; nobody meets one that does not count, or is wrong.
+    const bool counts = label != ignored, known = label >= 0 && label < width;
+    const bool met = G == 1 || label / V % G == thread_of_group<G>();
+    if (counts && known ? met : thread_of_group<G>() == 0)
+      loss[r] = element<R>(!counts ? (A)0 : known ? log(all) - picked : not_a_number<A>());
+    if (softmax) {
+      const A share = (A)1 / all;
+      write_row<A>(row, softmax, r, width, [=](A v, int) { return exp(v - most) * share; });
+    }
+  }
+}
+
+// The same for labels that are weights of the classes.
+template <class T, class A, class R, int G, int V, int N>
+EVERYWHERE void block_soft_cross_entropy_of_scores(const T* x, const T* weights, T* softmax, R* loss, long long rows,
+                                                   int width, int stride) {
+  for (long long r = first_row<G>(); r < rows; r += rows_at_once<G>()) {
+    const Row<T, G, V, N> row(x, r, width, stride), weight(weights, r, width, stride);
+    const A most = row.template block_fold<Max, A>(width, [](A v, int) { return v; });
+    const A all = row.template block_fold<Sum, A>(width, [=](A v, int) { return exp(v - most); });
+    const A size = log(all);
+    const A lost = block_fold<Sum, A>(row, weight, width, [=](A v, A w, int) { return (size - (v - most)) * w; });
+    if (thread_of_group<G>() == 0) loss[r] = element<R>(lost);
+    if (softmax) {
+      const A share = (A)1 / all;
+      write_row<A>(row, softmax, r, width, [=](A v, int) { return exp(v - most) * share; });
+    }
+  }
+}
+
+// (softmax - label) * d
+template <class T, class A, class I, class R, int G, int V, int N>
+EVERYWHERE void cross_entropy_of_scores_grad(const T* softmax, const I* labels, const R* d_loss, T* d_x,
+                                             long long rows, int width, int stride, long long ignored) {
+  for (long long r = first_row<G>(); r < rows; r += rows_at_once<G>()) {
+    const Row<T, G, V, N> row(softmax, r, width, stride);
+    const long long label = labels[r];
+    const bool counts = label != ignored, known = label >= 0 && label < width;
+    const A d = known || !counts ? (A)wide(d_loss[r]) : not_a_number<A>();
+    write_row<A>(row, d_x, r, width, [=](A v, int column) {
+      return counts ? (v - (A)(column == label)) * d : (A)0 * d;
+    });
+  }
+}
+template <class T, class A, class R, int G, int V, int N>
+EVERYWHERE void soft_cross_entropy_of_scores_grad(const T* softmax, const T* weights, const R* d_loss, T* d_x,
+                                                  long long rows, int width, int stride) {
+  for (long long r = first_row<G>(); r < rows; r += rows_at_once<G>()) {
+    const Row<T, G, V, N> row(softmax, r, width, stride), weight(weights, r, width, stride);
+    const A d = wide(d_loss[r]);
+    write_row<A>(row, weight, d_x, r, width, [=](A v, A w, int) { return (v - w) * d; });
+  }
+}
+
+// ---- of probabilities --------------------------------------------------------------------------------------
+template <class A> EVERYWHERE A log_at_least(A x) {  // log(0) is -1e20
+  const A y = log(x);
+  return y < (A)-1e20 ? (A)-1e20 : y;
+}
+
+// One thread a row: the loss, and (if wanted) the probability that it is of.
+template <class T, class A, class I>
+EVERYWHERE void cross_entropy_at_label(const T* x, const I* labels, T* loss, T* match, long long rows, int width,
+                                       long long ignored) {
+  for (long long r = thread_index(); r < rows; r += thread_count()) {
+    const long long label = labels[r];
+    const bool counts = label != ignored, known = label >= 0 && label < width;
+    const A picked = !counts ? (A)1 : known ? (A)wide(x[r * width + label]) : not_a_number<A>();
+    if (match) match[r] = element<T>(picked);
+    if (loss) loss[r] = element<T>(counts ? -log_at_least<A>(picked) : (A)0);
+  }
+}
+template <class T, class A, int G, int V, int N>
+EVERYWHERE void block_soft_cross_entropy(const T* x, const T* weights, T* loss, long long rows, int width, int stride) {
+  for (long long r = first_row<G>(); r < rows; r += rows_at_once<G>()) {
+    const Row<T, G, V, N> row(x, r, width, stride), weight(weights, r, width, stride);
+    const A lost = block_fold<Sum, A>(row, weight, width, [](A v, A w, int) { return log_at_least<A>(v) * w; });
+    if (thread_of_group<G>() == 0) loss[r] = element<T>(-lost);
+  }
+}
+
+// -d / x at the label, else 0; x is the row's, or (PICKED) the probability at the label.
+template <class T, class A, class I, bool PICKED, int G, int V, int N>
+EVERYWHERE void cross_entropy_grad(const T* x, const I* labels, const T* d_loss, T* d_x, long long rows, int width,
+                                   long long ignored) {
+  for (long long r = first_row<G>(); r < rows; r += rows_at_once<G>()) {
+    const long long label = labels[r];
+    const bool counts = label != ignored, known = label >= 0 && label < width;
+    A slope = 0;
+    if (counts) slope = known ? -(A)wide(d_loss[r]) / (A)wide(x[PICKED ? r : r * width + label]) : not_a_number<A>();
+    over_row<G, V, N>(width, [&](int, int at) {
+      Vec<T, V> made;
+#pragma unroll
+      for (int j = 0; j < V; j++) made.at[j] = element<T>(at + j == label || !known ? slope : (A)0);
+      store_vec<V>(d_x + r * width + at, made);
+    });
+  }
+}
+template <class T, class A, int G, int V, int N>
+EVERYWHERE void soft_cross_entropy_grad(const T* x, const T* weights, const T* d_loss, T* d_x, long long rows,
+                                        int width, int stride) {
+  for (long long r = first_row<G>(); r < rows; r += rows_at_once<G>()) {
+    const Row<T, G, V, N> row(x, r, width, stride), weight(weights, r, width, stride);
+    const A d = wide(d_loss[r]);
+    write_row<A>(row, weight, d_x, r, width, [=](A v, A w, int) { return -(w / v * d); });
+  }
+}

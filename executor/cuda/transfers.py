@@ -1,0 +1,212 @@
+"""Arrays on their way to a GPU and back, beside the work: one slot is filled while another is in use."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from ...graph.memory import aligned
+from .runtime import Event, Runtime
+
+SLOTS = 2
+_UNDER_WAY = 64 << 20  # bytes of uploads that nobody waits for
+
+
+def dense_like(flat: Any, array: Any) -> Any:
+    """Return flat bytes as an array of the shape and type of ``array``, its elements in the same order."""
+    flat = flat[: array.nbytes].view(array.dtype)
+    if array.flags.c_contiguous:
+        return flat.reshape(array.shape)
+    order = sorted(range(array.ndim), key=lambda i: -abs(array.strides[i]))
+    made = flat.reshape(tuple(array.shape[i] for i in order))
+    return made.transpose([order.index(i) for i in range(array.ndim)])
+
+
+class _Slot:
+    """Room for some arrays on the host and on the GPU: a block on each, so that one copy moves all of them."""
+
+    def __init__(self, runtime: Runtime, arrays: Sequence[Any]) -> None:
+        starts = list(accumulate((aligned(a.nbytes) for a in arrays), initial=0))
+        self.on_host, self.on_device = runtime.pinned(starts[-1]), runtime.empty(starts[-1])
+        each = list(zip(starts, arrays, strict=False))
+        self.host = [dense_like(self.on_host[at:], a) for at, a in each]
+        self.device = [dense_like(self.on_device[at:], a) for at, a in each]
+        self.arrived: Event | None = None
+        self.used: Event | None = None
+
+
+class Staged:
+    """What is fed: through pinned host memory to the GPU on the stream of copies, then into its place."""
+
+    def __init__(self, runtime: Runtime, places: Sequence[Any]) -> None:
+        self._runtime = runtime
+        self._fed = [i for i, place in enumerate(places) if place is not None and place.size]
+        held = [places[i] for i in self._fed]
+        self._slots = [_Slot(runtime, held) for _ in range(SLOTS if held else 0)]
+        self._moves = [
+            [runtime.copying(place, at) for place, at in zip(held, slot.device, strict=True)]
+            for slot in self._slots
+        ]
+        self._turn = 0
+
+    def send(self, feeds: Sequence[np.ndarray]) -> None:
+        """Put the copies of a step's feeds on the streams; the arrays may be changed afterwards."""
+        if not self._fed:
+            return
+        runtime, slot, moves = self._runtime, self._slots[self._turn], self._moves[self._turn]
+        self._turn = (self._turn + 1) % SLOTS
+        if slot.arrived is not None and slot.used is not None:
+            slot.arrived.synchronize()  # the copy from this host memory, two steps ago
+            runtime.wait(runtime.copies, slot.used)
+        for i, host in zip(self._fed, slot.host, strict=True):
+            np.copyto(host, feeds[i])
+        runtime.copy(slot.on_device, slot.on_host, runtime.copies)
+        slot.arrived = runtime.record(runtime.copies)
+        runtime.wait(runtime.compute, slot.arrived)
+        runtime.execute(moves)
+        slot.used = runtime.record(runtime.compute)
+
+
+class Outward:
+    """What is fetched: set aside on the GPU, then brought to pinned host memory while the next step runs.
+
+    ``arrays`` are the last step's, once :meth:`wait` has returned and until the next but one is sent. What
+    lies on the host is complete when it is sent: ops there are done before a step goes on.
+    """
+
+    def __init__(self, runtime: Runtime, fetched: Sequence[Any], slots: int = SLOTS) -> None:
+        self._runtime = runtime
+        full = [i for i, array in enumerate(fetched) if array.size]
+        self._here = [i for i in full if runtime.on_host(fetched[i])]
+        self._beside = [fetched[i] for i in self._here]
+        self._full = [i for i in full if i not in self._here]
+        held = [fetched[i] for i in self._full]
+        self._slots = [_Slot(runtime, held) for _ in range(slots if held else 0)]
+        self._moves = [
+            [runtime.copying(at, array) for at, array in zip(slot.device, held, strict=True)]
+            for slot in self._slots
+        ]
+        self._empty = [np.empty(array.shape, array.dtype) for array in fetched if not array.size]
+        places = [slot.host for slot in self._slots] or [[]]
+        self._all = [self._in_order(here, len(fetched)) for here in places]
+        self._turn = 0
+        self.arrays: list[np.ndarray] = self._all[0]
+
+    def _in_order(self, here: Sequence[np.ndarray], count: int) -> list[np.ndarray]:
+        full = dict(zip(self._full, here, strict=True))
+        full.update((i, np.empty(a.shape, a.dtype)) for i, a in self._on_host())
+        empty = iter(self._empty)
+        return [full[i] if i in full else next(empty) for i in range(count)]
+
+    def send(self) -> None:
+        """Put the copies of what is there now on the streams."""
+        arrays = self._all[self._turn]
+        for i, array in self._on_host():
+            np.copyto(arrays[i], array)
+        if self._full:
+            self._put(self._slots[self._turn])
+        self.arrays = arrays
+        self._turn = (self._turn + 1) % len(self._all)
+
+    def _on_host(self) -> Iterator[tuple[int, np.ndarray]]:
+        return zip(self._here, self._beside, strict=True)
+
+    def _put(self, slot: _Slot) -> None:
+        runtime = self._runtime
+        if slot.arrived is not None:
+            runtime.wait(runtime.compute, slot.arrived)
+        runtime.execute(self._moves[self._turn])
+        slot.used = runtime.record(runtime.compute)
+        runtime.wait(runtime.copies, slot.used)
+        runtime.copy(slot.on_host, slot.on_device, runtime.copies)
+        slot.arrived = runtime.record(runtime.copies)
+        self._last = slot
+
+    _last: _Slot | None = None
+
+    def wait(self) -> None:
+        """Return when what was sent last is here."""
+        self.arriving(range(len(self.arrays))).wait()
+
+    def arriving(self, which: Sequence[int]) -> Arriving:
+        """Return these of the arrays that were sent last."""
+        event = self._last.arrived if self._last is not None else None
+        return Arriving([self._given(i) for i in which], event)
+
+    def _given(self, position: int) -> np.ndarray:
+        """Return an array to be given away: for what lies on the host no event is waited, so it is copied."""
+        array = self.arrays[position]
+        return array.copy() if position in self._here else array
+
+
+class Arriving(Sequence[np.ndarray]):
+    """Arrays on their way to the host: who looks at them waits, and gets copies."""
+
+    def __init__(self, arrays: Sequence[np.ndarray], event: Event | None) -> None:
+        self._arrays, self._event = arrays, event
+
+    def here(self) -> bool:
+        """Tell, without waiting, whether they have arrived, or never will: then :meth:`wait` says why."""
+        try:
+            return self._event is None or self._event.done()
+        except Exception:
+            return True
+
+    def wait(self) -> None:
+        """Return when they have; an error of the work that they come from is raised here."""
+        if self._event is not None:
+            self._event.synchronize()
+            self._arrays, self._event = [array.copy() for array in self._arrays], None
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def __getitem__(self, index: Any) -> Any:
+        self.wait()
+        return self._arrays[index]
+
+
+class Uploads:
+    """Host arrays on their way to places on the GPU; what comes next on the compute stream finds them there."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._sent: deque[tuple[Event, np.ndarray]] = deque()
+        self._bytes = 0
+
+    def send(self, target: Any, value: np.ndarray) -> None:
+        """Put a copy on the compute stream; the value may be changed afterwards."""
+        runtime = self._runtime
+        while self._sent and (self._bytes > _UNDER_WAY or self._sent[0][0].done()):
+            event, arrived = self._sent.popleft()
+            event.synchronize()
+            self._bytes -= arrived.nbytes
+        held = dense_like(runtime.pinned(target.nbytes), target)
+        np.copyto(held, value)
+        runtime.copy(target, held, runtime.compute)
+        self._sent.append((runtime.record(runtime.compute), held))
+        self._bytes += held.nbytes
+
+
+def upload(runtime: Runtime, target: Any, value: np.ndarray) -> None:
+    """Copy a host array to the GPU, and return when it is there."""
+    Uploads(runtime).send(target, value)
+    runtime.record(runtime.compute).synchronize()
+
+
+def download(runtime: Runtime, source: Any) -> np.ndarray:
+    """Return a copy of a device array on the host."""
+    held = dense_like(runtime.pinned(source.nbytes), source)
+    runtime.copy(held, source, runtime.compute)
+    runtime.record(runtime.compute).synchronize()
+    return np.array(held)
+
+
+def device_array(runtime: Runtime, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return an uninitialised array of its own on the GPU."""
+    nbytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    return runtime.empty(nbytes).view(dtype).reshape(shape)
