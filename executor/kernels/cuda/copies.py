@@ -1,0 +1,237 @@
+"""Copies and fills in device memory: between any strides, in units as wide as both sides allow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...cuda.kernel import CudaKernel
+from ...cuda.runtime import Step
+from ...device import Device
+from .support import enough_blocks, launch, on_boundary
+
+UNITS = {
+    1: "unsigned char",
+    2: "unsigned short",
+    4: "unsigned",
+    8: "unsigned long long",
+    16: "ulonglong2",
+}  # bytes -> C type
+MOST = 1 << 31  # indices and strides in kernels are below this
+_IN_FLIGHT = 4  # units that a thread loads before it stores
+_LEAST_TILE = 8  # rows or columns that pay for a tile
+
+
+class Dimension(NamedTuple):
+    """A number of elements, and how far apart they lie, in elements."""
+
+    size: int
+    to: int
+    source: int
+
+
+def divisor(d: int) -> tuple[int, int]:
+    """Return what ``over`` in ``index.cuh`` needs to divide by ``d``."""
+    shift = max(d - 1, 0).bit_length()
+    return (((1 << 32) * ((1 << shift) - d)) // d + 1) & 0xFFFFFFFF, shift
+
+
+def joined(target: Any, source: Any) -> list[Dimension]:
+    """Return the dimensions, outermost of the target first, joined where both arrays allow it.
+
+    A dimension of ``source`` that is 1 stands for any size; ``source`` None is one number.
+    """
+    width = target.itemsize
+    apart = []
+    for i, n in enumerate(target.shape):
+        given = 0 if source is None or source.shape[i] == 1 else source.strides[i] // width
+        if n > 1:
+            apart.append(Dimension(n, target.strides[i] // width, given))
+    made: list[Dimension] = []
+    for d in sorted(apart, key=lambda d: -abs(d.to)):
+        outer = made[-1] if made else None
+        if outer and (outer.to, outer.source) == (d.size * d.to, d.size * d.source):
+            made[-1] = d._replace(size=outer.size * d.size)
+        else:
+            made.append(d)
+    return made or [Dimension(1, 1, 0 if source is None else 1)]
+
+
+def moved(dev: Device, target: Any, source: Any) -> list[Step]:
+    """Return the copy of ``source`` to ``target``: one type, one shape (but for ones), any strides."""
+    if target is None or not target.size:
+        return []
+    assert dev.runtime is not None
+    dimensions = joined(target, source)
+    if dimensions == [Dimension(target.size, 1, 1)] and target.shape == source.shape:
+        here = dev.runtime.address(target) == dev.runtime.address(source)
+        return [] if here else [dev.runtime.copying(target, source)]
+    if _too_many(dimensions):
+        return [s for half in _halves(target, source) for s in moved(dev, *half)]
+    row = next((d for d in dimensions if d.source == 1 and d.to > 1), None)
+    column = next((d for d in dimensions if d.to == 1 and d.source > 1), None)
+    if row and column and min(row.size, column.size) >= _LEAST_TILE:
+        return [_by_tiles(dev, target, source, row, column, dimensions)]
+    return [_unit_by_unit(dev, target, source, dimensions)]
+
+
+def filled(dev: Device, target: Any, value: Any) -> list[Step]:
+    """Return the call that gives every element of an array, of any strides, one value."""
+    if target is None or not target.size:
+        return []
+    dimensions = joined(target, None)
+    if _too_many(dimensions):
+        return [s for half, _ in _halves(target, target) for s in filled(dev, half, value)]
+    bits = np.array(value).astype(target.dtype).tobytes() * 8
+    return [_unit_by_unit(dev, target, int.from_bytes(bits[:8], "little"), dimensions)]
+
+
+def _too_many(dimensions: Sequence[Dimension]) -> bool:
+    elements = math.prod(d.size for d in dimensions)
+    return (
+        max(elements, *(abs(d.to) for d in dimensions), *(abs(d.source) for d in dimensions))
+        >= MOST
+    )
+
+
+def _halves(target: Any, source: Any) -> list[tuple[Any, Any]]:
+    """Cut both arrays in two where the target is longest apart."""
+    axis = max(
+        (i for i in range(target.ndim) if target.shape[i] > 1), key=lambda i: target.strides[i]
+    )
+    middle = target.shape[axis] // 2
+    before = (slice(None),) * axis
+    low, high = (*before, slice(0, middle)), (*before, slice(middle, None))
+    if source.shape[axis] == 1:
+        return [(target[low], source), (target[high], source)]
+    return [(target[low], source[low]), (target[high], source[high])]
+
+
+def widest(
+    dev: Device, itemsize: int, run: int, steps: Sequence[int], arrays: Sequence[Any]
+) -> int:
+    """Return how many bytes to move at once.
+
+    ``run`` elements lie side by side; ``steps``: all other distances, in elements.
+    """
+    for width in (16, 8, 4, 2):
+        many = width // itemsize
+        fits = many > 1 and all(n % many == 0 for n in (run, *steps))
+        if fits and all(on_boundary(dev, a, width) for a in arrays):
+            return width
+    return itemsize
+
+
+def _unit_by_unit(dev: Device, target: Any, source: Any, dimensions: list[Dimension]) -> Step:
+    """``source``: an array, or the bits of a number."""
+    number = isinstance(source, int)
+    inner, outer = dimensions[-1], dimensions[:-1]
+    width = target.itemsize
+    if inner.to == 1 and (number or inner.source == 1):
+        arrays = [target] if number else [target, source]
+        width = widest(dev, width, inner.size, [n for d in outer for n in (d.to, d.source)], arrays)
+    many = width // target.itemsize
+    outer = [Dimension(d.size, d.to // many, d.source // many) for d in outer]
+    dimensions = [*outer, inner._replace(size=inner.size // many)]
+    count = math.prod(d.size for d in dimensions)
+    words = [word for d in dimensions for word in (d.size, *divisor(d.size), d.to, d.source)]
+    blocks = enough_blocks(dev, -(-count // _IN_FLIGHT))
+    kernel = _strided(width, len(dimensions), number)
+    return launch(dev, kernel, blocks, [target, source, count, *words])
+
+
+def _strided(width: int, rank: int, number: bool) -> CudaKernel:
+    unit = UNITS[width]
+    given = ("unsigned long long", "bits") if number else (f"const {unit}*", "source")
+    parameters = [(f"{unit}*", "target"), given, ("unsigned", "count")]
+    for k in range(rank):
+        parameters += [
+            ("unsigned", f"size{k}"),
+            ("unsigned", f"magic{k}"),
+            ("unsigned", f"shift{k}"),
+        ]
+        parameters += [("int", f"to{k}"), ("int", f"from{k}")]
+    lines = []
+    for k in reversed(range(1, rank)):
+        lines += [f"q = over(left, magic{k}, shift{k});", f"r = left - q * size{k};", "left = q;"]
+        lines += [f"t += (long long)r * to{k};", f"s += (long long)r * from{k};"]
+    lines += ["t += (long long)left * to0;", "s += (long long)left * from0;"]
+    at = " ".join(lines)
+    read = "spread<Unit>(bits)" if number else "source[s]"
+    body = f"""
+  typedef {unit} Unit;
+  const unsigned threads = gridDim.x * blockDim.x;
+  for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += {_IN_FLIGHT} * threads) {{
+    Unit held[{_IN_FLIGHT}];
+    long long place[{_IN_FLIGHT}];
+    #pragma unroll
+    for (int k = 0; k < {_IN_FLIGHT}; k++) {{
+      unsigned left = i + k * threads, q, r;
+      if (left < count) {{
+        long long t = 0, s = 0;
+        {at}
+        held[k] = {read};
+        place[k] = t;
+      }}
+    }}
+    #pragma unroll
+    for (int k = 0; k < {_IN_FLIGHT}; k++)
+      if (i + k * threads < count) target[place[k]] = held[k];
+  }}"""
+    name = f"{'fill' if number else 'copy'}_{width}_{rank}"
+    return CudaKernel(name, tuple(parameters), body, ("index.cuh",))
+
+
+def _by_tiles(
+    dev: Device, target: Any, source: Any, row: Dimension, column: Dimension, dims: list[Dimension]
+) -> Step:
+    """Through shared memory: the source is read along rows, the target written along columns."""
+    outer = [d for d in dims if d not in (row, column)]
+    width = target.itemsize
+    side = _side(width)
+    across, down = -(-column.size // side), -(-row.size // side)
+    blocks = across * down * math.prod(d.size for d in outer)
+    words = [row.size, column.size, row.to, column.source, down, across]
+    words += [number for d in reversed(outer) for number in d]
+    return launch(dev, _tiled(width, len(outer)), blocks, [target, source, *words])
+
+
+def _side(width: int) -> int:
+    return 64 if width <= 4 else 32
+
+
+def _tiled(width: int, outer: int) -> CudaKernel:
+    unit, side = UNITS[width], _side(width)
+    parameters = [(f"{unit}*", "target"), (f"const {unit}*", "source")]
+    names = ["rows", "columns", "to_row", "from_column", "down", "across"]
+    names += [f"{name}{k}" for k in range(outer) for name in ("size", "to", "from")]
+    parameters += [("int", name) for name in names]
+    lines = [
+        f"at = left % size{k}; left /= size{k}; to += (long long)at * to{k}; from += (long long)at * from{k};"
+        for k in range(outer)
+    ]
+    body = f"""
+  __shared__ {unit} tile[{side}][{side + max(1, 4 // width)}];
+  int left = blockIdx.x, at = left % across;
+  left /= across;
+  const int c0 = at * {side}, r0 = left % down * {side};
+  left /= down;
+  {unit}* to = target;
+  const {unit}* from = source;
+  {" ".join(lines)}
+  const int x = threadIdx.x % {side}, y0 = threadIdx.x / {side};
+  #pragma unroll
+  for (int k = 0; k < {side * side // 256}; k++) {{
+    const int y = y0 + k * {256 // side};
+    if (c0 + y < columns && r0 + x < rows) tile[y][x] = from[(long long)(c0 + y) * from_column + r0 + x];
+  }}
+  __syncthreads();
+  #pragma unroll
+  for (int k = 0; k < {side * side // 256}; k++) {{
+    const int y = y0 + k * {256 // side};
+    if (r0 + y < rows && c0 + x < columns) to[(long long)(r0 + y) * to_row + c0 + x] = tile[x][y];
+  }}"""
+    return CudaKernel(f"transpose_{width}_{outer}", tuple(parameters), body)

@@ -1,0 +1,160 @@
+"""The best elements of rows, how often they are right, and running sums."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ....graph.ir import Node
+from ....strategies.types import INTEGERS, VarType
+from ...codegen.cuda_source import c_type
+from ...cuda.runtime import Step
+from ...device import Device
+from .launches import BLOCK, Argument, call
+from .rows import accumulator
+from .support import cuda
+
+_INCLUDES = ("reduce.cuh", "choice.cuh")
+_MOST_CHOSEN = 32  # each is one more look at the row
+_WARP_COLUMNS = 4096
+_MOST_BLOCKS = 1 << 16  # they go round
+
+
+class _Rows:
+    """Rows along an axis, shared out to threads (rows that lie across), warps or blocks."""
+
+    def __init__(self, dev: Device, x: Any, axis: int, *, blocks: bool = True) -> None:
+        axis %= x.ndim
+        self.dev = dev
+        self.width = x.shape[axis]
+        self.stride = math.prod(x.shape[axis + 1 :])
+        self.rows = math.prod(x.shape[:axis]) * self.stride
+        wide = blocks and self.width > _WARP_COLUMNS
+        self.group = 1 if self.stride != 1 else BLOCK if wide else 32
+
+    def launch(
+        self,
+        function: str,
+        kinds: Sequence[str],
+        given: Sequence[Argument],
+        *more: Argument,
+    ) -> list[Step]:
+        """Return the launch of a function of parameters, rows, width, stride, and more parameters."""
+        at_once = BLOCK // self.group
+        arguments = [
+            *given,
+            ("long long rows", self.rows),
+            ("int width", self.width),
+            ("int stride", self.stride),
+            *more,
+        ]
+        return [
+            _launch(
+                self.dev, function, (*kinds, str(self.group)), arguments, -(-self.rows // at_once)
+            )
+        ]
+
+
+def _launch(
+    dev: Device,
+    function: str,
+    kinds: Sequence[str],
+    given: Sequence[Argument],
+    blocks: int,
+) -> Step:
+    return call(dev, function, kinds, given, min(blocks, _MOST_BLOCKS), _INCLUDES)
+
+
+def _choose(
+    dev: Device, x: Any, out: Any, columns: Any, axis: int, count: int, least: str, first: str
+) -> list[Step]:
+    t = c_type(x.dtype)
+    given = [
+        (f"const {t}* x", x),
+        (f"{t}* out", out),
+        ("long long* columns", columns),
+    ]
+    kinds = (t, c_type(accumulator(x.dtype)), least, first)
+    return _Rows(dev, x, axis).launch("block_choose", kinds, given, ("int count", count))
+
+
+@cuda("arg_max")
+def arg_max(dev: Device, x: Any, out: Any, *, axis: int) -> list[Step]:
+    return _choose(dev, x, None, out, axis, 1, "false", "true")
+
+
+@cuda("arg_min")
+def arg_min(dev: Device, x: Any, out: Any, *, axis: int) -> list[Step]:
+    return _choose(dev, x, None, out, axis, 1, "true", "true")
+
+
+def few(node: Node) -> bool:
+    """Tell whether a few elements of each row are chosen."""
+    return 0 < int(node.attrs["k"]) <= _MOST_CHOSEN
+
+
+def few_chosen(node: Node) -> bool:
+    """Tell whether a few elements of each row were chosen."""
+    return 0 < node.inputs["Indices"][0].spec.shape[-1] <= _MOST_CHOSEN  # type: ignore[union-attr]
+
+
+@cuda("top_k", takes=few)
+def top_k(dev: Device, x: Any, out: Any, indices: Any, *, k: int) -> list[Step]:
+    """Largest first; equal elements in the order of their index."""
+    indices = dev.scratch(out.shape, "int64") if indices is None else indices
+    return _choose(dev, x, out, indices, -1, k, "false", "true" if k == 1 else "false")
+
+
+@cuda("top_k_grad", takes=few_chosen)
+def top_k_grad(dev: Device, x: Any, indices: Any, d_out: Any, d_x: Any) -> list[Step]:
+    if d_x is None:
+        return []
+    t, width, count = c_type(x.dtype), x.shape[-1], indices.shape[-1]
+    rows = x.size // max(width, 1)
+    given = [
+        ("const long long* columns", indices),
+        (f"const {t}* d_out", d_out),
+        (f"{t}* d_x", d_x),
+        ("long long rows", rows),
+        ("int width", width),
+        ("int count", count),
+    ]
+    return [_launch(dev, "put_back", (t,), given, -(-rows // (BLOCK // 32)))]
+
+
+def _indexed(node: Node) -> bool:
+    kinds = (VarType.FP32, VarType.INT32, *INTEGERS)
+    return all(v.spec.dtype in kinds for s in ("Indices", "Label") for v in node.inputs[s] if v)
+
+
+@cuda("accuracy", takes=_indexed)
+def accuracy(
+    dev: Device, indices: Any, label: Any, accuracy: Any, correct: Any, total: Any
+) -> list[Step]:
+    """The share of samples whose label is among their guesses."""
+    guesses, labels = c_type(indices.dtype), c_type(label.dtype)
+    given = [
+        (f"const {guesses}* guesses", indices),
+        (f"const {labels}* labels", label),
+        ("float* accuracy", accuracy),
+        ("int* correct", correct),
+        ("int* total", total),
+        ("long long rows", indices.shape[0]),
+        ("int count", indices.shape[1]),
+    ]
+    return [_launch(dev, "block_count_hits", (guesses, labels), given, 1)]
+
+
+@cuda("cumsum")
+def cumsum(
+    dev: Device, x: Any, out: Any, *, axis: int, exclusive: bool, reverse: bool
+) -> list[Step]:
+    """Running sums; ``exclusive`` leaves an element out of its own sum."""
+    if out is None:
+        return []
+    t = c_type(x.dtype)
+    flags = (str(exclusive).lower(), str(reverse).lower())
+    given = [(f"const {t}* x", x), (f"{t}* out", out)]
+    kinds = (t, c_type(accumulator(x.dtype)), *flags)
+    return _Rows(dev, x, axis, blocks=False).launch("warp_running_sums", kinds, given)

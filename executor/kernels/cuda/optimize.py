@@ -1,0 +1,344 @@
+"""Optimizer updates: one pass over all that an update reads and writes; many parameters are one launch.
+
+The formulas are those of ``update_loops.py``. What depends on no element (rates, corrections, powers) is
+computed once a thread, from numbers that are read in device memory when the kernel runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ....graph.ir import Node
+from ....graph.ops import expr as e
+from ....graph.ops.fused_optimize import FUSED, OWN
+from ....graph.ops.registry import OPS
+from ....strategies.types import VarType
+from ...codegen.cuda_source import SCALAR_SOURCE, CudaWriter, Value, c_type
+from ...cuda.kernel import CudaKernel
+from ...cuda.runtime import Step
+from ...cuda.transfers import device_array, upload
+from ...device import Device
+from ..registry import KERNELS, Kernel
+from ..update_loops import RULES, Results
+from .support import launch, on_boundary
+
+_CHUNK = 8192  # elements that a block updates
+_THREADS = 256
+_INCLUDES = (SCALAR_SOURCE,)
+_MASTER, _SKIP = "master_param", "skip_update"
+Types = tuple[tuple[str, str], ...]  # operand or result -> C type of its elements
+
+
+class _Inside(CudaWriter):
+    """Writes what elements take part in, and leaves the rest to a writer of what is computed ahead."""
+
+    def __init__(
+        self, operands: Mapping[str, Value], elements: Iterable[str], ahead: CudaWriter
+    ) -> None:
+        super().__init__(operands)
+        self._elements, self._ahead = frozenset(elements), ahead
+
+    def value(self, node: e.Expr) -> Value:
+        """Return an expression's value, and write the lines that compute it."""
+        return super().value(node) if self._varies(node) else self._ahead.value(node)
+
+    def _varies(self, node: e.Expr) -> bool:
+        return node.value in self._elements or any(map(self._varies, node.args))
+
+
+class _Update:
+    """What one rule reads and writes: by element, and once for a parameter."""
+
+    def __init__(self, op_type: str, results: Results, reads: Sequence[str], types: Types) -> None:
+        self.op_type, self.types = op_type, dict(types)
+        self.own = OWN.get(op_type, ())
+        self.single = [n for n in reads if n == "learning_rate" or n.endswith("_pow")]
+        self.elements = [n for n in reads if n not in self.single and n not in self.own]
+        self.skips = _SKIP in self.types
+        operands = {n: Value(n, "float") for n in reads}
+        self._ahead = CudaWriter(operands, "once_")
+        self._inside = _Inside(operands, self.elements, self._ahead)
+        self.results = {n: r for n, r in results.items() if not n.endswith("_pow_out")}
+        self.powers = {n: r for n, r in results.items() if n.endswith("_pow_out")}
+        if _MASTER in self.types:
+            self.results["master_param_out"] = self.results["param_out"]
+        self.lanes = 16 // max(_BYTES[self.types[n]] for n in (*self._loaded(), *self.results))
+        self._written = {n: self._inside.number(r, "float") for n, r in self.results.items()}
+        self._advanced = {n: self._ahead.number(r, "float") for n, r in self.powers.items()}
+        self.constants = [*self._ahead.constants, *self._inside.constants]
+        self.numbers = [c.value for c in self.constants]
+
+    def _loaded(self) -> list[str]:
+        """The arrays that are read element by element; a master is read in the parameter's place."""
+        master = _MASTER in self.types
+        names = [_MASTER if n == "param" and master else n for n in self.elements]
+        return [*names, "param"] if self.skips and master else names
+
+    @property
+    def arrays(self) -> list[str]:
+        """All that lies in memory, in the order of the kernels' pointers."""
+        flag = [_SKIP] if self.skips else []
+        return list(
+            dict.fromkeys(
+                [*self._loaded(), *self.results, *self.single, *self.powers, *flag]
+            )
+        )  # fmt: skip
+
+    @property
+    def aligned(self) -> list[str]:
+        """What vectors are loaded from and stored to."""
+        return [*self._loaded(), *self.results]
+
+    def _pointer(self, name: str) -> str:
+        written = name in self.results or name in self.powers
+        return f"{'' if written else 'const '}{self.types[name]}*"
+
+    def _numbers(self) -> tuple[tuple[str, str], ...]:
+        """The parameters of kernels that stand for numbers in the rule."""
+        return tuple((c.kind, c.name) for c in self.constants)
+
+    def _scalars(self) -> list[str]:
+        lines = [f"const float {n} = wide(*at_{n});" for n in self.single]
+        if self.skips:
+            lines.append(f"const bool skip = *at_{_SKIP};")
+        return lines + self._ahead.lines
+
+    def _at(self, lanes: int) -> str:
+        """The text that updates ``lanes`` elements from ``i`` on."""
+        master = _MASTER in self.types
+        load = [
+            f"const Vec<{self.types[n]}, {lanes}> v_{n} = load_vec<{lanes}>(at_{n} + i);"
+            for n in self._loaded()
+        ]
+        make = [f"Vec<{self.types[n]}, {lanes}> m_{n};" for n in self.results]
+        reads = [
+            f"const float {n} = wide(v_{_MASTER if n == 'param' and master else n}.at[l]);"
+            for n in self.elements
+        ]
+        stores = []
+        for n, text in self._written.items():
+            made = f"element<{self.types[n]}>({text})"
+            kept = f"skip ? v_{n.removesuffix('_out')}.at[l] : {made}"
+            stores.append(f"m_{n}.at[l] = {kept if self.skips else made};")
+        store = [f"store_vec<{lanes}>(at_{n} + i, m_{n});" for n in self.results]
+        loop = [*reads, *self._inside.lines, *stores]
+        inner = "\n      ".join(loop)
+        return "\n    ".join([
+            *load, *make, "#pragma unroll", f"for (int l = 0; l < {lanes}; l++) {{\n      {inner}\n    }}",
+            *store,
+        ])  # fmt: skip
+
+    def _loops(self) -> str:
+        """Update elements ``begin`` to ``end``, in vectors if ``vectors``."""
+        lanes = self.lanes
+        return f"""
+  {" ".join(self._scalars())}
+  const long long whole = vectors ? begin + (end - begin) / {lanes} * {lanes} : begin;
+  for (long long i = begin + threadIdx.x * {lanes}; i < whole; i += blockDim.x * {lanes}) {{
+    {self._at(lanes)}
+  }}
+  for (long long i = whole + threadIdx.x; i < end; i += blockDim.x) {{
+    {self._at(1)}
+  }}"""
+
+    def _advance(self) -> str:
+        lines = self._scalars()
+        for n, text in self._advanced.items():
+            made = f"element<{self.types[n]}>({text})"
+            if self.skips:
+                made = f"skip ? *at_{n.removesuffix('_out')} : {made}"
+            lines.append(f"*at_{n} = {made};")
+        return "\n  ".join(lines)
+
+    def alone(self) -> tuple[CudaKernel, CudaKernel | None]:
+        """Return the kernel that updates one parameter, and the one that advances its powers."""
+        pointers = tuple((self._pointer(n), f"at_{n}") for n in self.arrays)
+        own = (*(("float", n) for n in self.own), *self._numbers())
+        counts = (("long long", "size"), ("int", "vectors"))
+        body = f"""
+  const long long begin = (long long)blockIdx.x * {_CHUNK}, end = min(begin + {_CHUNK}, size);
+  {self._loops()}"""
+        update = CudaKernel(self.op_type, (*pointers, *own, *counts), body, _INCLUDES, "", _THREADS)
+        if not self.powers:
+            return update, None
+        text = f"  if (thread_index()) return;\n  {self._advance()}"
+        return update, CudaKernel(
+            f"{self.op_type}_powers", (*pointers, *own), text, _INCLUDES, "", _THREADS
+        )
+
+    def together(self) -> tuple[CudaKernel, CudaKernel | None]:
+        """Return the same for many: ``table`` has a line of addresses for each, then size and alignment."""
+        line = [
+            f"{self._pointer(n)} at_{n} = ({self._pointer(n)})line[{k}];"
+            for k, n in enumerate(self.arrays)
+        ]
+        line += [
+            f"const float {n} = own[k * {len(self.own)} + {j}];" for j, n in enumerate(self.own)
+        ]
+        width = len(self.arrays)
+        at = f"const long long* line = table + k * {width + 2};\n  {' '.join(line)}"
+        given = (("const long long*", "table"), ("const float*", "own"), *self._numbers())
+        body = f"""
+  const long long k = chunks[2 * blockIdx.x];
+  {at}
+  const bool vectors = line[{width + 1}];
+  const long long begin = (long long)chunks[2 * blockIdx.x + 1] * {_CHUNK};
+  const long long end = min(begin + {_CHUNK}, line[{width}]);
+  {self._loops()}"""
+        name = FUSED[self.op_type]
+        chunks = (("const int*", "chunks"),)
+        update = CudaKernel(name, (*given, *chunks), body, _INCLUDES, "", _THREADS)
+        if not self.powers:
+            return update, None
+        text = f"""
+  const long long k = thread_index();
+  if (k >= count) return;
+  {at}
+  {self._advance()}"""
+        count = (("int", "count"),)
+        return update, CudaKernel(f"{name}_powers", (*given, *count), text, _INCLUDES, "", _THREADS)
+
+
+_BYTES = {"f16": 2, "bf16": 2, "float": 4, "bool": 1}
+_updates: dict[tuple[Any, ...], _Update] = {}
+
+
+def update_of(op_type: str, types: Types, attrs: Mapping[str, Any]) -> _Update:
+    """Return what a rule makes of attributes and element types; the same ones are made once."""
+    key = op_type, types, repr(attrs)
+    if key not in _updates:
+        rule, _ = RULES[op_type]
+        names = dict(types)
+        slots = [s.parameter for s in OPS[op_type].input_slots if s.parameter in names]
+        reads = [*(n for n in slots if n not in (_MASTER, _SKIP)), *OWN.get(op_type, ())]
+        results = rule({name: e.argument(name) for name in reads}, **attrs)
+        _updates[key] = _Update(op_type, results, reads, types)
+    return _updates[key]
+
+
+def _types(arrays: Mapping[str, Any]) -> Types:
+    return tuple((name, c_type(a.dtype)) for name, a in arrays.items() if a is not None)
+
+
+def _split(op_type: str, attrs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the attributes that a rule is written for, and those that are a parameter's own."""
+    own = OWN.get(op_type, ())
+    return {n: v for n, v in attrs.items() if n not in own}, {n: attrs[n] for n in own}
+
+
+def _alone(op_type: str, operands: Sequence[str]) -> Callable[..., list[Step]]:
+    def bind(dev: Device, *given: Any, **attrs: Any) -> list[Step]:
+        arrays = dict(zip(operands, given, strict=True))
+        shared, own = _split(op_type, attrs)
+        update = update_of(op_type, _types(arrays), shared)
+        kernel, powers = update.alone()
+        size = arrays["param"].size
+        words = [*(arrays[n] for n in update.arrays), *own.values(), *update.numbers]
+        vectors = _aligned(dev, update, arrays)
+        steps = [launch(dev, kernel, -(-size // _CHUNK), [*words, size, vectors], _THREADS)]
+        if powers is not None:
+            steps.append(launch(dev, powers, 1, words, 1))
+        return steps
+
+    bind.__doc__ = f"{op_type} of one parameter."
+    return bind
+
+
+def _aligned(dev: Device, update: _Update, arrays: Mapping[str, Any]) -> bool:
+    lanes = update.lanes
+    return all(on_boundary(dev, arrays[n], lanes * arrays[n].itemsize) for n in update.aligned)
+
+
+def _together(op_type: str, operands: Sequence[str]) -> Callable[..., list[Step]]:
+    def bind(dev: Device, *columns: Any, **attrs: Any) -> list[Step]:
+        shared, own = _split(op_type, attrs)
+        used = [(n, column) for n, column in zip(operands, columns, strict=True) if column]
+        groups: dict[Types, list[tuple[dict[str, Any], list[float]]]] = {}
+        for k in range(len(columns[0])):
+            arrays = {name: column[k] for name, column in used}
+            numbers = [float(values[k]) for values in own.values()]
+            groups.setdefault(_types(arrays), []).append((arrays, numbers))
+        steps: list[Step] = []
+        for types, members in groups.items():
+            steps += _launches(dev, update_of(op_type, types, shared), members)
+        return steps
+
+    bind.__doc__ = (
+        f"{op_type} of many parameters, in one launch for each combination of element types."
+    )
+    return bind
+
+
+def _launches(
+    dev: Device, update: _Update, members: Sequence[tuple[dict[str, Any], list[float]]]
+) -> list[Step]:
+    assert dev.runtime is not None
+    address = dev.runtime.address
+    lines, chunks = [], []
+    for k, (arrays, _) in enumerate(members):
+        size = arrays["param"].size
+        addresses = [address(arrays[n]) for n in update.arrays]
+        lines.append([*addresses, size, _aligned(dev, update, arrays)])
+        chunks += [(k, c) for c in range(-(-size // _CHUNK))]
+    table = _constant(dev, np.array(lines, np.int64))
+    own = _constant(dev, np.array([n for _, n in members], np.float32)) if update.own else None
+    held = [arrays for arrays, _ in members]
+    kernel, powers = update.together()
+    steps: list[Step] = []
+    if chunks:
+        places = _constant(dev, np.array(chunks, np.int32))
+        call = launch(dev, kernel, len(chunks), [table, own, *update.numbers, places], _THREADS)
+        steps.append(Holding(call, held))
+    if powers is not None:
+        blocks = -(-len(members) // _THREADS)
+        call = launch(dev, powers, blocks, [table, own, *update.numbers, len(members)], _THREADS)
+        steps.append(Holding(call, held))
+    return steps
+
+
+def _constant(dev: Device, value: np.ndarray) -> Any:
+    """Return numbers in device memory of their own."""
+    assert dev.runtime is not None
+    dev.tied = True
+    made = device_array(dev.runtime, value.shape, value.dtype)
+    upload(dev.runtime, made, value)
+    return made
+
+
+class Holding:
+    """A launch that knows arrays by their addresses alone, and keeps them."""
+
+    captured = True
+
+    def __init__(self, call: Step, arrays: Any) -> None:
+        self._call, self._arrays = call, arrays
+
+    def __call__(self) -> None:
+        self._call()
+
+
+def _takes(node: Node) -> bool:
+    """Whatever floats up to four bytes, and the flag that skips an update."""
+    kinds = (VarType.FP16, VarType.BF16, VarType.FP32, VarType.BOOL)
+    return all(v.spec.dtype in kinds for v in (*node.reads(), *node.writes()))
+
+
+def _operands(op_type: str) -> tuple[str, ...]:
+    """Return the parameters of an update that a kernel can have."""
+    op = OPS[op_type]
+    extra = (_MASTER, _SKIP, f"{_MASTER}_out")
+    slots = (*op.input_slots, *op.output_slots)
+    return tuple(s.parameter for s in slots if not s.optional or s.parameter in extra)
+
+
+for _op_type, (_rule, _attrs) in RULES.items():
+    KERNELS[_op_type, "cuda"] = Kernel(
+        _alone(_op_type, _operands(_op_type)), _operands(_op_type), _attrs, _takes, low=True
+    )
+    _many = _operands(FUSED[_op_type])
+    KERNELS[FUSED[_op_type], "cuda"] = Kernel(
+        _together(_op_type, _many), _many, _attrs, _takes, low=True
+    )

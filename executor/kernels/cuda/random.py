@@ -1,0 +1,204 @@
+"""Kernels that draw numbers: those of ``executor/philox.py``, from the step and row that the GPU knows."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ....graph.ops import expr as e
+from ...codegen.cuda_loops import bind_cuda
+from ...codegen.cuda_random import STREAM, STREAM_HEAD, Place, bind_draws, stream_arguments
+from ...cuda.kernel import CudaKernel
+from ...device import Device
+from ...philox import Stream
+from ..part_dropout import Dropout
+from ..registry import Step
+from .support import cuda, floating, launch
+
+_UNIFORM = "out = element<{kind}>(__fadd_rn(__fmul_rn((float)(w0 >> 8) * 0x1p-24f, span), low));"
+_UNIFORM_DOUBLE = "out = __dadd_rn(__dmul_rn((double)w0 * 0x1p-32, span), low);"
+_NORMAL = "out = element<{kind}>(__dadd_rn(__dmul_rn(normal(w0, w1), deviation), mean));"
+
+
+@cuda("uniform_random", takes=floating)
+def uniform_random(dev: Device, out: Any, *, min: float, max: float, seed: int) -> list[Step]:
+    """Products and sums are rounded one by one, as on the host."""
+    place = Place("out", out)
+    double = out.dtype == np.float64
+    text = _UNIFORM_DOUBLE if double else _UNIFORM.format(kind=place.kind)
+    kind = "double" if double else "float"
+    numbers = [(kind, "span", max - min), (kind, "low", min)]
+    stream = Stream(dev, seed, per_row=False)
+    return bind_draws(dev, stream, [place], text, numbers, sample=0)
+
+
+@cuda("gaussian_random", takes=floating)
+def gaussian_random(dev: Device, out: Any, *, mean: float, std: float, seed: int) -> list[Step]:
+    place = Place("out", out)
+    numbers = [("double", "deviation", std), ("double", "mean", mean)]
+    stream = Stream(dev, seed, per_row=False)
+    text = _NORMAL.format(kind=place.kind)
+    return bind_draws(dev, stream, [place], text, numbers, draws=2, sample=0)
+
+
+_TILE = 2048  # draws of a block of threads
+_ATTEMPTS = """
+  const unsigned long long b = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;
+  const Words radius = philox(b, 0, step, key), angle = philox(b, 1, step, key);
+  double drawn[8];
+  int good = 0;
+#pragma unroll
+  for (int i = 0; i < 8; i++) {
+    drawn[i] = normal(radius.at[i], angle.at[i]);
+    good += fabs(drawn[i]) <= 2.0 && (long long)(8 * b + i) < n;
+  }
+  __shared__ int held[256];
+  held[threadIdx.x] = good;
+  for (int by = 1; by < 256; by *= 2) {  // sums of all threads up to each
+    __syncthreads();
+    const int before = threadIdx.x >= by ? held[threadIdx.x - by] : 0;
+    __syncthreads();
+    held[threadIdx.x] += before;
+  }
+"""
+_COUNT = "  if (threadIdx.x == 255) counts[blockIdx.x] = held[255];\n"
+_KEEP = """
+  long long at = counts[blockIdx.x] + held[threadIdx.x] - good;
+  for (int i = 0; i < 8; i++)
+    if (fabs(drawn[i]) <= 2.0 && (long long)(8 * b + i) < n) {
+      if (at < kept) out[at] = element<KIND>(__dadd_rn(__dmul_rn(drawn[i], deviation), mean));
+      at++;
+    }
+"""
+_SCAN = """
+  __shared__ long long held[256];
+  const long long each = (tiles + 255) / 256, from = threadIdx.x * each;
+  const long long to = from + each < tiles ? from + each : tiles;
+  long long mine = 0;
+  for (long long i = from; i < to; i++) mine += counts[i];
+  held[threadIdx.x] = mine;
+  for (int by = 1; by < 256; by *= 2) {
+    __syncthreads();
+    const long long before = threadIdx.x >= by ? held[threadIdx.x - by] : 0;
+    __syncthreads();
+    held[threadIdx.x] += before;
+  }
+  long long sum = held[threadIdx.x] - mine;
+  for (long long i = from; i < to; i++) { const long long own = counts[i]; counts[i] = sum; sum += own; }
+"""
+
+
+def _contiguous(dev: Device, out: Any) -> Any:
+    return out if out.flags.c_contiguous else dev.scratch(out.shape, out.dtype)
+
+
+@cuda("truncated_gaussian_random", takes=floating)
+def truncated_gaussian_random(
+    dev: Device, out: Any, *, mean: float, std: float, seed: int
+) -> list[Step]:
+    """The first draws within two deviations: blocks count theirs, then each knows where they go."""
+    if not out.size:
+        return []
+    made = _contiguous(dev, out)
+    attempts = 2 * out.size + 16
+    tiles = -(-attempts // _TILE)
+    counts = dev.scratch((tiles,), np.int64)
+    stream = stream_arguments(dev, Stream(dev, seed, per_row=False), attempts, 0)
+    head = STREAM_HEAD + _ATTEMPTS
+    kind = Place("out", out).kind
+    own = (("long long*", "counts"),)
+    rest = ((f"{kind}*", "out"), ("long long", "kept"), ("double", "deviation"), ("double", "mean"))
+    include = ("philox.cuh",)
+    count = CudaKernel("count_draws", (*STREAM, *own), head + _COUNT, include)
+    scan = CudaKernel("scan_counts", (*own, ("long long", "tiles")), _SCAN)
+    keep = CudaKernel(
+        "keep_draws", (*STREAM, *own, *rest), head + _KEEP.replace("KIND", kind), include
+    )
+    steps = [
+        launch(dev, count, tiles, [*stream, counts]),
+        launch(dev, scan, 1, [counts, tiles]),
+        launch(dev, keep, tiles, [*stream, counts, made, out.size, std, mean]),
+    ]
+    return (
+        steps if made is out else [*steps, *bind_cuda(dev, [(e.argument("x"), out)], {"x": made})]
+    )
+
+
+@cuda("dropout")
+def dropout(
+    dev: Device,
+    x: Any,
+    out: Any,
+    mask: Any,
+    *,
+    dropout_prob: float,
+    is_test: bool,
+    fix_seed: bool,
+    seed: int,
+    dropout_implementation: str,
+) -> list[Step]:
+    """One pass; a dropped inf or nan is gone, and a mask that nobody wants is not written."""
+    keep = 1.0 - dropout_prob
+    upscale = dropout_implementation == "upscale_in_train"
+    ones = [] if mask is None else [(e.Expr("const", (), 1), mask)]
+    if is_test or keep >= 1.0:
+        factor = keep if is_test and not upscale else 1.0
+        made = e.argument("x") * factor
+        return bind_cuda(dev, [(made, out), *ones], {"x": x})
+    factor = (1.0 / keep if keep else 0.0) if upscale else 1.0
+    places = [Place("x", x, written=False), Place("out", out)]
+    kind = "double" if x.dtype == np.float64 else "float"
+    text = f"const bool kept = w0 < limit;\nout = element<{places[1].kind}>(kept ? wide(x) * factor : 0);"
+    if mask is not None:
+        places.append(Place("mask", mask))
+        text += "\nmask = kept;"
+    numbers = [("unsigned", "limit", _limit(keep)), (kind, "factor", factor)]
+    stream = Stream(dev, seed, per_row=True, every_step=not fix_seed)
+    return bind_draws(dev, stream, places, text, numbers, sample=math.prod(x.shape[1:]))
+
+
+def _limit(keep: float) -> int:
+    """Return the first word that is dropped."""
+    return int(np.uint32(keep * 2**32))
+
+
+@cuda("dropout_grad")
+def dropout_grad(
+    dev: Device,
+    mask: Any,
+    d_out: Any,
+    d_x: Any,
+    *,
+    dropout_prob: float,
+    is_test: bool,
+    dropout_implementation: str,
+) -> list[Step]:
+    if d_x is None:
+        return []
+    upscale, keep = dropout_implementation == "upscale_in_train", 1.0 - dropout_prob
+    factor = (1.0 / keep if keep else 0.0) if upscale and not is_test else 1.0
+    if is_test and not upscale:
+        factor = keep
+    slope = e.argument("d") * e.argument("kept") * factor
+    return bind_cuda(dev, [(slope, d_x)], {"d": d_out, "kept": mask})
+
+
+class CudaDropout(Dropout):
+    """Dropout inside a fused op whose parts are generated kernels."""
+
+    def mark(self, start: int, space: Any) -> list[Step]:
+        """Return the launch that marks in ``space`` which elements from ``start`` on are dropped."""
+        if not self.draws:
+            return []
+        numbers = [("unsigned", "limit", _limit(self.keep))]
+        place = Place("space", space)
+        how: dict[str, Any] = {"sample": self.row, "start": start}
+        return bind_draws(self.dev, self.stream, [place], "space = w0 >= limit;", numbers, **how)
+
+    def zero(self, array: Any, space: Any) -> list[Step]:
+        """Return the launch that zeroes marked elements."""
+        made = e.where(e.argument("dropped"), 0, e.argument("x"))
+        operands = {"dropped": space, "x": array}
+        return bind_cuda(self.dev, [(made, array)], operands) if self.draws else []

@@ -1,0 +1,291 @@
+"""Reductions over any dimensions: one launch, or two where few results are formed of many elements."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...codegen.cuda_source import c_type
+from ...cuda.runtime import Step
+from ...device import Device
+from ..reduction import _axes as axes_of
+from .launches import BLOCK, simple, start
+from .pointwise import pointwise
+from .rows import (
+    accumulator,
+    chunk_of,
+    groups,
+    share_columns,
+    share_rows,
+    size_of,
+    vector,
+)
+from .support import cuda, enough_blocks, floating, launch
+
+_INCLUDES = ("reduce.cuh",)
+
+
+def reduced(
+    dev: Device,
+    op: str,
+    x: Any,
+    out: Any,
+    axes: tuple[int, ...],
+    *,
+    of: str = "Itself",
+    factor: float = 1,
+) -> list[Step]:
+    """Reduce a dense array; what comes out is multiplied by ``factor`` (whole numbers: divided by it).
+
+    The last dimensions go first, and dimensions that are apart one after the other.
+    """
+    left = groups(x, axes)
+    steps: list[Step] = []
+    while True:
+        at = next((i for i in range(len(left) - 1, -1, -1) if left[i][1]), None)
+        outer = size_of(left[:at])
+        rows, inner = (1, 1) if at is None else (left[at][0], size_of(left[at + 1 :]))
+        left = [g for i, g in enumerate(left) if i != at]
+        last = not any(goes for _, goes in left)
+        made = out if last else dev.scratch((outer * inner,), accumulator(x.dtype))
+        by = factor if last else 1
+        if inner == 1:
+            steps += _rows(dev, (op, of), x, made, (outer, rows), by)
+        else:
+            steps += _columns(dev, (op, of), x, made, (outer, rows, inner), by)
+        if last:
+            return steps
+        x, of = made, "Itself"
+
+
+def _rows(
+    dev: Device, how: tuple[str, str], x: Any, out: Any, sizes: tuple[int, int], factor: float
+) -> list[Step]:
+    rows, width = sizes
+    chunk = chunk_of(rows, width)
+    chunks = max(-(-width // chunk), 1)
+    target = out if chunks == 1 else dev.scratch((rows * chunks,), accumulator(x.dtype))
+    size = vector(dev, width, x)
+    sharing = share_rows(rows * chunks, chunk, size)
+    if sharing.group != 32:
+        sharing = sharing._replace(group=BLOCK, block=BLOCK)
+    kinds = f"{c_type(x.dtype)}, {c_type(accumulator(x.dtype))}, {c_type(target.dtype)}"
+    kernel = simple(
+        "reduce_rows",
+        (
+            f"const {c_type(x.dtype)}* x",
+            f"{c_type(target.dtype)}* out",
+            *(f"long long {n}" for n in ("rows", "width", "chunks", "chunk")),
+            f"{c_type(accumulator(x.dtype))} factor",
+        ),
+        f"block_reduce_rows<{how[0]}, {how[1]}, {kinds}, {sharing.group}, {size}>"
+        "(x, out, rows, width, chunks, chunk, factor);",
+        _INCLUDES,
+    )
+    arguments = (x, target, rows, width, chunks, chunk, factor if chunks == 1 else 1)
+    step = start(dev, kernel, (sharing.blocks, 1, 1), arguments, sharing.block)
+    if chunks == 1:
+        return [step]
+    return [step, *_rows(dev, (how[0], "Itself"), target, out, (rows, chunks), factor)]
+
+
+def _columns(
+    dev: Device, how: tuple[str, str], x: Any, out: Any, sizes: tuple[int, int, int], factor: float
+) -> list[Step]:
+    outer, rows, width = sizes
+    tiles = share_columns(outer, rows, width, vector(dev, width, x), few=True)
+    whole = tiles.chunks == 1
+    target = out if whole else dev.scratch((outer * tiles.chunks * width,), accumulator(x.dtype))
+    kinds = f"{c_type(x.dtype)}, {c_type(accumulator(x.dtype))}, {c_type(target.dtype)}"
+    kernel = simple(
+        "reduce_columns",
+        (
+            f"const {c_type(x.dtype)}* x",
+            f"{c_type(target.dtype)}* out",
+            *(f"long long {n}" for n in ("outer", "rows", "width", "chunk")),
+            f"{c_type(accumulator(x.dtype))} factor",
+        ),
+        f"block_reduce_columns<{how[0]}, {how[1]}, {kinds}, {tiles.text}>"
+        "(x, out, outer, rows, width, chunk, factor);",
+        _INCLUDES,
+    )
+    arguments = (x, target, outer, rows, width, tiles.chunk, factor if whole else 1)
+    step = start(dev, kernel, tiles.grid, arguments)
+    if whole:
+        return [step]
+    return [
+        step,
+        *_columns(dev, (how[0], "Itself"), target, out, (outer, tiles.chunks, width), factor),
+    ]
+
+
+def _count(x: Any, out: Any) -> int:
+    return max(x.size // max(out.size, 1), 1)
+
+
+def _register(op_type: str, op: str) -> None:
+    @cuda(op_type)
+    def bind(dev: Device, x: Any, out: Any, *, dim: Any, reduce_all: bool) -> list[Step]:
+        return reduced(dev, op, x, out, axes_of(x, dim, reduce_all))
+
+
+for _op_type, _op in (
+    ("reduce_sum", "Sum"),
+    ("reduce_max", "Max"),
+    ("reduce_min", "Min"),
+    ("reduce_prod", "Product"),
+    ("reduce_all", "All"),
+    ("reduce_any", "Any"),
+):
+    _register(_op_type, _op)
+
+
+def _mean_factor(x: Any, out: Any) -> float:
+    return _count(x, out) if accumulator(x.dtype) == np.int64 else 1.0 / _count(x, out)
+
+
+@cuda("reduce_mean")
+def reduce_mean(dev: Device, x: Any, out: Any, *, dim: Any, reduce_all: bool) -> list[Step]:
+    axes = axes_of(x, dim, reduce_all)
+    return reduced(dev, "Sum", x, out, axes, factor=_mean_factor(x, out))
+
+
+@cuda("mean")
+def mean(dev: Device, x: Any, out: Any) -> list[Step]:
+    return reduced(dev, "Sum", x, out, tuple(range(x.ndim)), factor=_mean_factor(x, out))
+
+
+def _whole(op: str, of: str, dev: Device, x: Any, out: Any) -> list[Step]:
+    return reduced(dev, op, x, out, tuple(range(x.ndim)), of=of)
+
+
+cuda("squared_l2_norm", takes=floating)(partial(_whole, "Sum", "Square"))
+cuda("isfinite")(partial(_whole, "All", "Finite"))
+cuda("isnan")(partial(_whole, "Any", "NotNumber"))
+cuda("isinf")(partial(_whole, "Any", "Infinite"))
+
+
+def spread(
+    dev: Device,
+    expression: str,
+    x: Any,
+    out: Any,
+    d_out: Any,
+    d_x: Any,
+    axes: tuple[int, ...],
+    factor: float = 1.0,
+) -> list[Step]:
+    """d_x = an expression of ``x``, and of what was reduced of it (``out``, ``d``) for its row or column.
+
+    ``x`` and ``out`` are None where the expression does without them.
+    """
+    if d_x is None:
+        return []
+    index = _Index(groups(d_x, axes))
+    kind = c_type(accumulator(d_x.dtype))
+    size = vector(dev, index.last, x, d_x, *((out, d_out) if index.last_stays else ()))
+    whole = "unsigned" if d_x.size < 1 << 31 else "long long"
+    t = c_type(d_x.dtype)
+    at = "at + j" if index.last_stays else "at"
+    body = f"""\
+for ({whole} i = thread_index() * {size}; i < size; i += thread_count() * {size}) {{
+  {index.text(whole)}
+  {f"const Vec<{t}, {size}> given = load_vec<{size}>(x + i);" if x is not None else ""}
+  Vec<{t}, {size}> made;
+  #pragma unroll
+  for (int j = 0; j < {size}; j++) {{
+    const {kind} d = wide(d_out[{at}]);
+    {f"const {kind} v = wide(given.at[j]);" if x is not None else ""}
+    {f"const {kind} o = wide(out[{at}]);" if out is not None else ""}
+    made.at[j] = element<{t}>({expression});
+  }}
+  store_vec<{size}>(d_x + i, made);
+}}"""
+    parameters = tuple(f"const {t}* {n}" for n in ("x", "out", "d_out"))
+    kernel = simple(
+        "spread", (*parameters, f"{t}* d_x", f"{whole} size", f"{kind} factor"), body, ()
+    )
+    blocks = enough_blocks(dev, d_x.size // size)
+    return [launch(dev, kernel, blocks, (x, out, d_out, d_x, d_x.size, factor))]
+
+
+class _Index:
+    """From the index of an element to that of what it was reduced to (sizes are part of the source)."""
+
+    def __init__(self, found: list[tuple[int, bool]]) -> None:
+        self.found = found
+        self.last = found[-1][0] if found else 1
+        self.last_stays = bool(found) and not found[-1][1]
+
+    def text(self, whole: str) -> str:
+        kept = [size for size, goes in self.found if not goes]
+        if not kept:
+            return f"const {whole} at = 0;"
+        lines, step = [f"{whole} rest = i, at = 0;"], 1
+        for k in range(len(self.found) - 1, 0, -1):
+            size, goes = self.found[k]
+            if not goes:
+                lines.append(f"at += rest % {size} * {step};")
+                step *= size
+            lines.append(f"rest /= {size};")
+        if not self.found[0][1]:
+            lines.append(f"at += rest * {step};")
+        return " ".join(lines)
+
+
+def _register_grad(op_type: str, expression: str, *, extreme: bool = False) -> None:
+    if not extreme:
+
+        @cuda(op_type, takes=floating)
+        def bind(
+            dev: Device, x: Any, d_out: Any, d_x: Any, *, dim: Any, reduce_all: bool
+        ) -> list[Step]:
+            factor = d_out.size / max(x.size, 1)
+            return spread(
+                dev, expression, None, None, d_out, d_x, axes_of(x, dim, reduce_all), factor
+            )
+
+        return
+
+    @cuda(op_type, takes=floating)
+    def bind_extreme(
+        dev: Device, x: Any, out: Any, d_out: Any, d_x: Any, *, dim: Any, reduce_all: bool
+    ) -> list[Step]:
+        return spread(dev, expression, x, out, d_out, d_x, axes_of(x, dim, reduce_all))
+
+
+_register_grad("reduce_sum_grad", "d")
+_register_grad("reduce_mean_grad", "d * factor")
+for _name in ("reduce_max_grad", "reduce_min_grad"):
+    _register_grad(_name, "v == o ? d : 0 * d", extreme=True)
+_register_grad("reduce_prod_grad", "o / v * d", extreme=True)
+
+
+@cuda("mean_grad", takes=floating)
+def mean_grad(dev: Device, x: Any, d_out: Any, d_x: Any) -> list[Step]:
+    axes = tuple(range(x.ndim))
+    return spread(dev, "d * factor", None, None, d_out, d_x, axes, 1.0 / max(x.size, 1))
+
+
+@cuda("squared_l2_norm_grad", takes=floating)
+def squared_l2_norm_grad(dev: Device, x: Any, d_out: Any, d_x: Any) -> list[Step]:
+    return spread(dev, "v * d * 2", x, None, d_out, d_x, tuple(range(x.ndim)))
+
+
+@cuda("clip_by_norm", takes=floating)
+def clip_by_norm(dev: Device, x: Any, out: Any, *, max_norm: float) -> list[Step]:
+    """x * max_norm / norm where the norm is above max_norm, else x."""
+    squares = dev.scratch((1,), accumulator(x.dtype))
+    clipped = "sqrt(squares) <= max_norm ? x : x * (max_norm / sqrt(squares))"
+    return [
+        *reduced(dev, "Sum", x, squares, tuple(range(x.ndim)), of="Square"),
+        *pointwise(
+            dev,
+            {"x": x},
+            {"out": (out, clipped)},
+            numbers={"squares": squares},
+            constants={"max_norm": max_norm},
+        ),
+    ]

@@ -1,0 +1,145 @@
+"""How the threads of a GPU share rows and columns out, from shapes alone: the bits of a sum depend on it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...cuda.runtime import Dims
+from ...device import Device
+from .launches import BLOCK
+from .support import on_boundary
+
+_VECTOR_BYTES = 16
+_WARP_COLUMNS = 1024  # the longest row that a warp takes
+_MOST_HELD = 8  # vectors of a row that a thread keeps in registers
+_PARTS = 1024  # blocks that a reduction of few results is cut into
+_FEW = 32  # rows that one thread takes
+_MOST_OUTER = 1 << 15  # blocks in the third dimension of a grid
+
+
+def accumulator(dtype: Any) -> np.dtype[Any]:
+    """Return in which type elements are added up."""
+    if dtype.name in ("float16", "bfloat16", "float32"):
+        return np.dtype(np.float32)
+    return np.dtype(np.float64 if dtype.name == "float64" else np.int64)
+
+
+def vector(dev: Device, length: int, *arrays: Any) -> int:
+    """Return how many elements can be loaded at once, of rows of this length in each of the arrays.
+
+    Those of the least type fill 16 bytes; the vectors of the others are as many elements.
+    """
+    held = [a for a in arrays if a is not None]
+    size = _VECTOR_BYTES // min(min(a.dtype.itemsize for a in held), 8)
+    fits = all(on_boundary(dev, a, size * a.dtype.itemsize) for a in held)
+    return size if length % size == 0 and fits else 1
+
+
+class Sharing(NamedTuple):
+    """How rows are shared out: to groups of ``group`` threads, in vectors, ``held`` of them in registers.
+
+    ``held`` is 0 where a row is too long; ``blocks`` of ``block`` threads take the rows in turn.
+    """
+
+    group: int
+    vector: int
+    held: int
+    blocks: int
+    block: int
+
+    @property
+    def text(self) -> str:
+        """The template arguments G, V and N."""
+        return f"{self.group}, {self.vector}, {self.held}"
+
+
+def share_rows(
+    rows: int, width: int, size: int, *, together: int = 1, most_blocks: int = 1 << 16
+) -> Sharing:
+    """Return how to share out rows of ``width`` elements in vectors of ``size``.
+
+    ``together``: rows that a thread keeps in registers at once.
+    """
+    count = -(-max(width, 1) // size)
+    if width <= _WARP_COLUMNS and count <= 32 * _MOST_HELD:
+        block = BLOCK if rows >= BLOCK // 32 else 32 * max(rows, 1)
+        blocks = max(min(-(-rows * 32 // block), most_blocks), 1)
+        return Sharing(32, size, -(-count // 32), blocks, block)
+    block = next((b for b in (128, 256, 512) if count <= 4 * b), 1024)
+    held = -(-count // block)
+    fits = held <= 4 or held * together <= _MOST_HELD
+    return Sharing(block, size, held if fits else 0, max(min(rows, most_blocks), 1), block)
+
+
+class Tiles(NamedTuple):
+    """How [outer, rows, width] is cut: into tiles of columns, and these into chunks of rows."""
+
+    vector: int
+    across: int  # threads side by side
+    chunk: int  # rows
+    grid: Dims
+
+    @property
+    def chunks(self) -> int:
+        """How many partial results each column has."""
+        return self.grid[1]
+
+    @property
+    def text(self) -> str:
+        """The template arguments V and LX."""
+        return f"{self.vector}, {self.across}"
+
+
+def share_columns(outer: int, rows: int, width: int, size: int, *, few: bool = False) -> Tiles:
+    """Return how to cut columns in vectors of ``size``; ``few``: so that one more cut is enough."""
+    across = min(32, 1 << (-(-max(width, 1) // size) - 1).bit_length())
+    tiles = -(-max(width, 1) // (across * size))
+    down = BLOCK // across
+    if few and rows <= _FEW * down:
+        return Tiles(size, across, max(rows, 1), (tiles, 1, min(max(outer, 1), _MOST_OUTER)))
+    # The next cut is of single precision: its blocks take half as many rows at once as those of halves.
+    most = min(4 * _FEW // size, _FEW) * down if few else _PARTS
+    return Tiles(size, across, *_chunks(max(outer, 1), rows, tiles, down, most))
+
+
+def _chunks(outer: int, rows: int, tiles: int, down: int, most: int) -> tuple[int, Dims]:
+    """Return how many rows a chunk has and the grid; ``down``: rows that a block takes at once."""
+    wanted = min(max(_PARTS // (tiles * outer), 1), most)
+    chunk = max(-(-rows // wanted), 4 * down, 1)
+    return chunk, (tiles, max(-(-rows // chunk), 1), min(outer, _MOST_OUTER))
+
+
+def share_planes(images: int, channels: int, plane: int, size: int) -> Tiles:
+    """Return how to cut [images, channels, plane], whose channels are summed: a block has one of them."""
+    return Tiles(size, 1, *_chunks(1, images * plane // size, channels, BLOCK, _PARTS))
+
+
+def chunk_of(rows: int, width: int) -> int:
+    """Return how many elements of a row a block sums: all, or a part of long rows that are few."""
+    if rows >= _PARTS or width <= 1 << 15:
+        return max(width, 1)
+    parts = min(_PARTS // max(rows, 1), width >> 14)
+    return -(-width // (parts * 64)) * 64
+
+
+def groups(x: Any, axes: Sequence[int]) -> list[tuple[int, bool]]:
+    """Return the sizes of dimensions, neighbours joined that are reduced, or kept, together."""
+    found: list[tuple[int, bool]] = []
+    for i, size in enumerate(x.shape):
+        reduced = i in axes
+        if size == 1:
+            continue
+        if found and found[-1][1] == reduced:
+            found[-1] = (found[-1][0] * size, reduced)
+        else:
+            found.append((size, reduced))
+    return found
+
+
+def size_of(found: Sequence[tuple[int, bool]]) -> int:
+    """Return how many elements the dimensions have together."""
+    return math.prod(size for size, _ in found)

@@ -1,0 +1,219 @@
+"""Softmax, and losses of rows of scores or probabilities: one launch each, rows in registers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ....graph.ir import Node
+from ....strategies.types import INTEGERS, VarType
+from ...codegen.cuda_source import c_type
+from ...cuda.runtime import Step
+from ...device import Device
+from .launches import BLOCK, Argument, call, read, simple, start, written
+from .rows import Sharing, accumulator, share_rows, vector
+from .support import cuda, enough_blocks, floating
+
+_INCLUDES = ("reduce.cuh", "softmax.cuh")
+_FLOATS = (VarType.FP16, VarType.BF16, VarType.FP32, VarType.FP64)
+
+
+def scored(node: Node) -> bool:
+    """Tell whether a node's values are floats, but for labels."""
+    kinds = (*_FLOATS, *INTEGERS)
+    return all(v.spec.dtype in kinds for v in (*node.reads(), *node.writes()))
+
+
+class _Rows:
+    """The rows of an array along an axis, and how threads share them."""
+
+    def __init__(self, dev: Device, x: Any, axis: int, *others: Any, together: int = 1) -> None:
+        axis %= x.ndim
+        self.dev = dev
+        self.width = x.shape[axis]
+        self.stride = math.prod(x.shape[axis + 1 :])
+        self.rows = math.prod(x.shape[:axis]) * self.stride
+        size = vector(dev, self.width, x, *others) if self.stride == 1 else 1
+        self.shared = share_rows(self.rows, self.width, size, together=together)
+        if self.stride != 1:
+            blocks = max(min(-(-self.rows // BLOCK), 1 << 16), 1)
+            self.shared = Sharing(1, 1, 0, blocks, BLOCK)
+
+    def launch(
+        self, function: str, kinds: str, arrays: Sequence[Argument], *more: int
+    ) -> list[Step]:
+        """Return the launch of a function of arrays, rows, width, stride and more."""
+        if not self.rows or not self.width:
+            return []
+        given = [
+            *arrays,
+            ("long long rows", self.rows),
+            ("int width", self.width),
+            ("int stride", self.stride),
+            *((f"long long more{i}", value) for i, value in enumerate(more)),
+        ]
+        shared = self.shared
+        how = (shared.blocks, _INCLUDES, shared.block)
+        return [call(self.dev, function, (kinds, shared.text), given, *how)]
+
+
+def _kinds(*arrays: Any) -> str:
+    """Return the types T, A, and those of other arrays."""
+    first, *others = arrays
+    return ", ".join(
+        c_type(d) for d in (first.dtype, accumulator(first.dtype), *(a.dtype for a in others))
+    )
+
+
+@cuda("softmax", takes=floating)
+def softmax(dev: Device, x: Any, out: Any, *, axis: int) -> list[Step]:
+    rows = _Rows(dev, x, axis, out)
+    return rows.launch("block_softmax", _kinds(x), [read("x", x), written("out", out)])
+
+
+@cuda("softmax_grad", takes=floating)
+def softmax_grad(dev: Device, out: Any, d_out: Any, d_x: Any, *, axis: int) -> list[Step]:
+    if d_x is None:
+        return []
+    rows = _Rows(dev, out, axis, d_out, d_x, together=2)
+    arrays = [read("out", out), read("d_out", d_out), written("d_x", d_x)]
+    return rows.launch("block_softmax_grad", _kinds(out), arrays)
+
+
+@cuda("softmax_with_cross_entropy", takes=scored)
+def softmax_with_cross_entropy(
+    dev: Device,
+    logits: Any,
+    label: Any,
+    softmax: Any,
+    loss: Any,
+    *,
+    soft_label: bool,
+    ignore_index: int,
+    axis: int,
+) -> list[Step]:
+    loss = dev.scratch(_ones(logits, axis), logits.dtype) if loss is None else loss
+    weights = label if soft_label else None
+    rows = _Rows(dev, logits, axis, softmax, weights, together=1 + soft_label)
+    arrays = [
+        read("x", logits),
+        read("labels", label),
+        written("softmax", softmax, logits),
+        written("loss", loss),
+    ]
+    if soft_label:
+        kinds = _kinds(logits, loss)
+        return rows.launch("block_soft_cross_entropy_of_scores", kinds, arrays)
+    kinds = _kinds(logits, label, loss)
+    return rows.launch("block_cross_entropy_of_scores", kinds, arrays, ignore_index)
+
+
+def _ones(x: Any, axis: int) -> tuple[int, ...]:
+    return tuple(1 if i == axis % x.ndim else n for i, n in enumerate(x.shape))
+
+
+@cuda("softmax_with_cross_entropy_grad", takes=scored)
+def softmax_with_cross_entropy_grad(
+    dev: Device,
+    label: Any,
+    softmax: Any,
+    d_loss: Any,
+    d_logits: Any,
+    *,
+    soft_label: bool,
+    ignore_index: int,
+    axis: int,
+) -> list[Step]:
+    if d_logits is None:
+        return []
+    weights = label if soft_label else None
+    rows = _Rows(dev, softmax, axis, d_logits, weights, together=1 + soft_label)
+    arrays = [
+        read("softmax", softmax),
+        read("labels", label),
+        read("d_loss", d_loss),
+        written("d_x", d_logits),
+    ]
+    if soft_label:
+        kinds = _kinds(softmax, d_loss)
+        return rows.launch("soft_cross_entropy_of_scores_grad", kinds, arrays)
+    kinds = _kinds(softmax, label, d_loss)
+    return rows.launch("cross_entropy_of_scores_grad", kinds, arrays, ignore_index)
+
+
+@cuda("cross_entropy", takes=scored)
+def cross_entropy(
+    dev: Device, x: Any, label: Any, y: Any, *, soft_label: bool, ignore_index: int
+) -> list[Step]:
+    if not soft_label:
+        return _at_label(dev, x, label, y, None, ignore_index)
+    arrays = [read("x", x), read("weights", label), written("loss", y)]
+    return _Rows(dev, x, -1, label, together=2).launch(
+        "block_soft_cross_entropy", _kinds(x), arrays
+    )
+
+
+@cuda("cross_entropy2", takes=scored)
+def cross_entropy2(
+    dev: Device, x: Any, label: Any, y: Any, match_x: Any, *, ignore_index: int
+) -> list[Step]:
+    return _at_label(dev, x, label, y, match_x, ignore_index)
+
+
+def _at_label(dev: Device, x: Any, label: Any, y: Any, match: Any, ignore_index: int) -> list[Step]:
+    t = c_type(x.dtype)
+    kernel = simple(
+        "cross_entropy_at_label",
+        (
+            f"const {t}* x", f"const {c_type(label.dtype)}* labels", f"{t}* loss", f"{t}* match",
+            "long long rows", "int width", "long long ignored",
+        ),
+        f"cross_entropy_at_label<{_kinds(x, label)}>(x, labels, loss, match, rows, width, ignored);",
+        _INCLUDES,
+    )  # fmt: skip
+    arguments = (x, label, y, match, label.size, x.shape[-1], ignore_index)
+    return [start(dev, kernel, (enough_blocks(dev, label.size), 1, 1), arguments)]
+
+
+@cuda("cross_entropy_grad", takes=scored)
+def cross_entropy_grad(
+    dev: Device, x: Any, label: Any, d_y: Any, d_x: Any, *, soft_label: bool, ignore_index: int
+) -> list[Step]:
+    if d_x is None:
+        return []
+    if not soft_label:
+        return _grad_at_label(dev, x, label, d_y, d_x, ignore_index, picked=False)
+    arrays = [read("x", x), read("weights", label), read("d_loss", d_y), written("d_x", d_x)]
+    return _Rows(dev, x, -1, label, d_x, together=2).launch(
+        "soft_cross_entropy_grad", _kinds(x), arrays
+    )
+
+
+@cuda("cross_entropy_grad2", takes=scored)
+def cross_entropy_grad2(
+    dev: Device, label: Any, match_x: Any, d_y: Any, d_x: Any, *, ignore_index: int
+) -> list[Step]:
+    if d_x is None:
+        return []
+    return _grad_at_label(dev, match_x, label, d_y, d_x, ignore_index, picked=True)
+
+
+def _grad_at_label(
+    dev: Device, x: Any, label: Any, d_y: Any, d_x: Any, ignore_index: int, *, picked: bool
+) -> list[Step]:
+    t, width, rows = c_type(x.dtype), d_x.shape[-1], label.size
+    shared = share_rows(rows, width, vector(dev, width, d_x))
+    kernel = simple(
+        "cross_entropy_grad",
+        (
+            f"const {t}* x", f"const {c_type(label.dtype)}* labels", f"const {t}* d_loss",
+            f"{t}* d_x", "long long rows", "int width", "long long ignored",
+        ),
+        f"cross_entropy_grad<{_kinds(x, label)}, {str(picked).lower()}, {shared.text}>"
+        "(x, labels, d_loss, d_x, rows, width, ignored);",
+        _INCLUDES,
+        shared.block,
+    )  # fmt: skip
+    arguments = (x, label, d_y, d_x, rows, width, ignore_index)
+    return [start(dev, kernel, (shared.blocks, 1, 1), arguments, shared.block)]

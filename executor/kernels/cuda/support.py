@@ -1,0 +1,52 @@
+"""How a kernel for GPUs is registered, and how its launches are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ....graph.ir import Node
+from ....strategies.types import VarType
+from ...cuda.kernel import CudaKernel
+from ...cuda.runtime import Step
+from ...device import Device
+from ..registry import kernel
+
+_WAVES = 8  # blocks a multiprocessor, of kernels that go round
+
+
+def cuda(
+    *op_types: str, takes: Callable[[Node], bool] | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function as the generated kernel of ops, or of those nodes that ``takes`` accepts.
+
+    It reads and writes low precision itself, and computes in float32.
+    """
+    return kernel(*op_types, on=("cuda",), takes=takes, low=True)
+
+
+def floating(node: Node) -> bool:
+    """Tell whether everything that a node reads and writes is a float of one to eight bytes."""
+    kinds = (VarType.FP16, VarType.BF16, VarType.FP32, VarType.FP64)
+    return all(v.spec.dtype in kinds for v in (*node.reads(), *node.writes()))
+
+
+def launch(
+    dev: Device, kernel: CudaKernel, blocks: int, arguments: Sequence[Any], block: int = 256
+) -> Step:
+    """Return the launch of a kernel on so many blocks of ``block`` threads."""
+    assert dev.runtime is not None
+    return dev.runtime.launch(kernel, (max(blocks, 1), 1, 1), (block, 1, 1), arguments)
+
+
+def enough_blocks(dev: Device, work: int, block: int = 256) -> int:
+    """Return how many blocks to start for pieces of work that threads take one after the other."""
+    assert dev.runtime is not None
+    most = dev.runtime.properties.multiprocessors * _WAVES
+    return max(min(-(-work // block), most), 1)
+
+
+def on_boundary(dev: Device, array: Any, nbytes: int = 16) -> bool:
+    """Tell whether an array begins where vectors of so many bytes may."""
+    assert dev.runtime is not None
+    return dev.runtime.address(array) % nbytes == 0
