@@ -1,0 +1,148 @@
+"""Attention where no library computes all of it: products by cuBLASLt, with one pass over scores between them.
+
+Scores of as many heads as fit in a part of memory stand in scratch, in float32 for 16-bit operands. The
+backward pass makes them again, with their sums. Legend as in ``kernels/attention.py``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...device import Device
+from ..attention import Block, Space, Views, blocks, part, register
+from ..cuda.random import CudaDropout
+from ..registry import Step
+from .product import product
+from .score_rows import sloped, softened, wide_type
+from .support import copied, cublaslt
+
+_SCORES = 1 << 26  # in scratch at a time
+_LEAST_ROWS = 1024  # of one head, where one head's do not fit
+
+
+class CublasLtAttention:
+    """Binds the passes of one attention, block by block."""
+
+    def __init__(
+        self, dev: Device, views: Views, mask: Any, scale: float, dropout: dict[str, Any]
+    ) -> None:
+        self.dev, self.mask, self.scale = dev, mask, scale
+        self.q, self.k, self.v = views
+        self.shape = (*self.q.shape[:3], self.k.shape[2])
+        self.dropout = CudaDropout(dev, math.prod(self.shape[1:]), dropout)
+        self.blocks = list(blocks(self.shape, _SCORES, _LEAST_ROWS))
+        self.wide = wide_type(self.q.dtype)
+        shapes = [block.shape for block in self.blocks]
+        self.scores = Space(dev, shapes, self.wide)
+        self.weights = Space(dev, shapes, self.q.dtype)
+        self.marks = Space(dev, shapes if self.dropout.draws else [], np.bool_)
+
+    def forward(self, out: Any, top: Any, total: Any) -> Iterator[Step]:
+        """Yield the calls of all blocks."""
+        for block in self.blocks:
+            scores, weights = self.scores(block.shape), self.weights(block.shape)
+            mark = self._mark(block)
+            yield from self._score(block)
+            yield from self.dropout.mark(block.start, mark)
+            kept = top[block.at], total[block.at]
+            masked, factor = self._masked(block), self.dropout.factor
+            yield softened(self.dev, scores, masked, mark, weights, *kept, factor)
+            yield from product(self.dev, weights, self.v[block.at[:2]], out[block.at])
+
+    def backward(self, kept: Views, d_out: Any, wanted: Views, d_mask: Any) -> Iterator[Step]:
+        """Yield the calls of all blocks: ``kept`` are not read, ``wanted`` are gradients or None."""
+        shapes = [block.shape for block in self.blocks]
+        d_weights = Space(self.dev, shapes, self.wide)
+        d_scores = Space(self.dev, shapes, self.q.dtype)
+        sums = _MaskSums(self.dev, d_mask, self.wide, self.blocks)
+        totals = [self._total(array) for array in wanted[1:]]
+        yield from sums.begin()
+        for block in self.blocks:
+            yield from self._score(block)
+            weights, slopes = self.weights(block.shape), d_scores(block.shape)
+            rows, raw, mark = d_out[block.at], d_weights(block.shape), self._mark(block)
+            yield from product(self.dev, rows, _turned(self.v[block.at[:2]]), raw)
+            yield from self.dropout.mark(block.start, mark)
+            given = self.scores(block.shape), self._masked(block), mark, weights
+            yield sloped(self.dev, *given, raw, slopes, self.dropout.factor)
+            yield from sums.add(block, slopes)
+            yield from self._products(block, rows, slopes, wanted[0], totals)
+        yield from sums.end()
+        for made, total in zip(wanted[1:], totals, strict=True):
+            if made is not None and total is not made:
+                yield from copied(self.dev, total, made)
+
+    def _products(
+        self, block: Block, rows: Any, slopes: Any, d_q: Any, totals: list[Any]
+    ) -> Iterator[Step]:
+        at, more = block.at[:2], block.at[2].start > 0
+        d_k, d_v = totals
+        if d_q is not None:
+            yield from product(self.dev, slopes, self.k[at], d_q[block.at], alpha=self.scale)
+        if d_k is not None:
+            queries = self.q[block.at]
+            yield from product(
+                self.dev, _turned(slopes), queries, d_k[at], alpha=self.scale, more=more
+            )
+        if d_v is not None:
+            weights = self.weights(block.shape)
+            yield from product(self.dev, _turned(weights), rows, d_v[at], more=more)
+
+    def _score(self, block: Block) -> list[Step]:
+        keys, scores = _turned(self.k[block.at[:2]]), self.scores(block.shape)
+        return product(self.dev, self.q[block.at], keys, scores, alpha=self.scale)
+
+    def _total(self, made: Any) -> Any:
+        """Return where the gradient of K or V is added up: not in 16 bits, if a head makes several blocks."""
+        parts = any(block.shape[2] < self.shape[2] for block in self.blocks)
+        if made is None or not parts or made.dtype == self.wide:
+            return made
+        return self.dev.scratch(made.shape, self.wide)
+
+    def _mark(self, block: Block) -> Any:
+        return self.marks(block.shape) if self.dropout.draws else None
+
+    def _masked(self, block: Block) -> Any:
+        return None if self.mask is None else part(self.mask, block)
+
+
+class _MaskSums:
+    """The gradient of Mask: that of the scores, summed over what it was broadcast along."""
+
+    def __init__(self, dev: Device, d_mask: Any, wide: Any, held: list[Block]) -> None:
+        self.dev, self.made, self.wide = dev, d_mask, wide
+        if d_mask is not None:
+            self.total = dev.scratch(d_mask.shape, wide)
+            self.terms = Space(dev, [part(d_mask, block).shape for block in held], wide)
+
+    def begin(self) -> list[Step]:
+        """Return the calls to make first."""
+        return [] if self.made is None else [partial(self.total.fill, 0)]
+
+    def add(self, block: Block, slopes: Any) -> list[Step]:
+        """Return the calls that add a block's."""
+        if self.made is None:
+            return []
+        target = part(self.total, block)
+        axes = tuple(i for i, size in enumerate(target.shape) if size == 1)
+        term, xp = self.terms(target.shape), self.dev.xp
+        return [
+            partial(xp.add.reduce, slopes, axes, self.wide, term, True),
+            partial(xp.add, target, term, target),
+        ]
+
+    def end(self) -> list[Step]:
+        """Return the calls to make last."""
+        return [] if self.made is None else copied(self.dev, self.total, self.made)
+
+
+def _turned(array: Any) -> Any:
+    return array.swapaxes(-1, -2)
+
+
+register(cublaslt, CublasLtAttention)

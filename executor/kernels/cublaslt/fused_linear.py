@@ -1,0 +1,173 @@
+"""A matrix product with bias and activation in one call, or two where the library has no such epilogue.
+
+Legend: M rows, K inner size, N columns.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....graph.ops.fused_linear import GEMM, leading
+from ...device import Device
+from ..linear import as_matrix
+from ..registry import Step
+from .product import finished, product
+from .support import column_sums, cublaslt, part
+
+
+def linear(dev: Device, a: Any, b: Any, bias: Any, out: Any) -> list[Step]:
+    """Return the calls for out = a @ b + bias, of matrices; ``bias`` may be None."""
+    if bias is None:
+        return product(dev, a, b, out)
+    whole = finished(dev, a, b, out, "bias", bias=bias)
+    if whole is not None:
+        return whole
+    return [*product(dev, a, b, out), *_plus(dev, out, bias)]
+
+
+def _plus(dev: Device, rows: Any, bias: Any) -> list[Step]:
+    return part(dev, "elementwise_add", {"X": rows, "Y": bias}, {"Out": rows}, {"axis": -1})
+
+
+def epilogue(act: str, *, keeps: bool, bias: Any) -> str:
+    """Return the library's name of an activation behind a product."""
+    return f"{act}{'_aux' if keeps else ''}{'' if bias is None else '_bias'}"
+
+
+def activated(
+    dev: Device,
+    a: Any,
+    b: Any,
+    bias: Any,
+    out: Any,
+    act: str,
+    *,
+    approximate: bool,
+    before: Any = None,
+) -> list[Step]:
+    """Return the calls for out = act(a @ b + bias); ``before`` takes what the activation is applied to."""
+    if act == "relu" or approximate:
+        name = epilogue(act, keeps=before is not None, bias=bias)
+        whole = finished(dev, a, b, out, name, bias=bias, aux=before)
+        if whole is not None:
+            return whole
+    with dev.in_turn():
+        total = dev.scratch(out.shape, out.dtype) if before is None else before
+        attrs = {"approximate": approximate} if act == "gelu" else {}
+        return [
+            *linear(dev, a, b, bias, total),
+            *part(dev, act, {"X": total}, {"Out": out}, attrs),
+        ]
+
+
+def weight_gradient(
+    dev: Device,
+    a: Any,
+    d: Any,
+    d_weight: Any,
+    d_bias: Any,
+    *,
+    transposed: bool = False,
+    more: bool = False,
+) -> list[Step]:
+    """Return the calls for d_weight = a.T @ d (``transposed``: d.T @ a) and the sums of d's columns.
+
+    Either may be None. With ``more`` the product is added to d_weight; d_bias is written in any case.
+    """
+    if d_weight is None:
+        return [] if d_bias is None else column_sums(dev, d, d_bias)
+    left, right = (d.T, a) if transposed else (a.T, d)
+    if d_bias is not None:
+        name = "bgrad_a" if transposed else "bgrad_b"
+        whole = finished(dev, left, right, d_weight, name, bias=d_bias, more=more)
+        if whole is not None:
+            return whole
+    sums = [] if d_bias is None else column_sums(dev, d, d_bias)
+    return [*product(dev, left, right, d_weight, more=more), *sums]
+
+
+@cublaslt(GEMM)
+def fused_gemm_epilogue(
+    dev: Device,
+    x: Any,
+    y: Any,
+    bias: Any,
+    out: Any,
+    reserve_space: Any,
+    *,
+    trans_x: bool,
+    trans_y: bool,
+    activation: str,
+    approximate: bool,
+    x_num_col_dims: int,
+) -> list[Step]:
+    x_2d = as_matrix(x, leading(x.ndim, x_num_col_dims))
+    a_MK, b_KN = x_2d.T if trans_x else x_2d, y.T if trans_y else y
+    out_MN = out.reshape(a_MK.shape[0], b_KN.shape[1])
+    if activation == "none":
+        return linear(dev, a_MK, b_KN, bias, out_MN)
+    kept = None if reserve_space is None else reserve_space.reshape(out_MN.shape)
+    return activated(
+        dev, a_MK, b_KN, bias, out_MN, activation, approximate=approximate, before=kept
+    )
+
+
+@cublaslt(f"{GEMM}_grad")
+def fused_gemm_epilogue_grad(
+    dev: Device,
+    d_out: Any,
+    x: Any,
+    y: Any,
+    out: Any,
+    reserve_space: Any,
+    below: Any,
+    dx: Any,
+    dy: Any,
+    d_bias: Any,
+    *,
+    trans_x: bool,
+    trans_y: bool,
+    activation_grad: str,
+    activation_below: str,
+    approximate: bool,
+    x_num_col_dims: int,
+) -> list[Step]:
+    x_2d = as_matrix(x, leading(x.ndim, x_num_col_dims))
+    a_MK, b_KN = x_2d.T if trans_x else x_2d, y.T if trans_y else y
+    d_MN = d_out.reshape(a_MK.shape[0], b_KN.shape[1])
+    steps: list[Step] = []
+    if activation_grad != "none":
+        came, d_MN = d_MN, dev.scratch(d_MN.shape, d_out.dtype)
+        steps += _slope(
+            dev, activation_grad, (out, reserve_space), came, d_MN, approximate=approximate
+        )
+    if dx is not None:
+        left, right = (b_KN, d_MN.T) if trans_x else (d_MN, b_KN.T)
+        dx_2d = dx.reshape(x_2d.shape)
+        if activation_below == "none":
+            steps += product(dev, left, right, dx_2d)
+        else:
+            steps += _through_gelu(dev, left, right, below.reshape(dx_2d.shape), dx_2d)
+    return [*steps, *weight_gradient(dev, a_MK, d_MN, dy, d_bias, transposed=trans_y)]
+
+
+def _through_gelu(dev: Device, a: Any, b: Any, before: Any, made: Any) -> list[Step]:
+    """Return the calls for a product that is taken through gelu's tanh form, applied to ``before``."""
+    whole = finished(dev, a, b, made, "dgelu", aux=before)
+    if whole is not None:
+        return whole
+    held = {"X": before, "Out@GRAD": made}
+    through = part(dev, "gelu_grad", held, {"X@GRAD": made}, {"approximate": True})
+    return [*product(dev, a, b, made), *through]
+
+
+def _slope(
+    dev: Device, name: str, kept: tuple[Any, Any], came: Any, made: Any, *, approximate: bool
+) -> list[Step]:
+    """Take a gradient through the activation: relu knows its slope from Out, gelu from what it got."""
+    out, reserve = kept
+    if name == "relu_grad":
+        held = {"Out": out.reshape(came.shape), "Out@GRAD": came}
+        return part(dev, name, held, {"X@GRAD": made})
+    held = {"X": reserve.reshape(came.shape), "Out@GRAD": came}
+    return part(dev, name, held, {"X@GRAD": made}, {"approximate": approximate})

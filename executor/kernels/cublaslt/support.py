@@ -1,0 +1,72 @@
+"""How a kernel of cuBLASLt is registered, and the elementwise parts beside its products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial, wraps
+from typing import Any
+
+from ....graph.ir import Node
+from ....graph.ops.registry import OPS
+from ...device import Device
+from ..cuda.support import floating
+from ..registry import KERNELS, Step, bind, call, kernel
+
+Kernel = Callable[..., Any]
+
+
+def cublaslt(
+    *op_types: str, takes: Callable[[Node], bool] | None = None
+) -> Callable[[Kernel], Kernel]:
+    """Register a kernel for the floating-point nodes of ops, or those of them that ``takes`` accepts.
+
+    It never sees arrays without elements: the array module's kernel, which has the same parameters, gets those.
+    """
+
+    def accepts(node: Node) -> bool:
+        return floating(node) and (takes is None or takes(node))
+
+    def register(function: Kernel) -> Kernel:
+        for op_type in op_types:
+            kernel(op_type, on=("cublaslt",), takes=accepts, low=True)(_nonempty(op_type, function))
+        return function
+
+    return register
+
+
+def _nonempty(op_type: str, function: Kernel) -> Kernel:
+    @wraps(function)
+    def bound(dev: Device, *operands: Any, **attributes: Any) -> Any:
+        if any(array is not None and array.size == 0 for array in operands):
+            plain = KERNELS[op_type, "cupy"]
+            arrays = dict(zip(plain.operands, operands, strict=True))
+            return call(OPS[op_type], plain, arrays, attributes, dev)
+        return function(dev, *operands, **attributes)
+
+    return bound
+
+
+def part(
+    dev: Device,
+    op: str,
+    inputs: Mapping[str, Any],
+    outputs: Mapping[str, Any],
+    attrs: Mapping[str, Any] | None = None,
+) -> list[Step]:
+    """Return the calls of another op on these arrays: a generated kernel's, where there is one."""
+    back_end = "cuda" if (op, "cuda") in KERNELS else ""
+    held, made = ({slot: [a] for slot, a in slots.items()} for slots in (inputs, outputs))
+    return bind(op, held, made, {**OPS[op].attrs, **(attrs or {})}, dev, back_end)
+
+
+def copied(dev: Device, source: Any, target: Any) -> list[Step]:
+    """Return the calls that copy elements, rounded to the target's type, to where they lie otherwise."""
+    if source.dtype == target.dtype:
+        return part(dev, "assign", {"X": source}, {"Out": target})
+    return [partial(dev.xp.copyto, target, source, casting="unsafe")]
+
+
+def column_sums(dev: Device, rows: Any, sums: Any) -> list[Step]:
+    """Return the calls for the sums of a matrix's columns."""
+    attrs = {"dim": [0], "keep_dim": False, "reduce_all": False}
+    return part(dev, "reduce_sum", {"X": rows}, {"Out": sums}, attrs)

@@ -1,0 +1,142 @@
+"""Attention in low precision by cuDNN. Of each row of scores it keeps one number, where the op keeps two.
+
+SoftmaxMax takes the logarithm of the row's sum of exponentials, SoftmaxSum ones: other kernels compute the same
+weights from them. Dropout is left to these, since their numbers do not depend on how a batch is split.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....graph.ir import Node
+from ....graph.ops.attention import NO_DROPOUT
+from ....strategies.types import VarType
+from ...cuda.dnn import Attention, AttentionGrad, Tensor, tensor
+from ...cuda.kernel import CudaKernel
+from ...device import Device
+from ..attention import columns, heads_first, mask_view, operands
+from ..cuda.support import enough_blocks, launch
+from ..registry import Step
+from .support import Declined, bound, cudnn
+
+_HEAD = 8  # elements: the sizes of heads are multiples of it
+_ROWS = "for (long long i = thread_index(); i < rows; i += thread_count())"
+_ONES = CudaKernel(
+    "ones", (("float*", "sums"), ("long long", "rows")), f"  {_ROWS} sums[i] = 1.0f;"
+)
+_LOGARITHMS = CudaKernel(
+    "logarithms",
+    (
+        ("float*", "stats"),
+        ("const float*", "top"),
+        ("const float*", "sums"),
+        ("long long", "rows"),
+    ),
+    f"  {_ROWS} stats[i] = top[i] + logf(sums[i]);",
+)
+
+
+def _takes(node: Node) -> bool:
+    """Q, K and V are of low precision, heads of a size that the library has; nothing is dropped or scaled."""
+    (q,) = node.inputs["Q"]
+    dropout = {**NO_DROPOUT, **node.attrs["dropout"]}
+    scales = dropout["is_test"] and dropout["dropout_implementation"] != "upscale_in_train"
+    plain = not dropout["dropout_prob"] or (dropout["is_test"] and not scales)
+    heads = [v.spec.shape[-1] for slot in ("Q", "V") for v in node.inputs.get(slot, ()) if v]
+    low = q is not None and q.spec.dtype in (VarType.FP16, VarType.BF16)
+    return low and plain and all(size < 0 or size % _HEAD == 0 for size in heads)
+
+
+def _described(slots: dict[str, Any]) -> tuple[Attention, dict[str, Any]]:
+    """``slots`` holds arrays and attributes by parameter."""
+    layout = slots["layout"]
+    q, k, v = operands(slots["q"], slots["k"], slots["v"], layout)
+    mask = mask_view(slots["mask"], slots["softmax_max"].ndim + 1, slots["mask_axis"])
+    out = heads_first(slots["out"], "bhtd" if layout == "bhtd" else "bthd")
+    given = None if mask is None else _dense(mask)
+    described = Attention(tensor(q), tensor(k), tensor(v), given, tensor(out), slots["scale"])
+    masked = {} if mask is None else {"mask": mask}
+    return described, {"q": q, "k": k, "v": v, **masked, "out": out}
+
+
+def _dense(mask: Any) -> Tensor:
+    """Describe a mask, whose sizes of 1 may have any strides."""
+    if not mask.flags.c_contiguous:
+        raise Declined
+    strides, size = [], 1
+    for n in reversed(mask.shape):
+        strides.append(size)
+        size *= n
+    return Tensor(tuple(mask.shape), tuple(reversed(strides)), mask.dtype.name)
+
+
+@cudnn("fused_dot_product_attention", takes=_takes)
+def attention(
+    dev: Device,
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any,
+    out: Any,
+    softmax_max: Any,
+    softmax_sum: Any,
+    *,
+    scale: float,
+    layout: str,
+    mask_axis: int,
+    dropout: dict[str, Any],
+) -> list[Step]:
+    described, arrays = _described(locals())
+    calls = bound(dev, described, **arrays, stats=columns(softmax_max))
+    rows = softmax_sum.size
+    return [*calls, launch(dev, _ONES, enough_blocks(dev, rows), (softmax_sum, rows))]
+
+
+@cudnn("fused_dot_product_attention_grad", takes=_takes)
+def attention_grad(
+    dev: Device,
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any,
+    out: Any,
+    softmax_max: Any,
+    softmax_sum: Any,
+    d_out: Any,
+    d_q: Any,
+    d_k: Any,
+    d_v: Any,
+    d_mask: Any,
+    *,
+    scale: float,
+    layout: str,
+    mask_axis: int,
+    dropout: dict[str, Any],
+) -> list[Step]:
+    wanted = operands(d_q, d_k, d_v, layout)
+    if all(a is None for a in (*wanted, d_mask)):
+        return []
+    slots = locals()
+    described, arrays = _described(slots)
+    stats = dev.scratch(softmax_max.shape, softmax_max.dtype)
+    logarithms = (stats, softmax_max, softmax_sum, stats.size)
+    made = {
+        f"d_{name}": dev.scratch(arrays[name].shape, arrays[name].dtype) if array is None else array
+        for name, array in zip("qkv", wanted, strict=True)
+    }
+    d_rows = heads_first(d_out, "bhtd" if layout == "bhtd" else "bthd")
+    sums = mask_view(d_mask, softmax_max.ndim + 1, mask_axis)
+    grad = AttentionGrad(
+        described,
+        tensor(d_rows),
+        tensor(made["d_q"]),
+        tensor(made["d_k"]),
+        tensor(made["d_v"]),
+        None if sums is None else _dense(sums),
+    )
+    if sums is not None:
+        made["d_mask"] = sums
+    return [
+        launch(dev, _LOGARITHMS, enough_blocks(dev, stats.size), logarithms),
+        *bound(dev, grad, **arrays, stats=columns(stats), d_out=d_rows, **made),
+    ]

@@ -1,0 +1,125 @@
+"""How a kernel of cuDNN is registered, and what computes a node whose arrays the library does not take."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any
+
+from ....graph.ir import Node, Value
+from ....graph.ops.registry import OPS, Op, Spec
+from ....strategies.types import VarType, to_var_type
+from ...cuda.dnn import Graph, tensor
+from ...device import Device
+from ..cuda.support import on_boundary
+from ..registry import KERNELS, Step, bind, call, kernel
+
+Kernel = Callable[..., list[Step]]
+FLOATS = (VarType.FP16, VarType.BF16, VarType.FP32)
+
+
+class Declined(Exception):
+    """Raised by a kernel while it is bound: cuDNN cannot compute this."""
+
+
+def cudnn(
+    *op_types: str, takes: Callable[[Node], bool] | None = None
+) -> Callable[[Kernel], Kernel]:
+    """Register a kernel for nodes of single or low precision, or those of them that ``takes`` accepts.
+
+    It never sees arrays without elements. These, and what it declines, are left to the next library that takes
+    them, as if cuDNN were not here.
+    """
+
+    def accepts(node: Node) -> bool:
+        kinds = all(v.spec.dtype in FLOATS for v in (*node.reads(), *node.writes()))
+        return kinds and (takes is None or takes(node))
+
+    def register(function: Kernel) -> Kernel:
+        for op_type in op_types:
+            registered = kernel(op_type, on=("cudnn",), takes=accepts, low=True)
+            registered(_or_elsewhere(OPS[op_type], function))
+        return function
+
+    return register
+
+
+def _or_elsewhere(op: Op, function: Kernel) -> Kernel:
+    names = [p.name for p in inspect.signature(function).parameters.values()][1:]
+
+    @wraps(function)
+    def bound(dev: Device, *operands: Any, **attributes: Any) -> list[Step]:
+        arrays = dict(zip(names, operands, strict=False))
+        try:
+            if any(array is not None and array.size == 0 for array in operands):
+                raise Declined
+            return function(dev, *operands, **attributes)
+        except Declined:
+            return elsewhere(dev, op, arrays, {**op.attrs, **attributes})
+
+    return bound
+
+
+def elsewhere(
+    dev: Device, op: Op, arrays: Mapping[str, Any], attrs: Mapping[str, Any]
+) -> list[Step]:
+    """Return the calls of the next library's kernel on arrays by parameter."""
+    held = {**dict.fromkeys(name for slots in op.parameters for _, name, _ in slots), **arrays}
+    node = _node(op, held, attrs)
+    for library in ("cublaslt", "cuda"):
+        found = KERNELS.get((op.type, library))
+        if found is not None and (found.takes is None or found.takes(node)):
+            return call(op, found, held, attrs, dev)
+    return call(op, KERNELS.get((op.type, dev.name)), held, attrs, dev)
+
+
+def _node(op: Op, arrays: Mapping[str, Any], attrs: Mapping[str, Any]) -> Node:
+    """Return the node that would be bound to these arrays."""
+    inputs, outputs = (
+        {
+            slot: (Value(slot, Spec(tuple(held.shape), to_var_type(held.dtype))),)
+            for slot, name, _ in slots
+            if (held := arrays[name]) is not None
+        }
+        for slots in op.parameters
+    )
+    return Node(op.type, inputs, outputs, attrs)
+
+
+def bound(dev: Device, graph: Graph, **arrays: Any) -> list[Step]:
+    """Return the calls of cuDNN for what is described; ``arrays`` are its operands by name.
+
+    Those that begin off a boundary, as gradients in their bucket may, are copied: cuDNN's plans need one.
+
+    Raises:
+        Declined: the library cannot compute it.
+    """
+    assert dev.runtime is not None
+    dnn, copying = dev.runtime.dnn, dev.runtime.copying
+    needs = dnn.workspace(graph)
+    if needs is None:
+        raise Declined
+    near = {n: a if on_boundary(dev, a) else _near(dev, a) for n, a in arrays.items()}
+    moved = [name for name in arrays if near[name] is not arrays[name]]
+    read = [name for name in moved if name not in graph.results]
+    written = [name for name in moved if name in graph.results]
+    return [
+        *(copying(near[name], arrays[name]) for name in read),
+        dnn.bind(graph, near, dev.scratch((needs,), "uint8")),
+        *(copying(arrays[name], near[name]) for name in written),
+    ]
+
+
+def _near(dev: Device, array: Any) -> Any:
+    """Return scratch on a boundary, in which elements lie as in an array without gaps."""
+    if tensor(array).nbytes != array.nbytes:
+        raise Declined
+    return dev.scratch_like(array)
+
+
+def part(dev: Device, op: str, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> list[Step]:
+    """Return the calls of another op on these arrays: a generated kernel's, where there is one."""
+    back_end = "cuda" if (op, "cuda") in KERNELS else ""
+    held, made = ({slot: [a] for slot, a in slots.items()} for slots in (inputs, outputs))
+    return bind(op, held, made, OPS[op].attrs, dev, back_end)
