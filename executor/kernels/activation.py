@@ -22,7 +22,7 @@ def scale(
     return [*steps, partial(dev.xp.add, out, shift, out)] if shift else steps
 
 
-@kernel("floor_grad", "ceil_grad", "round_grad")
+@kernel("floor_grad", "ceil_grad", "round_grad", low=True)
 def step_grad(dev: Device, d_x: Any) -> list[Step]:
     """A step function is flat, whatever comes down: not 0 * d, which would be nan for an infinity."""
     return [] if d_x is None else [partial(d_x.fill, 0)]

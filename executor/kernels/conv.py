@@ -58,7 +58,7 @@ class Geometry:
         return max(1, min(self.x[0], _CACHE_BYTES // max(per_image, 1)))
 
 
-def _geometry(x: Any, w: Any, out: Any, attrs: dict[str, Any]) -> Geometry:
+def geometry(x: Any, w: Any, out: Any, attrs: dict[str, Any]) -> Geometry:
     extent = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], attrs["dilations"], strict=True)]
     pads = window_paddings(
         attrs["paddings"], attrs["padding_algorithm"], x.shape[2:], extent, attrs["strides"]
@@ -140,7 +140,7 @@ def conv2d(
     groups: int,
     fuse_relu_before_depthwise_conv: bool,
 ) -> list[Step]:
-    geo = _geometry(input, filter, output, locals())
+    geo = geometry(input, filter, output, locals())
     w, steps = _contiguous(dev, filter)
     if fuse_relu_before_depthwise_conv:
         input, rectifying = rectified(dev, input)
@@ -179,7 +179,7 @@ def conv2d_grad(
     groups: int,
     fuse_relu_before_depthwise_conv: bool,
 ) -> list[Step]:
-    geo = _geometry(input, filter, d_output, locals())
+    geo = geometry(input, filter, d_output, locals())
     d_out, steps = _contiguous(dev, d_output)
     given = input
     if fuse_relu_before_depthwise_conv and d_filter is not None:
@@ -205,6 +205,8 @@ def rectified(dev: Device, x: Any) -> tuple[Any, list[Step]]:
 def _filter_grad(dev: Device, geo: Geometry, x: Any, d_out: Any, d_filter: Any) -> list[Step]:
     """Sum over images of d_out [G, O, L] @ windows [G, L, K]."""
     xp, groups = dev.xp, geo.groups
+    if not geo.x[0]:
+        return [partial(d_filter.fill, 0)]
     total = d_filter.reshape(groups, geo.w[0] // groups, -1)
     unfold = None if geo.plain else _Unfold(dev, geo, x.dtype)
     source, steps = _contiguous(dev, x) if geo.plain else (x, [])

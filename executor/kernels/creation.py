@@ -12,28 +12,28 @@ from .indexing import checked_rows
 from .registry import Step, kernel
 
 
-@kernel("fill_constant", "fill_constant_batch_size_like")
+@kernel("fill_constant", "fill_constant_batch_size_like", low=True)
 def fill_constant(dev: Device, out: Any, *, value: float, str_value: str) -> Step:
     return partial(out.fill, out.dtype.type(float(str_value) if str_value else value))
 
 
-@kernel("sample_share")
+@kernel("sample_share", low=True)
 def sample_share(dev: Device, out: Any) -> Step:
     clock = dev.clock
     return lambda: out.fill(clock.share)
 
 
-@kernel("fill_zeros_like")
+@kernel("fill_zeros_like", low=True)
 def fill_zeros_like(dev: Device, out: Any) -> Step:
     return partial(out.fill, 0)
 
 
-@kernel("fill_any_like")
+@kernel("fill_any_like", low=True)
 def fill_any_like(dev: Device, out: Any, *, value: float) -> Step:
     return partial(out.fill, out.dtype.type(value))
 
 
-@kernel("assign_value")
+@kernel("assign_value", low=True)
 def assign_value(
     dev: Device,
     out: Any,
@@ -48,7 +48,7 @@ def assign_value(
     return partial(dev.xp.copyto, out, value)
 
 
-@kernel("assign")
+@kernel("assign", low=True)
 def assign(dev: Device, x: Any, out: Any) -> list[Step]:
     return [] if out is None else [partial(dev.xp.copyto, out, x)]
 
@@ -58,18 +58,18 @@ def increment(dev: Device, x: Any, out: Any, *, step: float) -> Step:
     return partial(dev.xp.add, x, x.dtype.type(step), out)
 
 
-@kernel("cast")
+@kernel("cast", low=True)
 def cast(dev: Device, x: Any, out: Any) -> list[Step]:
     return [] if out is None else [partial(dev.xp.copyto, out, x, casting="unsafe")]
 
 
-@kernel("shape")
+@kernel("shape", low=True)
 def shape(dev: Device, input: Any, out: Any) -> Step:
     sizes = dev.xp.asarray(np.array(input.shape, np.int32))
     return partial(dev.xp.copyto, out, sizes)
 
 
-@kernel("one_hot", "one_hot_v2")
+@kernel("one_hot", "one_hot_v2", low=True)
 def one_hot(dev: Device, x: Any, out: Any, *, depth: int) -> list[Step]:
     flat = x.reshape(-1, 1)
     classes = dev.xp.arange(depth)
@@ -97,7 +97,7 @@ def top_k(dev: Device, x: Any, out: Any, indices: Any, *, k: int) -> Step:
     return run
 
 
-@kernel("top_k_grad")
+@kernel("top_k_grad", low=True)
 def top_k_grad(dev: Device, x: Any, indices: Any, d_out: Any, d_x: Any) -> list[Step]:
     if d_x is None:
         return []

@@ -10,7 +10,7 @@ from .indexing import checked_rows, taken
 from .registry import Step, kernel
 
 
-@kernel("lookup_table", "lookup_table_v2")
+@kernel("lookup_table", "lookup_table_v2", low=True)
 def lookup(dev: Device, w: Any, ids: Any, out: Any, *, padding_idx: int) -> list[Step]:
     flat, rows = ids.reshape(-1), out.reshape(-1, w.shape[1])
     padding = padding_idx if padding_idx >= -1 else padding_idx + w.shape[0]

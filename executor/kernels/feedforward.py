@@ -29,6 +29,9 @@ def _matrix(array: Any, rows: int) -> Any:
 class FeedForward:
     """Binds both passes. ``parts``: the library for activation and layer norm, if it has them."""
 
+    rows_in_turn = ROWS
+    drops = Dropout
+
     def __init__(self, dev: Device, slots: Mapping[str, Any], parts: str = "") -> None:
         self.dev, self.slots, self.parts = dev, slots, parts
         x, n = slots["x"], slots["x_num_col_dims"]
@@ -36,7 +39,7 @@ class FeedForward:
         self.x_RK = _matrix(x, self.rows)
         self.first, self.second = slots["linear1_weight"], slots["linear2_weight"]
         samples = max(x.shape[0], 1)
-        drops = CompiledDropout if parts == "numba" else Dropout
+        drops = CompiledDropout if parts == "numba" else self.drops
         self.dropouts = [
             drops(dev, self.rows * width // samples, slots[name])
             for name, width in (
@@ -47,8 +50,8 @@ class FeedForward:
 
     def turns(self) -> Iterator[slice]:
         """Yield the rows of each turn."""
-        for start in range(0, self.rows, ROWS):
-            yield slice(start, min(start + ROWS, self.rows))
+        for start in range(0, self.rows, self.rows_in_turn):
+            yield slice(start, min(start + self.rows_in_turn, self.rows))
 
     def forward(self, out: Any) -> list[Step]:
         """Return the calls of the forward pass."""
@@ -85,9 +88,7 @@ class FeedForward:
         operand, steps = self._operand(turn, again=again)
         space = partial(self.dev.scratch, (len(operand), self.first.shape[1]), operand.dtype)
         before, after = space(), space()
-        steps += self.linear(operand, self.first, self.slots["linear1_bias"], before)
-        attrs = {"approximate": self.slots["approximate"]}
-        steps += self._part(self.slots["act_method"], {"X": before}, {"Out": after}, attrs)
+        steps += self.activated(operand, before, after, again=again)
         mark, calls = self._mark(0, turn, after.shape)
         self.mark = mark
         return operand, before, after, [*steps, *calls, *self._drop(0, after, mark)]
@@ -111,6 +112,32 @@ class FeedForward:
         """Return the calls for out = x @ weight + bias; ``bias`` may be None."""
         add = [] if bias is None else [partial(self.dev.xp.add, out, bias, out)]
         return [partial(self.dev.xp.matmul, x, weight, out), *add]
+
+    def activated(self, x: Any, before: Any, after: Any, *, again: bool) -> list[Step]:
+        """Return the calls for the first layer: ``before`` takes what the activation is applied to.
+
+        ``again``: the backward pass needs that.
+        """
+        attrs = {"approximate": self.slots["approximate"]}
+        return [
+            *self.linear(x, self.first, self.slots["linear1_bias"], before),
+            *self._part(self.slots["act_method"], {"X": before}, {"Out": after}, attrs),
+        ]
+
+    def through(self, d_out: Any, before: Any, hidden: Any, mark: Any) -> tuple[Any, list[Step]]:
+        """Return the gradient of what the activation is applied to, in scratch, and the calls for it."""
+        d_hidden = d_before = self.dev.scratch(hidden.shape, hidden.dtype)
+        steps = [*self.linear(d_out, self.second.T, None, d_hidden)]
+        steps += self._drop(0, d_hidden, mark)
+        given = {"Out": hidden} if self.slots["act_method"] == "relu" else {"X": before}
+        attrs = {"approximate": self.slots["approximate"]}
+        name = f"{self.slots['act_method']}_grad"
+        if "X@GRAD" not in OPS[name].in_place:
+            d_before = self.dev.scratch(hidden.shape, hidden.dtype)
+        return d_before, [
+            *steps,
+            *self._part(name, {**given, "Out@GRAD": d_hidden}, {"X@GRAD": d_before}, attrs),
+        ]
 
     def collect(self, turn: slice, left: Any, right: Any, total: Any) -> list[Step]:
         """Return the calls that add a turn's left @ right to a total; the first turn's is written there."""
@@ -154,15 +181,8 @@ class FeedForward:
         steps += self._weights(
             turn, hidden, d_out, wanted["linear2_weight"], wanted["linear2_bias"]
         )
-        d_hidden = d_before = scratch(hidden.shape, hidden.dtype)
-        steps += self.linear(d_out, self.second.T, None, d_hidden)
-        steps += self._drop(0, d_hidden, hidden_mark)
-        given = {"Out": hidden} if self.slots["act_method"] == "relu" else {"X": before}
-        attrs = {"approximate": self.slots["approximate"]}
-        name = f"{self.slots['act_method']}_grad"
-        if "X@GRAD" not in OPS[name].in_place:
-            d_before = scratch(hidden.shape, hidden.dtype)
-        steps += self._part(name, {**given, "Out@GRAD": d_hidden}, {"X@GRAD": d_before}, attrs)
+        d_before, calls = self.through(d_out, before, hidden, hidden_mark)
+        steps += calls
         steps += self._weights(
             turn, operand, d_before, wanted["linear1_weight"], wanted["linear1_bias"]
         )

@@ -51,6 +51,7 @@ def fused_gemm_epilogue_grad(
     y: Any,
     out: Any,
     reserve_space: Any,
+    below: Any,
     dx: Any,
     dy: Any,
     d_bias: Any,
@@ -58,6 +59,7 @@ def fused_gemm_epilogue_grad(
     trans_x: bool,
     trans_y: bool,
     activation_grad: str,
+    activation_below: str,
     approximate: bool,
     x_num_col_dims: int,
 ) -> list[Step]:
@@ -76,7 +78,11 @@ def fused_gemm_epilogue_grad(
         steps.append(partial(xp.add.reduce, d_MN, 0, None, d_bias))
     if dx is not None:
         left, right = (b_KN, d_MN.T) if trans_x else (d_MN, b_KN.T)
-        steps.append(partial(xp.matmul, left, right, dx.reshape(x_2d.shape)))
+        dx_2d = dx.reshape(x_2d.shape)
+        steps.append(partial(xp.matmul, left, right, dx_2d))
+        if activation_below != "none":
+            at = {"X": below.reshape(dx_2d.shape)}
+            steps += sloped(dev, "gelu", {"approximate": True}, at, dx_2d, dx_2d)
     if dy is not None:
         left, right = (d_MN.T, a_MK) if trans_y else (a_MK.T, d_MN)
         steps.append(partial(xp.matmul, left, right, dy))

@@ -11,47 +11,51 @@ from ...graph.ops.fusion import extent
 from ...graph.ops.pointwise import BINARY, BINARY_BACKWARD, arguments, expressions
 from ...graph.ops.region import Body, infer_body
 from ...graph.ops.registry import parameter_name
+from ...graph.select import in_single
 from ...strategies.types import VarType
-from ..codegen.loops import bind_loop
-from ..codegen.native import Launch
-from ..codegen.scalar_source import known
 from ..device import Device
 from .elementwise import placed
-from .loops import in_float32
-from .region import region, spec_of
-from .registry import KERNELS, Kernel, Step, kernel
+from .loops import NUMBA, Loops
+from .region import one_by_one, region, spec_of
+from .registry import KERNELS, Kernel, Step
 
 
-def _takes(node: Node) -> bool:
-    if not in_float32(node) or any(v.spec.dtype != VarType.FP32 for v in node.writes()):
-        return False
-    for part in node.attrs["body"]:
-        operands = {
-            parameter_name(slot): [e.argument("x")] * len(held)
-            if part["op"] == "sum"
-            else e.argument("x")
-            for slot, held in part["inputs"].items()
-        }
-        if not all(map(known, expressions(part["op"], operands, part["attrs"]).values())):
-            return False
-    return True
+def register(loops: Loops, apart: str = "") -> None:
+    """Register the group in loops; ``apart`` is the library whose kernels it falls back to."""
+
+    def takes(node: Node) -> bool:
+        return (
+            loops.takes(node if loops.low else in_single(node))
+            and not any(v.spec.dtype == VarType.BOOL for v in node.writes())
+            and all(_known(loops, part) for part in node.attrs["body"])
+        )
+
+    @loops.register("fusion_group", takes=takes)
+    def fusion_group(
+        dev: Device, x: list[Any], out: list[Any], *, body: Body, results: list[int]
+    ) -> list[Step]:
+        """Fall back to one op after another where an operand made in the group turns out to be broadcast."""
+        group = _Group(x, body)
+        if not group.follow(body):
+            return one_by_one(dev, x, out, body, results, apart)
+        written = [
+            (group.values[i], _view(array, group.rank, group.axes[i]))
+            for i, array in zip(results, out, strict=True)
+            if array is not None
+        ]
+        used = arguments([expression for expression, _ in written])
+        return loops.bind(dev, written, {n: a for n, a in group.arrays.items() if n in used})
 
 
-@kernel("fusion_group", on=("numba",), takes=_takes)
-def fusion_group(
-    dev: Device, x: list[Any], out: list[Any], *, body: Body, results: list[int]
-) -> list[Step] | list[Launch]:
-    """Fall back to one op after another where an operand made in the group turns out to be broadcast."""
-    group = _Group(x, body)
-    if not group.follow(body):
-        return region(dev, x, out, body=body, results=results)
-    written = [
-        (group.values[i], _view(array, group.rank, group.axes[i]))
-        for i, array in zip(results, out, strict=True)
-        if array is not None
-    ]
-    used = arguments([expression for expression, _ in written])
-    return bind_loop(written, {name: a for name, a in group.arrays.items() if name in used})
+def _known(loops: Loops, part: Mapping[str, Any]) -> bool:
+    operands = {
+        parameter_name(slot): [e.argument("x")] * len(held)
+        if part["op"] == "sum"
+        else e.argument("x")
+        for slot, held in part["inputs"].items()
+    }
+    made = expressions(part["op"], operands, part["attrs"])
+    return all(map(loops.known, made.values()))
 
 
 class _Group:
@@ -104,4 +108,5 @@ def _view(array: Any, rank: int, axis: int) -> Any:
 
 
 for _back_end in ("numpy", "cupy"):
-    KERNELS["fusion_group", _back_end] = Kernel(region, ("x", "out"), ("body", "results"))
+    KERNELS["fusion_group", _back_end] = Kernel(region, ("x", "out"), ("body", "results"), low=True)
+register(NUMBA)

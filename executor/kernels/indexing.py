@@ -14,29 +14,30 @@ from .manipulation import copied
 from .registry import Step, kernel
 
 
-def _window(x: Any, axes: list[int], starts: list[int], ends: list[int]) -> Any:
+def window(x: Any, axes: list[int], starts: list[int], ends: list[int]) -> Any:
+    """Return the view of what a slice takes."""
     index = [slice(None)] * x.ndim
     for axis, start, end in zip(axes, starts, ends, strict=True):
         index[axis] = slice(*slice_bounds(x.shape[axis], start, end))
     return x[tuple(index)]
 
 
-@kernel("slice")
+@kernel("slice", low=True)
 def slice_(
     dev: Device, input: Any, out: Any, *, axes: list[int], starts: list[int], ends: list[int]
 ) -> list[Step]:
-    window = _window(input, axes, starts, ends)
-    return copied(dev, out.reshape(window.shape), window)
+    view = window(input, axes, starts, ends)
+    return copied(dev, out.reshape(view.shape), view)
 
 
-@kernel("slice_grad")
+@kernel("slice_grad", low=True)
 def slice_grad(
     dev: Device, d_out: Any, d_input: Any, *, axes: list[int], starts: list[int], ends: list[int]
 ) -> list[Step]:
     if d_input is None:
         return []
-    window = _window(d_input, axes, starts, ends)
-    return [partial(d_input.fill, 0), *copied(dev, window, d_out.reshape(window.shape))]
+    view = window(d_input, axes, starts, ends)
+    return [partial(d_input.fill, 0), *copied(dev, view, d_out.reshape(view.shape))]
 
 
 def checked_rows(op: str, index: Any, rows: int) -> Step:
@@ -62,7 +63,7 @@ def taken(dev: Device, source: Any, rows: Any, out: Any) -> Step:
     return lambda: dev.xp.take(source, rows, axis=0, out=out, **mode)
 
 
-@kernel("gather")
+@kernel("gather", low=True)
 def gather(dev: Device, x: Any, index: Any, out: Any) -> list[Step]:
     flat = index.reshape(-1)
     return [checked_rows("gather", flat, x.shape[0]), taken(dev, x, flat, out)]
@@ -81,7 +82,7 @@ def gather_grad(
     return [partial(d_x.fill, 0), partial(dev.xp.add.at, d_x, flat, d_out)]
 
 
-@kernel("where")
+@kernel("where", low=True)
 def where(dev: Device, condition: Any, x: Any, y: Any, out: Any) -> list[Step]:
     return [partial(dev.xp.copyto, out, y), partial(dev.xp.copyto, out, x, where=condition)]
 
@@ -119,7 +120,7 @@ def _linear(dev: Device, x: Any, index: Any) -> tuple[Any, Any, list[Step]]:
     return rows, places.reshape(-1), steps
 
 
-@kernel("gather_nd")
+@kernel("gather_nd", low=True)
 def gather_nd(dev: Device, x: Any, index: Any, out: Any) -> list[Step]:
     rows, places, steps = _linear(dev, x, index)
     target = out.reshape(places.size, *rows.shape[1:])
@@ -152,7 +153,7 @@ def scatter(
     ]
 
 
-@kernel("scatter_grad")
+@kernel("scatter_grad", low=True)
 def scatter_grad(dev: Device, ids: Any, d_out: Any, d_x: Any, d_updates: Any) -> list[Step]:
     """Rows that were replaced pass nothing on to X."""
     steps: list[Step] = []
@@ -179,6 +180,6 @@ def argsort(
     return [run]
 
 
-@kernel("argsort_grad")
+@kernel("argsort_grad", low=True)
 def argsort_grad(dev: Device, indices: Any, d_out: Any, d_x: Any, *, axis: int) -> list[Step]:
     return [lambda: dev.xp.put_along_axis(d_x, indices, d_out, axis=axis)]

@@ -1,11 +1,13 @@
 """Kernels in generated loops: ops with a scalar expression, and elementwise ops with their gradients.
 
-NumPy makes a pass over memory for each function in an expression; a loop makes one for the whole op.
+NumPy makes a pass over memory for each function in an expression; a loop makes one for the whole op. Numba
+compiles loops for the host, ``kernels/cuda/elementwise.py`` has the same kernels as CUDA C++.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ...graph.ir import Node
@@ -14,12 +16,11 @@ from ...graph.ops.pointwise import BINARY_GRADS, arguments, scaled, total
 from ...graph.ops.registry import OPS, Op
 from ...strategies.types import VarType
 from ..codegen.array_calls import trace
-from ..codegen.loops import bind_loop
-from ..codegen.native import Launch
+from ..codegen.loops import Outputs, bind_loop
 from ..codegen.scalar_source import known
 from ..device import Device
 from .elementwise import aligned
-from .registry import KERNELS, Kernel, kernel
+from .registry import KERNELS, Kernel, Step, kernel
 
 _TYPES = (VarType.FP32, VarType.BOOL)
 
@@ -32,90 +33,118 @@ def in_float32(node: Node) -> bool:
     )
 
 
-def _expression(op: Op) -> Callable[..., list[Launch]]:
-    assert len(op.output_slots) == 1
-    names = tuple(s.parameter for s in op.input_slots)
+@dataclass(frozen=True)
+class Loops:
+    """What makes loops of expressions: for which back end, of which nodes and functions.
 
-    def bind(dev: Device, *arrays: Any, **attrs: Any) -> list[Launch]:
+    ``bind`` returns the calls that evaluate expressions on arrays into the outputs, in one pass; ``low``: of
+    float16 and bfloat16 too.
+    """
+
+    back_end: str
+    bind: Callable[[Device, Outputs, Mapping[str, Any]], list[Step]]
+    takes: Callable[[Node], bool]
+    known: Callable[[e.Expr], bool]
+    low: bool = False
+
+    def register(
+        self, *op_types: str, takes: Callable[[Node], bool] | None = None
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Register a function as the kernel of ops in these loops."""
+        return kernel(*op_types, on=(self.back_end,), takes=takes or self.takes, low=self.low)
+
+
+NUMBA = Loops(
+    "numba", lambda dev, outputs, arrays: [*bind_loop(outputs, arrays)], in_float32, known
+)
+
+
+def _expression(loops: Loops, op: Op) -> None:
+    """Register an op's expression; with its attributes it is known what functions that has."""
+    (out_slot,) = op.output_slots
+    names = tuple(s.parameter for s in op.input_slots)
+    scalar: Any = op.scalar
+
+    def bind(dev: Device, *arrays: Any, **attrs: Any) -> list[Step]:
         *operands, out = arrays
         if out is None:
             return []
         read = {n: a for n, a in zip(names, operands, strict=True) if a is not None}
-        return bind_loop([(trace(op.scalar, attrs), out)], read)  # type: ignore[arg-type]
-
-    bind.__doc__ = f"The expression of {op.type} in one loop."
-    return bind
-
-
-def _wants(op: Op) -> Callable[[Node], bool]:
-    """An expression may depend on attributes, so only with these is it known what a loop must be able to do."""
+        return loops.bind(dev, [(trace(scalar, attrs), out)], read)
 
     def takes(node: Node) -> bool:
-        return in_float32(node) and known(trace(op.scalar, node.attrs))  # type: ignore[arg-type]
+        return loops.takes(node) and loops.known(trace(scalar, node.attrs))
 
-    return takes
-
-
-def _register(op: Op) -> None:
-    slots = (*op.input_slots, *op.output_slots)
-    operands = tuple(slot.parameter for slot in slots)
-    KERNELS[op.type, "numba"] = Kernel(_expression(op), operands, tuple(op.attrs), _wants(op))
+    bind.__doc__ = f"The expression of {op.type} in one loop."
+    operands = (*names, out_slot.parameter)
+    found = Kernel(bind, operands, tuple(op.attrs), takes, low=loops.low)
+    KERNELS[op.type, loops.back_end] = found
 
 
-def _elementwise(op_type: str) -> Callable[..., list[Launch]]:
+def _elementwise(loops: Loops, op_type: str) -> None:
     scalar = OPS[op_type].scalar
     assert scalar is not None
     expression = scalar(e.argument("x"), e.argument("y"))
 
-    def bind(dev: Device, x: Any, y: Any, out: Any, *, axis: int) -> list[Launch]:
+    @loops.register(op_type)
+    def bind(dev: Device, x: Any, y: Any, out: Any, *, axis: int) -> list[Step]:
         a, b = aligned(x, y, axis)
-        return bind_loop([(expression, out)], {"x": a, "y": b})
-
-    return bind
+        return loops.bind(dev, [(expression, out)], {"x": a, "y": b})
 
 
-def _elementwise_grad(op_type: str) -> Callable[..., list[Launch]]:
+def _elementwise_grad(loops: Loops, op_type: str) -> None:
     d_first, d_second = (f(*map(e.argument, "xyd")) for f in BINARY_GRADS[op_type])
 
+    @loops.register(f"{op_type}_grad")
     def bind(
         dev: Device, x: Any, y: Any, d_out: Any, d_x: Any, d_y: Any, *, axis: int
-    ) -> list[Launch]:
+    ) -> list[Step]:
         a, b = aligned(x, y, axis)
         found = ((d_first, d_x, a), (d_second, d_y, b))
         outputs = [(d, out.reshape(like.shape)) for d, out, like in found if out is not None]
         used = arguments([d for d, _ in outputs])
         operands = {"x": a, "y": b, "d": d_out}
-        return (
-            bind_loop(outputs, {n: v for n, v in operands.items() if n in used}) if outputs else []
-        )
-
-    return bind
+        if not outputs:
+            return []
+        return loops.bind(dev, outputs, {n: v for n, v in operands.items() if n in used})
 
 
-@kernel("scale", on=("numba",), takes=in_float32)
-def scale(
-    dev: Device, x: Any, out: Any, *, scale: float, bias: float, bias_after_scale: bool
-) -> list[Launch]:
-    """scale * x + bias, or scale * (x + bias)."""
-    made = scaled(e.argument("x"), scale=scale, bias=bias, bias_after_scale=bias_after_scale)
-    return bind_loop([(made, out)], {"x": x})
+def _scale_and_sum(loops: Loops) -> None:
+    @loops.register("scale")
+    def scale(
+        dev: Device, x: Any, out: Any, *, scale: float, bias: float, bias_after_scale: bool
+    ) -> list[Step]:
+        """scale * x + bias, or scale * (x + bias); of integers, with whole numbers."""
+        if x.dtype.kind in "iu":
+            scale, bias = int(scale), int(bias)
+        made = scaled(e.argument("x"), scale=scale, bias=bias, bias_after_scale=bias_after_scale)
+        return loops.bind(dev, [(made, out)], {"x": x})
+
+    @loops.register("sum")
+    def sum_(dev: Device, x: list[Any], out: Any) -> list[Step]:
+        """Add several arrays from left to right."""
+        names = [f"x{k}" for k in range(len(x))]
+        added = total([e.argument(n) for n in names])
+        return loops.bind(dev, [(added, out)], dict(zip(names, x, strict=True)))
 
 
-@kernel("sum", on=("numba",), takes=in_float32)
-def sum_(dev: Device, x: list[Any], out: Any) -> list[Launch]:
-    """Add several arrays from left to right."""
-    names = [f"x{k}" for k in range(len(x))]
-    return bind_loop(
-        [(total([e.argument(n) for n in names]), out)], dict(zip(names, x, strict=True))
-    )
+_COMPARISONS = (
+    "less_than", "less_equal", "greater_than", "greater_equal", "equal", "not_equal",
+)  # fmt: skip
 
 
-for _op_type in ("less_than", "less_equal", "greater_than", "greater_equal", "equal", "not_equal"):
-    kernel(_op_type, on=("numba",), takes=in_float32)(_elementwise(_op_type))
-for _op_type in BINARY_GRADS:
-    kernel(_op_type, on=("numba",), takes=in_float32)(_elementwise(_op_type))
-    kernel(f"{_op_type}_grad", on=("numba",), takes=in_float32)(_elementwise_grad(_op_type))
-for _op in list(OPS.values()):
-    of_numbers = not _op.type.startswith("logical_")
-    if _op.scalar is not None and of_numbers and (_op.type, "numba") not in KERNELS:
-        _register(_op)
+def register(loops: Loops, others: Callable[[str], bool]) -> None:
+    """Register the kernels of all elementwise ops, and those of the ``others`` that have an expression."""
+    _scale_and_sum(loops)
+    for op_type in (*_COMPARISONS, *BINARY_GRADS):
+        if (op_type, loops.back_end) not in KERNELS:
+            _elementwise(loops, op_type)
+    for op_type in BINARY_GRADS:
+        _elementwise_grad(loops, op_type)
+    for op in list(OPS.values()):
+        done = (op.type, loops.back_end) in KERNELS
+        if op.scalar is not None and others(op.type) and not done:
+            _expression(loops, op)
+
+
+register(NUMBA, lambda op_type: not op_type.startswith("logical_"))

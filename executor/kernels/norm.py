@@ -32,14 +32,6 @@ def averaged(
     ]
 
 
-def widened(dev: Device, x: Any, like: Any) -> tuple[Any, list[Step]]:
-    """Return ``x`` in the dtype of ``like``, and how to fill it: halves are computed in single precision."""
-    if x.dtype == like.dtype:
-        return x, []
-    wide = dev.scratch(x.shape, like.dtype)
-    return wide, [partial(dev.xp.copyto, wide, x)]
-
-
 @kernel("batch_norm")
 def batch_norm(
     dev: Device,
@@ -63,8 +55,7 @@ def batch_norm(
 ) -> list[Step]:
     xp = dev.xp
     axes, spread, count = channels(x, data_layout)
-    x, steps = widened(dev, x, scale)
-    narrow, y = y, y if y.dtype == scale.dtype else dev.scratch(y.shape, scale.dtype)
+    steps: list[Step] = []
     space = dev.scratch(scale.shape, scale.dtype)
     if use_global_stats or (is_test and not trainable_statistics):
         steps += [
@@ -96,7 +87,6 @@ def batch_norm(
         partial(xp.multiply, saved_variance, scale, space),
         partial(xp.multiply, y, space.reshape(spread), y),
         partial(xp.add, y, bias.reshape(spread), y),
-        *([] if narrow is y else [partial(xp.copyto, narrow, y, "same_kind")]),
     ]
     return steps
 
@@ -124,13 +114,7 @@ def batch_norm_grad(
     d_bias = dev.scratch(scale.shape, scale.dtype) if d_bias is None else d_bias
     hat = dev.scratch(x.shape, scale.dtype)
     product = dev.scratch(x.shape, scale.dtype)
-    d_y, widening = widened(dev, d_y, scale)
-    narrow = d_x
-    if d_x is not None and d_x.dtype != scale.dtype:
-        d_x = dev.scratch(d_x.shape, scale.dtype)
-    narrowing = [partial(xp.copyto, narrow, d_x, "same_kind")] if narrow is not d_x else []
     steps: list[Step] = [
-        *widening,
         partial(xp.subtract, x, saved_mean.reshape(spread), hat),
         partial(xp.multiply, hat, saved_variance.reshape(spread), hat),
         partial(xp.add.reduce, d_y, axes, None, d_bias),
@@ -142,7 +126,7 @@ def batch_norm_grad(
     slope = dev.scratch(scale.shape, scale.dtype)
     steps.append(partial(xp.multiply, scale, saved_variance, slope))
     if use_global_stats or is_test:
-        return [*steps, partial(xp.multiply, d_y, slope.reshape(spread), d_x), *narrowing]
+        return [*steps, partial(xp.multiply, d_y, slope.reshape(spread), d_x)]
     share = dev.scratch(scale.shape, scale.dtype)
     return [
         *steps,
@@ -152,7 +136,6 @@ def batch_norm_grad(
         partial(xp.multiply, d_bias, 1.0 / count, share),
         partial(xp.subtract, product, share.reshape(spread), product),
         partial(xp.multiply, product, slope.reshape(spread), d_x),
-        *narrowing,
     ]
 
 

@@ -7,12 +7,13 @@ from functools import partial
 from typing import Any
 
 from ..device import Device
+from .masters import MASTER_OPERANDS, with_masters
 from .registry import Step, kernel
 
 _BLOCK = 32 * 1024  # elements: five float32 arrays of this size fit a 1 MB cache
 
 
-def _blocks(*arrays: Any) -> list[tuple[Any, ...]]:
+def blocks(*arrays: Any) -> list[tuple[Any, ...]]:
     """Cut arrays of one size into flat blocks; returns, for each block, its part of every array."""
     flat = [array.reshape(-1) for array in arrays]
     size = flat[0].size
@@ -27,17 +28,19 @@ def _work(dev: Device, like: Any) -> Any:
 
 
 @kernel("sgd")
+@with_masters("master_param", "master_param_out")
 def sgd(dev: Device, param: Any, grad: Any, learning_rate: Any, param_out: Any) -> list[Step]:
     """p -= lr * g."""
     xp, work = dev.xp, _work(dev, param)
     steps: list[Step] = []
-    for p, g, p_out in _blocks(param, grad, param_out):
+    for p, g, p_out in blocks(param, grad, param_out):
         t = work[: p.size]
         steps += [partial(xp.multiply, g, learning_rate, t), partial(xp.subtract, p, t, p_out)]
     return steps
 
 
 @kernel("momentum")
+@with_masters("master_param", "master_param_out")
 def momentum(
     dev: Device,
     param: Any,
@@ -53,7 +56,7 @@ def momentum(
     """v = mu v + g; p -= lr v, or with Nesterov's step p -= lr (g + mu v)."""
     xp, work = dev.xp, _work(dev, param)
     steps: list[Step] = []
-    for p, g, v, p_out, v_out in _blocks(param, grad, velocity, param_out, velocity_out):
+    for p, g, v, p_out, v_out in blocks(param, grad, velocity, param_out, velocity_out):
         t = work[: p.size]
         steps += [partial(xp.multiply, v, mu, v_out), partial(xp.add, v_out, g, v_out)]
         if use_nesterov:
@@ -79,6 +82,7 @@ def _averaged(xp: Any, old: Any, new: Any, out: Any, beta: float, t: Any) -> lis
 
 
 @kernel("adam")
+@with_masters(*MASTER_OPERANDS)
 def adam(
     dev: Device,
     param: Any,
@@ -112,8 +116,8 @@ def adam(
         partial(xp.subtract, 1.0, beta1_pow, root),
         partial(xp.divide, rate, root, rate),
     ]
-    blocks = _blocks(param, grad, moment1, moment2, param_out, moment1_out, moment2_out)
-    for p, g, m, v, p_out, m_out, v_out in blocks:
+    parts = blocks(param, grad, moment1, moment2, param_out, moment1_out, moment2_out)
+    for p, g, m, v, p_out, m_out, v_out in parts:
         t = work[: p.size]
         steps += _averaged(xp, m, g, m_out, beta1, t)
         steps += [
@@ -135,6 +139,7 @@ def adam(
 
 
 @kernel("adamw")
+@with_masters(*MASTER_OPERANDS)
 def adamw(
     dev: Device,
     param: Any,
@@ -168,7 +173,7 @@ def adamw(
     ]
     if with_decay:
         steps.append(partial(xp.multiply, rate, coeff, decay))
-        for p, p_out in _blocks(param, param_out):
+        for p, p_out in blocks(param, param_out):
             t = work[: p.size]
             steps += [partial(xp.multiply, p, decay, t), partial(xp.subtract, p, t, p_out)]
         param = param_out
@@ -206,7 +211,7 @@ def adagrad(
     """m += g^2; p -= lr g / (sqrt(m) + e). Duchi, Hazan and Singer, JMLR 12 (2011)."""
     xp, work = dev.xp, _work(dev, param)
     steps: list[Step] = []
-    for p, g, m, p_out, m_out in _blocks(param, grad, moment, param_out, moment_out):
+    for p, g, m, p_out, m_out in blocks(param, grad, moment, param_out, moment_out):
         t = work[: p.size]
         steps += [partial(xp.multiply, g, g, t), partial(xp.add, m, t, m_out)]
         steps += _scaled_step(xp, g, (t, m_out), learning_rate, epsilon, p, p_out)
@@ -230,7 +235,7 @@ def decayed_adagrad(
     xp, work = dev.xp, _work(dev, param)
     second = _work(dev, param)
     steps: list[Step] = []
-    for p, g, m, p_out, m_out in _blocks(param, grad, moment, param_out, moment_out):
+    for p, g, m, p_out, m_out in blocks(param, grad, moment, param_out, moment_out):
         t, s = work[: p.size], second[: p.size]
         steps += [partial(xp.multiply, g, g, s), *_averaged(xp, m, s, m_out, decay, t)]
         steps += _scaled_step(xp, g, (t, m_out), learning_rate, epsilon, p, p_out)
@@ -261,8 +266,8 @@ def adamax(
         partial(xp.subtract, 1.0, beta1_pow, rate),
         partial(xp.divide, learning_rate, rate, rate),
     ]
-    blocks = _blocks(param, grad, moment, inf_norm, param_out, moment_out, inf_norm_out)
-    for p, g, m, u, p_out, m_out, u_out in blocks:
+    parts = blocks(param, grad, moment, inf_norm, param_out, moment_out, inf_norm_out)
+    for p, g, m, u, p_out, m_out, u_out in parts:
         t = work[: p.size]
         steps += _averaged(xp, m, g, m_out, beta1, t)
         steps += [
@@ -294,7 +299,7 @@ def adadelta(
     """Zeiler, arXiv 1212.5701, algorithm 1."""
     xp, work, second = dev.xp, _work(dev, param), _work(dev, param)
     steps: list[Step] = []
-    blocks = _blocks(
+    parts = blocks(
         param,
         grad,
         avg_squared_grad,
@@ -304,7 +309,7 @@ def adadelta(
         avg_squared_update_out,
     )
     root: Callable[..., Any] = xp.sqrt
-    for p, g, a, u, p_out, a_out, u_out in blocks:
+    for p, g, a, u, p_out, a_out, u_out in parts:
         t, s = work[: p.size], second[: p.size]
         steps += [partial(xp.multiply, g, g, s), *_averaged(xp, a, s, a_out, rho, t)]
         steps += [

@@ -10,7 +10,7 @@ from ..device import Device
 from .registry import Step, kernel
 
 
-def _middle(wide: Any, like: Any, paddings: list[int], first: int = 0) -> Any:
+def middle(wide: Any, like: Any, paddings: list[int], first: int = 0) -> Any:
     """View what is between the margins; ``paddings`` begin with dimension ``first``."""
     index = [slice(None)] * wide.ndim
     for i in range(len(paddings) // 2):
@@ -19,14 +19,14 @@ def _middle(wide: Any, like: Any, paddings: list[int], first: int = 0) -> Any:
     return wide[tuple(index)]
 
 
-@kernel("pad")
+@kernel("pad", low=True)
 def pad(dev: Device, x: Any, out: Any, *, paddings: list[int], pad_value: float) -> list[Step]:
-    return [partial(out.fill, pad_value), partial(dev.xp.copyto, _middle(out, x, paddings), x)]
+    return [partial(out.fill, pad_value), partial(dev.xp.copyto, middle(out, x, paddings), x)]
 
 
-@kernel("pad_grad")
+@kernel("pad_grad", low=True)
 def pad_grad(dev: Device, d_out: Any, d_x: Any, *, paddings: list[int]) -> list[Step]:
-    return [] if d_x is None else [partial(dev.xp.copyto, d_x, _middle(d_out, d_x, paddings))]
+    return [] if d_x is None else [partial(dev.xp.copyto, d_x, middle(d_out, d_x, paddings))]
 
 
 def _lines(size: int, margins: list[int], mode: str) -> list[tuple[int, int]]:
@@ -44,7 +44,7 @@ def _line(image: Any, axis: int, at: int) -> Any:
     return image[(slice(None),) * axis + (at,)]
 
 
-@kernel("pad2d")
+@kernel("pad2d", low=True)
 def pad2d(
     dev: Device,
     x: Any,
@@ -56,11 +56,11 @@ def pad2d(
     data_format: str,
 ) -> list[Step]:
     first = image_axis(data_format)
-    middle = partial(dev.xp.copyto, _middle(out, x, paddings, first), x)
+    inside = partial(dev.xp.copyto, middle(out, x, paddings, first), x)
     if mode == "constant":
-        return [partial(out.fill, pad_value), middle]
-    steps: list[Step] = [middle]
-    band = _middle(out, x, paddings[:2], first)  # rows of the middle, columns of the whole width
+        return [partial(out.fill, pad_value), inside]
+    steps: list[Step] = [inside]
+    band = middle(out, x, paddings[:2], first)  # rows of the middle, columns of the whole width
     for axis, whole, ends in ((first + 1, band, paddings[2:]), (first, out, paddings[:2])):
         for line, source in _lines(x.shape[axis], ends, mode):
             target = _line(whole, axis, line)
@@ -83,15 +83,15 @@ def pad2d_grad(
         return []
     first, xp = image_axis(data_format), dev.xp
     if mode == "constant":
-        return [partial(xp.copyto, d_x, _middle(d_out, d_x, paddings, first))]
-    rows = _middle(d_out, d_x, paddings[:2], first)
+        return [partial(xp.copyto, d_x, middle(d_out, d_x, paddings, first))]
+    rows = middle(d_out, d_x, paddings[:2], first)
     band = dev.scratch(rows.shape, rows.dtype)
     steps: list[Step] = [partial(xp.copyto, band, rows)]
     top, left = paddings[0], paddings[2]
     for line, source in _lines(d_x.shape[first], paddings[:2], mode):
         target = _line(band, first, source - top)
         steps.append(partial(xp.add, target, _line(d_out, first, line), target))
-    steps.append(partial(xp.copyto, d_x, _middle(band, d_x, paddings[2:], first + 1)))
+    steps.append(partial(xp.copyto, d_x, middle(band, d_x, paddings[2:], first + 1)))
     for line, source in _lines(d_x.shape[first + 1], paddings[2:], mode):
         target = _line(d_x, first + 1, source - left)
         steps.append(partial(xp.add, target, _line(band, first + 1, line), target))

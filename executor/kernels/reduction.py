@@ -139,7 +139,7 @@ def cumsum(
     return [*steps, lambda: dev.xp.copyto(out, dev.xp.cumsum(x, axis=axis))]
 
 
-@kernel("reduce_sum_grad")
+@kernel("reduce_sum_grad", low=True)
 def reduce_sum_grad(
     dev: Device, x: Any, d_out: Any, d_x: Any, *, dim: Any, reduce_all: bool
 ) -> list[Step]:

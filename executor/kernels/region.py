@@ -9,14 +9,23 @@ from ...graph.ops.region import Body, infer_body
 from ...strategies.types import to_numpy
 from ..device import Device
 from ..shapes import spec_of
-from .registry import Step, bind, kernel
+from .registry import KERNELS, Step, bind, kernel
 
 
-@kernel("xla_region")
+@kernel("xla_region", low=True)
 def region(
     dev: Device, x: list[Any], out: list[Any], *, body: Body, results: list[int]
 ) -> list[Step]:
-    """What the region makes is copied out at the end: a result may lie where an operand is still read."""
+    return one_by_one(dev, x, out, body, results)
+
+
+def one_by_one(
+    dev: Device, x: list[Any], out: list[Any], body: Body, results: list[int], library: str = ""
+) -> list[Step]:
+    """Return the calls of a body's ops, by the kernels of a library where it has them.
+
+    What the body makes is copied out at the end: a result may lie where an operand is still read.
+    """
     specs = infer_body(body, [spec_of(array) for array in x])
     arrays = dict(enumerate(x))
     for i, spec in specs.items():
@@ -28,7 +37,8 @@ def region(
             {slot: [arrays.get(i) for i in held] for slot, held in node[side].items()}
             for side in ("inputs", "outputs")
         )
+        back_end = library if (node["op"], library) in KERNELS else ""
         with dev.in_turn():
-            steps += bind(node["op"], read, written, node["attrs"], dev)
+            steps += bind(node["op"], read, written, node["attrs"], dev, back_end)
     pairs = zip(results, out, strict=True)
     return [*steps, *(partial(dev.xp.copyto, to, arrays[i]) for i, to in pairs if to is not None)]

@@ -14,8 +14,11 @@ in use is None, a slot that takes any number of variables is a list.
 Rules: write every element of every output that is not None; never write an operand, except where the op
 updates it (``ParamOut`` is the same memory as ``Param``); take scratch from ``dev.scratch``.
 
+Of float16 and bfloat16 a kernel sees float32 (``widened.py``), unless it is registered with ``low``: it only
+moves elements, or computes in float32 and rounds once itself.
+
 A back end is an array module (``numpy``, ``cupy``) that can run every op, or a library that can run some of
-them on NumPy arrays, and some only under conditions (``takes``): then the driver gives it those nodes.
+them on its arrays, and some only under conditions (``takes``): then the driver gives it those nodes.
 """
 
 from __future__ import annotations
@@ -26,14 +29,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...graph.ops.registry import OPS, Op, parameter_name
-from ...graph.select import Takes
+from ...graph.select import LIBRARIES, Takes
 from ...strategies.errors import Unsupported
 from ..codegen.array_calls import bind_scalar
 from ..device import Device
+from .widened import has_low, widened
 
 Step = Callable[[], Any]
-BACK_ENDS = ("numpy", "cupy")
-LIBRARIES = ("onednn", "numba", "xla")  # on NumPy arrays, in the order in which they are preferred
+BACK_ENDS = tuple(LIBRARIES)
+ALL_LIBRARIES = tuple(name for names in LIBRARIES.values() for name in names)
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class Kernel:
     """A bound-to-be function, which slots and attributes its parameters stand for, and which nodes it takes.
 
     ``needs`` are the libraries that it calls beside the one it is registered for; ``yields``: a compiled loop
-    is faster, where there is one.
+    is faster, where there is one; ``low``: it takes float16 and bfloat16 as they are.
     """
 
     function: Callable[..., Any]
@@ -50,6 +54,7 @@ class Kernel:
     takes: Takes | None = None
     needs: tuple[str, ...] = ()
     yields: bool = False
+    low: bool = False
 
 
 KERNELS: dict[tuple[str, str], Kernel] = {}
@@ -61,18 +66,19 @@ def kernel(
     takes: Takes | None = None,
     needs: Sequence[str] = (),
     yields: bool = False,
+    low: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function as the kernel of ops on back ends (both, for code written against ``dev.xp``).
 
     ``takes`` tells which nodes a library's kernel can compute (None: all of these ops), ``needs`` which other
     libraries it calls: it is chosen only where they are too. With ``yields`` it leaves to compiled loops what
-    these can compute.
+    these can compute. With ``low`` it gets float16 and bfloat16 as they are.
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         for op_type in op_types:
             found = _examine(OPS[op_type], function)
-            found = replace(found, takes=takes, needs=tuple(needs), yields=yields)
+            found = replace(found, takes=takes, needs=tuple(needs), yields=yields, low=low)
             for back_end in on:
                 assert (op_type, back_end) not in KERNELS, (
                     f"{op_type} has two kernels on {back_end}"
@@ -121,21 +127,33 @@ def bind(
         for slot, parameter, several in slots:
             held = given.get(slot, ())
             arrays[parameter] = list(held) if several else (held[0] if held else None)
-    found = KERNELS.get((op_type, back_end or dev.name))
-    if found is None:
-        return _bind_expression(op, arrays, attrs, dev)
-    steps = found.function(
-        dev,
-        *(arrays[name] for name in found.operands),
-        **{name: attrs[name] for name in found.attributes},
-    )
-    if steps is None:
-        return []
-    return list(steps) if isinstance(steps, (list, tuple)) else [steps]
+    return call(op, KERNELS.get((op_type, back_end or dev.name)), arrays, attrs, dev)
+
+
+def call(
+    op: Op, found: Kernel | None, arrays: Mapping[str, Any], attrs: Mapping[str, Any], dev: Device
+) -> list[Step]:
+    """Return the calls of a kernel (None: of the op's expression) on arrays by parameter."""
+
+    def bound(arrays: Mapping[str, Any]) -> list[Step]:
+        if found is None:
+            return _bind_expression(op, arrays, attrs, dev)
+        steps = found.function(
+            dev,
+            *(arrays[name] for name in found.operands),
+            **{name: attrs[name] for name in found.attributes},
+        )
+        if steps is None:
+            return []
+        return list(steps) if isinstance(steps, (list, tuple)) else [steps]
+
+    if (found is not None and found.low) or not has_low(arrays):
+        return bound(arrays)
+    return widened(dev, arrays, [name for _, name, _ in op.parameters[1]], bound)
 
 
 def _bind_expression(
-    op: Op, arrays: dict[str, Any], attrs: Mapping[str, Any], dev: Device
+    op: Op, arrays: Mapping[str, Any], attrs: Mapping[str, Any], dev: Device
 ) -> list[Step]:
     if op.scalar is None:
         raise Unsupported(f"{op.type} has no kernel on {dev.name}.")

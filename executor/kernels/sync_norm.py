@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from ..device import Device
-from .norm import averaged, channels, widened
+from .norm import averaged, channels
 from .registry import Step, kernel
 
 
@@ -51,7 +51,6 @@ def batch_norm_apply(
     space = dev.scratch(scale.shape, xp.float64)
     new = dev.scratch(scale.shape, scale.dtype)
     slope = dev.scratch(scale.shape, scale.dtype)
-    wide = y if y.dtype == scale.dtype else dev.scratch(y.shape, scale.dtype)
     return [
         partial(xp.divide, stats[1 : width + 1], stats[:1], centre),
         partial(xp.divide, stats[width + 1 :], stats[:1], space),
@@ -66,10 +65,9 @@ def batch_norm_apply(
         partial(xp.divide, 1.0, space, space),
         partial(xp.copyto, saved_variance, space, "same_kind"),
         partial(xp.multiply, saved_variance, scale, slope),
-        partial(xp.subtract, x, saved_mean.reshape(spread), wide),
-        partial(xp.multiply, wide, slope.reshape(spread), wide),
-        partial(xp.add, wide, bias.reshape(spread), wide),
-        *([] if wide is y else [partial(xp.copyto, y, wide, "same_kind")]),
+        partial(xp.subtract, x, saved_mean.reshape(spread), y),
+        partial(xp.multiply, y, slope.reshape(spread), y),
+        partial(xp.add, y, bias.reshape(spread), y),
     ]
 
 
@@ -132,19 +130,15 @@ def batch_norm_grad_apply(
     shares = dev.scratch(total.shape, scale.dtype)
     slope = dev.scratch(scale.shape, scale.dtype)
     hat = dev.scratch(x.shape, scale.dtype)
-    dy, widening = widened(dev, d_y, scale)
-    wide = d_x if d_x.dtype == scale.dtype else dev.scratch(d_x.shape, scale.dtype)
     return [
         *steps,
-        *widening,
         partial(xp.divide, total, stats[:1], means),
         partial(xp.copyto, shares, means, "same_kind"),
         partial(xp.multiply, scale, saved_variance, slope),
         partial(xp.subtract, x, saved_mean.reshape(spread), hat),
         partial(xp.multiply, hat, saved_variance.reshape(spread), hat),
         partial(xp.multiply, hat, shares[width:].reshape(spread), hat),
-        partial(xp.subtract, dy, hat, hat),
+        partial(xp.subtract, d_y, hat, hat),
         partial(xp.subtract, hat, shares[:width].reshape(spread), hat),
-        partial(xp.multiply, hat, slope.reshape(spread), wide),
-        *([] if wide is d_x else [partial(xp.copyto, d_x, wide, "same_kind")]),
+        partial(xp.multiply, hat, slope.reshape(spread), d_x),
     ]

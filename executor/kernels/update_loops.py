@@ -10,14 +10,19 @@ from typing import Any
 
 import numpy as np
 
+from ...graph.ir import Node
 from ...graph.ops import expr as e
 from ...graph.ops.fused_optimize import FUSED, OWN, own_attributes
 from ...graph.ops.registry import OPS
+from ...graph.select import in_single
 from ..codegen.loops import bind_loops
 from ..codegen.native import Launch
 from ..device import Device
+from . import optimize as _optimize  # noqa: F401 - single updates are registered there
 from .loops import in_float32
-from .registry import KERNELS, Kernel, Step
+from .masters import MASTER_OPERANDS
+from .registry import KERNELS, Kernel, Step, call
+from .widened import has_low
 
 Operands = Mapping[str, e.Expr]
 Results = dict[str, e.Expr]  # output slot, as a parameter -> what is written to it
@@ -101,7 +106,7 @@ def adadelta(o: Operands, *, rho: float, epsilon: float) -> Results:
     }
 
 
-_RULES: dict[str, tuple[Callable[..., Results], tuple[str, ...]]] = {
+RULES: dict[str, tuple[Callable[..., Results], tuple[str, ...]]] = {
     "sgd": (sgd, ()),
     "momentum": (momentum, ("mu", "use_nesterov")),
     "adam": (adam, ("beta1", "beta2", "epsilon")),
@@ -114,7 +119,7 @@ _RULES: dict[str, tuple[Callable[..., Results], tuple[str, ...]]] = {
 
 
 def _bind(op_type: str, operands: tuple[str, ...], many: bool) -> Callable[..., list[Launch]]:
-    rule, _ = _RULES[op_type]
+    rule, _ = RULES[op_type]
     slots = [slot.parameter for slot in OPS[op_type].input_slots if slot.parameter in operands]
     own = OWN.get(op_type, ())
     reads = [*slots, *own]
@@ -146,28 +151,54 @@ def _bind(op_type: str, operands: tuple[str, ...], many: bool) -> Callable[..., 
 
 
 def _one_by_one(op_type: str, back_end: str) -> Callable[..., list[Step]]:
-    single = KERNELS[op_type, back_end].function
+    single = KERNELS[op_type, back_end]
 
     def bind(dev: Device, *columns: Any, **attrs: Any) -> list[Step]:
         steps: list[Step] = []
-        for k, arrays in enumerate(zip(*columns, strict=True)):
-            steps += single(dev, *arrays, **own_attributes(op_type, attrs, k))
-            dev.reuse()
+        for k in range(len(columns[0])):
+            named = zip(single.operands, columns, strict=True)
+            arrays = {name: column[k] if column else None for name, column in named}
+            with dev.in_turn():
+                own = own_attributes(op_type, attrs, k)
+                steps += call(OPS[op_type], single, arrays, own, dev)
         return steps
 
     bind.__doc__ = f"{op_type}, parameter by parameter."
     return bind
 
 
-for _op_type, (_rule, _attrs) in _RULES.items():
+def _plain(node: Node) -> bool:
+    """A master in float32 and SkipUpdate are left to NumPy."""
+    extra = node.inputs.get("MasterParam") or node.inputs.get("SkipUpdate")
+    return not extra and in_float32(node)
+
+
+def _together(op_type: str, operands: tuple[str, ...]) -> Callable[..., list[Step]]:
+    loops = _bind(op_type, operands, many=True)
+    apart = _one_by_one(op_type, "numba")
+
+    def bind(dev: Device, *columns: Any, **attrs: Any) -> list[Step]:
+        low = has_low(dict(zip(operands, columns, strict=True)))
+        return apart(dev, *columns, **attrs) if low else loops(dev, *columns, **attrs)
+
+    bind.__doc__ = f"{op_type}, one pass over each parameter; float32 scratch is one parameter's."
+    return bind
+
+
+def _together_takes(node: Node) -> bool:
+    return _plain(in_single(node))
+
+
+for _op_type, (_rule, _attrs) in RULES.items():
     _found = KERNELS[_op_type, "numpy"]
+    _operands = tuple(name for name in _found.operands if name not in MASTER_OPERANDS)
     KERNELS[_op_type, "numba"] = Kernel(
-        _bind(_op_type, _found.operands, many=False), _found.operands, _attrs, in_float32
+        _bind(_op_type, _operands, many=False), _operands, _attrs, _plain
     )
     KERNELS[FUSED[_op_type], "numba"] = Kernel(
-        _bind(_op_type, _found.operands, many=True), _found.operands, _attrs, in_float32
+        _together(_op_type, _operands), _operands, _attrs, _together_takes, low=True
     )
     for _back_end in ("numpy", "cupy"):
         KERNELS[FUSED[_op_type], _back_end] = Kernel(
-            _one_by_one(_op_type, _back_end), _found.operands, _found.attributes
+            _one_by_one(_op_type, _back_end), _found.operands, _found.attributes, low=True
         )

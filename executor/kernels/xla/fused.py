@@ -130,6 +130,8 @@ def fused_gemm_epilogue_grad(x: Operands) -> Made:
     a_MK, b_KN = _matrices(x)
     d_MN = d.reshape(a_MK.shape[0], b_KN.shape[1])
     d_a, d_b = d_MN @ b_KN.T, a_MK.T @ d_MN
+    if x.attr("activation_below") != "none":
+        d_a = _sloped("gelu", {"approximate": True}, {"X": x["Below"].reshape(d_a.shape)}, d_a)
     return {
         "DX": d_a.T if x.attr("trans_x") else d_a,
         "DY": d_b.T if x.attr("trans_y") else d_b,

@@ -19,7 +19,7 @@ from ....graph.ir import Node
 from ....graph.ops.expr import Expr
 from ....graph.ops.region import REGION, Body
 from ....graph.ops.registry import OPS, Op, Spec
-from ....strategies.types import VarType, to_numpy
+from ....strategies.types import LOW, VarType, to_numpy
 from ...codegen.array_calls import trace
 from ..elementwise import aligned
 from .later import jax, jnp, special
@@ -109,6 +109,8 @@ def can_lower(node: Node) -> bool:
     op = OPS[node.op]
     if node.op == REGION:
         return True
+    if any(value.spec.dtype in LOW for value in (*node.reads(), *node.writes())):
+        return False  # XLA would round inside
     forward = DIFFERENTIATED.get(node.op, node.op)
     if forward in LOWERINGS:
         takes = LOWERINGS[forward][1]

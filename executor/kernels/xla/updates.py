@@ -5,19 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ....graph.ir import Node
 from .later import jnp
 from .lowering import Operands, lowering
 
 Made = Mapping[str, Any]
 
 
-@lowering("sgd")
+def _plain(node: Node) -> bool:
+    """A master and SkipUpdate have no lowering."""
+    return not (node.inputs.get("MasterParam") or node.inputs.get("SkipUpdate"))
+
+
+@lowering("sgd", takes=_plain)
 def sgd(x: Operands) -> Made:
     """p - lr * g."""
     return {"ParamOut": x["Param"] - x["Grad"] * x["LearningRate"]}
 
 
-@lowering("momentum")
+@lowering("momentum", takes=_plain)
 def momentum(x: Operands) -> Made:
     """v = mu v + g; p - lr v, or with Nesterov's step p - lr (g + mu v)."""
     velocity = x["Velocity"] * x.attr("mu") + x["Grad"]
@@ -46,13 +52,13 @@ def _adam(x: Operands, decoupled: bool) -> Made:
     }
 
 
-@lowering("adam")
+@lowering("adam", takes=_plain)
 def adam(x: Operands) -> Made:
     """Adam's step; epsilon is not corrected."""
     return _adam(x, decoupled=False)
 
 
-@lowering("adamw")
+@lowering("adamw", takes=_plain)
 def adamw(x: Operands) -> Made:
     """Adam's step beside the decay of the parameter, with epsilon corrected."""
     return _adam(x, decoupled=True)
