@@ -90,11 +90,12 @@ def _region(nbytes: int) -> Region:
 class Arena:
     """The arrays of a plan's temporaries; ``count`` and ``nbytes`` tell what a step leaves alive."""
 
-    def __init__(self, xp: ModuleType, plan: MemoryPlan, memory: Memory | None = None) -> None:
+    def __init__(self, xp: Any, plan: MemoryPlan, memory: Any = None) -> None:
         block = memory.arena(plan.size) if memory is not None else aligned_bytes(xp, plan.size)
+        host = _beside(memory, plan.host_size)
         self.plan = plan
         self.count = len(plan.roots)
-        self.nbytes = plan.size
+        self.nbytes = plan.size + plan.host_size
         values = plan.usage.program.values
         self.arrays: dict[int, Any] = {}
         for i in plan.roots:
@@ -102,10 +103,18 @@ class Arena:
                 spec, offset = plan.specs[i], plan.at(i)
                 dtype = to_numpy(spec.dtype)
                 end = offset + math.prod(spec.shape) * dtype.itemsize
-                flat = block[offset:end].view(dtype)
+                held = host if plan.on_host(i) else block
+                flat = held[offset:end].view(dtype)
                 self.arrays[i] = shaped(flat, spec.shape, values[i].layout)
         for i, source in plan.same.items():
             self.arrays[i] = self.arrays[source]
+
+
+def _beside(memory: Any, nbytes: int) -> Any:
+    """Return memory of the host for what lies there beside a GPU; on a CPU it lies beside the rest."""
+    if nbytes and hasattr(memory, "on_host"):
+        return memory.on_host(nbytes)
+    return aligned_bytes(np, nbytes)
 
 
 def shaped(flat: Any, shape: tuple[int, ...], layout: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,16 +12,20 @@ import numpy as np
 from ..graph.ir import EVERYWHERE, FEED, STATE, TEMP
 from ..graph.memory import ALL_WISHES, MemoryPlan, Usage, Wishes, places, plan_memory
 from ..graph.memory_report import contributors
-from ..graph.ops.collective import ALL_REDUCE, BARRIER, COLLECTIVES, REDUCE
+from ..graph.ops.collective import COLLECTIVES
 from ..graph.ops.registry import OPS, Spec
 from ..graph.replica_program import NodeRecord, ReplicaProgram
+from ..graph.select import ON_HOST
 from ..strategies.errors import ExecutionError, ResourceExhausted
 from ..strategies.types import to_numpy
 from .arena import Arena
 from .buckets import Buckets, Collectives
+from .cuda.beside import beside as host_of
+from .cuda.runtime import Waiting
 from .device import Device
 from .host import total_memory
 from .kernels.registry import bind as bind_kernel
+from .meetings import meeting
 from .plan import HAND_OVER, Instruction, Plan, Vote
 from .run import beside, dependencies
 from .shapes import batch_dependent, infer_specs, spec_of
@@ -37,7 +41,7 @@ class Binder:
     ``idle`` is for a rank that gets no rows: it leaves out every op that depends on the batch, and meets its
     peers with zeros. ``fed`` are arrays in which feeds will stand in every step; without them a plan has
     buffers of its own, and copies what it is fed. ``wishes``: how temporaries may share memory. ``shared`` is
-    what other plans of this program and rank have as well.
+    what other plans of this program and rank have as well. ``make`` is the kind of plan.
     """
 
     def __init__(
@@ -55,10 +59,12 @@ class Binder:
         fed: Sequence[Any] | None = None,
         wishes: Wishes = ALL_WISHES,
         shared: Shared | None = None,
+        make: Callable[..., Plan] = Plan,
     ) -> None:
+        self._make = make
         self.program = program
         self.shared = shared if shared is not None else Shared(program)
-        self.device = device
+        self.device, self.host = device, host_of(device)
         self.group = group
         self.rank = rank
         self.within = within
@@ -125,7 +131,7 @@ class Binder:
     def _lay_out(self, planned: MemoryPlan) -> None:
         """Give every temporary its place in the arena."""
         try:
-            if planned.size > total_memory():
+            if self.device.runtime is None and planned.size > total_memory():
                 raise MemoryError
             self.arena = Arena(self.device.xp, planned, self.device.memory)
         except MemoryError as error:
@@ -136,8 +142,8 @@ class Binder:
     def _too_large(self, planned: MemoryPlan) -> ResourceExhausted:
         largest = "; ".join(contributors(planned, 3))
         return ResourceExhausted(
-            f"out of memory: the temporaries take {planned.size:,} bytes, and this host has "
-            f"{total_memory():,}. Largest: {largest}."
+            f"out of memory: the temporaries take {planned.size:,} bytes, and {self.device.room()}. "
+            f"Largest: {largest}."
         )
 
     def _mine(self, position: int) -> bool:
@@ -153,9 +159,10 @@ class Binder:
         """Return the plan; ``lanes`` gives each instruction a thread, if they are not to run in order."""
         chosen = iter(lanes) if lanes is not None else itertools.repeat(0)
         self.device = self.device.emptied()
+        self.host = host_of(self.device)
         if lanes is not None:
             self._lay_out(self._spread(lanes))
-        vote = Vote(self._early()) if self._vote_at is not None else None
+        vote = self._vote() if self._vote_at is not None else None
         instructions = self._zeroing()
         late = 0
         for _ in instructions:
@@ -174,7 +181,7 @@ class Binder:
         count = self.arena.count + len(bucketed)
         nbytes = self.arena.nbytes + sum(a.nbytes for a in bucketed) + self.device.scratch_bytes
         nbytes += sum(array.nbytes for array in self._fed.values())
-        return Plan(
+        return self._make(
             instructions,
             [None if i in self._fed else self.arrays[i] for i in self.program.feeds],
             [self._fetched(i) for i in self.program.fetches],
@@ -183,8 +190,16 @@ class Binder:
             self.rank,
             vote=vote,
             late=late,
+            needs=self.needs,
             waited=partial(getattr, self.group, "waited", 0.0),
         )
+
+    def _vote(self) -> Vote:
+        vote = Vote(self._early())
+        agree = getattr(self.group, "agree", None)
+        if agree is not None:
+            vote.agree = partial(agree, within=self.within, tag=f"schedule {self.program.schedule}")
+        return vote
 
     def _early(self) -> dict[int, Any]:
         """Return what is fetched and known before the vote: arrays by place in the fetch list."""
@@ -297,37 +312,28 @@ class Binder:
         found = self.shared.instruction(node, arrays)
         if found is None:
             found = self._instruction(node, 0, vote)
-            if not self.device.tied:
+            if not self._side(node).tied:
                 self.shared.keep(node, arrays, found)
         return found
 
     def _instruction(self, node: NodeRecord, lane: int, vote: Vote | None) -> Instruction:
         reads, writes = self.shared.names(node)
-        self.device.next_instruction(writes[0] if writes else "", lane)
-        calls = list(self._collective(node) if node.op in COLLECTIVES else self._kernel(node))
+        self._side(node).next_instruction(writes[0] if writes else "", lane)
+        calls = self._collective(node) if node.op in COLLECTIVES else self._kernel(node)
         if node is self._vote_at and vote is not None and self.group is not None:
-            calls += [vote.come, partial(self.group.vote, **self._when(node)), vote.go]
+            when = self._when(node)
+            landed = getattr(self.group, "landed", None)  # results may be under way on a GPU
+            calls += [Waiting(landed, **when)] if landed is not None else []
+            calls += [vote.come, partial(self.group.vote, **when), vote.go]
         return Instruction(node.op, reads, writes, node.where, tuple(calls))
 
-    def _collective(self, node: NodeRecord) -> Iterable[Callable[[], Any]]:
+    def _collective(self, node: NodeRecord) -> list[Callable[[], Any]]:
         if self.group is None:
             return []
-        when = self._when(node)
-        if node.op == BARRIER:
-            return [partial(self.group.barrier, **when)]
-        bucket = self.buckets.by_number[node.attrs["bucket"]]
-        if node.op == ALL_REDUCE:
-            return [self.group.bound_all_reduce(bucket.flat, "sum", **when)]
-        roots = node.attrs["roots"]
-        if node.op == REDUCE:
-            return [partial(self.group.reduce_parts, bucket.flat, bucket.ends, roots, **when)]
-        held = list(zip(roots, bucket.parts, self._held(node.inputs["X"]), strict=True))
+        bucket = self.buckets.by_number.get(node.attrs["bucket"])
+        held = self._held(node.inputs.get("X", ()))
         copy = self.device.xp.copyto
-        return [
-            *(partial(copy, part, array) for root, part, array in held if root == self.rank),
-            partial(self.group.broadcast_parts, bucket.flat, bucket.ends, roots, **when),
-            *(partial(copy, array, part) for root, part, array in held if root != self.rank),
-        ]
+        return meeting(node, self.group, bucket, held, self.rank, copy, self._when(node))
 
     def _when(self, node: NodeRecord) -> dict[str, Any]:
         number = node.attrs["bucket"]
@@ -345,14 +351,18 @@ class Binder:
             a is not None and a.size for v in outputs.values() for a in v
         ):
             return []  # nothing to do: what is made is there already
-        copies = self._part(node, inputs, outputs)
+        copies, dev = self._part(node, inputs, outputs), self._side(node)
         try:
-            calls = bind_kernel(node.op, inputs, outputs, node.attrs, self.device, node.kernel)
+            calls = bind_kernel(node.op, inputs, outputs, node.attrs, dev, node.kernel)
         except ValueError as error:  # NumPy's word on shapes that no shape rule refused
             raise ExecutionError(
                 f"operator {node.op} cannot run on these shapes: {error} (built at {node.where})"
             ) from error
-        return [*self.device.bound(node.op, [*calls, *copies])]
+        return [*dev.bound(node.op, [*calls, *copies])]
+
+    def _side(self, node: NodeRecord) -> Device:
+        """Return the device that computes a node: this one, or the host beside it."""
+        return self.host if node.kernel in ON_HOST else self.device
 
     def _held(self, positions: Sequence[int]) -> list[Any]:
         return [None if i < 0 else self.arrays[i] for i in positions]
@@ -365,6 +375,7 @@ class Binder:
         pairs = places(node, lambda i: spec_of(self.arrays[i]))
         allowed = {id(self.arrays[i]) for i, j in pairs if self.arrays[i] is self.arrays[j]}
         copies: list[Callable[[], Any]] = []
+        dev = self._side(node)
         for slot, held in outputs.items():
             for k, array in enumerate(held):
                 for source, operands in inputs.items():
@@ -374,19 +385,10 @@ class Binder:
                         and any(a is array for a in operands)
                         and id(array) not in allowed
                     ):
-                        held[k] = self.device.scratch(array.shape, array.dtype)
-                        copies.append(partial(self.device.xp.copyto, array, held[k]))
+                        held[k] = dev.scratch(array.shape, array.dtype)
+                        copies.append(partial(dev.xp.copyto, array, held[k]))
                         break
         return copies
 
 
-__all__ = [
-    "FEED",
-    "STATE",
-    "TEMP",
-    "Binder",
-    "Buckets",
-    "Collectives",
-    "infer_specs",
-    "spec_of",
-]
+__all__ = ["FEED", "STATE", "TEMP", "Binder", "Buckets", "Collectives", "infer_specs", "spec_of"]

@@ -11,6 +11,8 @@ from ..graph.replica_program import ReplicaProgram
 from ..strategies.types import to_numpy
 from .arena import bytes_of, view
 
+_BOUNDARY = 16  # bytes
+
 
 class Collectives(Protocol):
     """What a plan needs of a collective group. Arrays are views of the group's own buffers.
@@ -58,19 +60,27 @@ class Collectives(Protocol):
 
 
 class Bucket:
-    """One collective's memory: values side by side in a buffer that the peers can reach."""
+    """One collective's memory: values side by side in a buffer that the peers can reach.
+
+    Each begins on a boundary on which vectors of elements can be read.
+    """
 
     def __init__(self, specs: Sequence[Spec], group: Collectives) -> None:
-        nbytes = bytes_of(list(specs))
+        nbytes = sum(_padded(bytes_of([spec])) for spec in specs)
         self.buffer = buffer = group.buffer(nbytes)
         self.parts: list[Any] = []
         self.ends: list[int] = []
         offset = 0
         for spec in specs:
             part, offset = view(buffer, offset, spec)
+            offset = _padded(offset)
             self.parts.append(part)
             self.ends.append(offset // part.itemsize)
         self.flat = buffer[:nbytes].view(to_numpy(specs[0].dtype))
+
+
+def _padded(nbytes: int) -> int:
+    return -(-nbytes // _BOUNDARY) * _BOUNDARY
 
 
 class Buckets:
@@ -89,6 +99,8 @@ class Buckets:
         for node in program.nodes:
             positions = node.inputs.get("X", ())
             if node.op in COLLECTIVES and positions:
+                if hasattr(group, "prepare"):  # a GPU's: it has a communicator for each way to meet
+                    group.prepare(node.attrs.get("ring", 0), node.attrs.get("inner", 0))
                 bucket = Bucket([program.values[i].spec for i in positions], group)
                 self.by_number[node.attrs["bucket"]] = bucket
                 if node.op != BROADCAST:

@@ -12,11 +12,12 @@ from ..graph.ir import Node
 from ..graph.ops.collective import COLLECTIVES
 from ..graph.ops.registry import OPS
 from ..graph.report import SLOWER
-from ..graph.select import Capabilities, Takes
+from ..graph.select import Capabilities, Takes, in_single
 from . import kernels as _kernels  # noqa: F401 - fills the table of kernels
 from .codegen import native
+from .cuda.runtime import Runtime
 from .kernels.onednn.library import version as onednn_version
-from .kernels.registry import BACK_ENDS, KERNELS, LIBRARIES, has_kernel
+from .kernels.registry import ALL_LIBRARIES, BACK_ENDS, KERNELS, Kernel, has_kernel
 
 _log = logging.getLogger("rowlock")
 
@@ -33,18 +34,32 @@ def capabilities(libraries: frozenset[str] | None = None) -> Capabilities:
         for back_end in BACK_ENDS
     }
     here = frozenset(installed()) if libraries is None else libraries
-    able.update({library: _kernels_of(library, here) for library in LIBRARIES if library in here})
-    if not {"onednn", "numba"} & able.keys():
+    able.update(
+        {library: _kernels_of(library, here) for library in ALL_LIBRARIES if library in here}
+    )
+    if not {"onednn", "numba", "cuda"} & able.keys():
         _log.warning(SLOWER)
     return able
 
 
 def _kernels_of(library: str, here: frozenset[str]) -> dict[str, Takes | None]:
     return {
-        op: _left(op, found.takes) if found.yields and "numba" in here else found.takes
+        op: _widened(op, found, "numba" in here)
         for (op, back_end), found in KERNELS.items()
         if back_end == library and here.issuperset(found.needs)
     }
+
+
+def _widened(op: str, found: Kernel, looped: bool) -> Takes | None:
+    """Take low-precision nodes like those of float32, in which they are computed.
+
+    What only moves elements stays with the array module, which takes them as they are.
+    """
+    takes = _left(op, found.takes) if found.yields and looped else found.takes
+    plain = KERNELS.get((op, "numpy"))
+    if takes is None or found.low or (plain is not None and plain.low):
+        return takes
+    return lambda node: takes(in_single(node))
 
 
 def _left(op: str, takes: Takes | None) -> Takes | None:
@@ -60,9 +75,14 @@ def _left(op: str, takes: Takes | None) -> Takes | None:
     return left
 
 
-def installed() -> dict[str, str]:
-    """Return the versions of the libraries that this process can use, by name."""
-    found = {name: version() for name, version in _VERSIONS.items()}
+def installed(runtime: Runtime | None = None) -> dict[str, str]:
+    """Return the versions of the libraries that this process can use, by name.
+
+    ``runtime``: on this GPU, and on the host for what is placed there; XLA compiles for CPUs alone.
+    """
+    there = {} if runtime is None else runtime.versions()
+    here = [name for name in _VERSIONS if runtime is None or name != "xla"]
+    found = {name: _VERSIONS[name]() for name in here} | there
     return {name: version for name, version in found.items() if version}
 
 

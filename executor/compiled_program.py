@@ -11,10 +11,14 @@ from ..graph.program_graph import ProgramGraph, snapshot
 from ..graph.report import CompileReport
 from ..strategies.errors import InvalidArgument, InvalidState, InvalidType, InvalidValue, nearest
 from .future import StepFuture
+from .gang import Gang
+from .insight import executed, explain, temporaries, timeline
+from .launchers import current_config, gang_at
 from .parallel import ParallelRun
-from .place import Place, check_place, cpu_places
+from .place import CPUPlace, CUDAPlace, Place, check_place, cpu_places, cuda_places
 from .run import Event
 from .scope import Scope
+from .threads import launch_threads
 
 if TYPE_CHECKING:
     from ..strategies.build import BuildStrategy
@@ -140,9 +144,7 @@ class CompiledProgram:
         Raises:
             InvalidState: no step ran since :meth:`trace` was called.
         """
-        events = (
-            self._parallel.executed()[0] if self._parallel is not None and self._tracing else []
-        )
+        events = executed(self._parallel)[0] if self._parallel is not None and self._tracing else []
         if not any(events):
             raise InvalidState("executed() tells about a traced step: call trace(), then run.")
         return [sorted(place, key=lambda event: event.began) for place in events]
@@ -158,13 +160,13 @@ class CompiledProgram:
         Raises:
             InvalidState: no step ran since :meth:`trace` was called.
         """
-        if self._parallel is None or not self._tracing or not any(self._parallel.executed()[0]):
+        if self._parallel is None or not self._tracing or not any(executed(self._parallel)[0]):
             raise InvalidState("timeline() tells about traced steps: call trace(), then run.")
-        self._parallel.timeline(path)
+        timeline(self._parallel, path)
 
     def signals(self) -> list[int]:
         """Return, per place, how many hand-overs between threads a step of the last program needs."""
-        return [] if self._parallel is None else self._parallel.executed()[1]
+        return [] if self._parallel is None else executed(self._parallel)[1]
 
     def explain(self) -> CompileReport:
         """Return what the compiler did, which flags have no effect yet, and what memory a step takes.
@@ -172,14 +174,14 @@ class CompiledProgram:
         Raises:
             InvalidState: the program was not run yet.
         """
-        report = self._parallel.explain() if self._parallel is not None else None
+        report = explain(self._parallel) if self._parallel is not None else None
         if report is None:
             raise InvalidState("explain() tells about a program that has run; run it first.")
         return report
 
     def temporaries(self) -> tuple[int, int]:
         """Return how many temporaries are alive on all replicas, and their bytes."""
-        return (0, 0) if self._parallel is None else self._parallel.temporaries()
+        return (0, 0) if self._parallel is None else temporaries(self._parallel)
 
     def drop_local_exe_scopes(self) -> None:
         """End the life of temporaries on every replica and give their memory back.
@@ -241,13 +243,22 @@ class CompiledProgram:
             build_strategy=self._build_strategy,
             exec_strategy=self._exec_strategy,
             share_with=self._shared_run(executor),
-            in_process=not self._data_parallel,
+            gang=None if self._data_parallel else self._own_gang(places),
         )
         made.trace(self._tracing)
         return made
 
+    @staticmethod
+    def _own_gang(places: list[Place]) -> Gang:
+        """Return the gang of a program that is not data parallel: in this process, or on its GPU."""
+        if isinstance(places[0], CUDAPlace):
+            return gang_at(places[0])
+        return launch_threads(places, current_config())
+
     def _default_places(self, executor: Executor) -> list[Place]:
-        return list(cpu_places()) if self._data_parallel else [executor.place]
+        if not self._data_parallel:
+            return [executor.place]
+        return list(cpu_places() if isinstance(executor.place, CPUPlace) else cuda_places())
 
     def _shared_run(self, executor: Executor) -> ParallelRun | None:
         source = self._share_vars_from

@@ -14,7 +14,7 @@ from ..graph.variable import Variable
 from ..strategies.errors import EOFException, InvalidArgument, InvalidType, InvalidValue
 from .data_feeder import Columns, DataFeeder, Generator, batch
 from .launchers import current_config
-from .place import check_place
+from .place import check_source
 from .reader import Batch, Prefetch, Reader
 
 
@@ -82,7 +82,9 @@ class GeneratorLoader:
             places = places if isinstance(places, (list, tuple)) else [places]
             if not places:
                 raise InvalidArgument("there are no places to feed: the place list is empty.")
-            self._places = len([check_place(place, "places") for place in places])
+            for place in places:
+                check_source(place, "places")
+            self._places = len(places)
         self._reader.source = source
         return self
 

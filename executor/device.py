@@ -11,7 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from .arena import Memory, Region, aligned, aligned_bytes
+from .arena import Memory, aligned, aligned_bytes
+from .cuda.memory import DeviceMemory
+from .cuda.runtime import Runtime, told
+from .host import total_memory
 from .writes import Writes
 
 _METHODS = {
@@ -42,9 +45,10 @@ class Device:
 
     ``seed`` is the program's seed, ``output`` the name of the variable the kernel being bound writes:
     together they key its random numbers. ``memory``: where scratch is taken from (None: blocks of its own).
-    ``math`` says how exact the products of single-precision numbers are ("bfloat16": factors are rounded to
-    that), where a library has the choice. ``writes`` counts writes to what lasts, of which ``constant`` has
-    the addresses, if the program itself changes none of it.
+    ``math`` says how exact the products of single-precision numbers are ("bfloat16" or "tf32": factors are
+    rounded to that), where a library has the choice. ``writes`` counts writes to what lasts, of which
+    ``constant`` has the addresses, if the program itself changes none of it. ``runtime``: the GPU on which it
+    computes.
     """
 
     def __init__(
@@ -53,12 +57,14 @@ class Device:
         xp: ModuleType = np,
         *,
         seed: int = 0,
-        memory: Memory | None = None,
+        memory: Memory | DeviceMemory | None = None,
         math: str = "float32",
         writes: Writes | None = None,
+        runtime: Runtime | None = None,
     ) -> None:
-        self.name = name
-        self.xp = xp
+        self.runtime = runtime
+        self.name = name if runtime is None else "cupy"
+        self.xp = xp if runtime is None else runtime.xp
         self.seed = seed
         self.memory = memory
         self.math = math
@@ -67,12 +73,13 @@ class Device:
         self._clock = Clock()
         self.output = ""
         self.tied = False  # whether the instruction being bound has something of this device's
+        self.ticked = False  # whether any instruction reads ``ticks``
         self.lane = 0  # of the instruction being bound
         self._free: dict[int, list[Any]] = {}
         self._lent: list[Any] = []
         self._kept = 0
         self._used = 0  # bytes of the lane's region that the instruction being bound has
-        self._most: dict[Region, int] = {}  # the most that one instruction has of it
+        self._most: dict[int, int] = {}  # by region: the most that one instruction has of it
 
     def emptied(self) -> Device:
         """Return a device with the same seed and clock, and no scratch memory yet."""
@@ -83,6 +90,7 @@ class Device:
             memory=self.memory,
             math=self.math,
             writes=self.writes,
+            runtime=self.runtime,
         )
         made.clock, made.constant = self.clock, self.constant
         return made
@@ -104,6 +112,13 @@ class Device:
         nbytes = math.prod(shape) * dtype.itemsize
         block = self._take(max(nbytes, 1)) if self.memory is None else self._cut(nbytes)
         return block[:nbytes].view(dtype).reshape(shape)
+
+    @property
+    def ticks(self) -> Any:
+        """Where kernels of a GPU read the clock when they run: step and row as int64, then share as float64."""
+        assert isinstance(self.memory, DeviceMemory)
+        self.tied = self.ticked = True
+        return self.memory.ticks
 
     @contextmanager
     def in_turn(self) -> Iterator[None]:
@@ -146,6 +161,12 @@ class Device:
         """Return what a step calls for an op, of what its kernel would."""
         return calls
 
+    def room(self) -> str:
+        """Say what memory there is."""
+        if self.runtime is None:
+            return f"this host has {total_memory():,}"
+        return told(self.runtime)
+
     def reducer(self, name: str) -> Callable[..., Any]:
         """Return ``ufunc.reduce(array, axis, dtype, out, keepdims)``; CuPy's has only add and multiply."""
         if self.name == "numpy":
@@ -169,7 +190,7 @@ class Device:
         assert self.memory is not None
         at, self._used = self._used, self._used + aligned(nbytes)
         region = self.memory.scratch(self.lane, self._used)
-        self._most[region] = max(self._most.get(region, 0), self._used)
+        self._most[id(region)] = max(self._most.get(id(region), 0), self._used)
         return region.bytes[at : at + nbytes]
 
     def _take(self, nbytes: int) -> Any:

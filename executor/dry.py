@@ -8,13 +8,17 @@ from typing import Any
 from ..graph.memory import MemoryPlan, Wishes
 from ..graph.ops.registry import Spec
 from ..graph.replica_program import ReplicaProgram
+from ..graph.select import LIBRARIES
 from ..strategies.types import to_numpy
 from .arena import Memory, Region, bytes_of
 from .bind import Binder
 from .buckets import Buckets
 from .capabilities import installed
+from .cuda.memory import DeviceMemory
+from .cuda.null import NullRuntime
+from .cuda.transfers import SLOTS
 from .device import Device
-from .kernels.registry import LIBRARIES
+from .kernels.registry import ALL_LIBRARIES
 from .writes import Writes
 
 
@@ -62,18 +66,41 @@ def bound_dry(
         return space.bytes[: bytes_of([spec])].view(to_numpy(spec.dtype)).reshape(spec.shape)
 
     buckets = Buckets(program, group if program.buckets else None)
-    device = Device(seed=program.seed, math=program.math, memory=Memory(), writes=Writes())
-    binder = Binder(
-        _runnable(program), device, specs, allocate, buckets, group, rank=0, wishes=wishes
+    runtime = NullRuntime() if on_gpu(program) else None
+    device = Device(
+        seed=program.seed,
+        math=program.math,
+        memory=Memory() if runtime is None else DeviceMemory(runtime),
+        writes=Writes(),
+        runtime=runtime,
     )
-    return binder.arena.plan, binder.plan().device.scratch_bytes
+    binder = Binder(
+        _runnable(program, runtime), device, specs, allocate, buckets, group, rank=0, wishes=wishes
+    )
+    scratch = binder.plan().device.scratch_bytes
+    return binder.arena.plan, scratch + (_staging(program, specs) if runtime is not None else 0)
 
 
-def _runnable(program: ReplicaProgram) -> ReplicaProgram:
+def on_gpu(program: ReplicaProgram) -> bool:
+    """Tell whether a program was compiled for GPUs."""
+    return any(node.kernel in _OF_GPUS for node in program.nodes)
+
+
+_OF_GPUS = ("cupy", *LIBRARIES["cupy"])
+
+
+def _staging(program: ReplicaProgram, specs: Sequence[Spec]) -> int:
+    """Return the bytes in which feeds and fetches wait on a GPU."""
+    return SLOTS * bytes_of([specs[i] for i in (*program.feeds, *program.fetches)])
+
+
+def _runnable(program: ReplicaProgram, runtime: NullRuntime | None) -> ReplicaProgram:
     """Return the program with NumPy in the place of libraries that are not here."""
     from dataclasses import replace
 
-    missing = {node.kernel for node in program.nodes}.intersection(LIBRARIES) - installed().keys()
+    missing = {node.kernel for node in program.nodes}.intersection(ALL_LIBRARIES) - installed(
+        runtime
+    ).keys()
     if not missing:
         return program
     nodes = (replace(n, kernel="numpy") if n.kernel in missing else n for n in program.nodes)

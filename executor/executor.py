@@ -1,14 +1,14 @@
-"""Executor: runs a program on one place, or hands a compiled program to its replicas."""
+"""Executor: runs a program in this process, on a GPU's replica, or hands a compiled one to its replicas."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..graph.compile import Compiled, compile_program
+from ..graph.ir import STATE
 from ..graph.lod import lod_sources
 from ..graph.ops.registry import Spec
 from ..graph.passes.target import Target
@@ -29,7 +29,7 @@ from .device import Device
 from .feeds import check, convert, refuse_empty, sequences_in
 from .fetches import Joined, fetch_names_of
 from .launchers import current_config
-from .place import CPUPlace, Place, refuse_gpu
+from .place import CPUPlace, CUDAPlace, Place
 from .plan import Plan
 from .reader import batches_for
 from .scope import Scope, global_scope
@@ -42,6 +42,7 @@ COMPILED_KEPT = 64
 
 if TYPE_CHECKING:
     from .future import StepFuture
+    from .plain_runs import PlainRuns
 
 
 class _Bound:
@@ -81,7 +82,8 @@ class Executor:
     def __init__(self, place: Place | None = None) -> None:
         if place is not None and not isinstance(place, Place):
             raise InvalidType(f"Executor takes a place such as CPUPlace(), got {place!r}.")
-        self.place = CPUPlace() if place is None else refuse_gpu(place)
+        self.place = CPUPlace() if place is None else place
+        self._on_gpu: PlainRuns | None = None
         self._closed = False
         # With the memory that its plans share: another program may run at the same time, in a thread.
         self._compiled: OrderedDict[tuple[Any, ...], _Known] = OrderedDict()
@@ -140,6 +142,8 @@ class Executor:
             begun: StepFuture = begin(self, feed, fetch_names, scope, return_numpy, return_merged)
             return begun.result()
         keep = (*fetch_names, *updates) if use_prune or updates else None
+        if isinstance(self.place, CUDAPlace) and (fetch_names or not only_initialises(program)):
+            return self._gpu(self.place).run(program, feed, fetch_names, scope, return_numpy, keep)
         return self._run_program(program, _one_feed(feed), fetch_names, scope, return_numpy, keep)
 
     def run_async(
@@ -187,6 +191,13 @@ class Executor:
         self._compiled.clear()
         self._bound.clear()
 
+    def _gpu(self, place: CUDAPlace) -> PlainRuns:
+        from .plain_runs import PlainRuns
+
+        if self._on_gpu is None:
+            self._on_gpu = PlainRuns(place)
+        return self._on_gpu
+
     def _run_program(
         self,
         program: Program,
@@ -213,7 +224,7 @@ class Executor:
         if bound.program.changes:
             Storage.writes.note()
         bound.plan.run(list(arrays.values()))
-        fetched = bound.plan.fetched()
+        fetched = list(bound.plan.fetched())
         self._steps[program.id] = step + 1
         for tensor in bound.written:
             if tensor.link is not None:
@@ -258,7 +269,7 @@ class Executor:
         refuse_empty(program, arrays)
         entry, memory, shared = self._compile(program, tuple(arrays), fetch_names, keep)
         compiled = entry.program
-        check_initialized(compiled.needed_names(), scope)
+        check_initialized(compiled, scope)
         held = {name: scope.find_var(name) for name in compiled.state_names()}
         read = set(compiled.needed_names())
 
@@ -272,8 +283,10 @@ class Executor:
 
         def allocate(name: str, spec: Spec) -> np.ndarray:
             tensor = scope.home(name).get_tensor()
-            if tensor.initialized:
-                return tensor.memory(newest=name in read)
+            if name in read:
+                return tensor.memory()
+            if tensor.initialized and tensor.memory(newest=False).dtype == to_numpy(spec.dtype):
+                return tensor.memory(newest=False)
             return tensor.allocate(spec.shape, to_numpy(spec.dtype))
 
         specs = shared.shapes.infer([spec_of(a) for a in arrays.values()], state)
@@ -287,6 +300,16 @@ class Executor:
         bound = _Bound(plan, tensors, compiled, scope)
         _remember(self._bound, key, bound, PLANS_KEPT)
         return bound
+
+
+def only_initialises(program: Program) -> bool:
+    """Tell whether a program reads only what it makes: from its seed, the same on every place."""
+    made: set[str] = set()
+    for op in program.global_block().ops:
+        if not made.issuperset(name for slot in op.input_names for name in op.input(slot)):
+            return False
+        made.update(name for slot in op.output_names for name in op.output(slot))
+    return not program.readers
 
 
 def _remember(
@@ -314,14 +337,15 @@ def _one_feed(feed: Any) -> Any:
     return feed
 
 
-def check_initialized(names: Sequence[str], scope: Scope) -> None:
-    """Refuse to run while a persistable that the program reads holds nothing.
+def check_initialized(compiled: ReplicaProgram, scope: Scope) -> None:
+    """Refuse to run while a persistable that the program reads holds nothing, or was not made low precision.
 
     Raises:
         NotInitialized: names the variables.
+        InvalidState: a variable is in low precision in the program only, or in the scope only.
     """
     missing = []
-    for name in names:
+    for name in compiled.needed_names():
         found = scope.find_var(name)
         if found is None or not found.get_tensor().initialized:
             missing.append(name)
@@ -333,6 +357,16 @@ def check_initialized(names: Sequence[str], scope: Scope) -> None:
             f"{len(missing)} variable(s) hold no value in the scope: {shown}. "
             f"Run the startup program first: exe.run(startup_program)."
         )
+    for value in compiled.values:
+        if value.kind == STATE and value.version == 0:
+            wanted = to_numpy(value.spec.dtype)
+            held = scope.find_var(value.name).get_tensor().memory(newest=False).dtype  # type: ignore[union-attr]
+            if held != wanted and "float16" in f"{held} {wanted}":
+                raise InvalidState(
+                    f"variable {value.name!r} holds {held}, but the program has it as {wanted}. After the "
+                    f"startup program call amp_init(place) of the decorated optimizer, and give it the test "
+                    f"program."
+                )
 
 
 def set_scheduled_rate(program: Program, scope: Scope) -> None:

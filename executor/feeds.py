@@ -11,7 +11,7 @@ from ..graph.program import Program
 from ..graph.role import GRAD_SUFFIX
 from ..graph.variable import Variable
 from ..strategies.errors import FeedError, FeedTypeError, InvalidType, nearest
-from ..strategies.types import to_numpy
+from ..strategies.types import BFLOAT16, VarType, is_float, to_numpy
 from .tensor import LoD, Tensor
 
 Feed = Mapping[str, Any]
@@ -19,6 +19,8 @@ Feed = Mapping[str, Any]
 
 def to_array(name: str, value: Any, variable: Variable) -> np.ndarray:
     """Return a fed value as an array. A Python number becomes shape [1] in the variable's dtype.
+
+    Arrays of uint16 are the bits of bfloat16 where that is declared.
 
     Raises:
         FeedTypeError: the value is a Python list or holds no numbers.
@@ -35,7 +37,9 @@ def to_array(name: str, value: Any, variable: Variable) -> np.ndarray:
         )
     else:
         array = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
-    if array.dtype.kind not in "fiub":
+    if array.dtype == np.uint16 and variable.dtype == VarType.BF16:
+        return array.view(BFLOAT16)  # Paddle's way to feed it
+    if array.dtype.kind not in "fiub" and not is_float(array.dtype):
         raise FeedTypeError(f"feed {name!r}: an array of {array.dtype} cannot be fed; use numbers.")
     return array
 

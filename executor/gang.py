@@ -32,6 +32,7 @@ class Gang:
         self.ledger = Ledger()
         self.under_way: list[Request] = []
         self.shrunk: list[list[int]] = []  # each time: the ranks that the replicas had before
+        self.users: weakref.WeakSet[Any] = weakref.WeakSet()  # what may run on it again
         self._ids = 0
         self._leaving: list[weakref.WeakMethod[Callable[[], None]]] = []
         self._unwanted: dict[str, list[int]] = {"programs": [], "scopes": []}
@@ -224,16 +225,19 @@ class Gang:
         capped: bool = False,
         every_lock: bool = False,
         wishes: Wishes = ALL_WISHES,
+        captures: bool = True,
+        alone: bool = False,
     ) -> int:
         """Give a compiled program (JSON) to every replica and return its id there.
 
         ``threads`` that a replica may use, ``capped`` by its share of the host's cores or not; ``every_lock``:
-        they signal every dependency; ``wishes``: how temporaries may share memory.
+        they signal every dependency; ``wishes``: how temporaries may share memory; ``captures``: a GPU's work
+        is launched as graphs; ``alone``: peers take no part.
         """
         self._unload()
         number = self.new_id()
         how: dict[str, Any] = {"threads": threads, "capped": capped, "every_lock": every_lock}
-        how["wishes"] = list(wishes)
+        how.update(wishes=list(wishes), captures=captures, alone=alone)
         head = {"id": number, "program": program, "scope": scope, **how}
         answers = self.all("load", **head)
         self._memory[number] = min(answer.head["memory"] for answer in answers)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
-from ..strategies.errors import InvalidArgument
+from ..strategies.errors import InvalidArgument, PlacementError
 from .gang import Gang
-from .place import Place
+from .place import CUDAPlace, Place
+from .solo import Solo
 
 if TYPE_CHECKING:
     from ..strategies.cluster import ClusterConfig
@@ -51,17 +53,71 @@ def gang_for(places: Sequence[Place]) -> Gang:
     Programs that name equal places share replicas.
 
     Raises:
-        InvalidArgument: the place list is empty.
+        InvalidArgument: the place list is empty, or has CPUs and GPUs.
+        PlacementError: a GPU is asked for twice, or holds a replica of another gang.
     """
     if not places:
         raise InvalidArgument("there are no places to run on: the place list is empty.")
+    if len({type(place) for place in places}) > 1:
+        raise InvalidArgument(f"places {list(places)} are of several kinds: use CPUs or GPUs.")
     config = current_config()
     key = (config.model_dump_json(), tuple(places))
     if key in _gangs and _gangs[key].delivery.broken:
         _gangs.pop(key).close()
     if key not in _gangs:
+        _make_room(places)
         _gangs[key] = _launchers[config.launcher](places, config)
+    _standing.discard(key)
     return _gangs[key]
+
+
+def gang_at(place: Place) -> Gang:
+    """Return a gang of one for programs on ``place``: its replica, whoever's it is, or one of its own."""
+    config = current_config().model_dump_json()
+    for (of, places), gang in _gangs.items():
+        if of == config and place in places and not gang.delivery.broken:
+            if len(places) == 1:
+                return gang
+            rank = places.index(place)
+            solos = _solos.setdefault(gang, {})
+            if rank not in solos:
+                solos[rank] = Solo(gang, rank)
+            return solos[rank]
+    made = gang_for([place])
+    _standing.add((config, (place,)))
+    return made
+
+
+_standing: set[tuple[Any, ...]] = set()  # gangs of one that leave when their GPU is wanted
+_solos: WeakKeyDictionary[Gang, dict[int, Solo]] = WeakKeyDictionary()
+
+
+def _in_use(gang: Gang) -> bool:
+    solos = _solos.get(gang, {}).values()
+    return not gang.delivery.broken and any(one.users for one in (gang, *solos))
+
+
+def _make_room(places: Sequence[Place]) -> None:
+    """See to it that the GPUs of a new gang are free: others leave that nobody uses, or that are configured
+    otherwise."""
+    gpus = [place for place in places if isinstance(place, CUDAPlace)]
+    twice = sorted({place.device_id for place in gpus if gpus.count(place) > 1})
+    if twice:
+        raise PlacementError(
+            f"places {list(places)} ask for two replicas on GPU {twice[0]}; a GPU holds one. "
+            f"Name each GPU once."
+        )
+    for key in [key for key in _gangs if set(key[1]).intersection(gpus)]:
+        other_config = key[0] != current_config().model_dump_json()
+        if key in _standing or other_config or not _in_use(_gangs[key]):
+            _standing.discard(key)
+            _gangs.pop(key).close()
+            continue
+        shared = sorted(place.device_id for place in set(key[1]).intersection(gpus))
+        raise PlacementError(
+            f"GPU {', '.join(map(str, shared))} holds a replica of the gang on {list(key[1])}, and a GPU holds "
+            f"one. Use the same places, or end that gang first (rowlock.shutdown())."
+        )
 
 
 def close_gangs(config: ClusterConfig | None = None) -> None:

@@ -16,7 +16,8 @@ from .agreement import NO_STEP
 from .bind import Binder
 from .buckets import Buckets
 from .capabilities import installed
-from .kernels.registry import LIBRARIES
+from .cuda.runtime import Runtime
+from .kernels.registry import ALL_LIBRARIES
 from .message import Group, Message
 from .overlap import may_overlap
 from .plan import Plan
@@ -61,12 +62,18 @@ class Loaded:
     """
 
     def __init__(
-        self, head: Mapping[str, Any], group: Group | None, cores: int, within: float
+        self,
+        head: Mapping[str, Any],
+        group: Group | None,
+        cores: int,
+        within: float,
+        runtime: Runtime | None = None,
     ) -> None:
         self.program = ReplicaProgram.from_json(head["program"])
         self.openmp = any(node.kernel == "onednn" for node in self.program.nodes)
-        self._check_libraries()
-        if group is not None:  # all have the same, or nobody has it
+        self._check_libraries(runtime)
+        self.alone: bool = head["alone"]
+        if group is not None and not self.alone:  # all have the same, or nobody has it
             group.begin(NO_STEP)
             what = f"loading program {head['id']}, schedule {self.program.schedule}"
             group.barrier(within=within, tag=what)
@@ -75,7 +82,10 @@ class Loaded:
         self.every_lock: bool = head["every_lock"]
         self.wishes = Wishes(*head["wishes"])
         # Who asked for one thread asked for one instruction after another; a share of one core is no wish.
-        self.overlap = head["threads"] > 1 and may_overlap(self.program)
+        self.overlap = head["threads"] > 1 and may_overlap(self.program) and runtime is None
+        if runtime is not None:  # its streams run side by side
+            self.threads = 1
+        self.captures = head["captures"]
         self.spare = cores > self.threads
         self.buckets = Buckets(self.program, group if self.program.buckets else None)
         self.plans: OrderedDict[tuple[Any, ...], Bound] = OrderedDict()
@@ -85,9 +95,9 @@ class Loaded:
         self.tracing = False
         self.traced: deque[TracedStep] = deque(maxlen=STEPS_KEPT)
 
-    def _check_libraries(self) -> None:
-        wanted = {node.kernel for node in self.program.nodes}.intersection(LIBRARIES)
-        missing = sorted(wanted - installed().keys())
+    def _check_libraries(self, runtime: Runtime | None) -> None:
+        wanted = {node.kernel for node in self.program.nodes}.intersection(ALL_LIBRARIES)
+        missing = sorted(wanted - installed(runtime).keys())
         if missing:
             raise Unsupported(
                 f"the program was compiled for {', '.join(missing)}, which this replica's host lacks: "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -14,6 +14,10 @@ from ..graph.replica_program import ReplicaProgram
 from ..strategies.types import to_numpy
 from .bind import Binder
 from .buckets import Buckets
+from .cuda.memory import DeviceMemory
+from .cuda.null import NullRuntime
+from .cuda.plan import CudaPlan
+from .cuda.transfers import device_array
 from .device import Device
 from .plan import Plan
 from .shapes import infer_specs, spec_of
@@ -62,3 +66,20 @@ def null_plan(program: ReplicaProgram, feeds: Sequence[np.ndarray], rank: int = 
     device = NullDevice(seed=program.seed)
     buckets = Buckets(program, None)
     return Binder(program, device, specs, allocate, buckets, rank=rank, fed=feeds).plan()
+
+
+def null_gpu_plan(
+    program: ReplicaProgram, feeds: Sequence[np.ndarray], runtime: NullRuntime
+) -> CudaPlan:
+    """Bind a program for one GPU of which nobody computes (see :class:`~.cuda.null.NullRuntime`)."""
+    state: dict[str, Any] = {}
+
+    def allocate(name: str, spec: Spec) -> Any:
+        if name not in state:
+            state[name] = device_array(runtime, spec.shape, to_numpy(spec.dtype))
+        return state[name]
+
+    specs = infer_specs(program, [spec_of(array) for array in feeds], lambda name: None)
+    device = Device(seed=program.seed, memory=DeviceMemory(runtime), runtime=runtime)
+    binder = Binder(program, device, specs, allocate, Buckets(program, None), make=CudaPlan)
+    return cast(CudaPlan, binder.plan())

@@ -28,15 +28,12 @@ from .fetches import Joined
 from .future import Begun, StepFuture
 from .gang import Gang
 from .launchers import current_config, gang_for
-from .place import Place
-from .run import Event
+from .place import CUDAPlace, Place
 from .scope import Scope
 from .settling import settle
 from .shapes import spec_of
 from .splitting import SHAPES_KEPT, Portions, Splitter
-from .threads import launch_threads
-from .timeline import Spans, chrome_trace, named, offsets, write
-from .traced import TracedStep
+from .timeline import Spans
 from .values import DeviceValues
 from .verify import Batch, verify
 from .version import Version
@@ -47,7 +44,10 @@ if TYPE_CHECKING:
 
 
 class ParallelRun:
-    """Runs a program in lockstep on several places."""
+    """Runs a program in lockstep on places, those of ``gang``.
+
+    ``keep``: only what these variables need; ``follows``: on the newest values of the scope, whoever made them.
+    """
 
     values: DeviceValues
 
@@ -61,7 +61,9 @@ class ParallelRun:
         build_strategy: BuildStrategy | None = None,
         exec_strategy: ExecutionStrategy | None = None,
         share_with: ParallelRun | None = None,
-        in_process: bool = False,
+        gang: Gang | None = None,
+        keep: Sequence[str] | None = None,
+        follows: bool = False,
     ) -> None:
         from ..strategies.build import BuildStrategy
         from ..strategies.execution import ExecutionStrategy
@@ -83,9 +85,13 @@ class ParallelRun:
         if share_with is not None:
             self._check_shared(share_with)
         self.wishes = Wishes(self.build.memory_optimize is not False, self.build.enable_inplace)
-        self.gang = self._join(share_with, in_process)
+        if gang is None:
+            gang = gang_for(self.places) if share_with is None else share_with.gang
+        self.gang: Gang = gang
+        gang.users.add(self)
+        self._keep = keep
         self.values = (
-            share_with.values if share_with is not None else DeviceValues(self.gang, scope)
+            share_with.values if share_with is not None else DeviceValues(self.gang, scope, follows)
         )
         self.report: CompileReport | None = None
         self.steps = 0
@@ -94,9 +100,9 @@ class ParallelRun:
         self._shrunk = len(self.gang.shrunk)
         self._splitter = self._make_splitter()
         self._iterations = max(self.execution.num_iteration_per_run, 1)
-        self._tracing, self.spans = False, Spans()
-        self._last: Version | None = None
-        self._versions: dict[tuple[Any, ...], Version] = {}
+        self.tracing, self.spans = False, Spans()
+        self.last: Version | None = None
+        self.versions: dict[tuple[Any, ...], Version] = {}
 
     def start(
         self,
@@ -141,7 +147,7 @@ class ParallelRun:
         drop = (
             bool(fetch_names) or self._since_drop >= self.execution.num_iteration_per_drop_scope > 0
         )
-        dropped = [v.number for v in self._versions.values()] if drop else []
+        dropped = [v.number for v in self.versions.values()] if drop else []
         if version.writes:
             self.values.version += 1  # now: a step that is interrupted may have written, too
         request = Request(
@@ -152,7 +158,7 @@ class ParallelRun:
         begun.version, begun.request = version, request
         self.steps += begun.iterations
         self._since_drop = 0 if drop else self._since_drop
-        self._last = version
+        self.last = version
 
     def finish(self, begun: Begun) -> list[Joined]:
         """Return what steps that were begun fetch; those begun before them finish first."""
@@ -183,8 +189,8 @@ class ParallelRun:
         """Forget what was compiled for more replicas than there are now."""
         for kept in self.gang.shrunk[self._shrunk :]:
             self.places = [self.places[rank] for rank in kept]
-            self._versions.clear()
-            self._last = None
+            self.versions.clear()
+            self.last = None
             self.values.follow(self.gang.shrunk)
         self._shrunk = len(self.gang.shrunk)
         self._splitter = self._make_splitter()
@@ -196,59 +202,18 @@ class ParallelRun:
             self.program, len(self.places), weighted=weighted and self.has_loss, partial=partial
         )
 
-    def temporaries(self) -> tuple[int, int]:
-        """Return how many temporaries are alive on all replicas, and their bytes."""
-        answers = [
-            a for v in self._versions.values() for a in self.gang.all("temporaries", id=v.number)
-        ]
-        return sum(a.head["count"] for a in answers), sum(a.head["bytes"] for a in answers)
-
     def drop(self) -> None:
         """End the life of temporaries on every replica and give their memory back."""
-        for version in self._versions.values():
+        for version in self.versions.values():
             self.gang.all("drop", id=version.number)
         self._since_drop = 0
 
     def trace(self, on: bool) -> None:
         """Keep the times of instructions from the next step on, or no longer."""
-        self._tracing = on
+        self.tracing = on
         self.spans.switch(on)
-        for version in self._versions.values():
+        for version in self.versions.values():
             self.gang.all("trace", id=version.number, on=on)
-
-    def executed(self) -> tuple[list[list[Event]], list[int]]:
-        """Return, per place, the last traced step's events, and how many signals its threads exchange."""
-        if self._last is None:
-            return [], []
-        answers = self.gang.all("trace", id=self._last.number, on=self._tracing)
-        kept = [a.head["steps"] for a in answers]
-        events = [list(TracedStep.from_plain(own[-1]).events) if own else [] for own in kept]
-        return events, [a.head["signals"] for a in answers]
-
-    def timeline(self, path: str) -> None:
-        """Write the last traced steps as a Chrome trace."""
-        steps: list[list[TracedStep]] = [[] for _ in self.places]
-        for version in self._versions.values():
-            answers = self.gang.all("trace", id=version.number, on=self._tracing)
-            for own, answer in zip(steps, answers, strict=True):
-                own += [TracedStep.from_plain(data) for data in answer.head["steps"]]
-        where = getattr(self.gang.delivery, "where", [{}] * len(steps))
-        names = [named(rank, place) for rank, place in enumerate(where)]
-        write(path, chrome_trace(list(self.spans.kept), steps, offsets(self.gang), names))
-
-    def explain(self) -> CompileReport | None:
-        """Return what compiling did, and what the last shapes take of a place's memory."""
-        known = [v for v in (self._last, *self._versions.values()) if v is not None and v.specs]
-        if self.report is None or not known or known[0].specs is None:
-            return self.report
-        return replace(self.report, memory=known[0].budget.explain(known[0].specs))
-
-    def _join(self, share_with: ParallelRun | None, in_process: bool) -> Gang:
-        if share_with is not None:
-            return share_with.gang
-        if in_process:
-            return launch_threads(self.places, current_config())
-        return gang_for(self.places)
 
     def _check_shared(self, source: ParallelRun) -> None:
         if len(source.places) != len(self.places):
@@ -290,12 +255,20 @@ class ParallelRun:
 
     def _version(self, feeds: tuple[str, ...], fetches: tuple[str, ...]) -> Version:
         key = (feeds, fetches)
-        if key not in self._versions:
+        if key not in self.versions:
             able = capabilities(self.gang.libraries())
-            compiled = compile_program(self.program, feeds, fetches, self._target(), able)
+            compiled = compile_program(
+                self.program,
+                feeds,
+                fetches,
+                self._target(),
+                able,
+                "cupy" if isinstance(self.places[0], CUDAPlace) else "numpy",
+                keep=self._keep,
+            )
             self.compilations += 1
             self.report = compiled.report
-            check_initialized(compiled.program.needed_names(), self.values.scope)
+            check_initialized(compiled.program, self.values.scope)
             in_order = self._target().in_program_order
             number = self.gang.load(
                 compiled.program.to_json(),
@@ -304,14 +277,15 @@ class ParallelRun:
                 capped=self._capped,
                 every_lock=not self.build.remove_unnecessary_lock,
                 wishes=self.wishes,
+                captures=self.build.allow_cuda_graph_capture is not False,
             )
             limit, whose = self.gang.memory(number)
             budget = Budget(compiled.program, self.wishes, limit, whose, len(self.places))
-            self._versions[key] = Version(compiled.program, number, budget, compiled.stages)
+            self.versions[key] = Version(compiled.program, number, budget, compiled.stages)
             weakref.finalize(self, self.gang.forget, "programs", number)
-            if self._tracing:
+            if self.tracing:
                 self.gang.all("trace", id=number, on=True)
-        return self._versions[key]
+        return self.versions[key]
 
     def _verify(self, version: Version, shares: Sequence[Share]) -> None:
         """Check what the passes made on the rows of one place that has some."""
@@ -342,8 +316,16 @@ class ParallelRun:
             ),
             bucket_members=members if members > 1 else 0,
             delay_collectives=self.execution.allow_op_delay,
+            nccl=self._meets_by_nccl(),
             barrier=self.execution.use_thread_barrier,
         )
+
+    def _meets_by_nccl(self) -> bool:
+        """Tell whether replicas meet by our group of GPUs: one in each process, and NCCL in all."""
+        config = self.gang.config
+        ours = config.launcher == "ray" and config.collectives == "rowlock"
+        on_gpus = isinstance(self.places[0], CUDAPlace)
+        return ours and on_gpus and "nccl" in self.gang.libraries()
 
     def _check(self, version: Version, portions: Sequence[Portion]) -> None:
         """Refuse shapes and dtypes that cannot pass shape inference, once per combination."""

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..graph.program import Program, default_main_program
 from ..graph.report import CompileReport
-from ..strategies.errors import InvalidArgument, InvalidType
+from ..strategies.errors import InvalidType
 from .compiled_program import CompiledProgram
 from .executor import Executor
-from .place import CPUPlace, cpu_places
+from .place import Place, cpu_places, cuda_places
 from .scope import Scope, global_scope
 
 if TYPE_CHECKING:
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class ParallelExecutor:
-    """Runs a program on every place; the places are fixed here (``CPU_NUM`` of them).
+    """Runs a program on every place; they are fixed here: all GPUs, or ``CPU_NUM`` CPU places.
 
     Raises:
-        InvalidArgument: ``use_cuda`` without a GPU back end.
+        InvalidArgument: ``use_cuda`` without a GPU.
         InvalidType: ``share_vars_from`` is no ParallelExecutor.
     """
 
@@ -40,10 +40,6 @@ class ParallelExecutor:
         trainer_id: int = 0,
         scope: Scope | None = None,
     ) -> None:
-        if use_cuda:
-            raise InvalidArgument(
-                "ParallelExecutor(use_cuda=True): running on GPUs is not built yet."
-            )
         if share_vars_from is not None and not isinstance(share_vars_from, ParallelExecutor):
             raise InvalidType(
                 f"share_vars_from must be a ParallelExecutor, got {type(share_vars_from).__name__}."
@@ -54,8 +50,8 @@ class ParallelExecutor:
             build_strategy = build_strategy if build_strategy is not None else BuildStrategy()
             build_strategy.num_trainers, build_strategy.trainer_id = num_trainers, trainer_id
         self._scope = global_scope() if scope is None else scope
-        self._places = cpu_places()
-        self._executor = Executor(CPUPlace())
+        self._places: list[Place] = list(cuda_places() if use_cuda else cpu_places())
+        self._executor = Executor(self._places[0] if self._places else None)
         program = default_main_program() if main_program is None else main_program
         self._compiled: CompiledProgram = CompiledProgram(program).with_data_parallel(
             loss_name=loss_name,

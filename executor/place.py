@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..strategies.errors import InvalidArgument, InvalidValue, Unsupported
+from ..strategies.errors import InvalidArgument, InvalidValue
 from ..strategies.flags import flag_value
+from .cuda.gpus import local_gpus, open_gpu
+from .cuda.runtime import Runtime
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,17 @@ class CUDAPlace:
     """GPU number ``device_id``."""
 
     device_id: int = 0
+
+
+@dataclass(frozen=True)
+class CUDAPinnedPlace:
+    """Host memory that a GPU can read while the host goes on: where data may lie, not where anything computes.
+
+    What is fed goes through such memory anyway, so a tensor set with this place is held like any other.
+    """
+
+    def __repr__(self) -> str:
+        return "CUDAPinnedPlace"
 
 
 Place = CPUPlace | CUDAPlace
@@ -55,8 +66,17 @@ def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
     return [CPUPlace()] * device_count
 
 
+def cuda_pinned_places(device_count: int | None = None) -> list[CUDAPinnedPlace]:
+    """Return ``device_count`` pinned places; without a count, as many as the environment's CPU_NUM says.
+
+    Raises:
+        InvalidValue: CPU_NUM is no integer.
+    """
+    return [CUDAPinnedPlace()] * len(cpu_places(device_count))
+
+
 def register_gpu_counter(count: Callable[[], int]) -> None:
-    """Have ``count`` asked how many GPUs there are, beside those that CuPy sees in this process."""
+    """Have ``count`` asked how many GPUs there are, beside those that this process sees."""
     _counters.append(count)
 
 
@@ -65,19 +85,7 @@ def gpu_count() -> int:
     return max((count() for count in _counters), default=0)
 
 
-def _local_gpus() -> int:
-    if "cupy" not in sys.modules and importlib.util.find_spec("cupy") is None:
-        return 0
-    try:
-        cupy = importlib.import_module("cupy")
-        return int(
-            cupy.cuda.runtime.getDeviceCount()
-        )  # CUDA_VISIBLE_DEVICES acts in the CUDA runtime
-    except Exception:  # no driver, or no device: CuPy has an error class for each
-        return 0
-
-
-_counters: list[Callable[[], int]] = [_local_gpus]
+_counters: list[Callable[[], int]] = [local_gpus]
 
 
 def cuda_places(device_ids: Sequence[int] | None = None) -> list[CUDAPlace]:
@@ -106,6 +114,25 @@ def cuda_places(device_ids: Sequence[int] | None = None) -> list[CUDAPlace]:
     return [CUDAPlace(device_id) for device_id in device_ids]
 
 
+def runtime_of(place: Place) -> Runtime | None:
+    """Return the GPU of this process that a place names; None for a CPU place.
+
+    Raises:
+        Unsupported: there is none, or no CuPy.
+    """
+    return open_gpu(place.device_id) if isinstance(place, CUDAPlace) else None
+
+
+def check_source(place: object, argument: str) -> None:
+    """Refuse what is no place that data can come from.
+
+    Raises:
+        InvalidValue: it is no place.
+    """
+    if not isinstance(place, CUDAPinnedPlace):
+        check_place(place, argument)
+
+
 def check_place(place: object, argument: str) -> Place:
     """Return ``place`` if it is one.
 
@@ -114,15 +141,9 @@ def check_place(place: object, argument: str) -> Place:
     """
     if isinstance(place, (CPUPlace, CUDAPlace)):
         return place
+    if isinstance(place, CUDAPinnedPlace):
+        raise InvalidValue(
+            f"{argument}: nothing computes on {place!r}, which is memory of the host. Use CPUPlace() or "
+            f"CUDAPlace(0)."
+        )
     raise InvalidValue(f"{argument} must be a place such as CPUPlace(), got {place!r}.")
-
-
-def refuse_gpu(place: Place) -> Place:
-    """Return a place that can compute.
-
-    Raises:
-        Unsupported: it is a GPU.
-    """
-    if isinstance(place, CUDAPlace):
-        raise Unsupported(f"{place}: running on GPUs is not built yet. Use CPUPlace().")
-    return place

@@ -37,6 +37,8 @@ class Vote:
 
     What is fetched and known before the last collective is handed over before the replica comes to it, so
     that nothing of a step that happened can be lost. ``early`` are these arrays by position in the fetch list.
+    ``agree`` lets the replicas compare, before the first collective, what step of which plan they are at, where
+    the collectives themselves do not.
     """
 
     BEGUN, COME, PASSED = range(3)
@@ -44,6 +46,7 @@ class Vote:
     def __init__(self, early: Mapping[int, Any]) -> None:
         self.early = dict(early)
         self.deliver: Callable[[], None] | None = None
+        self.agree: Callable[[], None] | None = None
         self.stage = self.BEGUN
 
     def hand_over(self) -> None:
@@ -65,7 +68,8 @@ class Plan:
 
     An input of None is not used here, or filled by whoever feeds. ``lanes``: run the instructions on several
     threads. ``vote``: the step happens on all replicas or on none; the instructions from ``late`` on write
-    what lasts. ``waited`` tells how long collectives waited for peers so far.
+    what lasts. ``needs`` tells, per instruction, those that it must wait for, ``waited`` how long collectives
+    waited for peers so far.
     """
 
     def __init__(
@@ -79,6 +83,7 @@ class Plan:
         lanes: Lanes | None = None,
         vote: Vote | None = None,
         late: int = 0,
+        needs: Callable[[], Sequence[set[int]]] = list,
         waited: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.instructions = tuple(instructions)
@@ -88,6 +93,7 @@ class Plan:
         self.device = device
         self.lanes = lanes
         self.waited = waited
+        self.needs = needs
         self.seconds: list[float] = []
         self.busy: list[float] = []
         self.trace: list[Event | None] | None = None
@@ -127,7 +133,7 @@ class Plan:
                 for call in instruction.calls:
                     call()
 
-    def fetched(self, given: Container[int] = ()) -> list[np.ndarray]:
+    def fetched(self, given: Container[int] = ()) -> Sequence[np.ndarray]:
         """Return copies of what is fetched, less what was handed over before (by position)."""
         return [array.copy() for i, array in enumerate(self._fetched) if i not in given]
 

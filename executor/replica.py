@@ -7,19 +7,23 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..graph.ops.registry import Spec
 from ..strategies.errors import CollectiveAborted, NotInitialized
-from ..strategies.types import to_numpy
 from .agreement import moment
 from .arena import Memory
 from .bind import Binder, spec_of
 from .capabilities import installed
 from .cores import openmp_threads
+from .cuda.memory import DeviceMemory
+from .cuda.plan import CudaPlan
+from .cuda.runtime import Runtime
 from .device import Device
+from .device_scope import DeviceScope
 from .host import available_memory
 from .loaded import Bound, Loaded
 from .message import Group, Message
@@ -28,7 +32,6 @@ from .plan import Plan, Vote
 from .run import MEASURED_STEPS, Lanes
 from .shared import uncollected
 from .traced import TracedStep
-from .writes import Writes
 
 PLANS_KEPT = 16  # per program: one for each combination of feed shapes met lately
 
@@ -39,17 +42,27 @@ class Replica:
     ``group`` joins it to its peers (None: alone). Each kind of message is a method named ``on_<kind>``.
     ``post`` takes what is to reach the driver before the answer does, even if this process ends in between.
     ``done`` counts the steps that were voted for and whose writes were made. ``openmp`` is how many threads
-    OpenMP may start for it (0: as many as the process may), where replicas share a process.
+    OpenMP may start for it (0: as many as the process may), where replicas share a process. ``runtime``: the
+    GPU it runs on, where its scopes and temporaries lie then.
     """
 
-    def __init__(self, rank: int, group: Group | None, within: float = 60.0) -> None:
+    def __init__(
+        self,
+        rank: int,
+        group: Group | None,
+        within: float = 60.0,
+        runtime: Runtime | None = None,
+    ) -> None:
         self.rank = rank
         self.group = group
         self.within = within
-        self.scopes: dict[int, dict[str, np.ndarray]] = {}
-        self._writes: defaultdict[int, Writes] = defaultdict(Writes)  # to each of them
+        self.runtime = runtime
+        self.scopes: defaultdict[int, DeviceScope] = defaultdict(partial(DeviceScope, runtime))
         self.programs: dict[int, Loaded] = {}
-        self.memory = Memory()  # one step runs at a time, so its plans can share it
+        # One step runs at a time, so its plans can share memory.
+        self.memory: Memory | DeviceMemory = (
+            Memory() if runtime is None else DeviceMemory(runtime, self._forget_all_plans)
+        )
         self.epoch = 0
         self.done = 0
         self.openmp = 0
@@ -64,6 +77,8 @@ class Replica:
         """Answer a message; what goes wrong becomes an ``error`` message, never an exception."""
         try:
             answer: Callable[[Mapping[str, Any], Sequence[np.ndarray]], Message]
+            if self.runtime is not None:
+                self.runtime.use()
             answer = getattr(self, f"on_{message.kind}")
             self._step, self._lasting = message.step, message.lasting
             return answer(message.head, message.arrays)
@@ -88,11 +103,12 @@ class Replica:
         """
         self._meet(head)
         shared = self.group.local_size if self.group is not None else 1
-        held = sum(array.nbytes for array in self.scopes.get(head["scope"], {}).values())
-        memory = available_memory() // shared + held + self.memory.taken
+        held = self.scopes[head["scope"]].nbytes
+        left = available_memory() // shared if self.runtime is None else self.runtime.memory()[0]
+        memory = left + held + self.memory.taken
         share = (os.cpu_count() or 1) // (self.group.local_size if self.group else 1)
         cores = max(min(share, len(os.sched_getaffinity(0))), 1)
-        self.programs[head["id"]] = Loaded(head, self.group, cores, self.within)
+        self.programs[head["id"]] = Loaded(head, self.group, cores, self.within, self.runtime)
         return Message("ok", {"memory": memory})
 
     def on_unload(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
@@ -104,7 +120,6 @@ class Replica:
                 loaded.buckets.release()
         for scope in head["scopes"]:
             self.scopes.pop(scope, None)
-            self._writes.pop(scope, None)
         return Message("ok", {})
 
     def on_inventory(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
@@ -114,28 +129,21 @@ class Replica:
 
     def on_libraries(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
         """Tell which libraries can compute here, in which versions."""
-        return Message("libraries", {"versions": installed()})
+        return Message("libraries", {"versions": installed(self.runtime)})
 
     def on_write(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
         """Write persistables of a device scope."""
-        scope = self.scopes.setdefault(head["scope"], {})
-        self._writes[head["scope"]].note()
-        for name, value in zip(head["names"], arrays, strict=True):
-            held = scope.get(name)
-            if held is not None and held.shape == value.shape and held.dtype == value.dtype:
-                held[...] = value
-            else:
-                scope[name] = np.array(value)
-                self._forget_plans(head["scope"])
+        if self.scopes[head["scope"]].write(head["names"], arrays):
+            self._forget_plans(head["scope"])
         return Message("ok", {})
 
     def on_read(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
         """Return copies of persistables of a device scope."""
-        scope = self.scopes.get(head["scope"], {})
-        missing = [name for name in head["names"] if name not in scope]
+        scope = self.scopes[head["scope"]]
+        missing = [name for name in head["names"] if name not in scope.arrays]
         if missing:
             raise NotInitialized(f"replica {self.rank} holds no value for {', '.join(missing)}.")
-        return Message("values", {}, [scope[name].copy() for name in head["names"]])
+        return Message("values", {}, [scope.read(name) for name in head["names"]])
 
     def on_step(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
         """Run steps of a loaded program on what was fed; return what the last one fetches.
@@ -193,10 +201,8 @@ class Replica:
             self._under_way.apply()
         self._under_way = None
         for number, scope in self.scopes.items():
-            self._writes[number].note()
-            for name, value in other.scopes.get(number, {}).items():
-                if name in scope:
-                    scope[name][...] = value
+            if number in other.scopes:
+                scope.take(other.scopes[number])
         self.done = other.done
 
     def on_resume(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
@@ -214,7 +220,7 @@ class Replica:
 
     def on_names(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
         """Tell what the device scopes hold: names by scope."""
-        held = [[number, list(scope)] for number, scope in self.scopes.items()]
+        held = [[number, list(scope.arrays)] for number, scope in self.scopes.items()]
         return Message("names", {"scopes": held})
 
     def forget_fed(self) -> None:
@@ -269,6 +275,11 @@ class Replica:
         steps = [step.plain() for step in loaded.traced]
         return Message("trace", {"steps": steps, "signals": lanes.signals if lanes else 0})
 
+    def on_graphs(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+        """Tell of which graphs a program's last step on a GPU is made, and why of several."""
+        plan = self.programs[head["id"]].last
+        return Message("graphs", {"graphs": plan.described() if isinstance(plan, CudaPlan) else []})
+
     def on_clock(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
         """Tell what the clock of traced steps shows."""
         return Message("clock", {"now": time.perf_counter()})
@@ -287,13 +298,15 @@ class Replica:
         if head["epoch"] != self.epoch:
             self.epoch = head["epoch"]
             if self.group is not None:
+                if self.runtime is not None:  # captured graphs hold what the group lets go of
+                    self._forget_all_plans()
                 self.group.reset(self.epoch)
 
     def _run(self, loaded: Loaded, bound: Bound, feeds: Sequence[np.ndarray], last: bool) -> None:
         """Run one step; after some timed ones, deal the instructions to threads if that pays."""
         plan = bound.plan
         if loaded.program.changes:
-            self._writes[loaded.scope].note()
+            self.scopes[loaded.scope].writes.note()
         if plan.vote is not None:
             plan.vote.deliver = bound.deliver if last else None
         measuring = (loaded.threads > 1 or loaded.overlap) and bound.timed_steps < MEASURED_STEPS
@@ -309,7 +322,7 @@ class Replica:
                 self._deal(loaded, bound)
 
     def _deal(self, loaded: Loaded, bound: Bound) -> None:
-        needs, timed = bound.binder.needs(), bound.plan
+        needs, timed = bound.plan.needs(), bound.plan
         chosen = choose(timed, needs, loaded.threads, overlap=loaded.overlap, spare=loaded.spare)
         if chosen is None:
             return
@@ -328,7 +341,7 @@ class Replica:
 
     def _bound(self, loaded: Loaded, feeds: Sequence[np.ndarray], idle: bool) -> Bound:
         """Return the plan for what is fed: for its places if they last, else for its shapes."""
-        lasting = self._lasting and bool(feeds)
+        lasting = self._lasting and bool(feeds) and self.runtime is None
         key = (id(feeds), idle) if lasting else (*(spec_of(array) for array in feeds), idle)
         bound = loaded.plans.get(key)
         if bound is None:
@@ -341,42 +354,37 @@ class Replica:
             loaded.plans.move_to_end(key)
         return bound
 
-    def _bind(
-        self, loaded: Loaded, feeds: Sequence[np.ndarray], idle: bool, lasting: bool
-    ) -> Bound:
-        scope = self.scopes.setdefault(loaded.scope, {})
-
-        def held(name: str) -> Spec | None:
-            return spec_of(scope[name]) if name in scope else None
-
-        def allocate(name: str, spec: Spec) -> np.ndarray:
-            if name not in scope:
-                scope[name] = np.zeros(spec.shape, to_numpy(spec.dtype))
-                self._writes[loaded.scope].note()
-            return scope[name]
-
-        program = loaded.program
-        specs = loaded.shared.shapes.infer([_bindable(spec_of(a), idle) for a in feeds], held)
+    def _bind(self, loaded: Loaded, feeds: Sequence[Any], idle: bool, lasting: bool) -> Bound:
+        scope, program = self.scopes[loaded.scope], loaded.program
+        if scope.settle(program.sides):
+            self._forget_plans(loaded.scope)
+        specs = loaded.shared.shapes.infer([_bindable(spec_of(a), idle) for a in feeds], scope.spec)
         binder = Binder(
             program,
             Device(
                 seed=program.seed,
                 math=program.math,
                 memory=self.memory,
-                writes=self._writes[loaded.scope],
+                writes=scope.writes,
+                runtime=self.runtime,
             ),
             specs,
-            allocate,
+            scope.allocate,
             loaded.buckets,
-            self.group,
+            None if loaded.alone else self.group,
             rank=self.rank,
             within=self.within,
             idle=idle,
             fed=feeds if lasting and not idle else None,
             wishes=loaded.wishes,
             shared=loaded.shared,
+            make=partial(CudaPlan, captures=loaded.captures) if self.runtime else Plan,
         )
         return Bound(binder, feeds if lasting else None, self.post)
+
+    def _forget_all_plans(self) -> None:
+        for loaded in self.programs.values():
+            loaded.forget_plans()
 
     def _forget_plans(self, scope: int) -> None:
         for loaded in self.programs.values():

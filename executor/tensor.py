@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..strategies.errors import InvalidType, InvalidValue, NotInitialized, SequenceError
+from ..strategies.types import BFLOAT16
 from .writes import Writes
 
 
@@ -88,12 +89,16 @@ class Tensor:
     def set(self, array: Any, place: Any = None) -> None:
         """Write a value (anything ``numpy.asarray`` takes). ``place`` is accepted as Paddle does.
 
+        Arrays of uint16 are the bits of bfloat16 where the tensor holds that.
+
         Raises:
             InvalidValue: the value is no array of numbers.
         """
         value = np.asarray(array)
         if value.dtype == object or value.dtype.kind in "US":
             raise InvalidValue(f"variable {self.name!r}: cannot hold {value.dtype} values.")
+        if value.dtype == np.uint16 and self._array is not None and self._array.dtype == BFLOAT16:
+            value = value.view(BFLOAT16)
         self.allocate(value.shape, value.dtype)[...] = value
         self.written()
 

@@ -8,17 +8,21 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..strategies.errors import CollectiveAborted, CollectiveError, InvalidState
+from ..strategies.types import is_low
 from .agreement import NO_STEP, differing, when
+from .cuda.runtime import Runtime
+from .cuda.staged import StagedGroup
+from .cuda.transfers import Arriving
 from .gang import Gang
-from .message import Message
-from .place import Place
+from .message import Group, Message
+from .place import Place, runtime_of
 from .replica import Replica
+from .replica_thread import IDLE, ReplicaThread
 
 if TYPE_CHECKING:
     from ..strategies.cluster import ClusterConfig
@@ -26,7 +30,6 @@ if TYPE_CHECKING:
 
 _SMALL = 1 << 16  # bytes
 _ENDING_S = 1.0
-_IDLE = Message("ok", {})
 
 
 class _Meeting:
@@ -203,11 +206,16 @@ class ThreadGroup:
     def _sum(self, chunk: slice) -> None:
         """Add up a chunk of every rank's array, in rank order, and give it to all."""
         parts = [part[chunk] for part in self._meeting.arrays if part is not None]
-        total = parts[0]
+        total = parts[0].astype(np.float32) if is_low(parts[0].dtype) else parts[0]
         for part in parts[1:]:
             np.add(total, part, out=total)
-        for part in parts[1:]:
+        for part in parts if total is not parts[0] else parts[1:]:
             part[...] = total
+
+    @property
+    def aborted(self) -> str | None:
+        """Why a rank gave up; None: nobody did."""
+        return self._meeting.reason
 
     def abort(self, reason: str) -> None:
         """Release the ranks that wait; they raise CollectiveError until the group is reset."""
@@ -231,56 +239,34 @@ def _in_words(kind: str, array: np.ndarray, tag: str) -> str:
 
 
 def _in_rank_order(parts: Sequence[np.ndarray]) -> np.ndarray:
-    total = parts[0] + parts[1]
-    for part in parts[2:]:
+    """Return the sum; that of low-precision numbers is float32, to be rounded once."""
+    total = parts[0].astype(np.float32 if is_low(parts[0].dtype) else parts[0].dtype)
+    for part in parts[1:]:
         total += part
     return total
-
-
-class _Worker(threading.Thread):
-    """Runs one replica beside the driver's thread. Numbers pair answers with questions."""
-
-    def __init__(self, replica: Replica) -> None:
-        super().__init__(name=f"rowlock-replica-{replica.rank}", daemon=True)
-        self.replica = replica
-        self.finished = -1
-        self.asked: SimpleQueue[tuple[int, Message | None] | None] = SimpleQueue()
-        self.answers: SimpleQueue[tuple[int, Message]] = SimpleQueue()
-        self.start()
-
-    def wait(self, number: int, until: float) -> Message | None:
-        """Return the answer to question ``number`` (those before it were given up); None if it is late."""
-        while True:
-            try:
-                answered, answer = self.answers.get(timeout=max(until - time.monotonic(), 0.001))
-            except Empty:
-                return None
-            if answered == number:
-                return answer
-
-    def run(self) -> None:
-        while (asked := self.asked.get()) is not None:
-            number, message = asked
-            answer = _IDLE if message is None else self.replica.handle(message)
-            self.answers.put((number, answer))
-            self.finished = number
 
 
 class ThreadDelivery:
     """Replica 0 runs on the caller's thread, the others on their own; so does 0 if it is asked ahead."""
 
-    def __init__(self, size: int, config: ClusterConfig) -> None:
-        self.size = size
+    def __init__(self, places: Sequence[Place], config: ClusterConfig) -> None:
+        self.size = size = len(places)
         self.broken = self.posts = False
         self._within = config.step_deadline_s
         meeting = _Meeting(size)
-        groups = [ThreadGroup(rank, meeting) if size > 1 else None for rank in range(size)]
+        runtimes = [runtime_of(place) for place in places]
         self.replicas = [
-            Replica(rank, group, config.collective_deadline_s) for rank, group in enumerate(groups)
+            Replica(
+                rank,
+                _group(rank, meeting, runtime) if size > 1 else None,
+                config.collective_deadline_s,
+                runtime,
+            )
+            for rank, runtime in enumerate(runtimes)
         ]
         for replica in self.replicas:
             replica.openmp = max(len(os.sched_getaffinity(0)) // size, 1)
-        self._workers = {rank: _Worker(self.replicas[rank]) for rank in range(1, size)}
+        self._workers = {rank: ReplicaThread(self.replicas[rank]) for rank in range(1, size)}
         self._numbers = itertools.count()
         self._own: dict[int, Message] = {}  # for the caller's thread
         self._asked: dict[int, list[int]] = {}  # ranks of workers
@@ -298,10 +284,10 @@ class ThreadDelivery:
             self._settle()
         number = next(self._numbers)
         if (ahead or self._asked) and 0 not in self._workers:
-            self._workers[0] = _Worker(self.replicas[0])
+            self._workers[0] = ReplicaThread(self.replicas[0])
         by_worker = [rank for rank in messages if rank in self._workers and (rank or ahead)]
         self._unsettled = True  # until all have theirs
-        self._own[number] = messages[0] if 0 in messages and 0 not in by_worker else _IDLE
+        self._own[number] = messages[0] if 0 in messages and 0 not in by_worker else IDLE
         self._asked[number] = by_worker
         for rank in by_worker:
             self._workers[rank].asked.put((number, messages[rank]))
@@ -318,7 +304,7 @@ class ThreadDelivery:
         answers = {}
         try:
             own = self._own.pop(number)
-            if own is not _IDLE:
+            if own is not IDLE:
                 answers[0] = self.replicas[0].handle(own)
         except BaseException:  # do not leave the others waiting for this thread
             self._unsettled = True
@@ -331,11 +317,14 @@ class ThreadDelivery:
         except BaseException:
             self._unsettled = True
             raise
+        for answer in answers.values():
+            if isinstance(answer.arrays, Arriving):
+                answer.arrays.wait()
         return dict(sorted(answers.items()))
 
     def poll(self, number: int) -> bool:
         """Tell, without waiting, whether the answers are there."""
-        if self._own.get(number, _IDLE) is not _IDLE:
+        if self._own.get(number, IDLE) is not IDLE:
             return False
         return all(self._workers[r].finished >= number for r in self._asked.get(number, ()))
 
@@ -354,6 +343,8 @@ class ThreadDelivery:
         furthest = max(self.replicas, key=lambda replica: replica.done)
         for replica in self.replicas:
             if replica.done < furthest.done:
+                if replica.runtime is not None:
+                    replica.runtime.use()
                 replica.catch_up(furthest)
         self._unsettled = False
 
@@ -394,4 +385,10 @@ class ThreadDelivery:
 
 def launch_threads(places: Sequence[Place], config: ClusterConfig) -> Gang:
     """Start a gang of threads, one per place."""
-    return Gang(ThreadDelivery(len(places), config), config)
+    return Gang(ThreadDelivery(places, config), config)
+
+
+def _group(rank: int, meeting: _Meeting, runtime: Runtime | None) -> Group:
+    """Return a rank's handle; GPUs of one process meet on the host, for NCCL wants a process for each."""
+    group = ThreadGroup(rank, meeting)
+    return group if runtime is None else StagedGroup(group, runtime)

@@ -17,10 +17,13 @@ class DeviceValues:
     """A device scope on every replica: the persistables of one program and of those that share them.
 
     It is the :class:`Link` of the driver's tensors. ``version`` counts the steps that wrote; ``owners`` names
-    the rank of what only one replica holds.
+    the rank of what only one replica holds. ``follows``: the newest value of the driver's scope counts,
+    whoever made it; a data-parallel program keeps its own.
     """
 
-    def __init__(self, gang: Gang, scope: Scope) -> None:
+    def __init__(self, gang: Gang, scope: Scope, follows: bool = False) -> None:
+        self.follows = follows
+        self._known: dict[str, tuple[int, int]] = {}  # whose value was sent, and its version
         self.gang = gang
         self.scope = scope
         self.id = gang.new_id()
@@ -30,6 +33,7 @@ class DeviceValues:
         self.owners: dict[str, int] = {}
         self._tensors: dict[str, Tensor] = {}
         self._adopted: Sequence[str] | None = None
+        self._unfilled: list[Tensor] = []  # of the driver's, since the names were adopted
         gang.before_close(self.bring_home)
         weakref.finalize(self, gang.forget, "scopes", self.id)
 
@@ -58,11 +62,28 @@ class DeviceValues:
         if names is not self._adopted:
             self._take(names, owners)
             self._adopted = names
+            self._unfilled = [t for t in self._tensors.values() if not t.initialized]
         for name, tensor in self._tensors.items():
             if tensor.link is not self:
+                if self.follows and isinstance(tensor.link, DeviceValues):
+                    self._follow(name, tensor.link)
                 if name in self.dirty and tensor.initialized:
                     tensor.memory()  # what another program's replicas made of it, before the link changes
                 tensor.link, tensor.link_version = self, -1
+
+    def fill(self) -> None:
+        """After a step: fetch what the driver's scope has no value of, such as what a startup program made."""
+        for tensor in self._unfilled:
+            if tensor.link is self and tensor.name not in self.dirty:
+                tensor.memory()
+        self._unfilled = []
+
+    def _follow(self, name: str, other: DeviceValues) -> None:
+        """Note if another program's replicas have a newer value."""
+        made = (other.id, other.version)
+        if self._known.get(name) != made or name in other.dirty:
+            self.dirty.add(name)
+            self._known[name] = made
 
     def _take(self, names: Sequence[str], owners: Mapping[str, int]) -> None:
         for name in names:

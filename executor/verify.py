@@ -20,13 +20,14 @@ from ..graph.ops.collective import COLLECTIVES
 from ..graph.ops.registry import OPS
 from ..graph.pipeline import Stage
 from ..strategies.errors import ExecutionError
-from ..strategies.types import to_numpy
+from ..strategies.types import is_float, to_numpy
 from .device import Clock, Device
 from .kernels.registry import bind
 from .shapes import spec_of
 
 # Of the largest result, and of the largest operand for each element that is summed (root mean square).
 _NEAR: Mapping[str, tuple[float, float]] = {
+    "bfloat16": (8e-2, 1e-2),
     "float16": (2e-2, 2e-3),
     "float32": (2e-5, 1e-6),
     "float64": (1e-11, 1e-14),
@@ -99,9 +100,9 @@ def _compare(
             f"verify_passes: {name} made {str(value)!r} {after.dtype}{list(after.shape)}, before it was "
             f"{before.dtype}{list(before.shape)}: {_named(node)}."
         )
-    if not before.size or np.array_equal(before, after, equal_nan=before.dtype.kind == "f"):
+    if not before.size or np.array_equal(before, after, equal_nan=is_float(before.dtype)):
         return
-    near, per_term = _NEAR.get(before.dtype.name, (0.0, 0.0))
+    near, per_term = _near(node) if is_float(before.dtype) else (0.0, 0.0)
     with np.errstate(all="ignore"):
         apart = np.abs(before.astype("float64") - after.astype("float64"))
         size = _largest([before])
@@ -189,11 +190,17 @@ class _Values:
         }
 
 
+def _near(node: Node) -> tuple[float, float]:
+    """Return how near is near by the coarsest element type there: it may have been rounded to on the way."""
+    kinds = {to_numpy(v.spec.dtype).name for v in (*node.reads(), *node.writes())}
+    return max(_NEAR[kind] for kind in kinds if kind in _NEAR)
+
+
 def _largest(arrays: Iterable[np.ndarray]) -> float:
     """Return the largest finite magnitude in arrays of floats."""
     found = 0.0
     for array in arrays:
-        if array.size and array.dtype.kind == "f":
+        if array.size and is_float(array.dtype):
             finite = np.abs(array[np.isfinite(array)])
             found = max(found, float(finite.max()) if finite.size else 0.0)
     return found
