@@ -22,6 +22,7 @@ import numpy as np
 
 from ..executor.message import Message
 from ..strategies.errors import CollectiveError, InvalidType
+from ..strategies.types import BFLOAT16
 
 _HEADER = struct.Struct("<4sIIIQQ")  # a multiple of _ALIGN
 _MAGIC = b"RLK3"
@@ -69,9 +70,13 @@ def head_of(message: Message, arrays: Sequence[np.ndarray]) -> bytes:
             raise InvalidType(f"an array of {array.dtype} cannot be sent to or from a replica.")
     if not arrays and not message.head:
         return _bare_head(message.kind)
-    described = [[array.dtype.str, array.shape] for array in arrays]
+    described = [[_dtype_name(array.dtype), array.shape] for array in arrays]
     text: bytes = _to_bytes([message.kind, message.head, described])
     return text + b" " * _padding(len(text))
+
+
+def _dtype_name(dtype: np.dtype) -> str:
+    return dtype.name if dtype == BFLOAT16 else dtype.str  # NumPy has no code for it
 
 
 @functools.lru_cache(maxsize=64)

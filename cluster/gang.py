@@ -17,7 +17,7 @@ from ray.exceptions import RayError
 from ..executor.delivery import Outcome
 from ..executor.gang import Gang
 from ..executor.message import Message
-from ..executor.place import Place
+from ..executor.place import CUDAPlace, Place
 from ..strategies.cluster import ClusterConfig
 from ..strategies.errors import CollectiveError, InvalidState, PlacementError, ReplicaLost
 from .calls import ActorCalls
@@ -26,6 +26,7 @@ from .collective.shm import segment_path
 from .line import Line
 from .listener import SECRET_BYTES, Listener
 from .member import Lookouts, Member, describe, end_all
+from .nodes import GPU
 from .placement import reserve, reserve_another
 from .session import join_ray, leave_ray, session
 from .watch import Watch, process_state
@@ -41,7 +42,12 @@ _UNKNOWN_S = 5.0  # for how long a replica may be silent whose process is there,
 class RayDelivery:
     """Delivers messages to actors, finds out who is lost and why, and brings in others."""
 
-    def __init__(self, size: int, config: ClusterConfig) -> None:
+    def __init__(self, places: Sequence[Place], config: ClusterConfig) -> None:
+        size = len(places)
+        gpus = [place.device_id for place in places if isinstance(place, CUDAPlace)]
+        if gpus:
+            each = {**config.resources_per_replica, GPU: 1.0}
+            config = config.model_copy(update={"resources_per_replica": each})
         self.config = config
         self._session, self._looked, self._other = session(), 0.0, False
         self._closed = False
@@ -59,7 +65,7 @@ class RayDelivery:
             else ActorCalls(self._lost, self._late, self._look_after)
         )
         everyone = size + config.spares
-        self._reservations = [reserve(everyone, config)]
+        self._reservations = [reserve(everyone, config, gpus=gpus)]
         made = [Member(self._reservations[0], bundle, config) for bundle in range(everyone)]
         self._members, self._spares = made[:size], made[size:]
         try:
@@ -384,4 +390,4 @@ class RayDelivery:
 def launch_ray(places: Sequence[Place], config: ClusterConfig) -> Gang:
     """Start a gang of actors, one per place."""
     join_ray(config)
-    return Gang(RayDelivery(len(places), config), config)
+    return Gang(RayDelivery(places, config), config)

@@ -9,9 +9,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..executor.cuda.transfers import Arriving
 from ..executor.message import Message
 from ..executor.replica import Replica
-from ..strategies.errors import CollectiveError, RowlockError
+from ..strategies.errors import CollectiveError
 from .area import Area
 from .frame import (
     ChannelClosed,
@@ -157,15 +158,36 @@ class Outbox:
         """Answer messages until the driver is gone, or has closed the gang."""
         incoming = Incoming(reuse=True)  # a replica copies what it keeps
         self._replica.post = self.post
+        owed: tuple[int, Message, int] | None = (
+            None  # an answer that is still on its way from a GPU
+        )
         with contextlib.suppress(ChannelClosed, OSError):
             while True:
-                frame = self._next(incoming)
-                self._at, self._posted = frame, -1
-                answer = self._handle(frame)
-                self._spin = frame.message.kind == "step" and self._spins()
-                self._answer(frame.number, answer)
+                frame = self._next(incoming) if owed is None else self._before(owed[1], incoming)
+                made = None
+                if frame is not None:
+                    self._at, self._posted = frame, -1
+                    made = frame.number, self._handle(frame), self._posted
+                    self._spin = frame.message.kind == "step" and self._spins()
+                if owed is not None:
+                    self._answer(*owed)
+                owed = made
+                if made is not None and not isinstance(made[1].arrays, Arriving):
+                    self._answer(*made)
+                    owed = None
         if self._area is not None:
             self._area.close()
+
+    def _before(self, answer: Message, incoming: Incoming) -> Frame | None:
+        """Return the next frame if it comes before what an answer consists of."""
+        arriving = answer.arrays
+        assert isinstance(arriving, Arriving)
+        while not arriving.here():
+            frame = incoming.pull(self._connection, wait=False)
+            if frame is not None:
+                return frame
+            os.sched_yield()
+        return None
 
     def _next(self, incoming: Incoming) -> Frame:
         """Return the next frame; one that comes soon finds a processor that is awake, its caches warm."""
@@ -215,10 +237,10 @@ class Outbox:
                 return
         send(self._connection, number, message)
 
-    def _answer(self, number: int, answer: Message) -> None:
+    def _answer(self, number: int, answer: Message, posted: int) -> None:
         try:
-            pieces = encode(number, answer, self._posted)
-        except (RowlockError, TypeError) as error:
+            pieces = encode(number, answer, posted)
+        except Exception as error:  # of a GPU, too, whose work failed behind the step
             head = {
                 "rank": self._replica.rank,
                 "type": type(error).__name__,

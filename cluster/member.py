@@ -21,6 +21,7 @@ from ray.util.scheduling_strategies import (
 from ..strategies.cluster import ClusterConfig
 from ..strategies.errors import CollectiveError
 from .line import Line
+from .nodes import GPU
 from .replica import ReplicaActor
 from .watch import look_at
 
@@ -44,12 +45,14 @@ class Member:
         strategy = PlacementGroupSchedulingStrategy(
             reservation, placement_group_bundle_index=bundle
         )
+        each = config.resources_per_replica
         self.actor = ReplicaActor.options(  # type: ignore[attr-defined]  # added by ray.remote
             num_cpus=config.num_cpus_per_replica,
-            resources={k: v for k, v in config.resources_per_replica.items() if k != "memory"},
-            memory=config.resources_per_replica.get("memory"),
+            num_gpus=each.get(GPU, 0),
+            resources={k: v for k, v in each.items() if k not in ("memory", GPU)},
+            memory=each.get("memory"),
             scheduling_strategy=strategy,
-        ).remote(config.threads_per_replica, config.collective_deadline_s)
+        ).remote(config.threads_per_replica, config.collective_deadline_s, GPU in each)
         self.described = self.actor.describe.remote()
 
     def __str__(self) -> str:

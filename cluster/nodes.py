@@ -10,7 +10,10 @@ from itertools import chain, count, islice, repeat
 
 import ray
 
+from ..strategies.errors import PlacementError
+
 NODE_LABEL = "ray.io/node-id"
+GPU = "GPU"  # Ray's name of the resource
 _ROUNDING = 1e-6  # 0.3 / 0.1 is a little less than 3
 
 
@@ -78,6 +81,22 @@ def homes(
         more = [fits - slots for fits, slots in zip(room, full, strict=True)]
     first = _in_turn(found, full) if packing == "spread" else _in_order(found, full)
     return list(islice(chain(first, _in_turn(found, more)), places))
+
+
+def gpu_homes(gpus: Sequence[int], found: Sequence[Node]) -> list[Node]:
+    """Return the node of each GPU by its number: they are counted node by node.
+
+    Raises:
+        PlacementError: there is no such GPU.
+    """
+    owners = [node for node in found for _ in range(node.gpus)]
+    missing = [gpu for gpu in gpus if gpu >= len(owners)]
+    if missing:
+        there = ", ".join(f"{node.gpus} on {node.address}" for node in found)
+        raise PlacementError(
+            f"GPU {missing[0]} is asked for; the cluster has {len(owners)} ({there})."
+        )
+    return [owners[gpu] for gpu in gpus]
 
 
 def _in_order(found: Sequence[Node], slots: Sequence[float]) -> Iterator[Node]:

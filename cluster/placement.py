@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Container, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import ray
@@ -12,18 +13,20 @@ from ray.util.placement_group import placement_group, placement_group_table, rem
 
 from ..strategies.cluster import ClusterConfig
 from ..strategies.errors import PlacementError, nearest
-from .nodes import NODE_LABEL, Node, homes, nodes
+from .nodes import NODE_LABEL, Node, gpu_homes, homes, nodes
 
 _LOOK_S = 0.25
 _BUSY_S = 1.0  # after this long, what is not free is looked for on other nodes
 _NAMED_NODES = 12  # in a message; the rest is counted
 
 
-def reserve(size: int, config: ClusterConfig, without: Container[str] = ()) -> Any:
+def reserve(
+    size: int, config: ClusterConfig, without: Container[str] = (), gpus: Sequence[int] = ()
+) -> Any:
     """Return a placement group with one bundle per replica, on the nodes that :func:`plan` chooses.
 
     If others hold what was planned with, nodes that have it free are taken instead; else it is waited for.
-    ``without``: ids of nodes that are not to be used.
+    ``without``: ids of nodes that are not to be used. ``gpus``: the numbers of the GPUs for the first replicas.
 
     Raises:
         PlacementError: the cluster has not what was asked for, or it is not free within
@@ -31,7 +34,7 @@ def reserve(size: int, config: ClusterConfig, without: Container[str] = ()) -> A
     """
     deadline = time.monotonic() + config.start_deadline_s
     found = _usable(without)
-    where = plan(size, found, config)
+    where = _homes(size, found, config, gpus)
     while True:
         group = _hold(where, needs(config))
         try:
@@ -44,11 +47,22 @@ def reserve(size: int, config: ClusterConfig, without: Container[str] = ()) -> A
         remove_placement_group(group)
         living = _usable(without)
         if living != found:  # one that was planned with has died, and Ray noticed only now
-            found, where = living, plan(size, living, config)
+            found, where = living, _homes(size, living, config, gpus)
         elif state == "INFEASIBLE" or time.monotonic() > deadline:
             raise PlacementError(_not_free(size, found, config, state))
-        else:
+        elif not gpus:
             where = _plan_free(size, found, config) or where
+
+
+def _homes(
+    size: int, found: Sequence[Node], config: ClusterConfig, gpus: Sequence[int]
+) -> list[Node]:
+    """Return the node of each replica; who has a numbered GPU is where that is."""
+    if not gpus:
+        return plan(size, found, config)
+    able = choose(found, config)
+    others = (gpu for gpu in range(sum(node.gpus for node in able)) if gpu not in gpus)
+    return gpu_homes([*gpus, *islice(others, size - len(gpus))], able)
 
 
 def reserve_another(

@@ -11,6 +11,7 @@ import numpy as np
 import ray
 
 from ..executor.cores import set_threads
+from ..executor.cuda.gpus import open_gpu
 from ..executor.message import Message
 from ..executor.replica import Replica
 from .collective.backend import form_group, leave_group
@@ -31,7 +32,9 @@ class RayReplica(Replica):
         if head["pin"]:
             self.own_core = pin(*head["pin"])
         if head["size"] > 1:
-            made: Any = form_group(head["group"], head["rank"], head["size"], head["backend"])
+            made: Any = form_group(
+                head["group"], head["rank"], head["size"], head["backend"], self.runtime
+            )
             self.join(head["rank"], made)
         return Message("ok", {})
 
@@ -59,10 +62,14 @@ class Driver(NamedTuple):
 class ReplicaActor:
     """Holds one replica. ``serve`` occupies a thread of its own for as long as the driver lives."""
 
-    def __init__(self, threads: int, collective_s: float) -> None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a CPU place sees no GPU
+    def __init__(self, threads: int, collective_s: float, on_gpu: bool) -> None:
         set_threads(threads)
-        self._replica = RayReplica(0, None, collective_s)
+        runtime = None
+        if on_gpu:  # Ray lets it see its own GPU alone
+            runtime = open_gpu(0)
+        else:
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        self._replica = RayReplica(0, None, collective_s, runtime)
         self._answered = 0
 
     @ray.method(concurrency_group="admin")
@@ -73,6 +80,7 @@ class ReplicaActor:
             "pid": os.getpid(),
             "node": context.get_node_id(),
             "host": ray.util.get_node_ip_address(),
+            "gpus": ray.get_gpu_ids(),
         }
 
     @ray.method(concurrency_group="step")
@@ -105,7 +113,8 @@ class ReplicaActor:
         if number <= self._answered:
             return Message("repeated", {})
         self._answered = number
-        return self._replica.handle(Message(kind, head, arrays, step))
+        answer = self._replica.handle(Message(kind, head, arrays, step))
+        return answer._replace(arrays=list(answer.arrays))
 
     @ray.method(concurrency_group="admin")
     def abort(self, reason: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import ray
 
+from ..executor.cuda.simulated import simulated_gpus
 from ..strategies.cluster import ClusterConfig
 from ..strategies.errors import CollectiveError
 
@@ -44,6 +45,7 @@ def join_ray(config: ClusterConfig) -> None:
             address="local",
             include_dashboard=False,
             object_store_memory=_OBJECT_STORE_BYTES,
+            num_gpus=simulated_gpus() or None,  # None: those that Ray finds
             **_QUIET,
         )
     _ours[:] = [session()]

@@ -1,4 +1,4 @@
-"""Our CPU groups as a backend of ``ray.util.collective``: shared memory in a host, sockets between hosts."""
+"""Our groups as backends of ``ray.util.collective``: of CPUs (shared memory, sockets), and of GPUs (NCCL)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import secrets
 import socket
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import ray
 from ray.experimental.internal_kv import _internal_kv_del, _internal_kv_get, _internal_kv_put
@@ -16,15 +16,19 @@ from ray.util.collective import backend_registry, types
 from ray.util.collective.collective_group.base_collective_group import BaseGroup
 
 from ...executor.agreement import named
-from ...strategies.errors import CollectiveError
+from ...executor.cuda.gpus import open_gpu
+from ...executor.cuda.runtime import Runtime
+from ...executor.cuda.staged import StagedGroup
+from ...strategies.errors import CollectiveError, Unsupported
 from .direct import Direct
 from .group import SharedMemoryGroup
 from .hosts import HostsGroup
 from .links import Links
+from .nccl import NcclGroup
 from .ray_groups import RayGroup
 from .wire import SECRET_BYTES, Address
 
-NAME = "ROWLOCK"
+NAME, NCCL_NAME = "ROWLOCK", "ROWLOCK_NCCL"
 _FORMING_S = 60.0
 _NAMESPACE = b"rowlock"
 _OPS = {
@@ -35,7 +39,8 @@ _OPS = {
 }
 
 
-Group = SharedMemoryGroup | HostsGroup | RayGroup
+CpuGroup = SharedMemoryGroup | HostsGroup
+Group = CpuGroup | RayGroup | NcclGroup | StagedGroup
 
 
 class RowlockBackend(BaseGroup):
@@ -43,9 +48,10 @@ class RowlockBackend(BaseGroup):
 
     def __init__(self, world_size: int, rank: int, group_name: str) -> None:
         super().__init__(world_size, rank, group_name)
-        self.group = _form(group_name, rank, world_size)
-        self.group.barrier()  # everybody has read what everybody published
+        formed = _form(group_name, rank, world_size)
+        formed.barrier()  # everybody has read what everybody published
         _internal_kv_del(_key(group_name, rank), namespace=_NAMESPACE)
+        self.group: CpuGroup | NcclGroup = formed
 
     @classmethod
     def backend(cls) -> str:
@@ -97,14 +103,40 @@ class RowlockBackend(BaseGroup):
         self.group.recv(tensor[0], recv_options.src_rank)
 
 
+class RowlockNcclBackend(RowlockBackend):
+    """Replicas on GPUs, one in each process: the GPU that :func:`form_group` was given, else the first."""
+
+    runtimes: ClassVar[dict[str, Runtime]] = {}  # by name of the group that is being formed
+
+    def __init__(self, world_size: int, rank: int, group_name: str) -> None:
+        super().__init__(world_size, rank, group_name)
+        runtime = self.runtimes.pop(group_name, None) or open_gpu()
+        runtime.use()
+        self.group = NcclGroup(self.group, runtime)
+
+    @classmethod
+    def backend(cls) -> str:
+        """Name under which the backend is registered."""
+        return NCCL_NAME
+
+    @classmethod
+    def check_backend_availability(cls) -> bool:
+        """Tell whether this process has a GPU, and NCCL."""
+        try:
+            return open_gpu().nccl is not None
+        except Unsupported:
+            return False
+
+
 def _op(options: Any) -> str:
     return _OPS[getattr(options, "reduceOp", types.ReduceOp.SUM)]
 
 
 def register() -> None:
-    """Make the backend known to ``ray.util.collective`` in this process."""
-    if not backend_registry._global_registry.is_registered(NAME):
-        backend_registry.register_collective_backend(NAME, RowlockBackend)
+    """Make the backends known to ``ray.util.collective`` in this process."""
+    for name, backend in ((NAME, RowlockBackend), (NCCL_NAME, RowlockNcclBackend)):
+        if not backend_registry._global_registry.is_registered(name):
+            backend_registry.register_collective_backend(name, backend)
 
 
 def leave_group(name: str) -> None:
@@ -113,23 +145,31 @@ def leave_group(name: str) -> None:
         collective.destroy_collective_group(name)
 
 
-def form_group(name: str, rank: int, size: int, backend: str = "rowlock") -> Group:
+def form_group(
+    name: str, rank: int, size: int, backend: str = "rowlock", runtime: Runtime | None = None
+) -> Group:
     """Join the group ``name`` as ``rank``; called inside each actor.
 
-    ``backend``: "rowlock", or Ray's own "gloo" and "nccl" (see RayGroup for what those lack).
+    ``backend``: "rowlock", or Ray's own "gloo" and "nccl" (see RayGroup for what those lack). ``runtime``: the
+    GPU that arrays lie on; without NCCL they meet on the host.
 
     Raises:
         CollectiveError: a rank does not come, or the backend cannot work here.
     """
     if backend != "rowlock":
-        return RayGroup(name, rank, size, backend)
+        theirs = RayGroup(name, rank, size, backend)
+        return theirs if runtime is None or backend == "nccl" else StagedGroup(theirs, runtime)
     register()
-    collective.init_collective_group(size, rank, NAME, name)  # type: ignore[arg-type]
-    made: Group = collective.get_group_handle(name).group
-    return made
+    joined = runtime is not None and runtime.nccl is not None
+    if runtime is not None and joined:
+        RowlockNcclBackend.runtimes[name] = runtime
+    chosen = NCCL_NAME if joined else NAME
+    collective.init_collective_group(size, rank, chosen, name)  # type: ignore[arg-type]
+    made: CpuGroup | NcclGroup = collective.get_group_handle(name).group
+    return made if runtime is None or joined else StagedGroup(made, runtime)
 
 
-def _form(name: str, rank: int, size: int) -> Group:
+def _form(name: str, rank: int, size: int) -> CpuGroup:
     """Find out who sits where, through Ray's key-value store, and make the group that fits."""
     address = ray.util.get_node_ip_address()
     between, direct = (socket.create_server((address, 0), backlog=size) for _ in range(2))

@@ -81,7 +81,7 @@ class Buffers:
     def peers(self, array: np.ndarray) -> list[np.ndarray] | None:
         """Return every rank's array at the place of ``array``, or None if it is in no shared buffer."""
         address, nbytes = array.__array_interface__["data"][0], array.nbytes
-        key = (address, nbytes, array.dtype.str if array.dtype.names is None else "bfloat16")
+        key = (address, nbytes, array.dtype.name)
         if key not in self._parts:
             for segments in filter(None, self._all):
                 offset = address - segments[self.rank].address

@@ -8,12 +8,9 @@ from typing import Any
 import numpy as np
 
 from ...strategies.errors import CollectiveError
+from ...strategies.types import BFLOAT16, is_float, is_low
 
 BLOCK = 1 << 19  # bytes: two such blocks stay in a core's cache between their sum and its copies
-
-BFLOAT16 = np.dtype([("bfloat16", np.uint16)])
-"""NumPy has no bfloat16. ``array.view(BFLOAT16)`` says of an array of uint16 that its bits are bfloat16
-numbers: they are combined in float32 and rounded once, to the nearest even."""
 
 _COMBINE: dict[str, Any] = {
     "sum": np.add,
@@ -28,16 +25,11 @@ def check_op(op: str, dtype: np.dtype | None = None) -> None:
     """Refuse a way to combine that is not known, or that has no meaning for elements of this type."""
     if op not in _COMBINE:
         raise CollectiveError(f"collective op {op!r} is not one of {', '.join(_COMBINE)}.")
-    if dtype is None or dtype.kind in "iuf" or is_bfloat16(dtype):
+    if dtype is None or dtype.kind in "iu" or is_float(dtype):
         return
     if dtype.kind != "b" or op not in ("min", "max"):
         known = "min and max" if dtype.kind == "b" else "no collective op"
         raise CollectiveError(f"collective op {op!r}: {known} can combine elements of {dtype}.")
-
-
-def is_bfloat16(dtype: np.dtype) -> bool:
-    """Tell whether elements are bfloat16: declared by BFLOAT16, or of the ml_dtypes package."""
-    return dtype == BFLOAT16 or dtype.name == "bfloat16"
 
 
 def flat(array: np.ndarray) -> np.ndarray:
@@ -49,9 +41,7 @@ def flat(array: np.ndarray) -> np.ndarray:
     if not array.flags.c_contiguous:
         raise CollectiveError("a collective needs a contiguous array; use numpy.ascontiguousarray.")
     row = array.reshape(-1)
-    if row.dtype.kind == "V" and is_bfloat16(row.dtype):
-        return row.view(BFLOAT16)
-    if row.dtype.kind not in "iufb":
+    if row.dtype.kind not in "iub" and not is_float(row.dtype):
         raise CollectiveError(f"a collective cannot take elements of {array.dtype}.")
     return row
 
@@ -63,21 +53,22 @@ def plain(row: np.ndarray) -> np.ndarray:
 
 def describe(row: np.ndarray) -> str:
     """Return the type and number of a row's elements, as messages have them."""
-    return f"{row.dtype.names[0] if row.dtype.names else row.dtype}[{row.size}]"
+    return f"{row.dtype}[{row.size}]"
 
 
 def combine(parts: Sequence[np.ndarray], op: str, out: np.ndarray, divisor: int = 1) -> None:
     """Combine rows in their order into ``out``, and divide (a mean is a sum otherwise).
 
+    float16 and bfloat16 are combined in float32 and rounded once, to the nearest even.
     ``out`` may be one of the first two; see :func:`combine_apart`.
     """
-    if out.dtype == BFLOAT16:
-        wide = _widened(parts[0])
+    if is_low(out.dtype):
+        wide = parts[0].astype(np.float32)
         for part in parts[1:]:
-            _COMBINE[op](wide, _widened(part), out=wide)
+            _COMBINE[op](wide, part.astype(np.float32), out=wide)
         if divisor > 1:
             np.divide(wide, np.float32(divisor), out=wide)
-        out.view(np.uint16)[...] = _narrowed(wide)
+        out[...] = wide
         return
     join: Callable[..., Any] = _COMBINE[op]
     if len(parts) == 1:
@@ -127,16 +118,3 @@ def share(count: int, itemsize: int, rank: int, size: int) -> slice:
         page = max(4096 // itemsize, 1)
         each = -(-each // page) * page
     return slice(min(rank * each, count), min((rank + 1) * each, count))
-
-
-def _widened(part: np.ndarray) -> np.ndarray:
-    return (part.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
-
-
-def _narrowed(wide: np.ndarray) -> np.ndarray:
-    bits = wide.view(np.uint32)
-    rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
-    # Rounding up must not turn a NaN into an infinity, or into minus zero.
-    return np.where(np.isnan(wide), (bits >> np.uint32(16)) | np.uint32(0x40), rounded).astype(
-        np.uint16
-    )

@@ -13,7 +13,6 @@ import numpy as np
 from ...strategies.errors import CollectiveError
 from .buffers import Buffers
 from .combine import (
-    BFLOAT16,
     check_op,
     combine,
     combine_apart,
@@ -34,7 +33,7 @@ _ALL = -2
 class SharedMemoryGroup:
     """One rank's handle. All ranks call the same collectives in the same order.
 
-    Arrays are contiguous, of integers, float16, float32, float64, or bfloat16 (``combine.BFLOAT16``); bool
+    Arrays are contiguous, of integers, float16, bfloat16, float32 or float64; bool
     can be moved, and combined by min and max. Results are combined in rank order, so they are the same bits
     on every rank and in every run. ``ranks`` are the numbers by which messages call the members.
 
@@ -120,7 +119,7 @@ class SharedMemoryGroup:
         """Return a call that does :meth:`all_reduce` on this array; what can be done once is done now."""
         check_op(op, array.dtype)
         row, meeting = flat(array), self._meeting
-        if row.nbytes > _SMALL or op == "mean" or row.dtype == BFLOAT16:
+        if row.nbytes > _SMALL or op == "mean":
             return partial(self.all_reduce, array, op, within=within, tag=tag)
         wanted = request_of(f"all_reduce/{op}", _describe(row, tag))
         shown = [self._slots_for(row, turn) for turn in (0, 1)]

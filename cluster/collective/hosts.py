@@ -309,6 +309,12 @@ class HostsGroup:
             self._abort(str(error))
             raise
 
+    @property
+    def aborted(self) -> str | None:
+        """Why a rank gave up, as far as this host has heard; None: nobody did."""
+        told = self._links if self._links is not None else self._local
+        return None if told is None else told.aborted
+
     def _abort(self, reason: str) -> None:
         if self._local is not None:
             self._local.abort_for(reason)

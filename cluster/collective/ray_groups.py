@@ -69,6 +69,8 @@ class RayGroup:
             raise CollectiveAborted(f"group {self.name}: {what} was aborted: {self._given_up}")
         try:
             yield
+            if self.backend == "nccl":  # Ray's streams wait for ours, but not ours for them
+                self._arrays.cuda.runtime.deviceSynchronize()
         except Exception as error:
             raise CollectiveError(
                 f"group {self.name}: {what} failed in Ray's {self.backend.upper()}: {error}"

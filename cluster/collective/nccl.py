@@ -1,0 +1,351 @@
+"""A group of GPUs, one in each process: arrays travel by NCCL, and who is here by one of our groups of CPUs.
+
+NCCL waits for ever, on the GPU, for a rank that does not come, and computes nonsense with one that comes for
+something else. So the host never waits for it alone: ranks first meet in the group of CPUs, which knows
+deadlines, names who is missing and compares what each came for, and then ask whether the GPU is done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...executor.agreement import NO_STEP
+from ...executor.cuda.runtime import Event, Fork, Runtime
+from ...strategies.errors import CollectiveAborted, CollectiveError
+from .nccl_calls import NcclCalls
+from .rings import Rings
+
+_FORMING_S = 60.0
+_SPIN_S = 2e-4  # for so long the host asks again at once
+_PAUSE_S = 5e-5
+_ERRORS_S = 1e-3  # how often NCCL is asked what went wrong
+
+
+class NcclGroup:
+    """One rank's handle, with the methods of SharedMemoryGroup. Arrays lie in memory of this rank's GPU.
+
+    ``control`` is the group of CPUs of the same ranks; it is this one's from now on. Collectives that are
+    ``bound`` are put on a stream beside the compute stream and can be captured; :meth:`landed` tells when
+    their results are there.
+
+    Raises:
+        CollectiveError: a rank is missing after the deadline, or ranks disagree about a collective.
+        CollectiveAborted: a rank gave up or its process ended; the message says which and why.
+    """
+
+    def __init__(self, control: Any, runtime: Runtime, within: float = _FORMING_S) -> None:
+        if runtime.nccl is None:
+            raise CollectiveError(
+                "this process has a GPU but no NCCL: pip install rowlock[gpu] (nvidia-nccl-cu13)."
+            )
+        self.rank, self.size, self.local_size = control.rank, control.size, control.local_size
+        self.runtime = runtime
+        self._control = control
+        self._given_up: str | None = None
+        self._rings = Rings(control, runtime, within)
+        self._calls = NcclCalls(self._rings, runtime, self.rank, lambda: self._given_up)
+        self._lock = threading.Lock()
+        self.prepare(0, 0)
+
+    def prepare(self, ring: int, inner: int) -> None:
+        """Have communicators ready for a ring (see :class:`Rings`); every rank calls it.
+
+        Raises:
+            CollectiveError: groups of ``inner`` ranks cannot be formed.
+        """
+        self._rings.prepare(ring, inner)
+
+    # -- memory -----------------------------------------------------------------------------------
+
+    def buffer(self, nbytes: int) -> Any:
+        """Return ``nbytes`` of zeroed device memory (uint8); every rank calls it."""
+        self._control.barrier(within=self._rings.within, tag=f"buffer of {nbytes} bytes")
+        made = self.runtime.empty(max(nbytes, 1))[:nbytes]
+        made.fill(0)
+        return made
+
+    def release(self, buffer: Any) -> None:
+        """Nothing to do: the memory goes with its last reference."""
+
+    # -- bound: what a captured graph can hold ------------------------------------------------------
+
+    def bound_all_reduce(
+        self,
+        array: Any,
+        op: str = "sum",
+        *,
+        within: float = _FORMING_S,
+        tag: str = "",
+        ring: int = 0,
+        inner: int = 0,
+    ) -> Fork:
+        """Return a call that combines ``array`` over the ranks on a ring's stream; see :meth:`landed`.
+
+        ``inner``: in three steps, over groups of so many consecutive ranks (-1: those of one host).
+        """
+        return self._calls.all_reduce(array, op, ring, inner)
+
+    def bound_reduce_parts(
+        self,
+        array: Any,
+        ends: Sequence[int],
+        roots: Sequence[int],
+        *,
+        within: float = _FORMING_S,
+        tag: str = "",
+        op: str = "sum",
+        ring: int = 0,
+    ) -> Fork:
+        """Return a call that combines each part of ``array`` into its root's."""
+        return self._calls.reduce_parts(array, ends, roots, op, ring)
+
+    def bound_broadcast_parts(
+        self,
+        array: Any,
+        ends: Sequence[int],
+        roots: Sequence[int],
+        *,
+        within: float = _FORMING_S,
+        tag: str = "",
+        ring: int = 0,
+    ) -> Fork:
+        """Return a call that copies each part of ``array`` from its root's to every rank's."""
+        return self._calls.broadcast_parts(array, ends, roots, ring)
+
+    def landed(self, *, within: float = _FORMING_S, tag: str = "") -> None:
+        """Return when the results of every collective that the compute stream waits for are there.
+
+        Raises:
+            CollectiveError: a rank did not come with all of its own, or the GPUs did not finish in time.
+        """
+        until = time.monotonic() + within
+        self._meet(f"landing {tag}", within)
+        self._wait(self.runtime.record(self.runtime.compute), until, within, tag)
+
+    def _wait(self, event: Event, until: float, within: float, tag: str) -> None:
+        began = asked = time.monotonic()
+        while not event.done():
+            now = time.monotonic()
+            self._refuse_aborted(tag)
+            if now - asked > _ERRORS_S:
+                self._check(tag)
+                asked = now
+            if now > until:
+                reason = (
+                    f"{tag or 'a collective'} was not done by NCCL within {within:g} s, though every rank came "
+                    f"for it; it waits on the GPU of rank {self.rank}"
+                )
+                self.abort(reason)
+                raise CollectiveError(f"collective stopped: {reason}. NCCL_DEBUG=INFO tells more.")
+            if now - began > _SPIN_S:
+                time.sleep(_PAUSE_S)
+        self._refuse_aborted(tag)
+
+    def _check(self, tag: str) -> None:
+        try:
+            self._rings.check()
+        except Exception as error:  # NcclError, or KeyError: CuPy has no name for newer codes
+            self.abort(f"NCCL: {error}")
+            raise CollectiveError(
+                f"{tag or 'a collective'} failed in NCCL on rank {self.rank}: {error}"
+            ) from error
+
+    # -- at once ------------------------------------------------------------------------------------
+
+    def _do(self, what: str, array: Any, fork: Fork, within: float, tag: str) -> None:
+        """Meet for a collective, do it, and return when it is done."""
+        what = f"{what} ({array.dtype}[{array.size}] {tag})"
+        until = time.monotonic() + within
+        self._meet(what, within)
+        self.runtime.execute((fork, fork.finish))
+        self._wait(self.runtime.record(self.runtime.compute), until, within, what)
+
+    def all_reduce(
+        self, array: Any, op: str = "sum", *, within: float = _FORMING_S, tag: str = ""
+    ) -> None:
+        """Combine ``array`` over the ranks, in place. ``op``: sum, mean, product, min, max."""
+        self._do(f"all_reduce/{op}", array, self.bound_all_reduce(array, op), within, tag)
+
+    def reduce_parts(
+        self,
+        array: Any,
+        ends: Sequence[int],
+        roots: Sequence[int],
+        *,
+        within: float = _FORMING_S,
+        tag: str = "",
+        op: str = "sum",
+    ) -> None:
+        """Combine each part of ``array`` into its root's; the others keep theirs."""
+        fork = self.bound_reduce_parts(array, ends, roots, op=op)
+        self._do(f"reduce_parts/{op}", array, fork, within, tag)
+
+    def broadcast_parts(
+        self,
+        array: Any,
+        ends: Sequence[int],
+        roots: Sequence[int],
+        *,
+        within: float = _FORMING_S,
+        tag: str = "",
+    ) -> None:
+        """Copy each part of ``array`` from its root's to every rank's."""
+        fork = self.bound_broadcast_parts(array, ends, roots)
+        self._do("broadcast_parts", array, fork, within, tag)
+
+    def reduce(
+        self,
+        array: Any,
+        root: int = 0,
+        op: str = "sum",
+        *,
+        within: float = _FORMING_S,
+        tag: str = "",
+    ) -> None:
+        """Combine ``array`` over the ranks into the root's; the others keep theirs."""
+        self._check_rank(root)
+        self.reduce_parts(array, [array.size], [root], within=within, tag=f"{root} {tag}", op=op)
+
+    def broadcast(
+        self, array: Any, root: int = 0, *, within: float = _FORMING_S, tag: str = ""
+    ) -> None:
+        """Copy the root's ``array`` to every rank's."""
+        self._check_rank(root)
+        self.broadcast_parts(array, [array.size], [root], within=within, tag=f"{root} {tag}")
+
+    def all_gather(self, array: Any, *, within: float = _FORMING_S, tag: str = "") -> list[Any]:
+        """Return every rank's ``array``, in rank order."""
+        made = self.runtime.empty(max(array.nbytes * self.size, 1))
+        self._do("all_gather", array, self._calls.all_gather(array, made), within, tag)
+        parts = (made[r * array.nbytes : (r + 1) * array.nbytes] for r in range(self.size))
+        return [part.view(array.dtype).reshape(array.shape) for part in parts]
+
+    def reduce_scatter(
+        self,
+        arrays: Sequence[Any],
+        op: str = "sum",
+        *,
+        within: float = _FORMING_S,
+        tag: str = "",
+    ) -> Any:
+        """Return the combination over the ranks of their ``arrays[rank]``."""
+        own = arrays[self.rank]
+        made = self.runtime.empty(max(own.nbytes, 1))[: own.nbytes].view(own.dtype)
+        sizes = f"{[array.size for array in arrays]} {tag}"
+        fork = self._calls.reduce_scatter(arrays, made, op)
+        self._do(f"reduce_scatter/{op}", arrays[0], fork, within, sizes)
+        return made.reshape(own.shape)
+
+    # -- from one rank to another -------------------------------------------------------------------
+
+    def send(self, array: Any, to: int, *, within: float = _FORMING_S, tag: str = "") -> None:
+        """Give ``array`` to rank ``to``, which calls :meth:`recv`."""
+        self._check_rank(to, other=True)
+        self._pass(array, "send", to, within, tag)
+
+    def recv(self, array: Any, source: int, *, within: float = _FORMING_S, tag: str = "") -> None:
+        """Fill ``array`` with what rank ``source`` sends.
+
+        Raises:
+            CollectiveError: the other sends another size or type, or for another ``tag``; so it is told too.
+        """
+        self._check_rank(source, other=True)
+        self._pass(array, "recv", source, within, tag)
+
+    def _pass(self, array: Any, way: str, peer: int, within: float, tag: str) -> None:
+        what, until = f"{array.dtype}[{array.size}] {tag}", time.monotonic() + within
+        self._refuse_aborted(way)
+        with self._giving_up():
+            getattr(self._control, way)(np.zeros(1, np.uint8), peer, within=within, tag=what)
+        fork = self._calls.move(array, way, peer)
+        self.runtime.execute((fork, fork.finish))
+        self._wait(self.runtime.record(self.runtime.compute), until, within, f"{way} ({what})")
+
+    # -- who is here --------------------------------------------------------------------------------
+
+    def begin(self, step: int) -> None:
+        """Say which step the collectives that follow belong to; ranks in different steps stop."""
+        self._control.begin(step)
+
+    def barrier(self, *, within: float = _FORMING_S, tag: str = "") -> None:
+        """Return when every rank is here."""
+        self._meet(tag, within)
+
+    def agree(self, *, within: float = _FORMING_S, tag: str = "") -> None:
+        """Return when every rank begins the same step of the same plan: NCCL itself compares nothing."""
+        self._meet(f"step of {tag}", within)
+
+    def vote(self, *, within: float = _FORMING_S, tag: str = "") -> None:
+        """Return when every rank has the results of every collective so far."""
+        self._meet(f"vote {tag}", within)
+
+    def _meet(self, tag: str, within: float) -> None:
+        """Return when every rank came for the same; if not, nobody waits for NCCL any longer here."""
+        self._refuse_aborted(tag)
+        with self._giving_up():
+            self._control.barrier(within=within, tag=tag)
+
+    @contextlib.contextmanager
+    def _giving_up(self) -> Iterator[None]:
+        try:
+            yield
+        except CollectiveError as error:
+            self._break(str(error))
+            raise
+
+    @property
+    def waited(self) -> float:
+        """Seconds that this rank was in collectives before the last peer came, all added up."""
+        return float(self._control.waited)
+
+    # -- failures -----------------------------------------------------------------------------------
+
+    @property
+    def aborted(self) -> str | None:
+        """Why a rank gave up in this epoch; None: nobody did."""
+        return self._given_up or self._control.aborted
+
+    def abort(self, reason: str) -> None:
+        """Release every rank that waits; they raise CollectiveAborted until the group is reset."""
+        self._control.abort(reason)
+        self._break(self._control.aborted or reason)
+
+    def _refuse_aborted(self, what: str) -> None:
+        reason = self.aborted
+        if reason is not None:
+            self._break(reason)
+            raise CollectiveAborted(f"{what or 'a collective'} was aborted: {reason}")
+
+    def _break(self, reason: str) -> None:
+        """End the communicators: what waits on the GPU for a peer ends, without a result."""
+        with self._lock:
+            self._given_up = self._given_up or reason
+            self._rings.abort()
+
+    def reset(self, epoch: int) -> None:
+        """Begin afresh after an abort; every rank calls it with the same number, larger than before.
+
+        Graphs that were captured with the communicators of before are gone by now: these wait for that.
+        """
+        self._break("the group is reset")
+        self._rings.settle()
+        self.runtime.synchronize()
+        self._control.reset(epoch)
+        self._control.begin(NO_STEP)  # ranks may have failed in different ones
+        self._given_up = None
+        self._rings.form_again()
+
+    def close(self) -> None:
+        """Let go of peers."""
+        self._break("the group is closed")
+        self._control.close()
+
+    def _check_rank(self, rank: int, other: bool = False) -> None:
+        if not 0 <= rank < self.size or (other and rank == self.rank):
+            raise CollectiveError(f"rank {rank} is no {'other ' * other}rank of {self.size}.")
