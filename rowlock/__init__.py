@@ -15,6 +15,7 @@ _SUBPACKAGES = ("fluid", "nn", "optimizer", "static")
 _ROOMS = ("demo", "executor", "graph", "launch", "strategies")
 _HOMES = {
     "CPUPlace": ".executor.place",
+    "CUDAPinnedPlace": ".executor.place",
     "CUDAPlace": ".executor.place",
     "ParamAttr": ".graph.param_attr",
     "configure": ".launch",

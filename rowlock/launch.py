@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -29,8 +30,12 @@ def _launch_ray(places: Sequence[Place], config: ClusterConfig) -> Gang:
 
 
 def _cluster_gpus() -> int:
-    if "ray" not in sys.modules:
+    config = launchers.current_config()
+    named = config.address or os.environ.get("RAY_ADDRESS")
+    if config.launcher != "ray" or ("ray" not in sys.modules and not named):
         return 0
+    if named:
+        importlib.import_module(".cluster.session", __package__).join_ray(config)
     return importlib.import_module(".cluster.nodes", __package__).gpu_total()  # type: ignore[no-any-return]
 
 

@@ -10,7 +10,14 @@ from ..executor.compiled_program import CompiledProgram
 from ..executor.data_feeder import DataFeeder
 from ..executor.executor import Executor
 from ..executor.parallel_executor import ParallelExecutor
-from ..executor.place import CPUPlace, CUDAPlace, cpu_places, cuda_places
+from ..executor.place import (
+    CPUPlace,
+    CUDAPinnedPlace,
+    CUDAPlace,
+    cpu_places,
+    cuda_pinned_places,
+    cuda_places,
+)
 from ..executor.scope import Scope, global_scope, scope_guard
 from ..executor.tensor import (
     LoDTensor,
@@ -31,10 +38,22 @@ from ..graph.program import (
     default_startup_program,
     program_guard,
 )
-from ..graph.scopes import name_scope
+from ..graph.scopes import device_guard, name_scope
 from ..graph.variable import Parameter, Variable
 from ..strategies.flags import get_flags, set_flags
-from . import backward, clip, core, framework, initializer, io, layers, nets, optimizer, regularizer
+from . import (
+    backward,
+    clip,
+    contrib,
+    core,
+    framework,
+    initializer,
+    io,
+    layers,
+    nets,
+    optimizer,
+    regularizer,
+)
 
 _LAZY = {"BuildStrategy": "build", "ExecutionStrategy": "execution"}
 
@@ -49,6 +68,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "BuildStrategy",
     "CPUPlace",
+    "CUDAPinnedPlace",
     "CUDAPlace",
     "CompiledProgram",
     "DataFeeder",
@@ -65,14 +85,17 @@ __all__ = [
     "append_backward",
     "backward",
     "clip",
+    "contrib",
     "core",
     "cpu_places",
     "create_lod_tensor",
     "create_random_int_lodtensor",
+    "cuda_pinned_places",
     "cuda_places",
     "data",
     "default_main_program",
     "default_startup_program",
+    "device_guard",
     "embedding",
     "framework",
     "get_flags",

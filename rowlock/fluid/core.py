@@ -1,6 +1,6 @@
 """``fluid.core``: the errors and type numbers that programs name."""
 
-from ..executor.place import CPUPlace, CUDAPlace
+from ..executor.place import CPUPlace, CUDAPinnedPlace, CUDAPlace, gpu_count
 from ..executor.scope import Scope
 from ..executor.tensor import LoDTensor
 from ..graph.program_graph import ProgramGraph as Graph
@@ -15,12 +15,18 @@ class VarDesc:
 
 
 def is_compiled_with_cuda() -> bool:
-    """Return whether GPU places can be used."""
-    return False
+    """Return whether there is a GPU, here or in the cluster."""
+    return gpu_count() > 0
+
+
+def get_cuda_device_count() -> int:
+    """Return how many GPUs there are, here or in the cluster."""
+    return gpu_count()
 
 
 __all__ = [
     "CPUPlace",
+    "CUDAPinnedPlace",
     "CUDAPlace",
     "EOFException",
     "EnforceNotMet",
@@ -29,5 +35,6 @@ __all__ = [
     "Scope",
     "VarDesc",
     "VarType",
+    "get_cuda_device_count",
     "is_compiled_with_cuda",
 ]

@@ -11,7 +11,7 @@ from . import lr
 
 
 class SGD(methods.SGDOptimizer):
-    """p -= lr g."""
+    """p -= lr g. ``multi_precision``: parameters in low precision have a master in float32."""
 
     def __init__(
         self,
@@ -19,9 +19,11 @@ class SGD(methods.SGDOptimizer):
         parameters: Any = None,
         weight_decay: Any = None,
         grad_clip: Any = None,
+        multi_precision: bool = False,
         name: str | None = None,
     ) -> None:
         super().__init__(learning_rate, parameters, _decay(weight_decay), grad_clip, name)
+        self._multi_precision = bool(multi_precision)
 
 
 class Momentum(methods.MomentumOptimizer):
@@ -35,10 +37,12 @@ class Momentum(methods.MomentumOptimizer):
         use_nesterov: bool = False,
         weight_decay: Any = None,
         grad_clip: Any = None,
+        multi_precision: bool = False,
         name: str | None = None,
     ) -> None:
         decay = _decay(weight_decay)
         super().__init__(learning_rate, momentum, parameters, use_nesterov, decay, grad_clip, name)
+        self._multi_precision = bool(multi_precision)
 
 
 class Adam(methods.AdamOptimizer):
@@ -54,12 +58,14 @@ class Adam(methods.AdamOptimizer):
         weight_decay: Any = None,
         grad_clip: Any = None,
         lazy_mode: bool = False,
+        multi_precision: bool = False,
         name: str | None = None,
     ) -> None:
         decay = _decay(weight_decay)
         super().__init__(
             learning_rate, beta1, beta2, epsilon, parameters, decay, grad_clip, name, lazy_mode
         )
+        self._multi_precision = bool(multi_precision)
 
 
 def _decay(weight_decay: Any) -> Any:

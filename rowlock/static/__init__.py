@@ -20,9 +20,9 @@ from ..graph.program import (
     default_startup_program,
     program_guard,
 )
-from ..graph.scopes import name_scope
+from ..graph.scopes import device_guard, name_scope
 from ..graph.variable import Variable
-from . import nn
+from . import amp, nn
 
 _LAZY = {"BuildStrategy": "build", "ExecutionStrategy": "execution"}
 
@@ -50,6 +50,7 @@ __all__ = [
     "Scope",
     "Variable",
     "accuracy",
+    "amp",
     "append_backward",
     "cpu_places",
     "create_global_var",
@@ -58,6 +59,7 @@ __all__ = [
     "data",
     "default_main_program",
     "default_startup_program",
+    "device_guard",
     "global_scope",
     "gradients",
     "name_scope",

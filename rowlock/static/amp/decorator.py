@@ -1,0 +1,149 @@
+"""``static.amp.decorate`` with the arguments of Paddle 3 (by level) and of Paddle 2.0 to 2.4 (by flags)."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+from ...executor.mixed_precision import OptimizerWithMixedPrecision, checked_lists
+from ...graph.amp.lists import low_type
+from ...graph.amp.optimizer import Scaling
+from ...graph.amp.rewrite import Rules
+from ...graph.optimizer.base import Optimizer
+from ...strategies.errors import InvalidType, InvalidValue, nearest
+from ...strategies.types import VarType
+
+_LEVELS = ("O0", "OD", "O1", "O2")
+_COMMON = {
+    "init_loss_scaling": 2.0**16,
+    "incr_every_n_steps": 2000,
+    "decr_every_n_nan_or_inf": 1,
+    "incr_ratio": 2.0,
+    "decr_ratio": 0.5,
+}
+_BY_LEVEL: dict[str, Any] = {
+    "level": "O1",
+    "dtype": "float16",
+    "master_weight": None,
+    "master_grad": False,
+    **_COMMON,
+    "use_dynamic_loss_scaling": None,
+    "use_amp_guard": False,
+    "use_promote": False,
+}
+_BY_FLAGS: dict[str, Any] = {
+    "init_loss_scaling": 2.0**15,
+    "incr_every_n_steps": 1000,
+    "decr_every_n_nan_or_inf": 2,
+    "incr_ratio": 2.0,
+    "decr_ratio": 0.8,
+    "use_dynamic_loss_scaling": True,
+    "use_pure_fp16": False,
+    "use_fp16_guard": None,
+    "use_bf16": False,
+    "use_promote": False,
+}
+
+
+def decorate(
+    optimizer: Optimizer, amp_lists: Any = None, *args: Any, **settings: Any
+) -> OptimizerWithMixedPrecision:
+    """Return an optimizer that trains in mixed precision.
+
+    By level, as in Paddle 3: ``decorate(optimizer, amp_lists=None, level="O1", dtype="float16",
+    master_weight=None, master_grad=False, init_loss_scaling=65536.0, incr_every_n_steps=2000,
+    decr_every_n_nan_or_inf=1, incr_ratio=2.0, decr_ratio=0.5, use_dynamic_loss_scaling=None,
+    use_amp_guard=False, use_promote=False)``.
+
+    By flags, as before, where a flag is named or the third argument is a number: ``decorate(optimizer,
+    amp_lists=None, init_loss_scaling=32768.0, incr_every_n_steps=1000, decr_every_n_nan_or_inf=2,
+    incr_ratio=2.0, decr_ratio=0.8, use_dynamic_loss_scaling=True, use_pure_fp16=False, use_fp16_guard=None,
+    use_bf16=False, use_promote=False)``.
+
+    bfloat16 has the range of float32: its loss is never scaled.
+
+    Raises:
+        InvalidType: an argument that neither form has, or arguments of both; a wrong type.
+        InvalidValue: an unknown level or dtype.
+        InvalidArgument: the optimizer is decorated already.
+    """
+    flags = set(_BY_FLAGS) - set(_BY_LEVEL)
+    number = bool(args) and isinstance(args[0], (int, float))
+    by_flags = number or not flags.isdisjoint(settings)
+    chosen = _arguments(_BY_FLAGS if by_flags else _BY_LEVEL, args, settings)
+    if by_flags:
+        return _by_flags(optimizer, amp_lists, chosen)
+    return _by_level(optimizer, amp_lists, chosen)
+
+
+def _arguments(
+    defaults: dict[str, Any], args: tuple[Any, ...], settings: dict[str, Any]
+) -> dict[str, Any]:
+    names = list(defaults)
+    if len(args) > len(names):
+        raise InvalidType(
+            f"decorate takes at most {len(names) + 2} arguments, got {len(args) + 2}."
+        )
+    given = dict(zip(names, args, strict=False))
+    for name in settings:
+        if name in given:
+            raise InvalidType(f"decorate: {name} is given twice.")
+        if name not in defaults:
+            other = name in _BY_FLAGS or name in _BY_LEVEL
+            why = " beside level, dtype, ... or use_pure_fp16, use_bf16, ..." if other else ""
+            raise InvalidType(f"decorate has no argument {name!r}{why}.{nearest(name, names)}")
+    return {**defaults, **given, **settings}
+
+
+def _by_level(
+    optimizer: Any, amp_lists: Any, chosen: dict[str, Any]
+) -> OptimizerWithMixedPrecision:
+    level = chosen["level"].upper() if isinstance(chosen["level"], str) else chosen["level"]
+    if level not in _LEVELS:
+        raise InvalidValue(f"decorate: level must be one of {', '.join(_LEVELS)}, got {level!r}.")
+    dtype = low_type(chosen["dtype"], "decorate")
+    if level == "OD" and amp_lists is not None:
+        warnings.warn("decorate: level OD computes by the default white list alone.", stacklevel=3)
+        amp_lists = None
+    rules = Rules(
+        checked_lists(amp_lists),
+        dtype,
+        level,
+        bool(chosen["use_amp_guard"]),
+        bool(chosen["use_promote"]),
+    )
+    scaling = _scaling(chosen, dtype, rewrites=level != "O0")
+    made = OptimizerWithMixedPrecision(
+        optimizer,
+        None if level == "O0" else rules,
+        scaling,
+        master_grad=bool(chosen["master_grad"]) and level == "O2",
+    )
+    if chosen["master_weight"] is not False:
+        optimizer._multi_precision = True
+    return made
+
+
+def _by_flags(
+    optimizer: Any, amp_lists: Any, chosen: dict[str, Any]
+) -> OptimizerWithMixedPrecision:
+    pure = bool(chosen["use_pure_fp16"])
+    dtype = VarType.BF16 if chosen["use_bf16"] else VarType.FP16
+    guard = pure if chosen["use_fp16_guard"] is None else bool(chosen["use_fp16_guard"])
+    rules = Rules(checked_lists(amp_lists), dtype, promote=bool(chosen["use_promote"]))
+    if pure:  # only there does the guard count
+        rules = replace(rules, level="O2", guard=guard)
+    return OptimizerWithMixedPrecision(optimizer, rules, _scaling(chosen, dtype))
+
+
+def _scaling(chosen: dict[str, Any], dtype: VarType, rewrites: bool = True) -> Scaling:
+    dynamic = chosen["use_dynamic_loss_scaling"]
+    scaling = Scaling(
+        chosen["init_loss_scaling"],
+        dtype == VarType.FP16 if dynamic is None else dynamic,
+        *(chosen[name] for name in list(_COMMON)[1:]),
+    )
+    if rewrites and dtype == VarType.FP16:
+        return scaling
+    return replace(scaling, start=1.0, dynamic=False)
