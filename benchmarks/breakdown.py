@@ -5,6 +5,11 @@
 Two Ray replicas of one core each. Families are the files of kernels. "exposed" is communication while nothing
 else runs on that replica, with what of it is waiting for the peer. "empty calls" is a step in which every
 kernel's calls are made with their operands and do nothing (executor/null.py): what plan and Python cost.
+
+    python benchmarks/breakdown.py --device gpu
+
+What the host spends on a replayed step of a GPU, on a GPU that does nothing (executor/cuda/null.py), so that it
+needs none: the calls to CUDA are counted, not made. Also for ResNet-50 and GPT-2.
 """
 
 import argparse
@@ -14,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,13 +30,19 @@ os.environ.setdefault("RAY_worker_niceness", "0")
 
 import rowlock
 import rowlock.fluid as fluid
+from benchmarks import large_models, sizes
 from benchmarks.models import MODELS, build
+from rowlock.executor.capabilities import capabilities
+from rowlock.executor.cuda.null import NullRuntime
 from rowlock.executor.kernels.registry import KERNELS
-from rowlock.executor.null import null_plan
+from rowlock.executor.null import null_gpu_plan, null_plan
+from rowlock.graph.compile import compile_program
 from rowlock.graph.ops.collective import COLLECTIVES
 from rowlock.graph.ops.registry import OPS
+from rowlock.graph.passes.target import Target
 
 LIMIT_US = 1.5  # of an instruction, by itself
+GPU_LIMIT_US = 50.0  # of a replayed step, without copying what is fed
 STEPS_TRACED = 8
 
 
@@ -169,13 +181,63 @@ def report(name, steps):
     return each <= LIMIT_US
 
 
+def gpu_program(name):
+    """Return (program, loss, feed, switches) of a model; of a large one with few rows."""
+    if name in MODELS:
+        main, _, loss, feed = build(fluid, name)
+        return main, loss, feed, {}
+    size = replace(sizes.SIZES[name], rows=2)
+    built = large_models.build(name, size, "bfloat16")
+    return built.main, built.loss, sizes.feed(name, size), large_models.SWITCHES[name]
+
+
+def gpu_report(name):
+    """Print what the host spends on a step that is replayed; return whether it keeps the limit."""
+    runtime = NullRuntime()
+    main, loss, feed, switches = gpu_program(name)
+    strategy = fluid.BuildStrategy()
+    for switch, value in switches.items():
+        setattr(strategy, switch, value)
+    able = capabilities(frozenset(runtime.versions()))
+    target = Target(strategy=strategy)
+    program = compile_program(main, list(feed), [loss.name], target, able, "cupy").program
+    feeds = [feed[program.values[i].name] for i in program.feeds]
+    plan = null_gpu_plan(program, feeds, runtime)
+    for _ in range(3):
+        plan.run(feeds)
+    runtime.counted.clear()
+    took, pinned = [], [np.empty_like(array) for array in feeds]
+    for _ in range(300):
+        started = time.perf_counter()
+        plan.run(feeds)
+        plan.fetched().wait()
+        done = time.perf_counter()
+        for target, array in zip(pinned, feeds, strict=True):
+            np.copyto(target, array)
+        took.append((done - started, time.perf_counter() - done))
+    whole, copying = 1e6 * np.median(took, axis=0)
+    print("{}: {:.1f} us a step, {:.1f} of them to copy what is fed".format(name, whole, copying))
+    asked = ", ".join("{} {:.0f}".format(k, n / 300) for k, n in runtime.counted.items())
+    print("  calls a step: {}".format(asked))
+    print("  " + plan.described()[0])
+    return whole - copying <= GPU_LIMIT_US
+
+
 def run():
     """Measure as the command line says."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
+    every = [*MODELS, *sizes.SIZES]
+    parser.add_argument("--models", nargs="+", choices=every)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--launcher", default="ray", choices=("ray", "threads"))
+    parser.add_argument("--device", default="cpu", choices=("cpu", "gpu"))
     options = parser.parse_args()
+    if options.device == "gpu":
+        slow = [name for name in options.models or every if not gpu_report(name)]
+        if slow:
+            print("more than {} us a step: {}".format(GPU_LIMIT_US, ", ".join(slow)))
+        return
+    options.models = options.models or list(MODELS)
     with rowlock.cluster(launcher=options.launcher):
         slow = [name for name in options.models if not report(name, options.steps)]
     if slow:

@@ -36,7 +36,10 @@ def timed(step, count):
 
 
 def serve(about, build, run=timed):
-    """Do as told until the end: ``build(model)`` returns a step, ``run(step, count)`` its seconds and loss."""
+    """Do as told until the end: ``build(model)`` returns a step, ``run(step, count)`` its seconds and loss.
+
+    ``run`` may also return a dict, which is the answer.
+    """
     answer, step = Answers(), None
     for line in sys.stdin:
         told = json.loads(line)
@@ -50,8 +53,14 @@ def serve(about, build, run=timed):
                 step = build(told["model"])
                 answer(built=told["model"])
             else:
-                seconds, loss = run(step, told["steps"])
-                answer(seconds=seconds, loss=loss)
+                found = run(step, told["steps"])
+                answer(
+                    **(
+                        found
+                        if isinstance(found, dict)
+                        else {"seconds": found[0], "loss": found[1]}
+                    )
+                )
         except Exception as error:
             traceback.print_exc()
             answer(error="{}: {}".format(type(error).__name__, error))

@@ -1,0 +1,221 @@
+"""One GPU: Rowlock beside PyTorch (eager, compiled, with CUDA graphs) and JAX, on the same training steps.
+
+    python benchmarks/gpu.py --torch ~/torch/bin/python --jax ~/jax/bin/python
+
+Interpreters may also come from TORCH_PYTHON and JAX_PYTHON; a rival without one is left out. Every contender
+is a process of its own; they take turns, and numbers are medians over rounds. ResNet-50 (256 images of
+224 x 224) and GPT-2 (16 x 1,024 words) begin with the same weights and are fed the same batches from the host,
+so their first losses stand side by side and must agree. Rates are shares of what the GPU can do: arithmetic of
+``--peak``, and what a plain product of the same run reaches. ``benchmarks/gpu_kernels.py`` goes on with single
+instructions.
+
+``--simulated`` tries the script with tiny sizes: Rowlock on a simulated GPU, rivals on the CPU.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.contenders import WORKERS, Contender, machine
+from benchmarks.models import MODELS
+from benchmarks.sizes import SIZES, TINY
+
+RESULTS = Path(__file__).parent / "results"
+LARGE = ("resnet50/bfloat16", "resnet50/tf32", "gpt2/bfloat16", "gpt2/tf32")
+SMALL = ("fit", "mlp", "lenet", "resnet18", "gpt")
+STEPS = {"resnet50": 20, "gpt2": 20}
+SMALL_STEPS = 200
+WARM_UP = 4
+PEAK = {"bfloat16": 989e12, "tf32": 494e12, "float32": 67e12}  # H200, dense
+AGREE = {"bfloat16": 0.05, "tf32": 0.01, "float32": 1e-3}  # first losses, relative to the largest
+
+
+def contenders(options):
+    """Return the processes to start: ours, and the rivals whose interpreters were given."""
+    device = "cpu" if options.simulated else "gpu"
+
+    def made(name, python, script, how="", device=device):
+        told = json.dumps({"tiny": options.simulated, "device": device, "how": how})
+        return Contender(name, [python, str(WORKERS / script), told], quiet=not options.verbose)
+
+    found = [made("Rowlock", sys.executable, "gpu_rowlock.py", device="gpu")]
+    if options.torch:
+        found.append(made("PyTorch", options.torch, "gpu_torch.py"))
+        found.append(made("PyTorch, compiled", options.torch, "gpu_torch.py", "compiled"))
+        found.append(made("PyTorch, graphs", options.torch, "gpu_torch.py", "graphs"))
+    if options.jax:
+        found.append(made("JAX", options.jax, "gpu_jax.py"))
+    return found
+
+
+def measure(model, wanted, options):
+    """Return the answers of each round, by contender that can run the model."""
+    steps = 2 if options.simulated else STEPS.get(model.partition("/")[0], SMALL_STEPS)
+    rounds = []
+    ready = []
+    for contender in wanted:
+        try:
+            contender.ask(do="build", model=model)
+            contender.ask(do="run", steps=WARM_UP)
+            ready.append(contender)
+        except RuntimeError as error:
+            print("{}: {} left out, {}".format(model, contender.name, error), flush=True)
+    for _ in range(options.rounds):
+        rounds.append({c.name: c.ask(do="run", steps=steps) for c in ready})
+    return {c.name: [each[c.name] for each in rounds] for c in ready}
+
+
+def rates(model, seconds, options):
+    """Return what a step's time means: images or words a second, and shares of the peak and of a product."""
+    name, _, precision = model.partition("/")
+    if name not in SIZES:
+        return {}
+    size = (TINY if options.simulated else SIZES)[name]
+    units = size.rows * getattr(size, "length", 1)
+    reached = size.operations() / seconds
+    found = {"words/s" if name == "gpt2" else "images/s": units / seconds}
+    found["MFU %"] = 100 * reached / PEAK[precision]
+    if options.product.get(precision):
+        found["of a product %"] = 100 * reached / options.product[precision]
+    return found
+
+
+def differ(model, rows):
+    """Return a sentence if the contenders' first losses do not agree, else ""."""
+    name, _, precision = model.partition("/")
+    if name not in SIZES or len(rows) < 2:
+        return ""
+    losses = np.array([row["losses"] for row in rows])
+    apart = float(np.ptp(losses, axis=0).max() / np.abs(losses).max())
+    if np.isfinite(losses).all() and apart <= AGREE[precision]:
+        return ""
+    return "first losses differ by {:.2g} of the largest, more than {}".format(
+        apart, AGREE[precision]
+    )
+
+
+def table(model, answers, options):
+    """Return a model's rows, and what is wrong with them."""
+    rows = []
+    for name, rounds in answers.items():
+        seconds = [answer["seconds"][0] for answer in rounds]
+        middle = float(np.median(seconds))
+        row = {"contender": name, "ms": 1e3 * middle}
+        row["quartiles"] = [1e3 * float(q) for q in np.percentile(seconds, [25, 75])]
+        row["host us"] = 1e6 * float(np.median([answer["host"] for answer in rounds]))
+        row.update(rates(model, middle, options))
+        row.update(losses=rounds[-1]["losses"], memory=rounds[-1]["memory"])
+        rows.append(row)
+    return {"model": model, "rows": rows, "wrong": differ(model, rows)}
+
+
+def text_of(found):
+    """Return a model's table as text."""
+    lines = [found["model"]]
+    ours = next((row["ms"] for row in found["rows"] if row["contender"] == "Rowlock"), None)
+    for row in found["rows"]:
+        low, high = row["quartiles"]
+        line = "  {:18} {:9.3f} ms [{:.3f} .. {:.3f}]".format(
+            row["contender"], row["ms"], low, high
+        )
+        if ours is not None:
+            line += " {:5.2f} x ours".format(row["ms"] / ours)
+        line += ", host {:.0f} us".format(row["host us"])
+        for key in ("images/s", "words/s", "MFU %", "of a product %"):
+            if key in row:
+                line += ", {} {:,.4g}".format(key, row[key])
+        for key, value in row["memory"].items():
+            line += ", {} {:,.0f} MB".format(key, value / 1e6)
+        lines.append(line)
+    for row in found["rows"]:
+        losses = " ".join("{:.4f}".format(loss) for loss in row["losses"])
+        lines.append("  {:18} losses {}".format(row["contender"], losses))
+    if found["wrong"]:
+        lines.append("  WRONG: " + found["wrong"])
+    return "\n".join(lines)
+
+
+PRODUCT = """
+import json, sys, torch, time
+torch.backends.cuda.matmul.allow_tf32 = True
+found = {}
+for name, kind in (("bfloat16", torch.bfloat16), ("tf32", torch.float32)):
+    a, b = (torch.randn(8192, 8192, device="cuda", dtype=kind) for _ in range(2))
+    for count in (5, 50):
+        torch.cuda.synchronize(); began = time.perf_counter()
+        for _ in range(count): a @ b
+        torch.cuda.synchronize()
+        found[name] = count * 2 * 8192**3 / (time.perf_counter() - began)
+print(json.dumps(found))
+"""
+
+
+def products(options):
+    """Return the operations a second of a plain product by PyTorch, by precision; nothing without a GPU."""
+    if not options.torch or options.simulated:
+        return {}
+    done = subprocess.run([options.torch, "-c", PRODUCT], capture_output=True, text=True)
+    return json.loads(done.stdout) if done.returncode == 0 else {}
+
+
+def keep(tables, wanted, options):
+    """Write everything to a dated pair of files."""
+    now = datetime.datetime.now()
+    stem = RESULTS / "gpu_{}".format(now.strftime("%Y-%m-%d_%H%M"))
+    about = {
+        "when": now.isoformat(timespec="seconds"),
+        "machine": machine(),
+        "versions": {c.name: c.about for c in wanted},
+        "rounds": options.rounds,
+        "product": options.product,
+    }
+    stem.with_suffix(".json").write_text(json.dumps({**about, "tables": tables}, indent=1) + "\n")
+    head = json.dumps(about, indent=1)
+    stem.with_suffix(".txt").write_text("\n\n".join([head, *map(text_of, tables)]) + "\n")
+    print("kept as {}.json and .txt".format(stem))
+
+
+def run():
+    """Measure as the command line says; end with 1 if losses disagree."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for rival in ("torch", "jax"):
+        given = os.environ.get("{}_PYTHON".format(rival.upper()), "")
+        parser.add_argument("--" + rival, default=given, metavar="INTERPRETER")
+    every = [*LARGE, *(name + "/float32" for name in SIZES), *MODELS]
+    parser.add_argument("--models", nargs="+", default=[*LARGE, *SMALL], choices=every)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument(
+        "--peak", type=float, help="bfloat16 operations a second (default: an H200's)"
+    )
+    parser.add_argument("--simulated", action="store_true")
+    parser.add_argument("--verbose", action="store_true", help="show what contenders print")
+    options = parser.parse_args()
+    if options.peak:
+        PEAK.update({key: value * options.peak / PEAK["bfloat16"] for key, value in PEAK.items()})
+    if options.simulated:
+        os.environ["ROWLOCK_SIMULATED_GPUS"] = "1"
+    options.product = products(options)
+    wanted, tables = contenders(options), []
+    try:
+        started = [contender for contender in wanted if contender.start()]
+        for model in options.models:
+            tables.append(table(model, measure(model, started, options), options))
+            print(text_of(tables[-1]) + "\n", flush=True)
+        if not options.simulated:
+            keep(tables, started, options)
+    finally:
+        for contender in wanted:
+            contender.close()
+    return int(any(found["wrong"] for found in tables))
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -1,0 +1,87 @@
+"""A contender of ``benchmarks/gpu.py``: Rowlock on one place, with the switches that cost no memory."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+import numpy as np
+
+import rowlock
+import rowlock.fluid as fluid
+from benchmarks import large_models
+from benchmarks.models import MODELS
+from benchmarks.models import build as build_small
+from benchmarks.rivals import FASTER
+from benchmarks.workers.gpu_serve import Settings, Steps, parted, serve_steps
+from rowlock.executor.capabilities import installed
+from rowlock.executor.cuda.gpus import open_gpu
+
+TOLD = Settings()
+PLACE = fluid.CUDAPlace(0) if TOLD.on_gpu else fluid.CPUPlace()
+
+
+def about():
+    """Return versions, and which GPU."""
+    runtime = open_gpu(0) if TOLD.on_gpu else None
+    found = {"python": sys.version.split()[0], "numpy": np.__version__, **installed(runtime)}
+    if runtime is not None:
+        found["GPU"] = "{0.name}, {0.memory:,} bytes".format(runtime.properties)
+    return found
+
+
+def small(name):
+    """Return a small net's program, loss, batches for one of its two places, startup and switches."""
+    main, startup, loss, feed = build_small(fluid, name)
+    half = {key: array[: len(array) // 2] for key, array in feed.items()}
+    return main, startup, loss, [half], dict.fromkeys(FASTER, True)
+
+
+def memory(compiled):
+    """Return the bytes of temporaries as planned, and what was taken of the device."""
+    found = {"temporaries": compiled.temporaries()[1]}
+    if TOLD.on_gpu and "cupy" in sys.modules:
+        found["peak"] = sys.modules["cupy"].get_default_memory_pool().total_bytes()
+    return found
+
+
+def build(model):
+    """Return the steps of a model."""
+    name, precision = parted(model)
+    optimizer = None
+    if name in MODELS:
+        main, startup, loss, batches, switches = small(name)
+    else:
+        kind = "bfloat16" if precision == "bfloat16" else "float32"
+        made = large_models.build(name, TOLD.size(name), kind)
+        main, startup, loss = made.main, made.startup, made.loss
+        batches, switches = TOLD.batches(name), dict(large_models.SWITCHES[name])
+        optimizer = made.optimizer if kind == "bfloat16" else None
+    if precision == "tf32":
+        switches["gpu_math"] = "tf32"
+    strategy = fluid.BuildStrategy()
+    for switch, value in switches.items():
+        setattr(strategy, switch, value)
+    exe, scope = fluid.Executor(PLACE), fluid.Scope()
+    with fluid.scope_guard(scope):
+        exe.run(startup)
+        if optimizer is not None:
+            optimizer.amp_init(PLACE)
+    compiled = fluid.CompiledProgram(main).with_data_parallel(
+        loss_name=loss.name, build_strategy=strategy, places=[PLACE]
+    )
+    turn = iter(range(sys.maxsize))
+
+    def begin():
+        fed = batches[next(turn) % len(batches)]
+        return exe.run_async(compiled, feed=fed, fetch_list=[loss], scope=scope)
+
+    def loss_of(future):
+        return float(np.mean(np.asarray(future.result()[0], "float64")))
+
+    return Steps(begin, loss_of, lambda: memory(compiled))
+
+
+if __name__ == "__main__":
+    with rowlock.cluster(launcher="threads"):
+        serve_steps(about, build)
