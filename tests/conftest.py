@@ -12,6 +12,11 @@ os.environ.update(
 
 import pytest
 
+from rowlock.executor.cuda.gpus import local_gpus
+from rowlock.executor.cuda.simulated import COUNT
+
+GPUS = 4  # that actors may have, simulated ones
+
 
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[None]:
@@ -20,14 +25,21 @@ def ray_cluster() -> Iterator[None]:
 
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    before = os.environ.get(COUNT)
+    real = local_gpus() if os.environ.get("ROWLOCK_TEST_DEVICE") == "gpu" and not before else 0
+    if not real:
+        os.environ.setdefault(COUNT, str(GPUS))  # for the actors; this process sees none
     ray.init(
         address="local",  # not a cluster that somebody else started here
         num_cpus=4,
+        num_gpus=real or GPUS,
         include_dashboard=False,
         object_store_memory=80_000_000,
         logging_level="ERROR",
         log_to_driver=False,
     )
+    if before is None:
+        os.environ.pop(COUNT, None)
     yield
     ray.shutdown()
 

@@ -19,6 +19,7 @@ from rowlock.cluster.channel import Channels
 from rowlock.cluster.line import Line, Outbox
 from rowlock.cluster.listener import STEPS, WATCH, Listener, connect
 from rowlock.cluster.watch import WatchPost
+from rowlock.executor.cuda.transfers import Arriving
 from rowlock.executor.message import Message
 from rowlock.executor.replica import Replica
 from rowlock.strategies.errors import CollectiveError
@@ -61,6 +62,19 @@ class Echo(Replica):
 
     def on_objects(self, head: Any, arrays: Any) -> Message:
         return Message("objects", {}, [np.array([None])])
+
+    def on_broken(self, head: Any, arrays: Any) -> Message:
+        return Message("fetched", {}, Arriving([np.zeros(1)], Failed()))
+
+
+class Failed:
+    """A point in a stream of a GPU whose work failed."""
+
+    def done(self) -> bool:
+        raise RuntimeError("cudaErrorIllegalAddress")
+
+    def synchronize(self) -> None:
+        self.done()
 
 
 def _serve(address: tuple[str, int], rank: int) -> None:
@@ -187,6 +201,12 @@ def test_an_answer_that_cannot_be_sent_is_an_error_answer(start: Start) -> None:
     answers = exchange(channels, [Message("objects", {}), echo(1)], 5)
     assert answers[0].kind == "error" and "cannot be sent" in answers[0].head["text"]
     assert exchange(channels, [echo(2)] * 2, 5)[0].head["i"] == 2
+
+
+def test_work_of_a_gpu_that_fails_behind_the_step_is_an_error_answer(start: Start) -> None:
+    channels = start(1)
+    (answer,) = exchange(channels, [Message("broken", {})], 5)
+    assert answer.kind == "error" and "cudaErrorIllegalAddress" in answer.head["text"]
 
 
 def test_a_question_that_cannot_be_sent_reaches_nobody(start: Start) -> None:

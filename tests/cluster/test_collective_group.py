@@ -1,4 +1,4 @@
-"""The shared-memory group among plain processes, without Ray."""
+"""Groups among plain processes, without Ray: shared memory, NCCL on simulated GPUs, GPUs by way of the host."""
 
 from __future__ import annotations
 
@@ -13,19 +13,31 @@ import numpy as np
 import pytest
 
 from rowlock.cluster.collective.group import SharedMemoryGroup
+from rowlock.cluster.collective.nccl import NcclGroup
 from rowlock.cluster.collective.shm import segment_path
+from rowlock.executor.cuda.simulated import SimulatedRuntime
+from rowlock.executor.cuda.staged import StagedGroup
 from rowlock.strategies.errors import CollectiveAborted, CollectiveError
 
 _context = multiprocessing.get_context("fork")
 
 
-def together(size: int, work: Callable[[SharedMemoryGroup], Any]) -> list[Any]:
+@pytest.fixture(params=["memory", "nccl", "staged"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def together(size: int, work: Callable[[Any], Any], kind: str = "memory") -> list[Any]:
     """Run ``work`` in one process per rank; returns its results in rank order (exceptions included)."""
     name = f"test-{uuid.uuid4().hex}"
     results: Any = _context.Queue()
 
     def body(rank: int) -> None:
-        group = SharedMemoryGroup(name, rank, size, within=10)
+        group: Any = SharedMemoryGroup(name, rank, size, within=10)
+        if kind == "nccl":
+            group = NcclGroup(group, SimulatedRuntime(), within=10)
+        elif kind == "staged":
+            group = StagedGroup(group, SimulatedRuntime())
         try:
             results.put((rank, work(group)))
         except Exception as error:
@@ -43,11 +55,36 @@ def together(size: int, work: Callable[[SharedMemoryGroup], Any]) -> list[Any]:
     return [found[rank] for rank in range(size)]
 
 
-@pytest.mark.parametrize("size", [1, 2, 3])
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int64"])
-@pytest.mark.parametrize("count", [1, 5, 1000])
-def test_all_reduce_in_a_shared_buffer(size: int, dtype: str, count: int) -> None:
-    def work(group: SharedMemoryGroup) -> Any:
+def made(group: Any, values: Any) -> Any:
+    """Return an array where the group wants it."""
+    array = np.asarray(values)
+    if isinstance(group, SharedMemoryGroup):
+        return array.copy()
+    place = group.buffer(array.nbytes).view(array.dtype).reshape(array.shape)
+    place[...] = array
+    return place
+
+
+ON_HOST = [
+    ("memory", size, dtype, count)
+    for size in (1, 2, 3)
+    for dtype in ("float32", "float64", "float16", "bfloat16", "int64")
+    for count in (1, 5, 1000)
+]
+ON_GPUS = [("float32", 1, 5), ("float32", 3, 1000), ("float64", 2, 5), ("float16", 2, 1000)]
+CASES = [
+    *ON_HOST,
+    *(
+        (kind, size, dtype, count)
+        for kind in ("nccl", "staged")
+        for dtype, size, count in [*ON_GPUS, ("int64", 2, 1)]
+    ),
+]
+
+
+@pytest.mark.parametrize(("where", "size", "dtype", "count"), CASES)
+def test_all_reduce_in_a_buffer(where: str, size: int, dtype: str, count: int) -> None:
+    def work(group: Any) -> Any:
         array = group.buffer(count * np.dtype(dtype).itemsize).view(dtype)
         array[...] = np.arange(count) % 7 + group.rank
         group.all_reduce(array)
@@ -55,12 +92,12 @@ def test_all_reduce_in_a_shared_buffer(size: int, dtype: str, count: int) -> Non
         return array.copy()
 
     expected = sum((np.arange(count) % 7 + rank).astype(dtype) for rank in range(size))
-    for result in together(size, work):
+    for result in together(size, work, where):
         np.testing.assert_array_equal(result, expected)
 
 
 def test_released_buffers_are_unmapped_and_the_others_work() -> None:
-    def work(group: SharedMemoryGroup) -> Any:
+    def work(group: Any) -> Any:
         kept = group.buffer(4096).view("float32")
         for _ in range(50):
             buffer = group.buffer(1 << 20)
@@ -77,11 +114,11 @@ def test_released_buffers_are_unmapped_and_the_others_work() -> None:
         assert mapped <= 5 and value == 3
 
 
-def test_every_op_on_any_array() -> None:
-    def work(group: SharedMemoryGroup) -> Any:
+def test_every_op_on_any_array(kind: str) -> None:
+    def work(group: Any) -> Any:
         results = {}
         for op in ("sum", "mean", "product", "min", "max"):
-            array = np.array([1.0, 2.0, 3.0]) + group.rank
+            array = made(group, np.array([1.0, 2.0, 3.0]) + group.rank)
             group.all_reduce(array, op)
             results[op] = array
         return results
@@ -93,47 +130,79 @@ def test_every_op_on_any_array() -> None:
         "min": [1, 2, 3],
         "max": [2, 3, 4],
     }
-    for result in together(2, work):
+    for result in together(2, work, kind):
         assert {op: list(value) for op, value in result.items()} == expected
 
 
-def test_broadcast_gather_reduce_and_scatter() -> None:
-    def work(group: SharedMemoryGroup) -> Any:
-        seen = np.full(3, group.rank, "f4")
+@pytest.mark.parametrize("kind", ["memory", "nccl"])
+def test_broadcast_gather_reduce_and_scatter(kind: str) -> None:
+    def work(group: Any) -> Any:
+        seen = made(group, np.full(3, group.rank, "f4"))
         group.broadcast(seen, root=1)
-        gathered = group.all_gather(np.array([group.rank]))
-        total = np.array([1.0, 2.0])
+        gathered = group.all_gather(made(group, [group.rank]))
+        total = made(group, [1.0, 2.0])
         group.reduce(total, root=0)
-        scattered = group.reduce_scatter([np.array([1.0 + group.rank]), np.array([5.0, 6.0])])
+        scattered = group.reduce_scatter([made(group, [1.0 + group.rank]), made(group, [5.0, 6.0])])
         return seen.tolist(), [g.tolist() for g in gathered], total.tolist(), scattered.tolist()
 
-    first, second = together(2, work)
+    first, second = together(2, work, kind)
     assert first == ([1.0] * 3, [[0], [1]], [2.0, 4.0], [3.0])
     assert second == ([1.0] * 3, [[0], [1]], [1.0, 2.0], [10.0, 12.0])
 
 
-def test_ranks_that_disagree_all_stop() -> None:
-    def work(group: SharedMemoryGroup) -> None:
+def test_parts_come_from_and_go_to_their_roots(kind: str) -> None:
+    def work(group: Any) -> Any:
+        row = made(group, np.full(10, group.rank + 1, "f4"))
+        group.reduce_parts(row, [3, 3, 7, 10], [1, 0, 2, 2], within=10, tag="a")
+        reduced = row.tolist()
+        group.broadcast_parts(row, [3, 3, 7, 10], [1, 0, 2, 2], within=10, tag="b")
+        return reduced, row.tolist()
+
+    results = together(3, work, kind)
+    assert [reduced for reduced, _ in results] == [
+        [1.0] * 10,
+        [6.0] * 3 + [2.0] * 7,
+        [3.0] * 3 + [6.0] * 7,
+    ]
+    assert [row for _, row in results] == [[6.0] * 10] * 3
+
+
+@pytest.mark.parametrize("kind", ["memory", "nccl"])
+def test_one_rank_sends_and_another_one_receives(kind: str) -> None:
+    def work(group: Any) -> Any:
+        array = made(group, np.full(5, group.rank, "f8"))
+        if group.rank == 2:
+            group.send(array, 0, tag="x")
+        elif group.rank == 0:
+            group.recv(array, 2, tag="x")
+        return array.tolist()
+
+    assert together(3, work, kind) == [[2.0] * 5, [1.0] * 5, [2.0] * 5]
+
+
+def test_ranks_that_disagree_all_stop(kind: str) -> None:
+    def work(group: Any) -> None:
         group.all_reduce(group.buffer(64)[: 32 + group.rank], tag="bucket 0")
 
-    for result in together(2, work):
+    for result in together(2, work, kind):
         assert isinstance(result, CollectiveError)
         assert "another collective" in str(result)
 
 
-def test_a_missing_rank_is_named_after_the_deadline() -> None:
-    def work(group: SharedMemoryGroup) -> None:
+def test_a_missing_rank_is_named_after_the_deadline(kind: str) -> None:
+    def work(group: Any) -> None:
+        array = group.buffer(4).view("f4")
         if group.rank == 0:
-            group.barrier(within=0.2)
+            group.all_reduce(array, within=0.2)
         time.sleep(0.5)  # still there, but late
 
-    result = together(2, work)[0]
+    result = together(2, work, kind)[0]
     assert isinstance(result, CollectiveError)
     assert "ranks [1] are missing after 0.2 s" in str(result)
 
 
-def test_an_abort_releases_the_others_and_a_reset_mends_the_group() -> None:
-    def work(group: SharedMemoryGroup) -> Any:
+def test_an_abort_releases_the_others_and_a_reset_mends_the_group(kind: str) -> None:
+    def work(group: Any) -> Any:
         array = group.buffer(4).view("f4")
         said = ""
         try:
@@ -149,7 +218,7 @@ def test_an_abort_releases_the_others_and_a_reset_mends_the_group() -> None:
         group.all_reduce(array)
         return said, float(array[0])
 
-    for said, total in together(2, work):
+    for said, total in together(2, work, kind):
         assert "rank 1 failed: label 12 is no class" in said
         assert total == 2.0
 
@@ -167,17 +236,20 @@ def test_nothing_stays_behind_when_a_rank_is_killed() -> None:
     assert "the process of rank 1 has ended" in together(2, work)[0]
 
 
-def test_after_ranks_brought_other_sizes_all_have_the_same_memory() -> None:
-    def work(group: SharedMemoryGroup) -> Any:
-        group.all_reduce(np.ones(10_000), tag="0", within=10)
+@pytest.mark.parametrize("kind", ["memory", "nccl"])
+def test_after_ranks_brought_other_sizes_all_have_the_same_memory(kind: str) -> None:
+    def work(group: Any) -> Any:
+        large = made(group, np.ones(90_000))
+        group.all_reduce(large[:10_000], tag="0", within=10)
         with pytest.raises(CollectiveError):  # rank 0 must make room first, the others need not
-            group.all_reduce(np.ones(90_000 if group.rank == 0 else 10_000), tag="1", within=10)
+            group.all_reduce(large[: 90_000 if group.rank == 0 else 10_000], tag="1", within=10)
         found = []
         for epoch, size in enumerate((10_000, 5_000, 50_000), 1):
             group.reset(epoch)
-            array = np.full(size, group.rank + 1.0)
+            array = large[:size]
+            array[...] = group.rank + 1.0
             group.all_reduce(array, tag="2", within=10)
             found.append((float(array.min()), float(array.max())))
         return found
 
-    assert together(3, work) == [[(6.0, 6.0)] * 3] * 3
+    assert together(3, work, kind) == [[(6.0, 6.0)] * 3] * 3

@@ -45,6 +45,7 @@ ARRAYS = [
     np.array(7, "int64"),
     np.zeros((0,), "float32"),
     np.zeros((3, 0, 2), "float16"),
+    np.arange(6, dtype="float32").reshape(2, 3).astype("bfloat16"),
     np.arange(5, dtype="uint8"),
     np.arange(24.0).reshape(2, 3, 4).transpose(2, 0, 1),
     np.arange(20)[::-3],

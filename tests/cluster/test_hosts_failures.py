@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 
 from rowlock.cluster.collective import links as links_module
-from rowlock.cluster.collective.combine import BFLOAT16
 from rowlock.cluster.collective.hosts import HostsGroup
 from rowlock.cluster.collective.links import Links
 from rowlock.cluster.collective.stream import Stream
 from rowlock.cluster.collective.wire import SECRET_BYTES, Address
 from rowlock.strategies.errors import CollectiveAborted, CollectiveError
+from rowlock.strategies.types import BFLOAT16
 from tests.cluster.test_hosts_group import _context, across
 from tests.cluster.test_meeting import bfloat16, failing
 

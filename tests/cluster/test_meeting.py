@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from rowlock.cluster.collective import futex
-from rowlock.cluster.collective.combine import BFLOAT16
 from rowlock.cluster.collective.group import SharedMemoryGroup
 from rowlock.cluster.collective.hosts import HostsGroup
 from rowlock.cluster.collective.ray_groups import RayGroup
 from rowlock.strategies.errors import CollectiveAborted, CollectiveError
+from rowlock.strategies.types import BFLOAT16
 from tests.cluster.test_collective_group import together
 
 _context = multiprocessing.get_context("fork")
@@ -275,7 +275,7 @@ def bfloat16(values: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("count", [5, 70_000])
 @pytest.mark.parametrize("op", ["sum", "mean", "max"])
-def test_bfloat16_is_declared_by_a_view(count: int, op: str) -> None:
+def test_bfloat16_is_combined_in_float32_and_rounded_once(count: int, op: str) -> None:
     def part(rank: int) -> np.ndarray:
         return bfloat16(np.random.default_rng(rank).standard_normal(count))
 

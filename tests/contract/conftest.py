@@ -1,12 +1,39 @@
-"""Which gang a contract test runs on."""
+"""Which gang a contract test runs on, and on which kind of place."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
 import rowlock
+from rowlock import fluid
+from rowlock.executor import executor
+from rowlock.executor.cuda.gpus import local_gpus
+from rowlock.executor.cuda.simulated import COUNT
+
+DEVICE = os.environ.get("ROWLOCK_TEST_DEVICE", "cpu")  # "gpu": all of it on GPUs
+BOTH = ("test_execution", "test_documented_examples", "test_matrix")  # run on both kinds of places
+_GPUS = 8
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Have some files run on GPUs too."""
+    on_both = DEVICE == "cpu" and metafunc.module.__name__.rpartition(".")[2] in BOTH
+    if on_both and not any(mark.name == "cpu" for mark in metafunc.definition.iter_markers()):
+        metafunc.parametrize("device", ["cpu", "gpu"], indirect=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have Ray run on GPUs in one file: others would show the same again."""
+    items[:] = [item for item in items if not _shown_elsewhere(item)]
+
+
+def _shown_elsewhere(item: pytest.Item) -> bool:
+    chosen = getattr(getattr(item, "callspec", None), "params", {})
+    both = chosen.get("device") == "gpu" and chosen.get("gang") == "ray"
+    return both and "test_execution" not in item.nodeid
 
 
 @pytest.fixture(params=["threads", "ray"])
@@ -23,3 +50,25 @@ def threads() -> Iterator[None]:
     """A gang of threads, for what does not depend on the kind."""
     with rowlock.cluster(launcher="threads"):
         yield
+
+
+@pytest.fixture(autouse=True)
+def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Let what a test calls CPU places be GPUs, simulated ones if there are no others."""
+    kind: str = getattr(request, "param", DEVICE)
+    if kind == "gpu" and request.node.get_closest_marker("cpu"):
+        pytest.skip("about CPU places")
+    if kind == "gpu":
+        if not local_gpus():
+            monkeypatch.setenv(COUNT, str(_GPUS))
+        monkeypatch.setattr(fluid, "CPUPlace", lambda: fluid.CUDAPlace(0))
+        monkeypatch.setattr(executor, "CPUPlace", lambda: fluid.CUDAPlace(0))  # the default
+        monkeypatch.setattr(fluid, "cpu_places", _gpus)
+    return kind
+
+
+def _gpus(count: int = 1) -> list[fluid.CUDAPlace]:
+    """Return so many GPU places; a test that needs more than there are is skipped."""
+    if count > local_gpus():
+        pytest.skip(f"it needs {count} GPUs, and this host has {local_gpus()}")
+    return list(fluid.cuda_places(range(count)))

@@ -14,7 +14,9 @@ import numpy as np
 from rowlock.cluster.collective.group import SharedMemoryGroup
 from rowlock.cluster.collective.hosts import HostsGroup
 from rowlock.cluster.collective.links import Links
+from rowlock.cluster.collective.nccl import NcclGroup
 from rowlock.cluster.collective.wire import SECRET_BYTES, Address
+from rowlock.executor.cuda.simulated import SimulatedRuntime
 from rowlock.executor.message import Message
 from rowlock.executor.replica import Replica
 from rowlock.executor.threads import ThreadGroup, _Meeting
@@ -33,7 +35,10 @@ class Crew:
         self._pool = pool
         self.epoch = 0
         groups = list(pool.map(join, range(size)))
-        self.replicas = [Replica(rank, group, within) for rank, group in enumerate(groups)]
+        self.replicas = [
+            Replica(rank, group, within, getattr(group, "runtime", None))
+            for rank, group in enumerate(groups)
+        ]
 
     def tell(self, messages: Mapping[int, Message]) -> dict[int, Message]:
         """Give each rank its message at the same time; return the answers."""
@@ -52,11 +57,14 @@ class Crew:
 
     def held(self) -> list[dict[tuple[int, str], bytes]]:
         """Return the bits of every persistable on every rank."""
+        for replica in self.replicas:
+            if replica.runtime is not None:
+                replica.runtime.synchronize()
         return [
             {
                 (number, name): value.tobytes()
                 for number, scope in replica.scopes.items()
-                for name, value in scope.items()
+                for name, value in scope.arrays.items()
             }
             for replica in self.replicas
         ]
@@ -64,8 +72,9 @@ class Crew:
 
 @contextmanager
 def crew(kind: str, size: int, within: float) -> Iterator[Crew]:
-    """Replicas joined by a group of threads, of one host's shared memory, or of several hosts."""
-    join = {"threads": _threads, "memory": _memory, "hosts": _hosts}[kind](size, within)
+    """Replicas joined by a group of threads, of one host's shared memory, of several hosts, or of GPUs."""
+    kinds = {"threads": _threads, "memory": _memory, "hosts": _hosts, "nccl": _nccl}
+    join = kinds[kind](size, within)
     with ThreadPoolExecutor(size) as pool:
         made = Crew(size, join, pool, within)
         try:
@@ -78,6 +87,11 @@ def crew(kind: str, size: int, within: float) -> Iterator[Crew]:
 def _threads(size: int, within: float) -> Callable[[int], Any]:
     meeting = _Meeting(size)
     return lambda rank: ThreadGroup(rank, meeting)
+
+
+def _nccl(size: int, within: float) -> Callable[[int], Any]:
+    control = _memory(size, within)
+    return lambda rank: NcclGroup(control(rank), SimulatedRuntime(rank), within)
 
 
 def _memory(size: int, within: float) -> Callable[[int], Any]:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import rowlock.fluid as fluid
+from rowlock.executor.cuda.gpus import local_gpus
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import EnforceNotMet, InvalidState
 from tests.contract.nets import OPTIMIZERS, Net, assert_close, feed
@@ -117,6 +118,7 @@ def test_flags() -> None:
 # -- places ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.cpu
 def test_places_from_the_environment(monkeypatch: pytest.MonkeyPatch, threads: None) -> None:
     monkeypatch.setenv("CPU_NUM", "3")
     assert len(fluid.cpu_places()) == 3
@@ -142,9 +144,11 @@ def test_one_place_may_stand_alone(gang: str) -> None:
     assert net.run(program, feed(6), [net.loss])[0].shape == (1,)
 
 
+@pytest.mark.cpu
 def test_gpu_places(monkeypatch: pytest.MonkeyPatch) -> None:
     from rowlock.executor import place
 
+    monkeypatch.setattr(place, "gpu_count", lambda: 0)
     with pytest.raises(AssertionError, match="no GPU"):
         fluid.cuda_places()
     monkeypatch.setattr(place, "gpu_count", lambda: 3)
@@ -158,10 +162,19 @@ def test_gpu_places(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLAGS_selected_gpus", "a")
     with pytest.raises(ValueError, match="FLAGS_selected_gpus must list whole numbers, got 'a'"):
         fluid.cuda_places()
-    with pytest.raises(NotImplementedError, match="GPU"):
-        fluid.Executor(fluid.CUDAPlace(0))
 
 
+@pytest.mark.cpu
+@pytest.mark.skipif(local_gpus() > 0, reason="there is a GPU")
+def test_a_gpu_that_is_not_there(threads: None) -> None:
+    net = Net()
+    with pytest.raises(
+        NotImplementedError, match=r"CuPy: pip install rowlock\[gpu\]|there is no GPU"
+    ):
+        fluid.Executor(fluid.CUDAPlace(0)).run(net.main, feed(2), [net.loss], scope=net.scope)
+
+
+@pytest.mark.cpu
 def test_places_of_two_kinds() -> None:
     net = Net()
     program = fluid.CompiledProgram(net.main).with_data_parallel(
@@ -260,6 +273,7 @@ def test_values_are_saved_as_trained(gang: str) -> None:
     assert_close(restored.parameters(), net.parameters(), 0)
 
 
+@pytest.mark.cpu
 def test_another_scope_or_place(threads: None) -> None:
     net = Net()
     program = net.compiled(2)

@@ -147,6 +147,7 @@ def at_once(events: list[Event]) -> int:
     return most
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("places", [1, 2])
 def test_long_independent_instructions_run_at_once(gang: str, places: int) -> None:
     program, loss = Branches().run(places, num_threads=2)
@@ -160,6 +161,7 @@ def test_long_independent_instructions_run_at_once(gang: str, places: int) -> No
     np.testing.assert_array_equal(loss, wanted)
 
 
+@pytest.mark.cpu
 def test_unneeded_signals_are_removed(threads: None) -> None:
     """remove_unnecessary_lock: threads signal only what the order within a thread does not tell already."""
     spare, first = Branches().run(1, num_threads=2)

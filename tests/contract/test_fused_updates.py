@@ -59,6 +59,7 @@ def test_owners_update_what_is_theirs(gang: str) -> None:
     assert "in one fused_adam" in str(program.explain())
 
 
+@pytest.mark.cpu
 def test_adamw_has_a_switch_of_its_own(threads: None) -> None:
     plain, _ = trained(RULES["adamw"], 2)
     fused, program = trained(RULES["adamw"], 2, fuse_adamw=True)

@@ -87,19 +87,26 @@ CASES: dict[str, tuple[Any, dict[str, Any], int, dict[str, tuple[int, ...]]]] = 
     "only the vote": (lambda: Net(), {"reduce_strategy": ReduceStrategy._NoReduce}, 0, PLAIN),
 }
 SIZES = (2, 3)
-SHARES = {"threads": 44, "memory": 24, "hosts": 5}  # mutants of each case
+GPU_LIBRARIES = frozenset({"cuda", "cublaslt", "cudnn", "nccl"})
+SHARES = {"threads": 44, "memory": 24, "hosts": 5, "nccl": 3}  # mutants of each case
 
 
 @functools.cache
-def compiled(name: str, size: int) -> Case:
+def compiled(name: str, size: int, on_gpus: bool = False) -> Case:
     make, build, bucket_bytes, feeds = CASES[name]
     net = make()
     strategy = BuildStrategy(**build)
     target = Target(
-        replicas=size, strategy=strategy, has_loss=True, bucket_bytes=bucket_bytes or 1 << 20
+        replicas=size,
+        strategy=strategy,
+        has_loss=True,
+        bucket_bytes=bucket_bytes or 1 << 20,
+        nccl=on_gpus,
     )
     fetches = [net.loss.name]
-    program = compile_program(net.main, list(feeds), fetches, target, capabilities()).program
+    able = capabilities(GPU_LIBRARIES) if on_gpus else capabilities()
+    back_end = "cupy" if on_gpus else "numpy"
+    program = compile_program(net.main, list(feeds), fetches, target, able, back_end).program
     values = {n: np.array(net.scope.find_var(n).get_tensor()) for n in program.needed_names()}
     return Case(program.to_json(), tuple(feeds.items()), values, size)
 
@@ -126,6 +133,7 @@ class Training:
 
     def _load(self, number: int, text: str) -> Message:
         how = {"scope": SCOPE, "threads": 1, "capped": False, "every_lock": False, "wishes": []}
+        how |= {"captures": True, "alone": False}
         return Message("load", {"id": number, "program": text, **how})
 
     @property
@@ -234,7 +242,7 @@ WAYS = (another_plan_loaded,) * 5 + (another_plan_run,) * 4 + (another_step,)
 def test_a_rank_that_has_another_plan_stops_all(kind: str, name: str, size: int) -> None:
     draw = random.Random(f"{kind} {name} {size}")
     with crew(kind, size, WITHIN_S) as members:
-        training = Training(compiled(name, size), members)
+        training = Training(compiled(name, size, kind == "nccl"), members)
         training.good()
         for _ in range(SHARES[kind]):
             before, began = members.held(), time.monotonic()
@@ -253,7 +261,7 @@ def test_there_are_a_thousand() -> None:
 def test_a_rank_that_never_comes_is_named(kind: str, size: int) -> None:
     """Nothing tells a message that was lost from one that is late, so this takes until the deadline."""
     with crew(kind, size, 0.4) as members:
-        training = Training(compiled("owners", size), members)
+        training = Training(compiled("owners", size, kind == "nccl"), members)
         training.good()
         for lost in training.ranks:
             before = members.held()
@@ -290,7 +298,7 @@ def test_uneven_batches_and_idle_places_are_no_disagreement(
 ) -> None:
     draw = random.Random(size)
     with crew(kind, size, WITHIN_S) as members:
-        training = Training(compiled(name, size), members)
+        training = Training(compiled(name, size, kind == "nccl"), members)
         for _ in range(6):
             training.good({rank: draw.randrange(1, 9) for rank in training.ranks})
         # Running statistics lag where there were no rows.

@@ -338,6 +338,7 @@ def test_the_gradient_of_a_variable_that_is_written_again() -> None:
     ("field", "value"),
     [
         ("cpu_math", "bf16"),
+        ("gpu_math", "bfloat16"),
         ("memory_optimize", "yes"),
         ("enable_inplace", "on"),
         ("onednn_enabled_op_types", "conv2d"),

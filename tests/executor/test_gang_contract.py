@@ -97,7 +97,9 @@ def test_every_replica_gets_its_own_message(gang: Gang) -> None:
     assert [gang.read(SCOPE, "x", rank).tolist() for rank in range(SIZE)] == [[0] * 3, [1] * 3]
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "int64", "bool"])
+@pytest.mark.parametrize(
+    "dtype", ["float16", "bfloat16", "float32", "float64", "int8", "int64", "bool"]
+)
 @pytest.mark.parametrize("shape", [(), (0,), (2, 0), (3, 2), (1000, 30)])
 def test_what_is_written_is_read(gang: Gang, dtype: str, shape: tuple[int, ...]) -> None:
     value = (np.arange(np.prod(shape, dtype=int)).reshape(shape) % 3).astype(dtype)

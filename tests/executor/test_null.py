@@ -7,8 +7,9 @@ import pytest
 
 import rowlock.fluid as fluid
 from rowlock.executor.capabilities import capabilities
+from rowlock.executor.cuda.null import NullRuntime
 from rowlock.executor.device import Device
-from rowlock.executor.null import NullDevice, null_plan
+from rowlock.executor.null import NullDevice, null_gpu_plan, null_plan
 from rowlock.executor.plan import Plan
 from rowlock.graph.compile import compile_program
 from rowlock.graph.passes.target import Target
@@ -46,3 +47,38 @@ def test_a_plan_is_bound_and_run_but_nothing_is_computed(name: str) -> None:
 def test_an_ordinary_device_calls_what_kernels_return() -> None:
     calls = [lambda: None]
     assert Device().bound("relu", calls) is calls
+
+
+def gpu_program(name: str, runtime: NullRuntime) -> tuple[ReplicaProgram, list[np.ndarray]]:
+    built, fed = models.build(name, fluid), models.feed(name, 0)
+    able = capabilities(frozenset(runtime.versions()))
+    compiled = compile_program(
+        built.main, list(fed), [built.loss.name], Target(), able, "cupy"
+    ).program
+    return compiled, [fed[compiled.values[i].name] for i in compiled.feeds]
+
+
+@pytest.mark.parametrize("name", ["mlp", "lenet"])
+def test_a_step_on_a_gpu_is_bound_captured_and_replayed_without_one(name: str) -> None:
+    runtime = NullRuntime()
+    program, feeds = gpu_program(name, runtime)
+    plan = null_gpu_plan(program, feeds, runtime)
+    for _ in range(3):
+        plan.run(feeds)
+    held = [one for one in plan.segments if one.held and len(one.steps) >= 3]
+    assert held and all(one.graph is not None for one in held)
+    runtime.counted.clear()
+    plan.run(feeds)
+    assert runtime.counted["graph"] == len(held)
+    assert [array.shape for array in plan.fetched()] == [(1,)]
+
+
+def test_all_feeds_of_a_step_travel_in_one_copy_and_so_do_its_fetches() -> None:
+    runtime = NullRuntime()
+    program, feeds = gpu_program("mlp", runtime)
+    assert len(feeds) > 1
+    plan = null_gpu_plan(program, feeds, runtime)
+    plan.run(feeds)
+    runtime.counted.clear()
+    plan.run(feeds)
+    assert runtime.counted["copy"] == 2, "nothing reads the clock"

@@ -8,7 +8,7 @@ import numpy as np
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.graph.ir import Graph, Node
+from rowlock.graph.ir import Graph, Node, from_program
 from rowlock.graph.passes.enable_auto_fusion import fuse_elementwise
 from rowlock.graph.passes.target import Target
 from rowlock.strategies.build import BuildStrategy
@@ -19,8 +19,6 @@ L = fluid.layers
 
 def fused(build: Any, *fetches: str) -> Graph:
     """Build a program, return its graph after the pass."""
-    from rowlock.graph.ir import from_program
-
     main = fluid.Program()
     with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
         fetched = build(fluid.data("x", [None, 4]))
@@ -86,6 +84,24 @@ def test_broadcast_operands_and_their_gradients() -> None:
     bodies: list[Node] = [n for n in nodes if n.op == "fusion_group"]
     assert ["elementwise_add", "tanh"] in [[p["op"] for p in n.attrs["body"]] for n in bodies]
     assert any(grad == "fc_0.b_0" for n in bodies for grad, _ in n.grads)
+
+
+def test_a_gradient_that_is_handed_on_is_not_written_again() -> None:
+    """Of a sum's gradient both operands' are views; the group before it writes it once."""
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        inner = L.fc(fluid.data("x", [None, 4]), 4, bias_attr=False)
+        summed = L.elementwise_add(L.fc(inner, 4, bias_attr=False), inner)
+        loss = L.mean(L.tanh(L.scale(summed, 2.0)))
+        fluid.optimizer.SGD(0.1).minimize(loss)
+    made = fuse_elementwise(from_program(main, ["x"]), Target(fetches=(loss.name,)))
+    back = next(
+        n for n in made.nodes if groups(made)[-1] == [p["op"] for p in n.attrs.get("body", ())]
+    )
+    assert groups(made) == [["elementwise_add", "scale", "tanh"], ["tanh_grad", "scale"]]
+    assert len(back.outputs["Out"]) == 1
+    (passed_on,) = (n for n in made.nodes if n.op == "elementwise_add_grad")
+    assert len(passed_on.writes()) == 2
 
 
 def test_the_switch_is_off_by_default() -> None:

@@ -12,7 +12,8 @@ from rowlock.graph.layout import CHANNELS_LAST, TRANSFER, lay_out
 from rowlock.graph.select import select_kernels
 
 
-def laid_out(*library: str) -> Graph:
+def laid_out(*library: str, pools: str = "") -> Graph:
+    """Return a net laid out; ``library`` are the ops of oneDNN, ``pools`` is what computes pooling."""
     main = fluid.Program()
     with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
         x = fluid.layers.data("x", [3, 8, 8])
@@ -23,7 +24,10 @@ def laid_out(*library: str) -> Graph:
         fluid.optimizer.SGD(0.1).minimize(loss)
     graph = from_program(main, ["x"])
     able = {**capabilities(frozenset()), "onednn": dict.fromkeys(library)}
-    return lay_out(graph, select_kernels(graph, able))[0]
+    kernels = select_kernels(graph, able)
+    if pools:
+        kernels |= {node: pools for node in graph.nodes if node.op.startswith("pool2d")}
+    return lay_out(graph, kernels)[0]
 
 
 def test_without_a_library_nothing_moves() -> None:
@@ -44,6 +48,13 @@ def test_images_stay_channels_last_between_convolutions() -> None:
         assert all(v.layout == "" for v in node.writes() if v.spec.shape == (4, 3, 3, 3))
 
 
+def test_pooling_on_a_gpu_takes_images_as_they_come() -> None:
+    for library, layout in ((("conv2d", "conv2d_grad"), CHANNELS_LAST), ((), "")):
+        graph = laid_out(*library, pools="cuda")
+        pools = [node for node in graph.nodes if node.op.startswith("pool2d")]
+        assert {v.layout for node in pools for v in (*node.reads(), *node.writes())} == {layout}
+
+
 def test_what_other_ops_read_is_in_the_order_of_its_shape() -> None:
     graph = laid_out("conv2d", "conv2d_grad")
     for node in graph.nodes:
@@ -57,3 +68,45 @@ def test_an_array_has_the_shape_of_its_value_in_either_layout() -> None:
     assert image.shape == (2, 3, 4, 5)
     assert image[0, 1, 0, 0] == 1.0 and image[0, 0, 0, 1] == 3.0
     assert np.shares_memory(image, flat)
+
+
+def on_gpu(kind: str, math: str = "float32") -> tuple[Graph, dict[str, set[str]]]:
+    """Lay out a residual block for a GPU; return it, and which libraries compute which op."""
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        x = fluid.layers.cast(fluid.layers.data("x", [8, 8, 8]), kind)
+        h = fluid.layers.conv2d(x, 8, 3, padding=1, bias_attr=False)
+        h = fluid.layers.relu(fluid.layers.batch_norm(h))
+        h = fluid.layers.elementwise_add(
+            x, fluid.layers.conv2d(h, 8, 3, padding=1, bias_attr=False)
+        )
+        h = fluid.layers.pool2d(h, pool_size=2, pool_stride=2)
+        loss = fluid.layers.mean(fluid.layers.cast(fluid.layers.flatten(h), "float32"))
+        fluid.optimizer.SGD(0.1).minimize(loss)
+    graph = from_program(main, ["x"])
+    able = capabilities(frozenset(("cudnn", "cublaslt", "cuda")))
+    graph, kernels = lay_out(graph, select_kernels(graph, able, "cupy"), math)
+    by_op: dict[str, set[str]] = {}
+    for node in graph.nodes:
+        by_op.setdefault(node.op, set()).add(kernels[node])
+    return graph, by_op
+
+
+def test_low_precision_images_lie_channels_last_on_a_gpu() -> None:
+    for kind, math in (("float16", "float32"), ("bfloat16", "float32"), ("float32", "tf32")):
+        graph, by_op = on_gpu(kind, math)
+        assert by_op["conv2d"] == by_op["conv2d_grad"] == {"cudnn"}
+        assert by_op["batch_norm"] == {"cuda" if kind == "float32" else "cudnn"}
+        assert by_op["pool2d"] == by_op[TRANSFER] == {"cuda"}
+        moved = [n for n in graph.nodes if n.op in ("conv2d", "batch_norm", "relu", "pool2d")]
+        for node in moved:
+            images = [v for v in (*node.reads(), *node.writes()) if v.spec.shape[0] == -1]
+            assert {value.layout for value in images} == {CHANNELS_LAST}, node
+        copied = [str(n.reads()[0]).split("_")[0] for n in graph.nodes if n.op == TRANSFER]
+        assert len(copied) == 3, copied  # x, the pooled image, and its gradient
+
+
+def test_exact_single_precision_stays_in_order_on_a_gpu() -> None:
+    graph, by_op = on_gpu("float32")
+    assert by_op["conv2d"] == {"cudnn"}
+    assert not [value for value in graph.values() if value.layout]

@@ -19,7 +19,7 @@ from rowlock.executor.kernels.registry import BACK_ENDS, KERNELS
 from rowlock.graph.ops.collective import COLLECTIVES
 from rowlock.graph.ops.registry import OPS, Op, Spec
 from rowlock.strategies.errors import ShapeError
-from rowlock.strategies.types import FLOATS, to_var_type
+from rowlock.strategies.types import FLOATS, is_float, to_var_type
 from tests.ops.harness import (
     Arrays,
     copies,
@@ -37,6 +37,8 @@ FILES = Path(__file__).parents[1] / "reference"
 PROTOS = json.loads((FILES / "protos.json").read_text())
 FILLED_IN = json.loads((FILES / "op_attrs.json").read_text())
 RANDOM = {name for name, op in OPS.items() if op.random}  # checked in test_random.py
+# Slots and an attribute that updates got in Paddle 2.x.
+LATER = {"MasterParam?", "SkipUpdate?", "MasterParamOut?", "multi_precision"}
 # Paddle makes a gradient op for these where none belongs.
 NO_SLOPE = {"increment"}  # counts a loop's steps back
 GRADS = sorted({op.grad.type for op in OPS.values() if op.grad})
@@ -72,12 +74,12 @@ def test_every_op_can_run_on_both_back_ends_with_one_signature() -> None:
 @pytest.mark.parametrize("name", sorted(set(OPS) & set(PROTOS)))
 def test_slots_and_attributes_are_paddles(name: str) -> None:
     theirs, op = PROTOS[name], OPS[name]
-    assert set(op.inputs) == set(theirs["in"])
+    assert set(op.inputs) - LATER == set(theirs["in"])
     made = {slot.rstrip("~") for slot in theirs["out"]}
     # An output that only the backward pass reads may be left out here.
     assert {slot.rstrip("?") if f"{slot.rstrip('?')}~" in theirs["out"] else slot
-            for slot in op.outputs} == made  # fmt: skip
-    assert set(op.attrs) == set(theirs["attrs"])
+            for slot in op.outputs if slot not in LATER} == made  # fmt: skip
+    assert set(op.attrs) - LATER == set(theirs["attrs"])
 
 
 @pytest.mark.parametrize("name", sorted(set(OPS) & set(FILLED_IN)))
@@ -192,7 +194,7 @@ def seeds_of(op: Op, outputs: Arrays) -> Arrays:
     return {
         slot: [rng.standard_normal(a.shape) for a in arrays]
         for slot, arrays in outputs.items()
-        if slot not in side and arrays and arrays[0].dtype.kind == "f"
+        if slot not in side and arrays and is_float(arrays[0].dtype)
     }
 
 

@@ -1,0 +1,194 @@
+"""What a group over NCCL does when the GPUs do not: simulated GPUs, in threads of one process."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from rowlock.cluster.collective.group import SharedMemoryGroup
+from rowlock.cluster.collective.nccl import NcclGroup
+from rowlock.cluster.collective.nccl_calls import joined_parts
+from rowlock.executor.cuda.simulated import SimulatedRuntime
+from rowlock.strategies.errors import CollectiveAborted, CollectiveError
+
+
+def together(size: int, work: Callable[[NcclGroup], Any]) -> list[Any]:
+    """Run ``work`` in one thread per rank; returns results in rank order (exceptions included)."""
+    name = f"test-{uuid.uuid4().hex}"
+
+    def body(rank: int) -> Any:
+        control = SharedMemoryGroup(name, rank, size, within=10)
+        group = NcclGroup(control, SimulatedRuntime(rank), within=10)
+        try:
+            return work(group)
+        except Exception as error:
+            return error
+        finally:
+            group.close()
+
+    with ThreadPoolExecutor(size) as pool:
+        return list(pool.map(body, range(size)))
+
+
+def held(group: NcclGroup, values: Any) -> Any:
+    array = np.asarray(values)
+    place = group.buffer(array.nbytes).view(array.dtype).reshape(array.shape)
+    place[...] = array
+    return place
+
+
+@pytest.mark.parametrize(
+    ("dtype", "rounding"), [(np.float16, 2e-3), (ml_dtypes.bfloat16, 1.6e-2), (np.float32, 1e-6)]
+)
+def test_low_precision_is_added_up_in_single(dtype: Any, rounding: float) -> None:
+    values = [np.random.default_rng(rank).random(999).astype(dtype) for rank in range(3)]
+
+    def work(group: NcclGroup) -> Any:
+        array = held(group, values[group.rank])
+        group.all_reduce(array, "mean")
+        return array.astype("f8")
+
+    results = together(3, work)
+    expected = sum(value.astype("f8") for value in values) / 3
+    np.testing.assert_allclose(results[0], expected, rtol=rounding)
+    assert all((result == results[0]).all() for result in results)
+
+
+@pytest.mark.parametrize("count", [1, 63, 64, 1000])
+@pytest.mark.parametrize("op", ["sum", "mean", "max"])
+def test_two_levels_make_what_one_makes(count: int, op: str) -> None:
+    def work(group: NcclGroup) -> Any:
+        results = []
+        for ring, inner in ((0, 0), (0, 2), (1, 3), (1, -1)):
+            group.prepare(ring, inner)
+            array = held(group, (np.arange(count) % 7 + group.rank).astype("f4"))
+            call = group.bound_all_reduce(array, op, ring=ring, inner=inner)
+            group.runtime.execute((call, call.finish))
+            group.landed(within=10, tag="a bucket")
+            results.append(array.tolist())
+        return results
+
+    results = together(6, work)
+    flat = results[0][0]
+    for result in results:
+        for other in result:
+            np.testing.assert_allclose(other, flat, rtol=1e-6)
+
+
+def test_groups_that_cannot_be_are_refused_on_every_rank() -> None:
+    for result in together(3, lambda group: group.prepare(0, 2)):
+        assert isinstance(result, CollectiveError)
+        assert "inter_nranks=2 does not divide 3 replicas" in str(result)
+
+
+def test_what_is_bound_waits_for_the_compute_stream_and_is_there_once_landed() -> None:
+    def work(group: NcclGroup) -> Any:
+        runtime, array = group.runtime, held(group, np.zeros(4, "f4"))
+        ones = held(group, np.full(4, 1.0 + group.rank, "f4"))
+        out = held(group, np.zeros(4, "f4"))
+        call = group.bound_all_reduce(array)
+        steps = [
+            runtime.copying(array, ones),
+            call,
+            runtime.copying(out, ones),
+            call.finish,
+            runtime.copying(out, array),
+        ]
+        graph = runtime.capture(steps)
+        found = []
+        for _ in range(3):
+            graph()
+            before = out.tolist()
+            group.landed(within=10, tag="step")
+            found.append((before, out.tolist()))
+        return found
+
+    for result in together(2, work):
+        assert result[0] == ([0.0] * 4, [3.0] * 4)
+        assert result[2][1] == [3.0] * 4
+
+
+def test_a_gpu_that_stands_still_is_named_though_its_rank_came() -> None:
+    def work(group: NcclGroup) -> Any:
+        call = group.bound_all_reduce(held(group, np.ones(4, "f4")))
+        if group.rank == 0:  # the other one puts nothing on its stream
+            group.runtime.execute((call, call.finish))
+        began = time.monotonic()
+        try:
+            group.landed(within=0.3, tag="bucket 3")
+            group.vote(within=10, tag="bucket 3")
+        except CollectiveError as error:
+            return type(error), str(error), time.monotonic() - began
+        return None
+
+    (kind, said, seconds), (other, heard, _) = together(2, work)
+    assert kind is CollectiveError and "bucket 3 was not done by NCCL within 0.3 s" in said
+    assert "waits on the GPU of rank 0" in said and seconds < 5
+    assert other is CollectiveAborted and "rank 0 failed" in heard
+
+
+def test_an_abort_releases_who_waits_for_the_gpu() -> None:
+    def work(group: NcclGroup) -> Any:
+        array = held(group, np.ones(4, "f4"))
+        call = group.bound_all_reduce(array)
+        if group.rank == 0:
+            group.runtime.execute((call, call.finish))
+        group.barrier(tag="all bound")
+        said = ""
+        try:
+            if group.rank == 1:
+                group.barrier(tag="landing step")
+                time.sleep(0.1)
+                group.abort("an operator failed")
+                raise CollectiveAborted("itself")
+            group.landed(within=10, tag="step")
+        except CollectiveAborted as error:
+            said = str(error)
+        time.sleep(0.2)
+        group.reset(1)
+        array[...] = 1
+        group.all_reduce(array)
+        return said, array.tolist()
+
+    (said, first), (_, second) = together(2, work)
+    assert "step was aborted: rank 1 failed: an operator failed" in said
+    assert first == second == [2.0] * 4
+
+
+def test_what_goes_wrong_inside_nccl_is_told() -> None:
+    def work(group: NcclGroup) -> Any:
+        call = group.bound_all_reduce(held(group, np.ones(4, "f4")))
+        if group.rank == 0:
+            group.runtime.execute((call, call.finish))
+        else:
+            (path,) = group._rings.paths.values()
+            path.world._socket.shutdown(2)  # as if its process had ended
+        group.landed(within=10, tag="bucket 0")
+        if group.rank == 1:
+            group.vote(within=10)
+
+    first, second = together(2, work)
+    assert type(first) is CollectiveError and "failed in NCCL on rank 0" in str(first)
+    assert isinstance(second, CollectiveError)
+
+
+def test_memory_of_the_host_is_refused() -> None:
+    for result in together(2, lambda group: group.all_reduce(np.ones(3), within=10)):
+        assert isinstance(result, CollectiveError)
+        assert "no device memory" in str(result) or "was aborted" in str(result)
+
+
+def test_elements_that_nccl_does_not_know_are_refused() -> None:
+    for result in together(1, lambda group: group.all_reduce(held(group, np.ones(2, "i2")))):
+        assert "NCCL cannot combine elements of int16" in str(result)
+
+
+def test_parts_side_by_side_with_one_root_travel_as_one() -> None:
+    assert joined_parts([2, 5, 5, 9], [1, 1, 0, 2]) == [(0, 5, 1), (5, 9, 2)]

@@ -1,0 +1,259 @@
+"""Programs on several simulated GPUs that meet by NCCL: the same results as on CPUs, and when they meet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rowlock.fluid as fluid
+from rowlock.executor.capabilities import capabilities
+from rowlock.executor.cuda.plan import CudaPlan
+from rowlock.executor.cuda.staged import StagedGroup
+from rowlock.executor.delivery import Request, Share
+from rowlock.executor.message import Message
+from rowlock.executor.threads import launch_threads
+from rowlock.graph.compile import Compiled, compile_program
+from rowlock.graph.passes.target import Target
+from rowlock.strategies.build import BuildStrategy
+from rowlock.strategies.cluster import ClusterConfig
+from rowlock.strategies.errors import InvalidArgument
+from tests.contract.crews import Crew, crew
+
+GPU = capabilities(frozenset({"cuda", "cublaslt", "cudnn"}))
+SCOPE, WIDTH = 1, 12
+
+
+def compiled(
+    replicas: int, on_gpus: bool = True, **switches: Any
+) -> tuple[Compiled, dict[str, Any]]:
+    """Return three layers trained by momentum, a bucket for each gradient, and values to begin with."""
+    main, startup = fluid.Program(), fluid.Program()
+    main.random_seed = 3
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x, y = fluid.data("x", [None, WIDTH]), fluid.data("y", [None, 1])
+        hidden = x
+        for _ in range(3):  # no products, which not every GPU can capture
+            weight, bias = (fluid.layers.create_parameter([WIDTH], "float32") for _ in range(2))
+            hidden = fluid.layers.tanh(hidden * weight + bias)
+        loss = fluid.layers.mean(fluid.layers.square_error_cost(hidden, y))
+        fluid.optimizer.Momentum(0.1, 0.9).minimize(loss)
+    strategy = BuildStrategy(**switches)
+    target = Target(
+        replicas=replicas, strategy=strategy, has_loss=True, bucket_bytes=8, nccl=on_gpus
+    )
+    able, back_end = (GPU, "cupy") if on_gpus else (capabilities(), "numpy")
+    made = compile_program(main, ("x", "y"), (loss.name,), target, able, back_end)
+    rng = np.random.default_rng(0)
+    block = main.global_block()
+    values = {
+        name: rng.standard_normal(block.var(name).shape).astype("f4") * 0.3
+        if "velocity" not in name
+        else np.zeros(block.var(name).shape, "f4")
+        for name in made.program.needed_names()
+    }
+    rates = [name for name in values if "learning_rate" in name]
+    return made, values | {name: np.full(1, 0.1, "f4") for name in rates}
+
+
+def loaded(team: Crew, made: Compiled, values: dict[str, Any]) -> None:
+    wishes = [True, True]
+    head = {"id": 1, "program": made.program.to_json(), "scope": SCOPE, "threads": 1}
+    how = {"capped": False, "every_lock": False, "alone": False, "captures": True}
+    team.all("load", **head, **how, wishes=wishes)
+    team.all("write", list(values.values()), scope=SCOPE, names=list(values))
+
+
+def step(team: Crew, number: int, rows: int = 4) -> dict[int, Message]:
+    rng = np.random.default_rng(number)
+    xs = [rng.standard_normal((rows, WIDTH)).astype("f4") for _ in range(team.size)]
+    head = {"id": 1, "rows": [0], "parts": [1.0], "idle": [False], "iterations": 1, "drop": []}
+    messages = {
+        rank: Message("step", head, [x, x.sum(1, keepdims=True)], number)
+        for rank, x in enumerate(xs)
+    }
+    answers = team.tell(messages)
+    assert all(a.kind == "fetched" for a in answers.values()), answers
+    return answers
+
+
+def trained(kind: str, size: int, steps: int = 5, **switches: Any) -> tuple[list[Any], list[Any]]:
+    """Return what each rank holds after some steps, and the losses on the way."""
+    made, values = compiled(size, kind == "nccl", **switches)
+    losses = []
+    with crew(kind, size, 20.0) as team:
+        loaded(team, made, values)
+        for number in range(steps):
+            answers = step(team, number)
+            losses += [float(answers[rank].arrays[0][0]) for rank in range(size)]
+        held = [
+            {name: np.array(value) for name, value in replica.scopes[SCOPE].arrays.items()}
+            for replica in team.replicas
+        ]
+    return held, losses
+
+
+SWITCHES = [
+    {},
+    {"nccl_comm_num": 3},
+    {"use_hierarchical_allreduce": True, "hierarchical_allreduce_inter_nranks": 2},
+    {
+        "nccl_comm_num": 2,
+        "use_hierarchical_allreduce": True,
+        "hierarchical_allreduce_inter_nranks": 2,
+    },
+    {"reduce_strategy": BuildStrategy.ReduceStrategy.Reduce, "nccl_comm_num": 2},
+]
+
+
+@pytest.mark.parametrize(("size", "switches"), [(2, SWITCHES[0]), *((4, s) for s in SWITCHES)])
+def test_gpus_learn_what_cpus_learn(size: int, switches: dict[str, Any]) -> None:
+    held, losses = trained("nccl", size, **switches)
+    reduces = {k: v for k, v in switches.items() if k == "reduce_strategy"}
+    expected, known = trained("memory", size, **reduces)
+    np.testing.assert_allclose(losses, known, rtol=1e-5)
+    for rank, values in enumerate(held):
+        assert values.keys() == expected[rank].keys()
+        for name, value in values.items():
+            np.testing.assert_allclose(value, expected[rank][name], rtol=1e-5, atol=1e-6)
+            others = [other[name].tobytes() for other in held if name in other]
+            assert "velocity" in name or set(others) == {value.tobytes()}, name
+
+
+def bound(team: Crew, rank: int) -> CudaPlan:
+    (kept,) = team.replicas[rank].programs[1].plans.values()
+    assert isinstance(kept.plan, CudaPlan)
+    return kept.plan
+
+
+@pytest.mark.parametrize("size", [2, 3, 8])
+def test_a_bucket_travels_once_it_is_full_and_is_waited_for_at_the_vote(size: int) -> None:
+    made, values = compiled(size)
+    with crew("nccl", size, 20.0) as team:
+        loaded(team, made, values)
+        step(team, 0)
+        plans = [bound(team, rank) for rank in range(size)]
+        assert len({replica.programs[1].program.schedule for replica in team.replicas}) == 1
+        assert len({str(plan) for plan in plans}) == 1
+    plan = plans[0]
+    meetings = [i for i, one in enumerate(plan.instructions) if one.op == "fused_all_reduce"]
+    assert len(meetings) == 6
+    needs = plan.needs()
+    for i in meetings[:-1]:
+        last = max(k for k in needs[i] if k not in meetings)
+        assert all(k in meetings for k in range(last + 1, i)), "nothing stands in between"
+    steps = [call for calls in plan._by_instruction for call in calls]
+    forks = [k for k, call in enumerate(steps) if hasattr(call, "finish")]
+    joins = [k for k, call in enumerate(steps) if call in [steps[f].finish for f in forks]]
+    asked, landed = [k for k, call in enumerate(steps) if getattr(call, "waits", False)]
+    assert joins == list(range(asked - len(forks), asked)), "at once, before the host asks"
+    assert landed == asked + 1
+    assert max(forks) < min(joins)
+
+
+def test_all_up_to_the_vote_is_one_graph_and_so_are_the_updates() -> None:
+    made, values = compiled(2)
+    with crew("nccl", 2, 20.0) as team:
+        loaded(team, made, values)
+        for number in range(3):
+            step(team, number)
+        plan = bound(team, 0)
+        held = [segment for segment in plan.segments if segment.held]
+        hosts = [segment for segment in plan.segments if not segment.held]
+        assert len(held) <= len(hosts) + 1 and all(segment.graph for segment in held[:1])
+        assert any(hasattr(call, "finish") for call in held[0].steps)
+        told = " ".join(plan.described())
+        assert "replicas meet there" in told
+
+
+def test_rings_and_levels_are_in_the_plan_and_in_its_hash() -> None:
+    plain, _ = compiled(4)
+    rings, _ = compiled(4, nccl_comm_num=2)
+    levels, _ = compiled(4, use_hierarchical_allreduce=True, hierarchical_allreduce_inter_nranks=2)
+    by_host, _ = compiled(4, use_hierarchical_allreduce=True)
+    dealt = [node.attrs.get("ring") for node in rings.program.nodes if "bucket" in node.attrs]
+    assert dealt == [0, 1] * 3
+    inner = [node.attrs.get("inner") for node in levels.program.nodes if "bucket" in node.attrs]
+    assert inner == [2] * 6
+    programs = [one.program for one in (plain, rings, levels, by_host)]
+    assert len({program.schedule for program in programs}) == 4
+
+
+def test_what_rings_and_levels_cannot_do_is_said() -> None:
+    with pytest.raises(InvalidArgument, match=r"inter_nranks=3 does not divide 4 replicas"):
+        compiled(4, use_hierarchical_allreduce=True, hierarchical_allreduce_inter_nranks=3)
+    asked = {"nccl_comm_num": 2, "use_hierarchical_allreduce": True}
+    told = str(compiled(4, on_gpus=False, **asked)[0].report)
+    assert "nccl_comm_num=2: without effect (it is for replicas on GPUs" in told
+    assert "use_hierarchical_allreduce: without effect (it is for" in told
+    told = str(compiled(4, **asked, hierarchical_allreduce_inter_nranks=4)[0].report)
+    assert "use_hierarchical_allreduce: without effect (all would be one group)" in told
+    assert "nccl_comm_num" not in told
+    assert "without effect (one replica" in str(compiled(1, **asked)[0].report)
+
+
+def test_after_a_failure_plans_are_captured_anew_and_go_on() -> None:
+    made, values = compiled(2)
+    with crew("nccl", 2, 20.0) as team:
+        loaded(team, made, values)
+        for number in range(3):
+            step(team, number)
+        before = team.held()
+        old = bound(team, 0)
+        bad = {"id": 1, "rows": [0], "parts": [1.0], "idle": [False], "iterations": 1, "drop": []}
+        x = np.ones((4, WIDTH), "f4")
+        answers = team.tell(
+            {
+                0: Message("step", bad, [x, np.ones((4, 1), "f4")], 3),
+                1: Message("step", bad, [x[:, :5], np.ones((4, 1), "f4")], 3),
+            }
+        )
+        assert [a.kind for a in answers.values()] == ["error"] * 2
+        assert answers[0].head["collateral"] and not answers[1].head["collateral"]
+        assert team.held() == before
+        team.epoch += 1
+        for number in range(3, 6):
+            step(team, number)
+        assert bound(team, 0) is not old
+        first, second = team.held()
+        assert first == second != before[0]
+
+
+def test_a_traced_step_does_the_same() -> None:
+    made, values = compiled(2)
+    found = []
+    for traced in (False, True):
+        with crew("nccl", 2, 20.0) as team:
+            loaded(team, made, values)
+            step(team, 0)
+            team.all("trace", id=1, on=traced)
+            step(team, 1)
+            step(team, 2)
+            steps = team.all("trace", id=1, on=False)[0].head["steps"]
+            assert len(steps) == 2 * traced
+            found.append(team.held())
+    assert found[0] == found[1] and found[0][0] == found[0][1]
+
+
+def test_gpus_of_one_process_meet_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROWLOCK_SIMULATED_GPUS", "2")
+    made, values = compiled(2)
+    gang = launch_threads(fluid.cuda_places([0, 1]), ClusterConfig(launcher="threads"))
+    assert all(isinstance(replica.group, StagedGroup) for replica in gang.delivery.replicas)  # type: ignore[attr-defined]
+    number = gang.load(made.program.to_json(), SCOPE)
+    gang.write(SCOPE, list(values), list(values.values()))
+    for k in range(3):
+        rng = np.random.default_rng(k)
+        xs = [rng.standard_normal((4, WIDTH)).astype("f4") for _ in range(2)]
+        shares = [Share([x, x.sum(1, keepdims=True)], [0], [1.0], [False]) for x in xs]
+        request = Request(number, shares, k, 1, [])
+        gang.begin(request)
+        gang.finish(request)
+    expected, _ = trained("memory", 2, steps=3)
+    for rank in range(2):
+        for name, value in expected[rank].items():
+            np.testing.assert_allclose(
+                gang.read(SCOPE, name, rank), value, rtol=1e-5, atol=1e-6, err_msg=name
+            )
+    gang.close()

@@ -1,0 +1,78 @@
+"""Two actors on simulated GPUs that meet by NCCL, through ``ray.util.collective``; a driver of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+DRIVER = """
+import json, os, signal
+import numpy as np
+import rowlock, rowlock.fluid as fluid
+from rowlock.strategies.cluster import ClusterConfig
+
+def trained(places, launcher):
+    main, startup = fluid.Program(), fluid.Program()
+    main.random_seed = startup.random_seed = 5
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x, y = fluid.data("x", [None, 6]), fluid.data("y", [None, 1])
+        hidden = fluid.layers.fc(x, 6, act="tanh")
+        loss = fluid.layers.mean(fluid.layers.square_error_cost(fluid.layers.fc(hidden, 1), y))
+        fluid.optimizer.Momentum(0.1, 0.9).minimize(loss)
+    build = fluid.BuildStrategy()
+    build.nccl_comm_num = 2
+    losses = []
+    with fluid.scope_guard(fluid.Scope()), rowlock.cluster(ClusterConfig(launcher=launcher)):
+        exe = fluid.Executor(places[0])
+        rng = np.random.default_rng(1)
+        exe.run(startup)
+        scope, names = fluid.global_scope(), [p.name for p in main.all_parameters()]
+        for p in main.all_parameters():
+            value = rng.standard_normal(p.shape).astype("f4")
+            scope.find_var(p.name).get_tensor().set(value, places[0])
+        run = fluid.CompiledProgram(main).with_data_parallel(
+            loss.name, build_strategy=build, places=places)
+        for number in range(4):
+            if launcher == "ray" and number == 2:
+                os.kill(run._parallel.gang.delivery.where[1]["pid"], signal.SIGKILL)
+            x = rng.standard_normal((8, 6)).astype("f4")
+            losses += [float(v) for v in exe.run(run, {"x": x, "y": x.sum(1, keepdims=True)}, [loss])[0]]
+        told = str(run.explain())
+        values = {name: np.array(scope.find_var(name).get_tensor()).tolist() for name in names}
+    return losses, values, told
+
+on_gpus = trained(fluid.cuda_places([0, 1]), "ray")
+on_cpus = trained(fluid.cpu_places(2), "threads")
+print("RESULT" + json.dumps([on_gpus, on_cpus]))
+"""
+
+
+def test_actors_on_gpus_learn_what_threads_on_cpus_learn_though_one_is_replaced() -> None:
+    root = str(Path(__file__).parents[2])
+    environment = {**os.environ, "ROWLOCK_SIMULATED_GPUS": "2", "PYTHONPATH": root}
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVER],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=environment,
+        cwd=root,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    (line,) = [row for row in done.stdout.splitlines() if row.startswith("RESULT")]
+    (losses, values, told), (expected, known, on_cpus) = json.loads(line.removeprefix("RESULT"))
+    assert len(losses) == 8
+    for found, wanted in zip(losses, expected, strict=True):
+        assert abs(found - wanted) <= 1e-5 * abs(wanted)
+    for name, value in values.items():
+        flat = [abs(a - b) for a, b in zip(_flat(value), _flat(known[name]), strict=True)]
+        assert max(flat) <= 1e-5
+    assert "nccl_comm_num=2: without effect" in on_cpus
+    assert "without effect" not in told
+
+
+def _flat(value: list[float] | list[list[float]]) -> list[float]:
+    return [x for row in value for x in (row if isinstance(row, list) else [row])]

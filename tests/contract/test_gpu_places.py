@@ -1,0 +1,147 @@
+"""Programs on GPU places: which replica runs them, what is refused, what memory and graphs they take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rowlock
+import rowlock.fluid as fluid
+from rowlock.executor.cuda.gpus import local_gpus
+from rowlock.executor.cuda.simulated import COUNT, MEMORY
+from rowlock.strategies.build import BuildStrategy
+from rowlock.strategies.errors import PlacementError, ResourceExhausted
+from tests.contract.nets import OPTIMIZERS, Net, feed
+from tests.ops.gpu import needs_compiler
+
+pytestmark = needs_compiler
+
+
+@pytest.fixture(autouse=True)
+def gpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Two GPUs, simulated where there are none, and a gang of threads."""
+    if local_gpus() < 2:
+        monkeypatch.setenv(COUNT, "2")
+    with rowlock.cluster(launcher="threads"):
+        yield
+
+
+def on(place: Any, **how: Any) -> Net:
+    net = Net(**how)
+    net.exe = fluid.Executor(place)
+    return net
+
+
+def parallel(net: Net, *gpus: int, **switches: Any) -> fluid.CompiledProgram:
+    return fluid.CompiledProgram(net.main).with_data_parallel(
+        loss_name=net.loss.name,
+        places=[fluid.CUDAPlace(i) for i in gpus],
+        build_strategy=BuildStrategy(**switches),
+    )
+
+
+def losses(net: Net, program: Any, steps: int = 5) -> list[float]:
+    return [float(np.mean(net.run(program, feed(8, i), [net.loss])[0])) for i in range(steps)]
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_plain_program_trains_there_as_on_a_cpu(optimizer: str) -> None:
+    there, here = (on(p, optimizer=OPTIMIZERS[optimizer], drop=0.3) for p in _places())
+    np.testing.assert_allclose(losses(there, there.main), losses(here, here.main), rtol=1e-5)
+    name = there.main.all_parameters()[0].name
+    values = [np.array(net.scope.find_var(name).get_tensor()) for net in (there, here)]
+    np.testing.assert_allclose(*values, rtol=1e-5, atol=1e-6)
+
+
+def _places() -> tuple[Any, Any]:
+    return fluid.CUDAPlace(0), fluid.CPUPlace()
+
+
+def test_a_test_program_runs_on_a_replica_of_the_gang_with_its_newest_values() -> None:
+    there, here = (on(place) for place in _places())
+    program = parallel(there, 0, 1)
+    for i in range(3):
+        trained = np.mean(there.run(program, feed(8, i), [there.loss])[0])
+        np.testing.assert_allclose(
+            trained, here.run(here.main, feed(8, i), [here.loss])[0], rtol=1e-5
+        )
+        tested = [net.run(net.test, feed(8), [net.loss])[0] for net in (there, here)]
+        np.testing.assert_allclose(*tested, rtol=1e-5)
+    there.exe = fluid.Executor(fluid.CUDAPlace(1))
+    np.testing.assert_allclose(
+        there.run(there.test, feed(8), [there.loss])[0], tested[1], rtol=1e-5
+    )
+
+
+def test_what_the_user_writes_is_seen_there() -> None:
+    net = on(fluid.CUDAPlace(0))
+    before = net.run(net.test, feed(4), [net.loss])[0]
+    for parameter in net.main.all_parameters():
+        tensor = net.scope.find_var(parameter.name).get_tensor()
+        tensor.set(np.zeros(tensor.shape(), "float32"), fluid.CUDAPlace(0))
+    after = net.run(net.test, feed(4), [net.loss])[0]
+    assert after != before
+    np.testing.assert_allclose(after, np.mean(np.square(feed(4)["y"])), rtol=1e-5)
+
+
+def test_two_replicas_on_one_gpu_are_refused() -> None:
+    net = on(fluid.CUDAPlace(0))
+    with pytest.raises(PlacementError, match="two replicas on GPU 0; a GPU holds one"):
+        net.run(parallel(net, 0, 0), feed(4), [])
+    both = parallel(net, 0, 1)
+    net.run(both, feed(4), [])
+    with pytest.raises(PlacementError, match="GPU 1 holds a replica of the gang on"):
+        net.run(parallel(net, 1), feed(4), [])
+    net.run(both, feed(4), [])  # it goes on
+    with pytest.raises(NotImplementedError, match="GPU 9 is asked for"):
+        net.run(parallel(net, 9), feed(4), [])
+
+
+def test_a_program_that_is_gone_leaves_its_gpus() -> None:
+    net = on(fluid.CUDAPlace(0))
+    net.run(parallel(net, 0, 1), feed(4), [])
+    net.run(parallel(net, 0), feed(4), [])
+
+
+def test_a_step_is_captured_after_it_ran_once() -> None:
+    net = on(fluid.CUDAPlace(0))
+    program = parallel(net, 0)
+    net.run(program, feed(4), [net.loss])
+    assert "0 captured" in str(program.explain())
+    net.run(program, feed(4), [net.loss])
+    told = str(program.explain())
+    assert "a step is" in told
+    assert "0 captured" not in told
+    plain = parallel(on(fluid.CUDAPlace(0)), 0, allow_cuda_graph_capture=False)
+    for _ in range(3):
+        net.run(plain, feed(4), [])
+    assert "0 captured" in str(plain.explain())
+
+
+def test_the_vote_splits_the_graph_and_is_told() -> None:
+    net = on(fluid.CUDAPlace(0))
+    program = parallel(net, 0, 1)
+    net.run(program, feed(4), [net.loss])
+    assert "split at fused_all_reduce" in str(program.explain())
+
+
+def test_a_step_that_does_not_fit_names_a_batch_that_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    if local_gpus() and not _simulated():
+        pytest.skip("the GPU has other memory")
+    monkeypatch.setenv(MEMORY, str(66 << 20))
+    net = on(fluid.CUDAPlace(0))
+    program = parallel(net, 0)
+    net.run(program, feed(4), [net.loss])
+    big = {"x": np.zeros((1 << 20, 4), "f4"), "y": np.zeros((1 << 20, 1), "f4")}
+    with pytest.raises(ResourceExhausted, match=r"a place has .* batch that fits has \d+ rows"):
+        net.run(program, big, [net.loss])
+    net.run(program, feed(4), [net.loss])
+
+
+def _simulated() -> bool:
+    import os
+
+    return COUNT in os.environ

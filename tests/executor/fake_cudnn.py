@@ -1,0 +1,153 @@
+"""A stand-in for cuDNN's frontend: graphs have a few plans of known times, and nothing is computed."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from rowlock.executor.cuda.simulated import SimulatedRuntime
+
+RESULTS = {"batchnorm": 5, "batchnorm_backward": 3, "sdpa": 2, "sdpa_backward": 3}
+
+
+class NotSupported(Exception):
+    """What cuDNN raises where it has no plan."""
+
+
+class Frontend:
+    """The module: ``times`` are those of plans in milliseconds; plans in ``barred`` cannot be built."""
+
+    __version__ = "1"
+    __spec__ = SimpleNamespace()  # it is a module
+    cudnnGraphNotSupportedError = NotSupported
+    data_type = SimpleNamespace(FLOAT="f4", HALF="f2", BFLOAT16="b2")
+    heur_mode = SimpleNamespace(A="A", FALLBACK="FALLBACK")
+    numerical_note = SimpleNamespace(NONDETERMINISTIC=1, TENSOR_CORE=2, DOWN_CONVERT_INPUTS=3)
+    scalar_type = SimpleNamespace(RUNTIME_PARAM=0)
+
+    def __init__(self, times: tuple[float, ...] = (3.0, 1.0, 2.0)) -> None:
+        self.times, self.barred = times, frozenset[int]()
+        self.declines = self.fails = self.damaged = False
+        self.keeps_nan = True
+        self.clock = 0.0
+        self.ran: list[int] = []
+        self.packs: list[dict[int, int]] = []
+        self.refused: list[Any] = []
+        self.writes: list[Any] = []
+
+    def backend_version_string(self) -> str:
+        return "9"
+
+    def create_handle(self) -> Any:
+        return SimpleNamespace()
+
+    def set_stream(self, handle: Any, stream: int) -> None:
+        handle.stream = stream
+
+    def pygraph(self, **how: Any) -> FakeGraph:
+        return FakeGraph(self)
+
+    def run(self, plan: int, pack: dict[int, int]) -> None:
+        if self.fails:
+            raise RuntimeError("CUDNN_STATUS_EXECUTION_FAILED\nand more")
+        self.clock += self.times[plan]
+        self.ran.append(plan)
+        self.packs.append(pack)
+
+
+class FakeGraph:
+    """A graph, on which every operation can be called."""
+
+    def __init__(self, module: Frontend) -> None:
+        self.module, self.chosen = module, 0
+        self.outputs: dict[int, Any] = {}
+
+    def tensor(self, **how: Any) -> Any:
+        return SimpleNamespace(**how, set_data_type=lambda kind: None)
+
+    def tensor_scalar(self, value: float, kind: Any) -> Any:
+        return value
+
+    def __getattr__(self, name: str) -> Any:
+        def operation(*inputs: Any, **named: Any) -> Any:
+            made = [FakeResult() for _ in range(RESULTS.get(name, 1))]
+            return made if name in RESULTS else made[0]
+
+        return operation
+
+    def validate(self) -> None: ...
+
+    def build_operation_graph(self) -> None: ...
+
+    def create_execution_plans(self, modes: list[str]) -> None:
+        if self.module.declines:
+            raise NotSupported("no engine\nmore words")
+
+    def deselect_numeric_notes(self, notes: list[Any]) -> None:
+        self.module.refused = notes
+
+    def deselect_workspace_greater_than(self, limit: int) -> None: ...
+
+    def check_support(self) -> None: ...
+
+    def get_execution_plan_count(self) -> int:
+        return len(self.module.times)
+
+    def build_plan_at_index(self, index: int) -> None:
+        if index in self.module.barred:
+            raise RuntimeError("barred")
+
+    def get_workspace_size_plan_at_index(self, index: int) -> int:
+        return 1000 * index
+
+    def select_plan(self, index: int) -> None:
+        self.chosen = index
+
+    def build_plans(self) -> None: ...
+
+    def get_workspace_size(self) -> int:
+        return 1000 * self.chosen
+
+    def serialize(self) -> bytes:
+        return str(self.chosen).encode()
+
+    def deserialize(self, handle: Any, data: bytes) -> None:
+        if self.module.damaged:
+            raise RuntimeError("damaged")
+        self.chosen = int(data)
+
+    def execute_plan_at_index(self, pack: Any, workspace: int, index: int, handle: Any) -> None:
+        self.module.run(index, pack)
+
+    def execute(self, pack: Any, workspace: int, handle: Any) -> None:
+        self.module.run(self.chosen, pack)
+
+
+class FakeResult:
+    """A tensor that an operation makes."""
+
+    def _set(self, value: Any) -> FakeResult:
+        return self
+
+    set_output = set_data_type = set_dim = set_stride = set_uid = _set
+
+
+class FakeRuntime(SimulatedRuntime):
+    """A simulated GPU with events, whose time is the frontend's."""
+
+    def __init__(self, module: Frontend) -> None:
+        super().__init__()
+
+        class Event:
+            def record(self, stream: Any) -> None:
+                self.at = module.clock
+
+            def synchronize(self) -> None: ...
+
+        def asnumpy(array: Any) -> Any:
+            return np.full_like(array, 0xFF if module.keeps_nan else 0)
+
+        cuda = SimpleNamespace(Event=Event, get_elapsed_time=lambda a, b: b.at - a.at)
+        self.xp: Any = SimpleNamespace(cuda=cuda, asnumpy=asnumpy)

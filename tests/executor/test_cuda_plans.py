@@ -1,0 +1,186 @@
+"""A plan on a GPU whose streams lag behind: what is fed and fetched is right however late the work is done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rowlock import fluid
+from rowlock.executor.capabilities import capabilities
+from rowlock.executor.cuda.memory import DeviceMemory
+from rowlock.executor.cuda.plan import CudaPlan
+from rowlock.executor.cuda.simulated import SimulatedRuntime
+from rowlock.executor.cuda.transfers import Arriving, Uploads, dense_like, download
+from rowlock.executor.message import Message
+from rowlock.executor.replica import Replica
+from rowlock.graph.compile import compile_program
+from rowlock.graph.passes.target import Target
+from tests.ops.gpu import needs_compiler
+
+pytestmark = needs_compiler
+
+
+class Trained:
+    """y = w x with a counter of steps, on a replica that is spoken to as a driver does."""
+
+    def __init__(self, **how: Any) -> None:
+        main, start = fluid.Program(), fluid.Program()
+        with fluid.program_guard(main, start), fluid.unique_name.guard():
+            x = fluid.data("x", [None, 4])
+            steps = fluid.layers.create_global_var([1], 0.0, "float32", persistable=True, name="n")
+            y = fluid.layers.scale(x, 2.0)
+            fluid.layers.increment(steps)
+            total = fluid.layers.elementwise_add(y, steps)
+        names = [y.name, total.name]
+        self.runtime = SimulatedRuntime()
+        able = capabilities(frozenset(self.runtime.versions()))
+        program = compile_program(main, ["x"], names, Target(), able, "cupy").program
+        self.replica = Replica(0, None, runtime=self.runtime)
+        head = {"id": 1, "program": program.to_json(), "scope": 7, "epoch": 0, "threads": 1}
+        head |= {"capped": False, "every_lock": True, "wishes": [True, True], "captures": True}
+        self.tell("load", {**head, "alone": False, **how})
+        self.tell("write", {"scope": 7, "names": ["n"]}, [np.zeros(1, "float32")])
+
+    def tell(self, kind: str, head: dict[str, Any], arrays: Any = (), step: int = 0) -> Message:
+        answer = self.replica.handle(Message(kind, {"epoch": 0, **head}, arrays, step))
+        assert answer.kind != "error", answer.head
+        return answer
+
+    def step(self, x: np.ndarray, number: int = 0) -> Arriving:
+        head = {"id": 1, "rows": [0], "parts": [1.0], "idle": [False], "iterations": 1, "drop": []}
+        arrays = self.tell("step", head, [x], number).arrays
+        assert isinstance(arrays, Arriving)
+        return arrays
+
+    @property
+    def plan(self) -> CudaPlan:
+        plan = self.replica.programs[1].last
+        assert isinstance(plan, CudaPlan)
+        return plan
+
+
+def test_what_is_fed_may_change_once_the_step_was_begun() -> None:
+    trained = Trained()
+    x = np.zeros((3, 4), "float32")
+    made = []
+    for k in range(6):
+        x[...] = k
+        arrived = trained.step(x, k)
+        x[...] = np.nan
+        made.append([np.array(a) for a in arrived])
+    for k, (y, total) in enumerate(made):
+        np.testing.assert_array_equal(y, np.full((3, 4), 2.0 * k))
+        np.testing.assert_array_equal(total, np.full((3, 4), 2.0 * k + k + 1))
+
+
+def test_what_is_fetched_arrives_while_the_next_step_runs() -> None:
+    trained = Trained()
+    x = np.ones((2, 4), "float32")
+    before = trained.step(x)
+    after = trained.step(3 * x, 1)
+    np.testing.assert_array_equal(before[1], np.full((2, 4), 3.0))
+    np.testing.assert_array_equal(after[1], np.full((2, 4), 8.0))
+
+
+def test_nobody_waits_before_somebody_looks() -> None:
+    trained = Trained()
+    arrays = trained.step(np.ones((2, 4), "float32"))
+    assert trained.runtime.compute.work
+    arrays.wait()
+    assert not trained.runtime.compute.work
+
+
+def test_the_second_step_is_captured_and_others_are_launched() -> None:
+    trained = Trained()
+    x = np.ones((2, 4), "float32")
+    for k in range(4):
+        trained.step(x, k).wait()
+        captured = [one.graph is not None for one in trained.plan.segments if len(one.steps) > 2]
+        assert captured == [k > 0] * len(captured)
+    trained = Trained(captures=False)
+    for k in range(3):
+        trained.step(x, k).wait()
+    assert all(one.graph is None for one in trained.plan.segments)
+
+
+def test_what_cuda_refuses_to_capture_goes_on_call_by_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(self: SimulatedRuntime, steps: Any) -> Any:
+        raise NotImplementedError("not while a stream is captured")
+
+    monkeypatch.setattr(SimulatedRuntime, "capture", refuse)
+    trained = Trained()
+    for k in range(3):
+        total = trained.step(np.ones((2, 4), "float32"), k)[1]
+        np.testing.assert_array_equal(total, np.full((2, 4), 3.0 + k))
+    assert any("not captured: NotImplementedError" in line for line in trained.plan.described())
+
+
+def test_another_shape_has_a_plan_of_its_own_in_the_same_memory() -> None:
+    trained = Trained()
+    for k, rows in enumerate([2, 5, 2, 5, 2]):
+        total = trained.step(np.full((rows, 4), 1.0, "float32"), k)[1]
+        np.testing.assert_array_equal(total, np.full((rows, 4), 3.0 + k))
+    assert len(trained.replica.programs[1].plans) <= 2
+
+
+def test_a_larger_arena_lets_the_plans_on_the_old_one_go() -> None:
+    trained = Trained()
+    trained.step(np.ones((2, 4), "float32")).wait()
+    trained.step(np.ones((1 << 12, 4), "float32"), 1).wait()
+    assert len(trained.replica.programs[1].plans) == 1
+    total = trained.step(np.ones((2, 4), "float32"), 2)[1]
+    np.testing.assert_array_equal(total, np.full((2, 4), 5.0))
+
+
+def test_values_that_are_written_come_before_the_next_step() -> None:
+    trained = Trained()
+    x = np.zeros((1, 4), "float32")
+    value = np.full(1, 10.0, "float32")
+    trained.step(x)
+    trained.tell("write", {"scope": 7, "names": ["n"]}, [value])
+    value[...] = np.nan
+    np.testing.assert_array_equal(trained.step(x, 1)[1], np.full((1, 4), 11.0))
+    (held,) = trained.tell("read", {"scope": 7, "names": ["n"]}).arrays
+    np.testing.assert_array_equal(held, [11.0])
+
+
+def test_timed_steps_compute_the_same() -> None:
+    trained = Trained()
+    trained.tell("trace", {"id": 1, "on": True})
+    total = trained.step(np.ones((2, 4), "float32"))[1]
+    np.testing.assert_array_equal(total, np.full((2, 4), 3.0))
+    (step,) = trained.tell("trace", {"id": 1, "on": False}).head["steps"]
+    assert step
+
+
+def test_an_upload_is_not_waited_for_and_many_take_bounded_memory() -> None:
+    runtime = SimulatedRuntime()
+    uploads = Uploads(runtime)
+    target = runtime.empty(8 << 20).view(np.float32)
+    for k in range(20):
+        uploads.send(target, np.full(target.shape, k, np.float32))
+    assert len(uploads._sent) <= 10
+    assert download(runtime, target)[5] == 19.0
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 3, 1), (3, 2, 1, 0)])
+def test_room_for_an_array_has_its_order_in_memory(order: tuple[int, ...]) -> None:
+    array = np.arange(120, dtype=np.int32).reshape(2, 3, 4, 5).transpose(order)
+    made = dense_like(np.zeros(480, np.uint8), array)
+    assert made.strides == array.strides
+    assert made.shape == array.shape
+
+
+def test_the_clock_is_that_of_the_step_however_late_it_is_read() -> None:
+    runtime = SimulatedRuntime()
+    memory = DeviceMemory(runtime)
+    seen = []
+    for step in range(9):
+        memory.tick(step, 10 * step)
+        runtime.execute([lambda: seen.append(tuple(memory.ticks[:2]))])
+    runtime.synchronize()
+    assert seen == [(step, 10 * step) for step in range(9)]

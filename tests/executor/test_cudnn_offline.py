@@ -1,0 +1,135 @@
+"""cuDNN can compute what our kernels ask of it for ResNet-50 and GPT-2: its graphs are built without a GPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rowlock.executor.cuda.dnn import Convolution, Graph
+from rowlock.executor.kernels.registry import bind
+from rowlock.graph.layout import CHANNELS_LAST, IN_ORDER
+from rowlock.graph.ops.registry import OPS
+from rowlock.strategies.types import BFLOAT16, to_numpy
+from tests.executor.cudnn_offline import stand_ins
+from tests.ops.gpu import gpu, needs_compiler
+from tests.ops.harness import infer, laid_out, specs_of
+
+pytestmark = [
+    needs_compiler,
+    pytest.mark.skipif(
+        importlib.util.find_spec("cudnn") is None or shutil.which("gcc") is None,
+        reason="cuDNN's frontend, or gcc, is not installed",
+    ),
+]
+BATCH = 64
+# Input channels, filters, size of the filter, stride, height of the image.
+CONVOLUTIONS = (
+    (3, 64, 7, 2, 224),
+    *((64, 64, 1, 1, 56), (64, 64, 3, 1, 56), (64, 256, 1, 1, 56), (256, 64, 1, 1, 56)),
+    *((256, 128, 1, 1, 56), (128, 128, 3, 2, 56), (256, 512, 1, 2, 56)),
+    *((128, 512, 1, 1, 28), (512, 128, 1, 1, 28), (128, 128, 3, 1, 28)),
+    *((512, 256, 1, 1, 28), (256, 256, 3, 2, 28), (512, 1024, 1, 2, 28)),
+    *((256, 1024, 1, 1, 14), (1024, 256, 1, 1, 14), (256, 256, 3, 1, 14)),
+    *((1024, 512, 1, 1, 14), (512, 512, 3, 2, 14), (1024, 2048, 1, 2, 14)),
+    *((512, 2048, 1, 1, 7), (2048, 512, 1, 1, 7), (512, 512, 3, 1, 7)),
+)
+LOW = (np.dtype(np.float16), BFLOAT16)
+
+
+def graphs_of(op_type: str, inputs: dict[str, Any], order: str, **attrs: Any) -> Iterator[Graph]:
+    """Bind an op and its gradient; yield what they ask of cuDNN. The arrays are never touched."""
+    op, dev = OPS[op_type], gpu()
+    given = {**op.attrs, **attrs}
+
+    def memory(shape: tuple[int, ...], kind: Any) -> Any:
+        return laid_out(shape, kind, order if shape[0] == BATCH else IN_ORDER)
+
+    held = {slot: [memory(*like)] for slot, like in inputs.items()}
+    specs = infer(op, specs_of(held), given)
+    made = {s: [memory(a.shape, to_numpy(a.dtype)) for a in v] for s, v in specs.items()}
+    steps = bind(op_type, held, made, given, dev, "cudnn")
+    assert op.grad is not None
+    near = {**held, **made}
+
+    def like(slots: dict[str, str]) -> dict[str, Any]:
+        sources = {slot: near.get(name.partition("@GRAD")[0], []) for slot, name in slots.items()}
+        return {slot: [memory(a.shape, a.dtype) for a in v] for slot, v in sources.items()}
+
+    reads, writes = like(op.grad.reads()), like(op.grad.writes())
+    steps += bind(op.grad.type, reads, writes, {**OPS[op.grad.type].attrs, **attrs}, dev, "cudnn")
+    yield from (step.graph for step in steps if hasattr(step, "graph"))
+
+
+def resnet(kind: Any, order: str) -> Iterator[Graph]:
+    for c, o, k, stride, size in CONVOLUTIONS:
+        slots = {"Input": ((BATCH, c, size, size), kind), "Filter": ((o, c, k, k), kind)}
+        attrs = {"strides": [stride] * 2, "paddings": [k // 2] * 2}
+        yield from graphs_of("conv2d", slots, order, **attrs)
+    if order == IN_ORDER:
+        return  # batch norm is left to generated kernels
+    statistics = ("Scale", "Bias", "Mean", "Variance")
+    shapes = {(o, -(-size // stride)) for _, o, _, stride, size in CONVOLUTIONS}
+    for c, size in sorted(shapes):
+        image = ((BATCH, c, size, size), kind)
+        slots = {"X": image, **dict.fromkeys(statistics, ((c,), np.dtype("f4")))}
+        for op_type in ("batch_norm", "fused_batch_norm_act"):
+            yield from graphs_of(op_type, slots, order)
+        yield from graphs_of("fused_bn_add_activation", {**slots, "Z": image}, order)
+
+
+def gpt(kind: Any) -> Iterator[Graph]:
+    """Heads of GPT-2, from one projection, with a mask and without."""
+    attention, how = "fused_dot_product_attention", {"layout": "packed", "scale": 0.125}
+    mask = {"Mask": ((1024, 1024), kind)}
+    for rows in (8, 32):
+        q = {"Q": ((rows, 1024, 3, 12, 64), kind)}
+        yield from graphs_of(attention, q, IN_ORDER, **how)
+        yield from graphs_of(attention, {**q, **mask}, IN_ORDER, **how)
+
+
+def test_cudnn_computes_what_resnet50_and_gpt2_ask_of_it(tmp_path: Path) -> None:
+    asked = [graph for kind in LOW for graph in (*resnet(kind, CHANNELS_LAST), *gpt(kind))]
+    asked += resnet(np.dtype("f4"), IN_ORDER)
+    asked = list(dict.fromkeys(asked))
+    assert len(asked) > 3 * 3 * len(CONVOLUTIONS)
+    told = offline(tmp_path, asked)
+    declined = [one for one in told if "declined" in one]
+    assert not declined
+    for graph, one in zip(asked, told, strict=True):
+        low = isinstance(graph, Convolution) and graph.x.dtype != "float32"
+        assert one["plans"] > 0
+        assert "again" not in one or one["again"] == one["workspace"]  # a plan that was kept
+        if low and graph.x.shape[1] > 3:  # what a filter takes, turned, and partial sums
+            assert one["workspace"] < 64 << 20, one
+
+
+def test_cudnn_says_what_it_cannot_compute(tmp_path: Path) -> None:
+    """A batch norm of three channels has no plan; the kernel would be told so, and ask elsewhere."""
+    slots: dict[str, Any] = {"X": ((BATCH, 3, 2, 2), np.dtype("f4"))}
+    slots |= dict.fromkeys(("Scale", "Bias", "Mean", "Variance"), ((3,), np.dtype("f4")))
+    told = offline(tmp_path, list(graphs_of("batch_norm", slots, CHANNELS_LAST)))
+    assert all("declined" in one for one in told)
+
+
+def offline(folder: Path, graphs: list[Graph]) -> list[dict[str, Any]]:
+    lines = "".join(f"{graph!r}\n" for graph in graphs)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.executor.cudnn_offline"],
+        input=lines,
+        env=stand_ins(folder),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]

@@ -1,0 +1,137 @@
+"""How one of cuDNN's plans is chosen, kept, and run: on a stand-in for the library."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rowlock.executor.cuda import cudnn
+from rowlock.executor.cuda.dnn import BatchNorm, Convolution, Graph, Tensor
+from rowlock.strategies.errors import ExecutionError
+from tests.executor.fake_cudnn import FakeRuntime, Frontend
+from tests.ops.gpu import needs_compiler
+
+pytestmark = needs_compiler
+IMAGE = Tensor((2, 8, 4, 4), (128, 1, 32, 8), "bfloat16")
+FILTERS = Tensor((8, 8, 1, 1), (8, 1, 1, 1), "bfloat16")
+ONCE = (1, 1)
+CONVOLUTION = Convolution(IMAGE, FILTERS, IMAGE, "y", ONCE, ONCE, (0, 0), (0, 0))
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Frontend]:
+    """The frontend, with nothing kept on disk."""
+    made = Frontend()
+    monkeypatch.setitem(sys.modules, "cudnn", made)
+    monkeypatch.setattr(cudnn, "directory", lambda: tmp_path)
+    cudnn.version.cache_clear()
+    yield made
+    cudnn.version.cache_clear()
+
+
+def bound(dnn: cudnn.Cudnn, graph: Graph) -> Any:
+    arrays = {name: np.zeros(told.nbytes, np.uint8) for name, told in graph.operands.items()}
+    return dnn.bind(graph, arrays, np.zeros(dnn.workspace(graph) or 0, np.uint8))
+
+
+def test_the_fastest_plan_is_kept(module: Frontend) -> None:
+    runtime = FakeRuntime(module)
+    dnn = cudnn.Cudnn(runtime)
+    assert dnn.workspace(CONVOLUTION) == 1024  # on a boundary
+    assert set(module.ran) == {0, 1, 2}
+    module.ran.clear()
+    bound(dnn, CONVOLUTION)()
+    assert module.ran == [1]
+    other = cudnn.Cudnn(runtime)  # as in the next process
+    module.ran.clear()
+    call = bound(other, CONVOLUTION)
+    assert not module.ran
+    assert call.captured
+    call()
+    assert module.ran == [1]
+
+
+def test_what_cannot_be_loaded_any_more_is_chosen_again(module: Frontend) -> None:
+    runtime = FakeRuntime(module)
+    cudnn.Cudnn(runtime).workspace(CONVOLUTION)
+    module.ran.clear()
+    module.damaged = True
+    dnn = cudnn.Cudnn(runtime)
+    assert dnn.workspace(CONVOLUTION) == 1024
+    assert set(module.ran) == {0, 1, 2}
+
+
+def test_plans_that_cannot_be_built_are_passed_over(module: Frontend) -> None:
+    module.barred = frozenset({1})
+    dnn = cudnn.Cudnn(FakeRuntime(module))
+    bound(dnn, CONVOLUTION)()
+    assert module.ran[-1] == 2
+
+
+def test_what_is_declined_is_told_once(module: Frontend, caplog: pytest.LogCaptureFixture) -> None:
+    module.declines = True
+    dnn = cudnn.Cudnn(FakeRuntime(module))
+    assert dnn.workspace(CONVOLUTION) is None
+    assert dnn.workspace(CONVOLUTION) is None
+    (said,) = (record.getMessage() for record in caplog.records)
+    assert "convolution of bfloat16 [2, 8, 4, 4]" in said
+    assert said.endswith("to other kernels: no engine")
+    with pytest.raises(ExecutionError, match="cannot compute convolution"):
+        dnn.bind(CONVOLUTION, {}, None)
+
+
+def test_an_error_names_the_graph(module: Frontend) -> None:
+    call = bound(cudnn.Cudnn(FakeRuntime(module)), CONVOLUTION)
+    module.fails = True
+    with pytest.raises(ExecutionError, match=r"convolution of .*CUDNN_STATUS_EXECUTION_FAILED$"):
+        call()
+
+
+def test_only_exact_convolutions_keep_off_tensor_cores(module: Frontend) -> None:
+    dnn, notes = cudnn.Cudnn(FakeRuntime(module)), Frontend.numerical_note
+    dnn.workspace(CONVOLUTION)
+    assert module.refused == [notes.NONDETERMINISTIC]
+    single = [t._replace(dtype="float32") for t in (IMAGE, FILTERS, IMAGE)]
+    for exact in (True, False):
+        dnn.workspace(Convolution(*single, "y", ONCE, ONCE, (0, 0), (0, 0), exact))
+        assert (notes.TENSOR_CORE in module.refused) == exact
+
+
+def test_operands_that_nobody_asked_for_lie_behind_the_workspace(module: Frontend) -> None:
+    graph = BatchNorm(IMAGE, 1e-5)
+    dnn = cudnn.Cudnn(FakeRuntime(module))
+    needs = dnn.workspace(graph)
+    assert needs == 1024 + 4 * 256
+    call = bound(dnn, graph)
+    call()
+    pack, start = module.packs[-1], call._workspace
+    assert sorted(pack) == list(range(1, len(graph.operands) + 5))
+    further = [pack[i] - start for i in range(len(graph.operands) + 1, len(pack) + 1)]
+    assert further == [1024, 1280, 1536, 1792]
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_relu_that_hides_what_is_not_a_number_is_declined(module: Frontend, keeps: bool) -> None:
+    module.keeps_nan = keeps
+    dnn = cudnn.Cudnn(FakeRuntime(module))
+    assert (dnn.workspace(BatchNorm(IMAGE, 1e-5, relu=True)) is not None) == keeps
+    assert dnn.workspace(BatchNorm(IMAGE, 1e-5)) is not None
+
+
+def test_without_room_to_try_plans_the_first_is_taken(
+    module: Frontend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = FakeRuntime(module)
+
+    def full(nbytes: int) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(runtime, "empty", full)
+    dnn = cudnn.Cudnn(runtime)
+    bound(dnn, CONVOLUTION)()
+    assert module.ran == [0]

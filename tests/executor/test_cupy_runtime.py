@@ -1,0 +1,175 @@
+"""What the runtime of a real GPU asks of CuPy, on a stand-in: no GPU is needed."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import sys
+import threading
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rowlock.executor.cuda import nvrtc
+from rowlock.executor.cuda.cupy_runtime import CupyRuntime
+from rowlock.executor.cuda.kernel import CudaKernel
+from rowlock.executor.cuda.transfers import Uploads
+from tests.executor.fake_cupy import PARAMETERS, CUDARuntimeError, FakeCupy
+
+KERNEL = CudaKernel("scale", (("float*", "x"), ("const float*", "y"), ("int", "n")), "")
+
+
+@pytest.fixture
+def cupy(monkeypatch: pytest.MonkeyPatch) -> FakeCupy:
+    made = FakeCupy()
+    monkeypatch.setitem(sys.modules, "cupy", made)
+    monkeypatch.setattr(nvrtc, "machine_code", lambda kernel, capability: b"cubin")
+    return made
+
+
+def test_taking_memory_leaves_the_stream_in_use(cupy: FakeCupy) -> None:
+    runtime = CupyRuntime()
+    runtime.use()
+    array = runtime.empty(64)
+    assert array.stream is runtime.compute
+    assert cupy.current is runtime.compute
+
+
+def test_memory_is_in_the_order_of_the_compute_stream_in_every_thread(cupy: FakeCupy) -> None:
+    runtime = CupyRuntime(1)
+    found: list[Any] = []
+
+    def take() -> None:
+        found.extend((runtime.empty(64).stream, cupy.current, cupy.device))
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    thread.join()
+    assert found == [runtime.compute, cupy.null, 0]
+
+
+def test_too_little_memory_is_a_memory_error(cupy: FakeCupy) -> None:
+    runtime = CupyRuntime()
+    runtime.use()
+    with pytest.raises(MemoryError, match="out of memory"):
+        runtime.empty(cupy.room + 1)
+    assert cupy.current is runtime.compute
+
+
+def test_kernels_go_to_the_compute_stream_with_arguments_of_their_types(cupy: FakeCupy) -> None:
+    runtime = CupyRuntime()
+    x = runtime.empty(64)
+    runtime.launch(KERNEL, (3, 1, 1), (256, 1, 1), (x, None, 7))()
+    name, grid, block, arguments, stream = cupy.did[-1]
+    assert (name, grid, block, stream) == ("scale", (3, 1, 1), (256, 1, 1), runtime.compute)
+    assert arguments[0] is x
+    assert [type(a) for a in arguments[1:]] == [np.uintp, np.int32]
+
+
+def test_nccl_is_imported_where_it_is_asked_for(
+    cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nccl = ModuleType("cupy.cuda.nccl")
+    monkeypatch.setitem(sys.modules, "cupy.cuda.nccl", nccl)
+    for available in (True, False):
+        nccl.available = available  # type: ignore[attr-defined]
+        assert CupyRuntime().nccl is (nccl if available else None)
+
+
+def test_an_event_tells_of_errors(cupy: FakeCupy) -> None:
+    runtime = CupyRuntime()
+    event = runtime.record(runtime.compute)
+    assert event.done()
+    cupy.status = 600  # not ready
+    assert not event.done()
+    cupy.status = 700  # illegal address: nothing is ever done again
+    with pytest.raises(CUDARuntimeError):
+        event.done()
+
+
+def test_events_belong_to_the_gpu_of_their_stream(cupy: FakeCupy) -> None:
+    runtime = CupyRuntime(1)
+    assert cupy.device == 0
+    runtime.wait(runtime.copies, runtime.record(runtime.compute))
+    fork = runtime.fork(runtime.stream(), lambda: None)
+    fork()
+    fork.finish()
+    assert cupy.device == 0
+
+
+def test_a_graph_is_captured_and_launched_on_the_compute_stream(cupy: FakeCupy) -> None:
+    runtime = CupyRuntime()
+    seen: list[bool] = []
+    launch = runtime.capture([lambda: seen.append(runtime.compute.capturing)])
+    assert seen == [True]
+    assert not runtime.compute.capturing
+    launch()
+    assert cupy.did == [("upload", runtime.compute), ("graph", runtime.compute)]
+
+
+def test_a_step_that_fails_ends_the_capture(cupy: FakeCupy) -> None:
+    runtime = CupyRuntime()
+
+    def fails() -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        runtime.capture([fails])
+    assert not runtime.compute.capturing
+    cupy.refuses = True
+    with pytest.raises(CUDARuntimeError) as raised:
+        runtime.capture([fails])
+    assert isinstance(raised.value.__context__, ValueError)
+
+
+def test_copies_say_their_direction(cupy: FakeCupy) -> None:
+    runtime = CupyRuntime()
+    device, host = runtime.empty(64), runtime.pinned(64)
+    for target, source in ((device, host), (host, device), (device, device)):
+        runtime.copy(target, source, runtime.copies)
+    assert [did[4] for did in cupy.did] == [1, 2, 3]
+    assert all(did[0] == "copy" and did[3] == 64 for did in cupy.did)
+    assert cupy.did[0][2] == host.ctypes.data
+    assert runtime.pinned(0).size == 0
+
+
+def test_uploads_hold_pinned_memory_until_it_was_read(cupy: FakeCupy) -> None:
+    runtime = CupyRuntime()
+    target: Any = runtime.pinned(64)  # only its form matters
+    uploads = Uploads(runtime)
+    cupy.status = 600
+    for count in (1, 2):
+        uploads.send(target, np.ones(64, np.uint8))
+        assert len(uploads._sent) == count
+
+
+def _parameters(function: Any) -> str:
+    try:
+        return " ".join(inspect.signature(function).parameters)
+    except ValueError:  # Cython tells in the first line of the text
+        (inside,) = re.findall(r"\((.*)\)", function.__doc__.splitlines()[0])
+        names = (part.partition("=")[0].split()[-1] for part in inside.split(","))
+        return " ".join(names)
+
+
+@pytest.mark.parametrize("path", PARAMETERS)
+def test_the_stand_in_has_the_parameters_of_cupy(path: str) -> None:
+    cupy = pytest.importorskip("cupy")
+    found = cupy
+    for name in path.split("."):
+        found = getattr(found, name)
+    assert _parameters(found) == PARAMETERS[path]
+
+
+def test_cupys_nccl_has_what_is_called() -> None:
+    pytest.importorskip("cupy")
+    nccl = importlib.import_module("cupy.cuda.nccl")
+    if not nccl.available:
+        pytest.skip("NCCL is not here")
+    for name in ("SUM", "AVG", "PROD", "MIN", "MAX", "BFLOAT16", "FLOAT16", "UINT8", "INT64"):
+        assert isinstance(getattr(nccl, f"NCCL_{name}"), int)
+    for name in ("reduceScatter", "allGather", "broadcast", "check_async_error", "abort"):
+        assert hasattr(nccl.NcclCommunicator, name)

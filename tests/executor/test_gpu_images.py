@@ -1,0 +1,102 @@
+"""A residual net and a transformer learn on a GPU what they learn on a CPU, most of it by cuDNN."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rowlock
+import rowlock.fluid as fluid
+from rowlock.executor.cuda.gpus import local_gpus
+from rowlock.executor.cuda.simulated import COUNT
+from rowlock.strategies.build import BuildStrategy
+from tests.ops.gpu import needs_compiler
+
+pytestmark = needs_compiler
+
+
+@pytest.fixture(autouse=True)
+def gpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A GPU, simulated where there is none, and a gang of threads."""
+    if not local_gpus():
+        monkeypatch.setenv(COUNT, "1")
+    with rowlock.cluster(launcher="threads"):
+        yield
+
+
+def normed(x: Any, filters: int, act: str | None = None) -> Any:
+    h = fluid.layers.conv2d(x, filters, 3, padding=1, bias_attr=False)
+    return fluid.layers.batch_norm(h, act=act)
+
+
+def residual(kind: str) -> Any:
+    """Add a residual net to the default program; returns the loss."""
+    L = fluid.layers
+    x, label = L.data("x", [8, 8, 8]), L.data("label", [1], dtype="int64")
+    h = normed(L.cast(x, kind), 8, "relu")
+    h = L.relu(L.elementwise_add(h, normed(h, 8)))
+    h = normed(L.pool2d(h, pool_size=2, pool_stride=2), 16, "relu")
+    h = L.cast(L.pool2d(h, global_pooling=True, pool_type="avg"), "float32")
+    return L.mean(L.softmax_with_cross_entropy(L.fc(h, 4), label))
+
+
+def transformer(kind: str) -> Any:
+    """A transformer whose attention alone is of low precision."""
+    L = fluid.layers
+    words, label = L.data("x", [8, 32]), L.data("label", [1], dtype="int64")
+    packed = L.reshape(L.fc(words, 96, num_flatten_dims=2), [0, 8, 3, 2, 16])
+    parts = L.split(L.transpose(L.cast(packed, kind), [2, 0, 3, 1, 4]), 3, 0)
+    q, k, v = (L.squeeze(part, [0]) for part in parts)
+    weights = L.softmax(L.matmul(q, k, transpose_y=True, alpha=0.25))
+    heads = L.reshape(L.transpose(L.matmul(weights, v), [0, 2, 1, 3]), [0, 256])
+    return L.mean(L.softmax_with_cross_entropy(L.fc(L.cast(heads, "float32"), 4), label))
+
+
+def learned(
+    build: Any, place: Any, shape: tuple[int, ...], **switches: Any
+) -> tuple[list[float], str]:
+    """Train for a few steps; return the losses, and what the compiler says."""
+    main, start = fluid.Program(), fluid.Program()
+    main.random_seed = start.random_seed = 7
+    with fluid.program_guard(main, start), fluid.unique_name.guard():
+        loss = build()
+        fluid.optimizer.Momentum(0.1, 0.9).minimize(loss)
+    draw, losses = np.random.RandomState(0), []
+    with fluid.scope_guard(fluid.Scope()):
+        exe = fluid.Executor(place)
+        exe.run(start)
+        program = fluid.CompiledProgram(main).with_data_parallel(
+            loss_name=loss.name, places=[place], build_strategy=BuildStrategy(**switches)
+        )
+        for _ in range(4):
+            label = draw.randint(0, 4, (8, 1)).astype("int64")
+            fed = {"x": draw.randn(8, *shape).astype("f4"), "label": label}
+            losses.append(float(np.mean(exe.run(program, feed=fed, fetch_list=[loss])[0])))
+        return losses, str(program.explain())
+
+
+NEAR = {"float32": 1e-5, "bfloat16": 1e-2}
+
+
+@pytest.mark.parametrize("kind", NEAR)
+def test_a_residual_net_learns_there_as_on_a_cpu(kind: str) -> None:
+    here, _ = learned(lambda: residual(kind), fluid.CPUPlace(), (8, 8, 8))
+    there, told = learned(lambda: residual(kind), fluid.CUDAPlace(0), (8, 8, 8))
+    np.testing.assert_allclose(there, here, rtol=NEAR[kind])
+    # three convolutions and their gradients; norms too, where channels lie last
+    assert ("6 on cudnn" if kind == "float32" else "12 on cudnn") in told
+    assert ("channels last" in told) == (kind != "float32")
+    assert "split at" not in told  # the step is one graph
+
+
+def test_attention_in_low_precision_is_one_call_of_cudnn() -> None:
+    here, _ = learned(lambda: transformer("bfloat16"), fluid.CPUPlace(), (8, 32))
+    there, told = learned(
+        lambda: transformer("bfloat16"), fluid.CUDAPlace(0), (8, 32), fused_attention=True
+    )
+    np.testing.assert_allclose(there, here, rtol=NEAR["bfloat16"])
+    assert "2 on cudnn" in told
+    assert "split at" not in told

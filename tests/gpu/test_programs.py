@@ -1,0 +1,60 @@
+"""Programs on a GPU place, from the startup program on: the large models of benchmarks, at tiny sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import rowlock
+import rowlock.fluid as fluid
+from benchmarks import large_models
+from benchmarks.sizes import SIZES, TINY, feed
+from rowlock.executor.cuda.gpus import local_gpus
+from rowlock.executor.cuda.simulated import COUNT
+from rowlock.executor.place import Place
+from tests.ops.gpu import needs_compiler
+
+pytestmark = needs_compiler
+
+
+@pytest.fixture(autouse=True)
+def places(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is a GPU."""
+    if not local_gpus():
+        monkeypatch.setenv(COUNT, "1")
+
+
+def losses(name: str, precision: str, place: Place) -> list[float]:
+    """Return the losses of four steps, with the switches that benchmarks set."""
+    made = large_models.build(name, TINY[name], precision)
+    strategy = fluid.BuildStrategy()
+    for switch, value in large_models.SWITCHES[name].items():
+        setattr(strategy, switch, value)
+    exe, scope = fluid.Executor(place), fluid.Scope()
+    with rowlock.cluster(launcher="threads"), fluid.scope_guard(scope):
+        exe.run(made.startup)
+        if precision == "bfloat16":
+            made.optimizer.amp_init(place)  # reads what the startup program made there
+        train = fluid.CompiledProgram(made.main).with_data_parallel(
+            loss_name=made.loss.name, build_strategy=strategy, places=[place]
+        )
+        fed = [feed(name, TINY[name], step % 2) for step in range(4)]
+        return [float(np.asarray(exe.run(train, f, [made.loss])[0]).item()) for f in fed]
+
+
+@pytest.mark.parametrize("name", ["gpt2", "resnet50"])
+def test_mixed_precision_begins_on_the_gpu(name: str) -> None:
+    found = losses(name, "bfloat16", fluid.CUDAPlace(0))
+    np.testing.assert_allclose(found, losses(name, "float32", fluid.CPUPlace()), rtol=0.02)
+
+
+def test_a_step_of_gpt2_is_the_same_on_both_kinds_of_place() -> None:
+    found = losses("gpt2", "float32", fluid.CUDAPlace(0))
+    np.testing.assert_allclose(found, losses("gpt2", "float32", fluid.CPUPlace()), rtol=1e-4)
+
+
+def test_operations_are_those_that_are_known() -> None:
+    images, text = SIZES["resnet50"], SIZES["gpt2"]
+    assert images.operations() / images.rows == pytest.approx(24.5e9, rel=0.01)
+    assert text.parameters() == pytest.approx(124.4e6, rel=0.01)
+    assert text.operations() / (text.rows * text.length) == pytest.approx(857e6, rel=0.01)

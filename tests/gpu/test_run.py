@@ -1,0 +1,49 @@
+"""What ``make test-gpu`` says and does where there is no GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rowlock.executor.cuda import gpus
+from tests.gpu.run import ROOT, Part, main, parts
+
+
+def test_without_a_gpu_one_sentence_says_why(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv(gpus.COUNT, raising=False)
+    monkeypatch.setattr(gpus, "_visible", lambda: (0, "there is no GPU that this process can use."))
+    assert main() == 1
+    said = "make test-gpu needs a GPU, and tested nothing: there is no GPU that this process can use.\n"
+    assert capsys.readouterr().out == said
+
+
+def test_simulated_gpus_are_not_taken_for_real_ones(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(gpus.COUNT, "2")
+    assert main() == 1
+    assert gpus.COUNT in capsys.readouterr().out
+
+
+def test_every_part_has_files() -> None:
+    for part in parts():
+        for pattern in part.files:
+            assert list(ROOT.glob(pattern)), pattern
+
+
+def test_a_part_counts_and_keeps_what_tests_recorded(tmp_path: Path) -> None:
+    (tmp_path / "test_three.py").write_text(
+        "import pytest\n"
+        "def test_one(record_property): record_property('rate', 7)\n"
+        "def test_two(): assert 0\n"
+        "@pytest.mark.skip\ndef test_three(): pass\n"
+    )
+    part = Part("three", [str(tmp_path / "test_three.py")])
+    part.run()
+    assert part.status == 1
+    assert part.told == {"passed": 1, "failed": 1, "skipped": 1}
+    assert part.measured == {"rate": "7"}
+    assert "1 passed, 1 failed, 1 skipped" in str(part) and "ended with 1" in str(part)

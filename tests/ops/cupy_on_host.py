@@ -1,0 +1,196 @@
+"""CuPy's own arrays on a simulated GPU: what is done with arrays while kernels are bound is CuPy's work.
+
+    python -m pytest -p tests.ops.cupy_on_host tests/ops/test_cuda_*.py tests/ops/test_c*dnn.py
+
+No GPU is needed. Views, strides, reshaping and element types are real; a reshape that would copy fails, since
+that needs a GPU. What CuPy would compute is left to NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import cupy
+import numpy as np
+
+from rowlock.executor.cuda import gpus, simulated
+from rowlock.executor.cuda.cupy_runtime import _argument
+from rowlock.executor.cuda.gemm import Gemm, Operands, ReferenceBlas
+from rowlock.executor.cuda.host_memory import aligned
+from rowlock.executor.cuda.kernel import CudaKernel
+from rowlock.executor.cuda.reference_dnn import ReferenceDnn
+from rowlock.executor.cuda.runtime import Dims, Step
+from tests.ops import gpu
+
+_MOST_BLOCKS = (1 << 31) - 1, 65535, 65535
+_REDUCTIONS = ("sum", "prod", "max", "min", "all", "any")
+
+
+class Place(SimpleNamespace):
+    """An array's memory as NumPy takes it; 16-bit floats that it has no letter for go as their bits."""
+
+    def __init__(self, array: Any) -> None:
+        kind = array.dtype.str if array.dtype.name != "bfloat16" else "<u2"
+        super().__init__(
+            array=array,
+            __array_interface__={
+                **{"data": (array.data.ptr or 256, False), "shape": array.shape},
+                **{"strides": array.strides, "typestr": kind, "version": 3},
+            },
+        )
+
+
+def host(array: Any) -> Any:
+    """Return a CuPy array's memory as NumPy's; anything else as it is."""
+    if isinstance(array, cupy.ndarray):
+        found = np.asarray(Place(array))
+        return found if found.dtype == array.dtype else found.view(array.dtype)
+    if isinstance(array, list | tuple):
+        return type(array)(host(one) for one in array)
+    return array
+
+
+def on_host(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of NumPy that takes CuPy's arrays."""
+
+    def call(*given: Any, **named: Any) -> Any:
+        return function(*map(host, given), **{name: host(value) for name, value in named.items()})
+
+    return call
+
+
+class HostArray(cupy.ndarray):  # type: ignore[misc]
+    """An array of CuPy over host memory."""
+
+    def get(self) -> np.ndarray:
+        return np.array(host(self))
+
+    def fill(self, value: Any) -> None:
+        host(self).fill(value)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        host(self)[index] = host(value)
+
+    def __eq__(self, other: object) -> Any:
+        return host(self) == host(other)
+
+    def __getattribute__(self, name: str) -> Any:
+        return (
+            on_host(getattr(host(self), name))
+            if name in _REDUCTIONS
+            else super().__getattribute__(name)
+        )
+
+
+def array_of(shape: Any, dtype: Any, memory: np.ndarray | None = None) -> HostArray:
+    """Return an array over host memory, its own if none is given."""
+    dtype = np.dtype(dtype)
+    shape = shape if isinstance(shape, tuple) else (shape,)
+    size = max(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize, 1)
+    if memory is None:
+        memory = aligned(size)
+        simulated._allocated[memory.ctypes.data] = size
+    held = cupy.cuda.UnownedMemory(memory.ctypes.data, size, memory, 0)
+    return HostArray(shape, dtype, memptr=cupy.cuda.MemoryPointer(held, 0))
+
+
+class Module(ModuleType):
+    """The array module: CuPy's names, NumPy's arithmetic."""
+
+    ndarray, ufunc = cupy.ndarray, np.ufunc
+
+    def empty(self, shape: Any, dtype: Any = float) -> HostArray:
+        return array_of(shape, dtype)
+
+    def zeros(self, shape: Any, dtype: Any = float) -> HostArray:
+        made = array_of(shape, dtype)
+        made.fill(0)
+        return made
+
+    def ones(self, shape: Any, dtype: Any = float) -> HostArray:
+        made = array_of(shape, dtype)
+        made.fill(1)
+        return made
+
+    def empty_like(self, array: Any) -> HostArray:
+        return array_of(array.shape, array.dtype)
+
+    def asarray(self, value: Any, dtype: Any = None) -> HostArray:
+        if isinstance(value, HostArray):
+            return value
+        value = np.asarray(value, dtype)
+        made = array_of(value.shape, value.dtype)
+        made[...] = value
+        return made
+
+    def __getattr__(self, name: str) -> Any:
+        assert hasattr(cupy, name), f"CuPy has no {name}"
+        found = getattr(np, name)
+        if isinstance(found, np.ufunc):
+            made: Any = on_host(found)
+            made.reduce = on_host(found.reduce)
+            return made
+        return on_host(found) if callable(found) and not isinstance(found, type) else found
+
+
+class Blas(ReferenceBlas):
+    def bind(self, gemm: Gemm, operands: Operands, workspace: Any) -> Step:
+        o = operands
+        return super().bind(gemm, Operands(*map(host, (o.a, o.b, o.d, o.bias, o.aux))), workspace)
+
+
+class Dnn(ReferenceDnn):
+    def bind(self, graph: Any, arrays: Any, workspace: Any) -> Any:
+        return super().bind(graph, {name: host(a) for name, a in arrays.items()}, workspace)
+
+
+class HostCupy(simulated.SimulatedRuntime):
+    """A simulated GPU whose arrays are CuPy's."""
+
+    xp = Module("cupy")  # type: ignore[assignment]
+    blas, dnn = Blas(), Dnn()
+
+    def empty(self, nbytes: int) -> Any:
+        return array_of(nbytes, np.uint8, super().empty(nbytes) if nbytes else None)
+
+    def on_host(self, array: Any) -> bool:
+        return isinstance(array, np.ndarray)
+
+    def address(self, array: Any) -> int:
+        return int(array.data.ptr) if isinstance(array, cupy.ndarray) else super().address(array)
+
+    def launch(self, kernel: CudaKernel, grid: Dims, block: Dims, arguments: Sequence[Any]) -> Step:
+        assert all(n <= most for n, most in zip(grid, _MOST_BLOCKS, strict=True)), (
+            kernel.name,
+            grid,
+        )
+        assert np.prod(block) <= kernel.block <= 1024, (kernel.name, block)
+        for (kind, name), given in zip(kernel.parameters, arguments, strict=True):
+            right = given is None or isinstance(given, cupy.ndarray)
+            assert right or not kind.endswith("*"), (
+                f"{kernel.name} is given {type(given)} as {name}"
+            )
+            _argument(kind, given)
+        return super().launch(kernel, grid, block, [host(given) for given in arguments])
+
+    def copy(self, target: Any, source: Any, stream: Any) -> None:
+        _same_bytes(target, source)
+        super().copy(host(target), host(source), stream)
+
+    def copying(self, target: Any, source: Any) -> Step:
+        _same_bytes(target, source)
+        return super().copying(host(target), host(source).reshape(target.shape))
+
+
+def _same_bytes(target: Any, source: Any) -> None:
+    """Refuse what a copy of bytes, which knows no strides, would get wrong."""
+    assert target.nbytes == source.nbytes
+    plain = target.flags.c_contiguous and source.flags.c_contiguous
+    assert plain or (target.shape, target.strides) == (source.shape, source.strides)
+
+
+def pytest_configure(config: Any) -> None:
+    """Have tests compute on it."""
+    gpu.SimulatedRuntime = gpus.SimulatedRuntime = HostCupy  # type: ignore[misc]

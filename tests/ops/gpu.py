@@ -1,0 +1,59 @@
+"""A GPU for tests of kernels: a real one if there is one, else one that is simulated on the host."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from rowlock.executor.cuda import nvrtc
+from rowlock.executor.cuda.gpus import local_gpus, open_gpu
+from rowlock.executor.cuda.kernel import CudaKernel
+from rowlock.executor.cuda.memory import DeviceMemory
+from rowlock.executor.cuda.runtime import Runtime
+from rowlock.executor.cuda.simulated import SimulatedRuntime
+from rowlock.executor.device import Device
+
+needs_compiler = pytest.mark.skipif(
+    not local_gpus() and shutil.which("g++") is None,
+    reason="a simulated GPU needs g++ on this host",
+)
+_made: list[tuple[Runtime, DeviceMemory]] = []
+
+
+def gpu() -> Device:
+    """Return a device on the GPU, with scratch memory and a clock."""
+    if not _made:
+        runtime = open_gpu(0) if local_gpus() else SimulatedRuntime(0)
+        runtime.use()
+        _made.append((runtime, DeviceMemory(runtime)))
+        _made[0][1].tick(0, 0)
+    runtime, memory = _made[0]
+    return Device(runtime=runtime, memory=memory, seed=7)
+
+
+@contextmanager
+def collected() -> Iterator[dict[str, CudaKernel]]:
+    """Yield the kernels that are launched inside, by key."""
+    runtime = gpu().runtime
+    found: dict[str, CudaKernel] = {}
+    launch = type(runtime).launch
+
+    def noted(self: Any, kernel: CudaKernel, *others: Any) -> Any:
+        found[kernel.key] = kernel
+        return launch(self, kernel, *others)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(runtime), "launch", noted)
+        yield found
+
+
+def assert_compile_for_a_gpu(kernels: dict[str, CudaKernel]) -> None:
+    """Compile kernels with NVRTC; nothing is done where it is not installed."""
+    assert kernels
+    if nvrtc.version():
+        for kernel in kernels.values():
+            assert nvrtc.machine_code(kernel, (9, 0))

@@ -1,0 +1,295 @@
+"""Walks the samples of every op that cuDNN computes on a GPU, real or simulated, in both orders of images."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rowlock.executor.cuda import nvrtc
+from rowlock.executor.cuda.dnn import BatchNorm, BatchNormGrad, Convolution, Graph
+from rowlock.executor.cuda.runtime import Step
+from rowlock.executor.kernels.registry import KERNELS, bind
+from rowlock.graph.ir import Node, Value
+from rowlock.graph.layout import CHANNELS_LAST, IN_ORDER
+from rowlock.graph.ops.attention import NO_DROPOUT
+from rowlock.graph.ops.registry import OPS, Op, Spec
+from rowlock.strategies.types import BFLOAT16, VarType
+from tests.ops.cuda_cases import close, taken
+from tests.ops.gpu import gpu, needs_compiler
+from tests.ops.harness import Arrays, draw, gradients, laid_out, run
+from tests.ops.harness import _home as home
+from tests.ops.test_conformance import CASES, reference_of, seeds_of
+from tests.ops.test_low_precision import assert_near, wide
+
+pytestmark = needs_compiler
+ATTENTION = "fused_dot_product_attention"
+SAMPLES = [(n, i) for n, i in CASES if (n, "cudnn") in KERNELS and n != ATTENTION]
+LAYOUTS = [IN_ORDER, CHANNELS_LAST]
+# What stays float32 beside low precision.
+APART = (
+    "Scale",
+    "Bias",
+    "Mean",
+    "Variance",
+    "MeanOut",
+    "VarianceOut",
+    "SavedMean",
+    "SavedVariance",
+)
+LOW = {"float16": np.dtype(np.float16), "bfloat16": BFLOAT16}
+
+
+def on(**more: Any) -> dict[str, Any]:
+    return {"back_end": "cudnn", "dev": gpu(), **more}
+
+
+def drawn(name: str, index: int, kind: str = "float32") -> tuple[Op, Arrays, dict[str, Any]]:
+    """Draw a sample that the kernel takes in low precision."""
+    op = OPS[name]
+    inputs, attrs = draw(op, op.samples[index], kind)
+    if not taken(op, rounded(inputs, "f2", APART), attrs, "cudnn"):
+        pytest.skip("left to others")
+    return op, inputs, attrs
+
+
+def rounded(arrays: Arrays, kind: Any, apart: tuple[str, ...] = ()) -> Arrays:
+    """Round arrays; those of slots ``apart`` to float32."""
+    return {s: [a.astype("f4" if s in apart else kind) for a in v] for s, v in arrays.items()}
+
+
+def order(layout: str, attrs: dict[str, Any]) -> str:
+    """Return the order in which images lie, as the compiler plans it."""
+    return IN_ORDER if attrs.get("data_layout") == CHANNELS_LAST else layout
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("name", "index"), SAMPLES)
+def test_kernel_agrees_with_the_reference(name: str, index: int, layout: str) -> None:
+    op, inputs, attrs = drawn(name, index)
+    outputs = run(op, inputs, attrs, **on(layout=order(layout, attrs)))
+    for slot, values in reference_of(op, inputs, attrs).items():
+        for array, value in zip(outputs[slot], values, strict=True):
+            close(array, value, 1e-5, slot)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("name", "index"), SAMPLES)
+def test_gradients_agree_with_those_in_double_precision(name: str, index: int, layout: str) -> None:
+    op, exact, attrs = drawn(name, index, "float64")
+    outputs = run(op, exact, attrs)
+    seeds = seeds_of(op, outputs)
+    expected = gradients(op, exact, outputs, seeds, attrs)
+    single = [rounded(arrays, "f4") for arrays in (exact, outputs, seeds)]
+    how = on(layout=order(layout, attrs))
+    found = gradients(op, *single, attrs, **how)
+    for slot, grads in found.items():
+        alone = gradients(op, *single, attrs, only=slot, **how)[slot]
+        for one, other, value in zip(grads, alone, expected[slot], strict=True):
+            close(one, value, 2e-5, slot)
+            close(other, value, 2e-5, slot)
+    assert op.grad is not None
+    if OPS[op.grad.type].in_place:
+        instead = gradients(op, *single, attrs, overwrite=True, **how)
+        for slot, grads in found.items():
+            for one, other in zip(grads, instead[slot], strict=True):
+                np.testing.assert_array_equal(one, other, err_msg=slot)
+
+
+@pytest.mark.parametrize("kind", LOW)
+@pytest.mark.parametrize("name", sorted({n for n, _ in SAMPLES}))
+def test_sixteen_bits_are_rounded_once(name: str, kind: str) -> None:
+    op, inputs, attrs = drawn(name, 0)
+    low, how = rounded(inputs, LOW[kind], APART), on(layout=CHANNELS_LAST)
+    exact = rounded(low, "f8", ())
+    outputs = run(op, low, attrs, **how)
+    expected = run(op, exact, attrs)
+    for slot, arrays in outputs.items():
+        for one, value in zip(arrays, expected[slot], strict=True):
+            assert one.dtype == (np.float32 if slot in APART else LOW[kind]), slot
+            assert_near(one, value, kind, slot)
+    seeds = rounded(seeds_of(op, expected), LOW[kind], APART)
+    found = gradients(op, low, outputs, seeds, attrs, **how)
+    grads = gradients(op, exact, wide(rounded(outputs, "f8")), rounded(seeds, "f8"), attrs)
+    for slot, arrays in found.items():
+        for one, value in zip(arrays, grads[slot], strict=True):
+            assert_near(one, value, kind, slot)
+
+
+def heads(*lead: int, queries: int = 5, keys: int = 7, mask: Any = None) -> Arrays:
+    rng = np.random.default_rng(3)
+    shapes = {"Q": (*lead, queries, 8), "K": (*lead, keys, 8), "V": (*lead, keys, 16)}
+    shapes.update({"Mask": mask} if mask else {})
+    return {s: [rng.standard_normal(shape)] for s, shape in shapes.items()}
+
+
+def packed(mask: Any = None) -> Arrays:
+    rng = np.random.default_rng(4)
+    made = {"Q": [rng.standard_normal((2, 6, 3, 2, 8))]}
+    return {**made, "Mask": [rng.standard_normal(mask)]} if mask else made
+
+
+UPSCALED = {"is_test": True, "dropout_prob": 0.3, "dropout_implementation": "upscale_in_train"}
+ATTENDED: list[tuple[Arrays, dict[str, Any]]] = [
+    (heads(2, 3), {"scale": 0.5}),
+    (heads(2, mask=(5, 7)), {}),
+    (heads(), {"scale": 0.25, "dropout": {**NO_DROPOUT, **UPSCALED}}),
+    (heads(2, 3, mask=(2, 1, 1, 7)), {}),
+    (heads(2, 3, mask=(3, 5, 7)), {"mask_axis": 1}),
+    (packed((6, 6)), {"layout": "packed", "scale": 0.35}),
+    ({s: [a[0].swapaxes(1, 2)] for s, a in heads(2, 3).items()}, {"layout": "bthd"}),
+]
+
+
+@pytest.mark.parametrize("kind", LOW)
+@pytest.mark.parametrize("case", range(len(ATTENDED)))
+def test_attention_in_sixteen_bits(case: int, kind: str) -> None:
+    op, (inputs, given) = OPS[ATTENTION], ATTENDED[case]
+    attrs = {**op.attrs, **given}
+    low = rounded({s: [np.ascontiguousarray(x) for x in a] for s, a in inputs.items()}, LOW[kind])
+    exact, how = rounded(low, "f8"), on()
+    outputs, expected = run(op, low, attrs, **how), run(op, exact, attrs)
+    assert_near(outputs["Out"][0], expected["Out"][0], kind)
+    # what is kept of each row stands for the same weights
+    logarithms = [
+        np.asarray(made["SoftmaxMax"][0], "f8") + np.log(made["SoftmaxSum"][0])
+        for made in (outputs, expected)
+    ]
+    np.testing.assert_allclose(*logarithms, rtol=1e-5, atol=1e-5)
+    seeds = rounded({"Out": seeds_of(op, expected)["Out"]}, LOW[kind])
+    grads = gradients(op, exact, expected, rounded(seeds, "f8"), attrs)
+    apart = ("SoftmaxMax", "SoftmaxSum")
+    others = rounded(expected, LOW[kind], apart)  # of a kernel that keeps two numbers a row
+    for kept in (outputs, others):
+        found = gradients(op, low, kept, seeds, attrs, **how)
+        for slot in (slot for slot, arrays in found.items() if arrays):
+            assert_near(found[slot][0], grads[slot][0], kind, slot)
+            alone = gradients(op, low, kept, seeds, attrs, only=slot, **how)[slot][0]
+            np.testing.assert_array_equal(alone, found[slot][0], err_msg=slot)
+
+
+def made_of(op_type: str, **slots: Any) -> tuple[list[Step], dict[str, Any]]:
+    """Bind an op's gradient or forward kernel on images with channels last; return its calls, and arrays."""
+    op = OPS[op_type]
+    arrays = {
+        s.name: laid_out(shape, kind, CHANNELS_LAST, gpu().xp)
+        for s in (*op.input_slots, *op.output_slots)
+        if (found := slots.get(s.parameter)) is not None
+        for shape, kind in [found]
+    }
+    sides = [
+        {s.name: [arrays[s.name]] if s.name in arrays else [] for s in side}
+        for side in (op.input_slots, op.output_slots)
+    ]
+    return bind(op_type, *sides, {**op.attrs, **slots["attrs"]}, gpu(), "cudnn"), arrays
+
+
+def graphs_of(steps: list[Step]) -> list[Graph]:
+    return [step.graph for step in steps if hasattr(step, "graph")]
+
+
+IMAGE, C = ((2, 8, 4, 4), BFLOAT16), ((8,), np.dtype("f4"))
+
+
+def test_a_residual_block_takes_few_calls() -> None:
+    """A convolution is one call, its gradients two; batch norm with sum and relu is one, and a tiny kernel."""
+    weights = ((8, 8, 3, 3), BFLOAT16)
+    attrs = {"paddings": [1, 1]}
+    steps, _ = made_of("conv2d", input=IMAGE, filter=weights, output=IMAGE, attrs=attrs)
+    assert [type(g) for g in graphs_of(steps)] == [Convolution] and len(steps) == 1
+    steps, _ = made_of(
+        "conv2d_grad", input=IMAGE, filter=weights, d_output=IMAGE,
+        d_input=IMAGE, d_filter=weights, attrs=attrs,
+    )  # fmt: skip
+    assert [g.result for g in graphs_of(steps) if isinstance(g, Convolution)] == ["w", "x"]
+    assert len(steps) == 2
+    norm = dict.fromkeys(
+        ("scale", "bias", "mean", "variance", "mean_out", "variance_out", "saved_mean"), C
+    )
+    steps, _ = made_of(
+        "fused_bn_add_activation", x=IMAGE, z=IMAGE, y=IMAGE, saved_variance=C, **norm, attrs={}
+    )
+    (graph,) = graphs_of(steps)
+    assert isinstance(graph, BatchNorm) and graph.adds and graph.relu and len(steps) == 2
+
+
+def test_the_gradient_of_relu_and_batch_norm_does_not_read_its_result() -> None:
+    saved = dict.fromkeys(("scale", "bias", "saved_mean", "saved_variance", "d_scale", "d_bias"), C)
+    steps, _ = made_of(
+        "fused_batch_norm_act_grad", x=IMAGE, y=IMAGE, d_y=IMAGE, d_x=IMAGE, **saved, attrs={}
+    )
+    (graph,) = graphs_of(steps)
+    assert isinstance(graph, BatchNormGrad) and graph.relu and len(steps) == 1
+
+
+def test_what_cudnn_declines_is_left_to_the_next_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    dev = gpu()
+    assert dev.runtime is not None
+    monkeypatch.setattr(type(dev.runtime.dnn), "workspace", lambda self, graph: None)
+    for name, kind in (("conv2d", "float32"), ("fused_batch_norm_act", "float32")):
+        op, inputs, attrs = drawn(name, 0, kind)
+        outputs = run(op, inputs, attrs, **on(layout=CHANNELS_LAST))
+        for slot, values in reference_of(op, inputs, attrs).items():
+            close(outputs[slot][0], values[0], 1e-5, slot)
+
+
+def test_gradients_in_a_bucket_may_begin_anywhere() -> None:
+    """cuDNN's plans read and write 16 bytes at a time; a gradient may begin behind one of ten elements."""
+    op, dev = OPS["conv2d_grad"], gpu()
+    rng = np.random.default_rng(0)
+    x, w, d_y = (
+        rng.standard_normal(s).astype("f4") for s in ((2, 3, 4, 4), (5, 3, 1, 1), (2, 5, 4, 4))
+    )
+    assert dev.runtime is not None
+    held = [dev.runtime.empty(4096).view(np.float32) for _ in range(3)]
+    apart = [h[10 : 10 + a.size].reshape(a.shape) for h, a in zip(held, (x, w, d_y), strict=True)]
+    for near, values in zip(apart, (x, w, d_y), strict=True):
+        near[...] = dev.xp.asarray(values)
+    made = [dev.runtime.empty(4096).view(np.float32) for _ in range(2)]
+    d_x, d_w = (m[10 : 10 + a.size].reshape(a.shape) for m, a in zip(made, (x, w), strict=True))
+    reads = dict(zip(("Input", "Filter", "Output@GRAD"), ([a] for a in apart), strict=True))
+    writes = {"Input@GRAD": [d_x], "Filter@GRAD": [d_w]}
+    steps = bind("conv2d_grad", reads, writes, op.attrs, dev, "cudnn")
+    assert [type(g) for g in graphs_of(steps)] == [Convolution] * 2
+    dev.runtime.execute(steps)
+    dev.runtime.synchronize()
+    np.testing.assert_allclose(home(d_w)[..., 0, 0], np.einsum("nohw,nchw->oc", d_y, x), rtol=1e-4)
+    np.testing.assert_allclose(
+        home(d_x), np.einsum("nohw,oc->nchw", d_y, w[..., 0, 0]), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_arrays_without_elements_are_left_to_others() -> None:
+    op = OPS["conv2d"]
+    inputs = {"Input": [np.zeros((0, 3, 4, 4), "f4")], "Filter": [np.ones((2, 3, 1, 1), "f4")]}
+    assert run(op, inputs, op.attrs, **on())["Output"][0].shape == (0, 2, 4, 4)
+    seeds = {"Output": [np.zeros((0, 2, 4, 4), "f4")]}
+    found = gradients(op, inputs, {}, seeds, op.attrs, **on())
+    assert not found["Filter"][0].any()
+
+
+def test_attention_that_drops_or_is_exact_is_left_to_others() -> None:
+    takes = KERNELS[ATTENTION, "cudnn"].takes
+    assert takes is not None
+
+    def taken(kind: VarType, width: int = 8, **dropout: Any) -> bool:
+        spec = Spec((-1, 2, 4, width), kind)
+        inputs = {slot: (Value(slot, spec),) for slot in "QKV"}
+        attrs = {**OPS[ATTENTION].attrs, "dropout": {**NO_DROPOUT, **dropout}}
+        return takes(Node(ATTENTION, inputs, {"Out": (Value("Out", spec),)}, attrs))
+
+    assert taken(VarType.BF16) and taken(VarType.FP16)
+    assert not taken(VarType.FP32)
+    assert not taken(VarType.BF16, width=4)
+    assert not taken(VarType.BF16, dropout_prob=0.1)
+    assert not taken(VarType.BF16, dropout_prob=0.1, is_test=True)  # weights are scaled down
+
+
+@pytest.mark.skipif(not nvrtc.version(), reason="NVRTC is not installed")
+def test_kernels_beside_cudnn_compile_for_a_gpu() -> None:
+    from rowlock.executor.kernels.cudnn.attention import _LOGARITHMS, _ONES
+    from rowlock.executor.kernels.cudnn.norm import _RUNNING
+
+    for kernel in (_LOGARITHMS, _ONES, _RUNNING):
+        assert nvrtc.machine_code(kernel, (9, 0))
