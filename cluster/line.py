@@ -158,9 +158,8 @@ class Outbox:
         """Answer messages until the driver is gone, or has closed the gang."""
         incoming = Incoming(reuse=True)  # a replica copies what it keeps
         self._replica.post = self.post
-        owed: tuple[int, Message, int] | None = (
-            None  # an answer that is still on its way from a GPU
-        )
+        # An answer that is still on its way from a GPU.
+        owed: tuple[int, Message, int] | None = None
         with contextlib.suppress(ChannelClosed, OSError):
             while True:
                 frame = self._next(incoming) if owed is None else self._before(owed[1], incoming)
