@@ -55,14 +55,17 @@ class Operator:
         inputs: Names,
         outputs: Names,
         attrs: dict[str, Any],
-        kinds: dict[str, int],
+        kinds: dict[str, int] | None = None,
     ) -> Operator:
-        """Return an op as a file describes it, also one that is not built here: that is said when it is run."""
+        """Return an op as a file describes it, also one that is not built here: that is said when it is run.
+
+        ``kinds``: of the attributes, by number; None if they follow from the op type.
+        """
         op = cls.__new__(cls)
         op.block, op.type = block, type
         op.declaration = OPS.get(type) or _unbuilt(type)
         op.inputs, op.outputs, op.attrs = inputs, outputs, attrs
-        op.given = set(attrs)
+        op.given, op.names_inputs = set(attrs), True
         op.file_kinds, op.file_fields = kinds, {}
         return op
 

@@ -63,6 +63,10 @@ class DamagedFile(EnforceNotMet, RuntimeError, ValueError):
     """A file to load is truncated, damaged, or no file of that kind; names the file and the byte."""
 
 
+class StateMismatch(InvalidArgument, RuntimeError, ValueError):
+    """A loaded value does not fit the program: another shape or element type, or no value for a variable."""
+
+
 class StrategyError(InvalidType, ValueError):
     """A strategy field got a value it does not accept."""
 

@@ -184,7 +184,9 @@ class _Decoder:
                     value, at = self.value(of, expected, at, stop)
                     values.append(value)
             else:
-                raise _Damage(start, f"field {name!r} of {kind} has wire type {wire}, not {expected}")
+                raise _Damage(
+                    start, f"field {name!r} of {kind} has wire type {wire}, not {expected}"
+                )
         for name in _REQUIRED[kind]:
             if name not in made:
                 raise _Damage(begin, f"{kind} lacks its field {name!r}")

@@ -6,6 +6,7 @@ loaded is therefore written again byte by byte as it was.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -176,6 +177,24 @@ def _attributes_of(op: Operator) -> list[tuple[str, Any]]:
     given = {name for name in op.given if name not in (ROLE_VAR, DEVICE) or values[name]}
     names.sort(key=lambda name: name not in given)
     return [(name, values[name]) for name in hash_order(names)]
+
+
+def order_as_copied(program: Program) -> None:
+    """Put variables and attributes in the order that Paddle's copies of a pruned program end in.
+
+    Pruning leaves variables sorted by name and attributes as they were written; copies put both into new tables.
+    """
+    for block in program.blocks:
+        added = [name for name in ("feed", "fetch") if name in block.vars]
+        pruned = hash_order(sorted(name for name in block.vars if name not in added))
+        block.vars = OrderedDict((n, block.vars[n]) for n in hash_order([*pruned, *added]))
+        block.from_file = True
+        for op in block.ops:
+            values = dict(_attributes_of(op))
+            names = values if op.type in added else hash_order(values)
+            kinds = op.file_kinds or {}
+            op.file_kinds = {n: kinds.get(n, kind_of(op.type, n, values[n])) for n in names}
+            op.attrs = {name: values[name] for name in names}
 
 
 def _describe_attr(op: Operator, name: str, value: Any) -> Message:

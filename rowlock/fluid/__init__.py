@@ -54,6 +54,7 @@ from . import (
     optimizer,
     regularizer,
 )
+from .io import load, load_program_state, save, set_program_state
 
 _LAZY = {"BuildStrategy": "build", "ExecutionStrategy": "execution"}
 
@@ -104,14 +105,18 @@ __all__ = [
     "initializer",
     "io",
     "layers",
+    "load",
+    "load_program_state",
     "name_scope",
     "nets",
     "one_hot",
     "optimizer",
     "program_guard",
     "regularizer",
+    "save",
     "scope_guard",
     "set_flags",
     "set_gradient_clip",
+    "set_program_state",
     "unique_name",
 ]

@@ -22,7 +22,22 @@ from ..graph.program import (
 )
 from ..graph.scopes import device_guard, name_scope
 from ..graph.variable import Variable
-from . import amp, nn
+from . import amp, io, nn
+from .io import (
+    deserialize_persistables,
+    deserialize_program,
+    load,
+    load_from_file,
+    load_inference_model,
+    load_program_state,
+    normalize_program,
+    save,
+    save_inference_model,
+    save_to_file,
+    serialize_persistables,
+    serialize_program,
+    set_program_state,
+)
 
 _LAZY = {"BuildStrategy": "build", "ExecutionStrategy": "execution"}
 
@@ -59,11 +74,25 @@ __all__ = [
     "data",
     "default_main_program",
     "default_startup_program",
+    "deserialize_persistables",
+    "deserialize_program",
     "device_guard",
     "global_scope",
     "gradients",
+    "io",
+    "load",
+    "load_from_file",
+    "load_inference_model",
+    "load_program_state",
     "name_scope",
     "nn",
+    "normalize_program",
     "program_guard",
+    "save",
+    "save_inference_model",
+    "save_to_file",
     "scope_guard",
+    "serialize_persistables",
+    "serialize_program",
+    "set_program_state",
 ]
