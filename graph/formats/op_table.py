@@ -68,6 +68,33 @@ _FIXED = {
 _INT32 = range(-(1 << 31), 1 << 31)
 
 
+# What Paddle's layers give beside what those here do: it decides where an attribute stands in the file.
+ALSO_GIVEN = {
+    "adam": {"lazy_mode", "min_row_size_to_use_multithread"},
+    "batch_norm": {"fuse_with_relu", "use_mkldnn"},
+    "conv2d": {"fuse_relu_before_depthwise_conv", "use_mkldnn"},
+    "depthwise_conv2d": {"fuse_relu_before_depthwise_conv", "use_mkldnn"},
+    "gaussian_random": {"use_mkldnn"},
+    "lookup_table": {"remote_prefetch"},
+    "lookup_table_v2": {"remote_prefetch"},
+    "pool2d": {"use_mkldnn"},
+}
+# Outputs of which Paddle's shape inference does not say how many LoD levels they have.
+WITHOUT_LEVELS = {
+    ("accuracy", "Correct"),
+    ("accuracy", "Total"),
+    ("batch_norm", "SavedMean"),
+    ("batch_norm", "SavedVariance"),
+    ("cross_entropy2", "MatchX"),
+    ("dropout", "Mask"),
+    ("fill_constant", "Out"),
+    ("layer_norm", "Mean"),
+    ("layer_norm", "Variance"),
+    ("mean", "Out"),
+    ("transpose2", "Out"),
+}
+
+
 class OpEntry(NamedTuple):
     """An op's input slots, and by attribute its kind and what Paddle fills in (None: it must be given)."""
 

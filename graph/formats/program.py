@@ -6,6 +6,7 @@ loaded is therefore written again byte by byte as it was.
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -20,9 +21,10 @@ from ..role import CALLSTACK, DEVICE, NAMESCOPE, ROLE, ROLE_VAR, OpRole
 from ..variable import Parameter, Variable
 from .hash_order import hash_order
 from .messages import Message, decode, encode
-from .op_table import FIELDS, LISTS, Kind, entry_of, kind_of
+from .op_table import ALSO_GIVEN, FIELDS, LISTS, WITHOUT_LEVELS, Kind, entry_of, kind_of
 
 PADDLE_VERSION = 1008005  # of the files written here: 1.8.5
+Slots = Mapping[str, list[str]]
 _TYPES = {int(member): member for member in VarType}
 # The field of a VarType message that describes the elements of a variable of each type.
 _DESCRIBED = {
@@ -36,6 +38,8 @@ _DESCRIBED = {
     VarType.SPARSE_CSR: "sparse_csr",
 }
 _LEVELS = ("lod_tensor", "tensor_array")  # have LoD levels beside the elements
+_UNSAID = re.compile(r"tmp_\d+")  # what + - * / on variables make
+_COPIES = 3  # that Paddle makes of a pruned program's variables
 _STAMPS = (ROLE, ROLE_VAR, NAMESCOPE, CALLSTACK, DEVICE)  # in the order of their declaration
 
 
@@ -104,7 +108,15 @@ def _describe_variable(variable: Variable) -> Message:
 
 def _made_by_layer(variable: Variable) -> bool:
     """Tell whether Paddle says of a variable that it does not persist, and does not leave it unsaid."""
-    return variable.op is None or not variable.op.role & 1
+    unsaid = _UNSAID.fullmatch(variable.name) or variable.name.startswith("_generated_var_")
+    return not unsaid and (variable.op is None or not variable.op.role & OpRole.Backward)
+
+
+def _has_levels(variable: Variable) -> bool:
+    """Tell whether Paddle says how many LoD levels a temporary has, even if it has none."""
+    op = variable.op
+    slots = [] if op is None else [s for s, names in op.outputs.items() if variable.name in names]
+    return op is None or not any((op.type, slot) in WITHOUT_LEVELS for slot in slots)
 
 
 def _describe_type(variable: Variable) -> Message:
@@ -125,29 +137,33 @@ def _describe_type(variable: Variable) -> Message:
         message[field] = tensor
         return message
     message[field] = {**before, "tensor": tensor}
-    if variable.lod_level or (not said and not variable.persistable):
+    if variable.lod_level or (not said and not variable.persistable and _has_levels(variable)):
         message[field]["lod_level"] = variable.lod_level
     return message
 
 
 def _describe_op(op: Operator) -> Message:
-    kinds = op.file_kinds
-    entry = entry_of(op.type)
-    inputs: Mapping[str, list[str]] = op.inputs
-    outputs: Mapping[str, list[str]] = op.outputs
-    if kinds is None:
-        unused = entry.inputs if entry is not None and op.names_inputs else ()
-        inputs = {slot: op.inputs.get(slot, []) for slot in sorted({*unused, *op.inputs})}
-        optional = [s.name for s in op.declaration.output_slots] if _is_gradient(op) else []
-        outputs = {slot: op.outputs.get(slot, []) for slot in sorted({*optional, *op.outputs})}
     message: Message = {"type": op.type}
-    for name, slots in (("inputs", inputs), ("outputs", outputs)):
+    for name, slots in zip(("inputs", "outputs"), _slots_of(op), strict=True):
         if slots:
             message[name] = [_describe_slot(slot, names) for slot, names in slots.items()]
     attrs = [_describe_attr(op, name, value) for name, value in _attributes_of(op)]
     if attrs:
         message["attrs"] = attrs
     return {**message, **op.file_fields}
+
+
+def _slots_of(op: Operator) -> tuple[Slots, Slots]:
+    """Return the inputs and outputs in Paddle's order, with the slots that it names although they are not in use."""
+    if op.file_kinds is not None:
+        return op.inputs, op.outputs
+    entry = entry_of(op.type)
+    unused = entry.inputs if entry is not None and op.names_inputs else ()
+    optional = [slot.name for slot in op.declaration.output_slots] if _is_gradient(op) else []
+    return (
+        {slot: op.inputs.get(slot, []) for slot in sorted({*unused, *op.inputs})},
+        {slot: op.outputs.get(slot, []) for slot in sorted({*optional, *op.outputs})},
+    )
 
 
 def _is_gradient(op: Operator) -> bool:
@@ -175,6 +191,9 @@ def _attributes_of(op: Operator) -> list[tuple[str, Any]]:
     names = [name for name in declared if name in values]
     names += [name for name in values if name not in declared]
     given = {name for name in op.given if name not in (ROLE_VAR, DEVICE) or values[name]}
+    given |= ALSO_GIVEN.get(op.type, set())
+    if op.type == "conv2d" and values.get("groups") == 1:
+        given.discard("groups")  # Paddle's layer leaves it out unless it was asked for
     names.sort(key=lambda name: name not in given)
     return [(name, values[name]) for name in hash_order(names)]
 
@@ -186,15 +205,19 @@ def order_as_copied(program: Program) -> None:
     """
     for block in program.blocks:
         added = [name for name in ("feed", "fetch") if name in block.vars]
-        pruned = hash_order(sorted(name for name in block.vars if name not in added))
-        block.vars = OrderedDict((n, block.vars[n]) for n in hash_order([*pruned, *added]))
+        names = sorted(name for name in block.vars if name not in added)
+        for _ in range(_COPIES):
+            names = hash_order(names)
+        block.vars = OrderedDict((n, block.vars[n]) for n in hash_order([*names, *added]))
         block.from_file = True
         for op in block.ops:
             values = dict(_attributes_of(op))
-            names = values if op.type in added else hash_order(values)
+            ordered = list(values) if op.type in added else hash_order(values)
+            inputs, outputs = _slots_of(op)
             kinds = op.file_kinds or {}
-            op.file_kinds = {n: kinds.get(n, kind_of(op.type, n, values[n])) for n in names}
-            op.attrs = {name: values[name] for name in names}
+            op.file_kinds = {n: kinds.get(n, kind_of(op.type, n, values[n])) for n in ordered}
+            op.attrs = {name: values[name] for name in ordered}
+            op.inputs, op.outputs = dict(inputs), dict(outputs)
 
 
 def _describe_attr(op: Operator, name: str, value: Any) -> Message:

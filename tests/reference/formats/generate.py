@@ -13,6 +13,8 @@ import sys
 
 import numpy as np
 
+from models import MODELS, dense
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 OLD = sys.version_info < (3, 8)
 TARGET = os.path.join(HERE, "paddle185" if OLD else "paddle331")
@@ -56,50 +58,25 @@ def expected(models):
 # --- 1.8.5 ----------------------------------------------------------------------------------------
 
 
-def dense():
-    x = fluid.data("x", [None, 4])
-    hidden = fluid.layers.fc(x, 3, act="relu")
-    return [x], [fluid.layers.fc(hidden, 2, act="softmax")]
-
-
-def image():
-    x = fluid.data("image", [None, 1, 6, 6])
-    hidden = fluid.layers.conv2d(x, 2, 3, padding=1, bias_attr=False)
-    hidden = fluid.layers.batch_norm(hidden, act="relu")
-    hidden = fluid.layers.pool2d(hidden, 2, "max", 2)
-    hidden = fluid.layers.dropout(hidden, 0.3)
-    side = fluid.layers.reshape(x, [-1, 36])
-    logits = fluid.layers.fc(hidden, 3)
-    total = fluid.layers.fc(side, 3, act="tanh") + logits
-    return [x], [fluid.layers.softmax(logits), fluid.layers.reduce_mean(total, dim=1)]
-
-
-def words():
-    word = fluid.data("word", [None, 5], dtype="int64")
-    embedded = fluid.layers.embedding(fluid.layers.unsqueeze(word, [2]), [12, 4])
-    mean = fluid.layers.reduce_mean(embedded, dim=1)
-    return [word], [fluid.layers.scale(fluid.layers.fc(mean, 2), 2.0, 1.0)]
-
-
 def old_models(random):
     found = {}
-    for build, params in ((dense, None), (image, "params"), (words, None)):
+    for name, build, params in MODELS:
         main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
         exe = fluid.Executor(fluid.CPUPlace())
         with fluid.program_guard(main, startup), fluid.unique_name.guard(), fluid.scope_guard(scope):
-            feeds, fetches = build()
+            feeds, fetches = build(fluid)
             exe.run(startup)
             values(main, scope, random)
-            folder = os.path.join(TARGET, build.__name__)
+            folder = os.path.join(TARGET, name)
             names = [v.name for v in feeds]
             fluid.io.save_inference_model(folder, names, fetches, exe, main, None, params)
             model, fed, fetched = fluid.io.load_inference_model(folder, exe, None, params)
             shape = [2] + list(feeds[0].shape[1:])
-            data = random.randint(0, 12, shape) if build is words else random.rand(*shape)
-            data = data.astype("int64" if build is words else "float32")
+            data = random.randint(0, 12, shape) if name == "words" else random.rand(*shape)
+            data = data.astype("int64" if name == "words" else "float32")
             results = exe.run(model, {fed[0]: data}, fetched)
         strip(os.path.join(folder, "__model__"))
-        found[build.__name__] = {
+        found[name] = {
             "feed": {fed[0]: data.tolist()},
             "fetch": [r.tolist() for r in results],
         }
@@ -110,7 +87,7 @@ def old_state(random):
     main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
     exe = fluid.Executor(fluid.CPUPlace())
     with fluid.program_guard(main, startup), fluid.unique_name.guard(), fluid.scope_guard(scope):
-        feeds, (prediction,) = dense()
+        feeds, (prediction,) = dense(fluid)
         y = fluid.layers.data("y", [1], dtype="int64")
         loss = fluid.layers.mean(fluid.layers.cross_entropy(prediction, y))
         fluid.optimizer.Adam(0.1).minimize(loss)
