@@ -2,9 +2,10 @@
 
     python -m benchmarks.save_load [--gib 1.0] [--variables 40] [--folder .] [--rounds 5]
 
-One combined file, variables of one size. Each round times the four in turn, so that each pair sees the same state of
-the disk and its cache; reading finds the file in the cache, and both ways of writing force it to the disk. Loading
-writes over the memory that the variables have, as a program that resumes does, and so does plain reading.
+One combined file, variables of one size. Each round times the four in turn, so that each pair sees the same
+state of the disk and its cache; reading finds the file in the cache, and both ways of writing force it to
+the disk. Loading writes over the memory that the variables have, as a program that resumes does, and so
+does plain reading.
 """
 
 from __future__ import annotations
@@ -79,16 +80,16 @@ def main() -> None:
             "plain read": lambda: plain_read(ours, memoryview(data)),
             "load": lambda: fluid.io.load_persistables(exe, folder, program, "ours"),
         }
-        rounds = [
-            {name: seconds(call) for name, call in calls.items()} for _ in range(options.rounds)
-        ]
+        rounds = []
+        for number in range(options.rounds):  # in turn, and backwards every other time
+            order = list(calls.items())[:: 1 if number % 2 else -1]
+            rounds.append({name: seconds(call) for name, call in order})
     print(f"{len(data):,} bytes in {options.variables} variables")
     for name in calls:
         times = [r[name] for r in rounds]
         median = statistics.median(times)
-        print(
-            f"{name:12} {median:7.3f} s  {len(data) / median / 1e9:6.2f} GB/s   from {min(times):.3f} to {max(times):.3f}"
-        )
+        rate = len(data) / median / 1e9
+        print(f"{name:12} {median:7.3f} s ({min(times):.3f} to {max(times):.3f})  {rate:6.2f} GB/s")
     for ours_name, plain_name in (("save", "plain write"), ("load", "plain read")):
         ratio = statistics.median(r[ours_name] / r[plain_name] for r in rounds)
         print(f"{ours_name} / {plain_name}: {ratio:.2f}")

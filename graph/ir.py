@@ -205,9 +205,7 @@ class _Reader:
         )
         role, scope = int(op.attrs.get(ROLE, 0)), str(op.attrs.get(NAMESCOPE, ""))
         host = op.attrs.get(DEVICE) == "cpu"
-        return Node(
-            op.type, inputs, outputs, attrs, role, op.where, grads, scope=scope, host=host
-        )
+        return Node(op.type, inputs, outputs, attrs, role, op.where, grads, scope=scope, host=host)
 
     def _read(self, name: str) -> Value | None:
         if name == EMPTY_VAR:

@@ -1,4 +1,7 @@
-"""Files that are replaced: a reader, and whoever comes after a save that was killed, finds the old ones or the new."""
+"""Files that are replaced at once.
+
+A reader finds the old files or the new ones, also after a save that was killed.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,9 @@ from ...strategies.errors import InvalidValue, MissingFile
 class Replacement:
     """New contents for some files, which take the files' places together at the end.
 
-    Everything is written beside the old files and forced to the disk before the first name changes, and names change
-    in the order in which the files were written: write last the file that a reader opens first.
+    Everything is written beside the old files and forced to the disk before the first name changes, and
+    names change in the order in which the files were written: write last the file that a reader opens
+    first.
     """
 
     def __init__(self) -> None:

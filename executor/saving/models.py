@@ -37,7 +37,8 @@ def save_inference_model(
     Args:
         dirname: the folder; it is created if missing.
         feeded_var_names: names of the variables that are fed.
-        target_vars: what is predicted. An op ``scale`` by 1 is appended to the program for each, as Paddle does.
+        target_vars: what is predicted. An op ``scale`` by 1 is appended to the program for each, as Paddle
+            does.
         executor: accepted as Paddle does; values come from the global scope, the newest ones wherever they are.
         main_program: the Program or CompiledProgram; default: the main program.
         model_filename: file of the program; default: ``__model__``.
@@ -168,8 +169,8 @@ def read_program(path: str) -> bytes:
     """
     prefix = path.removesuffix(".pdmodel")
     cure = (
-        f" {prefix + '.json'!r} is a model in Paddle 3's own format (PIR): save it in Paddle 3 with the environment "
-        f"variable FLAGS_enable_pir_api=0, which writes {prefix + '.pdmodel'!r}."
+        f" {prefix + '.json'!r} is a model in Paddle 3's own format (PIR): save it in Paddle 3 with the "
+        f"environment variable FLAGS_enable_pir_api=0, which writes {prefix + '.pdmodel'!r}."
         if prefix != path and os.path.exists(prefix + ".json")
         else ""
     )

@@ -1,4 +1,4 @@
-"""Values of variables as files: one a variable, all in one file, or bytes. Paddle's ``save_vars`` and its kin."""
+"""Values of variables as files, one each or all in one, or as bytes: ``save_vars`` and its kin."""
 
 from __future__ import annotations
 
@@ -200,7 +200,8 @@ def check_shape(variable: Variable, shape: tuple[int, ...], what: str) -> None:
         return
     if tuple(shape) != declared:
         raise StateMismatch(
-            f"variable {variable.name!r} has the shape {list(declared)} in the program, and {list(shape)} in {what}."
+            f"variable {variable.name!r} has the shape {list(declared)} in the program, and {list(shape)} "
+            f"in {what}."
         )
 
 

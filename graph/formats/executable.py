@@ -1,4 +1,4 @@
-"""What of a loaded op is computed here: its declared slots and attributes, and a refusal of what is not built."""
+"""What of a loaded op is computed: its declared slots and attributes. What is not built is refused."""
 
 from __future__ import annotations
 

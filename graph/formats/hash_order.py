@@ -1,7 +1,7 @@
-"""The order in which Paddle 1.8.5 writes what it keeps in hash tables: attributes of an op, variables of a block.
+"""The order in which Paddle 1.8.5 writes what it keeps in hash tables: attributes and variables.
 
-Those tables are ``std::unordered_map`` of libstdc++ keyed by strings; what they list first depends on what was put in
-when. Following them gives files that are equal byte by byte. Readers need no order at all.
+Those tables are ``std::unordered_map`` of libstdc++ keyed by strings; what they list first depends on what
+was put in when. Following them gives files that are equal byte by byte. Readers need no order at all.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Messages of Paddle's programs (protocol buffers, ``framework.proto``) as dictionaries, and as bytes.
 
-A message is a dict from field name to value; a repeated field holds a list, and an absent one is no key. What a
-reader does not know is kept under ``UNKNOWN`` and written again behind the rest, so that bytes stay as they were.
-The tables below hold the fields of 1.8.5 and those that later versions added, whose numbers do not overlap.
+A message is a dict from field name to value; a repeated field holds a list, and an absent one is no key.
+What a reader does not know is kept under ``UNKNOWN`` and written again behind the rest, so that bytes stay
+as they were. The tables below hold the fields of 1.8.5 and those that later versions added, whose numbers
+do not overlap.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Programs as the bytes that Paddle reads and writes (``__model__``, ``.pdmodel``), and back.
 
-Everything a file says is kept, also what is not built here: unknown op types, types of variables, blocks. What is
-loaded is therefore written again byte by byte as it was.
+Everything a file says is kept, also what is not built here: unknown op types, types of variables, blocks.
+What is loaded is therefore written again byte by byte as it was.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def _describe_op(op: Operator) -> Message:
 
 
 def _slots_of(op: Operator) -> tuple[Slots, Slots]:
-    """Return the inputs and outputs in Paddle's order, with the slots that it names although they are not in use."""
+    """Return inputs and outputs in Paddle's order, with the unused slots that it names."""
     if op.file_kinds is not None:
         return op.inputs, op.outputs
     entry = entry_of(op.type)
@@ -201,7 +201,8 @@ def _attributes_of(op: Operator) -> list[tuple[str, Any]]:
 def order_as_copied(program: Program) -> None:
     """Put variables and attributes in the order that Paddle's copies of a pruned program end in.
 
-    Pruning leaves variables sorted by name and attributes as they were written; copies put both into new tables.
+    Pruning leaves variables sorted by name and attributes as they were written; copies put both into new
+    tables.
     """
     for block in program.blocks:
         added = [name for name in ("feed", "fetch") if name in block.vars]

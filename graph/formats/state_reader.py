@@ -1,8 +1,8 @@
 """Pickled state (``.pdparams``, ``.pdopt``, state dicts of 2.x), read without running anything.
 
-The instructions of a pickle are followed here, one by one. They can make arrays, dicts, lists, tuples, strings, bytes,
-numbers, booleans and None; whatever else they name is refused. Sizes are compared with the file before memory is
-taken, and so is the number of objects, which bounds what a hostile file can take.
+The instructions of a pickle are followed here, one by one. They can make arrays, dicts, lists, tuples,
+strings, bytes, numbers, booleans and None; whatever else they name is refused. Sizes are compared with the
+file before memory is taken, and so is the number of objects, which bounds what a hostile file can take.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
-"""Arrays by name as a pickle (``.pdparams``, ``.pdopt``): protocol 2 as Paddle 1.8.5 writes it, 3 and 4 with raw bytes.
+"""Arrays by name as a pickle (``.pdparams``, ``.pdopt``).
 
-Python's pickler would name NumPy 2's modules, which the NumPy of Paddle 1.8.5 does not have, and hold all of it in memory.
+Protocol 2 is written byte by byte as Paddle 1.8.5 does; 3 and 4 have raw bytes.
+
+Python's pickler would name NumPy 2's modules, which the NumPy of Paddle 1.8.5 does not have, and hold all
+of it in memory.
 """
 
 from __future__ import annotations

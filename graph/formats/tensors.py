@@ -1,7 +1,8 @@
 """Values as Paddle's tensor streams: one tensor a file, or many behind each other without an index.
 
-A stream is: version (u32, 0), LoD levels (u64 count; each a u64 size in bytes and u64 offsets), version (u32, 0), size
-of a TensorDesc message (i32), the message, and the elements by rows. Little endian, without padding.
+A stream is: version (u32, 0), LoD levels (u64 count; each a u64 size in bytes and u64 offsets), version
+(u32, 0), size of a TensorDesc message (i32), the message, and the elements by rows. Little endian, without
+padding.
 """
 
 from __future__ import annotations
@@ -81,14 +82,14 @@ class TensorFile:
         for number in range(count):
             if self._at == self._size:
                 raise DamagedFile(
-                    f"{self._what} ends at byte {self._at} after {number} of {count} tensors: it was saved from "
-                    f"another program, or is cut off."
+                    f"{self._what} ends at byte {self._at} after {number} of {count} tensors: it was saved "
+                    f"from another program, or is cut off."
                 )
             entries.append(self._entry())
         if self._at != self._size:
             raise DamagedFile(
-                f"{self._what} goes on at byte {self._at} of {self._size}, behind the last of {count} tensors: it "
-                f"was saved from a program with other variables."
+                f"{self._what} goes on at byte {self._at} of {self._size}, behind the last of {count} tensors: "
+                f"it was saved from a program with other variables."
             )
         return entries
 
@@ -124,7 +125,8 @@ class TensorFile:
         entry = Entry(shape, dtype, lod, self._at)
         if entry.nbytes > self._size - self._at:
             self._fail(
-                f"a tensor {list(shape)} of {dtype} has {entry.nbytes:,} bytes, {self._size - self._at:,} are left"
+                f"a tensor {list(shape)} of {dtype} has {entry.nbytes:,} bytes, "
+                f"{self._size - self._at:,} are left"
             )
         self._check_levels(entry, at)
         self._at = self._file.seek(self._at + entry.nbytes)

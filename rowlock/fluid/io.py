@@ -28,7 +28,7 @@ from ..graph.variable import Parameter, Variable
 
 
 def save(program: Any, model_path: str) -> None:
-    """Save parameters, optimizer state and program as ``model_path`` + ``.pdparams``, ``.pdopt``, ``.pdmodel``."""
+    """Save parameters, optimizer state and program: ``.pdparams``, ``.pdopt`` and ``.pdmodel`` files."""
     states.save(program, model_path)
 
 

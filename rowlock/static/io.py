@@ -47,8 +47,8 @@ def save_inference_model(
 def load_inference_model(path_prefix: str | None, executor: Any, **kwargs: Any) -> list[Any]:
     """Load ``path_prefix`` + ``.pdmodel`` and ``.pdiparams``; parameters go to the global scope.
 
-    Keyword arguments: ``model_filename`` and ``params_filename``, other files in the folder ``path_prefix``; they
-    hold the bytes of program and parameters if ``path_prefix`` is None.
+    Keyword arguments: ``model_filename`` and ``params_filename``, other files in the folder
+    ``path_prefix``; they hold the bytes of program and parameters if ``path_prefix`` is None.
 
     Returns:
         The program, the names of the variables to feed, and the variables to fetch.

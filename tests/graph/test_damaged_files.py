@@ -92,7 +92,7 @@ NUMBERS = [
 
 
 def mutated(draw: random.Random, data: bytes) -> bytes:
-    """Return the bytes with one to four faults: flipped, replaced, cut, doubled, moved, or with a wild number."""
+    """Return the bytes with one to four faults: flipped, replaced, cut, doubled, moved, a wild number."""
     out = bytearray(data)
     for _ in range(draw.randint(1, 4)):
         at = draw.randrange(len(out) + 1)
