@@ -33,7 +33,10 @@ class Replacement:
         folder, name = os.path.split(path)
         os.makedirs(folder, exist_ok=True)
         beside = os.path.join(folder, f".{name[:100]}.{secrets.token_hex(4)}.saving")
-        mode = stat.S_IMODE(os.stat(path).st_mode) if os.path.exists(path) else 0o666
+        mode = 0o666
+        if os.path.exists(path):
+            mode = stat.S_IMODE(os.stat(path).st_mode)
+            _forget_cached(path)
         handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         self._written.append((beside, path))
         with os.fdopen(handle, "wb") as file:
@@ -57,6 +60,16 @@ class Replacement:
             except OSError:  # the folder is gone, too
                 pass
         self._written.clear()
+
+
+def _forget_cached(path: str) -> None:
+    """Let the new file have the memory in which the kernel keeps the old one, which nobody reads any more."""
+    if hasattr(os, "posix_fadvise"):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(handle)
 
 
 def _force(path: str, flags: int) -> None:

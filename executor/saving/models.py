@@ -55,15 +55,10 @@ def save_inference_model(
     """
     program = program_of(main_program)
     feeds = [feeded_var_names] if isinstance(feeded_var_names, str) else list(feeded_var_names)
-    targets = _targets(target_vars, "target_vars")
     if not all(isinstance(name, str) for name in feeds):
         raise InvalidValue(f"feeded_var_names must be a list of names, got {feeds!r}.")
     _warn_of_auc(program)
-    with program_guard(program):
-        targets = [
-            scale(target, 1.0, name=f"save_infer_model/scale_{i}")
-            for i, target in enumerate(targets)
-        ]
+    targets = _scaled(program, _targets(target_vars, "target_vars"))
     model = os.path.basename(model_filename) if model_filename is not None else MODEL
     if export_for_deployment:
         saved = inference_program(program, feeds, targets)
@@ -75,6 +70,13 @@ def save_inference_model(
         warnings.warn("program_only is True: the parameters are not saved.", stacklevel=2)
     write_model(saved, dirname, model, params_filename, with_values=not program_only)
     return [target.name for target in targets]
+
+
+def _scaled(program: Program, targets: list[Variable]) -> list[Variable]:
+    """Append an op for each target, so that no pass of a predictor fuses a target away."""
+    with program_guard(program):
+        named = [(f"save_infer_model/scale_{i}", target) for i, target in enumerate(targets)]
+        return [scale(target, 1.0, name=name) for name, target in named]
 
 
 def _targets(given: Any, argument: str) -> list[Variable]:

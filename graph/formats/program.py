@@ -11,8 +11,6 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numpy as np
-
 from ...strategies.errors import DamagedFile, InvalidValue
 from ...strategies.types import VarType
 from ..operator import Operator
@@ -348,6 +346,7 @@ def _slots(messages: Iterable[Message]) -> dict[str, list[str]]:
 
 def _value(program: Program, op_type: str, name: str, kind: Kind, attr: Message) -> Any:
     field = FIELDS[kind]
+    value: Any
     if kind in LISTS:
         value = list(attr.get(field, ()))
     elif field in attr:
@@ -362,8 +361,3 @@ def _value(program: Program, op_type: str, name: str, kind: Kind, attr: Message)
     if kind is Kind.BLOCK:
         return program.blocks[value]
     return [program.blocks[number] for number in value]
-
-
-def rounded(value: float) -> float:
-    """Return a number as an attribute of kind FLOAT holds it."""
-    return float(np.float32(value))

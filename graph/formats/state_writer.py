@@ -16,6 +16,7 @@ import numpy as np
 
 from ...strategies.errors import InvalidValue
 from ...strategies.types import BFLOAT16
+from .tensors import as_bytes
 
 _BATCH = 1000  # entries of a dict that one instruction stores
 _CHUNK = 1 << 20
@@ -162,7 +163,7 @@ class _Writer:
                 else b"B" + struct.pack("<I", data.size)
             )
             if data.size:
-                self._file.write(memoryview(data))
+                self._file.write(as_bytes(data))
             return self._remember(key)
         if not data.size:
             self._global("__builtin__ bytes")

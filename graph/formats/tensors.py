@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -52,12 +52,13 @@ def write_tensor(file: BinaryIO, array: np.ndarray, lod: Sequence[Sequence[int]]
     head += (struct.pack("<Ii", 0, len(description)), description)
     file.write(b"".join(head))
     if array.size:
-        file.write(memoryview(as_bytes(np.ascontiguousarray(array))))
+        file.write(as_bytes(np.ascontiguousarray(array)))
 
 
-def as_bytes(array: np.ndarray) -> np.ndarray:
+def as_bytes(array: np.ndarray) -> memoryview:
     """Return the memory of a contiguous array as bytes, without a copy."""
-    return array.reshape(-1).view(np.uint8)
+    flat: Any = array.reshape(-1).view(np.uint8)
+    return memoryview(flat)
 
 
 class TensorFile:
@@ -98,7 +99,7 @@ class TensorFile:
         if array.size == 0:
             return
         self._file.seek(entry.offset)
-        left = memoryview(as_bytes(array))
+        left = as_bytes(array)
         while left:
             taken = self._file.readinto(left)  # type: ignore[attr-defined]  # of every binary file
             if not taken:
