@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..strategies.errors import NotFound, nearest
+from ..strategies.errors import InvalidValue, NotFound, nearest
 from .formats.executable import computed_attributes, computed_ops
 from .operator import Operator
 from .ops.registry import OPS, Inference, Spec
@@ -227,7 +227,11 @@ class _Reader:
         return self._make(variable, kind, version=0 if old is None else old.version + 1)
 
     def _make(self, variable: Variable, kind: str, version: int = 0) -> Value:
-        assert variable.shape is not None and variable.dtype is not None, variable.name
+        if variable.shape is None or variable.dtype is None:
+            raise InvalidValue(
+                f"variable {variable.name!r} cannot be computed with: the program does not say its shape and "
+                f"element type."
+            )
         value = Value(variable.name, Spec(variable.shape, variable.dtype), kind, version)
         self.current[variable.name] = value
         return value

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from ...graph.clone import copy_program
 from ...graph.formats.inference import fed_and_fetched, inference_program, stamp_versions
 from ...graph.formats.program import order_as_copied, parse, serialize
 from ...graph.layers.unary import scale
@@ -58,10 +59,12 @@ def save_inference_model(
     if not all(isinstance(name, str) for name in feeds):
         raise InvalidValue(f"feeded_var_names must be a list of names, got {feeds!r}.")
     _warn_of_auc(program)
-    targets = _scaled(program, _targets(target_vars, "target_vars"))
+    targets = _targets(target_vars, "target_vars")
     model = os.path.basename(model_filename) if model_filename is not None else MODEL
     if export_for_deployment:
-        saved = inference_program(program, feeds, targets)
+        copied = copy_program(program)
+        targets = _scaled(copied, targets)
+        saved = inference_program(copied, feeds, targets)
         order_as_copied(saved)
         stamp_versions(saved)
     else:
@@ -74,9 +77,12 @@ def save_inference_model(
 
 def _scaled(program: Program, targets: list[Variable]) -> list[Variable]:
     """Append an op for each target, so that no pass of a predictor fuses a target away."""
+    block = program.global_block()
     with program_guard(program):
-        named = [(f"save_infer_model/scale_{i}", target) for i, target in enumerate(targets)]
-        return [scale(target, 1.0, name=name) for name, target in named]
+        return [
+            scale(block.var(target.name), 1.0, name=f"save_infer_model/scale_{i}")
+            for i, target in enumerate(targets)
+        ]
 
 
 def _targets(given: Any, argument: str) -> list[Variable]:

@@ -77,7 +77,15 @@ def computed_attributes(op: Operator) -> dict[str, Any]:
             raise Unsupported(
                 f"{op.type}: the input {slot!r} of the loaded program is not built. {op.where}"
             )
-    return {name: op.attrs.get(name, default) for name, default in declared.items()}
+    attrs = {name: op.attrs.get(name, default) for name, default in declared.items()}
+    for name, default in declared.items():
+        several = isinstance(default, (list, tuple))
+        if default is not None and isinstance(attrs[name], (list, tuple)) != several:
+            raise Unsupported(
+                f"{op.type}: the attribute {name}={attrs[name]!r} of the loaded program is no "
+                f"{type(default).__name__}. {op.where}"
+            )
+    return attrs
 
 
 def _says_nothing(value: Any) -> bool:

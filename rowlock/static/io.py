@@ -9,8 +9,8 @@ from ..executor.saving import models, states
 from ..executor.saving.files import reading, replacing
 from ..executor.saving.models import normalize_program
 from ..executor.saving.states import load, load_program_state, set_program_state
-from ..executor.saving.variables import chosen, is_persistable, load_variables
-from ..graph.program import Program, default_main_program
+from ..executor.saving.variables import chosen, is_persistable, load_variables, program_of
+from ..graph.program import Program
 from ..strategies.errors import InvalidArgument, InvalidType, InvalidValue
 
 
@@ -33,7 +33,7 @@ def save_inference_model(
     Keyword arguments: ``program`` (default: the main program), ``skip_prune_program``, and ``clip_extra`` and
     ``legacy_format``, which change nothing here.
     """
-    program = kwargs.pop("program", None) or default_main_program()
+    program = program_of(kwargs.pop("program", None))
     pruning = {"skip_prune_program": kwargs.pop("skip_prune_program", False)}
     _refuse(
         {k: v for k, v in kwargs.items() if k not in ("clip_extra", "legacy_format")},
@@ -79,7 +79,7 @@ def _refuse(kwargs: dict[str, Any], function: str) -> None:
 
 def serialize_program(feed_vars: Any, fetch_vars: Any, **kwargs: Any) -> bytes:
     """Return what of a program predicts ``fetch_vars`` as bytes. ``program``: default, the main program."""
-    program = kwargs.get("program") or default_main_program()
+    program = program_of(kwargs.get("program"))
     return normalize_program(program, feed_vars, fetch_vars).serialize_to_string()
 
 
@@ -92,7 +92,7 @@ def serialize_persistables(
     feed_vars: Any, fetch_vars: Any, executor: Any, **kwargs: Any
 ) -> bytes | None:
     """Return the values that predicting ``fetch_vars`` needs as bytes; None if there are none."""
-    program = kwargs.get("program") or default_main_program()
+    program = program_of(kwargs.get("program"))
     made = normalize_program(program, feed_vars, fetch_vars)
     return models.persistable_bytes(made) or None
 
