@@ -15,6 +15,9 @@ import sys
 
 import numpy as np
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
+import models as training
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 FIXTURES = os.path.join(HERE, "paddle185")
 
@@ -52,6 +55,35 @@ def save(folder):
         steps = [float(exe.run(main, feed, [loss])[0][0]) for _ in range(3)]
     with open(os.path.join(folder, "losses.json"), "w") as file:
         json.dump(steps, file)
+    for name in training.MODELS:
+        built = training.build(name, fluid)
+        for which, program in (("main", built.main), ("startup", built.startup)):
+            with open(os.path.join(folder, name + "." + which), "wb") as file:
+                file.write(program.desc.serialize_to_string())
+
+
+def train(folder):
+    """Train the reference models with the programs of Rowlock."""
+    from paddle import fluid
+
+    with open(os.path.join(HERE, os.pardir, "losses.json")) as file:
+        losses = json.load(file)
+    exe = fluid.Executor(fluid.CPUPlace())
+    for name in training.MODELS:
+        programs = []
+        for which in ("main", "startup"):
+            with open(os.path.join(folder, name + "." + which), "rb") as file:
+                programs.append(fluid.Program.parse_from_string(file.read()))
+        built = training.build(name, fluid)
+        fetches = [built.loss.name]
+        with fluid.scope_guard(fluid.Scope()):
+            exe.run(programs[1])
+            training.set_initial_values(built.main, fluid.global_scope(), fluid.CPUPlace())
+            steps = [
+                exe.run(programs[0], training.feed(name, step), fetches)[0]
+                for step in range(training.STEPS)
+            ]
+        close(name + ", trained", steps, [step["loss"] for step in losses[name]["single"]["steps"]])
 
 
 def close(name, results, expected):
@@ -86,6 +118,7 @@ def load_old(folder, expected):
             fluid.global_scope().var(name).get_tensor().set(value, fluid.CPUPlace())
         steps = [exe.run(program, feed, ["mean_0.tmp_0"])[0] for _ in range(3)]
         close("state, trained on", steps, json.load(file))
+    train(folder)
 
 
 def load_new(folder, expected):
