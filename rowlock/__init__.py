@@ -60,7 +60,9 @@ def __getattr__(name: str) -> Any:
         )  # "from . import" would come back here
         if name in tensor.__all__:
             return getattr(tensor, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .names import missing
+
+    return missing(__name__)(name)
 
 
 def __dir__() -> list[str]:
