@@ -67,4 +67,5 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     tensor = importlib.import_module(".tensor", __name__)
-    return sorted({*globals(), "cluster", *_SUBPACKAGES, *_HOMES, *tensor.__all__})
+    functions = ("disable_static", "enable_static", "in_dynamic_mode")
+    return sorted({"cluster", *functions, *_SUBPACKAGES, *_HOMES, *tensor.__all__})

@@ -70,6 +70,8 @@ def test_a_module_has_the_names_that_it_lists_and_no_others(path: str) -> None:
     with pytest.raises(AttributeError, match=f"module 'rowlock.{path}' has no attribute 'fcx'"):
         _ = module.fcx
     for name in paddle_names().get(path, frozenset()) - set(module.__all__):
+        if f"rowlock.{path}.{name}" in sys.modules:
+            continue  # a module whose function of the same name is not built
         with pytest.raises(AttributeError, match=r"is Paddle's, and Rowlock has not built it"):
             getattr(module, name)
 
