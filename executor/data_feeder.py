@@ -1,8 +1,7 @@
-"""From samples to batches: ``batch`` and ``shuffle`` of readers, and DataFeeder, which makes arrays of them."""
+"""From samples to arrays: DataFeeder."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -15,9 +14,8 @@ from ..strategies.errors import FeedError, InvalidType, InvalidValue, Unsupporte
 from ..strategies.types import VarType, to_numpy
 from .place import cpu_places
 from .reader import Batch
+from .sample_readers import Generator
 from .tensor import Tensor, create_lod_tensor
-
-Generator = Callable[[], Iterable[Any]]
 
 
 class DataFeeder:
@@ -163,34 +161,3 @@ def _joined(name: str, shape: tuple[int, ...], dtype: Any, level: int, values: l
                 f"which does not fit the declared {list(shape)}."
             ) from None
     return array
-
-
-def batch(reader: Generator, batch_size: int, drop_last: bool = False) -> Generator:
-    """Return a reader of lists of ``batch_size`` samples; the last may be shorter unless it is dropped.
-
-    Raises:
-        InvalidValue: ``batch_size`` is not above 0.
-    """
-    size = int(batch_size)
-    if size < 1:
-        raise InvalidValue(f"batch_size must be above 0, got {batch_size!r}.")
-
-    def batches() -> Iterator[list[Any]]:
-        samples = iter(reader())
-        while group := list(islice(samples, size)):
-            if len(group) == size or not drop_last:
-                yield group
-
-    return batches
-
-
-def shuffle(reader: Generator, buf_size: int) -> Generator:
-    """Return a reader that shuffles within windows of ``buf_size`` samples (Python's ``random``)."""
-
-    def shuffled() -> Iterator[Any]:
-        samples = iter(reader())
-        while window := list(islice(samples, max(1, buf_size))):
-            random.shuffle(window)
-            yield from window
-
-    return shuffled

@@ -11,16 +11,18 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_SUBPACKAGES = ("fluid", "nn", "optimizer", "static")
+_SUBPACKAGES = ("fluid", "nn", "optimizer", "reader", "static", "version")
 _ROOMS = ("demo", "executor", "graph", "launch", "strategies")
 _HOMES = {
     "CPUPlace": ".executor.place",
     "CUDAPinnedPlace": ".executor.place",
     "CUDAPlace": ".executor.place",
     "ParamAttr": ".graph.param_attr",
+    "batch": ".executor.sample_readers",
     "configure": ".launch",
     "shutdown": ".launch",
     "ClusterConfig": ".strategies.cluster",
+    "is_compiled_with_cuda": ".fluid.core",
     "regularizer": ".graph.regularizer",
 }
 
