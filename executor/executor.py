@@ -27,7 +27,7 @@ from .bind import Binder, Buckets, spec_of
 from .capabilities import capabilities
 from .device import Device
 from .feeds import check, convert, refuse_empty, sequences_in
-from .fetches import Joined, fetch_names_of
+from .fetches import Joined, as_fetched, fetch_names_of
 from .launchers import current_config
 from .place import CPUPlace, CUDAPlace, Place
 from .plan import Plan
@@ -231,7 +231,7 @@ class Executor:
                 tensor.written()
         lods = sequences_in(feed) if feed else {}
         if return_numpy and not lods:
-            return fetched
+            return [as_fetched(array) for array in fetched]
         sources = lod_sources(bound.program, lods)
         held = [lods.get(source, ()) if source else () for source in sources]
         joined = (
