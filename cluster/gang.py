@@ -356,13 +356,19 @@ class RayDelivery:
             if answer.kind == "error":
                 raise CollectiveError(f"the replicas could not form a group: {answer.head['text']}")
 
-    def _part_of_host(self, rank: int) -> tuple[int, int] | None:
-        """Return which of how many parts of its host's cores a replica is to keep to (None: all)."""
+    def _part_of_host(self, rank: int) -> tuple[int, int, list[int]] | None:
+        """Return which of how many parts of its host's cores a replica is to keep to (None: all).
+
+        The third are the gang's processes on that host.
+        """
         if not self.config.pin_replicas:
             return None
         node = self._members[rank].where["node"]
         there = [r for r, member in enumerate(self._members) if member.where["node"] == node]
-        return there.index(rank), len(there)
+        pids = [self._members[r].where["pid"] for r in there]
+        if self._members[rank].near:
+            pids.append(os.getpid())
+        return there.index(rank), len(there), pids
 
     def _forget_group(self) -> None:
         # An actor that was killed while it formed its group could not take its names away.

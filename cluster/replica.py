@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ from ..executor.replica import Replica
 from .collective.backend import form_group, leave_group
 from .line import Outbox
 from .listener import STEPS, WATCH, connect
+from .pinning import CoreKeeper
 from .watch import WatchPost
 
 
@@ -29,8 +29,12 @@ class RayReplica(Replica):
         if self._group_name:
             leave_group(self._group_name)
         self._group_name = head["group"] if head["size"] > 1 else ""
+        if self._keeper is not None:
+            self._keeper.close()
+            self._keeper = None
         if head["pin"]:
-            self.own_core = pin(*head["pin"])
+            self._keeper = CoreKeeper(*head["pin"])
+            self._keeper.start()
         if head["size"] > 1:
             made: Any = form_group(
                 head["group"], head["rank"], head["size"], head["backend"], self.runtime
@@ -39,7 +43,18 @@ class RayReplica(Replica):
         return Message("ok", {})
 
     _group_name = ""
-    own_core = False
+    _keeper: CoreKeeper | None = None
+
+    @property
+    def own_core(self) -> bool:
+        """Whether this replica has a core to itself now."""
+        return self._keeper is not None and self._keeper.own_core
+
+    def on_step(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+        """Run steps, on cores of its own while they are."""
+        if self._keeper is not None:
+            self._keeper.step()
+        return super().on_step(head, arrays)
 
     def abort(self, reason: str) -> None:
         """Release this replica, and its peers, from a collective they wait in."""
@@ -120,21 +135,3 @@ class ReplicaActor:
     def abort(self, reason: str) -> None:
         """Release this replica, and its peers, from a collective they wait in."""
         self._replica.abort(reason)
-
-
-def pin(index: int, count: int) -> bool:
-    """Keep this process, one of ``count`` on its host, to its part of the host's cores; tell if it has one.
-
-    Otherwise the system now and then runs two replicas on one core in turn while another one is idle.
-    """
-    cores = _cores or sorted(os.sched_getaffinity(0))
-    _cores[:] = cores
-    each = max(len(cores) // count, 1)
-    first = index * each % len(cores)
-    for thread in os.listdir("/proc/self/task"):
-        with contextlib.suppress(OSError):  # it ended meanwhile
-            os.sched_setaffinity(int(thread), cores[first : first + each])
-    return len(cores) >= count
-
-
-_cores: list[int] = []  # that the process had when it came

@@ -40,7 +40,7 @@ def join_ray(config: ClusterConfig) -> None:
         ) as error:  # ValueError: an address of another kind, such as http://
             raise CollectiveError(f"no Ray cluster answers at {address!r}: {error}") from error
         return
-    with _workers_import_this_package():
+    with _environment_of_workers():
         ray.init(  # "local", or Ray would look for clusters that somebody else started
             address="local",
             include_dashboard=False,
@@ -74,14 +74,19 @@ def _knock(address: str) -> None:
 
 
 @contextmanager
-def _workers_import_this_package() -> Iterator[None]:
-    """Let the workers of a Ray started inside find the package where this process has it."""
+def _environment_of_workers() -> Iterator[None]:
+    """Let the workers of a Ray started inside find the package where this process has it, and be its equals.
+
+    Ray would run them at nice 15: any other busy process would leave them a thirtieth of a core.
+    """
     root = Path(__file__).resolve().parents[1]
     home = root if (root / "rowlock").is_dir() else root.parent  # source checkout, or installed
-    before = {name: os.environ.get(name) for name in ("PYTHONPATH", "RAY_USAGE_STATS_ENABLED")}
+    names = ("PYTHONPATH", "RAY_USAGE_STATS_ENABLED", "RAY_worker_niceness")
+    before = {name: os.environ.get(name) for name in names}
     paths = [str(home), before["PYTHONPATH"]]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_worker_niceness", "0")
     try:
         yield
     finally:
