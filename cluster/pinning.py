@@ -118,7 +118,7 @@ class CoreKeeper(threading.Thread):
         self._policy = PinPolicy(each, len(self._cores))
         self._thread = 0  # that runs steps
         self._stepped = threading.Event()
-        self._closed = False
+        self._closed = threading.Event()
 
     @property
     def own_core(self) -> bool:
@@ -137,8 +137,7 @@ class CoreKeeper(threading.Thread):
                 self._stepped.clear()
                 self._stepped.wait()  # without steps there is nothing to see
                 before = self._counters()
-                time.sleep(_LOOK_S)
-                if self._closed:
+                if self._closed.wait(_LOOK_S):
                     return
                 sample = before.until(self._counters(), len(self._cores))
                 pinned = self._policy.pinned
@@ -159,7 +158,7 @@ class CoreKeeper(threading.Thread):
 
     def close(self) -> None:
         """End the thread, and let the process run on all cores again."""
-        self._closed = True
+        self._closed.set()
         self._stepped.set()
         if self.is_alive():
             self.join()

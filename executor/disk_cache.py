@@ -114,6 +114,17 @@ class DiskCache:
             with contextlib.suppress(OSError):
                 (self.folder / name).unlink()
 
+    def folder_for(self, library: str) -> Path | None:
+        """Return a folder for what a library keeps by itself, for the user alone; None if there is none."""
+        if self.folder is None:
+            return None
+        place = self.folder / library
+        try:
+            place.mkdir(mode=0o700, exist_ok=True)
+            return None if distrust(place.resolve()) else place
+        except OSError:
+            return None
+
     def _digest(self, name: str, data: bytes) -> bytes:
         digest = hashlib.blake2b(key=self._key, digest_size=_DIGEST_BYTES)
         digest.update(name.encode() + b"\0")

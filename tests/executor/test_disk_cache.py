@@ -19,7 +19,7 @@ import pytest
 
 from rowlock.executor import disk_cache
 from rowlock.executor.codegen import native
-from rowlock.executor.cuda import host_compiler
+from rowlock.executor.cuda import cupy_runtime, host_compiler
 from rowlock.executor.cuda.kernel import CudaKernel
 from rowlock.executor.disk_cache import DiskCache
 
@@ -211,6 +211,21 @@ def test_where_there_are_no_links_files_are_moved(
     monkeypatch.setattr(os, "link", no_links)
     fresh().write("a.plan", b"one", first=True)
     assert fresh().read("a.plan") == b"one"
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_cupy_keeps_its_kernels_where_others_cannot_write(
+    folder: Path, trusted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("CUPY_CACHE_DIR", "CUPY_CACHE_IN_MEMORY"):
+        monkeypatch.setenv(name, "")  # so that it is as before in the end
+        monkeypatch.delenv(name)
+    fresh()
+    (folder / "cupy").mkdir(0o700)
+    (folder / "cupy").chmod(0o700 if trusted else 0o770)
+    cupy_runtime._keep_cupys_kernels()
+    expected = (str(folder / "cupy"), None) if trusted else (None, "1")
+    assert (os.environ.get("CUPY_CACHE_DIR"), os.environ.get("CUPY_CACHE_IN_MEMORY")) == expected
 
 
 ADD = """

@@ -128,7 +128,7 @@ def _compiled(traced: Traced, given: Sequence[Any]) -> Callable[..., Sequence[An
     program: Callable[..., Sequence[Any]]
     # Where the user named a directory to jax, jax keeps programs there.
     users = jax.config.jax_compilation_cache_dir is not None
-    disk, name = DiskCache(None) if users else disk_cache(), _name_of(lowered.as_text())
+    disk, name = DiskCache(None) if users else disk_cache(), _name_of(lowered)
     data = disk.read(name)
     if data is not None:
         # jax has no class of its own for what another version wrote, or the same on another processor.
@@ -142,11 +142,12 @@ def _compiled(traced: Traced, given: Sequence[Any]) -> Callable[..., Sequence[An
     return program
 
 
-def _name_of(text: str) -> str:
-    """Return the name under which a lowered program is kept."""
+def _name_of(lowered: Any) -> str:
+    """Return the name under which a lowered program is kept; its text lacks operands that nothing reads."""
     flags = os.environ.get("XLA_FLAGS", "")
     versions = f"jax {metadata.version('jax')}, jaxlib {metadata.version('jaxlib')}, {cpu()}"
-    told = f"{versions}\n{flags} {sorted(_OPTIONS.items())}\n{text}"
+    text, operands = lowered.as_text(), lowered.in_avals
+    told = f"{versions}\n{flags} {sorted(_OPTIONS.items())}\n{operands}\n{text}"
     return f"{hashlib.sha256(told.encode()).hexdigest()}.xla"
 
 
