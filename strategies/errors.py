@@ -87,6 +87,10 @@ class CollectiveError(EnforceNotMet, RuntimeError):
     """A collective could not finish: a rank is missing, failed, or disagrees."""
 
 
+class ProtocolError(CollectiveError):
+    """Bytes arrived that are no message, or describe more than was announced or is allowed."""
+
+
 class PlacementError(CollectiveError):
     """Replicas cannot be placed as the ClusterConfig asks: the cluster has no such node, or no room."""
 

@@ -20,6 +20,7 @@ from ...executor.cuda.gpus import open_gpu
 from ...executor.cuda.runtime import Runtime
 from ...executor.cuda.staged import StagedGroup
 from ...strategies.errors import CollectiveError, Unsupported
+from ..doorway import STRANGERS
 from .direct import Direct
 from .group import SharedMemoryGroup
 from .hosts import HostsGroup
@@ -172,7 +173,8 @@ def form_group(
 def _form(name: str, rank: int, size: int) -> CpuGroup:
     """Find out who sits where, through Ray's key-value store, and make the group that fits."""
     address = ray.util.get_node_ip_address()
-    between, direct = (socket.create_server((address, 0), backlog=size) for _ in range(2))
+    backlog = size + STRANGERS
+    between, direct = (socket.create_server((address, 0), backlog=backlog) for _ in range(2))
     node = ray.get_runtime_context().get_node_id()
     ports = [listener.getsockname()[1] for listener in (between, direct)]
     own = [node, address, *ports, secrets.token_hex(SECRET_BYTES)]
