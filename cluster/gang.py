@@ -395,5 +395,5 @@ class RayDelivery:
 
 def launch_ray(places: Sequence[Place], config: ClusterConfig) -> Gang:
     """Start a gang of actors, one per place."""
-    join_ray(config)
+    join_ray(config, len(places))
     return Gang(RayDelivery(places, config), config)

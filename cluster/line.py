@@ -18,6 +18,7 @@ from .frame import (
     ChannelClosed,
     Frame,
     Incoming,
+    NoMessage,
     Outgoing,
     encode,
     encode_beside,
@@ -206,9 +207,9 @@ class Outbox:
             return self._map(frame.message)
         if frame.slot < 0:
             return self._replica.handle(frame.message)
-        assert self._area is not None
-        places = self._area.places(frame.slot, frame.text)
-        assert places is not None
+        places = self._area.places(frame.slot, frame.text) if self._area is not None else None
+        if places is None:
+            raise NoMessage("a message says that its arrays lie where there is no room for them.")
         kind, head, _, step, _ = frame.message
         return self._replica.handle(Message(kind, head, places, step, lasting=True))
 
@@ -216,7 +217,7 @@ class Outbox:
         head = message.head
         try:
             area = Area.attach(head["path"], head["fed"], head["posted"])
-        except (CollectiveError, OSError) as error:
+        except (CollectiveError, OSError, KeyError, TypeError, ValueError, OverflowError) as error:
             return Message("error", {"text": str(error)})
         if self._area is not None:
             self._replica.forget_fed()

@@ -14,6 +14,7 @@ from ..executor.cuda.gpus import open_gpu
 from ..executor.message import Message
 from ..executor.replica import Replica
 from .collective.backend import form_group, leave_group
+from .collective.shm import check_shared_memory, sweep
 from .line import Outbox
 from .listener import STEPS, WATCH, connect
 from .pinning import CoreKeeper
@@ -89,7 +90,13 @@ class ReplicaActor:
 
     @ray.method(concurrency_group="admin")
     def describe(self) -> dict[str, Any]:
-        """Return who and where this replica is."""
+        """Return who and where this replica is, once it is sure that it can share memory with others here.
+
+        Raises:
+            CollectiveError: it cannot; says how much is missing, and what to do.
+        """
+        sweep()
+        check_shared_memory()
         context = ray.get_runtime_context()
         return {
             "pid": os.getpid(),

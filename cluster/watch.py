@@ -96,7 +96,7 @@ class WatchPost(threading.Thread):
         with contextlib.suppress(ChannelClosed, OSError):
             while (frame := incoming.pull(self._connection)) is not None:
                 if frame.message.kind == "abort":
-                    self._abort(frame.message.head["reason"])
+                    self._abort(str(frame.message.head.get("reason", "")))
                 else:
                     send(self._connection, frame.number, Message("pong", self._replica.doing()))
 

@@ -87,7 +87,7 @@ class Meeting:
         nbytes = fixed + size * size * pair_bytes
         path = segment_path(name, "control")
         if rank == 0:
-            self._control = Segment.create(path, nbytes, keep=True)
+            self._control = Segment.create(path, nbytes, keep=True, taken=fixed)
         else:
             who = f"group {name}: rank {self.ranks[0]}"
             self._control = Segment.attach(path, nbytes, within, who, keep=True)
