@@ -143,15 +143,12 @@ def _copied(value: Any) -> Any:
 
 def _joined(name: str, shape: tuple[int, ...], dtype: Any, level: int, values: list[Any]) -> Any:
     if level == 1:
-        rows = np.concatenate([np.asarray(value, dtype) for value in values])
+        rows = np.concatenate([_converted(name, value, dtype) for value in values])
         shaped = rows.reshape(-1, *[size for size in shape[1:] if size != -1])
         return create_lod_tensor(shaped, [[len(value) for value in values]], None)
     if level:
         raise Unsupported(f"samples of {name!r} with nested sequences: feed tensors.")
-    try:
-        array = np.asarray(values, dtype)
-    except (ValueError, TypeError) as error:
-        raise FeedError(f"the samples of {name!r} cannot be joined: {error}.") from None
+    array = _converted(name, values, dtype)
     if array.ndim != len(shape) and -1 not in shape[1:]:
         try:
             return array.reshape(len(values), *shape[1:])
@@ -160,4 +157,28 @@ def _joined(name: str, shape: tuple[int, ...], dtype: Any, level: int, values: l
                 f"the samples of {name!r} have shape {list(array.shape)} together, "
                 f"which does not fit the declared {list(shape)}."
             ) from None
+    return array
+
+
+def _converted(name: str, values: Any, dtype: np.dtype) -> np.ndarray:
+    """Return values as an array of this dtype.
+
+    Raises:
+        FeedError: they are of different shapes, no numbers, or some do not fit.
+    """
+    try:
+        with np.errstate(over="raise", invalid="raise"):
+            array = np.asarray(values, dtype)
+        alike = all(getattr(value, "dtype", None) == dtype for value in values)
+        plain = array if alike else np.asarray(values)
+    except Exception as error:  # a sample may be an object with conversions of its own
+        raise FeedError(f"the samples of {name!r} cannot be joined as {dtype}: {error}.") from None
+    # NumPy takes the real part, a count of days, NaN or what is left of an integer without a word.
+    wrong = plain.dtype.kind in "cmM" or (plain.dtype == object and None in plain.ravel().tolist())
+    if not wrong and dtype.kind in "iu" and plain.dtype.kind in "iu" and plain.size:
+        wrong = not np.can_cast(plain.dtype, dtype) and bool((plain != array).any())
+    if wrong:
+        raise FeedError(
+            f"the samples of {name!r} cannot be joined as {dtype}: {plain.dtype} values do not fit."
+        )
     return array

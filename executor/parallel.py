@@ -121,7 +121,9 @@ class ParallelRun:
             self._follow_gang()
         iterations = self._iterations
         with self.spans("split", self.steps):
-            begun = Begun(self._splitter.batches(feed, iterations), fetch_names, iterations)
+            # The user may change arrays while steps are under way, which may have to be sent again.
+            batches = self._splitter.batches(feed, iterations, keep=ahead)
+            begun = Begun(batches, fetch_names, iterations)
         while True:
             try:
                 self._begin(begun, ahead)

@@ -49,8 +49,10 @@ class Splitter:
         self._known: OrderedDict[Any, Cuts] = OrderedDict()
         self.weighted, self.partial = weighted, partial
 
-    def batches(self, feed: Any, iterations: int) -> list[Portions]:
+    def batches(self, feed: Any, iterations: int, *, keep: bool = False) -> list[Portions]:
         """Return what each place is fed: once for the whole call, or once for each of its steps if read.
+
+        ``keep``: as it is now, also if the user changes arrays later.
 
         Raises:
             FeedError: what is fed cannot be split, or misses a place.
@@ -58,8 +60,8 @@ class Splitter:
         within = current_config().step_deadline_s
         read = batches_for(self.program, feed, self.count, iterations, within, partial=self.partial)
         if read is None:
-            return [self._portions(feed)]
-        given = self._portions(feed)
+            return [self._portions(feed, keep)]
+        given = self._portions(feed, keep)
         return [
             Portions(
                 Portion({**own.arrays, **more.arrays}, {**own.lods, **more.lods})
@@ -68,13 +70,13 @@ class Splitter:
             for batches in read
         ]
 
-    def _portions(self, feed: Any) -> Portions:
+    def _portions(self, feed: Any, keep: bool = False) -> Portions:
         """Return what each place is fed."""
         count = self.count
         if feed is None:
             return Portions(Portion({}, {}) for _ in range(count))
         if isinstance(feed, Mapping):
-            arrays = convert(self.program, feed)
+            arrays = convert(self.program, feed, keep=keep)
             lods = sequences_in(feed)
             if lods:
                 return Portions(split(self.program, arrays, lods, count, partial=self.partial))
@@ -90,7 +92,9 @@ class Splitter:
                 raise InvalidType(
                     f"each element of a feed list must be a dict, got {type(item).__name__}."
                 )
-        each = [Portion(convert(self.program, item), sequences_in(item)) for item in feed]
+        each = [
+            Portion(convert(self.program, item, keep=keep), sequences_in(item)) for item in feed
+        ]
         return self._alike(each)
 
     def _alike_before(self, arrays: dict[str, np.ndarray]) -> Portions:

@@ -196,7 +196,7 @@ def test_what_ray_raises_is_told_with_its_cure(
     with pytest.raises(CollectiveError, match=f"^Ray cannot be started here: .*{cure}") as caught:
         session.join_ray(ClusterConfig())
     assert "\n" not in str(caught.value)
-    with pytest.raises(CollectiveError, match="^no Ray cluster answers at 'ray://x'"):
+    with pytest.raises(CollectiveError, match=r"^no Ray cluster answers at 'ray://x'"):
         session.join_ray(ClusterConfig(address="ray://x"))
 
 
