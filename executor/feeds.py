@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -92,7 +92,10 @@ def _as_array(name: str, value: Any, variable: Variable) -> np.ndarray:
         ) from error
 
 
-def kept(value: Any, array: np.ndarray) -> np.ndarray:
+Copy = Callable[[np.ndarray], np.ndarray]
+
+
+def kept(value: Any, array: np.ndarray, copy: Copy = np.copy) -> np.ndarray:
     """Return a fed array as it is now, whatever the user does to ``value``, which it was made from.
 
     Memory that cannot be written is not copied.
@@ -102,9 +105,9 @@ def kept(value: Any, array: np.ndarray) -> np.ndarray:
     base: Any = array
     while isinstance(base, np.ndarray):
         if base.flags.writeable:
-            return array.copy()
+            return copy(array)
         base = base.base
-    return array if base is None or isinstance(base, bytes) else array.copy()
+    return array if base is None or isinstance(base, bytes) else copy(array)
 
 
 def _declared_at(variable: Variable) -> str:
@@ -137,10 +140,10 @@ def check_declared(name: str, array: np.ndarray, variable: Variable) -> None:
         )
 
 
-def convert(program: Program, feed: Feed, *, keep: bool = False) -> dict[str, np.ndarray]:
+def convert(program: Program, feed: Feed, keep: Copy | None = None) -> dict[str, np.ndarray]:
     """Return the feed as arrays, every name checked to be a variable of the program.
 
-    ``keep``: as they are now, also if the user changes them later.
+    ``keep`` copies what the user could change later (None: that is the user's affair).
 
     Raises:
         FeedError: a name the program does not have.
@@ -159,7 +162,7 @@ def convert(program: Program, feed: Feed, *, keep: bool = False) -> dict[str, np
                 f"Its data variables: {', '.join(data) or 'none'}."
             )
         array = to_array(name, value, variable)
-        arrays[name] = kept(value, array) if keep else array
+        arrays[name] = array if keep is None else kept(value, array, keep)
     return arrays
 
 

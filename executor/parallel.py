@@ -20,6 +20,7 @@ from ..strategies.errors import EnforceNotMet, InvalidType
 from ..strategies.flags import flag_value
 from .budget import Budget
 from .capabilities import capabilities
+from .copies import Copies
 from .delivery import GangChanged, Request, Share
 from .device import Clock
 from .executor import check_initialized, set_scheduled_rate
@@ -99,6 +100,7 @@ class ParallelRun:
         self._since_drop = 0
         self._shrunk = len(self.gang.shrunk)
         self._splitter = self._make_splitter()
+        self._copies = Copies()
         self._iterations = max(self.execution.num_iteration_per_run, 1)
         self.tracing, self.spans = False, Spans()
         self.last: Version | None = None
@@ -122,7 +124,8 @@ class ParallelRun:
         iterations = self._iterations
         with self.spans("split", self.steps):
             # The user may change arrays while steps are under way, which may have to be sent again.
-            batches = self._splitter.batches(feed, iterations, keep=ahead)
+            self._copies.begin()
+            batches = self._splitter.batches(feed, iterations, self._copies.copy if ahead else None)
             begun = Begun(batches, fetch_names, iterations)
         while True:
             try:
@@ -131,6 +134,7 @@ class ParallelRun:
             except GangChanged:
                 self._follow_gang()
                 begun.batches = [self._splitter.again(portions) for portions in begun.batches]
+        self._copies.lend(begun)
         return StepFuture(self, begun, return_numpy, return_merged)
 
     def _begin(self, begun: Begun, ahead: bool) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from ..graph.program import Program
 from ..strategies.errors import FeedError, FeedTypeError, InvalidType
 from .feeds import (
+    Copy,
     Cuts,
     Portion,
     convert,
@@ -49,10 +50,10 @@ class Splitter:
         self._known: OrderedDict[Any, Cuts] = OrderedDict()
         self.weighted, self.partial = weighted, partial
 
-    def batches(self, feed: Any, iterations: int, *, keep: bool = False) -> list[Portions]:
+    def batches(self, feed: Any, iterations: int, keep: Copy | None = None) -> list[Portions]:
         """Return what each place is fed: once for the whole call, or once for each of its steps if read.
 
-        ``keep``: as it is now, also if the user changes arrays later.
+        ``keep`` copies what the user could change later.
 
         Raises:
             FeedError: what is fed cannot be split, or misses a place.
@@ -70,13 +71,13 @@ class Splitter:
             for batches in read
         ]
 
-    def _portions(self, feed: Any, keep: bool = False) -> Portions:
+    def _portions(self, feed: Any, keep: Copy | None = None) -> Portions:
         """Return what each place is fed."""
         count = self.count
         if feed is None:
             return Portions(Portion({}, {}) for _ in range(count))
         if isinstance(feed, Mapping):
-            arrays = convert(self.program, feed, keep=keep)
+            arrays = convert(self.program, feed, keep)
             lods = sequences_in(feed)
             if lods:
                 return Portions(split(self.program, arrays, lods, count, partial=self.partial))
@@ -92,9 +93,7 @@ class Splitter:
                 raise InvalidType(
                     f"each element of a feed list must be a dict, got {type(item).__name__}."
                 )
-        each = [
-            Portion(convert(self.program, item, keep=keep), sequences_in(item)) for item in feed
-        ]
+        each = [Portion(convert(self.program, item, keep), sequences_in(item)) for item in feed]
         return self._alike(each)
 
     def _alike_before(self, arrays: dict[str, np.ndarray]) -> Portions:

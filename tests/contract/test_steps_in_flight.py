@@ -28,10 +28,12 @@ def test_results_are_those_of_plain_runs(gang: str) -> None:
     for step in range(12):  # the same arrays, filled anew while the steps before may be under way
         for name, array in feed(8, step).items():
             arrays[name][...] = array
-        futures.append(net.exe.run_async(program, arrays, [net.loss], scope=net.scope))
+        futures.append(net.exe.run_async(program, arrays, [net.loss, "x"], scope=net.scope))
     arrays["x"][...] = np.nan
-    found = [future.result()[0] for future in reversed(futures)][::-1]
+    found, seen = zip(*[future.result() for future in reversed(futures)][::-1], strict=True)
     assert [a.tobytes() for a in found] == [a.tobytes() for a in wanted]
+    for step, rows in enumerate(seen):
+        np.testing.assert_array_equal(rows, feed(8, step)["x"])
     assert futures[3].result() is futures[3].result() and futures[3].done()
     for name, value in net.parameters().items():
         assert value.tobytes() == kept.parameters()[name].tobytes()
