@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from ..executor.cuda.gpus import open_gpu
 from ..executor.message import Message
 from ..executor.replica import Replica
 from .collective.backend import form_group, leave_group
+from .collective.forming import Terms
 from .collective.shm import check_shared_memory, sweep
 from .line import Outbox
 from .listener import STEPS, WATCH, connect
@@ -37,14 +39,16 @@ class RayReplica(Replica):
             self._keeper = CoreKeeper(*head["pin"])
             self._keeper.start()
         if head["size"] > 1:
+            terms = Terms(head["within"], self.within, partial(self._ended, head["group"]))
             made: Any = form_group(
-                head["group"], head["rank"], head["size"], head["backend"], self.runtime
+                head["group"], head["rank"], head["size"], head["backend"], self.runtime, terms
             )
             self.join(head["rank"], made)
         return Message("ok", {})
 
     _group_name = ""
     _keeper: CoreKeeper | None = None
+    _given_up = ("", "")  # the group that the driver gave up last, and why
 
     @property
     def own_core(self) -> bool:
@@ -57,11 +61,27 @@ class RayReplica(Replica):
             self._keeper.step()
         return super().on_step(head, arrays)
 
-    def abort(self, reason: str) -> None:
-        """Release this replica, and its peers, from a collective they wait in."""
+    def abort(self, name: str, reason: str) -> None:
+        """Release this replica, and its peers, from what they wait for in a group, formed or not.
+
+        The driver gives a group up for good. It may say so before this replica has begun to form it, while a
+        reset is about to wipe an abort out, or when this replica is in the next group already.
+        """
+        self._given_up = (name, reason)
         group = self.group
-        if group is not None:
+        if group is not None and name == self._group_name:
             group.abort(reason)
+
+    def _ended(self, name: str) -> str | None:
+        """Return why the driver gave a group up; None: it did not."""
+        given_up, reason = self._given_up
+        return reason if name == given_up else None
+
+    def _meet(self, head: Mapping[str, Any]) -> None:
+        super()._meet(head)
+        reason = self._ended(self._group_name)
+        if reason is not None and self.group is not None:
+            self.group.abort(reason)
 
 
 class Driver(NamedTuple):
@@ -139,6 +159,6 @@ class ReplicaActor:
         return answer._replace(arrays=list(answer.arrays))
 
     @ray.method(concurrency_group="admin")
-    def abort(self, reason: str) -> None:
-        """Release this replica, and its peers, from a collective they wait in."""
-        self._replica.abort(reason)
+    def abort(self, group: str, reason: str) -> None:
+        """Release this replica, and its peers, from what they wait for in a group, formed or not."""
+        self._replica.abort(group, reason)

@@ -10,6 +10,11 @@ import numpy as np
 
 from .message import Message
 
+VALUES_GONE = (
+    "the replicas that held the newest values are gone. Set the parameters again (run the startup program, or "
+    "load them); the next run starts a new gang."
+)
+
 
 class Outcome(NamedTuple):
     """What came from one replica for a message: what it posted, and its answer."""
@@ -79,11 +84,15 @@ class Mendable(Delivery, Protocol):
         ...
 
     def replace(self) -> list[int]:
-        """Put others in the places of the lost; return their ranks. Nobody has a program loaded."""
+        """Put others in the places of the lost; return their ranks. All are to join a group next."""
         ...
 
     def shrink(self) -> list[int]:
-        """Go on without the lost; return the ranks that the others had. None has a program loaded."""
+        """Number the living anew; return the ranks that they had. They are to join (:meth:`regroup`) next."""
+        ...
+
+    def regroup(self) -> None:
+        """Have all join a new collective group. None has a program loaded then."""
         ...
 
 
@@ -163,7 +172,8 @@ class Ledger:
     """What a gang must know to bring others in.
 
     Programs as they were loaded, ranks that hold a persistable alone (by scope and name), steps whose writes
-    were made, and ranks whose values are not those of the gang.
+    were made, and ranks whose values are not those of the gang. ``torn``: replicas have yet to join a group
+    and to load the programs, since one of them was lost.
     """
 
     programs: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -171,4 +181,5 @@ class Ledger:
     done: int = 0
     unsure: bool = False  # whether ``done`` must be asked for: nobody waited for the last steps
     stale: set[int] = field(default_factory=set)
+    torn: bool = False
     failures: int = 0

@@ -15,7 +15,7 @@ from ..graph.memory import ALL_WISHES, Wishes
 from ..strategies import errors
 from ..strategies.errors import ExecutionError, ReplicaLost, RowlockError
 from .capabilities import common
-from .delivery import Delivery, GangChanged, Ledger, Request
+from .delivery import VALUES_GONE, Delivery, GangChanged, Ledger, Request
 from .message import Message
 
 if TYPE_CHECKING:
@@ -290,11 +290,19 @@ class Gang:
                 known[name] = (owners or {})[name]
 
     def read(self, scope: int, name: str, rank: int = 0) -> np.ndarray:
-        """Return a persistable from one replica's device scope."""
+        """Return a persistable from one replica's device scope; ``rank`` is its number now."""
         ask = Message("read", {"scope": scope, "names": [name]})
         idle = Message("read", {"scope": scope, "names": []})
-        answers = self.each([ask if i == rank else idle for i in range(self.size)])
-        return answers[rank].arrays[0]
+        changes = len(self.shrunk)
+        while True:
+            for ranks in self.shrunk[changes:]:  # a rank that owns its values was not lost
+                rank = ranks.index(rank) if rank in ranks else 0
+            changes = len(self.shrunk)
+            try:
+                answers = self.each([ask if i == rank else idle for i in range(self.size)])
+            except GangChanged:
+                continue
+            return answers[rank].arrays[0]
 
     # -- failures and the end -----------------------------------------------------------------------
 
@@ -304,8 +312,14 @@ class Gang:
         Recovery(self).after(lost)
 
     def _mend(self) -> None:
-        """Bring in others for those that were lost before."""
-        if self.ledger.stale:
+        """Bring in others for those that were lost before.
+
+        Raises:
+            InvalidState: the gang was closed, or no replica of it is left.
+        """
+        if self.delivery.broken:
+            raise errors.InvalidState(VALUES_GONE)
+        if self.ledger.stale or self.ledger.torn:
             from .recovery import Recovery
 
             Recovery(self).resume()

@@ -29,6 +29,7 @@ from .fetches import Joined
 from .future import Begun, StepFuture
 from .gang import Gang
 from .launchers import current_config, gang_for
+from .message import Message
 from .place import CUDAPlace, Place
 from .scope import Scope
 from .settling import settle
@@ -147,7 +148,7 @@ class ParallelRun:
                 set_scheduled_rate(self.program, self.values.scope)
             if version.stages:
                 self._verify(version, shares)
-            self.values.adopt(version.states, version.owners)
+            self.values.adopt(version.states, version.owners, version.needed)
             self.values.flush()
         self._since_drop += begun.iterations
         drop = (
@@ -208,18 +209,35 @@ class ParallelRun:
             self.program, len(self.places), weighted=weighted and self.has_loss, partial=partial
         )
 
+    def check_reachable(self) -> None:
+        """Refuse to begin without values that this program needs and that were lost with their replicas.
+
+        Raises:
+            InvalidState: names them.
+        """
+        needed = dict.fromkeys(n for v in self.versions.values() for n in v.states if n in v.needed)
+        self.values.check_reachable(needed)
+
     def drop(self) -> None:
         """End the life of temporaries on every replica and give their memory back."""
-        for version in self.versions.values():
-            self.gang.all("drop", id=version.number)
+        self.tell("drop")
         self._since_drop = 0
+
+    def tell(self, kind: str, **head: Any) -> list[list[Message]]:
+        """Send a message about each version of the program; return the answers, none of lost replicas."""
+        if self.gang.delivery.broken:
+            return []
+        try:
+            return [self.gang.all(kind, id=v.number, **head) for v in self.versions.values()]
+        except GangChanged:  # what was loaded on more replicas is gone
+            self._follow_gang()
+            return []
 
     def trace(self, on: bool) -> None:
         """Keep the times of instructions from the next step on, or no longer."""
         self.tracing = on
         self.spans.switch(on)
-        for version in self.versions.values():
-            self.gang.all("trace", id=version.number, on=on)
+        self.tell("trace", on=on)
 
     def _check_shared(self, source: ParallelRun) -> None:
         if len(source.places) != len(self.places):
@@ -288,6 +306,7 @@ class ParallelRun:
             limit, whose = self.gang.memory(number)
             budget = Budget(compiled.program, self.wishes, limit, whose, len(self.places))
             self.versions[key] = Version(compiled.program, number, budget, compiled.stages)
+            self.values.written.update(compiled.program.written_names())
             weakref.finalize(self, self.gang.forget, "programs", number)
             if self.tracing:
                 self.gang.all("trace", id=number, on=True)

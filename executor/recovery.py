@@ -12,8 +12,14 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from ..strategies.errors import CollectiveError, InvalidState, ReplicaLost, RowlockError
-from .delivery import Mendable, Request
+from ..strategies.errors import (
+    CollectiveError,
+    InvalidState,
+    ReplicaLost,
+    RowlockError,
+    ValuesLost,
+)
+from .delivery import VALUES_GONE, Mendable, Request
 from .gang import Gang
 from .message import Message
 
@@ -53,7 +59,8 @@ class Recovery:
             ReplicaLost: too many more were lost meanwhile.
             InvalidState: a lost replica alone held some values.
         """
-        while self.ledger.stale:
+        while self.ledger.stale or self.ledger.torn:
+            self.ledger.torn = True
             try:
                 self._check_owned()
                 if self.gang.config.on_failure == "shrink":
@@ -62,6 +69,7 @@ class Recovery:
                     self._replace()
                 for request in self.gang.under_way:
                     self.gang.send(request, ahead=True)
+                self.ledger.torn = False
             except ReplicaLost as another:
                 self.gang.epoch += 1
                 self.ledger.failures += 1
@@ -93,16 +101,14 @@ class Recovery:
         """Bring the living to one step, and return how many they have done.
 
         Raises:
-            RowlockError: ``cause``, if nobody is left.
+            ValuesLost: none is left of those that had the values.
         """
         while True:
             try:
                 self.delivery.settle()
                 living = [r for r in self.delivery.alive if r not in self.ledger.stale]
                 if not living:
-                    self._give_up(cause)
-                    self.gang.delivery.close()
-                    raise cause
+                    break
                 stands = self._ask(dict.fromkeys(living, Message("inventory", {})))
                 furthest = max(stands.values())
                 behind = [rank for rank in living if stands[rank] < furthest]
@@ -112,10 +118,13 @@ class Recovery:
                 self.ledger.stale.update(r for r in behind if stands[r] < furthest)
                 return furthest
             except ReplicaLost as another:
-                if another is cause:
-                    raise
                 self.gang.epoch += 1
                 self.ledger.stale.update(another.ranks)
+        ranks = sorted(self.ledger.stale)
+        gone = ValuesLost(f"{cause} No other replica is left: {VALUES_GONE}", ranks)
+        self._give_up(gone)
+        self.gang.delivery.close()
+        raise gone from cause
 
     def _ask(self, messages: Mapping[int, Message]) -> dict[int, int]:
         """Ask replicas how many steps they have done."""
@@ -169,6 +178,7 @@ class Recovery:
 
     def _replace(self) -> None:
         self.ledger.stale.update(self.delivery.replace())
+        self.delivery.regroup()
         self._heal()
         for head in self.ledger.programs.values():
             self.gang.ask([Message("load", head)] * self.gang.size)
@@ -182,10 +192,11 @@ class Recovery:
             for scope, owners in self.ledger.owners.items()
         }
         self.ledger.programs.clear()
-        self._heal()
         for request in self.gang.under_way:
             request.void = True
         self.gang.under_way.clear()
+        self.delivery.regroup()  # last: if one more is lost, all is as the others are numbered now
+        self._heal()
 
     def _heal(self) -> None:
         """Give those who lack them the values of one who has them."""

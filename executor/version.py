@@ -33,6 +33,7 @@ class Version:
         self.votes = any(node.op in COLLECTIVES for node in program.nodes)
         self.stages = stages
         self.states = program.state_names()
+        self.needed = frozenset(program.needed_names())
         self.owners = program.owners()
         self.batch = [i for i, v in enumerate(program.feeds) if program.values[v].varies]
         self.checked: OrderedDict[tuple[Any, ...], None] = OrderedDict()

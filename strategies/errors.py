@@ -103,6 +103,10 @@ class ReplicaLost(CollectiveError):
         self.ranks = list(ranks)
 
 
+class ValuesLost(ReplicaLost, InvalidState):
+    """Every replica that held the newest values was lost, and they with it."""
+
+
 class CollectiveAborted(CollectiveError):
     """A collective was given up because of a failure elsewhere; that failure is the cause to report."""
 
