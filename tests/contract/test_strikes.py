@@ -14,8 +14,7 @@ from .strikes import Strike, first, last, newcomer, striking
 from .test_recovery import kill, quiet, replicas_equal
 
 __all__ = ["quiet"]
-_BACK_S = 5.0
-_ACTOR_S = 3.0  # for each new one, on a host that has other work
+_BACK_S = 30.0  # half of the shortest deadline; a host with nothing else to do takes about 1 s for a new actor
 ONCE = [
     Strike("waiting", last),
     Strike("inventory", last, late=True),
@@ -78,13 +77,13 @@ class Trial:
         told = [(s.point, s.victim.__name__, s.late) for s in strikes]
         print(f"{told}: back after {seconds:.2f} s")
         assert not scene.strikes, f"{told}: not made"
-        assert seconds < _BACK_S + _ACTOR_S * len(strikes), told
+        assert seconds < _BACK_S, told
         self.go()
 
 
 @pytest.mark.parametrize("strikes", [ONCE[:9], ONCE[9:], OFTEN], ids=["early", "late", "often"])
 def test_killed_at_every_point_of_a_recovery(strikes: Sequence[Strike | list[Strike]]) -> None:
-    with rowlock.cluster(launcher="ray"):
+    with rowlock.cluster(launcher="ray", max_failures=9):
         trial = Trial(3, 2 * len(strikes) + 1)
         for number, some in enumerate(strikes):
             trial.struck(some if isinstance(some, list) else [some], number % 3)
