@@ -200,8 +200,8 @@ class Meeting:
             seen = words[at]
             if seen < target:
                 futex.wait(self._control.address + at * 8, seen & 0xFFFFFFFF, min(SLICE_S, within))
-                if (reason := self._ended()) is not None:
-                    self.abort(reason)
+                if (ended := self._ended()) is not None:
+                    self.abort(ended)
                 if words[at] == seen and not self.alive(peer) and words[at] < target:
                     self.abort(
                         f"{kind} ({detail}): the process of rank {self.ranks[peer]} has ended"

@@ -9,12 +9,12 @@ import pytest
 
 import rowlock
 
-from .nets import OPTIMIZERS, Net, feed
+from .nets import OPTIMIZERS, Net, assert_close, feed
 from .strikes import Strike, first, last, newcomer, striking
-from .test_recovery import kill, quiet, replicas_equal
+from .test_recovery import kill, pids, quiet, replicas_equal
 
 __all__ = ["quiet"]
-_BACK_S = 30.0  # half of the shortest deadline; a host with nothing else to do takes about 1 s for a new actor
+_BACK_S = 50.0  # less than the shortest deadline; an idle host takes about 1 s for each new actor
 ONCE = [
     Strike("waiting", last),
     Strike("inventory", last, late=True),
@@ -87,3 +87,21 @@ def test_killed_at_every_point_of_a_recovery(strikes: Sequence[Strike | list[Str
         trial = Trial(3, 2 * len(strikes) + 1)
         for number, some in enumerate(strikes):
             trial.struck(some if isinstance(some, list) else [some], number % 3)
+
+
+def test_killed_while_fewer_places_join() -> None:
+    """Ranks are numbered anew before the next one is lost."""
+    with rowlock.cluster(launcher="ray", on_failure="shrink"):
+        net, alone = Net(OPTIMIZERS["sgd"]), Net(OPTIMIZERS["sgd"])
+        program = net.compiled(3)
+        for step in range(4):
+            strikes: list[Strike] = []
+            if step == 2:
+                kill(program, 0)
+                strikes = [Strike("regroup", last, late=True)]
+            with striking(strikes) as scene:
+                net.run(program, feed(6, step), [net.loss])
+            assert not scene.strikes
+            alone.run(alone.main, feed(6, step), [])
+        assert len(pids(program)) == 1
+        assert_close(net.parameters(), alone.parameters(), 1e-5)
