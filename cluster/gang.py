@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import glob
-import os
 import secrets
 import time
 import uuid
@@ -22,14 +20,14 @@ from ..strategies.cluster import ClusterConfig
 from ..strategies.errors import CollectiveError, InvalidState, PlacementError, ReplicaLost
 from .calls import ActorCalls
 from .channel import Channels
-from .collective.shm import segment_path
+from .collective.shm import forget_segments
 from .line import Line
 from .listener import SECRET_BYTES, Listener
 from .member import Lookouts, Member, describe, end_all
 from .nodes import GPU
 from .placement import reserve, reserve_another
 from .session import join_ray, leave_ray, session
-from .watch import Watch, process_state
+from .watch import Watch
 
 __all__ = ["RayDelivery", "launch_ray", "leave_ray"]
 
@@ -162,7 +160,7 @@ class RayDelivery:
     def _look_after(self, ranks: list[int]) -> None:
         """Raise if one of the replicas that keep us waiting was stopped, or can be heard no more."""
         patience, now = self.config.heartbeat_deadline_s, time.monotonic()
-        self._stopped = {r: self._stopped.get(r, now) for r in ranks if self._is_stopped(r)}
+        self._stopped = {r: self._stopped.get(r, now) for r in ranks if self._members[r].stopped}
         stopped = [r for r, since in self._stopped.items() if now - since > patience]
         if stopped:
             named = ", ".join(map(self._named, stopped))
@@ -173,14 +171,6 @@ class RayDelivery:
             return
         for rank in self._watch.silent(ranks, patience):
             self._judge(rank, patience)
-
-    def _is_stopped(self, rank: int) -> bool:
-        return self._stands_still(self._members[rank])
-
-    @staticmethod
-    def _stands_still(member: Member) -> bool:
-        there = bool(member.where) and member.near
-        return there and process_state(member.where["pid"]) == "T"
 
     def _judge(self, rank: int, patience: float) -> None:
         """Raise if a silent replica is lost, and not only at work."""
@@ -274,7 +264,7 @@ class RayDelivery:
         while self._spares:
             spare = self._spares.pop(0)
             spare.described = spare.actor.describe.remote()  # it may have ended since it was made
-            if not self._stands_still(spare):
+            if not spare.stopped:
                 with contextlib.suppress(CollectiveError):
                     describe({-1: spare}, self.config.start_deadline_s)
                     return spare
@@ -351,7 +341,7 @@ class RayDelivery:
         else:
             self._channels.use({r: m.line for r, m in enumerate(self._members) if m.line})
             self._watch = Watch({r: m.watch for r, m in enumerate(self._members) if m.watch})
-        self._forget_group()
+        forget_segments(self._group)
         self._group = f"rowlock-{uuid.uuid4().hex}"
         head = {
             "group": self._group,
@@ -386,12 +376,6 @@ class RayDelivery:
             pids.append(os.getpid())
         return there.index(rank), len(there), pids
 
-    def _forget_group(self) -> None:
-        # An actor that was killed while it formed its group could not take its names away.
-        for path in glob.glob(segment_path(self._group, "*")) if self._group else ():
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
-
     def close(self) -> None:
         """End the actors, the sockets and the reservations."""
         self._closed = True
@@ -406,7 +390,7 @@ class RayDelivery:
         for member in [*self._members, *self._spares]:
             member.hang_up()
         self._spares = []
-        self._forget_group()
+        forget_segments(self._group)
 
 
 def launch_ray(places: Sequence[Place], config: ClusterConfig) -> Gang:

@@ -23,7 +23,7 @@ from ..strategies.errors import CollectiveError, ReplicaLost
 from .line import Line
 from .nodes import GPU
 from .replica import ReplicaActor
-from .watch import look_at
+from .watch import look_at, process_state
 
 _DEATH_NOTICE_S = 0.5
 _START_S = 3.0
@@ -64,6 +64,11 @@ class Member:
         """Whether it runs on the driver's host."""
         here: bool = self.where["host"] == ray.util.get_node_ip_address()
         return here
+
+    @property
+    def stopped(self) -> bool:
+        """Whether its process is stopped, as far as the driver's host can tell."""
+        return bool(self.where) and self.near and process_state(self.where["pid"]) == "T"
 
     def reason(self) -> str:
         """Return how its serving ended, as Ray has it."""

@@ -46,6 +46,13 @@ def is_segment(path: object) -> bool:
     return folder == _FOLDER and name.startswith(_PREFIX)
 
 
+def forget_segments(group: str) -> None:
+    """Take away the names that are left of a group's memory: its ranks were killed before they could."""
+    for path in glob.glob(segment_path(group, "*")) if group else ():
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+
 class Segment:
     """A mapped file: ``array`` are its bytes, ``address`` where they lie in this process.
 
