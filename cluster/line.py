@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..executor.cuda.transfers import Arriving
-from ..executor.message import Message
+from ..executor.message import KEPT, Message
 from ..executor.replica import Replica
 from ..strategies.errors import CollectiveError
 from .area import Area
@@ -229,7 +229,7 @@ class Outbox:
         """Leave what belongs to the answer where the driver finds it, whatever happens here."""
         assert self._at is not None
         number, slot = self._at.number, self._at.slot
-        if slot >= 0 and self._area is not None:
+        if slot >= 0 and self._area is not None and message.kind != KEPT:
             if message.head is not self._last[0]:
                 self._last = (message.head, head_of(message, message.arrays))
             if self._area.post(slot, number, self._last[1], message.arrays):

@@ -142,7 +142,9 @@ class ParallelRun:
         """Compile, check and send what has not happened yet."""
         batches, fetch_names = begun.batches, begun.fetch_names
         with self.spans("prepare", self.steps):
-            version = self._version(tuple(batches[0][0].arrays), fetch_names)
+            version = self._version(
+                tuple(batches[0][0].arrays), fetch_names, self._splitter.whole(batches)
+            )
             shares = self._shares(version, batches)
             if self.program.lr_scheduler is not None:
                 set_scheduled_rate(self.program, self.values.scope)
@@ -157,8 +159,9 @@ class ParallelRun:
         dropped = [v.number for v in self.versions.values()] if drop else []
         if version.writes:
             self.values.version += 1  # now: a step that is interrupted may have written, too
+        step, results = self.steps, version.results
         request = Request(
-            version.number, shares, self.steps, begun.iterations, dropped, version.votes
+            *(version.number, shares, step, begun.iterations, dropped, version.votes, results)
         )
         with self.spans("send", self.steps):
             self.gang.begin(request, ahead)
@@ -277,15 +280,23 @@ class ParallelRun:
             version.known[id(batches[0].cuts)] = (batches[0].cuts, where)
         return shares
 
-    def _version(self, feeds: tuple[str, ...], fetches: tuple[str, ...]) -> Version:
-        key = (feeds, fetches)
-        if key not in self.versions:
+    def _version(
+        self, feeds: tuple[str, ...], fetches: tuple[str, ...], whole: frozenset[str]
+    ) -> Version:
+        key = (feeds, fetches, whole)
+        known = self.versions.get(key)
+        if known is None or not known.alike.isdisjoint(self.values.own):
             able = capabilities(self.gang.libraries())
             compiled = compile_program(
                 self.program,
                 feeds,
                 fetches,
-                self._target(),
+                replace(
+                    self._target(),
+                    whole_feeds=whole,
+                    own_states=frozenset(self.values.own),
+                    keeps=self.gang.keeps,
+                ),
                 able,
                 "cupy" if isinstance(self.places[0], CUDAPlace) else "numpy",
                 keep=self._keep,
@@ -305,8 +316,12 @@ class ParallelRun:
             )
             limit, whose = self.gang.memory(number)
             budget = Budget(compiled.program, self.wishes, limit, whose, len(self.places))
-            self.versions[key] = Version(compiled.program, number, budget, compiled.stages)
+            version = Version(
+                compiled.program, number, budget, compiled.stages, self.values.id
+            )
             self.values.written.update(compiled.program.written_names())
+            self.values.note_own(version.own, version.results.kept)
+            self.versions[key] = version
             weakref.finalize(self, self.gang.forget, "programs", number)
             if self.tracing:
                 self.gang.all("trace", id=number, on=True)

@@ -48,6 +48,9 @@ class Splitter:
     def __init__(self, program: Program, count: int, *, weighted: bool, partial: bool) -> None:
         self.program, self.count = program, count
         self._known: OrderedDict[Any, Cuts] = OrderedDict()
+        self._fixed: dict[
+            tuple[str, ...], list[str]
+        ] = {}  # by all names fed: those without a batch
         self.weighted, self.partial = weighted, partial
 
     def batches(self, feed: Any, iterations: int, keep: Copy | None = None) -> list[Portions]:
@@ -130,6 +133,17 @@ class Splitter:
             return [1.0] * len(portions)
         return sample_shares(rows_of(self.program, portions))
 
+    def whole(self, batches: Sequence[Portions]) -> frozenset[str]:
+        """Return the names of what is fed alike to all places, whole."""
+        names = tuple(batches[0][0].arrays)
+        fixed = self._fixed.get(names)
+        if fixed is None:
+            variables = self.program.global_block().vars
+            fixed = self._fixed[names] = [n for n in names if not varies(variables[n])]
+        if not fixed:
+            return frozenset()
+        return frozenset(n for n in fixed if all(_same([p.arrays[n] for p in b]) for b in batches))
+
     def again(self, portions: Sequence[Portion]) -> Portions:
         """Return what was split over another number of places, split over these."""
         variables = self.program.global_block().vars
@@ -144,3 +158,13 @@ class Splitter:
             else:
                 arrays[name] = each[0]
         return Portions(split(self.program, arrays, lods, self.count, partial=self.partial))
+
+
+def _same(arrays: Sequence[np.ndarray]) -> bool:
+    """Tell whether arrays have the same bits."""
+    first, *others = arrays
+    return all(a is first or _bits(a) == _bits(first) for a in others)
+
+
+def _bits(array: np.ndarray) -> tuple[Any, ...]:
+    return array.dtype, array.shape, array.tobytes()

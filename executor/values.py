@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 
 import numpy as np
 
@@ -19,8 +19,9 @@ class DeviceValues:
     """A device scope on every replica: the persistables of one program and of those that share them.
 
     It is the :class:`Link` of the driver's tensors. ``version`` counts the steps that wrote; ``owners`` names
-    the rank of what only one replica holds. ``follows``: the newest value of the driver's scope counts,
-    whoever made it; a data-parallel program keeps its own.
+    the rank of what only one replica holds; of what ``own`` names each may hold a value of its own.
+    ``follows``: the newest value of the driver's scope counts, whoever made it; a data-parallel program keeps
+    its own.
     """
 
     def __init__(self, gang: Gang, scope: Scope, follows: bool = False) -> None:
@@ -34,6 +35,7 @@ class DeviceValues:
         self.written: set[str] = set()  # by the programs that run here
         self.dirty: set[str] = set()
         self.owners: dict[str, int] = {}
+        self.own: set[str] = set()
         self._tensors: dict[str, Tensor] = {}
         self._adopted: Sequence[str] | None = None
         self._unfilled: list[Tensor] = []  # of the driver's, since the names were adopted
@@ -47,6 +49,12 @@ class DeviceValues:
                 if tensor.initialized:
                     tensor.memory()
                 tensor.link = None
+
+    def note_own(self, names: Collection[str], kept: Collection[str]) -> None:
+        """Note the persistables of which each place may have a value of its own, and which the driver keeps."""
+        self.own.update(names)
+        large = self.gang.ledger.kept.too_large
+        large[self.id] = (large.get(self.id, set()) | set(names)) - set(kept)
 
     @property
     def names(self) -> list[str]:
