@@ -13,6 +13,7 @@ from ..strategies.errors import FeedError
 from ..strategies.types import VarType
 from .ir import EVERYWHERE, FEED, STATE, Graph, Node, Value
 from .ops.collective import COLLECTIVES
+from .ops.region import REGION
 from .ops.registry import OPS, Spec
 
 
@@ -179,9 +180,9 @@ class ReplicaProgram:
             value, node = self.values[i], writer.get(i)
             if node is None and not (value.kind == STATE and value.alike):
                 found[k] = i
-            elif node is not None and node.op == "assign" and not value.alike:
-                (source,) = node.inputs["X"]
-                if source not in writer:
+            elif node is not None and not value.alike:
+                source = _copied(node, i)
+                if source >= 0 and source not in writer:
                     found[k] = source
         return found
 
@@ -222,6 +223,21 @@ class ReplicaProgram:
         return list(
             dict.fromkeys(v.name for v in self.values if v.kind == STATE and v.version == 0)
         )
+
+
+def _copied(node: NodeRecord, position: int) -> int:
+    """Return the position of what a node copies to this one (-1: it computes it), be it inside a region."""
+    if node.op == "assign":
+        return node.inputs["X"][0]
+    if node.op != REGION:
+        return -1
+    given = node.inputs["X"]
+    number = node.attrs["results"][node.outputs["Out"].index(position)]
+    for inner in node.attrs["body"]:
+        if inner["op"] == "assign" and inner["outputs"]["Out"] == [number]:
+            (source,) = inner["inputs"]["X"]
+            return given[source] if source < len(given) else -1
+    return -1
 
 
 def lower(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.strategies.build import BuildStrategy
+from rowlock.strategies.errors import CollectiveError
 
 from .nets import OPTIMIZERS, Net, feed
 from .test_sync_batch_norm import Normed
@@ -64,8 +66,8 @@ def doom(program: Any, rank: int, steps: int, *, answered: bool = False) -> None
 class Reading(Net):
     """A net in which rows meet parameters that were just updated, and a counter of the rows' sums."""
 
-    def __init__(self, **how: Any) -> None:
-        super().__init__(OPTIMIZERS["momentum"], layers=2, drop=0.3, **how)
+    def __init__(self, optimizer: str = "momentum") -> None:
+        super().__init__(OPTIMIZERS[optimizer], layers=2, drop=0.3)
         with fluid.program_guard(self.main, self.startup), fluid.unique_name.guard("after"):
             x = self.main.global_block().var("x")
             weight = self.main.all_parameters()[0]
@@ -74,7 +76,8 @@ class Reading(Net):
             total = fluid.layers.reduce_sum(x, dim=[0, 1], keep_dim=True)
             fluid.layers.sums([self.sums, total], self.sums)
             names = [self.loss.name, after.name, weight.name, f"{weight.name}@GRAD", self.sums.name]
-            self.fetches = [*names, f"{weight.name}_velocity_0"]
+            self.alike = [weight.name, f"{weight.name}@GRAD"]
+            self.fetches = [*names, *[f"{weight.name}_velocity_0"] * (optimizer == "momentum")]
         self.run(self.startup)
 
 
@@ -113,9 +116,7 @@ def train(
     return found + [bits(future.result()) for future in futures]
 
 
-def twice(
-    make: Any, build: dict[str, Any], execution: dict[str, Any], ahead: bool, lethal: dict[int, Any]
-) -> None:
+def twice(name: str, make: Any, build: Any, execution: Any, ahead: bool, lethal: Any) -> None:
     """Hold a training that loses replicas to one that does not."""
     results = []
     for kills in ({}, lethal):
@@ -131,13 +132,13 @@ def twice(
         results.append((found, held(program._parallel)))
     (wanted, kept), (found, left) = results
     for step, (one, other) in enumerate(zip(found, wanted, strict=True)):
-        assert one == other, f"what step {step} fetches"
+        assert one == other, f"{name}: what step {step} fetches"
     differing = [name for name in kept if left[name] != kept[name]]
-    assert not differing
+    assert not differing, f"{name}: {differing}"
 
 
-def reading() -> Any:
-    net = Reading()
+def reading(optimizer: str = "momentum") -> Any:
+    net = Reading(optimizer)
     return net, lambda step: feed(8, step), net.fetches
 
 
@@ -147,35 +148,55 @@ def normed() -> Any:
     return net, lambda step: net.feed(6, step), [net.loss, net.normed, mean]
 
 
-REDUCE = {"reduce_strategy": BuildStrategy.ReduceStrategy.Reduce}
-KILLS = {2: {"rank": 0, "steps": 1}, 4: {"rank": 1, "steps": 1}}
+FIRST, SECOND = {"rank": 0, "steps": 1}, {"rank": 1, "steps": 1}
+BOTH = {2: FIRST, 4: SECOND}
+THRICE = {"num_iteration_per_run": 3}
+CASES: dict[str, Any] = {
+    "updated": (reading, {}, {}, False, {2: FIRST}),
+    "updated, in flight": (reading, {}, {}, True, {3: SECOND}),
+    "updated, three in a call": (
+        reading,
+        {},
+        THRICE,
+        False,
+        {2: {"rank": 0, "steps": 3}, 4: SECOND},
+    ),
+    "updated by owners": (
+        *(partial(reading, "sgd"), {"reduce_strategy": BuildStrategy.ReduceStrategy.Reduce}, {}),
+        *(False, {2: FIRST}),
+    ),
+    "statistics of all": (normed, {"sync_batch_norm": True}, {}, False, {2: SECOND}),
+    "statistics": (normed, {}, {"num_threads": 4}, False, BOTH),
+    "statistics, three in a call": (
+        *(normed, {}, THRICE, False),
+        {2: {"rank": 0, "steps": 2}, 4: {"rank": 1, "steps": 1, "answered": True}},
+    ),
+    "trained apart": (
+        *(normed, {"reduce_strategy": BuildStrategy.ReduceStrategy._NoReduce}, {}),
+        *(True, {2: FIRST}),
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    "make, build, execution, ahead, lethal",
-    [
-        pytest.param(reading, {}, {}, False, KILLS, id="updated"),
-        pytest.param(reading, {}, {}, True, KILLS, id="ahead"),
-        pytest.param(
-            *(reading, {}, {"num_iteration_per_run": 3}, False),
-            {2: {"rank": 0, "steps": 3}, 4: {"rank": 1, "steps": 2}},
-            id="iterations",
-        ),
-        pytest.param(normed, {"sync_batch_norm": True}, {}, False, KILLS, id="sync"),
-        pytest.param(normed, {}, {}, False, KILLS, id="statistics"),
-        pytest.param(
-            *(normed, {}, {"num_iteration_per_run": 3}, False),
-            {2: {"rank": 0, "steps": 2}, 4: {"rank": 1, "steps": 1, "answered": True}},
-            id="statistics-iterations",
-        ),
-        pytest.param(normed, {}, {"num_threads": 4}, True, KILLS, id="statistics-ahead"),
-        pytest.param(
-            *(normed, {"reduce_strategy": BuildStrategy.ReduceStrategy._NoReduce}, {}, False),
-            KILLS,
-            id="apart",
-        ),
-    ],
-)
-def test_same_bits(make: Any, build: Any, execution: Any, ahead: bool, lethal: Any) -> None:
-    with rowlock.cluster(launcher="ray", spares=2):
-        twice(make, build, execution, ahead, lethal)
+def test_the_same_bits_as_undisturbed() -> None:
+    with rowlock.cluster(launcher="ray", spares=1):
+        for name, case in CASES.items():
+            twice(name, *case)
+
+
+def test_without_posts_what_is_lost_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """Actor calls bring only answers: what all have alike is there, the rest is an error or is told."""
+    with rowlock.cluster(launcher="ray", transport="actor"):
+        kept, net = Reading(), Reading()
+        programs = [kept.compiled(2), net.compiled(2)]
+        for one, program in zip((kept, net), programs, strict=True):
+            one.run(program, feed(8, 0), one.fetches)
+        wanted = [kept.run(programs[0], feed(8, step), kept.alike) for step in (1, 2, 3)]
+        logging.getLogger("rowlock").setLevel(logging.WARNING)
+        doom(programs[1], 0, 1)
+        assert bits(net.run(programs[1], feed(8, 1), net.alike)) == bits(wanted[0])
+        assert "Replica 0 goes on with other values of 1 persistable(s)" in caplog.text
+        doom(programs[1], 1, 1)
+        with pytest.raises(CollectiveError, match=r"what replica 1 fetched was lost with it"):
+            net.run(programs[1], feed(8, 2), net.fetches)
+        assert bits(net.run(programs[1], feed(8, 3), net.alike)) == bits(wanted[2])
