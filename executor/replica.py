@@ -26,7 +26,7 @@ from .device import Device
 from .device_scope import DeviceScope
 from .host import available_memory
 from .loaded import Bound, Loaded
-from .message import KEPT, Group, Message
+from .message import Group, Message
 from .overlap import choose
 from .plan import Plan, Vote
 from .run import MEASURED_STEPS, Lanes
@@ -308,7 +308,7 @@ class Replica:
         if loaded.program.changes:
             self.scopes[loaded.scope].writes.note()
         if plan.vote is not None:
-            plan.vote.deliver = bound.deliver if last else self._deliver_kept(loaded, plan)
+            plan.vote.deliver = bound.deliver if last else bound.deliver_own(self.done + 1)
         measuring = (loaded.threads > 1 or loaded.overlap) and bound.timed_steps < MEASURED_STEPS
         self._measuring = measuring and loaded.overlap
         with openmp_threads(self.openmp) if loaded.openmp else contextlib.nullcontext():
@@ -320,20 +320,6 @@ class Replica:
             bound.timed_steps += 1
             if bound.timed_steps == MEASURED_STEPS:
                 self._deal(loaded, bound)
-
-    def _deliver_kept(self, loaded: Loaded, plan: Plan) -> Callable[[], None] | None:
-        """Return what posts this place's own values of a step that is not a request's last."""
-        count, vote, post = len(loaded.program.kept), plan.vote, self.post
-        if not count or post is None or vote is None:
-            return None
-        first = len(loaded.program.fetches) - count
-
-        def deliver() -> None:
-            arrays = [array for k, array in vote.early.items() if k >= first]
-            if len(arrays) == count:
-                post(Message(KEPT, {}, arrays, self.done + 1))
-
-        return deliver
 
     def _deal(self, loaded: Loaded, bound: Bound) -> None:
         needs, timed = bound.plan.needs(), bound.plan
