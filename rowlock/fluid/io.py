@@ -7,8 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from ..executor.data_feeder import batch, shuffle
 from ..executor.data_loader import DataLoader, PyReader
+from ..executor.sample_readers import (
+    ComposeNotAligned,
+    batch,
+    buffered,
+    cache,
+    chain,
+    compose,
+    firstn,
+    map_readers,
+    multiprocess_reader,
+    shuffle,
+    xmap_readers,
+)
 from ..executor.saving import states
 from ..executor.saving.models import load_inference_model, save_inference_model
 from ..executor.saving.states import load, load_program_state, set_program_state
@@ -25,6 +37,7 @@ from ..executor.saving.variables import (
 from ..graph.formats.inference import append_fetch_ops, prepend_feed_ops
 from ..graph.program import Program, default_main_program
 from ..graph.variable import Parameter, Variable
+from ..names import listing, missing
 
 
 def save(program: Any, model_path: str) -> None:
@@ -115,10 +128,16 @@ def get_parameter_value_by_name(
 
 
 __all__ = [
+    "ComposeNotAligned",
     "DataLoader",
     "PyReader",
     "append_fetch_ops",
     "batch",
+    "buffered",
+    "cache",
+    "chain",
+    "compose",
+    "firstn",
     "get_parameter_value",
     "get_parameter_value_by_name",
     "get_program_parameter",
@@ -132,6 +151,8 @@ __all__ = [
     "load_persistables",
     "load_program_state",
     "load_vars",
+    "map_readers",
+    "multiprocess_reader",
     "prepend_feed_ops",
     "save",
     "save_inference_model",
@@ -140,4 +161,7 @@ __all__ = [
     "save_vars",
     "set_program_state",
     "shuffle",
+    "xmap_readers",
 ]
+__dir__ = listing(__name__)
+__getattr__ = missing(__name__)
