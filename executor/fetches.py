@@ -48,9 +48,10 @@ def fetch_names_of(fetch_list: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 class FetchedArray(np.ndarray):
-    """A fetched array that converts to a number and formats as one while it has a single element.
+    """A fetched array; while it has a single element, it converts to a number and formats as one.
 
-    Programs format losses of shape [1] with ``%f``, which NumPy arrays of that shape no longer do.
+    Programs format losses of shape [1], and rows of shape [1] of a prediction, with ``%f``, which NumPy's own
+    arrays no longer do.
     """
 
     def __float__(self) -> float:
@@ -65,14 +66,17 @@ class FetchedArray(np.ndarray):
     def __array_wrap__(
         self, array: np.ndarray, context: Any = None, return_scalar: bool = False
     ) -> Any:
-        """Return what NumPy computed of it: scalars stay scalars, only single elements stay of this type."""
-        plain = np.asarray(array)
-        return plain[()] if return_scalar else as_fetched(plain)
+        """Return what NumPy computed of it: scalars stay scalars."""
+        return np.asarray(array)[()] if return_scalar else array.view(FetchedArray)
+
+    def __reduce__(self) -> Any:
+        """Pickle as a plain array, which is read without this package."""
+        return self.view(np.ndarray).__reduce__()
 
 
 def as_fetched(array: np.ndarray) -> np.ndarray:
     """Return an array as users get it."""
-    return array.view(FetchedArray) if array.size == 1 else array
+    return array.view(FetchedArray)
 
 
 class Joined:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -224,5 +225,7 @@ def test_a_fetch_of_one_element_is_also_a_number() -> None:
     assert f"{loss}" == "[2.5]" and f"{whole:d}" == "2"
     assert isinstance(np.mean(loss), np.floating) and float(loss * 2 + 1) == 6.0
     (rows,) = fluid.Executor(fluid.CPUPlace()).run(main, feed, [x])
+    assert [f"{value:.1f}" for value in rows[:, :1]] == ["2.5"] * 4
     with pytest.raises(TypeError):
         float(rows)
+    assert type(pickle.loads(pickle.dumps(loss))) is np.ndarray
