@@ -40,7 +40,9 @@ def train(first, last, save_dir, init_model=None):
         if init_model is not None:
             fluid.io.load_persistables(exe, init_model, main_program=program)
         for epoch in range(first, last):
-            losses = [exe.run(program, feed={"x": rows}, fetch_list=[loss])[0] for rows in batches(epoch)]
+            losses = [
+                exe.run(program, feed={"x": rows}, fetch_list=[loss])[0] for rows in batches(epoch)
+            ]
             path = os.path.join(save_dir, str(epoch))
             if not os.path.isdir(path):
                 os.makedirs(path)

@@ -37,13 +37,17 @@ def main(args):
         fake = generator(noise)
         fake.stop_gradient = True
         d_loss = loss_of(discriminator(real), True) + loss_of(discriminator(fake), False)
-        d_names = [p.name for p in d_program.global_block().all_parameters() if p.name.startswith("d_")]
+        d_names = [
+            p.name for p in d_program.global_block().all_parameters() if p.name.startswith("d_")
+        ]
         fluid.optimizer.Adam(learning_rate=2e-3, name="d").minimize(d_loss, parameter_list=d_names)
     with fluid.program_guard(g_program, startup):
         noise = fluid.data(name="noise", shape=[None, NOISE], dtype="float32")
         fake = generator(noise)
         g_loss = loss_of(discriminator(fake), True)
-        g_names = [p.name for p in g_program.global_block().all_parameters() if p.name.startswith("g_")]
+        g_names = [
+            p.name for p in g_program.global_block().all_parameters() if p.name.startswith("g_")
+        ]
         fluid.optimizer.Adam(learning_rate=2e-3, name="g").minimize(g_loss, parameter_list=g_names)
 
     exe = fluid.Executor(fluid.CPUPlace())
@@ -63,8 +67,10 @@ def main(args):
         d_cost = exe.run(d_train, feed={"real": points, "noise": draw}, fetch_list=[d_loss])[0]
         g_cost, made = exe.run(g_train, feed={"noise": draw}, fetch_list=[g_loss, fake])
         if step % 20 == 0 or step == args.steps - 1:
-            print("step %d: d loss %.4f, g loss %.4f, mean %s" % (
-                step, np.mean(d_cost), np.mean(g_cost), np.round(made.mean(axis=0), 2)))
+            print(
+                "step %d: d loss %.4f, g loss %.4f, mean %s"
+                % (step, np.mean(d_cost), np.mean(g_cost), np.round(made.mean(axis=0), 2))
+            )
 
 
 if __name__ == "__main__":

@@ -57,7 +57,10 @@ def main(args):
                     losses.append(np.mean(exe.run(program, fetch_list=[loss])[0]))
             except fluid.core.EOFException:
                 loader.reset()
-        print("epoch %d: %d batches, loss %.4f -> %.4f" % (epoch, len(losses), losses[0], losses[-1]))
+        print(
+            "epoch %d: %d batches, first loss %.4f, last loss %.4f"
+            % (epoch, len(losses), losses[0], losses[-1])
+        )
 
 
 if __name__ == "__main__":

@@ -88,7 +88,10 @@ def main(args):
             )
             metric.update(preds=scores, labels=np.array([row[-1] for row in data]))
             if batch_id % 8 == 0:
-                print("epoch %d batch %d loss %.4f auc %.4f" % (epoch, batch_id, np.mean(cost), np.mean(auc)))
+                print(
+                    "epoch %d batch %d loss %.4f auc %.4f"
+                    % (epoch, batch_id, np.mean(cost), np.mean(auc))
+                )
         print("epoch %d auc %.4f in %.1f s" % (epoch, metric.eval(), time.time() - start))
 
 

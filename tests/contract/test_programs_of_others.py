@@ -1,0 +1,91 @@
+"""Programs as people write them for Paddle run unchanged under the alias, in parallel on Ray where they ask.
+
+Paddle 1.8.5 runs the same files (``static_2x.py``: 2.x to 3.x, without PIR).
+"""
+
+from __future__ import annotations
+
+import re
+import runpy
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import rowlock
+import rowlock.fluid as fluid
+
+PROGRAMS = Path(__file__).parents[2] / "examples" / "programs"
+
+
+@pytest.fixture(autouse=True)
+def like_a_fresh_process(
+    ray_cluster: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[None]:
+    from rowlock import alias
+
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    alias.install()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CPU_NUM", "2")
+    before = set(sys.modules)
+    main, startup = fluid.Program(), fluid.Program()
+    main.random_seed = startup.random_seed = 1
+    with (
+        fluid.program_guard(main, startup),
+        fluid.unique_name.guard(),
+        fluid.scope_guard(fluid.Scope()),
+        rowlock.cluster(launcher="ray"),
+    ):
+        yield
+    for name in set(sys.modules) - before:
+        if name.split(".")[0] == "paddle":
+            del sys.modules[name]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Run a program with arguments; return each number that it prints behind ``loss``."""
+
+    def run(command: str) -> list[float]:
+        name, *arguments = command.split()
+        monkeypatch.setattr(sys, "argv", [name, *arguments])
+        runpy.run_path(str(PROGRAMS / f"{name}.py"), run_name="__main__")
+        printed = capsys.readouterr().out
+        return [float(number) for number in re.findall(r"(?:loss|resumed) (-?\d+\.\d+)", printed)]
+
+    return run
+
+
+def test_a_residual_net_with_named_parameters_and_piecewise_decay(run) -> None:
+    losses = run("resnet_cifar --num_epochs 2 --samples 96 --batch_size 16 --places 2")
+    assert losses[2] < 0.9 * losses[0]  # losses of training; between them, those of testing
+
+
+@pytest.mark.parametrize("places", [1, 2])
+def test_wide_and_deep_scored_by_the_area_under_the_curve(run, places: int) -> None:
+    losses = run(f"wide_and_deep --num_epochs 2 --samples 512 --places {places}")
+    assert losses[-1] < losses[0]
+
+
+def test_an_autoencoder_saves_and_resumes(run) -> None:
+    *epochs, through, resumed = run("autoencoder --num_epochs 2")
+    assert epochs[1] < epochs[0]
+    assert resumed == pytest.approx(through, rel=0.5)  # other initial weights, as many steps
+
+
+def test_a_gan_of_two_programs_that_share_parameters(run) -> None:
+    losses = run("gan --parallel --steps 21")
+    assert all(0.1 < loss < 5 for loss in losses)
+
+
+@pytest.mark.parametrize("iterable", [0, 1])
+def test_a_loader_made_from_a_generator(run, iterable: int) -> None:
+    losses = run(f"loader --iterable {iterable}")
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_a_program_in_the_style_of_2x(run) -> None:
+    losses = run("static_2x")
+    assert losses[-1] < losses[0]
