@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..strategies.errors import NotFound, nearest
+from .known import settle
 from .operator import Operator
 from .ops.registry import OPS, Inference, Spec
 from .program import Program
@@ -194,14 +195,15 @@ class _Reader:
         return Node("assign", {"X": (fed,)}, {"Out": (stored,)}, {}, 0, f"feed {fed.name!r}")
 
     def _node(self, op: Operator) -> Node:
-        inputs = {slot: tuple(map(self._read, names)) for slot, names in op.inputs.items()}
+        given, numbers = settle(op)
+        inputs = {slot: tuple(map(self._read, names)) for slot, names in given.items()}
         outputs = {slot: tuple(map(self._write, names)) for slot, names in op.outputs.items()}
         pairs = op.attrs.get(ROLE_VAR) or []
         written = {v.name: v for values in outputs.values() for v in values if v is not None}
         grads = tuple(
             (p, written[g]) for p, g in zip(pairs[::2], pairs[1::2], strict=True) if g in written
         )
-        attrs = {name: value for name, value in op.attrs.items() if name not in STAMPED}
+        attrs = {name: value for name, value in numbers.items() if name not in STAMPED}
         role, scope = int(op.attrs.get(ROLE, 0)), str(op.attrs.get(NAMESCOPE, ""))
         host = op.attrs.get(DEVICE) == "cpu"
         return Node(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..strategies.errors import InvalidArgument, InvalidType, InvalidValue, nearest
+from .known import settle
 from .ops.registry import OPS, Inference, Op, Slot, Spec
 from .role import CALLSTACK, EMPTY_VAR, ROLE, STAMPED
 from .variable import Variable
@@ -142,10 +143,12 @@ class Operator:
 
         Raises:
             ShapeError: the operands do not fit together; the message names them and the user's line.
+            InvalidValue: a number of the op is given as a variable whose value is not known.
         """
-        read = {slot: [self._spec(name) for name in names] for slot, names in self.inputs.items()}
+        inputs, attrs = settle(self)
+        read = {slot: [self._spec(name) for name in names] for slot, names in inputs.items()}
         made = self.declaration.infer(
-            Inference(self.declaration, read, self.attrs, self.inputs, self.where)
+            Inference(self.declaration, read, attrs, inputs, self.where)
         )
         for slot, names in self.outputs.items():
             for name, spec in zip(names, made.get(slot, ()), strict=False):

@@ -33,6 +33,7 @@ from ...graph.select import LIBRARIES, Takes
 from ...strategies.errors import Unsupported
 from ..codegen.array_calls import bind_scalar
 from ..device import Device
+from .channels_last import in_order, is_last, node_in_order
 from .widened import has_low, widened
 
 Step = Callable[[], Any]
@@ -45,7 +46,8 @@ class Kernel:
     """A bound-to-be function, which slots and attributes its parameters stand for, and which nodes it takes.
 
     ``needs`` are the libraries that it calls beside the one it is registered for; ``yields``: a compiled loop
-    is faster, where there is one; ``low``: it takes float16 and bfloat16 as they are.
+    is faster, where there is one; ``low``: it takes float16 and bfloat16 as they are; ``any_order``: it takes
+    images in any order of memory.
     """
 
     function: Callable[..., Any]
@@ -55,6 +57,7 @@ class Kernel:
     needs: tuple[str, ...] = ()
     yields: bool = False
     low: bool = False
+    any_order: bool = False
 
 
 KERNELS: dict[tuple[str, str], Kernel] = {}
@@ -67,18 +70,23 @@ def kernel(
     needs: Sequence[str] = (),
     yields: bool = False,
     low: bool = False,
+    any_order: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function as the kernel of ops on back ends (both, for code written against ``dev.xp``).
 
     ``takes`` tells which nodes a library's kernel can compute (None: all of these ops), ``needs`` which other
     libraries it calls: it is chosen only where they are too. With ``yields`` it leaves to compiled loops what
-    these can compute. With ``low`` it gets float16 and bfloat16 as they are.
+    these can compute. With ``low`` it gets float16 and bfloat16 as they are, with ``any_order`` images whose
+    elements lie in another order than that of their shape, NCHW.
     """
+    asked = None if takes is None else lambda node: takes(node_in_order(node))
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         for op_type in op_types:
             found = _examine(OPS[op_type], function)
-            found = replace(found, takes=takes, needs=tuple(needs), yields=yields, low=low)
+            found = replace(
+                found, takes=asked, needs=tuple(needs), yields=yields, low=low, any_order=any_order
+            )
             for back_end in on:
                 assert (op_type, back_end) not in KERNELS, (
                     f"{op_type} has two kernels on {back_end}"
@@ -147,9 +155,14 @@ def call(
             return []
         return list(steps) if isinstance(steps, (list, tuple)) else [steps]
 
-    if (found is not None and found.low) or not has_low(arrays):
-        return bound(arrays)
-    return widened(dev, arrays, [name for _, name, _ in op.parameters[1]], bound)
+    def exact(arrays: Mapping[str, Any]) -> list[Step]:
+        if (found is not None and found.low) or not has_low(arrays):
+            return bound(arrays)
+        return widened(dev, arrays, [name for _, name, _ in op.parameters[1]], bound)
+
+    if found is not None and is_last(op.type, attrs):
+        return in_order(dev, op, arrays, found.any_order, exact)
+    return exact(arrays)
 
 
 def _bind_expression(

@@ -11,6 +11,12 @@ from .rules import grads_like, merge_dims, normal_axis, of_shape, same
 from .samples import booleans, integers, normal, sample
 
 _SLICE_TENSORS = ("StartsTensor?", "EndsTensor?", "StartsTensorList*?", "EndsTensorList*?")
+_SLICE_NUMBERS = {
+    "StartsTensorList": "starts",
+    "StartsTensor": "starts",
+    "EndsTensorList": "ends",
+    "EndsTensor": "ends",
+}
 
 
 def slice_bounds(size: int, start: int, end: int) -> tuple[int, int]:
@@ -22,10 +28,6 @@ def slice_bounds(size: int, start: int, end: int) -> tuple[int, int]:
 
 def slice_shape(op: Inference) -> Mapping[str, Specs]:
     """Elements ``starts`` to ``ends`` of each of ``axes``; ``decrease_axis`` then drops sizes of 1."""
-    used = [
-        s for s in ("StartsTensor", "EndsTensor", "StartsTensorList", "EndsTensorList") if op.has(s)
-    ]
-    op.require(not used, f"{', '.join(used)}: bounds given as tensors are not built, give numbers")
     x = op.spec("Input")
     dims = list(x.shape)
     for axis, start, end in zip(op.attr("axes"), op.attr("starts"), op.attr("ends"), strict=True):
@@ -52,6 +54,7 @@ define(
         inputs=("Input", *_SLICE_TENSORS),
         outputs=("Out",),
         attrs=_SLICE,
+        numbers=_SLICE_NUMBERS,
         shape=slice_shape,
         grad=Grad(
             "slice_grad",
@@ -78,6 +81,7 @@ define(
         inputs=("Input", *_SLICE_TENSORS, "Out@GRAD"),
         outputs=("Input@GRAD",),
         attrs=_SLICE,
+        numbers=_SLICE_NUMBERS,
         shape=grads_like("Input"),
     )
 )

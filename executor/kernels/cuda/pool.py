@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ir import Node
 from ...codegen.cuda_source import c_type
 from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
 from ...device import Device
-from ..pool import Windows, windows_of
+from ..pool import Windows, one_window, windows_of
 from .copies import MOST, divisor, moved
 from .support import cuda, enough_blocks, floating, launch, on_boundary
 
@@ -51,7 +52,11 @@ __device__ __forceinline__ bool isnan_(T x) { return wide(x) != wide(x); }
 """
 
 
-@cuda("pool2d", takes=floating)
+def _takes(node: Node) -> bool:
+    return floating(node) and one_window(node)
+
+
+@cuda("pool2d", takes=_takes, any_order=True)
 def pool2d(
     dev: Device,
     x: Any,
@@ -94,7 +99,7 @@ def _found(
     return _launches(dev, f"pool_{what}", win, {"x_in": x}, result, (body, exclusive))
 
 
-@cuda("pool2d_grad", takes=floating)
+@cuda("pool2d_grad", takes=_takes, any_order=True)
 def pool2d_grad(
     dev: Device,
     x: Any,

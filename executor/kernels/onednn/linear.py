@@ -6,7 +6,8 @@ from functools import lru_cache, partial
 from typing import Any
 
 from ...device import Device
-from ..linear import as_matrix, stacks
+from .. import linear as plain
+from ..linear import as_matrix, broadcasts, stacks
 from ..registry import Step
 from .primitive import (
     BIAS,
@@ -113,6 +114,9 @@ def mul_grad(
 def matmul(
     dev: Device, x: Any, y: Any, out: Any, *, transpose_X: bool, transpose_Y: bool, alpha: float
 ) -> list[Step]:
+    if broadcasts(x, y):
+        how = {"transpose_X": transpose_X, "transpose_Y": transpose_Y, "alpha": alpha}
+        return plain.matmul(dev, x, y, out, **how)  # type: ignore[no-any-return]
     return product(dev, *stacks(x, y, out, transpose_X, transpose_Y), post_ops=_scaled(alpha))
 
 
@@ -129,6 +133,9 @@ def matmul_grad(
     transpose_Y: bool,
     alpha: float,
 ) -> list[Step]:
+    if broadcasts(x, y):
+        how = {"transpose_X": transpose_X, "transpose_Y": transpose_Y, "alpha": alpha}
+        return plain.matmul_grad(dev, x, y, d_out, d_x, d_y, **how)  # type: ignore[no-any-return]
     a, b, d_c = stacks(x, y, d_out, transpose_X, transpose_Y)
     steps: list[Step] = []
     if d_x is not None:
