@@ -17,7 +17,7 @@ from ..strategies.errors import InvalidValue
 from ..strategies.types import to_numpy
 from .ops.indexing import slice_bounds
 from .ops.registry import Op
-from .role import CALLSTACK, EMPTY_VAR
+from .role import EMPTY_VAR
 
 if TYPE_CHECKING:
     from .operator import Operator

@@ -139,7 +139,7 @@ def _is_image(value: Value) -> bool:
 
 
 def image_slots(op_type: str) -> Sequence[str]:
-    """Return the slots that hold images of an op whose attribute ``data_format`` is the order of their shape."""
+    """Return the slots that hold images of an op whose ``data_format`` says where channels are."""
     return _image_slots(op_type) if op_type.removesuffix("_grad") in _WITH_FORMAT else ()
 
 

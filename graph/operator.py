@@ -147,9 +147,7 @@ class Operator:
         """
         inputs, attrs = settle(self)
         read = {slot: [self._spec(name) for name in names] for slot, names in inputs.items()}
-        made = self.declaration.infer(
-            Inference(self.declaration, read, attrs, inputs, self.where)
-        )
+        made = self.declaration.infer(Inference(self.declaration, read, attrs, inputs, self.where))
         for slot, names in self.outputs.items():
             for name, spec in zip(names, made.get(slot, ()), strict=False):
                 if name != EMPTY_VAR and spec is not None:

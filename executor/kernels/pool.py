@@ -52,22 +52,22 @@ class Windows:
 
     def counts(self, exclusive: bool, dtype: Any) -> Any:
         """Return what an average divides by, [1, 1, oh, ow]; ``exclusive`` leaves padding out."""
+        if not exclusive:
+            return np.full((1, 1, *self.out), self.k[0] * self.k[1], dtype)
         ones = np.zeros((1, 1, *self.room), dtype)
-        if exclusive:
-            self.interior(ones)[...] = 1
-        else:  # padding counts, but not what ceil_mode adds beyond it
-            (top, bottom), (left, right) = self.pads
-            ones[:, :, : self.size[0] + top + bottom, : self.size[1] + left + right] = 1
+        self.interior(ones)[...] = 1
         return np.maximum(sum(self.taps(ones)), 1)
 
 
 def one_window(node: Node) -> bool:
     """Tell whether all windows of a pooling are alike; those of an adaptive one often are not."""
     attrs = node.attrs
-    if attrs["global_pooling"] or not attrs["adaptive"]:
+    if not attrs["adaptive"]:
         return True
     (x,) = node.inputs["X"]
     assert x is not None
+    if attrs["global_pooling"]:
+        return all(size >= 0 for size in x.spec.shape[2:])
     sizes = zip(x.spec.shape[2:], attrs["ksize"], strict=True)
     return all(size >= 0 and size % count == 0 for size, count in sizes)
 
@@ -88,11 +88,7 @@ def _cells(x: Any, out: Any) -> list[tuple[Any, Any]]:
 def _uneven(attrs: dict[str, Any], x: Any, out: Any) -> bool:
     """Tell whether the windows of a pooling differ in size."""
     sizes = zip(x.shape[2:], out.shape[2:], strict=True)
-    return (
-        attrs["adaptive"]
-        and not attrs["global_pooling"]
-        and any(size % count for size, count in sizes)
-    )
+    return attrs["adaptive"] and any(size % count for size, count in sizes)
 
 
 def _adaptive(dev: Device, x: Any, out: Any, average: bool) -> list[Step]:
@@ -133,12 +129,12 @@ def _to_first(xp: Any, window: Any, gradient: Any, target: Any) -> None:
 def windows_of(x: Any, out: Any, attrs: dict[str, Any]) -> Windows:
     """Return the windows that a pooling op's attributes ask for."""
     size = x.shape[2:]
+    if attrs["adaptive"]:
+        k = [whole // count for whole, count in zip(size, out.shape[2:], strict=True)]
+        return Windows(k, k, [(0, 0), (0, 0)], out.shape[2:], size)
     if attrs["global_pooling"]:
         return Windows(list(size), [1, 1], [(0, 0), (0, 0)], (1, 1), size)
     k, strides = list(attrs["ksize"]), list(attrs["strides"])
-    if attrs["adaptive"]:
-        k = strides = [size[0] // k[0], size[1] // k[1]]
-        return Windows(k, strides, [(0, 0), (0, 0)], out.shape[2:], size)
     pads = window_paddings(attrs["paddings"], attrs["padding_algorithm"], size, k, strides)
     return Windows(k, strides, pads, out.shape[2:], size)
 
@@ -170,7 +166,7 @@ def pool2d(
         return _adaptive(dev, x, out, pooling_type == "avg")
     win = windows_of(x, out, locals())
     average = pooling_type == "avg"
-    if average and not win.padded and global_pooling:
+    if average and not win.padded and win.out == (1, 1):
         scale = 1.0 / max(win.size[0] * win.size[1], 1)
         return [
             partial(dev.xp.add.reduce, x, (2, 3), None, out, True),

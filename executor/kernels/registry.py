@@ -26,11 +26,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+from ...graph.ir import Node
 from ...graph.ops.registry import OPS, Op, parameter_name
 from ...graph.select import LIBRARIES, Takes
 from ...strategies.errors import Unsupported
+from ...strategies.types import INTEGERS
 from ..codegen.array_calls import bind_scalar
 from ..device import Device
 from .channels_last import in_order, is_last, node_in_order
@@ -173,4 +176,22 @@ def _bind_expression(
     (out,) = (arrays[parameter_name(slot.name)] for slot in op.output_slots)
     if out is None:
         return []
-    return bind_scalar(op.scalar, arrays, attrs, out, dev)
+    if op.type not in THROUGH_FLOATS or out.dtype.kind not in "iu":
+        return bind_scalar(op.scalar, arrays, attrs, out, dev)
+    exact = {n: None if a is None else dev.scratch(a.shape, "float64") for n, a in arrays.items()}
+    made = dev.scratch(out.shape, "float64")
+    whole = {n: int(v) if isinstance(v, float) else v for n, v in attrs.items()}
+    return [
+        *(partial(dev.xp.copyto, exact[n], a) for n, a in arrays.items() if a is not None),
+        *bind_scalar(op.scalar, exact, whole, made, dev),
+        partial(dev.xp.copyto, out, made, casting="unsafe"),
+    ]
+
+
+THROUGH_FLOATS = ("exp", "pow")  # of integers: computed as floats, with whole factors, and cut off
+
+
+def of_floats(node: Node) -> bool:
+    """Tell whether an op's expression can be computed in the types of its values."""
+    whole = any(value.spec.dtype in INTEGERS for value in node.writes())
+    return node.op not in THROUGH_FLOATS or not whole

@@ -136,12 +136,11 @@ def dropout(
     """Zero elements with ``dropout_prob`` while training.
 
     ``downgrade_in_infer`` multiplies by 1 - p when testing, ``upscale_in_train`` divides by it in training.
+    Each step draws anew, unless a ``seed`` is given here: the program's makes runs the same, not steps.
     """
     check_variable(x, "x", "dropout")
     helper = LayerHelper("dropout", name)
     out, mask = helper.new(x.dtype), helper.new("uint8", stop_gradient=True)
-    if seed is None and helper.main_program.random_seed != 0:
-        seed = helper.main_program.random_seed
     attrs = {
         "dropout_prob": float(dropout_prob),
         "is_test": is_test,

@@ -15,7 +15,7 @@ from .samples import normal, sample, uniform
 _LIBRARY = {"use_mkldnn": False, "use_cudnn": False}
 
 
-_WHOLE_TOO = ("abs", "relu", "square")  # make sense of integers
+_WHOLE_TOO = ("abs", "exp", "relu", "square")  # make sense of integers
 
 
 def float_like(source: str, target: str) -> ShapeRule:

@@ -180,11 +180,10 @@ define(
 
 
 def one_hot_shape(op: Inference) -> Mapping[str, Specs]:
-    """A last dimension of ``depth``; the first form of the op replaces X's last dimension, which is 1."""
+    """A last dimension of ``depth``; the first form of the op replaces X's last dimension if that is 1."""
     op.require(op.attr("depth") > 0, f"depth must be above 0, got {op.attr('depth')}")
     shape = op.shape("X")
-    if op.op.type == "one_hot":
-        op.require(len(shape) > 0 and shape[-1] in (1, -1), "X's last dimension must be 1")
+    if op.op.type == "one_hot" and len(shape) > 1 and shape[-1] in (1, -1):
         shape = shape[:-1]
     return {"Out": Spec((*shape, op.attr("depth")), VarType(op.attr("dtype")))}
 
@@ -198,7 +197,11 @@ for _name, _dims in (("one_hot", (4, 1)), ("one_hot_v2", (4,))):
             attrs={"depth": -1, "dtype": int(VarType.FP32), "allow_out_of_range": False},
             numbers={"depth_tensor": "depth"},
             shape=one_hot_shape,
-            samples=(sample({"X": integers(*_dims, high=5)}, depth=5),),
+            samples=(
+                sample({"X": integers(*_dims, high=5)}, depth=5),
+                sample({"X": integers(*_dims, high=9)}, depth=5, allow_out_of_range=True),
+                sample({"X": integers(4, high=5)}, depth=5),
+            ),
         )
     )
 
@@ -241,9 +244,10 @@ def arg_shape(op: Inference) -> Mapping[str, Specs]:
     """``axis`` goes (or becomes 1 with keepdims); the result is int64."""
     shape = list(op.shape("X"))
     axis = normal_axis(op, op.attr("axis"), len(shape))
-    op.require(op.attr("dtype") in (-1, int(VarType.INT64)), "only int64 indices are built")
+    dtype = VarType.INT64 if op.attr("dtype") < 0 else VarType(op.attr("dtype"))
+    op.require(dtype in (VarType.INT32, VarType.INT64), "dtype must be int32 or int64")
     kept = shape[:axis] + ([1] if op.attr("keepdims") else []) + shape[axis + 1 :]
-    return {"Out": Spec(tuple(kept) or (1,), VarType.INT64)}
+    return {"Out": Spec(tuple(kept) or (1,), dtype)}
 
 
 for _name in ("arg_max", "arg_min"):
@@ -257,6 +261,7 @@ for _name in ("arg_max", "arg_min"):
             samples=(
                 sample({"X": normal(3, 4)}),
                 sample({"X": normal(3, 4)}, axis=0, keepdims=True),
+                sample({"X": normal(3, 4)}, dtype=int(VarType.INT32)),
             ),
         )
     )

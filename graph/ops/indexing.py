@@ -159,8 +159,8 @@ def gather_nd_shape(op: Inference) -> Mapping[str, Specs]:
     x, index = op.spec("X"), op.spec("Index")
     op.require(index.dtype in INTEGERS, "Index must hold integers")
     op.require(
-        1 <= index.shape[-1] <= len(x.shape),
-        f"Index's last dimension must be known and between 1 and {len(x.shape)}",
+        0 <= index.shape[-1] <= len(x.shape),
+        f"Index's last dimension must be known and not above {len(x.shape)}",
     )
     return {"Out": of_shape((*index.shape[:-1], *x.shape[index.shape[-1] :]) or (1,), x)}
 
@@ -175,6 +175,7 @@ define(
         samples=(
             sample({"X": normal(3, 4), "Index": integers(5, 2, high=3)}),
             sample({"X": normal(3, 4, 2), "Index": integers(2, 2, 1, high=3)}),
+            sample({"X": normal(3, 4), "Index": integers(2, 0, high=3)}),
         ),
         refuses=(
             sample({"X": normal(3), "Index": integers(5, 2, high=3)}),

@@ -44,7 +44,7 @@ def _pooled(op: Inference, image: Sequence[int]) -> list[int]:
     )
     k, strides = op.attr("ksize"), op.attr("strides")
     if op.attr("global_pooling"):
-        return [1, 1]
+        return list(image) if op.attr("adaptive") else [1, 1]
     op.require(min(k) > 0 and min(strides) > 0, "ksize and strides must be above 0")
     if op.attr("adaptive"):
         return list(k)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ir import Node
 from ...codegen.cuda_source import c_type
 from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
@@ -81,7 +82,12 @@ def _places(dev: Device, x: Any, index: Any) -> tuple[Any, int, list[Step]]:
     return places, math.prod(sizes), steps
 
 
-@cuda("gather_nd")
+def _deep(node: Node) -> bool:
+    (index,) = node.inputs["Index"]
+    return index is not None and index.spec.shape[-1] != 0
+
+
+@cuda("gather_nd", takes=_deep)
 def gather_nd(dev: Device, x: Any, index: Any, out: Any) -> list[Step]:
     """Elements, or slices, of X by their coordinates."""
     if not out.size:
@@ -91,7 +97,7 @@ def gather_nd(dev: Device, x: Any, index: Any, out: Any) -> list[Step]:
     return [*steps, *picked(dev, x.reshape(rows, per), places, out.reshape(places.size, per))]
 
 
-@cuda("gather_nd_grad")
+@cuda("gather_nd_grad", takes=_deep)
 def gather_nd_grad(dev: Device, x: Any, index: Any, d_out: Any, d_x: Any) -> list[Step]:
     """Each element gets the sum of what went to its copies."""
     if d_x is None or not d_x.size:
@@ -143,12 +149,16 @@ def _cleared(dev: Device, ids: Any, target: Any) -> Step:
 
 
 @cuda("one_hot", "one_hot_v2")
-def one_hot(dev: Device, x: Any, out: Any, *, depth: int) -> list[Step]:
-    """1 at the index, 0 elsewhere; an index outside ``depth`` gives a row of NaN (-1 among integers)."""
+def one_hot(dev: Device, x: Any, out: Any, *, depth: int, allow_out_of_range: bool) -> list[Step]:
+    """1 at the index, 0 elsewhere; an index outside ``depth`` gives a row of NaN (-1 among integers).
+
+    If such indices are allowed, they give a row of 0.
+    """
     if not out.size:
         return []
     kind = c_type(out.dtype)
-    odd = f"element<{kind}>({'-1' if out.dtype.kind in 'iu' else '__int_as_float(0x7fc00000)'})"
+    odd = "-1" if out.dtype.kind in "iu" else "__int_as_float(0x7fc00000)"
+    odd = f"element<{kind}>({'0' if allow_out_of_range else odd})"
     parameters = [(f"{kind}*", "out"), (f"const {c_type(x.dtype)}*", "index")]
     parameters += [("unsigned", n) for n in ("count", "depth", "magic", "shift")]
     body = f"""
@@ -158,7 +168,8 @@ def one_hot(dev: Device, x: Any, out: Any, *, depth: int) -> list[Step]:
     const bool here = at == (long long)(i - k * depth);
     out[i] = at < 0 || at >= depth ? {odd} : element<{kind}>(here ? 1 : 0);
   }}"""
-    name = f"one_hot_{kind}_{x.itemsize}".replace(" ", "_")
+    loose = "_loose" * allow_out_of_range
+    name = f"one_hot_{kind}_{x.itemsize}{loose}".replace(" ", "_")
     kernel = CudaKernel(name, tuple(parameters), body, ("index.cuh",))
     words = [out.size, depth, *divisor(depth)]
     return [launch(dev, kernel, enough_blocks(dev, out.size), [out, x, *words])]

@@ -79,12 +79,16 @@ def _choose(
     return _Rows(dev, x, axis).launch("block_choose", kinds, given, ("int count", count))
 
 
-@cuda("arg_max")
+def _long(node: Node) -> bool:
+    return all(v.spec.dtype == VarType.INT64 for v in node.writes())
+
+
+@cuda("arg_max", takes=_long)
 def arg_max(dev: Device, x: Any, out: Any, *, axis: int) -> list[Step]:
     return _choose(dev, x, None, out, axis, 1, "false", "true")
 
 
-@cuda("arg_min")
+@cuda("arg_min", takes=_long)
 def arg_min(dev: Device, x: Any, out: Any, *, axis: int) -> list[Step]:
     return _choose(dev, x, None, out, axis, 1, "true", "true")
 

@@ -45,8 +45,7 @@ _GIVES = {
 # span: how many elements of an axis count for the average of a window that begins at `a`.
 _FUNCTIONS = """
 __device__ __forceinline__ int span(int a, int k, int size, int before, int after) {
-  const int b = min(a + k, size + after);
-  return EXCLUSIVE ? max(min(b, size) - max(a, 0), 0) : b - max(a, -before);
+  return EXCLUSIVE ? max(min(a + k, size) - max(a, 0), 0) : k;
 }
 __device__ __forceinline__ bool isnan_(T x) { return wide(x) != wide(x); }
 """

@@ -71,12 +71,7 @@ def _backward(pooling: Pooling) -> Primitive:
 
 
 def _takes(node: Node) -> bool:
-    """What ``ceil_mode`` adds beyond the padding, NumPy's kernel does not count and the library does."""
-    attrs = node.attrs
-    if not one_window(node):
-        return False
-    counted = attrs["pooling_type"] == "avg" and not attrs["exclusive"]
-    return not (counted and attrs["ceil_mode"] and not attrs["global_pooling"])
+    return one_window(node)
 
 
 def _pooling(x: Any, out: Any, attrs: dict[str, Any]) -> Pooling:

@@ -71,7 +71,9 @@ def matmul(x: Operands) -> Made:
 
 def _plain_conv(node: Node) -> bool:
     first = node.attrs["data_format"] != "NHWC"
-    return first and not node.inputs.get("Bias") and not node.attrs["fuse_relu_before_depthwise_conv"]
+    return (
+        first and not node.inputs.get("Bias") and not node.attrs["fuse_relu_before_depthwise_conv"]
+    )
 
 
 @lowering("conv2d", "depthwise_conv2d", takes=_plain_conv, slope=True)
@@ -231,7 +233,8 @@ def cross_entropy(x: Operands) -> Made:
     if x.attr("soft_label"):
         return {"Y": -jnp.sum(logs * x["Label"], -1, keepdims=True)}
     label, ignored = _picked(x, "cross_entropy", logs, logs.ndim - 1)
-    return {"Y": jnp.where(ignored, 0, -jnp.take_along_axis(logs, label, -1))}
+    losses = jnp.where(ignored, 0, -jnp.take_along_axis(logs, label, -1))
+    return {"Y": losses.reshape(x.shape("Y"))}
 
 
 @lowering("softmax_with_cross_entropy")
