@@ -58,11 +58,6 @@ def stacks(x: Any, y: Any, out: Any, transpose_x: bool, transpose_y: bool) -> tu
     return a, b, out.reshape(*lead, a.shape[-2], b.shape[-1])
 
 
-def broadcasts(x: Any, y: Any) -> bool:
-    """Tell whether stacks of matrices differ in their leading sizes: libraries leave those to NumPy."""
-    return x.ndim > 2 < y.ndim and x.shape[:-2] != y.shape[:-2]
-
-
 def _scaled(dev: Device, out: Any, alpha: float) -> list[Step]:
     return [] if alpha == 1.0 else [partial(dev.xp.multiply, out, alpha, out)]
 

@@ -98,7 +98,9 @@ def joined_lead(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...] | None:
     rank = max(len(a), len(b))
     pairs = zip(*((*(1,) * (rank - len(lead)), *lead) for lead in (a, b)), strict=True)
     dims = [n if m == 1 else m if n == 1 else merge_dims(m, n) for m, n in pairs]
-    return None if None in dims else tuple(d for d in dims if d is not None)
+    if None not in dims:
+        return tuple(d for d in dims if d is not None)
+    return tuple(a) if -1 in (*a, *b) else None  # they may hold as many
 
 
 _MATMUL_ATTRS = {
