@@ -51,7 +51,7 @@ def settled(
         InvalidValue: what a variable holds is not known before the program runs.
     """
     made = dict(attrs)
-    for slot, attr in reversed(op.numbers.items()):
+    for slot, attr in reversed(list(op.numbers.items())):
         if not given.get(slot):
             continue
         numbers: list[Any] = []
@@ -141,7 +141,7 @@ def _filled(operands: list[Any], attrs: Mapping[str, Any]) -> Any:
 
 def _assigned(operands: list[Any], attrs: Mapping[str, Any]) -> Any:
     kinds = ("fp32_values", "int64_values", "int32_values", "bool_values")
-    values = next((attrs[kind] for kind in kinds if attrs.get(kind)), [])
+    values: list[Any] = next((attrs[kind] for kind in kinds if attrs.get(kind)), [])
     return np.array(values).reshape(attrs["shape"])
 
 

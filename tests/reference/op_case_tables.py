@@ -250,7 +250,7 @@ def batch_norm(p):
         shape = [shape[0]] + shape[2:] + [3]
     attrs = {
         "data_layout": layout,
-        "is_test": p.any(False, False, True),
+        "is_test": p.of(False, False, True),
         "use_global_stats": p.any(False, False, True),
         "trainable_statistics": p.any(False, False, True),
         "momentum": p.any(0.9, 0.5, 0.99),
@@ -387,7 +387,10 @@ def reduction(p, draw, dtypes):
     # Paddle makes nothing of all dimensions that are named one by one, unless it is told reduce_all.
     every = rank > 1 and len({d % rank for d in dims}) == rank
     attrs = {"dim": dims, "keep_dim": p.any(False, True), "reduce_all": every or p.any(False, False, True)}
-    return {"X": draw(shape, p.any(*dtypes))}, attrs
+    dtype = p.any(*dtypes)
+    if p.any(0, 0, 0, 1) and dtype != "bool":
+        attrs.update(in_dtype=NUMBERS[dtype], out_dtype=p.any(FP32, FP64, INT64))
+    return {"X": draw(shape, dtype)}, attrs
 
 
 for _name in ("reduce_sum", "reduce_mean"):
@@ -671,7 +674,10 @@ def fill(p):
 @case("fill_constant_batch_size_like", 12)
 def fill_like_batch(p):
     dtype = p.of("float32", "float64", "int32", "int64")
-    attrs = {"shape": p.any([-1, 3], [2, 5]), "dtype": NUMBERS[dtype], "value": p.any(0.0, 2.0), "input_dim_idx": p.any(0, 1), "output_dim_idx": p.any(0, 1)}
+    attrs = {"shape": p.any([-1, 3], [2, 5]), "dtype": NUMBERS[dtype], "value": p.any(0.0, 2.0), "input_dim_idx": p.any(0, 1), "output_dim_idx": p.any(0, 0, 1)}
+    attrs["output_dim_idx"] = attrs["shape"].index(-1) if -1 in attrs["shape"] else attrs["output_dim_idx"]
+    if p.any(0, 1):
+        attrs["str_value"] = p.any("2", "7")
     return {"Input": normal([4, 2])}, attrs
 
 
@@ -683,7 +689,7 @@ def fill_any(p):
     return {"X": normal(p.any(*SHAPES), p.of(*ALL))}, attrs
 
 
-@case("assign_value", 6)
+@case("assign_value", 8)
 def assign_value(p):
     dtype = p.of("float32", "int32", "int64", "bool")
     shape = p.any([4], [2, 2])
@@ -714,7 +720,7 @@ def uniform(p):
 
 
 CASES["uniform_random"] = (12, uniform)
-CASES["truncated_gaussian_random"] = (4, lambda p: ({}, dict(random(p)[1], mean=p.any(0.0, 2.0), std=p.any(1.0, 0.5))))
+CASES["truncated_gaussian_random"] = (8, lambda p: ({}, dict(random(p)[1], mean=p.any(0.0, 2.0), std=p.any(1.0, 0.5))))
 
 
 @case("dropout", 14)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ....graph.ir import Node
 from ...codegen.cuda_source import c_type
 from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
@@ -57,7 +56,7 @@ def gather_grad(
 def _places(dev: Device, x: Any, index: Any) -> tuple[Any, int, list[Step]]:
     """Number the places that coordinates can name; returns their numbers, and how many places there are."""
     depth = index.shape[-1]
-    places = dev.scratch((index.size // depth,), np.int32)
+    places = dev.scratch((math.prod(index.shape[:-1]),), np.int32)
     kind = c_type(index.dtype)
     parameters = [("int*", "places"), (f"const {kind}*", "index"), ("int", "count")]
     parameters += [("int", f"size{k}") for k in range(depth)]
@@ -82,12 +81,7 @@ def _places(dev: Device, x: Any, index: Any) -> tuple[Any, int, list[Step]]:
     return places, math.prod(sizes), steps
 
 
-def _deep(node: Node) -> bool:
-    (index,) = node.inputs["Index"]
-    return index is not None and index.spec.shape[-1] != 0
-
-
-@cuda("gather_nd", takes=_deep)
+@cuda("gather_nd")
 def gather_nd(dev: Device, x: Any, index: Any, out: Any) -> list[Step]:
     """Elements, or slices, of X by their coordinates."""
     if not out.size:
@@ -97,7 +91,7 @@ def gather_nd(dev: Device, x: Any, index: Any, out: Any) -> list[Step]:
     return [*steps, *picked(dev, x.reshape(rows, per), places, out.reshape(places.size, per))]
 
 
-@cuda("gather_nd_grad", takes=_deep)
+@cuda("gather_nd_grad")
 def gather_nd_grad(dev: Device, x: Any, index: Any, d_out: Any, d_x: Any) -> list[Step]:
     """Each element gets the sum of what went to its copies."""
     if d_x is None or not d_x.size:
