@@ -82,13 +82,21 @@ def kernel(
     these can compute. With ``low`` it gets float16 and bfloat16 as they are, with ``any_order`` images whose
     elements lie in another order than that of their shape, NCHW.
     """
-    asked = None if takes is None else lambda node: takes(node_in_order(node))
+
+    def asked(node: Node) -> bool:
+        # A compiler of regions is asked about nodes of other ops, as they are.
+        return takes is None or takes(node_in_order(node) if node.op in op_types else node)
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         for op_type in op_types:
             found = _examine(OPS[op_type], function)
             found = replace(
-                found, takes=asked, needs=tuple(needs), yields=yields, low=low, any_order=any_order
+                found,
+                takes=takes and asked,
+                needs=tuple(needs),
+                yields=yields,
+                low=low,
+                any_order=any_order,
             )
             for back_end in on:
                 assert (op_type, back_end) not in KERNELS, (

@@ -602,8 +602,7 @@ def pad2d(p):
     inputs = {"X": normal([2, 2, 3, 4] if layout == "NCHW" else [2, 3, 4, 2], p.any(*FLOATS))}
     if p.any(0, 0, 1):
         inputs["Paddings"] = values(paddings)
-    else:
-        attrs["paddings"] = paddings
+    attrs["paddings"] = p.any([0, 1, 1, 0], paddings) if "Paddings" in inputs else paddings
     return inputs, attrs
 
 
