@@ -12,7 +12,7 @@ from ..initializer import ConstantInitializer, NormalInitializer
 from ..param_attr import ParamAttr
 from ..variable import Variable
 from .helper import LayerHelper, check_variable
-from .numbers import whole
+from .numbers import real_number, whole
 
 
 def fc(
@@ -238,7 +238,7 @@ def batch_norm(
     input: Variable,
     act: str | None = None,
     is_test: bool = False,
-    momentum: float = 0.9,
+    momentum: Any = 0.9,
     epsilon: float = 1e-5,
     param_attr: Any = None,
     bias_attr: Any = None,
@@ -274,9 +274,11 @@ def batch_norm(
     saved_mean = helper.new(dtype, stop_gradient=True)
     saved_variance = helper.new(dtype, stop_gradient=True)
     y = input if in_place else helper.new(input.dtype)
+    inputs, attrs = real_number(momentum, "MomentumTensor", "momentum", "momentum", "batch_norm")
+    inputs |= {"X": input, "Scale": scale, "Bias": bias, "Mean": running[0]}
     helper.append_op(
         "batch_norm",
-        {"X": input, "Scale": scale, "Bias": bias, "Mean": running[0], "Variance": running[1]},
+        {**inputs, "Variance": running[1]},
         {
             "Y": y,
             "MeanOut": running[0],
@@ -285,7 +287,7 @@ def batch_norm(
             "SavedVariance": saved_variance,
         },
         {
-            "momentum": momentum,
+            **attrs,
             "epsilon": epsilon,
             "is_test": is_test,
             "data_layout": data_layout,

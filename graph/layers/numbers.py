@@ -35,6 +35,18 @@ def one_number(value: Any, slot: str, attr: str, argument: str, layer: str) -> t
     return {}, {attr: whole(value, argument, layer)}
 
 
+def real_number(value: Any, slot: str, attr: str, argument: str, layer: str) -> tuple[Slots, Slots]:
+    """Return (inputs, attributes) for a number or a Variable that holds it."""
+    if isinstance(value, Variable):
+        return {slot: value}, {}
+    if isinstance(value, (str, bytes)) or not hasattr(value, "__float__"):
+        raise InvalidType(
+            f"{layer}: {argument} must be a number or a Variable, "
+            f"got {value!r} ({type(value).__name__})."
+        )
+    return {}, {attr: float(value)}
+
+
 def several_numbers(
     values: Any, slot: str, list_slot: str, attr: str, argument: str, layer: str
 ) -> tuple[Slots, Slots]:

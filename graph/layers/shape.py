@@ -90,6 +90,7 @@ def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Vari
 
 def squeeze(input: Variable, axes: Sequence[int], name: str | None = None) -> Variable:
     """Drop dimensions of size 1."""
+    check_variable(input, "input", "squeeze")
     return _view(LayerHelper("squeeze", name), "squeeze2", input, {"axes": list(axes)})
 
 
@@ -104,6 +105,7 @@ def unsqueeze(input: Variable, axes: Any, name: str | None = None) -> Variable:
 
 def flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
     """A matrix: dimensions before ``axis`` are rows."""
+    check_variable(x, "x", "flatten")
     return _view(LayerHelper("flatten", name), "flatten2", x, {"axis": axis})
 
 
@@ -344,4 +346,5 @@ def where(condition: Variable, x: Variable, y: Variable) -> Variable:
 
 def shape(input: Variable) -> Variable:
     """The shape of a tensor, as int32."""
+    check_variable(input, "input", "shape")
     return LayerHelper("shape").apply("shape", {"Input": input}, dtype="int32", stop_gradient=True)

@@ -54,6 +54,19 @@ def test_constants_and_what_is_made_of_them_are_numbers(program: Any) -> None:
     np.testing.assert_array_equal(full, np.full((1, 4, 1, 1), 2.5, "f4"))
 
 
+def test_factors_and_limits_are_numbers(program: Any) -> None:
+    x = fluid.data("x", [2, 3])
+    half, two = (L.fill_constant([1], "float32", v) for v in (0.5, 2.0))
+    results = [L.scale(x, half, 1.0), L.pow(x, two), L.clip(x, half, two), L.clip(x, -1, two)]
+    values = np.array([[-3, 0, 1], [2, 3, 4]], "f4")
+    made = run(program, {"x": values}, *results)
+    expected = [values / 2 + 1, values**2, values.clip(0.5, 2), values.clip(-1, 2)]
+    for one, other in zip(made, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+    with pytest.raises(TypeError, match="factor must be a number"):
+        L.pow(x, "2")
+
+
 def test_a_batch_that_is_not_known_may_be_a_size_of_reshape(program: Any) -> None:
     x = fluid.data("x", [None, 6])
     batch = L.slice(L.shape(x), [0], [0], [1])
@@ -102,20 +115,26 @@ def test_only_a_seed_of_its_own_fixes_a_mask(program: Any) -> None:
     """A program's seed makes runs the same, not their steps."""
     program.random_seed = 5
     x = fluid.data("x", [4, 50])
-    free, fixed = L.dropout(x, 0.5), L.dropout(x, 0.5, seed=3)
+    drawn = [program.global_block().create_var(name=f"drawn{seed}") for seed in (0, 3)]
+    for seed, out in zip((0, 3), drawn, strict=True):
+        attrs = {"shape": [20], "seed": seed}
+        program.global_block().append_op("uniform_random", None, {"Out": out}, attrs)
+    frees, fixed = [L.dropout(x, 0.5), drawn[0]], [L.dropout(x, 0.5, seed=3), drawn[1]]
     ones = {"x": np.ones((4, 50), "f4")}
 
     def steps() -> list[Any]:
         exe = fluid.Executor(fluid.CPUPlace())
-        return [exe.run(program, feed=ones, fetch_list=[free, fixed]) for _ in range(3)]
+        return [exe.run(program, feed=ones, fetch_list=[*frees, *fixed]) for _ in range(3)]
 
     first, again = steps(), steps()
-    for (a, b), (c, d) in zip(first, again, strict=True):
-        np.testing.assert_array_equal(a, c)
-        np.testing.assert_array_equal(b, d)
-        np.testing.assert_array_equal(b, first[0][1])
-    assert not np.array_equal(first[0][0], first[1][0])
-    assert not np.array_equal(first[1][0], first[2][0])
+    for step, other in zip(first, again, strict=True):
+        for one, same in zip(step, other, strict=True):
+            np.testing.assert_array_equal(one, same)
+        for one, same in zip(step[2:], first[0][2:], strict=True):
+            np.testing.assert_array_equal(one, same)
+    for k in (0, 1):
+        assert not np.array_equal(first[0][k], first[1][k])
+        assert not np.array_equal(first[1][k], first[2][k])
 
 
 def test_images_with_channels_last_train(program: Any) -> None:
