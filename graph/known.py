@@ -93,7 +93,22 @@ def settle(op: Operator) -> tuple[Mapping[str, list[str]], dict[str, Any]]:
         for slot in used
     }
     attrs = settled(op.declaration, given, op.attrs, op.where)
+    for slot, numbers in given.items():
+        open_size = any(n.elements is not None and UNKNOWN_SIZE in n.elements for n in numbers)
+        if open_size and not _takes_the_rest(op, attrs["shape"]):
+            raise _unknown(op.declaration, slot, "shape", numbers[0].name, op.where)
     return {slot: names for slot, names in op.inputs.items() if slot not in used}, attrs
+
+
+def _takes_the_rest(op: Operator, shape: Sequence[int]) -> bool:
+    """Tell whether a size that X leaves open is the one that a new shape leaves open."""
+    source = op.block.find_var_recursive(op.input("X")[0]) if op.input("X") else None
+    if source is None or source.shape is None:
+        return True  # a gradient op, which reads no X: its forward op was asked
+    old = source.shape
+    new = [old[i] if n == 0 and i < len(old) else n for i, n in enumerate(shape)]
+    same = prod(n for n in old if n >= 0) == prod(n for n in new if n >= 0)
+    return same and list(old).count(-1) == new.count(-1) == 1
 
 
 def _value(block: Block, name: str, end: int) -> np.ndarray | None:
