@@ -2,8 +2,9 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 RUN := $(VENV)/bin
-# No processes of their own: two run at once.
-APART := tests/ops tests/graph tests/house tests/strategies
+# These start Ray, kill processes and fill hosts: one after the other. All others run two at a time.
+ON_RAY := $(wildcard tests/attack) tests/cluster tests/contract tests/notebooks \
+	$(patsubst %,tests/executor/test_%.py,against_paddle gang_contract running timeline)
 
 .PHONY: demo test test-gpu clean
 
@@ -13,8 +14,9 @@ demo: $(VENV)/.demo
 test: $(VENV)/.dev
 	$(RUN)/ruff check .
 	$(RUN)/mypy
-	$(RUN)/python -m pytest -q -n 2 --dist loadfile $(APART)
-	$(RUN)/python -m pytest -q $(addprefix --ignore=,$(APART))
+	$(RUN)/python -m tests.house.sizes
+	$(RUN)/python -m pytest -q -n 2 --dist loadfile $(addprefix --ignore=,$(ON_RAY))
+	$(RUN)/python -m pytest -q $(ON_RAY)
 
 test-gpu: $(VENV)/.gpu
 	$(RUN)/python -m tests.gpu.run

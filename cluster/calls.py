@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -99,6 +99,10 @@ class ActorCalls:
     def came(self, number: int, rank: int) -> tuple[Message | None, Message | None]:
         """Return what a replica posted for a message (nothing), and its answer, if it came."""
         return None, self._answers.get(number, {}).get(rank)
+
+    def own(self, number: int, rank: int) -> Mapping[int, Sequence[np.ndarray]]:
+        """Return what a replica posted of its own: nothing."""
+        return {}
 
     def settle(self, ranks: set[int], within: float) -> None:
         """Wait until these replicas have answered everything."""

@@ -6,10 +6,13 @@ import contextlib
 import math
 import select
 import time
-from collections.abc import Callable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..executor.message import Message
+import numpy as np
+
+from ..executor.message import KEPT, Message
 from ..executor.recovery import whole
 from ..strategies.errors import CollectiveError
 from .area import SLOTS
@@ -18,6 +21,7 @@ from .line import Line
 
 _HAND_OVER_S = 2.0
 _WATCH_MS = 250
+_STEPS_KEPT = 3  # a replica can be a step ahead of another one, and at the next
 _BULKY = 1 << 15  # bytes that surely find room in a socket, though nobody takes them out
 
 
@@ -30,6 +34,7 @@ class _Exchange:
     waiting: set[int]
     answers: dict[int, Message] = field(default_factory=dict)
     posted: dict[int, Message] = field(default_factory=dict)
+    kept: dict[int, OrderedDict[int, Sequence[np.ndarray]]] = field(default_factory=dict)
     wanted: bool = True
     maps: bool = False  # it tells of new memory to share
 
@@ -142,11 +147,26 @@ class Channels:
         exchange = self._under_way.get(number)
         if exchange is None:
             return None, None
+        if rank not in self._ranks.values():
+            self._take_the_rest(rank)
         posted = exchange.posted.get(rank)
         line = self.lines.get(rank)
         if posted is None and exchange.slot is not None and line is not None:
             posted = line.posted(exchange.slot, number)
         return posted, exchange.answers.get(rank)
+
+    def own(self, number: int, rank: int) -> Mapping[int, Sequence[np.ndarray]]:
+        """Return what a replica posted of its own after steps of a message, by the number of steps done."""
+        exchange = self._under_way.get(number)
+        return exchange.kept.get(rank, {}) if exchange is not None else {}
+
+    def _take_the_rest(self, rank: int) -> None:
+        """Take in what a replica that is listened to no more had sent before."""
+        line = self.lines.get(rank)
+        with contextlib.suppress(ChannelClosed, OSError):
+            while line is not None and (frames := list(line.pull())):
+                for frame in frames:
+                    self._take(rank, frame)
 
     def settle(self, ranks: set[int], within: float) -> None:
         """Wait until these replicas have answered everything."""
@@ -216,6 +236,13 @@ class Channels:
     def _take(self, rank: int, frame: Frame) -> None:
         exchange = self._under_way.get(frame.number)
         if exchange is None:
+            return
+        if frame.message.kind == KEPT:
+            self._bulky = True
+            kept = exchange.kept.setdefault(rank, OrderedDict())
+            kept[frame.message.step] = frame.message.arrays
+            if len(kept) > _STEPS_KEPT:
+                kept.popitem(last=False)
             return
         if frame.message.kind == "posted":
             self._bulky |= sum(a.nbytes for a in frame.message.arrays) > _BULKY

@@ -204,6 +204,8 @@ class CompiledProgram:
         ahead: bool = False,
     ) -> StepFuture:
         if self._parallel is None or self._parallel.gang.delivery.broken:
+            if self._parallel is not None:
+                self._parallel.check_reachable()
             self._parallel = self._prepare(executor, scope)
         elif self._scope is not scope and self._share_vars_from is None:
             raise InvalidValue(

@@ -8,14 +8,24 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from .kept import Kept
 from .message import Message
+
+VALUES_GONE = (
+    "the replicas that held the newest values are gone. Set the parameters again (run the startup program, or "
+    "load them); the next run starts a new gang."
+)
 
 
 class Outcome(NamedTuple):
-    """What came from one replica for a message: what it posted, and its answer."""
+    """What came from one replica for a message: what it posted, and its answer.
+
+    ``kept`` are its own values after steps before the last: arrays by the number of steps done then.
+    """
 
     posted: Message | None
     answer: Message | None
+    kept: Mapping[int, Sequence[np.ndarray]] = {}
 
 
 class Delivery(Protocol):
@@ -79,11 +89,15 @@ class Mendable(Delivery, Protocol):
         ...
 
     def replace(self) -> list[int]:
-        """Put others in the places of the lost; return their ranks. Nobody has a program loaded."""
+        """Put others in the places of the lost; return their ranks. All are to join a group next."""
         ...
 
     def shrink(self) -> list[int]:
-        """Go on without the lost; return the ranks that the others had. None has a program loaded."""
+        """Number the living anew; return the ranks that they had. They are to join (:meth:`regroup`) next."""
+        ...
+
+    def regroup(self) -> None:
+        """Have all join a new collective group. None has a program loaded then."""
         ...
 
 
@@ -109,6 +123,24 @@ class Share(NamedTuple):
         )
 
 
+class Results(NamedTuple):
+    """What a program's steps return: for each whether all replicas have it ``alike``.
+
+    The last ones are persistables of ``scope`` that differ by place, by name in ``kept``.
+    """
+
+    alike: Sequence[bool] = ()
+    scope: int = 0
+    kept: Sequence[str] = ()
+
+    def is_alike(self, position: int) -> bool:
+        """Tell whether one replica's value stands for another's."""
+        return position < len(self.alike) and self.alike[position]
+
+
+NO_RESULTS = Results()
+
+
 @dataclass(eq=False)
 class Request:
     """Steps to run everywhere, the first of them being number ``step``; ``shares[i]`` is for replica i.
@@ -125,6 +157,7 @@ class Request:
     iterations: int
     drop: Sequence[int]
     votes: bool = True
+    results: Results = NO_RESULTS
     number: int = -1
     done: int = 0
     fetched: list[Sequence[np.ndarray]] | None = None
@@ -153,6 +186,14 @@ class Request:
             found[rank] = Message("step", head, left.arrays, self.step + self.done)
         return found
 
+    def keep(self, ledger: Ledger) -> None:
+        """Keep what was returned of each place's own values, and leave what the user fetches."""
+        count = len(self.results.kept)
+        if count and self.fetched is not None:
+            own = [arrays[-count:] for arrays in self.fetched]
+            ledger.kept.note(self.results.scope, self.program, self.results.kept, own)
+            self.fetched = [arrays[:-count] for arrays in self.fetched]
+
 
 class GangChanged(Exception):
     """The gang goes on with fewer replicas: programs are to be compiled, and feeds split, anew."""
@@ -163,7 +204,8 @@ class Ledger:
     """What a gang must know to bring others in.
 
     Programs as they were loaded, ranks that hold a persistable alone (by scope and name), steps whose writes
-    were made, and ranks whose values are not those of the gang.
+    were made, ranks whose values are not those of the gang, and what each place has for itself. ``torn``:
+    replicas have yet to join a group and to load the programs, since one of them was lost.
     """
 
     programs: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -171,4 +213,6 @@ class Ledger:
     done: int = 0
     unsure: bool = False  # whether ``done`` must be asked for: nobody waited for the last steps
     stale: set[int] = field(default_factory=set)
+    torn: bool = False
     failures: int = 0
+    kept: Kept = field(default_factory=Kept)

@@ -15,7 +15,7 @@ from ..graph.memory import ALL_WISHES, Wishes
 from ..strategies import errors
 from ..strategies.errors import ExecutionError, ReplicaLost, RowlockError
 from .capabilities import common
-from .delivery import Delivery, GangChanged, Ledger, Request
+from .delivery import VALUES_GONE, Delivery, GangChanged, Ledger, Request
 from .message import Message
 
 if TYPE_CHECKING:
@@ -48,6 +48,11 @@ class Gang:
         """Return a number that no program or device scope of this gang has."""
         self._ids += 1
         return self._ids
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the driver keeps what each place has for itself, for a replica that comes in later."""
+        return self.config.launcher == "ray" and self.config.on_failure != "shrink"
 
     # -- messages ---------------------------------------------------------------------------------
 
@@ -121,6 +126,8 @@ class Gang:
         if self.ledger.unsure:
             self.ledger.done = max(a.head["done"] for a in self.all("inventory"))
             self.ledger.unsure = False
+        if self.ledger.kept.old:
+            self._look_again()
         while len(request.shares) == self.size:
             try:
                 self.send(request, ahead)
@@ -180,6 +187,7 @@ class Gang:
         self.ledger.failures = 0
         request.done = request.iterations
         request.fetched = [answers[rank].arrays for rank in range(len(answers))]
+        request.keep(self.ledger)
 
     def _failed(
         self, request: Request, answers: Mapping[int, Message], error: RowlockError
@@ -194,6 +202,7 @@ class Gang:
             happened = stands.pop() if len(stands) == 1 else Recovery(self).level(error)
             request.done += happened - self.ledger.done
             self.ledger.done = happened
+            self.ledger.kept.aged(range(self.size))
         for behind in self.under_way:
             self.delivery.give_up(behind.number)
             behind.failed = error
@@ -207,6 +216,16 @@ class Gang:
             request.failed, request.done = interrupt, request.iterations
         self.under_way.clear()
         self.ledger.unsure = True
+        self.ledger.kept.aged(range(self.size))
+
+    def _look_again(self) -> None:
+        """Ask the replicas for their own values: those of the last steps were not waited for."""
+        kept = self.ledger.kept
+        for scope in kept.scopes():
+            names = kept.names(scope)
+            for rank, answer in enumerate(self.all("read", scope=scope, names=names)):
+                kept.put(scope, rank, dict(zip(names, answer.arrays, strict=True)))
+        kept.old.clear()
 
     def libraries(self) -> frozenset[str]:
         """Return the libraries that all replicas have in one version. Who joins later must have them too."""
@@ -264,6 +283,7 @@ class Gang:
                 self._memory.pop(number, None)
             for number in unwanted["scopes"]:
                 self.ledger.owners.pop(number, None)
+                self.ledger.kept.forget(number)
 
     def write(
         self,
@@ -284,17 +304,26 @@ class Gang:
             messages.append(Message("write", head, [array for _, array in held]))
         self.each(messages)
         known = self.ledger.owners.setdefault(scope, {})
+        self.ledger.kept.forget(scope, names)
         for name in names:
             known.pop(name, None)
             if name in (owners or {}):
                 known[name] = (owners or {})[name]
 
     def read(self, scope: int, name: str, rank: int = 0) -> np.ndarray:
-        """Return a persistable from one replica's device scope."""
+        """Return a persistable from one replica's device scope; ``rank`` is its number now."""
         ask = Message("read", {"scope": scope, "names": [name]})
         idle = Message("read", {"scope": scope, "names": []})
-        answers = self.each([ask if i == rank else idle for i in range(self.size)])
-        return answers[rank].arrays[0]
+        changes = len(self.shrunk)
+        while True:
+            for ranks in self.shrunk[changes:]:  # a rank that owns its values was not lost
+                rank = ranks.index(rank) if rank in ranks else 0
+            changes = len(self.shrunk)
+            try:
+                answers = self.each([ask if i == rank else idle for i in range(self.size)])
+            except GangChanged:
+                continue
+            return answers[rank].arrays[0]
 
     # -- failures and the end -----------------------------------------------------------------------
 
@@ -304,8 +333,14 @@ class Gang:
         Recovery(self).after(lost)
 
     def _mend(self) -> None:
-        """Bring in others for those that were lost before."""
-        if self.ledger.stale:
+        """Bring in others for those that were lost before.
+
+        Raises:
+            InvalidState: the gang was closed, or no replica of it is left.
+        """
+        if self.delivery.broken:
+            raise errors.InvalidState(VALUES_GONE)
+        if self.ledger.stale or self.ledger.torn:
             from .recovery import Recovery
 
             Recovery(self).resume()

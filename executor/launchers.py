@@ -6,6 +6,7 @@ The front door registers launchers, so that nothing here knows Ray.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -123,8 +124,9 @@ def _make_room(places: Sequence[Place]) -> None:
 def close_gangs(config: ClusterConfig | None = None) -> None:
     """End every gang, or those of one configuration; the next parallel run starts anew."""
     wanted = None if config is None else config.model_dump_json()
-    for key in [key for key in _gangs if wanted in (None, key[0])]:
-        _gangs.pop(key).close()
+    with ExitStack() as ending:  # every one of them, also if the values of one are found lost
+        for key in [key for key in _gangs if wanted in (None, key[0])]:
+            ending.callback(_gangs.pop(key).close)
 
 
 def any_gang() -> bool:

@@ -20,6 +20,7 @@ from ..strategies.errors import EnforceNotMet, InvalidType
 from ..strategies.flags import flag_value
 from .budget import Budget
 from .capabilities import capabilities
+from .copies import Copies
 from .delivery import GangChanged, Request, Share
 from .device import Clock
 from .executor import check_initialized, set_scheduled_rate
@@ -28,6 +29,7 @@ from .fetches import Joined
 from .future import Begun, StepFuture
 from .gang import Gang
 from .launchers import current_config, gang_for
+from .message import Message
 from .place import CUDAPlace, Place
 from .scope import Scope
 from .settling import settle
@@ -99,6 +101,7 @@ class ParallelRun:
         self._since_drop = 0
         self._shrunk = len(self.gang.shrunk)
         self._splitter = self._make_splitter()
+        self._copies = Copies()
         self._iterations = max(self.execution.num_iteration_per_run, 1)
         self.tracing, self.spans = False, Spans()
         self.last: Version | None = None
@@ -121,7 +124,10 @@ class ParallelRun:
             self._follow_gang()
         iterations = self._iterations
         with self.spans("split", self.steps):
-            begun = Begun(self._splitter.batches(feed, iterations), fetch_names, iterations)
+            # The user may change arrays while steps are under way, which may have to be sent again.
+            self._copies.begin()
+            batches = self._splitter.batches(feed, iterations, self._copies.copy if ahead else None)
+            begun = Begun(batches, fetch_names, iterations)
         while True:
             try:
                 self._begin(begun, ahead)
@@ -129,19 +135,22 @@ class ParallelRun:
             except GangChanged:
                 self._follow_gang()
                 begun.batches = [self._splitter.again(portions) for portions in begun.batches]
+        self._copies.lend(begun)
         return StepFuture(self, begun, return_numpy, return_merged)
 
     def _begin(self, begun: Begun, ahead: bool) -> None:
         """Compile, check and send what has not happened yet."""
         batches, fetch_names = begun.batches, begun.fetch_names
         with self.spans("prepare", self.steps):
-            version = self._version(tuple(batches[0][0].arrays), fetch_names)
+            version = self._version(
+                tuple(batches[0][0].arrays), fetch_names, self._splitter.whole(batches)
+            )
             shares = self._shares(version, batches)
             if self.program.lr_scheduler is not None:
                 set_scheduled_rate(self.program, self.values.scope)
             if version.stages:
                 self._verify(version, shares)
-            self.values.adopt(version.states, version.owners)
+            self.values.adopt(version.states, version.owners, version.needed)
             self.values.flush()
         self._since_drop += begun.iterations
         drop = (
@@ -150,8 +159,9 @@ class ParallelRun:
         dropped = [v.number for v in self.versions.values()] if drop else []
         if version.writes:
             self.values.version += 1  # now: a step that is interrupted may have written, too
+        step, results = self.steps, version.results
         request = Request(
-            version.number, shares, self.steps, begun.iterations, dropped, version.votes
+            *(version.number, shares, step, begun.iterations, dropped, version.votes, results)
         )
         with self.spans("send", self.steps):
             self.gang.begin(request, ahead)
@@ -202,18 +212,35 @@ class ParallelRun:
             self.program, len(self.places), weighted=weighted and self.has_loss, partial=partial
         )
 
+    def check_reachable(self) -> None:
+        """Refuse to begin without values that this program needs and that were lost with their replicas.
+
+        Raises:
+            InvalidState: names them.
+        """
+        needed = dict.fromkeys(n for v in self.versions.values() for n in v.states if n in v.needed)
+        self.values.check_reachable(needed)
+
     def drop(self) -> None:
         """End the life of temporaries on every replica and give their memory back."""
-        for version in self.versions.values():
-            self.gang.all("drop", id=version.number)
+        self.tell("drop")
         self._since_drop = 0
+
+    def tell(self, kind: str, **head: Any) -> list[list[Message]]:
+        """Send a message about each version of the program; return the answers, none of lost replicas."""
+        if self.gang.delivery.broken:
+            return []
+        try:
+            return [self.gang.all(kind, id=v.number, **head) for v in self.versions.values()]
+        except GangChanged:  # what was loaded on more replicas is gone
+            self._follow_gang()
+            return []
 
     def trace(self, on: bool) -> None:
         """Keep the times of instructions from the next step on, or no longer."""
         self.tracing = on
         self.spans.switch(on)
-        for version in self.versions.values():
-            self.gang.all("trace", id=version.number, on=on)
+        self.tell("trace", on=on)
 
     def _check_shared(self, source: ParallelRun) -> None:
         if len(source.places) != len(self.places):
@@ -253,15 +280,23 @@ class ParallelRun:
             version.known[id(batches[0].cuts)] = (batches[0].cuts, where)
         return shares
 
-    def _version(self, feeds: tuple[str, ...], fetches: tuple[str, ...]) -> Version:
-        key = (feeds, fetches)
-        if key not in self.versions:
+    def _version(
+        self, feeds: tuple[str, ...], fetches: tuple[str, ...], whole: frozenset[str]
+    ) -> Version:
+        key = (feeds, fetches, whole)
+        known = self.versions.get(key)
+        if known is None or not known.alike.isdisjoint(self.values.own):
             able = capabilities(self.gang.libraries())
             compiled = compile_program(
                 self.program,
                 feeds,
                 fetches,
-                self._target(),
+                replace(
+                    self._target(),
+                    whole_feeds=whole,
+                    own_states=frozenset(self.values.own),
+                    keeps=self.gang.keeps,
+                ),
                 able,
                 "cupy" if isinstance(self.places[0], CUDAPlace) else "numpy",
                 keep=self._keep,
@@ -281,7 +316,12 @@ class ParallelRun:
             )
             limit, whose = self.gang.memory(number)
             budget = Budget(compiled.program, self.wishes, limit, whose, len(self.places))
-            self.versions[key] = Version(compiled.program, number, budget, compiled.stages)
+            version = Version(
+                compiled.program, number, budget, compiled.stages, self.values.id
+            )
+            self.values.written.update(compiled.program.written_names())
+            self.values.note_own(version.own, version.results.kept)
+            self.versions[key] = version
             weakref.finalize(self, self.gang.forget, "programs", number)
             if self.tracing:
                 self.gang.all("trace", id=number, on=True)

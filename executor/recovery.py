@@ -9,11 +9,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
-from ..strategies.errors import CollectiveError, InvalidState, ReplicaLost, RowlockError
-from .delivery import Mendable, Request
+import numpy as np
+
+from ..strategies.errors import (
+    CollectiveError,
+    InvalidState,
+    ReplicaLost,
+    RowlockError,
+    ValuesLost,
+)
+from .delivery import VALUES_GONE, Mendable, Outcome, Request
 from .gang import Gang
 from .message import Message
 
@@ -53,7 +61,8 @@ class Recovery:
             ReplicaLost: too many more were lost meanwhile.
             InvalidState: a lost replica alone held some values.
         """
-        while self.ledger.stale:
+        while self.ledger.stale or self.ledger.torn:
+            self.ledger.torn = True
             try:
                 self._check_owned()
                 if self.gang.config.on_failure == "shrink":
@@ -62,6 +71,7 @@ class Recovery:
                     self._replace()
                 for request in self.gang.under_way:
                     self.gang.send(request, ahead=True)
+                self.ledger.torn = False
             except ReplicaLost as another:
                 self.gang.epoch += 1
                 self.ledger.failures += 1
@@ -80,29 +90,31 @@ class Recovery:
         """Bring the living to one step, and note which of the requests under way have happened."""
         furthest = self.level(lost)
         happened = 0 if self.ledger.unsure else furthest - self.ledger.done
+        done = self.ledger.done
         for request in list(self.gang.under_way):
             count = min(request.iterations - request.done, happened) if request.votes else 0
             happened -= count
             request.done += count
+            done += count
             if count and request.done == request.iterations:
                 self.gang.under_way.remove(request)
                 self._gather(request)
+            elif count and request.results.kept:
+                self._gather_own(request, done)
         self.ledger.done, self.ledger.unsure = furthest, False
 
     def level(self, cause: RowlockError) -> int:
         """Bring the living to one step, and return how many they have done.
 
         Raises:
-            RowlockError: ``cause``, if nobody is left.
+            ValuesLost: none is left of those that had the values.
         """
         while True:
             try:
                 self.delivery.settle()
                 living = [r for r in self.delivery.alive if r not in self.ledger.stale]
                 if not living:
-                    self._give_up(cause)
-                    self.gang.delivery.close()
-                    raise cause
+                    break
                 stands = self._ask(dict.fromkeys(living, Message("inventory", {})))
                 furthest = max(stands.values())
                 behind = [rank for rank in living if stands[rank] < furthest]
@@ -112,10 +124,13 @@ class Recovery:
                 self.ledger.stale.update(r for r in behind if stands[r] < furthest)
                 return furthest
             except ReplicaLost as another:
-                if another is cause:
-                    raise
                 self.gang.epoch += 1
                 self.ledger.stale.update(another.ranks)
+        ranks = sorted(self.ledger.stale)
+        gone = ValuesLost(f"{cause} No other replica is left: {VALUES_GONE}", ranks)
+        self._give_up(gone)
+        self.gang.delivery.close()
+        raise gone from cause
 
     def _ask(self, messages: Mapping[int, Message]) -> dict[int, int]:
         """Ask replicas how many steps they have done."""
@@ -125,24 +140,53 @@ class Recovery:
     def _gather(self, request: Request) -> None:
         """Put together what a request that happened has fetched.
 
-        What is known before the vote was posted by everybody. The rest follows from what all replicas have
-        alike, so it is taken from one that answered.
+        What a replica alone can tell was posted before the vote. What all have alike is taken from one that
+        answered; the rest is lost with the replica.
         """
-        ranks = range(len(request.shares))
-        outcomes = [self.delivery.outcome(request.number, rank) for rank in ranks]
-        full = next(o for o in outcomes if o.answer is not None and o.answer.kind == "fetched")
-        assert full.answer is not None
-        fetched = []
-        for rank, (posted, answer) in enumerate(outcomes):
-            answered = answer is not None and answer.kind == "fetched"
-            early = full.posted is not None or (full.answer.arrays and not self.delivery.posts)
-            if not answered and posted is None and early:
-                request.failed = CollectiveError(
+        outcomes = self._outcomes(request)
+        answers = [_whole(outcome) for outcome in outcomes]
+        full = next((answer for answer in answers if answer is not None), None)
+        if full is None:
+            request.failed = CollectiveError(
+                "the step happened, but no replica is left that tells what was fetched."
+            )
+            return
+        wanted = len(full) - len(request.results.kept)
+        fetched: list[Sequence[np.ndarray]] = []
+        for rank, (outcome, answer) in enumerate(zip(outcomes, answers, strict=True)):
+            known = dict(enumerate(answer)) if answer is not None else _early(outcome.posted)
+            known = {
+                **{i: full[i] for i in range(len(full)) if request.results.is_alike(i)},
+                **known,
+            }
+            if any(i not in known for i in range(wanted)):
+                request.failed = request.failed or CollectiveError(
                     f"the step happened, but what replica {rank} fetched was lost with it."
                 )
-                return
-            fetched.append(whole(posted, answer if answered and answer else full.answer).arrays)
-        request.fetched = fetched
+            self._keep(request, rank, [known.get(i) for i in range(wanted, len(full))])
+            fetched.append([known[i] for i in range(wanted) if i in known])
+        if request.failed is None:
+            request.fetched = fetched
+
+    def _gather_own(self, request: Request, done: int) -> None:
+        """Keep each place's own values as they were after so many steps, within a request."""
+        for rank, outcome in enumerate(self._outcomes(request)):
+            own = outcome.kept.get(done, [None] * len(request.results.kept))
+            self._keep(request, rank, own)
+
+    def _outcomes(self, request: Request) -> list[Outcome]:
+        return [self.delivery.outcome(request.number, r) for r in range(len(request.shares))]
+
+    def _keep(self, request: Request, rank: int, own: Sequence[np.ndarray | None]) -> None:
+        """Keep what a place has for itself, or note that it did not arrive."""
+        values = {
+            name: array
+            for name, array in zip(request.results.kept, own, strict=True)
+            if array is not None
+        }
+        self.ledger.kept.put(request.results.scope, rank, values)
+        if len(values) < len(own):
+            self.ledger.kept.aged([rank])
 
     def _give_up(self, cause: RowlockError) -> None:
         for request in self.gang.under_way:
@@ -169,6 +213,7 @@ class Recovery:
 
     def _replace(self) -> None:
         self.ledger.stale.update(self.delivery.replace())
+        self.delivery.regroup()
         self._heal()
         for head in self.ledger.programs.values():
             self.gang.ask([Message("load", head)] * self.gang.size)
@@ -181,14 +226,16 @@ class Recovery:
             scope: {name: kept.index(rank) for name, rank in owners.items()}
             for scope, owners in self.ledger.owners.items()
         }
+        self.ledger.kept.follow(kept)
         self.ledger.programs.clear()
-        self._heal()
         for request in self.gang.under_way:
             request.void = True
         self.gang.under_way.clear()
+        self.delivery.regroup()  # last: if one more is lost, all is as the others are numbered now
+        self._heal()
 
     def _heal(self) -> None:
-        """Give those who lack them the values of one who has them."""
+        """Give those who lack them the values of one who has them, and each place what it had for itself."""
         stale = sorted(self.ledger.stale)
         if not stale:
             return
@@ -200,9 +247,33 @@ class Recovery:
             head = {"scope": scope, "names": shared}
             values = self.gang.some({source: self._message("read", **head)})[source].arrays
             self.gang.some(dict.fromkeys(stale, self._message("write", values, **head)))
+            for rank in stale:
+                self._give_back(scope, rank, source)
         done = self._message("resume", done=self.ledger.done)
         self.gang.some(dict.fromkeys(stale, done))
+        self.ledger.kept.old.difference_update(stale)
         self.ledger.stale.clear()
+
+    def _give_back(self, scope: int, rank: int, source: int) -> None:
+        """Give a place what it had for itself, and tell of what differs from it."""
+        kept = self.ledger.kept
+        own = kept.of(scope, rank)
+        if own:
+            head = {"scope": scope, "names": list(own)}
+            self.gang.some({rank: self._message("write", list(own.values()), **head)})
+        large = kept.too_large.get(scope)
+        if large:
+            self._warn(rank, large, f"replica {source} has")
+        if own and rank in kept.old:
+            self._warn(rank, own, "it had a step or more before it was lost")
+
+    def _warn(self, rank: int, names: Collection[str], which: str) -> None:
+        listed = ", ".join(sorted(names)[:3]) + (", …" if len(names) > 3 else "")
+        _log.warning(
+            "Replica %d goes on with other values of %d persistable(s) that each place has for itself (%s) "
+            "than it would have had: those that %s.",
+            *(rank, len(names), listed, which),
+        )
 
     def _message(self, kind: str, arrays: Sequence[Any] = (), **head: object) -> Message:
         return Message(kind, {"epoch": self.gang.epoch, **head}, arrays)
@@ -217,11 +288,26 @@ class Recovery:
         )
 
 
+def _early(posted: Message | None) -> dict[int, np.ndarray]:
+    """Return what was posted, by place in the fetch list."""
+    if posted is None:
+        return {}
+    return dict(zip(posted.head["which"], posted.arrays, strict=True))
+
+
+def _whole(outcome: Outcome) -> Sequence[np.ndarray] | None:
+    """Return all that a replica fetched, if it answered."""
+    answer = outcome.answer
+    if answer is None or answer.kind != "fetched":
+        return None
+    return whole(outcome.posted, answer).arrays
+
+
 def whole(posted: Message | None, answer: Message) -> Message:
     """Return an answer with what was posted of it in its place."""
     if posted is None or answer.kind == "error":
         return answer
     late = iter(answer.arrays)
-    early = dict(zip(posted.head["which"], posted.arrays, strict=True))
+    early = _early(posted)
     count = len(early) + len(answer.arrays)
     return answer._replace(arrays=[early[i] if i in early else next(late) for i in range(count)])

@@ -18,6 +18,7 @@ from .agreement import NO_STEP, differing, when
 from .cuda.runtime import Runtime
 from .cuda.staged import StagedGroup
 from .cuda.transfers import Arriving
+from .delivery import VALUES_GONE
 from .gang import Gang
 from .message import Group, Message
 from .place import Place, runtime_of
@@ -279,7 +280,7 @@ class ThreadDelivery:
             InvalidState: the gang was closed.
         """
         if self.broken:
-            raise InvalidState("this gang was closed.")
+            raise InvalidState(VALUES_GONE)
         if self._unsettled:
             self._settle()
         number = next(self._numbers)

@@ -26,8 +26,10 @@ def copy_program(program: Program) -> Program:
     made._trainers_endpoints = list(program._trainers_endpoints)
     made.blocks = [Block(made, block.idx, block.parent_idx) for block in program.blocks]
     made.current_block_idx = program.current_block_idx
+    made.file_fields = dict(program.file_fields)
     for source, block in zip(program.blocks, made.blocks, strict=True):
         block.forward_block_idx = source.forward_block_idx
+        block.from_file, block.file_fields = source.from_file, source.file_fields
         for name, variable in source.vars.items():
             block.vars[name] = _copy_variable(variable, block)
         for op in source.ops:
@@ -46,12 +48,21 @@ def _append_copy(block: Block, op: Operator) -> Operator:
     made.block = block
     made.inputs = {slot: list(names) for slot, names in op.inputs.items()}
     made.outputs = {slot: list(names) for slot, names in op.outputs.items()}
-    made.attrs = copy.deepcopy(op.attrs)
+    made.attrs = {name: _copy_value(value, block.program) for name, value in op.attrs.items()}
     block.ops.append(made)
     for name in made.output_arg_names:
         if name in block.vars:
             block.vars[name].op = made
     return made
+
+
+def _copy_value(value: Any, program: Program) -> Any:
+    """Copy an attribute; blocks are those of the copied program."""
+    if isinstance(value, Block):
+        return program.blocks[value.idx]
+    if isinstance(value, list):
+        return [_copy_value(one, program) for one in value]
+    return copy.deepcopy(value)
 
 
 def for_test_program(program: Program) -> Program:

@@ -10,12 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..strategies.errors import NotFound, nearest
+from ..strategies.errors import InvalidValue, NotFound, nearest
+from .formats.executable import computed_attributes, computed_ops
 from .known import settle
 from .operator import Operator
 from .ops.registry import OPS, Inference, Spec
 from .program import Program
-from .role import CALLSTACK, DEVICE, EMPTY_VAR, NAMESCOPE, ROLE, ROLE_VAR, STAMPED
+from .role import DEVICE, EMPTY_VAR, NAMESCOPE, ROLE, ROLE_VAR
 from .variable import Variable
 
 FEED, STATE, TEMP = "feed", "state", "temp"
@@ -178,9 +179,7 @@ class _Reader:
 
     def read(self) -> Graph:
         stored = tuple(self._store(value) for value in self.feeds if self._persistable(value))
-        nodes = stored + tuple(
-            self._node(op) for op in self.block.ops if op.type not in ("feed", "fetch")
-        )
+        nodes = stored + tuple(self._node(op) for op in computed_ops(self.block.ops))
         for name, variable in self.block.vars.items():
             if name not in self.current and variable.persistable and variable.shape is not None:
                 self._make(variable, STATE)
@@ -196,19 +195,19 @@ class _Reader:
 
     def _node(self, op: Operator) -> Node:
         given, numbers = settle(op)
-        inputs = {slot: tuple(map(self._read, names)) for slot, names in given.items()}
-        outputs = {slot: tuple(map(self._write, names)) for slot, names in op.outputs.items()}
+        attrs = computed_attributes(op, numbers)
+        inputs = {slot: tuple(map(self._read, names)) for slot, names in given.items() if names}
+        outputs = {
+            slot: tuple(map(self._write, names)) for slot, names in op.outputs.items() if names
+        }
         pairs = op.attrs.get(ROLE_VAR) or []
         written = {v.name: v for values in outputs.values() for v in values if v is not None}
         grads = tuple(
             (p, written[g]) for p, g in zip(pairs[::2], pairs[1::2], strict=True) if g in written
         )
-        attrs = {name: value for name, value in numbers.items() if name not in STAMPED}
         role, scope = int(op.attrs.get(ROLE, 0)), str(op.attrs.get(NAMESCOPE, ""))
         host = op.attrs.get(DEVICE) == "cpu"
-        return Node(
-            op.type, inputs, outputs, attrs, role, _where(op), grads, scope=scope, host=host
-        )
+        return Node(op.type, inputs, outputs, attrs, role, op.where, grads, scope=scope, host=host)
 
     def _read(self, name: str) -> Value | None:
         if name == EMPTY_VAR:
@@ -230,15 +229,14 @@ class _Reader:
         return self._make(variable, kind, version=0 if old is None else old.version + 1)
 
     def _make(self, variable: Variable, kind: str, version: int = 0) -> Value:
-        assert variable.shape is not None and variable.dtype is not None, variable.name
+        if variable.shape is None or variable.dtype is None:
+            raise InvalidValue(
+                f"variable {variable.name!r} cannot be computed with: the program does not say its shape and "
+                f"element type."
+            )
         value = Value(variable.name, Spec(variable.shape, variable.dtype), kind, version)
         self.current[variable.name] = value
         return value
-
-
-def _where(op: Operator) -> str:
-    stack = op.attrs.get(CALLSTACK) or [""]
-    return str(stack[0])
 
 
 def infer_node(node: Node, spec_of: Any) -> dict[str, list[Spec]]:

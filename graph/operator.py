@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..strategies.errors import InvalidArgument, InvalidType, InvalidValue, nearest
+from ..strategies.errors import InvalidArgument, InvalidType, InvalidValue, Unsupported, nearest
 from .known import settle
 from .ops.registry import OPS, Inference, Op, Slot, Spec
 from .role import CALLSTACK, EMPTY_VAR, ROLE, STAMPED
@@ -42,6 +43,32 @@ class Operator:
         self.inputs = self._arguments("input", self.declaration.input_slots, inputs)
         self.outputs = self._arguments("output", self.declaration.output_slots, outputs)
         self.attrs = self._attributes(attrs or {})
+        self.names_inputs = inputs is not None and bool(inputs)
+        self.given = {name for name, value in (attrs or {}).items() if value is not None}
+        self.file_kinds: dict[str, int] | None = None  # of the attributes, if it was loaded
+        self.file_fields: dict[str, Any] = {}
+
+    @classmethod
+    def loaded(
+        cls,
+        block: Block,
+        type: str,
+        inputs: Names,
+        outputs: Names,
+        attrs: dict[str, Any],
+        kinds: dict[str, int] | None = None,
+    ) -> Operator:
+        """Return an op as a file describes it, also one that is not built here: that is said when it is run.
+
+        ``kinds``: of the attributes, by number; None if they follow from the op type.
+        """
+        op = cls.__new__(cls)
+        op.block, op.type = block, type
+        op.declaration = OPS.get(type) or _unbuilt(type)
+        op.inputs, op.outputs, op.attrs = inputs, outputs, attrs
+        op.given, op.names_inputs = set(attrs), True
+        op.file_kinds, op.file_fields = kinds, {}
+        return op
 
     def _arguments(
         self, kind: str, slots: tuple[Slot, ...], given: Mapping[str, Any] | None
@@ -127,8 +154,7 @@ class Operator:
     @property
     def where(self) -> str:
         """The user's line that built the op, or an empty string."""
-        stack = self.attrs.get(CALLSTACK) or [""]
-        return str(stack[0])
+        return user_frame(self.attrs.get(CALLSTACK) or ())
 
     def rename_input(self, old: str, new: str) -> None:
         """Read ``new`` wherever the op read ``old``."""
@@ -171,6 +197,22 @@ class Operator:
         )
 
     __repr__ = __str__ = to_string
+
+
+def user_frame(stack: Sequence[str]) -> str:
+    """Return the frame of a call stack that is the user's: what Paddle wrote begins with frames of its own."""
+    frames = [str(frame).strip().split("\n")[0] for frame in stack]
+    return next((f for f in frames if "/paddle/" not in f), frames[0] if frames else "")
+
+
+@cache
+def _unbuilt(type: str) -> Op:
+    """Return a declaration that stands for an op type which is not built."""
+
+    def shape(inference: Inference) -> NoReturn:
+        raise Unsupported(f"the operator {type!r} is not built.{nearest(type, OPS)}")
+
+    return Op(type=type, shape=shape)
 
 
 def _names(op_type: str, slot: str, args: Any) -> list[str]:

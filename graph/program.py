@@ -28,6 +28,8 @@ class Block:
         self.forward_block_idx = -1
         self.vars: OrderedDict[str, Variable] = OrderedDict()
         self.ops: list[Operator] = []
+        self.from_file = False
+        self.file_fields: dict[str, Any] = {}  # what a file said beside variables and operators
 
     def var(self, name: str) -> Variable:
         """Return the variable of this block with that name.
@@ -178,6 +180,7 @@ class Program:
         self.readers: list[Any] = []  # what feeds data variables by itself; see executor/reader.py
         self._nccl_comm_num = 1
         self._trainers_endpoints: list[str] = []
+        self.file_fields: dict[str, Any] = {}  # versions, as in the file that it was loaded from
 
     # -- building ---------------------------------------------------------------------------------
 
@@ -252,8 +255,25 @@ class Program:
 
     @property
     def desc(self) -> Program:
-        """The program itself: what ``core.Graph`` takes."""
+        """The program itself: what ``core.Graph`` takes, and what ``serialize_to_string`` is called on."""
         return self
+
+    def serialize_to_string(self) -> bytes:
+        """Return the program as Paddle writes it (``__model__``, ``.pdmodel``)."""
+        from .formats.program import serialize
+
+        return serialize(self)
+
+    @staticmethod
+    def parse_from_string(binary_str: bytes) -> Program:
+        """Return the program that such bytes hold, also with operators that are not built here.
+
+        Raises:
+            DamagedFile: they hold none.
+        """
+        from .formats.program import parse
+
+        return parse(binary_str)
 
     @property
     def num_blocks(self) -> int:

@@ -50,6 +50,7 @@ class Variable:
         self.error_clip = error_clip
         self.op: Operator | None = None
         self.where = ""  # the user's line, of variables that are fed
+        self.file_fields: dict[str, Any] = {}  # what the file said that it was loaded from
 
     @property
     def grad_name(self) -> str:

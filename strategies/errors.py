@@ -55,6 +55,18 @@ class NotInitialized(EnforceNotMet, RuntimeError):
     """A persistable variable is read before its startup program was run."""
 
 
+class MissingFile(EnforceNotMet, FileNotFoundError, ValueError):
+    """A file or folder to load from is not there."""
+
+
+class DamagedFile(EnforceNotMet, RuntimeError, ValueError):
+    """A file to load is truncated, damaged, or no file of that kind; names the file and the byte."""
+
+
+class StateMismatch(InvalidArgument, RuntimeError, ValueError):
+    """A loaded value does not fit the program: another shape or element type, or no value for a variable."""
+
+
 class StrategyError(InvalidType, ValueError):
     """A strategy field got a value it does not accept."""
 
@@ -87,6 +99,10 @@ class CollectiveError(EnforceNotMet, RuntimeError):
     """A collective could not finish: a rank is missing, failed, or disagrees."""
 
 
+class ProtocolError(CollectiveError):
+    """Bytes arrived that are no message, or describe more than was announced or is allowed."""
+
+
 class PlacementError(CollectiveError):
     """Replicas cannot be placed as the ClusterConfig asks: the cluster has no such node, or no room."""
 
@@ -97,6 +113,10 @@ class ReplicaLost(CollectiveError):
     def __init__(self, text: str, ranks: Sequence[int] = ()) -> None:
         super().__init__(text)
         self.ranks = list(ranks)
+
+
+class ValuesLost(ReplicaLost, InvalidState):
+    """Every replica that held the newest values was lost, and they with it."""
 
 
 class CollectiveAborted(CollectiveError):

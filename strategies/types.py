@@ -36,6 +36,21 @@ class VarType(IntEnum):
     UINT8 = 20
     INT8 = 21
     BF16 = 22
+    # What follows is read and written in programs, and no value here has it.
+    COMPLEX64 = 23
+    COMPLEX128 = 24
+    STRING = 25
+    STRINGS = 26
+    VOCAB = 27
+    FEED_LIST = 28
+    PSTRING = 29
+    SPARSE_COO = 30
+    SPARSE_CSR = 31
+    FP8_E4M3FN = 32
+    FP8_E5M2 = 33
+    UINT16 = 36
+    UINT32 = 37
+    UINT64 = 38
 
 
 BFLOAT16: np.dtype = np.dtype(ml_dtypes.bfloat16)  # NumPy has none of its own; its kind is "V"
@@ -91,6 +106,11 @@ def to_numpy(dtype: VarType | int) -> np.dtype:
         return _NUMPY[VarType(dtype)]
     except (KeyError, ValueError):
         raise InvalidValue(f"{dtype!r} is not an element type of a tensor.") from None
+
+
+def is_element_type(dtype: np.dtype) -> bool:
+    """Tell whether a tensor can have elements of this NumPy dtype."""
+    return dtype in _FROM_NUMPY
 
 
 def is_float(dtype: np.dtype) -> bool:

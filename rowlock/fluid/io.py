@@ -1,6 +1,167 @@
-"""``fluid.io``: readers."""
+"""``fluid.io``: readers; saving and loading."""
 
-from ..executor.data_feeder import batch, shuffle
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
 from ..executor.data_loader import DataLoader, PyReader
+from ..executor.sample_readers import (
+    ComposeNotAligned,
+    batch,
+    buffered,
+    cache,
+    chain,
+    compose,
+    firstn,
+    map_readers,
+    multiprocess_reader,
+    shuffle,
+    xmap_readers,
+)
+from ..executor.saving import states
+from ..executor.saving.models import load_inference_model, save_inference_model
+from ..executor.saving.states import load, load_program_state, set_program_state
+from ..executor.saving.variables import (
+    Predicate,
+    chosen,
+    is_belong_to_optimizer,
+    is_parameter,
+    is_persistable,
+    load_variables,
+    program_of,
+    save_variables,
+)
+from ..graph.formats.inference import append_fetch_ops, prepend_feed_ops
+from ..graph.program import Program, default_main_program
+from ..graph.variable import Parameter, Variable
+from ..names import listing, missing
 
-__all__ = ["DataLoader", "PyReader", "batch", "shuffle"]
+
+def save(program: Any, model_path: str) -> None:
+    """Save parameters, optimizer state and program: ``.pdparams``, ``.pdopt`` and ``.pdmodel`` files."""
+    states.save(program, model_path)
+
+
+def save_vars(
+    executor: Any,
+    dirname: str | None,
+    main_program: Any = None,
+    vars: Iterable[Variable] | None = None,
+    predicate: Predicate | None = None,
+    filename: str | None = None,
+) -> bytes | None:
+    """Save variables: ``vars``, or those of the program for which ``predicate`` is true.
+
+    They go to a file each in ``dirname``, or to one file of it (``filename``), or are returned as bytes if
+    both are None.
+    """
+    return save_variables(chosen(main_program, vars, predicate), dirname, filename)
+
+
+def save_params(
+    executor: Any, dirname: str | None, main_program: Any = None, filename: str | None = None
+) -> bytes | None:
+    """Save the parameters of a program; see :func:`save_vars`."""
+    return save_variables(chosen(main_program, None, is_parameter), dirname, filename)
+
+
+def save_persistables(
+    executor: Any, dirname: str | None, main_program: Any = None, filename: str | None = None
+) -> bytes | None:
+    """Save every persistable variable of a program, optimizer state included; see :func:`save_vars`."""
+    return save_variables(chosen(main_program, None, is_persistable), dirname, filename)
+
+
+def load_vars(
+    executor: Any,
+    dirname: str | None,
+    main_program: Any = None,
+    vars: Iterable[Variable] | None = None,
+    predicate: Predicate | None = None,
+    filename: Any = None,
+) -> None:
+    """Load variables that :func:`save_vars` or Paddle saved into the global scope.
+
+    Without ``dirname``, ``filename`` holds their bytes.
+    """
+    load_variables(chosen(main_program, vars, predicate), dirname, filename)
+
+
+def load_params(
+    executor: Any, dirname: str | None, main_program: Any = None, filename: Any = None
+) -> None:
+    """Load the parameters of a program; see :func:`load_vars`."""
+    load_variables(chosen(main_program, None, is_parameter), dirname, filename)
+
+
+def load_persistables(
+    executor: Any, dirname: str | None, main_program: Any = None, filename: Any = None
+) -> None:
+    """Load every persistable variable of a program; see :func:`load_vars`."""
+    load_variables(chosen(main_program, None, is_persistable), dirname, filename)
+
+
+def get_program_parameter(program: Any) -> list[Variable]:
+    """Return the parameters of a program."""
+    return [v for v in program_of(program).list_vars() if is_parameter(v)]
+
+
+def get_program_persistable_vars(program: Any) -> list[Variable]:
+    """Return the persistable variables of a program."""
+    return [v for v in program_of(program).list_vars() if is_persistable(v)]
+
+
+def get_parameter_value(para: Parameter, executor: Any) -> np.ndarray:
+    """Return a parameter's value."""
+    return states.parameter_value(para)
+
+
+def get_parameter_value_by_name(
+    name: str, executor: Any, program: Program | None = None
+) -> np.ndarray:
+    """Return the value of the parameter of that name; default: of the main program."""
+    program = default_main_program() if program is None else program
+    return states.parameter_value(program.global_block().var(name))
+
+
+__all__ = [
+    "ComposeNotAligned",
+    "DataLoader",
+    "PyReader",
+    "append_fetch_ops",
+    "batch",
+    "buffered",
+    "cache",
+    "chain",
+    "compose",
+    "firstn",
+    "get_parameter_value",
+    "get_parameter_value_by_name",
+    "get_program_parameter",
+    "get_program_persistable_vars",
+    "is_belong_to_optimizer",
+    "is_parameter",
+    "is_persistable",
+    "load",
+    "load_inference_model",
+    "load_params",
+    "load_persistables",
+    "load_program_state",
+    "load_vars",
+    "map_readers",
+    "multiprocess_reader",
+    "prepend_feed_ops",
+    "save",
+    "save_inference_model",
+    "save_params",
+    "save_persistables",
+    "save_vars",
+    "set_program_state",
+    "shuffle",
+    "xmap_readers",
+]
+__dir__ = listing(__name__)
+__getattr__ = missing(__name__)

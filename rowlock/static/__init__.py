@@ -22,7 +22,23 @@ from ..graph.program import (
 )
 from ..graph.scopes import device_guard, name_scope
 from ..graph.variable import Variable
-from . import amp, nn
+from ..names import listing, missing
+from . import amp, io, nn
+from .io import (
+    deserialize_persistables,
+    deserialize_program,
+    load,
+    load_from_file,
+    load_inference_model,
+    load_program_state,
+    normalize_program,
+    save,
+    save_inference_model,
+    save_to_file,
+    serialize_persistables,
+    serialize_program,
+    set_program_state,
+)
 
 _LAZY = {"BuildStrategy": "build", "ExecutionStrategy": "execution"}
 
@@ -37,7 +53,10 @@ def data(name: str, shape: Any, dtype: Any = None, lod_level: int = 0) -> Variab
 def __getattr__(name: str) -> Any:
     if name in _LAZY:  # Pydantic is imported when a strategy is first named
         return getattr(importlib.import_module(f"..strategies.{_LAZY[name]}", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return missing(__name__)(name)
+
+
+__dir__ = listing(__name__)
 
 
 __all__ = [
@@ -59,11 +78,25 @@ __all__ = [
     "data",
     "default_main_program",
     "default_startup_program",
+    "deserialize_persistables",
+    "deserialize_program",
     "device_guard",
     "global_scope",
     "gradients",
+    "io",
+    "load",
+    "load_from_file",
+    "load_inference_model",
+    "load_program_state",
     "name_scope",
     "nn",
+    "normalize_program",
     "program_guard",
+    "save",
+    "save_inference_model",
+    "save_to_file",
     "scope_guard",
+    "serialize_persistables",
+    "serialize_program",
+    "set_program_state",
 ]

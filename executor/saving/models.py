@@ -1,0 +1,236 @@
+"""Models: a program that predicts, and the values of its parameters."""
+
+from __future__ import annotations
+
+import io
+import os
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from ...graph.clone import copy_program
+from ...graph.formats.inference import fed_and_fetched, inference_program, stamp_versions
+from ...graph.formats.program import order_as_copied, parse, serialize
+from ...graph.layers.unary import scale
+from ...graph.program import Program, program_guard
+from ...graph.variable import Variable
+from ...strategies.errors import DamagedFile, InvalidType, InvalidValue, MissingFile
+from ..scope import global_scope
+from .files import inside, reading, replacing
+from .variables import chosen, is_persistable, load_variables, program_of, write_values
+
+MODEL = "__model__"
+
+
+def save_inference_model(
+    dirname: str,
+    feeded_var_names: Any,
+    target_vars: Any,
+    executor: Any,
+    main_program: Any = None,
+    model_filename: str | None = None,
+    params_filename: str | None = None,
+    export_for_deployment: bool = True,
+    program_only: bool = False,
+) -> list[str]:
+    """Save what of a program is needed to predict ``target_vars``, and the values of its parameters.
+
+    Args:
+        dirname: the folder; it is created if missing.
+        feeded_var_names: names of the variables that are fed.
+        target_vars: what is predicted. An op ``scale`` by 1 is appended to the program for each, as Paddle
+            does.
+        executor: accepted as Paddle does; values come from the global scope, the newest ones wherever they are.
+        main_program: the Program or CompiledProgram; default: the main program.
+        model_filename: file of the program; default: ``__model__``.
+        params_filename: one file for all parameters; default: a file for each.
+        export_for_deployment: False saves the whole program, in ``<model_filename>.main_program``.
+        program_only: do not save parameters.
+
+    Returns:
+        Names of the variables to fetch.
+
+    Raises:
+        InvalidValue: names are no strings, targets no variables, or a fed variable is not needed.
+        NotInitialized: a parameter holds no value.
+    """
+    program = program_of(main_program)
+    feeds = [feeded_var_names] if isinstance(feeded_var_names, str) else list(feeded_var_names)
+    if not all(isinstance(name, str) for name in feeds):
+        raise InvalidValue(f"feeded_var_names must be a list of names, got {feeds!r}.")
+    _warn_of_auc(program)
+    targets = _targets(target_vars, "target_vars")
+    model = os.path.basename(model_filename) if model_filename is not None else MODEL
+    if export_for_deployment:
+        copied = copy_program(program)
+        targets = _scaled(copied, targets)
+        saved = inference_program(copied, feeds, targets)
+        order_as_copied(saved)
+        stamp_versions(saved)
+    else:
+        saved, model = program, f"{model}.main_program"
+    if program_only:
+        warnings.warn("program_only is True: the parameters are not saved.", stacklevel=2)
+    write_model(saved, dirname, model, params_filename, with_values=not program_only)
+    return [target.name for target in targets]
+
+
+def _scaled(program: Program, targets: list[Variable]) -> list[Variable]:
+    """Append an op for each target, so that no pass of a predictor fuses a target away."""
+    block = program.global_block()
+    with program_guard(program):
+        return [
+            scale(block.var(target.name), 1.0, name=f"save_infer_model/scale_{i}")
+            for i, target in enumerate(targets)
+        ]
+
+
+def _targets(given: Any, argument: str) -> list[Variable]:
+    targets = [given] if isinstance(given, Variable) else given
+    if not isinstance(targets, (list, tuple)) or not targets:
+        raise InvalidValue(f"{argument} must be a list of Variables, got {given!r}.")
+    for target in targets:
+        if not isinstance(target, Variable):
+            raise InvalidValue(
+                f"{argument} must be a list of Variables, got a {type(target).__name__} in it."
+            )
+    return list(targets)
+
+
+def _warn_of_auc(program: Program) -> None:
+    if any(op.type == "auc" for op in program.global_block().ops):
+        warnings.warn(
+            "the program has an auc op: set its states to zero before you save it.", stacklevel=3
+        )
+
+
+def write_model(
+    program: Program,
+    folder: str,
+    model: str,
+    params_filename: str | None,
+    with_values: bool = True,
+) -> None:
+    """Write parameters and program, the program last: who sees the new one finds its parameters there."""
+    folder = os.fspath(folder)
+    names = sorted(v.name for v in chosen(program, None, is_persistable)) if with_values else []
+    scope = global_scope()
+    data = serialize(program)
+    with replacing() as files:
+        if params_filename is not None and names:
+            path = os.path.join(folder, os.path.basename(params_filename))
+            with files.open(path) as file:
+                write_values(file, names, scope)
+        else:
+            for name in names:
+                with files.open(inside(folder, name)) as file:
+                    write_values(file, [name], scope)
+        with files.open(os.path.join(folder, model)) as file:
+            file.write(data)
+
+
+def load_inference_model(
+    dirname: str | None,
+    executor: Any,
+    model_filename: Any = None,
+    params_filename: Any = None,
+    pserver_endpoints: Any = None,
+) -> list[Any]:
+    """Load a model that Paddle or :func:`save_inference_model` saved; parameters go to the global scope.
+
+    Args:
+        dirname: the folder, or None if the next two hold the bytes of program and parameters.
+        executor: accepted as Paddle does.
+        model_filename: file of the program; default: ``__model__``.
+        params_filename: the file of all parameters, if they are in one.
+        pserver_endpoints: must be None: there are no parameter servers.
+
+    Returns:
+        The program, the names of the variables to feed, and the variables to fetch.
+
+    Raises:
+        MissingFile: the folder or a file is not there.
+        DamagedFile: a file is damaged, or the parameters are another program's.
+    """
+    if pserver_endpoints:
+        raise InvalidValue("pserver_endpoints: there are no parameter servers here.")
+    if dirname is None:
+        if not isinstance(model_filename, bytes) or not isinstance(params_filename, bytes):
+            raise InvalidValue(
+                "without dirname, model_filename and params_filename hold the bytes."
+            )
+        return load_model(model_filename, "the program", None, params_filename)
+    folder = os.fspath(dirname)
+    if not os.path.isdir(folder):
+        raise MissingFile(f"there is no folder {folder!r} to load a model from.")
+    name = MODEL if model_filename is None else os.path.basename(model_filename)
+    path = os.path.join(folder, name)
+    params = None if params_filename is None else os.path.basename(params_filename)
+    return load_model(read_program(path), repr(path), folder, params)
+
+
+def read_program(path: str) -> bytes:
+    """Return the bytes of a program's file.
+
+    Raises:
+        MissingFile: it is not there; a model of Paddle 3 in its newer format is told from that.
+    """
+    prefix = path.removesuffix(".pdmodel")
+    cure = (
+        f" {prefix + '.json'!r} is a model in Paddle 3's own format (PIR): save it in Paddle 3 with the "
+        f"environment variable FLAGS_enable_pir_api=0, which writes {prefix + '.pdmodel'!r}."
+        if prefix != path and os.path.exists(prefix + ".json")
+        else ""
+    )
+    with reading(path, cure) as file:
+        return file.read()
+
+
+def load_model(data: bytes, what: str, folder: str | None, params: str | bytes | None) -> list[Any]:
+    """Return program, names to feed and variables to fetch, its parameters loaded."""
+    if data[:1] == b"{":
+        raise DamagedFile(
+            f"{what} is no program but JSON: Paddle 3's own format (PIR). Save it in Paddle 3 with the "
+            f"environment variable FLAGS_enable_pir_api=0."
+        )
+    program = parse(data, what)
+    fed, fetched = fed_and_fetched(program, what)
+    block = program.global_block()
+    for name in (*fed, *fetched):
+        if name not in block.vars:
+            raise DamagedFile(
+                f"{what} is no program: it feeds or fetches {name!r}, which is no variable."
+            )
+    variables = chosen(program, None, is_persistable)
+    if variables:
+        load_variables(variables, folder, params)
+    return [program, fed, [block.var(name) for name in fetched]]
+
+
+def normalize_program(program: Program, feed_vars: Any, fetch_vars: Any, **kwargs: Any) -> Program:
+    """Return the part of a program that predicts ``fetch_vars`` from ``feed_vars``, with feed and fetch ops.
+
+    ``skip_prune_program`` (False): keep every op.
+    """
+    if not isinstance(program, Program):
+        raise InvalidType(f"program must be a Program, got {type(program).__name__}.")
+    feeds = [v.name for v in _targets(feed_vars, "feed_vars")] if _given(feed_vars) else []
+    targets = _targets(fetch_vars, "fetch_vars")
+    _warn_of_auc(program)
+    everything = bool(kwargs.get("skip_prune_program", False))
+    made = inference_program(program, feeds, targets, everything)
+    order_as_copied(made)
+    stamp_versions(made)
+    return made
+
+
+def _given(variables: Any) -> bool:
+    return isinstance(variables, Variable) or bool(variables)
+
+
+def persistable_bytes(program: Program) -> bytes:
+    """Return the values of a program's persistables as one stream."""
+    names: Sequence[str] = sorted(v.name for v in chosen(program, None, is_persistable))
+    stream = io.BytesIO()
+    write_values(stream, names, global_scope())
+    return stream.getvalue()

@@ -1,0 +1,268 @@
+"""States: arrays by name, in pickles (``.pdparams`` and ``.pdopt``) beside the program (``.pdmodel``)."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ...graph.clone import copy_program
+from ...graph.formats.inference import stamp_versions
+from ...graph.formats.program import serialize
+from ...graph.formats.state_reader import read_arrays
+from ...graph.formats.state_writer import write_state
+from ...graph.program import Program
+from ...graph.variable import Parameter, Variable
+from ...strategies.errors import (
+    InvalidArgument,
+    InvalidType,
+    InvalidValue,
+    MissingFile,
+    NotFound,
+    StateMismatch,
+    nearest,
+)
+from ...strategies.types import BFLOAT16
+from ..scope import global_scope
+from .files import reading, replacing
+from .variables import (
+    chosen,
+    is_belong_to_optimizer,
+    is_parameter,
+    is_persistable,
+    load_variables,
+    program_of,
+    read_values,
+    value_of,
+)
+
+_logger = logging.getLogger("rowlock")
+_PARAMETERS, _OPTIMIZER, _MODEL = ".pdparams", ".pdopt", ".pdmodel"
+_SAVED_APART = "[save_params, save_persistables, save_vars]"
+
+
+def save(program: Any, model_path: str, protocol: int = 2) -> None:
+    """Save parameters, optimizer state and program as ``model_path`` + ``.pdparams``, ``.pdopt``, ``.pdmodel``.
+
+    Raises:
+        InvalidArgument: ``model_path`` names no file.
+        NotInitialized: a variable holds no value.
+    """
+    path = os.fspath(model_path)
+    if not os.path.basename(path):
+        raise InvalidArgument(f"model_path must be folder/name, got {path!r}.")
+    program = program_of(program)
+    stamped = copy_program(program)
+    stamp_versions(stamped)
+    model = serialize(stamped)
+    scope = global_scope()
+    with replacing() as files:
+        for ending, wanted in ((_PARAMETERS, is_parameter), (_OPTIMIZER, is_belong_to_optimizer)):
+            names = [v.name for v in chosen(program, None, wanted)]
+            arrays = {name: value_of(name, scope).memory() for name in names}
+            with files.open(path + ending) as file:
+                write_state(file, arrays, protocol)
+        with files.open(path + _MODEL) as file:
+            file.write(model)
+
+
+def load(
+    program: Any, model_path: str, executor: Any = None, var_list: Iterable[Variable] | None = None
+) -> None:
+    """Load what :func:`save` (or ``save_persistables`` and its kin) saved into the global scope.
+
+    Args:
+        program: whose parameters and optimizer state are loaded.
+        model_path: what was saved under; for ``save_persistables`` its folder, or its one file.
+        executor: accepted as Paddle does.
+        var_list: what a single file holds.
+
+    Raises:
+        MissingFile: nothing was saved there.
+        StateMismatch: a variable is missing, or has another shape or element type.
+    """
+    program = program_of(program)
+    prefix = _prefix(model_path)
+    if not os.path.exists(prefix + _PARAMETERS):
+        _load_apart(program, os.fspath(model_path), var_list)
+        return
+    found: dict[str, np.ndarray] = {}
+    for ending, wanted in ((_PARAMETERS, is_parameter), (_OPTIMIZER, is_belong_to_optimizer)):
+        variables = chosen(program, None, wanted)
+        if variables:
+            found.update(_fitting(variables, prefix + ending))
+    for name, array in found.items():
+        global_scope().home(name).get_tensor().set(array)
+
+
+def _prefix(model_path: str) -> str:
+    path = os.fspath(model_path)
+    for ending in (_PARAMETERS, _OPTIMIZER, _MODEL):
+        if path.endswith(ending):
+            return path.removesuffix(ending)
+    return path
+
+
+def _fitting(variables: list[Variable], path: str) -> dict[str, np.ndarray]:
+    """Return the arrays of these variables in a file, each of which fits."""
+    if not os.path.exists(path):
+        raise StateMismatch(
+            f"there is no file {path!r}, and the program has {len(variables)} variable(s) for it, such as "
+            f"{variables[0].name!r}."
+        )
+    with reading(path) as file:
+        arrays = read_arrays(file, repr(path))
+    for variable in variables:
+        if variable.name not in arrays:
+            raise StateMismatch(
+                f"{path!r} has no value for {variable.name!r}.{nearest(variable.name, arrays)}"
+            )
+        held = global_scope().find_var(variable.name)
+        filled = held is not None and held.get_tensor().initialized
+        before = held.get_tensor().memory(newest=False) if held is not None and filled else None
+        _check(variable, arrays[variable.name], before, repr(path))
+    return {v.name: arrays[v.name] for v in variables}
+
+
+def _check(variable: Variable, array: np.ndarray, before: np.ndarray | None, what: str) -> None:
+    shape = before.shape if before is not None else variable.shape
+    if (
+        shape is not None
+        and array.shape != shape
+        and (before is not None or min(shape, default=0) > 0)
+    ):
+        raise StateMismatch(
+            f"variable {variable.name!r} has the shape {list(shape)} in the program, and {list(array.shape)} "
+            f"in {what}."
+        )
+    bits = before is not None and before.dtype == BFLOAT16 and array.dtype == np.uint16
+    if before is not None and array.dtype != before.dtype and not bits:
+        raise StateMismatch(
+            f"variable {variable.name!r} is {before.dtype} in the program, and {array.dtype} in {what}."
+        )
+
+
+def _load_apart(program: Program, path: str, var_list: Iterable[Variable] | None) -> None:
+    """Load what was saved without names: a folder with a file for each variable, or one file."""
+    if os.path.isdir(path):
+        files = set(_files_in(path))
+        variables = [v for v in program.list_vars() if v.name in files]
+        unused = files - {v.name for v in variables}
+        if unused:
+            _logger.warning(
+                "files that no variable of the program has: %s", ", ".join(sorted(unused))
+            )
+        load_variables(chosen(program, variables, None), path, None)
+    elif os.path.isfile(path):
+        if var_list is None:
+            raise InvalidValue(
+                f"{path!r} does not say what it holds: give its variables as var_list."
+            )
+        known = {v.name for v in program.list_vars()}
+        variables = chosen(program, var_list, None)
+        for variable in variables:
+            if variable.name not in known:
+                raise NotFound(f"variable {variable.name!r} of var_list is not in the program.")
+        load_variables(variables, *os.path.split(path))
+    else:
+        raise _nothing(path)
+
+
+def _nothing(path: str) -> MissingFile:
+    return MissingFile(
+        f"nothing was saved as {path!r}: there is neither {path + _PARAMETERS!r} nor what {_SAVED_APART} write."
+    )
+
+
+def _files_in(folder: str) -> list[str]:
+    names = []
+    for root, _, files in os.walk(folder):
+        for file in files:
+            name = os.path.relpath(os.path.join(root, file), folder)
+            if not name.endswith(".saving"):
+                names.append(name.replace(os.sep, "/"))
+    return names
+
+
+def load_program_state(
+    model_path: str, var_list: Iterable[Variable] | None = None
+) -> dict[str, np.ndarray]:
+    """Return arrays by name: parameters and optimizer state that ``save`` (or ``save_vars`` and its kin) saved.
+
+    Raises:
+        MissingFile: nothing was saved there.
+        DamagedFile: a file is damaged.
+    """
+    prefix = _prefix(model_path)
+    path = os.fspath(model_path)
+    if os.path.exists(prefix + _PARAMETERS):
+        state: dict[str, np.ndarray] = {}
+        for ending in (_PARAMETERS, _OPTIMIZER):
+            if os.path.exists(prefix + ending):
+                with reading(prefix + ending) as file:
+                    state.update(read_arrays(file, repr(prefix + ending)))
+        return state
+    names = None
+    if var_list is not None:
+        variables = list(var_list)
+        for variable in variables:
+            if not isinstance(variable, Variable):
+                raise InvalidType(f"var_list holds Variables, got {type(variable).__name__}.")
+        names = sorted(v.name for v in variables)
+    if os.path.isfile(path):
+        if names is None:
+            raise InvalidValue(
+                f"{path!r} does not say what it holds: give its variables as var_list."
+            )
+        return read_values(path, names)
+    if not os.path.isdir(path):
+        raise _nothing(path)
+    state = {}
+    for name in names if names is not None else sorted(_files_in(path)):
+        state.update({name: read_values(os.path.join(path, name), [name])[name]})
+    return state
+
+
+def set_program_state(program: Any, state_dict: Mapping[str, np.ndarray]) -> None:
+    """Write arrays by name into the variables of a program whose startup program was run.
+
+    Raises:
+        InvalidArgument: a variable of the program is not in the global scope.
+        StateMismatch: an array has another shape or element type.
+    """
+    program = program_of(program)
+    variables = chosen(program, None, is_persistable)
+    scope = global_scope()
+    tensors = {}
+    for variable in variables:
+        found = scope.find_var(variable.name)
+        if found is None:
+            raise InvalidArgument(
+                f"variable {variable.name!r} is not in the scope. Run the startup program first."
+            )
+        if variable.name in state_dict:
+            tensor = found.get_tensor()
+            before = tensor.memory(newest=False) if tensor.initialized else None
+            array = np.asarray(state_dict[variable.name])
+            _check(variable, array, before, "the state")
+            tensors[variable.name] = tensor, array
+    for tensor, array in tensors.values():
+        tensor.set(array)
+    unused = sorted(set(state_dict) - set(tensors))
+    if unused:
+        warnings.warn(f"not in the program, and not used: {', '.join(unused)}.", stacklevel=2)
+
+
+def parameter_value(parameter: Any) -> np.ndarray:
+    """Return a parameter's value in the global scope.
+
+    Raises:
+        InvalidArgument: it is no parameter.
+    """
+    if not isinstance(parameter, Parameter):
+        raise InvalidArgument(f"a parameter is needed, got {type(parameter).__name__}.")
+    return value_of(parameter.name, global_scope()).numpy()

@@ -1,0 +1,223 @@
+"""Values of variables as files, one each or all in one, or as bytes: ``save_vars`` and its kin."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import warnings
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from ...graph.formats.tensors import Entry, TensorFile, write_tensor
+from ...graph.program import Program, default_main_program
+from ...graph.variable import Parameter, Variable
+from ...strategies.errors import (
+    InvalidType,
+    InvalidValue,
+    NotInitialized,
+    StateMismatch,
+    Unsupported,
+)
+from ...strategies.types import VarType
+from ..compiled_program import CompiledProgram
+from ..scope import Scope, global_scope
+from ..tensor import Tensor
+from .files import inside, reading, replacing
+
+_logger = logging.getLogger("rowlock")
+_NOT_KEPT = (VarType.FEED_MINIBATCH, VarType.FETCH_LIST, VarType.READER)
+_NO_VALUE = (*_NOT_KEPT, VarType.RAW)
+Predicate = Callable[[Variable], bool]
+
+
+def is_parameter(var: Variable) -> bool:
+    """Tell whether a variable is a parameter."""
+    return isinstance(var, Parameter)
+
+
+def is_persistable(var: Variable) -> bool:
+    """Tell whether a variable keeps its value between steps."""
+    return var.type not in _NOT_KEPT and bool(var.persistable)
+
+
+def is_belong_to_optimizer(var: Variable) -> bool:
+    """Tell whether a variable is state of an optimizer: it persists, is no parameter and is not fed."""
+    return not (isinstance(var, Parameter) or var.need_check_feed) and is_persistable(var)
+
+
+def program_of(program: Any) -> Program:
+    """Return the program to save: the one that is given, that of a CompiledProgram, or the main program.
+
+    Raises:
+        InvalidType: it is none of these.
+    """
+    if program is None:
+        return default_main_program()
+    if isinstance(program, CompiledProgram):
+        return program.program
+    if not isinstance(program, Program):
+        raise InvalidType(
+            f"main_program must be a Program or CompiledProgram, got {type(program).__name__}."
+        )
+    return program
+
+
+def chosen(
+    program: Any, variables: Iterable[Any] | None, predicate: Predicate | None
+) -> list[Variable]:
+    """Return the variables that are given, or those of the program that the predicate wants; those with values.
+
+    Raises:
+        InvalidType: something that is given is no Variable.
+    """
+    program = program_of(program)
+    if variables is None:
+        listed = program.list_vars()
+        found = [v for v in listed if predicate is None or predicate(v)]
+    else:
+        found = list(variables)
+        for variable in found:
+            if not isinstance(variable, Variable):
+                raise InvalidType(f"vars holds Variables, got {type(variable).__name__}.")
+    by_name = {v.name: v for v in found if v.type not in _NO_VALUE}
+    for variable in by_name.values():
+        if variable.type is not VarType.LOD_TENSOR:
+            raise Unsupported(
+                f"variable {variable.name!r} is a {variable.type.name}: only tensors have files here."
+            )
+    return list(by_name.values())
+
+
+def value_of(name: str, scope: Scope) -> Tensor:
+    """Return the tensor of a variable that holds a value, the newest one wherever it was computed.
+
+    Raises:
+        NotInitialized: it holds none.
+    """
+    found = scope.find_var(name)
+    if found is None:
+        raise NotInitialized(
+            f"variable {name!r} holds no value yet. Run its startup program first."
+        )
+    found.get_tensor().memory()
+    return found.get_tensor()
+
+
+def save_variables(
+    variables: list[Variable], dirname: str | None, filename: str | None
+) -> bytes | None:
+    """Save the values that the global scope has; return them as bytes if neither folder nor file is named."""
+    if not variables:
+        warnings.warn("there are no variables to save.", stacklevel=3)
+        return None
+    scope = global_scope()
+    names = sorted(v.name for v in variables)
+    if dirname is None and filename is None:
+        stream = io.BytesIO()
+        write_values(stream, names, scope)
+        return stream.getvalue()
+    folder = os.fspath(dirname) if dirname is not None else ""
+    with replacing() as files:
+        if filename is not None:
+            with files.open(os.path.join(folder, filename)) as file:
+                write_values(file, names, scope)
+        else:
+            for name in names:
+                with files.open(inside(folder, name)) as file:
+                    write_values(file, [name], scope)
+    return None
+
+
+def write_values(file: BinaryIO, names: Iterable[str], scope: Scope) -> None:
+    """Write the values of variables behind each other."""
+    for name in names:
+        tensor = value_of(name, scope)
+        write_tensor(file, tensor.memory(), tensor.lod())
+
+
+def load_variables(
+    variables: list[Variable], dirname: str | None, filename: str | bytes | None
+) -> None:
+    """Load values into the global scope: from a folder, a file in it, or (without a folder) from bytes.
+
+    Every file is looked through before the first value is changed.
+
+    Raises:
+        MissingFile: a file is not there.
+        DamagedFile: a file is damaged, or holds another number of variables.
+        StateMismatch: a value has another shape than the program's variable.
+    """
+    ordered = sorted(variables, key=lambda v: v.name)
+    if dirname is None and not isinstance(filename, bytes):
+        raise InvalidValue(
+            "name a folder (dirname), or give the bytes of the variables as filename."
+        )
+    with ExitStack() as stack:
+        if isinstance(filename, bytes) and dirname is None:
+            _load_together(ordered, io.BytesIO(filename), "the bytes of the variables")
+        elif filename is not None:
+            path = os.path.join(os.fspath(dirname or ""), os.fsdecode(filename))
+            _load_together(ordered, stack.enter_context(reading(path)), repr(path))
+        else:
+            _load_each(ordered, os.fspath(dirname or ""))
+
+
+def _load_together(variables: list[Variable], file: BinaryIO, what: str) -> None:
+    stored = TensorFile(file, what)
+    entries = stored.scan(len(variables))
+    for variable, entry in zip(variables, entries, strict=True):
+        check_shape(variable, entry.shape, what)
+    for variable, entry in zip(variables, entries, strict=True):
+        _fill(variable.name, entry, stored)
+
+
+def _load_each(variables: list[Variable], folder: str) -> None:
+    cure = " Was it saved into one file? Then name it (filename, params_filename)."
+    paths = [inside(folder, v.name) for v in variables]
+    for filling in (False, True):
+        for variable, path in zip(variables, paths, strict=True):
+            with reading(path, cure) as file:
+                stored = TensorFile(file, repr(path))
+                (entry,) = stored.scan(1)
+                if filling:
+                    _fill(variable.name, entry, stored)
+                else:
+                    check_shape(variable, entry.shape, repr(path))
+
+
+def check_shape(variable: Variable, shape: tuple[int, ...], what: str) -> None:
+    """Refuse a value whose shape is not the variable's, where that is known.
+
+    Raises:
+        StateMismatch: names both shapes.
+    """
+    declared = variable.shape
+    if not declared or min(declared) < 0 or not variable.persistable:
+        return
+    if tuple(shape) != declared:
+        raise StateMismatch(
+            f"variable {variable.name!r} has the shape {list(declared)} in the program, and {list(shape)} "
+            f"in {what}."
+        )
+
+
+def _fill(name: str, entry: Entry, stored: TensorFile) -> None:
+    tensor = global_scope().home(name).get_tensor()
+    stored.read(entry, tensor.allocate(entry.shape, entry.dtype))
+    tensor.set_lod(entry.lod)
+    tensor.written()
+
+
+def read_values(path: str, names: list[str]) -> dict[str, np.ndarray]:
+    """Return the tensors of a file by the names that they were saved in the order of."""
+    with reading(path) as file:
+        stored = TensorFile(file, repr(path))
+        arrays = {}
+        for name, entry in zip(names, stored.scan(len(names)), strict=True):
+            arrays[name] = np.empty(entry.shape, entry.dtype)
+            stored.read(entry, arrays[name])
+        return arrays
