@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..strategies.errors import InvalidType, InvalidValue, NotInitialized, SequenceError
-from ..strategies.types import BFLOAT16
+from ..strategies.types import BFLOAT16, VarType, to_var_type
 from .writes import Writes
 
 
@@ -111,6 +111,17 @@ class Tensor:
     def shape(self) -> list[int]:
         """Return the value's shape."""
         return list(self.memory().shape)
+
+    @property
+    def dtype(self) -> VarType:
+        """The type of the elements, in Paddle's numbering as a Variable's."""
+        return to_var_type(self.memory().dtype)
+
+    def _dtype(self) -> VarType:
+        return self.dtype
+
+    def _is_initialized(self) -> bool:
+        return self.initialized
 
     def lod(self) -> list[list[int]]:
         """Return, per level, the offsets of the sequences: lengths 2 and 3 are [0, 2, 5]; [] without any."""

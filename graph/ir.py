@@ -12,6 +12,7 @@ from typing import Any
 
 from ..strategies.errors import InvalidValue, NotFound, nearest
 from .formats.executable import computed_attributes, computed_ops
+from .known import settle
 from .operator import Operator
 from .ops.registry import OPS, Inference, Spec
 from .program import Program
@@ -193,8 +194,9 @@ class _Reader:
         return Node("assign", {"X": (fed,)}, {"Out": (stored,)}, {}, 0, f"feed {fed.name!r}")
 
     def _node(self, op: Operator) -> Node:
-        attrs = computed_attributes(op)
-        inputs = {slot: tuple(map(self._read, names)) for slot, names in op.inputs.items() if names}
+        given, numbers = settle(op)
+        attrs = computed_attributes(op, numbers)
+        inputs = {slot: tuple(map(self._read, names)) for slot, names in given.items() if names}
         outputs = {
             slot: tuple(map(self._write, names)) for slot, names in op.outputs.items() if names
         }

@@ -26,6 +26,7 @@ _IMAGES: Mapping[str, Sequence[str]] = {
     "fused_batch_norm_act": ("X", "Y"),
     "fused_bn_add_activation": ("X", "Z", "Y"),
 }
+_WITH_FORMAT = ("conv2d", "depthwise_conv2d", "pool2d")  # an attribute says where channels are
 _NORMS = ("batch_norm", "fused_batch_norm_act", "fused_bn_add_activation")
 # op -> whose kernels take images as they come, all in one order
 _EITHER: Mapping[str, Sequence[str]] = {
@@ -71,9 +72,8 @@ class _Planner:
         node = node.reading(self.swap)
         images: Sequence[str] = ()
         follows = False
-        if (
-            node.attrs.get("data_layout") != CHANNELS_LAST
-        ):  # else channels are the last dimension already
+        last = CHANNELS_LAST in (node.attrs.get("data_layout"), node.attrs.get("data_format"))
+        if not last:  # else channels are the last dimension already
             images = _image_slots(node.op) if self._prefers(node, back_end) else ()
             either = back_end in _EITHER.get(node.op.removesuffix("_grad"), ())
             follows = not images and (_element_by_element(node) or either) and self._any_moved(node)
@@ -136,6 +136,11 @@ def _is_image(value: Value) -> bool:
     """Tell whether the order matters: one channel, or one pixel, lies the same in both."""
     shape = value.spec.shape
     return len(shape) == 4 and shape[1] != 1 and tuple(shape[2:]) != (1, 1)
+
+
+def image_slots(op_type: str) -> Sequence[str]:
+    """Return the slots that hold images of an op whose ``data_format`` says where channels are."""
+    return _image_slots(op_type) if op_type.removesuffix("_grad") in _WITH_FORMAT else ()
 
 
 def _image_slots(op_type: str) -> Sequence[str]:

@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..strategies.errors import InvalidArgument, InvalidType, InvalidValue, Unsupported, nearest
+from .known import settle
 from .ops.registry import OPS, Inference, Op, Slot, Spec
 from .role import CALLSTACK, EMPTY_VAR, ROLE, STAMPED
 from .variable import Variable
@@ -168,11 +169,11 @@ class Operator:
 
         Raises:
             ShapeError: the operands do not fit together; the message names them and the user's line.
+            InvalidValue: a number of the op is given as a variable whose value is not known.
         """
-        read = {slot: [self._spec(name) for name in names] for slot, names in self.inputs.items()}
-        made = self.declaration.infer(
-            Inference(self.declaration, read, self.attrs, self.inputs, self.where)
-        )
+        inputs, attrs = settle(self)
+        read = {slot: [self._spec(name) for name in names] for slot, names in inputs.items()}
+        made = self.declaration.infer(Inference(self.declaration, read, attrs, inputs, self.where))
         for slot, names in self.outputs.items():
             for name, spec in zip(names, made.get(slot, ()), strict=False):
                 if name != EMPTY_VAR and spec is not None:

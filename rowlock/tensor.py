@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from .graph.layers import binary, shape
+from .graph.layers.helper import check_variable
+from .graph.layers.numbers import whole
 from .graph.layers.unary import (
     abs,
     ceil,
@@ -25,7 +27,9 @@ from .graph.layers.unary import (
     square,
     tanh,
 )
+from .graph.ops.rules import product
 from .graph.variable import Variable
+from .strategies.errors import InvalidValue
 
 concat = shape.concat
 stack = shape.stack
@@ -148,10 +152,17 @@ def flatten(
     x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | None = None
 ) -> Variable:
     """Join dimensions ``start_axis`` to ``stop_axis`` into one."""
+    check_variable(x, "x", "flatten")
     assert x.shape is not None
     rank = len(x.shape)
+    for axis in (start_axis, stop_axis):
+        if not -rank <= whole(axis, "an axis", "flatten") < rank:
+            raise InvalidValue(f"flatten: axis {axis} is outside the {rank} dimensions.")
     start, stop = start_axis % rank, stop_axis % rank
-    return reshape(x, [0] * start + [-1] + list(x.shape[stop + 1 :]), name)
+    if start > stop:
+        raise InvalidValue(f"flatten: start_axis={start_axis} lies behind stop_axis={stop_axis}.")
+    joined = product(x.shape[start : stop + 1])
+    return reshape(x, [0] * start + [joined] + list(x.shape[stop + 1 :]), name)
 
 
 def full(shape: Sequence[int], fill_value: float, dtype: Any = "float32") -> Variable:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ...graph.ops.conv import window_paddings
+from ...graph.ops.conv import windows
 from ..device import Device
 from .activation import relu_grad
 from .registry import Step, kernel
@@ -59,16 +59,13 @@ class Geometry:
 
 
 def geometry(x: Any, w: Any, out: Any, attrs: dict[str, Any]) -> Geometry:
-    extent = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], attrs["dilations"], strict=True)]
-    pads = window_paddings(
-        attrs["paddings"], attrs["padding_algorithm"], x.shape[2:], extent, attrs["strides"]
-    )
+    pads, dilations = windows(attrs, x.shape[2:], w.shape[2:])
     return Geometry(
         x.shape,
         w.shape,
         out.shape,
         list(attrs["strides"]),
-        list(attrs["dilations"]),
+        dilations,
         pads,
         attrs["groups"],
     )

@@ -14,7 +14,13 @@ from .registry import Step, kernel
 
 @kernel("fill_constant", "fill_constant_batch_size_like", low=True)
 def fill_constant(dev: Device, out: Any, *, value: float, str_value: str) -> Step:
-    return partial(out.fill, out.dtype.type(float(str_value) if str_value else value))
+    return partial(out.fill, filling(out.dtype, value, str_value))
+
+
+def filling(dtype: Any, value: float, str_value: str) -> Any:
+    """Return the number to fill with; whole numbers in ``str_value`` keep all their digits."""
+    whole = dtype.kind in "iu" and str_value.lstrip("+-").isdigit()
+    return dtype.type(int(str_value) if whole else float(str_value) if str_value else value)
 
 
 @kernel("sample_share", low=True)
@@ -70,13 +76,15 @@ def shape(dev: Device, input: Any, out: Any) -> Step:
 
 
 @kernel("one_hot", "one_hot_v2", low=True)
-def one_hot(dev: Device, x: Any, out: Any, *, depth: int) -> list[Step]:
+def one_hot(dev: Device, x: Any, out: Any, *, depth: int, allow_out_of_range: bool) -> list[Step]:
+    """1 at the index, 0 elsewhere; a row of 0 for an index outside ``depth``, if that is allowed."""
     flat = x.reshape(-1, 1)
     classes = dev.xp.arange(depth)
     mask = out.reshape(-1, depth)
     hit = dev.scratch(mask.shape, np.bool_)
+    checks = [] if allow_out_of_range else [checked_rows("one_hot", flat, depth)]
     return [
-        checked_rows("one_hot", flat, depth),
+        *checks,
         partial(dev.xp.equal, flat, classes, hit),
         partial(dev.xp.copyto, mask, hit),
     ]

@@ -103,6 +103,9 @@ def where_grad(dev: Device, condition: Any, d_out: Any, d_x: Any, d_y: Any) -> l
 def _linear(dev: Device, x: Any, index: Any) -> tuple[Any, Any, list[Step]]:
     """View X as rows, one for each place an index can name; and the calls that number those places."""
     depth = index.shape[-1]
+    if depth == 0:  # each names all of X
+        places = dev.keep(index.shape[:-1], np.int64)
+        return x.reshape(1, *x.shape), places.reshape(-1), []
     rows = x.reshape(-1, *x.shape[depth:]) if x.size else x.reshape(0, *x.shape[depth:])
     places, term = (dev.scratch(index.shape[:-1], np.int64) for _ in range(2))
     steps: list[Step] = []

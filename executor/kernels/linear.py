@@ -6,6 +6,8 @@ import math
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from ..device import Device
 from .registry import Step, kernel
 
@@ -45,12 +47,14 @@ def mul_grad(
 
 
 def stacks(x: Any, y: Any, out: Any, transpose_x: bool, transpose_y: bool) -> tuple[Any, Any, Any]:
-    """Return X, Y and Out as stacks of matrices, transposes applied as views."""
+    """Return X, Y and Out as stacks of matrices that broadcast, transposes applied as views."""
+    if x.ndim > 2 < y.ndim and math.prod(x.shape[:-2]) == math.prod(y.shape[:-2]):
+        y = y.reshape(*x.shape[:-2], *y.shape[-2:])
     a = x.reshape(1, -1) if x.ndim == 1 else x
     b = y.reshape(-1, 1) if y.ndim == 1 else y
     a = a.swapaxes(-1, -2) if transpose_x else a
     b = b.swapaxes(-1, -2) if transpose_y else b
-    lead = a.shape[:-2] or b.shape[:-2]
+    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     return a, b, out.reshape(*lead, a.shape[-2], b.shape[-1])
 
 
@@ -92,8 +96,14 @@ def matmul_grad(
 
 def _product(dev: Device, left: Any, right: Any, out: Any) -> list[Step]:
     """left @ right into ``out``; summed over leading dimensions that ``out`` was broadcast along."""
-    if left.ndim == right.ndim == out.ndim or out.ndim > 2:
-        return [partial(dev.xp.matmul, left, right, out)]
-    stack = dev.scratch((*(left.shape[:-2] or right.shape[:-2]), *out.shape), out.dtype)
-    axes = tuple(range(stack.ndim - 2))
-    return [partial(dev.xp.matmul, left, right, stack), partial(stack.sum, axes, None, out)]
+    lead = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    missing = len(lead) - (out.ndim - 2)
+    whole = out.reshape((1,) * missing + out.shape)
+    axes = tuple(i for i, n in enumerate(lead) if whole.shape[i] != n)
+    if not axes:
+        return [partial(dev.xp.matmul, left, right, whole)]
+    stack = dev.scratch((*lead, *out.shape[-2:]), out.dtype)
+    return [
+        partial(dev.xp.matmul, left, right, stack),
+        partial(dev.xp.add.reduce, stack, axes, None, whole, True),
+    ]

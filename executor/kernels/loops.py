@@ -20,7 +20,7 @@ from ..codegen.loops import Outputs, bind_loop
 from ..codegen.scalar_source import known
 from ..device import Device
 from .elementwise import aligned
-from .registry import KERNELS, Kernel, Step, kernel
+from .registry import KERNELS, Kernel, Step, kernel, of_floats
 
 _TYPES = (VarType.FP32, VarType.BOOL)
 
@@ -73,7 +73,7 @@ def _expression(loops: Loops, op: Op) -> None:
         return loops.bind(dev, [(trace(scalar, attrs), out)], read)
 
     def takes(node: Node) -> bool:
-        return loops.takes(node) and loops.known(trace(scalar, node.attrs))
+        return loops.takes(node) and of_floats(node) and loops.known(trace(scalar, node.attrs))
 
     bind.__doc__ = f"The expression of {op.type} in one loop."
     operands = (*names, out_slot.parameter)

@@ -66,6 +66,8 @@ class _Labels:
         self.xp = dev.xp
         self.op, self.ignore = op, ignore
         self.classes = scores.shape[axis]
+        if label.ndim < scores.ndim:
+            label = label.reshape(*label.shape[:axis], 1, *label.shape[axis:])
         self.label = np.moveaxis(label, axis, -1) if label.ndim else label
         self.lead = self.label.shape
         self.rows = dev.xp.arange(label.size)
@@ -94,7 +96,10 @@ class _Labels:
 
 
 def _put(target: Any, axis: int, flat: Any) -> None:
-    """Write one value a row into a loss whose class axis has size 1."""
+    """Write one value a row into a loss whose class axis has size 1, or is missing."""
+    if axis < 0:
+        target[...] = flat.reshape(target.shape)
+        return
     moved = np.moveaxis(target, axis, -1)
     moved[...] = flat.reshape(moved.shape)
 
@@ -118,7 +123,7 @@ def cross_entropy(
     def run() -> None:
         kept, ignored = labels.pick()
         picked = xp.maximum(xp.log(labels.rows_of(x)[labels.rows, kept]), -_LOG_FLOOR)
-        _put(y, y.ndim - 1, xp.where(ignored, 0, -picked))
+        _put(y, -1, xp.where(ignored, 0, -picked))
 
     return [run]
 
@@ -157,8 +162,8 @@ def cross_entropy2(
         kept, ignored = labels.pick()
         picked = labels.rows_of(x)[labels.rows, kept]
         if match_x is not None:
-            _put(match_x, match_x.ndim - 1, xp.where(ignored, 1, picked))
-        _put(y, y.ndim - 1, xp.where(ignored, 0, -xp.maximum(xp.log(picked), -_LOG_FLOOR)))
+            _put(match_x, -1, xp.where(ignored, 1, picked))
+        _put(y, -1, xp.where(ignored, 0, -xp.maximum(xp.log(picked), -_LOG_FLOOR)))
 
     return run
 

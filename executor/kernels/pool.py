@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...graph.ir import Node
 from ...graph.ops.conv import window_paddings
 from ..device import Device
 from .registry import Step, kernel
@@ -51,24 +52,89 @@ class Windows:
 
     def counts(self, exclusive: bool, dtype: Any) -> Any:
         """Return what an average divides by, [1, 1, oh, ow]; ``exclusive`` leaves padding out."""
+        if not exclusive:
+            return np.full((1, 1, *self.out), self.k[0] * self.k[1], dtype)
         ones = np.zeros((1, 1, *self.room), dtype)
-        if exclusive:
-            self.interior(ones)[...] = 1
-        else:  # padding counts, but not what ceil_mode adds beyond it
-            (top, bottom), (left, right) = self.pads
-            ones[:, :, : self.size[0] + top + bottom, : self.size[1] + left + right] = 1
+        self.interior(ones)[...] = 1
         return np.maximum(sum(self.taps(ones)), 1)
+
+
+def one_window(node: Node) -> bool:
+    """Tell whether all windows of a pooling are alike; those of an adaptive one often are not."""
+    attrs = node.attrs
+    if not attrs["adaptive"]:
+        return True
+    (x,) = node.inputs["X"]
+    assert x is not None
+    if attrs["global_pooling"]:
+        return all(size >= 0 for size in x.spec.shape[2:])
+    sizes = zip(x.spec.shape[2:], attrs["ksize"], strict=True)
+    return all(size >= 0 and size % count == 0 for size, count in sizes)
+
+
+def _cells(x: Any, out: Any) -> list[tuple[Any, Any]]:
+    """Pair each window of an adaptive pooling with its place in the result, [n, c, 1, 1]."""
+    edges = [
+        [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
+        for size, count in zip(x.shape[2:], out.shape[2:], strict=True)
+    ]
+    return [
+        (x[:, :, top:bottom, left:right], out[:, :, i : i + 1, j : j + 1])
+        for i, (top, bottom) in enumerate(edges[0])
+        for j, (left, right) in enumerate(edges[1])
+    ]
+
+
+def _uneven(attrs: dict[str, Any], x: Any, out: Any) -> bool:
+    """Tell whether the windows of a pooling differ in size."""
+    sizes = zip(x.shape[2:], out.shape[2:], strict=True)
+    return attrs["adaptive"] and any(size % count for size, count in sizes)
+
+
+def _adaptive(dev: Device, x: Any, out: Any, average: bool) -> list[Step]:
+    steps: list[Step] = []
+    for window, cell in _cells(x, out):
+        reduce = dev.xp.add.reduce if average else dev.reducer("maximum")
+        steps.append(partial(reduce, window, (2, 3), None, cell, True))
+        if average:
+            share = 1.0 / (window.shape[2] * window.shape[3])
+            steps.append(partial(dev.xp.multiply, cell, share, cell))
+    return steps
+
+
+def _adaptive_grad(dev: Device, x: Any, d_out: Any, d_x: Any, average: bool) -> list[Step]:
+    """Averages share the gradient; of equal maxima the first gets it."""
+    xp = dev.xp
+    steps: list[Step] = [partial(d_x.fill, 0)]
+    pairs = zip(_cells(d_x, d_out), _cells(x, d_out), strict=True)
+    for (target, gradient), (window, _) in pairs:
+        if average:
+            share = dev.scratch(gradient.shape, gradient.dtype)
+            area = target.shape[2] * target.shape[3]
+            steps.append(partial(xp.multiply, gradient, 1.0 / area, share))
+            steps.append(partial(xp.add, target, share, target))
+            continue
+        steps.append(partial(_to_first, xp, window, gradient, target))
+    return steps
+
+
+def _to_first(xp: Any, window: Any, gradient: Any, target: Any) -> None:
+    """Add the gradient of a window's maximum to the first element that equals it."""
+    n, c, height, width = window.shape
+    first = window.reshape(n, c, -1).argmax(2)
+    hit = (xp.arange(height * width) == first[..., None]).reshape(window.shape)
+    xp.add(target, hit * gradient, target)
 
 
 def windows_of(x: Any, out: Any, attrs: dict[str, Any]) -> Windows:
     """Return the windows that a pooling op's attributes ask for."""
     size = x.shape[2:]
+    if attrs["adaptive"]:
+        k = [whole // count for whole, count in zip(size, out.shape[2:], strict=True)]
+        return Windows(k, k, [(0, 0), (0, 0)], out.shape[2:], size)
     if attrs["global_pooling"]:
         return Windows(list(size), [1, 1], [(0, 0), (0, 0)], (1, 1), size)
     k, strides = list(attrs["ksize"]), list(attrs["strides"])
-    if attrs["adaptive"]:
-        k = strides = [size[0] // k[0], size[1] // k[1]]
-        return Windows(k, strides, [(0, 0), (0, 0)], out.shape[2:], size)
     pads = window_paddings(attrs["paddings"], attrs["padding_algorithm"], size, k, strides)
     return Windows(k, strides, pads, out.shape[2:], size)
 
@@ -81,7 +147,7 @@ def _padded(dev: Device, x: Any, win: Windows, fill: float) -> tuple[Any, list[S
     return room, [partial(dev.xp.copyto, win.interior(room), x)]
 
 
-@kernel("pool2d")
+@kernel("pool2d", any_order=True)
 def pool2d(
     dev: Device,
     x: Any,
@@ -96,9 +162,11 @@ def pool2d(
     adaptive: bool,
     padding_algorithm: str,
 ) -> list[Step]:
+    if _uneven(locals(), x, out):
+        return _adaptive(dev, x, out, pooling_type == "avg")
     win = windows_of(x, out, locals())
     average = pooling_type == "avg"
-    if average and not win.padded and global_pooling:
+    if average and not win.padded and win.out == (1, 1):
         scale = 1.0 / max(win.size[0] * win.size[1], 1)
         return [
             partial(dev.xp.add.reduce, x, (2, 3), None, out, True),
@@ -118,7 +186,7 @@ def pool2d(
     return steps
 
 
-@kernel("pool2d_grad")
+@kernel("pool2d_grad", any_order=True)
 def pool2d_grad(
     dev: Device,
     x: Any,
@@ -137,6 +205,8 @@ def pool2d_grad(
 ) -> list[Step]:
     if d_x is None:
         return []
+    if _uneven(locals(), x, out):
+        return _adaptive_grad(dev, x, d_out, d_x, pooling_type == "avg")
     win = windows_of(x, out, locals())
     if pooling_type == "avg":
         return _average_grad(dev, win, d_out, d_x, exclusive)

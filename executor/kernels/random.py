@@ -12,14 +12,31 @@ from ..philox import Stream
 from .registry import Step, kernel
 
 
+def drawn_with(dev: Device, seed: int) -> Stream:
+    """Return the numbers of an op that fills a tensor: the same in each step if it has a seed of its own."""
+    return Stream(dev, seed, per_row=False, every_step=not seed)
+
+
 @kernel("uniform_random")
-def uniform_random(dev: Device, out: Any, *, min: float, max: float, seed: int) -> Step:
-    stream = Stream(dev, seed, per_row=False)
+def uniform_random(
+    dev: Device,
+    out: Any,
+    *,
+    min: float,
+    max: float,
+    seed: int,
+    diag_num: int,
+    diag_step: int,
+    diag_val: float,
+) -> Step:
+    """Numbers between two; ``diag_num`` of them, ``diag_step`` + 1 apart, are ``diag_val``."""
+    stream = drawn_with(dev, seed)
 
     def draw() -> None:
         values = stream.uniform(out.shape, out.dtype)
         values *= max - min
         values += min
+        values.reshape(-1)[: diag_num * (diag_step + 1) : diag_step + 1] = diag_val
         out[...] = dev.xp.asarray(values)
 
     return draw
@@ -27,7 +44,7 @@ def uniform_random(dev: Device, out: Any, *, min: float, max: float, seed: int) 
 
 @kernel("gaussian_random")
 def gaussian_random(dev: Device, out: Any, *, mean: float, std: float, seed: int) -> Step:
-    stream = Stream(dev, seed, per_row=False)
+    stream = drawn_with(dev, seed)
 
     def draw() -> None:
         out[...] = dev.xp.asarray(stream.normal(out.shape) * std + mean)
@@ -37,7 +54,7 @@ def gaussian_random(dev: Device, out: Any, *, mean: float, std: float, seed: int
 
 @kernel("truncated_gaussian_random")
 def truncated_gaussian_random(dev: Device, out: Any, *, mean: float, std: float, seed: int) -> Step:
-    stream = Stream(dev, seed, per_row=False)
+    stream = drawn_with(dev, seed)
 
     def draw() -> None:
         out[...] = dev.xp.asarray(stream.truncated_normal(out.shape) * std + mean)

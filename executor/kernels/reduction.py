@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from ...graph.ir import Node
 from ..device import Device
 from .elementwise import divided
 from .registry import Step, kernel
@@ -50,53 +51,67 @@ def _kept(x: Any, small: Any, axes: tuple[int, ...]) -> Any:
     return small.reshape(tuple(1 if i in axes else n for i, n in enumerate(x.shape)))
 
 
+def one_type(node: Node) -> bool:
+    """Tell whether a reduction has elements of one type: libraries leave others to NumPy."""
+    return len({v.spec.dtype for v in (*node.reads(), *node.writes())}) == 1
+
+
+def _as(dev: Device, array: Any, dtype: Any) -> tuple[Any, list[Step]]:
+    """Return an array in a type, and the calls that convert it."""
+    if array.dtype == dtype:
+        return array, []
+    made = dev.scratch(array.shape, dtype)
+    return made, [partial(dev.xp.copyto, made, array, casting="unsafe")]
+
+
 def _reduce(
     dev: Device, name: str, x: Any, out: Any, dim: Any, reduce_all: bool
-) -> tuple[Step, int]:
+) -> tuple[list[Step], int]:
+    x, steps = _as(dev, x, out.dtype)
     axes = _axes(x, dim, reduce_all)
     target = _kept(x, out, axes)
     count = 1
     for axis in axes:
         count *= x.shape[axis]
-    return partial(dev.reducer(name), x, axes, None, target, True), max(count, 1)
+    return [*steps, partial(dev.reducer(name), x, axes, None, target, True)], max(count, 1)
 
 
 @kernel("reduce_sum")
 def reduce_sum(dev: Device, x: Any, out: Any, *, dim: Any, reduce_all: bool) -> list[Step]:
-    return [_reduce(dev, "add", x, out, dim, reduce_all)[0]]
+    return _reduce(dev, "add", x, out, dim, reduce_all)[0]
 
 
 @kernel("reduce_mean")
 def reduce_mean(dev: Device, x: Any, out: Any, *, dim: Any, reduce_all: bool) -> list[Step]:
-    step, count = _reduce(dev, "add", x, out, dim, reduce_all)
+    steps, count = _reduce(dev, "add", x, out, dim, reduce_all)
     if out.dtype.kind in "iu":  # what is behind the point is dropped
-        return [step, *divided(dev, out, count, out)]
-    return [step, partial(dev.xp.multiply, out, 1.0 / count, out)]
+        return [*steps, *divided(dev, out, count, out)]
+    return [*steps, partial(dev.xp.multiply, out, 1.0 / count, out)]
 
 
 @kernel("reduce_max")
 def reduce_max(dev: Device, x: Any, out: Any, *, dim: Any, reduce_all: bool) -> list[Step]:
-    return [_reduce(dev, "maximum", x, out, dim, reduce_all)[0]]
+    return _reduce(dev, "maximum", x, out, dim, reduce_all)[0]
 
 
 @kernel("reduce_min")
 def reduce_min(dev: Device, x: Any, out: Any, *, dim: Any, reduce_all: bool) -> list[Step]:
-    return [_reduce(dev, "minimum", x, out, dim, reduce_all)[0]]
+    return _reduce(dev, "minimum", x, out, dim, reduce_all)[0]
 
 
 @kernel("reduce_prod")
 def reduce_prod(dev: Device, x: Any, out: Any, *, dim: Any, reduce_all: bool) -> list[Step]:
-    return [_reduce(dev, "multiply", x, out, dim, reduce_all)[0]]
+    return _reduce(dev, "multiply", x, out, dim, reduce_all)[0]
 
 
 @kernel("reduce_all")
 def reduce_all(dev: Device, x: Any, out: Any, *, dim: Any, reduce_all: bool) -> list[Step]:
-    return [_reduce(dev, "logical_and", x, out, dim, reduce_all)[0]]
+    return _reduce(dev, "logical_and", x, out, dim, reduce_all)[0]
 
 
 @kernel("reduce_any")
 def reduce_any(dev: Device, x: Any, out: Any, *, dim: Any, reduce_all: bool) -> list[Step]:
-    return [_reduce(dev, "logical_or", x, out, dim, reduce_all)[0]]
+    return _reduce(dev, "logical_or", x, out, dim, reduce_all)[0]
 
 
 def _tell(test: str, combine: str) -> Any:
@@ -143,15 +158,17 @@ def cumsum(
 def reduce_sum_grad(
     dev: Device, x: Any, d_out: Any, d_x: Any, *, dim: Any, reduce_all: bool
 ) -> list[Step]:
-    return [partial(dev.xp.copyto, d_x, _kept(x, d_out, _axes(x, dim, reduce_all)))]
+    d_out, steps = _as(dev, d_out, d_x.dtype)
+    return [*steps, partial(dev.xp.copyto, d_x, _kept(x, d_out, _axes(x, dim, reduce_all)))]
 
 
 @kernel("reduce_mean_grad")
 def reduce_mean_grad(
     dev: Device, x: Any, d_out: Any, d_x: Any, *, dim: Any, reduce_all: bool
 ) -> list[Step]:
+    d_out, steps = _as(dev, d_out, d_x.dtype)
     spread = _kept(x, d_out, _axes(x, dim, reduce_all))
-    return [partial(dev.xp.multiply, spread, spread.size / max(x.size, 1), d_x)]
+    return [*steps, partial(dev.xp.multiply, spread, spread.size / max(x.size, 1), d_x)]
 
 
 @kernel("reduce_max_grad", "reduce_min_grad")
@@ -161,7 +178,11 @@ def reduce_extreme_grad(
     """Every element equal to the extreme gets the gradient, as in Paddle."""
     axes = _axes(x, dim, reduce_all)
     mask = dev.scratch(x.shape, bool)
+    out, copies = _as(dev, out, x.dtype)
+    d_out, more = _as(dev, d_out, d_x.dtype)
     return [
+        *copies,
+        *more,
         partial(dev.xp.equal, x, _kept(x, out, axes), mask),
         partial(dev.xp.multiply, mask, _kept(x, d_out, axes), d_x),
     ]
@@ -173,7 +194,11 @@ def reduce_prod_grad(
 ) -> list[Step]:
     """d * out / x, as Paddle computes it (undefined where an element is 0)."""
     axes = _axes(x, dim, reduce_all)
+    out, copies = _as(dev, out, d_x.dtype)
+    d_out, more = _as(dev, d_out, d_x.dtype)
     return [
+        *copies,
+        *more,
         partial(dev.xp.divide, _kept(x, out, axes), x, d_x),
         partial(dev.xp.multiply, d_x, _kept(x, d_out, axes), d_x),
     ]

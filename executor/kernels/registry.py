@@ -26,13 +26,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+from ...graph.ir import Node
 from ...graph.ops.registry import OPS, Op, parameter_name
 from ...graph.select import LIBRARIES, Takes
 from ...strategies.errors import Unsupported
+from ...strategies.types import INTEGERS
 from ..codegen.array_calls import bind_scalar
 from ..device import Device
+from .channels_last import in_order, is_last, node_in_order
 from .widened import has_low, widened
 
 Step = Callable[[], Any]
@@ -45,7 +49,8 @@ class Kernel:
     """A bound-to-be function, which slots and attributes its parameters stand for, and which nodes it takes.
 
     ``needs`` are the libraries that it calls beside the one it is registered for; ``yields``: a compiled loop
-    is faster, where there is one; ``low``: it takes float16 and bfloat16 as they are.
+    is faster, where there is one; ``low``: it takes float16 and bfloat16 as they are; ``any_order``: it takes
+    images in any order of memory.
     """
 
     function: Callable[..., Any]
@@ -55,6 +60,7 @@ class Kernel:
     needs: tuple[str, ...] = ()
     yields: bool = False
     low: bool = False
+    any_order: bool = False
 
 
 KERNELS: dict[tuple[str, str], Kernel] = {}
@@ -67,18 +73,31 @@ def kernel(
     needs: Sequence[str] = (),
     yields: bool = False,
     low: bool = False,
+    any_order: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function as the kernel of ops on back ends (both, for code written against ``dev.xp``).
 
     ``takes`` tells which nodes a library's kernel can compute (None: all of these ops), ``needs`` which other
     libraries it calls: it is chosen only where they are too. With ``yields`` it leaves to compiled loops what
-    these can compute. With ``low`` it gets float16 and bfloat16 as they are.
+    these can compute. With ``low`` it gets float16 and bfloat16 as they are, with ``any_order`` images whose
+    elements lie in another order than that of their shape, NCHW.
     """
+
+    def asked(node: Node) -> bool:
+        # A compiler of regions is asked about nodes of other ops, as they are.
+        return takes is None or takes(node_in_order(node) if node.op in op_types else node)
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         for op_type in op_types:
             found = _examine(OPS[op_type], function)
-            found = replace(found, takes=takes, needs=tuple(needs), yields=yields, low=low)
+            found = replace(
+                found,
+                takes=takes and asked,
+                needs=tuple(needs),
+                yields=yields,
+                low=low,
+                any_order=any_order,
+            )
             for back_end in on:
                 assert (op_type, back_end) not in KERNELS, (
                     f"{op_type} has two kernels on {back_end}"
@@ -147,9 +166,14 @@ def call(
             return []
         return list(steps) if isinstance(steps, (list, tuple)) else [steps]
 
-    if (found is not None and found.low) or not has_low(arrays):
-        return bound(arrays)
-    return widened(dev, arrays, [name for _, name, _ in op.parameters[1]], bound)
+    def exact(arrays: Mapping[str, Any]) -> list[Step]:
+        if (found is not None and found.low) or not has_low(arrays):
+            return bound(arrays)
+        return widened(dev, arrays, [name for _, name, _ in op.parameters[1]], bound)
+
+    if found is not None and is_last(op.type, attrs):
+        return in_order(dev, op, arrays, found.any_order, exact)
+    return exact(arrays)
 
 
 def _bind_expression(
@@ -160,4 +184,22 @@ def _bind_expression(
     (out,) = (arrays[parameter_name(slot.name)] for slot in op.output_slots)
     if out is None:
         return []
-    return bind_scalar(op.scalar, arrays, attrs, out, dev)
+    if op.type not in THROUGH_FLOATS or out.dtype.kind not in "iu":
+        return bind_scalar(op.scalar, arrays, attrs, out, dev)
+    exact = {n: None if a is None else dev.scratch(a.shape, "float64") for n, a in arrays.items()}
+    made = dev.scratch(out.shape, "float64")
+    whole = {n: int(v) if isinstance(v, float) else v for n, v in attrs.items()}
+    return [
+        *(partial(dev.xp.copyto, exact[n], a) for n, a in arrays.items() if a is not None),
+        *bind_scalar(op.scalar, exact, whole, made, dev),
+        partial(dev.xp.copyto, out, made, casting="unsafe"),
+    ]
+
+
+THROUGH_FLOATS = ("exp", "pow")  # of integers: computed as floats, with whole factors, and cut off
+
+
+def of_floats(node: Node) -> bool:
+    """Tell whether an op's expression can be computed in the types of its values."""
+    whole = any(value.spec.dtype in INTEGERS for value in node.writes())
+    return node.op not in THROUGH_FLOATS or not whole

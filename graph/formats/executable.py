@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...strategies.errors import Unsupported
@@ -52,18 +52,18 @@ def computed_ops(ops: Sequence[Operator]) -> list[Operator]:
     return computed
 
 
-def computed_attributes(op: Operator) -> dict[str, Any]:
-    """Return the attributes that a kernel takes.
+def computed_attributes(op: Operator, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of an op's attributes that a kernel takes.
 
     Raises:
         Unsupported: an attribute or input that is not built is in use.
     """
     if op.file_kinds is None:
-        return {name: value for name, value in op.attrs.items() if name not in STAMPED}
+        return {name: value for name, value in given.items() if name not in STAMPED}
     declared = op.declaration.attrs
     entry = entry_of(op.type)
     known = {} if entry is None else entry.attrs
-    for name, value in op.attrs.items():
+    for name, value in given.items():
         if name in declared or name in STAMPED or name in _TUNING:
             continue
         usual = known[name][1] if name in known else None
@@ -77,7 +77,7 @@ def computed_attributes(op: Operator) -> dict[str, Any]:
             raise Unsupported(
                 f"{op.type}: the input {slot!r} of the loaded program is not built. {op.where}"
             )
-    attrs = {name: op.attrs.get(name, default) for name, default in declared.items()}
+    attrs = {name: given.get(name, default) for name, default in declared.items()}
     for name, default in declared.items():
         several = isinstance(default, (list, tuple))
         if default is not None and isinstance(attrs[name], (list, tuple)) != several:

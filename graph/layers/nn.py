@@ -6,12 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...strategies.errors import InvalidType, InvalidValue, Unsupported
+from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import LOW, VarType
 from ..initializer import ConstantInitializer, NormalInitializer
 from ..param_attr import ParamAttr
 from ..variable import Variable
 from .helper import LayerHelper, check_variable
+from .numbers import real_number, whole
 
 
 def fc(
@@ -29,6 +30,10 @@ def fc(
         input: one or more variables; dimensions from ``num_flatten_dims`` on are flattened.
         size: number of features of the result, [..., size].
     """
+    size = whole(size, "size", "fc")
+    num_flatten_dims = whole(num_flatten_dims, "num_flatten_dims", "fc")
+    if size < 1:
+        raise InvalidValue(f"fc: size must be above 0, got {size}.")
     helper = LayerHelper("fc", name)
     inputs: list[Any] = list(input) if isinstance(input, (list, tuple)) else [input]
     products = []
@@ -103,14 +108,30 @@ def pair(value: int | Sequence[int], argument: str) -> list[int]:
     raise InvalidValue(f"{argument} must be an int or a list of two, got {value!r}.")
 
 
-def paddings_of(padding: Any) -> tuple[list[int], str]:
-    """Return (numbers, algorithm) from an int, a list, per-dimension pairs, or "SAME"/"VALID"."""
+def image_format(data_format: Any, layer: str) -> bool:
+    """Tell whether channels are last; refuse what is no order of images."""
+    if data_format not in ("NCHW", "NHWC"):
+        raise InvalidValue(f"{layer}: data_format must be 'NCHW' or 'NHWC', got {data_format!r}.")
+    return bool(data_format == "NHWC")
+
+
+def paddings_of(padding: Any, channels_last: bool = False) -> tuple[list[int], str]:
+    """Return (numbers, algorithm) from an int, a list, per-dimension pairs, or "SAME"/"VALID".
+
+    Pairs for all four dimensions are in the order of the image's shape; batch and channels are not padded.
+    """
     if isinstance(padding, str):
         if padding.upper() not in ("SAME", "VALID"):
             raise InvalidValue(f"padding must be 'SAME', 'VALID' or numbers, got {padding!r}.")
         return [0, 0], padding.upper()
     if isinstance(padding, (list, tuple)) and padding and isinstance(padding[0], (list, tuple)):
-        padding = [n for dims in padding[-2:] for n in dims]
+        if len(padding) not in (2, 4):
+            raise InvalidValue(f"padding must have a pair for each dimension, got {padding!r}.")
+        first = 0 if len(padding) == 2 else 1 if channels_last else 2
+        rest = [n for i, dims in enumerate(padding) for n in dims if not first <= i < first + 2]
+        if any(rest):
+            raise InvalidValue(f"batch and channels cannot be padded, got {padding!r}.")
+        padding = [n for dims in padding[first : first + 2] for n in dims]
     if isinstance(padding, (list, tuple)) and len(padding) == 4:
         return [int(p) for p in padding], "EXPLICIT"
     return pair(padding, "padding"), "EXPLICIT"
@@ -131,12 +152,19 @@ def conv2d(
     name: str | None = None,
     data_format: str = "NCHW",
 ) -> Variable:
-    """Convolution of images [N, C, H, W]; weights are normal with deviation sqrt(2 / (kh kw C))."""
+    """Convolution of images [N, C, H, W] or, with ``data_format="NHWC"``, [N, H, W, C].
+
+    Weights are [O, C / groups, kh, kw], normal with deviation sqrt(2 / (kh kw C)).
+    """
     check_variable(input, "input", "conv2d")
-    if data_format != "NCHW":
-        raise Unsupported(f"conv2d: data_format={data_format!r} is not built; use 'NCHW'.")
+    last = image_format(data_format, "conv2d")
+    num_filters = whole(num_filters, "num_filters", "conv2d")
     assert input.shape is not None
-    channels, groups = input.shape[1], groups or 1
+    if len(input.shape) != 4:
+        raise InvalidValue(f"conv2d: input must have 4 dimensions, got {list(input.shape)}.")
+    channels, groups = input.shape[3 if last else 1], groups or 1
+    if channels < 0:
+        raise InvalidValue(f"conv2d: the channels of {input.name!r} must be known.")
     if channels % groups or num_filters % groups:
         raise InvalidValue(
             f"conv2d: {channels} channels and {num_filters} filters do not split in {groups}."
@@ -152,7 +180,7 @@ def conv2d(
         input.dtype,
         default_initializer=NormalInitializer(0.0, deviation),
     )
-    paddings, algorithm = paddings_of(padding)
+    paddings, algorithm = paddings_of(padding, last)
     attrs = {
         "strides": pair(stride, "stride"),
         "paddings": paddings,
@@ -164,7 +192,8 @@ def conv2d(
     }
     inputs = {"Input": input, "Filter": w}
     out = helper.apply(op_type, inputs, attrs, out="Output", dtype=input.dtype)
-    return helper.activate(helper.add_bias(out, bias_attr, dim_start=1, dim_end=2), act)
+    axis = 3 if last else 1
+    return helper.activate(helper.add_bias(out, bias_attr, dim_start=axis, dim_end=axis + 1), act)
 
 
 def pool2d(
@@ -180,13 +209,16 @@ def pool2d(
     exclusive: bool = True,
     data_format: str = "NCHW",
 ) -> Variable:
-    """Maximum or average over windows of images [N, C, H, W]."""
+    """Maximum or average over windows of images [N, C, H, W] or, with ``"NHWC"``, [N, H, W, C]."""
     check_variable(input, "input", "pool2d")
+    last = image_format(data_format, "pool2d")
     if pool_type not in ("max", "avg"):
         raise InvalidValue(f"pool2d: pool_type must be 'max' or 'avg', got {pool_type!r}.")
     if not global_pooling and pool_size == -1:
         raise InvalidValue("pool2d: pool_size is needed unless global_pooling is set.")
-    paddings, algorithm = paddings_of(pool_padding)
+    paddings, algorithm = paddings_of(pool_padding, last)
+    if algorithm == "VALID" and ceil_mode:
+        raise InvalidValue('pool2d: ceil_mode must be False where pool_padding is "VALID".')
     attrs = {
         "pooling_type": pool_type,
         "ksize": pair(pool_size, "pool_size"),
@@ -206,7 +238,7 @@ def batch_norm(
     input: Variable,
     act: str | None = None,
     is_test: bool = False,
-    momentum: float = 0.9,
+    momentum: Any = 0.9,
     epsilon: float = 1e-5,
     param_attr: Any = None,
     bias_attr: Any = None,
@@ -242,9 +274,11 @@ def batch_norm(
     saved_mean = helper.new(dtype, stop_gradient=True)
     saved_variance = helper.new(dtype, stop_gradient=True)
     y = input if in_place else helper.new(input.dtype)
+    inputs, attrs = real_number(momentum, "MomentumTensor", "momentum", "momentum", "batch_norm")
+    inputs |= {"X": input, "Scale": scale, "Bias": bias, "Mean": running[0]}
     helper.append_op(
         "batch_norm",
-        {"X": input, "Scale": scale, "Bias": bias, "Mean": running[0], "Variance": running[1]},
+        {**inputs, "Variance": running[1]},
         {
             "Y": y,
             "MeanOut": running[0],
@@ -253,7 +287,7 @@ def batch_norm(
             "SavedVariance": saved_variance,
         },
         {
-            "momentum": momentum,
+            **attrs,
             "epsilon": epsilon,
             "is_test": is_test,
             "data_layout": data_layout,

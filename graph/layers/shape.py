@@ -11,6 +11,7 @@ from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import VarType, to_var_type
 from ..variable import Variable
 from .helper import LayerHelper, check_variable
+from .numbers import one_number, several_numbers, whole
 
 
 def mean(x: Variable, name: str | None = None) -> Variable:
@@ -53,29 +54,32 @@ def sums(input: Sequence[Variable], out: Variable | None = None) -> Variable:
 sum = sums
 
 
-def _view(helper: LayerHelper, op_type: str, x: Variable, attrs: dict[str, Any]) -> Variable:
+def _view(
+    helper: LayerHelper, op_type: str, x: Variable, attrs: dict[str, Any], inputs: Any = None
+) -> Variable:
     """Append an op that keeps the elements; XShape remembers the old shape for the gradient."""
     out, x_shape = helper.new(x.dtype), helper.new(x.dtype, stop_gradient=True)
-    helper.append_op(op_type, {"X": x}, {"Out": out, "XShape": x_shape}, attrs)
+    helper.append_op(op_type, {"X": x, **(inputs or {})}, {"Out": out, "XShape": x_shape}, attrs)
     return out
 
 
 def reshape(
     x: Variable,
-    shape: Sequence[int],
+    shape: Any,
     actual_shape: Any = None,
     act: str | None = None,
     inplace: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """The same elements in another shape: 0 copies a size, one -1 takes what is left."""
+    """The same elements in another shape: 0 copies a size, one -1 takes what is left.
+
+    Sizes may be Variables, or one Variable holds them all; ``actual_shape`` is such a one and counts first.
+    """
     check_variable(x, "x", "reshape")
-    if not isinstance(shape, (list, tuple)) or actual_shape is not None:
-        raise InvalidType(
-            "reshape: the shape must be a list of ints; shapes given as tensors are not built."
-        )
+    sizes = shape if actual_shape is None else actual_shape
+    inputs, attrs = several_numbers(sizes, "Shape", "ShapeTensor", "shape", "shape", "reshape")
     helper = LayerHelper("reshape2", name)
-    return helper.activate(_view(helper, "reshape2", x, {"shape": [int(s) for s in shape]}), act)
+    return helper.activate(_view(helper, "reshape2", x, attrs, inputs), act)
 
 
 def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Variable:
@@ -86,44 +90,57 @@ def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Vari
 
 def squeeze(input: Variable, axes: Sequence[int], name: str | None = None) -> Variable:
     """Drop dimensions of size 1."""
+    check_variable(input, "input", "squeeze")
     return _view(LayerHelper("squeeze", name), "squeeze2", input, {"axes": list(axes)})
 
 
-def unsqueeze(input: Variable, axes: int | Sequence[int], name: str | None = None) -> Variable:
-    """Insert dimensions of size 1."""
-    axes = [axes] if isinstance(axes, int) else list(axes)
-    return _view(LayerHelper("unsqueeze2", name), "unsqueeze2", input, {"axes": axes})
+def unsqueeze(input: Variable, axes: Any, name: str | None = None) -> Variable:
+    """Insert dimensions of size 1, at an axis or several (numbers or Variables)."""
+    check_variable(input, "input", "unsqueeze")
+    axes = [axes] if isinstance(axes, int) else axes
+    slots = ("AxesTensor", "AxesTensorList", "axes", "axes", "unsqueeze")
+    inputs, attrs = several_numbers(axes, *slots)
+    return _view(LayerHelper("unsqueeze2", name), "unsqueeze2", input, attrs, inputs)
 
 
 def flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
     """A matrix: dimensions before ``axis`` are rows."""
+    check_variable(x, "x", "flatten")
     return _view(LayerHelper("flatten", name), "flatten2", x, {"axis": axis})
 
 
-def concat(input: Sequence[Variable], axis: int = 0, name: str | None = None) -> Variable:
-    """Join tensors along a dimension."""
+def concat(input: Sequence[Variable], axis: Any = 0, name: str | None = None) -> Variable:
+    """Join tensors along a dimension (a number or a Variable)."""
     parts: list[Any] = list(input) if isinstance(input, (list, tuple)) else [input]
+    for part in parts:
+        check_variable(part, "input", "concat")
+    inputs, attrs = one_number(axis, "AxisTensor", "axis", "axis", "concat")
     return LayerHelper("concat", name).apply(
-        "concat", {"X": parts}, {"axis": axis}, dtype=parts[0].dtype
+        "concat", {"X": parts, **inputs}, attrs, dtype=parts[0].dtype
     )
 
 
 def split(
-    input: Variable, num_or_sections: int | Sequence[int], dim: int = -1, name: str | None = None
+    input: Variable, num_or_sections: Any, dim: Any = -1, name: str | None = None
 ) -> list[Variable]:
-    """Cut a tensor along a dimension into equal parts, or parts of given sizes."""
+    """Cut a tensor along a dimension into equal parts, or parts of given sizes (numbers or Variables)."""
     check_variable(input, "input", "split")
     assert input.shape is not None
     helper = LayerHelper("split", name)
-    axis = dim + len(input.shape) if dim < 0 else dim
+    if not isinstance(dim, Variable):
+        dim = whole(dim, "dim", "split")
+        dim = dim + len(input.shape) if dim < 0 else dim
+    inputs, attrs = one_number(dim, "AxisTensor", "axis", "dim", "split")
     if isinstance(num_or_sections, int):
-        attrs: dict[str, Any] = {"num": num_or_sections, "axis": axis}
-        count = num_or_sections
+        attrs["num"] = count = whole(num_or_sections, "num_or_sections", "split")
     else:
-        attrs = {"sections": list(num_or_sections), "axis": axis}
-        count = len(num_or_sections)
+        if isinstance(num_or_sections, Variable):
+            raise InvalidType("split: num_or_sections must be an int, a list or a tuple.")
+        slots = ("", "SectionsTensorList", "sections", "num_or_sections", "split")
+        sizes, sections = several_numbers(num_or_sections, *slots)
+        inputs, attrs, count = {**inputs, **sizes}, {**attrs, **sections}, len(num_or_sections)
     parts = [helper.new(input.dtype) for _ in range(count)]
-    helper.append_op("split", {"X": input}, {"Out": parts}, attrs)
+    helper.append_op("split", {"X": input, **inputs}, {"Out": parts}, attrs)
     return parts
 
 
@@ -135,23 +152,27 @@ def stack(x: Sequence[Variable], axis: int = 0) -> Variable:
     )
 
 
-def slice(
-    input: Variable, axes: Sequence[int], starts: Sequence[int], ends: Sequence[int]
-) -> Variable:
-    """Elements ``starts`` to ``ends`` of each of ``axes``."""
-    attrs = {
-        "axes": list(axes),
-        "starts": list(starts),
-        "ends": list(ends),
-        "infer_flags": [1] * len(axes),
-    }
-    return LayerHelper("slice").apply("slice", {"Input": input}, attrs, dtype=input.dtype)
+def slice(input: Variable, axes: Sequence[int], starts: Any, ends: Any) -> Variable:
+    """Elements ``starts`` to ``ends`` (numbers or Variables) of each of ``axes``."""
+    check_variable(input, "input", "slice")
+    inputs: dict[str, Any] = {"Input": input}
+    attrs: dict[str, Any] = {"axes": list(axes), "infer_flags": [1] * len(axes)}
+    for name, slot, given in (("starts", "Starts", starts), ("ends", "Ends", ends)):
+        slots = (f"{slot}Tensor", f"{slot}TensorList", name, name, "slice")
+        variables, numbers = several_numbers(given, *slots)
+        if variables:
+            attrs["infer_flags"] = [-1] * len(axes)
+        inputs.update(variables)
+        attrs.update(numbers)
+    return LayerHelper("slice").apply("slice", inputs, attrs, dtype=input.dtype)
 
 
-def expand(x: Variable, expand_times: Sequence[int], name: str | None = None) -> Variable:
-    """Repeat dimension i ``expand_times[i]`` times."""
-    attrs = {"expand_times": list(expand_times)}
-    return LayerHelper("expand", name).apply("expand", {"X": x}, attrs, dtype=x.dtype)
+def expand(x: Variable, expand_times: Any, name: str | None = None) -> Variable:
+    """Repeat dimension i ``expand_times[i]`` times (numbers or Variables)."""
+    check_variable(x, "x", "expand")
+    slots = ("ExpandTimes", "expand_times_tensor", "expand_times", "expand_times", "expand")
+    inputs, attrs = several_numbers(expand_times, *slots)
+    return LayerHelper("expand", name).apply("expand", {"X": x, **inputs}, attrs, dtype=x.dtype)
 
 
 def gather(input: Variable, index: Variable, overwrite: bool = True) -> Variable:
@@ -162,23 +183,30 @@ def gather(input: Variable, index: Variable, overwrite: bool = True) -> Variable
     )
 
 
-def one_hot(input: Variable, depth: int, allow_out_of_range: bool = False) -> Variable:
+def one_hot(input: Variable, depth: Any, allow_out_of_range: bool = False) -> Variable:
     """[..., 1] labels to [..., depth] (``fluid.layers.one_hot``)."""
-    attrs = {"depth": depth, "allow_out_of_range": allow_out_of_range}
-    return LayerHelper("one_hot").apply("one_hot", {"X": input}, attrs, stop_gradient=True)
+    return _one_hot("one_hot", input, depth, allow_out_of_range)
 
 
-def one_hot_v2(input: Variable, depth: int, allow_out_of_range: bool = False) -> Variable:
+def one_hot_v2(input: Variable, depth: Any, allow_out_of_range: bool = False) -> Variable:
     """[...] labels to [..., depth] (``fluid.one_hot``)."""
-    attrs = {"depth": depth, "allow_out_of_range": allow_out_of_range}
-    return LayerHelper("one_hot_v2").apply("one_hot_v2", {"X": input}, attrs, stop_gradient=True)
+    return _one_hot("one_hot_v2", input, depth, allow_out_of_range)
 
 
-def topk(input: Variable, k: int, name: str | None = None) -> tuple[Variable, Variable]:
-    """The ``k`` largest of the last dimension, and where they are."""
+def _one_hot(op_type: str, input: Variable, depth: Any, allow_out_of_range: bool) -> Variable:
+    check_variable(input, "input", "one_hot")
+    inputs, attrs = one_number(depth, "depth_tensor", "depth", "depth", "one_hot")
+    attrs["allow_out_of_range"] = allow_out_of_range
+    return LayerHelper(op_type).apply(op_type, {"X": input, **inputs}, attrs, stop_gradient=True)
+
+
+def topk(input: Variable, k: Any, name: str | None = None) -> tuple[Variable, Variable]:
+    """The ``k`` largest of the last dimension (``k`` a number or a Variable), and where they are."""
+    check_variable(input, "input", "topk")
     helper = LayerHelper("top_k", name)
     values, indices = helper.new(input.dtype), helper.new("int64", stop_gradient=True)
-    helper.append_op("top_k", {"X": input}, {"Out": values, "Indices": indices}, {"k": k})
+    inputs, attrs = one_number(k, "K", "k", "k", "topk")
+    helper.append_op("top_k", {"X": input, **inputs}, {"Out": values, "Indices": indices}, attrs)
     return values, indices
 
 
@@ -201,25 +229,26 @@ def cast(x: Variable, dtype: Any) -> Variable:
 
 
 def fill_constant(
-    shape: Sequence[int],
+    shape: Any,
     dtype: Any,
     value: Any,
     force_cpu: bool = False,
     out: Variable | None = None,
 ) -> Variable:
-    """A tensor of one value."""
+    """A tensor of one value; sizes and the value may be Variables."""
     helper = LayerHelper("fill_constant")
     kind = to_var_type(dtype)
     out = helper.new(kind) if out is None else out
-    integral = kind in (VarType.INT32, VarType.INT64)
-    attrs = {
-        "shape": [int(size) for size in shape],
-        "dtype": int(kind),
-        "value": float(value),
-        "str_value": str(int(value)) if integral else str(float(value)),
-        "force_cpu": force_cpu,
-    }
-    helper.append_op("fill_constant", None, {"Out": out}, attrs)
+    slots = ("ShapeTensor", "ShapeTensorList", "shape", "shape", "fill_constant")
+    inputs, attrs = several_numbers(shape, *slots)
+    attrs |= {"dtype": int(kind), "force_cpu": force_cpu}
+    if isinstance(value, Variable):
+        inputs["ValueTensor"] = value
+    else:
+        integral = kind in (VarType.INT32, VarType.INT64)
+        text = str(int(value)) if integral else str(float(value))
+        attrs |= {"value": float(value), "str_value": text}
+    helper.append_op("fill_constant", inputs, {"Out": out}, attrs)
     out.stop_gradient = True
     return out
 
@@ -317,4 +346,5 @@ def where(condition: Variable, x: Variable, y: Variable) -> Variable:
 
 def shape(input: Variable) -> Variable:
     """The shape of a tensor, as int32."""
+    check_variable(input, "input", "shape")
     return LayerHelper("shape").apply("shape", {"Input": input}, dtype="int32", stop_gradient=True)

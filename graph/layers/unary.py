@@ -7,6 +7,7 @@ from typing import Any
 
 from ..variable import Variable
 from .helper import LayerHelper, check_variable
+from .numbers import real_number
 
 
 def _simple(op_type: str) -> Callable[..., Variable]:
@@ -88,14 +89,20 @@ def hard_swish(
     return _with("hard_swish", x, name, threshold=threshold, scale=scale, offset=offset)
 
 
-def pow(x: Variable, factor: float = 1.0, name: str | None = None) -> Variable:
-    """x to the power ``factor``."""
-    return _with("pow", x, name, factor=float(factor))
+def pow(x: Variable, factor: Any = 1.0, name: str | None = None) -> Variable:
+    """x to the power ``factor`` (a number or a Variable)."""
+    check_variable(x, "x", "pow")
+    inputs, attrs = real_number(factor, "FactorTensor", "factor", "factor", "pow")
+    return LayerHelper("pow", name).apply("pow", {"X": x, **inputs}, attrs, dtype=x.dtype)
 
 
-def clip(x: Variable, min: float, max: float, name: str | None = None) -> Variable:
-    """x cut to [min, max]."""
-    return _with("clip", x, name, min=float(min), max=float(max))
+def clip(x: Variable, min: Any, max: Any, name: str | None = None) -> Variable:
+    """x cut to [min, max] (numbers or Variables)."""
+    check_variable(x, "x", "clip")
+    low, attrs = real_number(min, "Min", "min", "min", "clip")
+    high, more = real_number(max, "Max", "max", "max", "clip")
+    inputs = {"X": x, **low, **high}
+    return LayerHelper("clip", name).apply("clip", inputs, {**attrs, **more}, dtype=x.dtype)
 
 
 def clip_by_norm(x: Variable, max_norm: float, name: str | None = None) -> Variable:
@@ -112,17 +119,18 @@ def softmax(
 
 def scale(
     x: Variable,
-    scale: float = 1.0,
+    scale: Any = 1.0,
     bias: float = 0.0,
     bias_after_scale: bool = True,
     act: str | None = None,
     name: str | None = None,
 ) -> Variable:
-    """scale x + bias, or scale (x + bias)."""
+    """scale x + bias, or scale (x + bias); ``scale`` is a number or a Variable."""
     check_variable(x, "x", "scale")
     helper = LayerHelper("scale", name)
-    attrs = {"scale": float(scale), "bias": float(bias), "bias_after_scale": bias_after_scale}
-    return helper.activate(helper.apply("scale", {"X": x}, attrs, dtype=x.dtype), act)
+    inputs, attrs = real_number(scale, "ScaleTensor", "scale", "scale", "scale")
+    attrs |= {"bias": float(bias), "bias_after_scale": bias_after_scale}
+    return helper.activate(helper.apply("scale", {"X": x, **inputs}, attrs, dtype=x.dtype), act)
 
 
 def dropout(
@@ -136,12 +144,11 @@ def dropout(
     """Zero elements with ``dropout_prob`` while training.
 
     ``downgrade_in_infer`` multiplies by 1 - p when testing, ``upscale_in_train`` divides by it in training.
+    Each step draws anew, unless a ``seed`` is given here: the program's makes runs the same, not steps.
     """
     check_variable(x, "x", "dropout")
     helper = LayerHelper("dropout", name)
     out, mask = helper.new(x.dtype), helper.new("uint8", stop_gradient=True)
-    if seed is None and helper.main_program.random_seed != 0:
-        seed = helper.main_program.random_seed
     attrs = {
         "dropout_prob": float(dropout_prob),
         "is_test": is_test,

@@ -15,7 +15,7 @@ from .samples import normal, sample, uniform
 _LIBRARY = {"use_mkldnn": False, "use_cudnn": False}
 
 
-_WHOLE_TOO = ("abs", "relu", "square")  # make sense of integers
+_WHOLE_TOO = ("abs", "exp", "relu", "square")  # make sense of integers
 
 
 def float_like(source: str, target: str) -> ShapeRule:
@@ -244,22 +244,17 @@ define(
 )
 
 
-def scale_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like X; a scale given as a tensor is not built."""
-    op.require(not op.has("ScaleTensor"), "ScaleTensor is not built: give scale as a number")
-    return {"Out": op.spec("X")}
-
-
 define(
     Op(
         type="scale",
         inputs=("X", "ScaleTensor?"),
         outputs=("Out",),
         attrs={"scale": 1.0, "bias": 0.0, "bias_after_scale": True},
-        shape=scale_shape,
+        shape=same("X"),
+        numbers={"ScaleTensor": "scale"},
         grad=Grad(
             "scale",
-            {"X": "Out@GRAD"},
+            {"X": "Out@GRAD", "ScaleTensor": "ScaleTensor"},
             {"Out": "X@GRAD"},
             attrs=lambda attrs: {**attrs, "bias": 0.0, "bias_after_scale": True},
         ),
@@ -273,8 +268,7 @@ define(
 
 
 def pow_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like X; a factor given as a tensor is not built."""
-    op.require(not op.has("FactorTensor"), "FactorTensor is not built: give factor as a number")
+    """Like X."""
     return {"Out": op.spec("X"), "X@GRAD": op.spec("X")}
 
 
@@ -285,6 +279,7 @@ define(
         inputs=("X", "FactorTensor?"),
         outputs=("Out",),
         attrs=_POW,
+        numbers={"FactorTensor": "factor"},
         shape=pow_shape,
         grad=Grad("pow_grad", ("X", "FactorTensor", "Out@GRAD"), ("X@GRAD",)),
         scalar=lambda x, *, factor: x**factor,
@@ -297,6 +292,7 @@ define(
         inputs=("X", "FactorTensor?", "Out@GRAD"),
         outputs=("X@GRAD",),
         attrs=_POW,
+        numbers={"FactorTensor": "factor"},
         shape=pow_shape,
         scalar=lambda x, d_out, *, factor: d_out * factor * x ** (factor - 1),
     )
@@ -304,10 +300,7 @@ define(
 
 
 def clip_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like X; limits given as tensors are not built."""
-    op.require(
-        not (op.has("Min") or op.has("Max")), "Min and Max tensors are not built: give numbers"
-    )
+    """Like X, between two limits."""
     op.require(
         op.attr("min") <= op.attr("max"), f"min={op.attr('min')} is above max={op.attr('max')}"
     )
@@ -320,6 +313,7 @@ define(
         inputs=("X", "Min?", "Max?"),
         outputs=("Out",),
         attrs={"min": 0.0, "max": 0.0},
+        numbers={"Min": "min", "Max": "max"},
         shape=clip_shape,
         grad=Grad("clip_grad", ("X", "Min", "Max", "Out@GRAD"), ("X@GRAD",)),
         scalar=lambda x, *, min, max: e.minimum(e.maximum(x, min), max),
@@ -334,6 +328,7 @@ define(
         inputs=("X", "Min?", "Max?", "Out@GRAD"),
         outputs=("X@GRAD",),
         attrs={"min": 0.0, "max": 0.0},
+        numbers={"Min": "min", "Max": "max"},
         shape=clip_shape,
         scalar=lambda x, d_out, *, min, max: e.where((x > min) & (x < max), d_out, 0),
     )

@@ -1,8 +1,9 @@
-"""Convolutions over images in NCHW."""
+"""Convolutions over images in NCHW or NHWC."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from .registry import Grad, Inference, Op, Specs, define
 from .rules import grads_like, merge_dims, of_shape
@@ -62,13 +63,33 @@ def window_paddings(
     return [(paddings[0], paddings[0]), (paddings[1], paddings[1])]
 
 
+def channels_first(shape: tuple[int, ...], data_format: str) -> tuple[int, ...]:
+    """Return the shape of images as NCHW."""
+    return (shape[0], shape[-1], *shape[1:-1]) if data_format == "NHWC" else shape
+
+
+def as_given(shape: tuple[int, ...], data_format: str) -> tuple[int, ...]:
+    """Return an NCHW shape as ``data_format`` says."""
+    return (shape[0], *shape[2:], shape[1]) if data_format == "NHWC" else shape
+
+
+def windows(
+    attrs: Mapping[str, Any], sizes: Sequence[int], kernel: Sequence[int]
+) -> tuple[list[tuple[int, int]], list[int]]:
+    """Return the paddings and dilations of a convolution; with SAME its windows are not dilated."""
+    algorithm, dilations = attrs["padding_algorithm"], list(attrs["dilations"])
+    if algorithm == "SAME":
+        dilations = [1] * len(dilations)
+    extent = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    pads = window_paddings(attrs["paddings"], algorithm, sizes, extent, attrs["strides"])
+    return pads, dilations
+
+
 def conv_shape(op: Inference) -> Mapping[str, Specs]:
-    """[N, C, H, W] and [O, C / groups, kh, kw] make [N, O, oh, ow]."""
-    x, w = op.spec("Input"), op.spec("Filter")
+    """[N, C, H, W] (or [N, H, W, C]) and [O, C / groups, kh, kw] make [N, O, oh, ow]."""
+    x, w, data_format = op.spec("Input"), op.spec("Filter"), check_format(op)
     op.require(len(x.shape) == 4 and len(w.shape) == 4, "Input and Filter must have 4 dimensions")
-    op.require(
-        op.attr("data_format") in ("NCHW", "AnyLayout"), "data_format other than NCHW is not built"
-    )
+    shape = channels_first(x.shape, data_format)
     op.require(
         not (op.has("Bias") or op.has("ResidualData")), "fused Bias and ResidualData are not built"
     )
@@ -78,24 +99,32 @@ def conv_shape(op: Inference) -> Mapping[str, Specs]:
     )
     op.require(x.dtype == w.dtype, "Input and Filter must have one dtype")
     op.require(
-        merge_dims(x.shape[1], w.shape[1] * groups) is not None,
-        f"Input has {x.shape[1]} channels, Filter takes {w.shape[1]} in {groups} group(s)",
+        merge_dims(shape[1], w.shape[1] * groups) is not None,
+        f"Input has {shape[1]} channels, Filter takes {w.shape[1]} in {groups} group(s)",
     )
     op.require(
         w.shape[0] % groups == 0, f"{w.shape[0]} filters cannot be split into {groups} groups"
     )
-    extent = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], op.attr("dilations"), strict=True)]
     strides = op.attr("strides")
     op.require(
         min(strides) > 0 and min(op.attr("dilations")) > 0, "strides and dilations must be above 0"
     )
-    pads = window_paddings(op.attr("paddings"), algorithm, x.shape[2:], extent, strides)
+    pads, dilations = windows(op.attrs, shape[2:], w.shape[2:])
+    extent = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], dilations, strict=True)]
     dims = []
-    for size, pad, k, stride in zip(x.shape[2:], pads, extent, strides, strict=True):
+    for size, pad, k, stride in zip(shape[2:], pads, extent, strides, strict=True):
         room = size + sum(pad) - k
         op.require(size < 0 or room >= 0, f"the kernel {extent} is larger than the padded image")
         dims.append(-1 if size < 0 else room // stride + 1)
-    return {"Output": of_shape((x.shape[0], w.shape[0], *dims), x)}
+    return {"Output": of_shape(as_given((x.shape[0], w.shape[0], *dims), data_format), x)}
+
+
+def check_format(op: Inference) -> str:
+    """Return where channels are; refuse what is no order of images."""
+    data_format = str(op.attr("data_format"))
+    known = ("NCHW", "NHWC", "AnyLayout")
+    op.require(data_format in known, f"data_format={data_format!r} must be 'NCHW' or 'NHWC'")
+    return data_format
 
 
 _SAMPLES = (
@@ -112,6 +141,13 @@ _SAMPLES = (
         padding_algorithm="SAME",
         strides=[2, 2],
     ),
+    sample(
+        {"Input": normal(2, 6, 5, 4), "Filter": normal(4, 2, 3, 2)},
+        data_format="NHWC",
+        groups=2,
+        paddings=[1, 0, 1, 1],
+    ),
+    sample({"Input": normal(2, 3, 4, 3), "Filter": normal(2, 3, 1, 1)}, data_format="NHWC"),
 )
 _DEPTHWISE = (
     sample({"Input": normal(2, 4, 6, 6), "Filter": normal(4, 1, 3, 3)}, groups=4, paddings=[1, 1]),
@@ -119,6 +155,13 @@ _DEPTHWISE = (
         {"Input": normal(2, 4, 5, 5, away_from=(0.0,)), "Filter": normal(4, 1, 3, 3)},
         groups=4,
         fuse_relu_before_depthwise_conv=True,
+    ),
+    sample(
+        {"Input": normal(2, 5, 6, 4), "Filter": normal(4, 1, 3, 3)},
+        groups=4,
+        data_format="NHWC",
+        padding_algorithm="SAME",
+        strides=[2, 1],
     ),
 )
 _REFUSES = (

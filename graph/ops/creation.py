@@ -14,11 +14,6 @@ _VALUE_TENSORS = ("ValueTensor?", "ShapeTensor?", "ShapeTensorList*?")
 
 def attribute_shape(op: Inference) -> Mapping[str, Specs]:
     """Shape and dtype are attributes."""
-    for slot in ("ValueTensor", "ShapeTensorList"):
-        op.require(not op.has(slot), f"{slot} is not built: give numbers")
-    if op.has("ShapeTensor"):
-        # A shape that the program computes is known when it runs; its length is known now.
-        op.fail("ShapeTensor is not built: give the shape as numbers")
     return {"Out": Spec(tuple(op.attr("shape")), VarType(op.attr("dtype")))}
 
 
@@ -34,6 +29,8 @@ define(
             "str_value": "",
             "force_cpu": False,
         },
+        numbers={"ValueTensor": "value", "ShapeTensor": "shape", "ShapeTensorList": "shape"},
+        numbers_set={"ValueTensor": {"str_value": ""}},
         shape=attribute_shape,
         samples=(
             sample(shape=[2, 3], value=1.5),
@@ -184,13 +181,10 @@ define(
 
 
 def one_hot_shape(op: Inference) -> Mapping[str, Specs]:
-    """A last dimension of ``depth``; the first form of the op replaces X's last dimension, which is 1."""
-    op.require(not op.has("depth_tensor"), "depth_tensor is not built: give depth as a number")
-    op.require(not op.attr("allow_out_of_range"), "allow_out_of_range is not built")
+    """A last dimension of ``depth``; the first form of the op replaces X's last dimension if that is 1."""
     op.require(op.attr("depth") > 0, f"depth must be above 0, got {op.attr('depth')}")
     shape = op.shape("X")
-    if op.op.type == "one_hot":
-        op.require(len(shape) > 0 and shape[-1] in (1, -1), "X's last dimension must be 1")
+    if op.op.type == "one_hot" and len(shape) > 1 and shape[-1] in (1, -1):
         shape = shape[:-1]
     return {"Out": Spec((*shape, op.attr("depth")), VarType(op.attr("dtype")))}
 
@@ -202,15 +196,19 @@ for _name, _dims in (("one_hot", (4, 1)), ("one_hot_v2", (4,))):
             inputs=("X", "depth_tensor?"),
             outputs=("Out",),
             attrs={"depth": -1, "dtype": int(VarType.FP32), "allow_out_of_range": False},
+            numbers={"depth_tensor": "depth"},
             shape=one_hot_shape,
-            samples=(sample({"X": integers(*_dims, high=5)}, depth=5),),
+            samples=(
+                sample({"X": integers(*_dims, high=5)}, depth=5),
+                sample({"X": integers(*_dims, high=9)}, depth=5, allow_out_of_range=True),
+                sample({"X": integers(4, high=5)}, depth=5),
+            ),
         )
     )
 
 
 def top_k_shape(op: Inference) -> Mapping[str, Specs]:
     """The last dimension becomes ``k``."""
-    op.require(not op.has("K"), "K as a tensor is not built: give k as a number")
     x, k = op.spec("X"), op.attr("k")
     op.require(
         k >= 1 and (x.shape[-1] < 0 or k <= x.shape[-1]),
@@ -226,6 +224,7 @@ define(
         inputs=("X", "K?"),
         outputs=("Out", "Indices"),
         attrs={"k": 1},
+        numbers={"K": "k"},
         shape=top_k_shape,
         grad=Grad("top_k_grad", ("X", "Indices", "Out@GRAD"), ("X@GRAD",), keep_attrs=False),
         samples=(sample({"X": normal(3, 6)}, k=2), sample({"X": normal(4)}, k=1)),
@@ -246,9 +245,10 @@ def arg_shape(op: Inference) -> Mapping[str, Specs]:
     """``axis`` goes (or becomes 1 with keepdims); the result is int64."""
     shape = list(op.shape("X"))
     axis = normal_axis(op, op.attr("axis"), len(shape))
-    op.require(op.attr("dtype") in (-1, int(VarType.INT64)), "only int64 indices are built")
+    dtype = VarType.INT64 if op.attr("dtype") < 0 else VarType(op.attr("dtype"))
+    op.require(dtype in (VarType.INT32, VarType.INT64), "dtype must be int32 or int64")
     kept = shape[:axis] + ([1] if op.attr("keepdims") else []) + shape[axis + 1 :]
-    return {"Out": Spec(tuple(kept) or (1,), VarType.INT64)}
+    return {"Out": Spec(tuple(kept) or (1,), dtype)}
 
 
 for _name in ("arg_max", "arg_min"):
@@ -262,6 +262,7 @@ for _name in ("arg_max", "arg_min"):
             samples=(
                 sample({"X": normal(3, 4)}),
                 sample({"X": normal(3, 4)}, axis=0, keepdims=True),
+                sample({"X": normal(3, 4)}, dtype=int(VarType.INT32)),
             ),
         )
     )

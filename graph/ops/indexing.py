@@ -11,6 +11,12 @@ from .rules import grads_like, merge_dims, normal_axis, of_shape, same
 from .samples import booleans, integers, normal, sample
 
 _SLICE_TENSORS = ("StartsTensor?", "EndsTensor?", "StartsTensorList*?", "EndsTensorList*?")
+_SLICE_NUMBERS = {
+    "StartsTensorList": "starts",
+    "StartsTensor": "starts",
+    "EndsTensorList": "ends",
+    "EndsTensor": "ends",
+}
 
 
 def slice_bounds(size: int, start: int, end: int) -> tuple[int, int]:
@@ -22,10 +28,6 @@ def slice_bounds(size: int, start: int, end: int) -> tuple[int, int]:
 
 def slice_shape(op: Inference) -> Mapping[str, Specs]:
     """Elements ``starts`` to ``ends`` of each of ``axes``; ``decrease_axis`` then drops sizes of 1."""
-    used = [
-        s for s in ("StartsTensor", "EndsTensor", "StartsTensorList", "EndsTensorList") if op.has(s)
-    ]
-    op.require(not used, f"{', '.join(used)}: bounds given as tensors are not built, give numbers")
     x = op.spec("Input")
     dims = list(x.shape)
     for axis, start, end in zip(op.attr("axes"), op.attr("starts"), op.attr("ends"), strict=True):
@@ -52,6 +54,7 @@ define(
         inputs=("Input", *_SLICE_TENSORS),
         outputs=("Out",),
         attrs=_SLICE,
+        numbers=_SLICE_NUMBERS,
         shape=slice_shape,
         grad=Grad(
             "slice_grad",
@@ -78,6 +81,7 @@ define(
         inputs=("Input", *_SLICE_TENSORS, "Out@GRAD"),
         outputs=("Input@GRAD",),
         attrs=_SLICE,
+        numbers=_SLICE_NUMBERS,
         shape=grads_like("Input"),
     )
 )
@@ -155,8 +159,8 @@ def gather_nd_shape(op: Inference) -> Mapping[str, Specs]:
     x, index = op.spec("X"), op.spec("Index")
     op.require(index.dtype in INTEGERS, "Index must hold integers")
     op.require(
-        1 <= index.shape[-1] <= len(x.shape),
-        f"Index's last dimension must be known and between 1 and {len(x.shape)}",
+        0 <= index.shape[-1] <= len(x.shape),
+        f"Index's last dimension must be known and not above {len(x.shape)}",
     )
     return {"Out": of_shape((*index.shape[:-1], *x.shape[index.shape[-1] :]) or (1,), x)}
 
@@ -171,6 +175,7 @@ define(
         samples=(
             sample({"X": normal(3, 4), "Index": integers(5, 2, high=3)}),
             sample({"X": normal(3, 4, 2), "Index": integers(2, 2, 1, high=3)}),
+            sample({"X": normal(3, 4), "Index": integers(2, 0, high=3)}),
         ),
         refuses=(
             sample({"X": normal(3), "Index": integers(5, 2, high=3)}),

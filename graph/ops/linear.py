@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 
 from .registry import Grad, Inference, Op, Specs, define
 from .rules import grads_like, merge_dims, of_shape, product
@@ -64,7 +65,7 @@ mul_grad = define(
 
 
 def matmul_shape(op: Inference) -> Mapping[str, Specs]:
-    """NumPy's matmul after the transposes; one-dimensional operands are a row (X) and a column (Y)."""
+    """Products of matrices after the transposes; one-dimensional operands are a row (X) and a column (Y)."""
     x, y = op.spec("X"), op.spec("Y")
     op.require(x.dtype == y.dtype, "X and Y must have one dtype")
     fused = op.attr("fused_reshape_Out") or op.attr("fused_transpose_Out")
@@ -80,20 +81,26 @@ def matmul_shape(op: Inference) -> Mapping[str, Specs]:
     if op.attr("transpose_Y"):
         b = [*b[:-2], b[-1], b[-2]]
     op.require(merge_dims(a[-1], b[-2]) is not None, f"inner sizes differ: {a[-1]} and {b[-2]}")
-    lead = _lead(op, a[:-2], b[:-2])
-    out = lead + ([] if row else [a[-2]]) + ([] if column else [b[-1]])
+    lead = joined_lead(a[:-2], b[:-2])
+    op.require(lead is not None, f"leading sizes differ: {a[:-2]} and {b[:-2]}")
+    left, right = row and a[-2] == 1, column and b[-1] == 1
+    out = list(lead or ()) + ([] if left else [a[-2]]) + ([] if right else [b[-1]])
     return {"Out": of_shape(tuple(out or [1]), x)}
 
 
-def _lead(op: Inference, a: list[int], b: list[int]) -> list[int]:
-    if not a or not b:
-        return a or b
-    op.require(
-        len(a) == len(b), "X and Y must have the same number of leading dimensions, or one none"
-    )
-    dims = [merge_dims(m, n) for m, n in zip(a, b, strict=True)]
-    op.require(None not in dims, f"leading sizes differ: {a} and {b}")
-    return [d for d in dims if d is not None]
+def joined_lead(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...] | None:
+    """Return the leading sizes of a product of stacks of matrices, None if they do not go together.
+
+    Stacks of as many matrices are multiplied one by one, in X's grouping; others are broadcast.
+    """
+    if not a or not b or (-1 not in (*a, *b) and math.prod(a) == math.prod(b)):
+        return tuple(a or b)
+    rank = max(len(a), len(b))
+    pairs = zip(*((*(1,) * (rank - len(lead)), *lead) for lead in (a, b)), strict=True)
+    dims = [n if m == 1 else m if n == 1 else merge_dims(m, n) for m, n in pairs]
+    if None not in dims:
+        return tuple(d for d in dims if d is not None)
+    return tuple(a) if -1 in (*a, *b) else None  # they may hold as many
 
 
 _MATMUL_ATTRS = {
@@ -132,8 +139,16 @@ matmul = define(
             ),
             sample({"X": normal(2, 3, 4), "Y": normal(4, 5)}),
             sample({"X": normal(4), "Y": normal(4)}),
+            sample({"X": normal(4), "Y": normal(2, 4, 3)}),
+            sample({"X": normal(2, 3, 4), "Y": normal(4)}, alpha=2.0),
+            sample({"X": normal(3), "Y": normal(4)}, transpose_X=True, transpose_Y=True),
+            sample({"X": normal(2, 1, 3, 4), "Y": normal(3, 5, 4)}, transpose_Y=True),
+            sample({"X": normal(2, 2, 3, 4), "Y": normal(4, 4, 5)}),
         ),
-        refuses=(sample({"X": normal(3, 4), "Y": normal(5, 2)}),),
+        refuses=(
+            sample({"X": normal(3, 4), "Y": normal(5, 2)}),
+            sample({"X": normal(2, 3, 4), "Y": normal(3, 4, 5)}),
+        ),
     )
 )
 

@@ -54,10 +54,15 @@ define(
 def check_labels(
     op: Inference, x: Spec, label: Spec, soft: bool, axis: int = -1
 ) -> tuple[int, ...]:
-    """Refuse labels that do not go with the classes along ``axis``; return the shape of the loss."""
+    """Refuse labels that do not go with the classes along ``axis``; return the shape of the loss.
+
+    Integer labels may lack the dimension of the classes.
+    """
     axis = normal_axis(op, axis, len(x.shape))
     rows = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
     wanted = x.shape if soft else rows
+    if not soft and len(label.shape) == len(x.shape) - 1:
+        wanted = (*x.shape[:axis], *x.shape[axis + 1 :])
     fits = len(label.shape) == len(wanted) and all(
         merge_dims(a, b) is not None for a, b in zip(wanted, label.shape, strict=True)
     )
@@ -73,7 +78,9 @@ def cross_entropy_shape(op: Inference) -> Mapping[str, Specs]:
     """One loss per row of X."""
     x = op.spec("X")
     soft = bool(op.attrs.get("soft_label", False))
-    rows = of_shape(check_labels(op, x, op.spec("Label"), soft), x)
+    label = op.spec("Label")
+    shape = check_labels(op, x, label, soft)
+    rows = of_shape(shape if len(label.shape) == len(shape) else shape[:-1], x)
     return {"Y": rows, "MatchX": rows, "XShape": of_shape((*x.shape, 0), x)}
 
 
@@ -89,6 +96,7 @@ define(
         samples=(
             sample({"X": _PROBABILITIES, "Label": integers(4, 1, high=5)}),
             sample({"X": _PROBABILITIES, "Label": integers(4, 1, high=5)}, ignore_index=2),
+            sample({"X": _PROBABILITIES, "Label": integers(4, high=5)}, ignore_index=2),
             sample({"X": _PROBABILITIES, "Label": uniform(4, 5)}, soft_label=True),
         ),
         refuses=(sample({"X": _PROBABILITIES, "Label": integers(3, 1, high=5)}),),
@@ -114,6 +122,7 @@ define(
         samples=(
             sample({"X": _PROBABILITIES, "Label": integers(4, 1, high=5)}),
             sample({"X": _PROBABILITIES, "Label": integers(4, 1, high=5)}, ignore_index=2),
+            sample({"X": _PROBABILITIES, "Label": integers(4, high=5)}, ignore_index=2),
         ),
         refuses=(sample({"X": _PROBABILITIES, "Label": integers(3, 1, high=5)}),),
     )
@@ -159,9 +168,11 @@ define(
             sample({"Logits": normal(4, 5), "Label": integers(4, 1, high=5)}, ignore_index=1),
             sample({"Logits": normal(4, 5), "Label": distribution(4, 5)}, soft_label=True),
             sample({"Logits": normal(2, 5, 3), "Label": integers(2, 1, 3, high=5)}, axis=1),
+            sample({"Logits": normal(2, 5, 3), "Label": integers(2, 3, high=5)}, axis=1),
+            sample({"Logits": normal(4, 5), "Label": integers(4, high=5)}),
         ),
         refuses=(
-            sample({"Logits": normal(4, 5), "Label": integers(4, high=5)}),
+            sample({"Logits": normal(4, 5), "Label": integers(3, high=5)}),
             sample({"Logits": normal(4, 5), "Label": normal(4, 1)}),
         ),
     )

@@ -11,7 +11,6 @@ from .samples import normal, sample
 
 def concat_shape(op: Inference) -> Mapping[str, Specs]:
     """Sizes along ``axis`` add up; the others agree."""
-    op.require(not op.has("AxisTensor"), "AxisTensor is not built: give axis as a number")
     specs = op.specs("X")
     first = specs[0]
     axis = normal_axis(op, op.attr("axis"), len(first.shape))
@@ -38,6 +37,7 @@ define(
         inputs=("X*", "AxisTensor?"),
         outputs=("Out",),
         attrs=_CONCAT,
+        numbers={"AxisTensor": "axis"},
         shape=concat_shape,
         grad=Grad("concat_grad", ("X", "AxisTensor", "Out@GRAD"), ("X@GRAD",)),
         samples=(
@@ -53,6 +53,7 @@ define(
         inputs=("X*", "AxisTensor?", "Out@GRAD"),
         outputs=("X@GRAD*",),
         attrs=_CONCAT,
+        numbers={"AxisTensor": "axis"},
         shape=grads_like("X"),
     )
 )
@@ -60,10 +61,6 @@ define(
 
 def split_shape(op: Inference) -> Mapping[str, Specs]:
     """``num`` equal parts of ``axis``, or parts of the sizes in ``sections`` (one may be -1)."""
-    op.require(
-        not (op.has("AxisTensor") or op.has("SectionsTensorList")),
-        "give axis and sections as numbers",
-    )
     x = op.spec("X")
     axis = normal_axis(op, op.attr("axis"), len(x.shape))
     size, num, sections = x.shape[axis], op.attr("num"), list(op.attr("sections"))
@@ -88,9 +85,13 @@ define(
         inputs=("X", "AxisTensor?", "SectionsTensorList*?"),
         outputs=("Out*",),
         attrs={"sections": [], "num": 0, "axis": 0},
+        numbers={"AxisTensor": "axis", "SectionsTensorList": "sections"},
         shape=split_shape,
         grad=Grad(
-            "concat", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}, attrs=lambda a: {"axis": a["axis"]}
+            "concat",
+            {"X": "Out@GRAD", "AxisTensor": "AxisTensor"},
+            {"Out": "X@GRAD"},
+            attrs=lambda a: {"axis": a["axis"]},
         ),
         samples=(
             sample({"X": normal(4, 6)}, num=3, axis=1),
@@ -203,9 +204,6 @@ define(
 
 def expand_shape(op: Inference) -> Mapping[str, Specs]:
     """Dimension i is repeated ``expand_times[i]`` times."""
-    op.require(
-        not (op.has("ExpandTimes") or op.has("expand_times_tensor")), "give expand_times as numbers"
-    )
     x, times = op.spec("X"), op.attr("expand_times")
     op.require(
         len(times) == len(x.shape), f"expand_times {times} needs a number for each dimension"
@@ -219,12 +217,14 @@ def expand_shape(op: Inference) -> Mapping[str, Specs]:
 
 
 _EXPAND_TENSORS = ("ExpandTimes?", "expand_times_tensor*?")
+_EXPAND_NUMBERS = {"ExpandTimes": "expand_times", "expand_times_tensor": "expand_times"}
 define(
     Op(
         type="expand",
         inputs=("X", *_EXPAND_TENSORS),
         outputs=("Out",),
         attrs={"expand_times": []},
+        numbers=_EXPAND_NUMBERS,
         shape=expand_shape,
         grad=Grad(
             "expand_grad", ("X", "ExpandTimes", "expand_times_tensor", "Out@GRAD"), ("X@GRAD",)
@@ -239,6 +239,7 @@ define(
         inputs=("X", *_EXPAND_TENSORS, "Out@GRAD"),
         outputs=("X@GRAD",),
         attrs={"expand_times": []},
+        numbers=_EXPAND_NUMBERS,
         shape=grads_like("X"),
     )
 )

@@ -24,9 +24,6 @@ BATCH_NORM_ATTRS = {
 
 def batch_norm_shape(op: Inference) -> Mapping[str, Specs]:
     """Y like X; statistics have one element per channel."""
-    op.require(
-        not op.has("MomentumTensor"), "MomentumTensor is not built: give momentum as a number"
-    )
     op.require(not op.attr("fuse_with_relu"), "fuse_with_relu is not built")
     x = op.spec("X")
     op.require(2 <= len(x.shape) <= 5, f"X must have 2 to 5 dimensions, has {len(x.shape)}")
@@ -82,6 +79,7 @@ define(
             ("X", "Scale", "Bias", "SavedMean", "SavedVariance", "Y@GRAD"),
             ("X@GRAD", "Scale@GRAD", "Bias@GRAD"),
         ),
+        numbers={"MomentumTensor": "momentum"},
         in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
         only_uses=uses_statistics,
         needs=statistics_need,

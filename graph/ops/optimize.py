@@ -10,7 +10,7 @@ from .registry import Inference, Op, Spec, Specs, define
 from .samples import normal, sample, uniform
 
 
-def _update(*state: str, powers: tuple[str, ...] = (), refused: tuple[str, ...] = ()) -> Any:
+def _update(*state: str, powers: tuple[str, ...] = ()) -> Any:
     """Return the shape rule of an update: state and gradient are like Param, powers have one element.
 
     Beside a parameter in low precision its state and gradient may be float32, as its master is.
@@ -23,8 +23,6 @@ def _update(*state: str, powers: tuple[str, ...] = (), refused: tuple[str, ...] 
         for slot in ("Grad", *state):
             fits = op.spec(slot) == param or (low and op.spec(slot) == wide)
             op.require(fits, f"{slot} must be like Param")
-        for slot in refused:
-            op.require(not op.has(slot), f"{slot} is not built: give the number")
         if op.has("LearningRate"):
             op.require(op.shape("LearningRate") == (1,), "LearningRate must have one element")
         if op.has("SkipUpdate"):
@@ -49,7 +47,7 @@ def _define(
     *,
     powers: tuple[str, ...] = (),
     fixed_powers: tuple[str, ...] = (),
-    refused: tuple[str, ...] = (),
+    numbers: Mapping[str, str] | None = None,
     optional: tuple[str, ...] = (),
     rate: bool = True,
     given: Mapping[str, Any] | None = None,
@@ -67,10 +65,11 @@ def _define(
     define(
         Op(
             type=name,
-            inputs=(*inputs, *(f"{slot}?" for slot in (*refused, *optional))),
+            inputs=(*inputs, *(f"{slot}?" for slot in (*(numbers or {}), *optional))),
             outputs=made,
             attrs={**attrs, **({"multi_precision": False} if masters else {})},
-            shape=_update(*state, powers=powers, refused=refused),
+            shape=_update(*state, powers=powers),
+            numbers=numbers or {},
             in_place={f"{slot}Out": slot for slot in (*updated, *masters)},
             samples=(sample(operands, **(given or {})),),
             refuses=(sample({**operands, "Grad": normal(4, 3)}),),
@@ -78,6 +77,7 @@ def _define(
     )
 
 
+_BETA_TENSORS = {"Beta1Tensor": "beta1", "Beta2Tensor": "beta2"}
 _BETAS = {"beta1": 0.9, "beta2": 0.999}
 _define("sgd", (), {}, optional=("MasterParam",))
 _define(
@@ -91,7 +91,7 @@ _define(
     ("Moment1", "Moment2"),
     {**_BETAS, "epsilon": 1e-8, "lazy_mode": False, "min_row_size_to_use_multithread": 1000},
     powers=("Beta1Pow", "Beta2Pow"),
-    refused=("Beta1Tensor", "Beta2Tensor"),
+    numbers=_BETA_TENSORS,
     optional=("MasterParam", "SkipUpdate"),
 )
 _define(
@@ -107,7 +107,7 @@ _define(
         "min_row_size_to_use_multithread": 1000,
     },
     powers=("Beta1Pow", "Beta2Pow"),
-    refused=("Beta1Tensor", "Beta2Tensor", "EpsilonTensor"),
+    numbers={**_BETA_TENSORS, "EpsilonTensor": "epsilon"},
     optional=("MasterParam", "SkipUpdate"),
     given={"epsilon": 0.1, "lr_ratio": 0.5, "coeff": 0.25, "with_decay": True},
 )

@@ -73,7 +73,6 @@ def image_axis(data_format: str) -> int:
 
 def pad2d_shape(op: Inference) -> Mapping[str, Specs]:
     """Height and width grow by ``paddings``: top, bottom, left, right."""
-    op.require(not op.has("Paddings"), "Paddings as a tensor is not built: give numbers")
     x, mode, layout = op.spec("X"), op.attr("mode"), op.attr("data_format")
     op.require(len(x.shape) == 4, "X must have 4 dimensions")
     op.require(layout in ("NCHW", "NHWC"), f"data_format {layout!r} must be 'NCHW' or 'NHWC'")
@@ -104,6 +103,7 @@ define(
         inputs=("X", "Paddings?"),
         outputs=("Out",),
         attrs=_PAD2D,
+        numbers={"Paddings": "paddings"},
         shape=pad2d_shape,
         grad=Grad("pad2d_grad", ("X", "Paddings", "Out@GRAD"), ("X@GRAD",)),
         samples=(
@@ -127,6 +127,7 @@ define(
         inputs=("X", "Paddings?", "Out@GRAD"),
         outputs=("X@GRAD",),
         attrs=_PAD2D,
+        numbers={"Paddings": "paddings"},
         shape=grads_like("X"),
     )
 )

@@ -1,10 +1,10 @@
-"""Pooling over images in NCHW."""
+"""Pooling over images in NCHW or NHWC."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from .conv import window_paddings
+from .conv import as_given, channels_first, check_format, window_paddings
 from .registry import Grad, Inference, Op, Specs, define
 from .rules import grads_like, of_shape
 from .samples import normal, sample
@@ -28,34 +28,34 @@ POOL_ATTRS = {
 
 
 def pool_shape(op: Inference) -> Mapping[str, Specs]:
-    """[N, C, H, W] to [N, C, oh, ow]."""
-    x = op.spec("X")
+    """[N, C, H, W] to [N, C, oh, ow], or with channels last."""
+    x, data_format = op.spec("X"), check_format(op)
     op.require(len(x.shape) == 4, "X must have 4 dimensions")
-    op.require(
-        op.attr("data_format") in ("NCHW", "AnyLayout"), "data_format other than NCHW is not built"
-    )
+    n, c, *image = channels_first(x.shape, data_format)
+    shape = (n, c, *_pooled(op, image))
+    return {"Out": of_shape(as_given(shape, data_format), x)}
+
+
+def _pooled(op: Inference, image: Sequence[int]) -> list[int]:
+    """Return height and width of the result."""
     op.require(
         op.attr("pooling_type") in ("max", "avg"),
         f"pooling_type {op.attr('pooling_type')!r} is unknown",
     )
     k, strides = op.attr("ksize"), op.attr("strides")
     if op.attr("global_pooling"):
-        return {"Out": of_shape((*x.shape[:2], 1, 1), x)}
+        return list(image) if op.attr("adaptive") else [1, 1]
     op.require(min(k) > 0 and min(strides) > 0, "ksize and strides must be above 0")
     if op.attr("adaptive"):
-        divides = all(d < 0 or d % n == 0 for d, n in zip(x.shape[2:], k, strict=True))
-        op.require(divides, f"adaptive pooling to {k} is built for image sizes that it divides")
-        return {"Out": of_shape((*x.shape[:2], *k), x)}
-    pads = window_paddings(
-        op.attr("paddings"), op.attr("padding_algorithm"), x.shape[2:], k, strides
-    )
+        return list(k)
+    pads = window_paddings(op.attr("paddings"), op.attr("padding_algorithm"), image, k, strides)
     dims = []
-    for size, pad, window, stride in zip(x.shape[2:], pads, k, strides, strict=True):
+    for size, pad, window, stride in zip(image, pads, k, strides, strict=True):
         room = size + sum(pad) - window
         steps = -(-room // stride) if op.attr("ceil_mode") else room // stride
         op.require(size < 0 or steps >= 0, f"the window {k} is larger than the padded image")
         dims.append(-1 if size < 0 else steps + 1)
-    return {"Out": of_shape((*x.shape[:2], *dims), x)}
+    return dims
 
 
 define(
@@ -81,6 +81,17 @@ define(
             ),
             sample({"X": normal(2, 3, 4, 5)}, global_pooling=True, pooling_type="avg"),
             sample({"X": normal(2, 3, 4, 4)}, ksize=[2, 2], adaptive=True, pooling_type="avg"),
+            sample({"X": normal(2, 3, 5, 7)}, ksize=[2, 3], adaptive=True, pooling_type="avg"),
+            sample({"X": normal(2, 3, 5, 7)}, ksize=[3, 2], adaptive=True),
+            sample(
+                {"X": normal(2, 6, 5, 4)},
+                ksize=[3, 2],
+                strides=[2, 2],
+                paddings=[1, 0, 1, 0],
+                data_format="NHWC",
+                pooling_type="avg",
+            ),
+            sample({"X": normal(2, 4, 5, 3)}, ksize=[2, 2], data_format="NHWC", ceil_mode=True),
         ),
         refuses=(sample({"X": normal(1, 1, 3, 3)}, ksize=[5, 5]),),
     )

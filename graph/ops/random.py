@@ -13,8 +13,6 @@ from .samples import normal, sample
 
 def drawn_shape(op: Inference) -> Mapping[str, Specs]:
     """Shape and dtype are attributes."""
-    for slot in ("ShapeTensor", "ShapeTensorList"):
-        op.require(not op.has(slot), f"{slot} is not built: give the shape as numbers")
     return {"Out": Spec(tuple(op.attr("shape")), VarType(op.attr("dtype")))}
 
 
@@ -25,6 +23,7 @@ define(
     Op(
         type="uniform_random",
         inputs=_SHAPES,
+        numbers={"ShapeTensor": "shape", "ShapeTensorList": "shape"},
         outputs=("Out",),
         attrs={**_COMMON, "min": -1.0, "max": 1.0, "diag_num": 0, "diag_step": 0, "diag_val": 1.0},
         shape=drawn_shape,
@@ -36,6 +35,7 @@ define(
     Op(
         type="gaussian_random",
         inputs=_SHAPES,
+        numbers={"ShapeTensor": "shape", "ShapeTensorList": "shape"},
         outputs=("Out",),
         attrs={**_COMMON, "mean": 0.0, "std": 1.0, "use_mkldnn": False},
         shape=drawn_shape,
@@ -65,7 +65,6 @@ _DROPOUT: dict[str, Any] = {
 
 def dropout_shape(op: Inference) -> Mapping[str, Specs]:
     """Out and Mask like X; the mask holds 0 and 1 as bytes."""
-    op.require(not op.has("Seed"), "Seed as a tensor is not built: give seed as a number")
     p = op.attr("dropout_prob")
     op.require(0.0 <= p <= 1.0, f"dropout_prob={p} must be between 0 and 1")
     kinds = ("downgrade_in_infer", "upscale_in_train")
@@ -82,6 +81,8 @@ define(
         inputs=("X", "Seed?"),
         outputs=("Out", "Mask"),
         attrs=_DROPOUT,
+        numbers={"Seed": "seed"},
+        numbers_set={"Seed": {"fix_seed": True}},
         shape=dropout_shape,
         grad=Grad("dropout_grad", ("Mask", "Out@GRAD"), ("X@GRAD",)),
         in_place={"Out": "X"},

@@ -101,15 +101,12 @@ def reduce_shape(op: Inference) -> Mapping[str, Specs]:
     """The named dimensions go (or become 1); if none is left the result has one element."""
     x = op.spec("X")
     axes = reduced_axes(op, len(x.shape))
-    op.require(
-        op.attr("out_dtype") in (-1, int(x.dtype)),
-        "out_dtype other than X's is not built: use cast",
-    )
     if op.attr("keep_dim"):
         shape = tuple(1 if i in axes else d for i, d in enumerate(x.shape))
     else:
         shape = tuple(d for i, d in enumerate(x.shape) if i not in axes)
-    return {"Out": Spec(shape or (1,), x.dtype)}
+    out_dtype = op.attrs["out_dtype"]
+    return {"Out": Spec(shape or (1,), x.dtype if out_dtype < 0 else VarType(out_dtype))}
 
 
 _SAMPLES = (

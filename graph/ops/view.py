@@ -18,6 +18,10 @@ def _like_x_shape(op: Inference) -> Mapping[str, Specs]:
     return {"X@GRAD": Spec(op.shape("XShape")[1:], op.spec("Out@GRAD").dtype)}
 
 
+def _reads(reads: tuple[str, ...], slot: str) -> bool:
+    return slot in {text.rstrip("*?") for text in reads}
+
+
 def _define_form(
     op_type: str,
     rule: ShapeRule,
@@ -48,6 +52,7 @@ def _define_form(
             inputs=reads,
             outputs=writes,
             attrs=settings["attrs"],
+            numbers={s: a for s, a in settings["numbers"].items() if _reads(reads, s)},
             shape=grad_rule,
             views={"X@GRAD": "Out@GRAD"} if keeps_order else {},
         )
@@ -72,14 +77,12 @@ def _define_views(
     """
 
     def rule(op: Inference) -> Mapping[str, Specs]:
-        used = [slot.rstrip("*?") for slot in tensors if op.has(slot.rstrip("*?"))]
-        op.require(
-            not used, f"{', '.join(used)}: sizes given as tensors are not built, give numbers"
-        )
         x = op.spec("X")
         return {"Out": of_shape(new_shape(op, x.shape), x), "XShape": of_shape((0, *x.shape), x)}
 
-    settings = {"inputs": ("X", *tensors), **examples}
+    (attr,) = list(attrs)[:1]
+    numbers = {slot.rstrip("*?"): attr for slot in reversed(tensors)}  # a list counts first
+    settings = {"inputs": ("X", *tensors), "numbers": numbers, **examples}
     _define_form(name, rule, grads_like("X"), first_reads, first_writes, attrs=attrs, **settings)
     second = {**attrs, **(newer_attrs or {})}
     reads = ("XShape", "Out@GRAD")

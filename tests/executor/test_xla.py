@@ -144,6 +144,19 @@ def takes(op: str, attrs: dict[str, Any], inputs: dict[str, list[Any]]) -> bool:
     return can_lower(Node(op, values, {}, attrs))
 
 
+def test_images_with_channels_last_are_left_to_the_kernels() -> None:
+    """What asks for a region's nodes shows them as they are, though kernels see their images as NCHW."""
+    asked = KERNELS[REGION, "xla"].takes
+    assert asked is not None
+    for name in ("conv2d", "pool2d"):
+        op = OPS[name]
+        for drawn in op.samples:
+            inputs, attrs = harness.draw(op, drawn, "float32")
+            held = {s: tuple(Value(s, x) for x in v) for s, v in harness.specs_of(inputs).items()}
+            last = attrs["data_format"] == "NHWC"
+            assert not (last and asked(Node(name, held, {}, attrs)))
+
+
 def lowerable(name: str, index: int) -> bool:
     """Tell whether a region can hold an op on its sample."""
     inputs, attrs = harness.draw(OPS[name], OPS[name].samples[index], "float32")

@@ -17,9 +17,10 @@ from tests.ops.cuda_cases import (
     check_gradients,
     check_in_place,
     low_types,
+    taken,
 )
 from tests.ops.gpu import assert_compile_for_a_gpu, gpu, needs_compiler
-from tests.ops.harness import gradients, run
+from tests.ops.harness import draw, gradients, run
 
 pytestmark = [needs_compiler, pytest.mark.usefixtures("launched")]
 Kernels = dict[str, CudaKernel]
@@ -55,6 +56,9 @@ def test_other_element_types(name: str, index: int, dtype: Any) -> None:
 @pytest.mark.parametrize("layout", ["", "NHWC"])
 @pytest.mark.parametrize(("name", "index"), cases("pool2d"))
 def test_pooling_in_either_order(name: str, index: int, layout: str) -> None:
+    op = OPS[name]
+    if not taken(op, *draw(op, op.samples[index], "float32")):
+        pytest.skip("windows that differ are left to CuPy")
     check_forward(name, index, "float32", layout)
     check_gradients(name, index, layout=layout)
 

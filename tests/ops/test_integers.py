@@ -22,6 +22,8 @@ INTEGER_CASES: list[tuple[str, dict[str, Any], dict[str, Any], Any]] = [
     ("elementwise_max", SEVENS, {}, [3, 7, -3, 7]),
     ("square", ROWS, {}, [[1, 4], [9, 25]]),
     ("pow", ROWS, {"factor": 2.0}, [[1, 4], [9, 25]]),
+    ("pow", {"X": [4, 9]}, {"factor": 0.5}, [1, 1]),  # the factor becomes an integer, too
+    ("exp", {"X": [-1, 2]}, {}, [0, 7]),
     ("abs", {"X": [-7, 7]}, {}, [7, 7]),
     ("scale", {"X": [3, 4]}, {"scale": 0.5, "bias": 1.5}, [1, 1]),
     ("scale", {"X": [3, 4]}, {"scale": 2.0, "bias": 1.5, "bias_after_scale": False}, [8, 10]),
@@ -53,7 +55,7 @@ def test_remainder_of_floats_has_the_divisors_sign() -> None:
     np.testing.assert_array_equal(out, [1.5, 1.5, -1.5, -1.5])
 
 
-@pytest.mark.parametrize("name", ["mean", "squared_l2_norm", "sigmoid", "exp", "gelu"])
+@pytest.mark.parametrize("name", ["mean", "squared_l2_norm", "sigmoid", "gelu"])
 def test_integers_are_refused_where_they_make_no_sense(name: str) -> None:
     with pytest.raises(ShapeError, match="float"):
         run(OPS[name], {"X": [np.array([1, 2])]}, {**OPS[name].attrs})

@@ -56,7 +56,7 @@ def gather_grad(
 def _places(dev: Device, x: Any, index: Any) -> tuple[Any, int, list[Step]]:
     """Number the places that coordinates can name; returns their numbers, and how many places there are."""
     depth = index.shape[-1]
-    places = dev.scratch((index.size // depth,), np.int32)
+    places = dev.scratch((math.prod(index.shape[:-1]),), np.int32)
     kind = c_type(index.dtype)
     parameters = [("int*", "places"), (f"const {kind}*", "index"), ("int", "count")]
     parameters += [("int", f"size{k}") for k in range(depth)]
@@ -143,12 +143,16 @@ def _cleared(dev: Device, ids: Any, target: Any) -> Step:
 
 
 @cuda("one_hot", "one_hot_v2")
-def one_hot(dev: Device, x: Any, out: Any, *, depth: int) -> list[Step]:
-    """1 at the index, 0 elsewhere; an index outside ``depth`` gives a row of NaN (-1 among integers)."""
+def one_hot(dev: Device, x: Any, out: Any, *, depth: int, allow_out_of_range: bool) -> list[Step]:
+    """1 at the index, 0 elsewhere; an index outside ``depth`` gives a row of NaN (-1 among integers).
+
+    If such indices are allowed, they give a row of 0.
+    """
     if not out.size:
         return []
     kind = c_type(out.dtype)
-    odd = f"element<{kind}>({'-1' if out.dtype.kind in 'iu' else '__int_as_float(0x7fc00000)'})"
+    odd = "-1" if out.dtype.kind in "iu" else "__int_as_float(0x7fc00000)"
+    odd = f"element<{kind}>({'0' if allow_out_of_range else odd})"
     parameters = [(f"{kind}*", "out"), (f"const {c_type(x.dtype)}*", "index")]
     parameters += [("unsigned", n) for n in ("count", "depth", "magic", "shift")]
     body = f"""
@@ -158,7 +162,8 @@ def one_hot(dev: Device, x: Any, out: Any, *, depth: int) -> list[Step]:
     const bool here = at == (long long)(i - k * depth);
     out[i] = at < 0 || at >= depth ? {odd} : element<{kind}>(here ? 1 : 0);
   }}"""
-    name = f"one_hot_{kind}_{x.itemsize}".replace(" ", "_")
+    loose = "_loose" * allow_out_of_range
+    name = f"one_hot_{kind}_{x.itemsize}{loose}".replace(" ", "_")
     kernel = CudaKernel(name, tuple(parameters), body, ("index.cuh",))
     words = [out.size, depth, *divisor(depth)]
     return [launch(dev, kernel, enough_blocks(dev, out.size), [out, x, *words])]

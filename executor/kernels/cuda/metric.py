@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....graph.ir import Node
+from ....graph.ops.registry import OPS
 from ....strategies.types import INTEGERS, VarType
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device import Device
+from ..registry import bind
 from .launches import BLOCK, Argument, call
 from .rows import accumulator
 from .support import cuda
@@ -79,14 +81,23 @@ def _choose(
     return _Rows(dev, x, axis).launch("block_choose", kinds, given, ("int count", count))
 
 
+def _best(dev: Device, x: Any, out: Any, axis: int, least: str) -> list[Step]:
+    made = out if out.dtype == "int64" else dev.scratch(out.shape, "int64")
+    steps = _choose(dev, x, None, made, axis, 1, least, "true")
+    if made is out:
+        return steps
+    attrs = OPS["cast"].attrs
+    return [*steps, *bind("cast", {"X": [made]}, {"Out": [out]}, attrs, dev, "cuda")]
+
+
 @cuda("arg_max")
 def arg_max(dev: Device, x: Any, out: Any, *, axis: int) -> list[Step]:
-    return _choose(dev, x, None, out, axis, 1, "false", "true")
+    return _best(dev, x, out, axis, "false")
 
 
 @cuda("arg_min")
 def arg_min(dev: Device, x: Any, out: Any, *, axis: int) -> list[Step]:
-    return _choose(dev, x, None, out, axis, 1, "true", "true")
+    return _best(dev, x, out, axis, "true")
 
 
 def few(node: Node) -> bool:

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ir import Node
 from ...codegen.cuda_source import c_type
 from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
 from ...device import Device
-from ..pool import Windows, windows_of
+from ..pool import Windows, one_window, windows_of
 from .copies import MOST, divisor, moved
 from .support import cuda, enough_blocks, floating, launch, on_boundary
 
@@ -44,14 +45,17 @@ _GIVES = {
 # span: how many elements of an axis count for the average of a window that begins at `a`.
 _FUNCTIONS = """
 __device__ __forceinline__ int span(int a, int k, int size, int before, int after) {
-  const int b = min(a + k, size + after);
-  return EXCLUSIVE ? max(min(b, size) - max(a, 0), 0) : b - max(a, -before);
+  return EXCLUSIVE ? max(min(a + k, size) - max(a, 0), 0) : k;
 }
 __device__ __forceinline__ bool isnan_(T x) { return wide(x) != wide(x); }
 """
 
 
-@cuda("pool2d", takes=floating)
+def _takes(node: Node) -> bool:
+    return floating(node) and one_window(node)
+
+
+@cuda("pool2d", takes=_takes, any_order=True)
 def pool2d(
     dev: Device,
     x: Any,
@@ -94,7 +98,7 @@ def _found(
     return _launches(dev, f"pool_{what}", win, {"x_in": x}, result, (body, exclusive))
 
 
-@cuda("pool2d_grad", takes=floating)
+@cuda("pool2d_grad", takes=_takes, any_order=True)
 def pool2d_grad(
     dev: Device,
     x: Any,

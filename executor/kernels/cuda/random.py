@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ir import Node
 from ....graph.ops import expr as e
 from ...codegen.cuda_loops import bind_cuda
 from ...codegen.cuda_random import STREAM, STREAM_HEAD, Place, bind_draws, stream_arguments
@@ -14,6 +15,7 @@ from ...cuda.kernel import CudaKernel
 from ...device import Device
 from ...philox import Stream
 from ..part_dropout import Dropout
+from ..random import drawn_with
 from ..registry import Step
 from .support import cuda, floating, launch
 
@@ -22,15 +24,29 @@ _UNIFORM_DOUBLE = "out = __dadd_rn(__dmul_rn((double)w0 * 0x1p-32, span), low);"
 _NORMAL = "out = element<{kind}>(__dadd_rn(__dmul_rn(normal(w0, w1), deviation), mean));"
 
 
-@cuda("uniform_random", takes=floating)
-def uniform_random(dev: Device, out: Any, *, min: float, max: float, seed: int) -> list[Step]:
+def _no_diagonal(node: Node) -> bool:
+    return floating(node) and not node.attrs["diag_num"]
+
+
+@cuda("uniform_random", takes=_no_diagonal)
+def uniform_random(
+    dev: Device,
+    out: Any,
+    *,
+    min: float,
+    max: float,
+    seed: int,
+    diag_num: int,
+    diag_step: int,
+    diag_val: float,
+) -> list[Step]:
     """Products and sums are rounded one by one, as on the host."""
     place = Place("out", out)
     double = out.dtype == np.float64
     text = _UNIFORM_DOUBLE if double else _UNIFORM.format(kind=place.kind)
     kind = "double" if double else "float"
     numbers = [(kind, "span", max - min), (kind, "low", min)]
-    stream = Stream(dev, seed, per_row=False)
+    stream = drawn_with(dev, seed)
     return bind_draws(dev, stream, [place], text, numbers, sample=0)
 
 
@@ -38,7 +54,7 @@ def uniform_random(dev: Device, out: Any, *, min: float, max: float, seed: int) 
 def gaussian_random(dev: Device, out: Any, *, mean: float, std: float, seed: int) -> list[Step]:
     place = Place("out", out)
     numbers = [("double", "deviation", std), ("double", "mean", mean)]
-    stream = Stream(dev, seed, per_row=False)
+    stream = drawn_with(dev, seed)
     text = _NORMAL.format(kind=place.kind)
     return bind_draws(dev, stream, [place], text, numbers, draws=2, sample=0)
 
@@ -105,7 +121,7 @@ def truncated_gaussian_random(
     attempts = 2 * out.size + 16
     tiles = -(-attempts // _TILE)
     counts = dev.scratch((tiles,), np.int64)
-    stream = stream_arguments(dev, Stream(dev, seed, per_row=False), attempts, 0)
+    stream = stream_arguments(dev, drawn_with(dev, seed), attempts, 0)
     head = STREAM_HEAD + _ATTEMPTS
     kind = Place("out", out).kind
     own = (("long long*", "counts"),)

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ir import Node
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device import Device
 from ..reduction import _axes as axes_of
+from ..reduction import one_type
 from .launches import BLOCK, simple, start
 from .pointwise import pointwise
 from .rows import (
@@ -126,7 +128,7 @@ def _count(x: Any, out: Any) -> int:
 
 
 def _register(op_type: str, op: str) -> None:
-    @cuda(op_type)
+    @cuda(op_type, takes=one_type)
     def bind(dev: Device, x: Any, out: Any, *, dim: Any, reduce_all: bool) -> list[Step]:
         return reduced(dev, op, x, out, axes_of(x, dim, reduce_all))
 
@@ -146,7 +148,7 @@ def _mean_factor(x: Any, out: Any) -> float:
     return _count(x, out) if accumulator(x.dtype) == np.int64 else 1.0 / _count(x, out)
 
 
-@cuda("reduce_mean")
+@cuda("reduce_mean", takes=one_type)
 def reduce_mean(dev: Device, x: Any, out: Any, *, dim: Any, reduce_all: bool) -> list[Step]:
     axes = axes_of(x, dim, reduce_all)
     return reduced(dev, "Sum", x, out, axes, factor=_mean_factor(x, out))
@@ -235,10 +237,14 @@ class _Index:
         return " ".join(lines)
 
 
+def _sloped(node: Node) -> bool:
+    return floating(node) and one_type(node)
+
+
 def _register_grad(op_type: str, expression: str, *, extreme: bool = False) -> None:
     if not extreme:
 
-        @cuda(op_type, takes=floating)
+        @cuda(op_type, takes=_sloped)
         def bind(
             dev: Device, x: Any, d_out: Any, d_x: Any, *, dim: Any, reduce_all: bool
         ) -> list[Step]:
@@ -249,7 +255,7 @@ def _register_grad(op_type: str, expression: str, *, extreme: bool = False) -> N
 
         return
 
-    @cuda(op_type, takes=floating)
+    @cuda(op_type, takes=_sloped)
     def bind_extreme(
         dev: Device, x: Any, out: Any, d_out: Any, d_x: Any, *, dim: Any, reduce_all: bool
     ) -> list[Step]:

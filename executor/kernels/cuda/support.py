@@ -16,13 +16,13 @@ _WAVES = 8  # blocks a multiprocessor, of kernels that go round
 
 
 def cuda(
-    *op_types: str, takes: Callable[[Node], bool] | None = None
+    *op_types: str, takes: Callable[[Node], bool] | None = None, any_order: bool = False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function as the generated kernel of ops, or of those nodes that ``takes`` accepts.
 
     It reads and writes low precision itself, and computes in float32.
     """
-    return kernel(*op_types, on=("cuda",), takes=takes, low=True)
+    return kernel(*op_types, on=("cuda",), takes=takes, low=True, any_order=any_order)
 
 
 def floating(node: Node) -> bool:

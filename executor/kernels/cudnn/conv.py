@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ....graph.ops.conv import window_paddings
+from ....graph.ops.conv import windows
 from ...cuda.dnn import Convolution, tensor
 from ...device import Device
 from ..registry import Step
@@ -15,10 +15,7 @@ from .support import bound, cudnn, part
 def _described(
     dev: Device, x: Any, w: Any, y: Any, result: str, attrs: Mapping[str, Any]
 ) -> Convolution:
-    extent = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], attrs["dilations"], strict=True)]
-    pads = window_paddings(
-        attrs["paddings"], attrs["padding_algorithm"], x.shape[2:], extent, attrs["strides"]
-    )
+    pads, dilations = windows(attrs, x.shape[2:], w.shape[2:])
     (top, bottom), (left, right) = pads
     return Convolution(
         tensor(x),
@@ -26,14 +23,14 @@ def _described(
         tensor(y),
         result,
         (attrs["strides"][0], attrs["strides"][1]),
-        (attrs["dilations"][0], attrs["dilations"][1]),
+        (dilations[0], dilations[1]),
         (top, left),
         (bottom, right),
         exact=dev.math != "tf32",
     )
 
 
-@cudnn("conv2d", "depthwise_conv2d")
+@cudnn("conv2d", "depthwise_conv2d", any_order=True)
 def conv2d(
     dev: Device,
     input: Any,
@@ -55,7 +52,7 @@ def conv2d(
     return [*steps, *bound(dev, conv, x=input, w=filter, y=output)]
 
 
-@cudnn("conv2d_grad", "depthwise_conv2d_grad")
+@cudnn("conv2d_grad", "depthwise_conv2d_grad", any_order=True)
 def conv2d_grad(
     dev: Device,
     input: Any,

@@ -24,7 +24,7 @@ class Declined(Exception):
 
 
 def cudnn(
-    *op_types: str, takes: Callable[[Node], bool] | None = None
+    *op_types: str, takes: Callable[[Node], bool] | None = None, any_order: bool = False
 ) -> Callable[[Kernel], Kernel]:
     """Register a kernel for nodes of single or low precision, or those of them that ``takes`` accepts.
 
@@ -38,7 +38,8 @@ def cudnn(
 
     def register(function: Kernel) -> Kernel:
         for op_type in op_types:
-            registered = kernel(op_type, on=("cudnn",), takes=accepts, low=True)
+            how: dict[str, Any] = {"takes": accepts, "low": True, "any_order": any_order}
+            registered = kernel(op_type, on=("cudnn",), **how)
             registered(_or_elsewhere(OPS[op_type], function))
         return function
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from ....graph.ops.conv import window_paddings
+from ....graph.ops.conv import windows
 from ...device import Device
 from ..conv import rectified
 from ..registry import Step
@@ -86,17 +86,14 @@ def _backward_weights(conv: Convolution) -> Primitive:
 
 def _convolution(dev: Device, x: Any, w: Any, out: Any, attrs: dict[str, Any]) -> Convolution:
     """Describe it: images stay channels last where some are, else the library chooses their order."""
-    extent = [(k - 1) * d + 1 for k, d in zip(w.shape[-2:], attrs["dilations"], strict=True)]
-    pads = window_paddings(
-        attrs["paddings"], attrs["padding_algorithm"], x.shape[2:], extent, attrs["strides"]
-    )
+    pads, dilations = windows(attrs, x.shape[2:], w.shape[-2:])
     image = last if channels_last(x) or channels_last(out) else Layout
     return Convolution(
         image(x.shape),
         Layout(w.shape),
         image(out.shape),
         tuple(attrs["strides"]),
-        tuple(d - 1 for d in attrs["dilations"]),
+        tuple(d - 1 for d in dilations),
         tuple(before for before, _ in pads),
         tuple(after for _, after in pads),
         dev.math,
@@ -108,7 +105,7 @@ def _grouped(w: Any, groups: int) -> Any:
     return w if groups == 1 else w.reshape(groups, w.shape[0] // groups, *w.shape[1:])
 
 
-@onednn("conv2d", "depthwise_conv2d")
+@onednn("conv2d", "depthwise_conv2d", any_order=True)
 def conv2d(
     dev: Device,
     input: Any,
@@ -130,7 +127,7 @@ def conv2d(
     return steps + _forward(conv).bind(dev, {SRC: input, WEIGHTS: w}, {DST: output})
 
 
-@onednn("conv2d_grad", "depthwise_conv2d_grad")
+@onednn("conv2d_grad", "depthwise_conv2d_grad", any_order=True)
 def conv2d_grad(
     dev: Device,
     input: Any,

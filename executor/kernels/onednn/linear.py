@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import lru_cache, partial
 from typing import Any
 
+import numpy as np
+
 from ...device import Device
 from ..linear import as_matrix, stacks
 from ..registry import Step
@@ -46,16 +48,20 @@ def product(
     bias: Any = None,
     post_ops: tuple[PostOp, ...] = (),
 ) -> list[Step]:
-    """c = a @ b, for stacks of matrices; summed over leading dimensions that ``c`` has not.
+    """c = a @ b, for stacks of matrices; summed over leading dimensions that ``c`` has not, or of size 1.
 
     A ``bias`` row and ``post_ops`` are for matrices whose rows lie side by side in ``c``.
     """
     a, b, c = _flat(a, b, c)
-    rank = max(a.ndim, b.ndim)
-    if c.ndim < rank:
-        stack = dev.scratch((*(a.shape[:-2] or b.shape[:-2]), *c.shape), c.dtype)
-        axes = tuple(range(stack.ndim - c.ndim))
-        return [*product(dev, a, b, stack, post_ops=post_ops), partial(stack.sum, axes, None, c)]
+    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    rank = len(lead) + 2
+    whole = c.reshape((1,) * (rank - c.ndim) + c.shape)
+    axes = tuple(i for i, n in enumerate(lead) if whole.shape[i] != n)
+    if axes:
+        stack = dev.scratch((*lead, *c.shape[-2:]), c.dtype)
+        summed = partial(np.add.reduce, stack, axes, None, whole, True)
+        return [*product(dev, a, b, stack, post_ops=post_ops), summed]
+    c = whole
     if c.shape[-1] > 1 and c.strides[-1] != c.itemsize:  # rows of the result must lie side by side
         a, b, c = b.swapaxes(-1, -2), a.swapaxes(-1, -2), c.swapaxes(-1, -2)
     a, b = (m.reshape((1,) * (rank - m.ndim) + m.shape) for m in (a, b))
@@ -74,7 +80,8 @@ def _flat(a: Any, b: Any, c: Any) -> tuple[Any, Any, Any]:
     if b.ndim == 2 < a.ndim == c.ndim and a.flags.c_contiguous and c.flags.c_contiguous:
         return a.reshape(-1, a.shape[-1]), b, c.reshape(-1, c.shape[-1])
     columns = a.swapaxes(-1, -2)
-    if c.ndim == 2 < a.ndim == b.ndim and columns.flags.c_contiguous and b.flags.c_contiguous:
+    alike = a.shape[:-2] == b.shape[:-2]
+    if c.ndim == 2 < a.ndim and alike and columns.flags.c_contiguous and b.flags.c_contiguous:
         return columns.reshape(-1, columns.shape[-1]).T, b.reshape(-1, b.shape[-1]), c
     return a, b, c
 

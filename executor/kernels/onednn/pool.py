@@ -9,7 +9,7 @@ from typing import Any
 
 from ....graph.ir import Node
 from ...device import Device
-from ..pool import windows_of
+from ..pool import one_window, windows_of
 from ..registry import Step
 from .primitive import (
     CACHED,
@@ -71,10 +71,7 @@ def _backward(pooling: Pooling) -> Primitive:
 
 
 def _takes(node: Node) -> bool:
-    """What ``ceil_mode`` adds beyond the padding, NumPy's kernel does not count and the library does."""
-    attrs = node.attrs
-    counted = attrs["pooling_type"] == "avg" and not attrs["exclusive"]
-    return not (counted and attrs["ceil_mode"] and not attrs["global_pooling"])
+    return one_window(node)
 
 
 def _pooling(x: Any, out: Any, attrs: dict[str, Any]) -> Pooling:
@@ -98,7 +95,7 @@ def _pooling(x: Any, out: Any, attrs: dict[str, Any]) -> Pooling:
     )
 
 
-@onednn("pool2d", takes=_takes)
+@onednn("pool2d", takes=_takes, any_order=True)
 def pool2d(
     dev: Device,
     x: Any,
@@ -118,7 +115,7 @@ def pool2d(
     return _forward(pooling).bind(dev, {SRC: x}, {DST: out, **workspace})
 
 
-@onednn("pool2d_grad", takes=_takes)
+@onednn("pool2d_grad", takes=_takes, any_order=True)
 def pool2d_grad(
     dev: Device,
     x: Any,

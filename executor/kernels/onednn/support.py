@@ -19,6 +19,7 @@ def onednn(
     takes: Callable[[Node], bool] | None = None,
     needs: Sequence[str] = (),
     yields: bool = False,
+    any_order: bool = False,
 ) -> Callable[[Kernel], Kernel]:
     """Register a kernel for the single-precision nodes of ops, or those of them that ``takes`` accepts.
 
@@ -33,9 +34,8 @@ def onednn(
 
     def register(function: Kernel) -> Kernel:
         for op_type in op_types:
-            kernel(op_type, on=("onednn",), takes=accepts, needs=needs, yields=yields)(
-                _nonempty(op_type, function)
-            )
+            how: dict[str, Any] = {"needs": needs, "yields": yields, "any_order": any_order}
+            kernel(op_type, on=("onednn",), takes=accepts, **how)(_nonempty(op_type, function))
         return function
 
     return register

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....graph.ops.indexing import slice_bounds
+from ..reduction import one_type
 from .later import jnp
 from .lowering import Operands, lowering
 
@@ -164,25 +165,25 @@ def _axes(x: Operands) -> tuple[int, ...]:
     return tuple(sorted({d % rank for d in dims}))
 
 
-@lowering("reduce_sum", slope=True)
+@lowering("reduce_sum", takes=one_type, slope=True)
 def reduce_sum(x: Operands) -> Made:
     """The sum over some dimensions."""
     return {"Out": jnp.sum(x["X"], _axes(x))}
 
 
-@lowering("reduce_mean", takes=_floats, slope=True)
+@lowering("reduce_mean", takes=lambda node: _floats(node) and one_type(node), slope=True)
 def reduce_mean(x: Operands) -> Made:
     """The mean over some dimensions."""
     return {"Out": jnp.mean(x["X"], _axes(x))}
 
 
-@lowering("reduce_max")
+@lowering("reduce_max", takes=one_type)
 def reduce_max(x: Operands) -> Made:
     """The largest over some dimensions."""
     return {"Out": jnp.max(x["X"], _axes(x))}
 
 
-@lowering("reduce_min")
+@lowering("reduce_min", takes=one_type)
 def reduce_min(x: Operands) -> Made:
     """The smallest over some dimensions."""
     return {"Out": jnp.min(x["X"], _axes(x))}

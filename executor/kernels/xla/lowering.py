@@ -22,6 +22,7 @@ from ....graph.ops.registry import OPS, Op, Spec
 from ....strategies.types import LOW, VarType, to_numpy
 from ...codegen.array_calls import trace
 from ..elementwise import aligned
+from ..registry import of_floats
 from .later import jax, jnp, special
 
 Arrays = Mapping[str, Sequence[Any]]
@@ -115,7 +116,7 @@ def can_lower(node: Node) -> bool:
     if forward in LOWERINGS:
         takes = LOWERINGS[forward][1]
         return not op.random and (takes is None or takes(node))
-    return op.scalar is not None and not op.random
+    return op.scalar is not None and not op.random and of_floats(node)
 
 
 def lower(

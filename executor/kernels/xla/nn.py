@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ....graph.ir import Node
-from ....graph.ops.conv import window_paddings
+from ....graph.ops.conv import window_paddings, windows
 from ..elementwise import aligned
 from ..norm import channels
 from ..pool import Windows
@@ -52,7 +52,12 @@ def mul(x: Operands) -> Made:
     return {"Out": a_MK @ b_KN}
 
 
-@lowering("matmul", slope=True)
+def _alike(node: Node) -> bool:
+    leads = [node.inputs[slot][0].spec.shape[:-2] for slot in ("X", "Y")]  # type: ignore[union-attr]
+    return leads[0] == leads[1] or not all(leads)
+
+
+@lowering("matmul", takes=_alike, slope=True)
 def matmul(x: Operands) -> Made:
     """Products of stacks of matrices, either transposed, times a number."""
     a, b = x["X"], x["Y"]
@@ -65,18 +70,17 @@ def matmul(x: Operands) -> Made:
 
 
 def _plain_conv(node: Node) -> bool:
-    return not node.inputs.get("Bias") and not node.attrs["fuse_relu_before_depthwise_conv"]
+    first = node.attrs["data_format"] != "NHWC"
+    return (
+        first and not node.inputs.get("Bias") and not node.attrs["fuse_relu_before_depthwise_conv"]
+    )
 
 
 @lowering("conv2d", "depthwise_conv2d", takes=_plain_conv, slope=True)
 def conv2d(x: Operands) -> Made:
     """Convolution in NCHW."""
-    image, weight, dilations = x["Input"], x["Filter"], x.attr("dilations")
-    extent = [(k - 1) * d + 1 for k, d in zip(weight.shape[2:], dilations, strict=True)]
-    strides = x.attr("strides")
-    pads = window_paddings(
-        x.attr("paddings"), x.attr("padding_algorithm"), image.shape[2:], extent, strides
-    )
+    image, weight, strides = x["Input"], x["Filter"], x.attr("strides")
+    pads, dilations = windows(x.attrs, image.shape[2:], weight.shape[2:])
     made = lax.conv_general_dilated(
         image,
         weight,
@@ -90,7 +94,8 @@ def conv2d(x: Operands) -> Made:
 
 
 def _fixed_windows(node: Node) -> bool:
-    return bool(node.attrs["global_pooling"] or not node.attrs["adaptive"])
+    first = node.attrs["data_format"] != "NHWC"
+    return first and bool(node.attrs["global_pooling"] or not node.attrs["adaptive"])
 
 
 def _windows(x: Operands) -> Windows:
@@ -228,7 +233,8 @@ def cross_entropy(x: Operands) -> Made:
     if x.attr("soft_label"):
         return {"Y": -jnp.sum(logs * x["Label"], -1, keepdims=True)}
     label, ignored = _picked(x, "cross_entropy", logs, logs.ndim - 1)
-    return {"Y": jnp.where(ignored, 0, -jnp.take_along_axis(logs, label, -1))}
+    losses = jnp.where(ignored, 0, -jnp.take_along_axis(logs, label, -1))
+    return {"Y": losses.reshape(x.shape("Y"))}
 
 
 @lowering("softmax_with_cross_entropy")

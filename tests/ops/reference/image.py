@@ -24,11 +24,29 @@ def image_pads(
     return [(p[0], p[0]), (p[1], p[1])] if len(p) == 2 else [(p[0], p[1]), (p[2], p[3])]
 
 
+def channels_first(slot: str, made: str) -> Any:
+    """Turn images that have channels last, and what is made of them, around a reference for NCHW."""
+
+    def decorate(function: Any) -> Any:
+        def turned(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
+            if attrs["data_format"] != "NHWC":
+                return dict(function(ins, attrs))
+            out = function({**ins, slot: ins[slot].transpose(0, 3, 1, 2)}, attrs)[made]
+            return {made: out.transpose(0, 2, 3, 1)}
+
+        return turned
+
+    return decorate
+
+
 @reference("conv2d", "depthwise_conv2d")
+@channels_first("Input", "Output")
 def conv2d(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     x, w = ins["Input"], ins["Filter"]
     x = np.maximum(x, 0) if attrs["fuse_relu_before_depthwise_conv"] else x
     (sh, sw), (dh, dw), groups = attrs["strides"], attrs["dilations"], attrs["groups"]
+    if attrs["padding_algorithm"] == "SAME":
+        dh = dw = 1
     kh, kw = (w.shape[2] - 1) * dh + 1, (w.shape[3] - 1) * dw + 1
     pads = image_pads(attrs, x.shape[2:], [kh, kw])
     x = np.pad(x, [(0, 0), (0, 0), *pads])
@@ -43,6 +61,7 @@ def conv2d(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
 
 
 @reference("pool2d")
+@channels_first("X", "Out")
 def pool2d(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     x = ins["X"]
     height, width = x.shape[2:]
@@ -53,12 +72,15 @@ def pool2d(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     (kh, kw), (sh, sw) = attrs["ksize"], attrs["strides"]
     pads = image_pads(attrs, x.shape[2:], attrs["ksize"])
     if attrs["adaptive"]:
-        (oh, ow), (kh, kw), pads = (kh, kw), (height // kh, width // kw), [(0, 0), (0, 0)]
-        sh, sw = kh, kw
-    else:
-        rounded = math.ceil if attrs["ceil_mode"] else math.floor
-        oh = rounded((height + sum(pads[0]) - kh) / sh) + 1
-        ow = rounded((width + sum(pads[1]) - kw) / sw) + 1
+        out = np.zeros((*x.shape[:2], kh, kw))
+        for i, j in itertools.product(range(kh), range(kw)):
+            rows = slice(i * height // kh, math.ceil((i + 1) * height / kh))
+            columns = slice(j * width // kw, math.ceil((j + 1) * width / kw))
+            out[:, :, i, j] = reduce(x[:, :, rows, columns], axis=(2, 3))
+        return {"Out": out}
+    rounded = math.ceil if attrs["ceil_mode"] else math.floor
+    oh = rounded((height + sum(pads[0]) - kh) / sh) + 1
+    ow = rounded((width + sum(pads[1]) - kw) / sw) + 1
     out = np.zeros((*x.shape[:2], oh, ow))
     for i, j in itertools.product(range(oh), range(ow)):
         top, left = i * sh - pads[0][0], j * sw - pads[1][0]

@@ -21,6 +21,7 @@ unary("softmax", lambda x, a: softmax_of(x, a["axis"]))
 def negative_log(p: np.ndarray, label: np.ndarray, attrs: dict[str, Any], axis: int) -> np.ndarray:
     if attrs.get("soft_label"):
         return -(label * np.log(p)).sum(axis, keepdims=True)
+    label = np.expand_dims(label, axis) if label.ndim < p.ndim else label
     ignored = label == attrs["ignore_index"]
     picked = np.take_along_axis(p, np.where(ignored, 0, label), axis)
     return np.where(ignored, 0.0, -np.log(picked))
@@ -28,7 +29,8 @@ def negative_log(p: np.ndarray, label: np.ndarray, attrs: dict[str, Any], axis: 
 
 @reference("cross_entropy", "cross_entropy2")
 def cross_entropy(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
-    return {"Y": negative_log(ins["X"], ins["Label"], attrs, -1)}
+    loss = negative_log(ins["X"], ins["Label"], attrs, -1)
+    return {"Y": loss if ins["Label"].ndim == ins["X"].ndim else loss[..., 0]}
 
 
 @reference("softmax_with_cross_entropy")

@@ -86,7 +86,10 @@ def pad2d(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
 
 @reference("gather_nd")
 def gather_nd(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
-    return {"Out": ins["X"][tuple(np.moveaxis(ins["Index"], -1, 0))]}
+    x, index = ins["X"], ins["Index"]
+    if index.shape[-1] == 0:
+        return {"Out": np.broadcast_to(x, (*index.shape[:-1], *x.shape))}
+    return {"Out": x[tuple(np.moveaxis(index, -1, 0))]}
 
 
 @reference("scatter")

@@ -1,0 +1,94 @@
+"""Numbers of a layer that may be given as Variables: as one, or some in a list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...strategies.errors import InvalidType
+from ...strategies.types import INTEGERS
+from ..variable import Variable
+from .helper import LayerHelper
+
+Slots = dict[str, Any]
+
+
+def whole(value: Any, argument: str, layer: str) -> int:
+    """Return an int; refuse what is none.
+
+    Raises:
+        InvalidType: ``value`` is no integer.
+    """
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        raise InvalidType(
+            f"{layer}: {argument} must be an int, got {value!r} ({type(value).__name__})."
+        )
+    return int(value)
+
+
+def one_number(value: Any, slot: str, attr: str, argument: str, layer: str) -> tuple[Slots, Slots]:
+    """Return (inputs, attributes) for a whole number or a Variable that holds it."""
+    if isinstance(value, Variable):
+        return {slot: _integral(value, argument, layer)}, {}
+    return {}, {attr: whole(value, argument, layer)}
+
+
+def real_number(value: Any, slot: str, attr: str, argument: str, layer: str) -> tuple[Slots, Slots]:
+    """Return (inputs, attributes) for a number or a Variable that holds it."""
+    if isinstance(value, Variable):
+        return {slot: value}, {}
+    if isinstance(value, (str, bytes)) or not hasattr(value, "__float__"):
+        raise InvalidType(
+            f"{layer}: {argument} must be a number or a Variable, "
+            f"got {value!r} ({type(value).__name__})."
+        )
+    return {}, {attr: float(value)}
+
+
+def several_numbers(
+    values: Any, slot: str, list_slot: str, attr: str, argument: str, layer: str
+) -> tuple[Slots, Slots]:
+    """Return (inputs, attributes) for a list of whole numbers and Variables, or one Variable with all of them.
+
+    In the attribute -1 stands where the list has a Variable.
+
+    Raises:
+        InvalidType: ``values`` is neither, or holds something else.
+    """
+    if isinstance(values, Variable):
+        return {slot: _integral(values, argument, layer)}, {}
+    if not isinstance(values, (list, tuple, np.ndarray)):
+        raise InvalidType(
+            f"{layer}: {argument} must be a list, a tuple or a Variable, "
+            f"got {values!r} ({type(values).__name__})."
+        )
+    given = [
+        _integral(v, argument, layer) if isinstance(v, Variable) else whole(v, argument, layer)
+        for v in values
+    ]
+    plain = [-1 if isinstance(v, Variable) else v for v in given]
+    if not any(isinstance(v, Variable) for v in given):
+        return {}, {attr: plain}
+    return {list_slot: _as_variables(given)}, {attr: plain}
+
+
+def _as_variables(given: Sequence[Any]) -> list[Variable]:
+    made = []
+    for value in given:
+        if not isinstance(value, Variable):
+            attrs = {"shape": [1], "dtype": 2, "value": float(value), "force_cpu": True}
+            helper = LayerHelper("fill_constant")
+            value = helper.apply("fill_constant", None, attrs, dtype="int32", stop_gradient=True)
+        made.append(value)
+    return made
+
+
+def _integral(value: Variable, argument: str, layer: str) -> Variable:
+    if value.dtype not in INTEGERS:
+        raise InvalidType(
+            f"{layer}: {argument} must hold integers, and {value.name!r} holds "
+            f"{value.dtype.name if value.dtype is not None else 'nothing yet'}."
+        )
+    return value
