@@ -14,7 +14,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from ..executor.delivery import Outcome
+from ..executor.delivery import Change, Outcome, assign
 from ..executor.gang import Gang
 from ..executor.message import Message
 from ..executor.place import CUDAPlace, Place
@@ -107,7 +107,17 @@ class RayDelivery:
         """Process, node and host of each replica."""
         return [member.where for member in self._members]
 
-    def start(self, messages: Mapping[int, Message], ahead: bool = False) -> int:
+    def reserve(self) -> int:
+        """Return a number for messages to be sent."""
+        return self._channels.reserve()
+
+    def knows(self, number: int) -> bool:
+        """Tell whether messages were sent under a number, and not given up."""
+        return self._channels.knows(number)
+
+    def start(
+        self, messages: Mapping[int, Message], ahead: bool = False, number: int | None = None
+    ) -> int:
         """Send messages by rank, and return the number to ask for their answers with.
 
         Raises:
@@ -119,7 +129,7 @@ class RayDelivery:
                 "the replicas that held the newest values are gone. Set the parameters again (run the startup "
                 "program, or load them); the next run starts a new gang."
             )
-        return self._channels.start(messages, self.config.step_deadline_s)
+        return self._channels.start(messages, self.config.step_deadline_s, number)
 
     def finish(self, number: int) -> dict[int, Message]:
         """Return the answers by rank.
@@ -288,19 +298,18 @@ class RayDelivery:
         self._reservations.append(reserve_another(taken, self.size, self.config, self._cut_off))
         return Member(self._reservations[-1], 0, self.config)
 
-    def shrink(self) -> list[int]:
-        """Go on with the living alone; return the ranks that they had. None has a program loaded.
+    def shrink(self, *changes: Change) -> None:
+        """Go on with the living alone, and make these changes at the same moment. None has a program loaded.
 
         Raises:
             ReplicaLost: one more is lost.
         """
-        kept = self.alive
         for member in self._members:
             if not member.alive:
                 member.hang_up()
-        self._members = [self._members[rank] for rank in kept]
+        living = [member for member in self._members if member.alive]
+        assign((self, "_members", living), *changes)
         self._regroup()
-        return kept
 
     # -- connections ----------------------------------------------------------------------------------
 

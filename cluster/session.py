@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
 from collections.abc import Iterator
@@ -12,13 +13,30 @@ from typing import Any
 import ray
 
 from ..executor.cuda.simulated import simulated_gpus
+from ..executor.launchers import launching
 from ..strategies.cluster import ClusterConfig
-from ..strategies.errors import CollectiveError
+from ..strategies.errors import CollectiveError, InvalidState
 
 _OBJECT_STORE_BYTES = 200_000_000  # steps do not use the object store
 _QUIET: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": True}
 _KNOCK_S = 10.0
 _ours: list[str] = []  # the Ray that was started here
+_forked: list[int] = []  # this process, if it was forked while Ray was in use
+
+
+def _after_fork() -> None:
+    """Leave the parent's Ray alone: it would be ended when this process exits, or is terminated."""
+    if not ray.is_initialized():
+        return
+    _forked[:] = [os.getpid()]
+    atexit.unregister(ray.shutdown)
+    node = getattr(ray._private.worker, "_global_node", None)
+    for name in ("kill_all_processes", "_drain_node_before_shutdown"):
+        if hasattr(node, name):
+            setattr(node, name, lambda *args, **how: None)
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def join_ray(config: ClusterConfig) -> None:
@@ -27,7 +45,17 @@ def join_ray(config: ClusterConfig) -> None:
     Raises:
         CollectiveError: no Ray answers at the address.
     """
+    with launching():
+        _join(config)
+
+
+def _join(config: ClusterConfig) -> None:
     if ray.is_initialized():
+        if _forked:
+            raise InvalidState(
+                f"process {os.getpid()} was forked from one that uses Ray, which answers that process alone: "
+                f"run the program there, or in a process that is spawned, not forked."
+            )
         return
     address = config.address or os.environ.get("RAY_ADDRESS")
     if address and address != "local":
@@ -53,6 +81,8 @@ def join_ray(config: ClusterConfig) -> None:
 
 def leave_ray() -> None:
     """End the Ray that was started for gangs; leave one that was joined."""
+    if _forked:
+        return
     if _ours and ray.is_initialized() and session() == _ours[0]:
         ray.shutdown()
     _ours.clear()

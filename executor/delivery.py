@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import starmap
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from .message import Message
+
+Change = tuple[object, str, Any]  # an object, the name of its attribute, and the new value
 
 
 class Outcome(NamedTuple):
@@ -31,10 +35,22 @@ class Delivery(Protocol):
         """Whether it was closed, or no replica is left: the next run starts a new gang."""
         ...
 
-    def start(self, messages: Mapping[int, Message], ahead: bool = False) -> int:
+    def reserve(self) -> int:
+        """Return a number for messages, so that it can be noted before they are sent."""
+        ...
+
+    def knows(self, number: int) -> bool:
+        """Tell whether messages were sent under a number, or will be, and were not given up."""
+        ...
+
+    def start(
+        self, messages: Mapping[int, Message], ahead: bool = False, number: int | None = None
+    ) -> int:
         """Send messages by rank; return the number to ask for the answers with.
 
-        ``ahead``: the answers are not asked for at once.
+        ``ahead``: the answers are not asked for at once. With a ``number`` that was reserved they can be asked
+        for until they are given up, else once. An interrupt may come at any bytecode: either the number is not
+        known then, and nothing was sent, or all is sent sooner or later.
         """
         ...
 
@@ -43,6 +59,7 @@ class Delivery(Protocol):
 
         Raises:
             ReplicaLost: a replica ended, froze, or was late.
+            Torn: an interrupt struck a replica, which cannot go on from there.
         """
         ...
 
@@ -52,6 +69,15 @@ class Delivery(Protocol):
 
     def give_up(self, number: int) -> None:
         """Throw the answers away when they come."""
+        ...
+
+    @property
+    def alive(self) -> list[int]:
+        """Ranks that were not lost."""
+        ...
+
+    def settle(self) -> None:
+        """Wait until the living have answered everything, and stand at one step if an interrupt struck one."""
         ...
 
     def close(self) -> None:
@@ -65,15 +91,6 @@ class Mendable(Delivery, Protocol):
     posts: bool
     """Whether what a replica posts arrives although it ends."""
 
-    @property
-    def alive(self) -> list[int]:
-        """Ranks that were not lost."""
-        ...
-
-    def settle(self) -> None:
-        """Wait until the living have answered everything."""
-        ...
-
     def outcome(self, number: int, rank: int) -> Outcome:
         """Return what came from a replica, lost ones too, for a message."""
         ...
@@ -82,8 +99,11 @@ class Mendable(Delivery, Protocol):
         """Put others in the places of the lost; return their ranks. Nobody has a program loaded."""
         ...
 
-    def shrink(self) -> list[int]:
-        """Go on without the lost; return the ranks that the others had. None has a program loaded."""
+    def shrink(self, *changes: Change) -> None:
+        """Go on without the lost, :meth:`alive` numbered anew. None has a program loaded.
+
+        What else changes with the numbers is set at the same moment, as :func:`assign` does.
+        """
         ...
 
 
@@ -116,7 +136,9 @@ class Request:
     ``drop`` names the loaded programs whose temporaries end their life with the last. ``done`` of the
     ``iterations`` have happened; ``fetched`` (by rank) is there when all have; ``failed`` says why they never
     will. ``void``: the number of replicas changed, the rest has to be split anew. ``votes``: the steps
-    happen on all replicas or on none, and are counted; the others write nothing.
+    happen on all replicas or on none, and are counted; the others write nothing. ``base``: so many counted
+    steps come before them. ``begun``: they were sent, once or more often; ``ahead``: they may
+    wait for others.
     """
 
     program: int
@@ -126,6 +148,9 @@ class Request:
     drop: Sequence[int]
     votes: bool = True
     number: int = -1
+    base: int = 0
+    begun: bool = False
+    ahead: bool = False
     done: int = 0
     fetched: list[Sequence[np.ndarray]] | None = None
     failed: BaseException | None = None
@@ -135,6 +160,14 @@ class Request:
     def settled(self) -> bool:
         """Whether nothing more is to come."""
         return self.fetched is not None or self.failed is not None or self.void
+
+    def end(self, base: int) -> int:
+        """Return how many steps are counted once these are done, ``base`` before."""
+        return base + (self.iterations if self.votes else 0)
+
+    def passed(self, counted: int) -> int:
+        """Return how many of the steps have happened when so many are counted in all."""
+        return min(max(counted - self.base, 0), self.iterations) if self.votes else self.done
 
     def messages(self, epoch: int) -> dict[int, Message]:
         """Return what is to be sent for the steps that have not happened, by rank."""
@@ -154,6 +187,10 @@ class Request:
         return found
 
 
+class Torn(Exception):
+    """An interrupt struck a replica of this process in the middle of its work: replicas must be settled."""
+
+
 class GangChanged(Exception):
     """The gang goes on with fewer replicas: programs are to be compiled, and feeds split, anew."""
 
@@ -163,12 +200,22 @@ class Ledger:
     """What a gang must know to bring others in.
 
     Programs as they were loaded, ranks that hold a persistable alone (by scope and name), steps whose writes
-    were made, and ranks whose values are not those of the gang.
+    were made, and ranks whose values are not those of the gang. Since a replica was lost, ``uneven``: it is not
+    known where the living stand; ``torn``: replicas have yet to join a group and to load the programs.
     """
 
     programs: dict[int, dict[str, Any]] = field(default_factory=dict)
     owners: dict[int, dict[str, int]] = field(default_factory=dict)
     done: int = 0
-    unsure: bool = False  # whether ``done`` must be asked for: nobody waited for the last steps
     stale: set[int] = field(default_factory=set)
+    uneven: bool = False
+    torn: bool = False
     failures: int = 0
+
+
+def assign(*changes: Change) -> None:
+    """Set attributes (object, name, value) all at once: an interrupt finds all of them set, or none.
+
+    Python takes up signals between bytecodes, and there is none between these assignments.
+    """
+    deque(starmap(setattr, changes), maxlen=0)

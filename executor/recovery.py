@@ -36,6 +36,7 @@ class Recovery:
         """
         began = time.monotonic()
         self.gang.epoch += 1
+        self.ledger.uneven = True
         self.ledger.stale.update(lost.ranks)
         self._even(lost)
         self.ledger.failures += 1
@@ -53,18 +54,27 @@ class Recovery:
             ReplicaLost: too many more were lost meanwhile.
             InvalidState: a lost replica alone held some values.
         """
-        while self.ledger.stale:
+        while self.ledger.stale or self.ledger.torn or self.ledger.uneven:
+            self.ledger.torn = True
             try:
+                if self.ledger.uneven:  # an interrupt kept it from being found out
+                    self._even(
+                        lost or ReplicaLost("a replica was lost.", sorted(self.ledger.stale))
+                    )
                 self._check_owned()
                 if self.gang.config.on_failure == "shrink":
                     self._shrink()
                 else:
                     self._replace()
-                for request in self.gang.under_way:
+                self.ledger.torn = False
+                for (
+                    request
+                ) in self.gang.under_way:  # what an interrupt leaves is sent by Gang._review
                     self.gang.send(request, ahead=True)
             except ReplicaLost as another:
                 self.gang.epoch += 1
                 self.ledger.failures += 1
+                self.ledger.uneven = True
                 self.ledger.stale.update(another.ranks)
                 self._even(another)
                 if self.ledger.failures > self.gang.config.max_failures:
@@ -79,15 +89,20 @@ class Recovery:
     def _even(self, lost: ReplicaLost) -> None:
         """Bring the living to one step, and note which of the requests under way have happened."""
         furthest = self.level(lost)
-        happened = 0 if self.ledger.unsure else furthest - self.ledger.done
+        self.ledger.done = furthest
         for request in list(self.gang.under_way):
-            count = min(request.iterations - request.done, happened) if request.votes else 0
-            happened -= count
-            request.done += count
-            if count and request.done == request.iterations:
-                self.gang.under_way.remove(request)
+            known = self.delivery.knows(request.number)
+            request.begun = request.begun or known
+            done = request.passed(furthest)
+            if request.votes and done == request.iterations:
                 self._gather(request)
-        self.ledger.done, self.ledger.unsure = furthest, False
+                self.gang.under_way.remove(request)
+            elif request.begun:
+                request.done = done
+            else:  # an interrupt kept it from being sent
+                request.failed = KeyboardInterrupt("interrupted before it was sent")
+                self.gang.under_way.remove(request)
+        self.ledger.uneven = False
 
     def level(self, cause: RowlockError) -> int:
         """Bring the living to one step, and return how many they have done.
@@ -130,8 +145,13 @@ class Recovery:
         """
         ranks = range(len(request.shares))
         outcomes = [self.delivery.outcome(request.number, rank) for rank in ranks]
-        full = next(o for o in outcomes if o.answer is not None and o.answer.kind == "fetched")
-        assert full.answer is not None
+        request.done = request.iterations
+        full = next((o for o in outcomes if o.answer and o.answer.kind == "fetched"), None)
+        if full is None or full.answer is None:
+            request.failed = CollectiveError(
+                "the step happened, but no replica told what it fetched."
+            )
+            return
         fetched = []
         for rank, (posted, answer) in enumerate(outcomes):
             answered = answer is not None and answer.kind == "fetched"
@@ -174,18 +194,24 @@ class Recovery:
             self.gang.ask([Message("load", head)] * self.gang.size)
 
     def _shrink(self) -> None:
-        kept = self.delivery.shrink()
-        self.gang.shrunk.append(kept)
-        self.ledger.stale = {kept.index(rank) for rank in self.ledger.stale if rank in kept}
-        self.ledger.owners = {
-            scope: {name: kept.index(rank) for name, rank in owners.items()}
-            for scope, owners in self.ledger.owners.items()
-        }
-        self.ledger.programs.clear()
+        gang, ledger, kept = self.gang, self.ledger, self.delivery.alive
+        if kept == list(range(gang.size)):  # an interrupt struck after it was done
+            self.delivery.shrink()
+        else:
+            owners = {
+                scope: {name: kept.index(rank) for name, rank in by_name.items()}
+                for scope, by_name in ledger.owners.items()
+            }
+            stale = {kept.index(rank) for rank in ledger.stale if rank in kept}
+            self.delivery.shrink(
+                (gang, "shrunk", [*gang.shrunk, kept]),
+                (ledger, "stale", stale),
+                (ledger, "owners", owners),
+                (ledger, "programs", {}),
+                *((request, "void", True) for request in gang.under_way),
+                (gang, "under_way", []),
+            )
         self._heal()
-        for request in self.gang.under_way:
-            request.void = True
-        self.gang.under_way.clear()
 
     def _heal(self) -> None:
         """Give those who lack them the values of one who has them."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from ..graph.ir import EVERYWHERE
+from .delivery import assign
 from .gang import Gang
 from .scope import Scope
 from .tensor import Tensor
+from .turns import NeedsTurn
 
 
 class DeviceValues:
@@ -39,11 +42,16 @@ class DeviceValues:
 
     def bring_home(self) -> None:
         """Fetch the newest values into the driver's scope, which from then on stands alone."""
-        for tensor in self._tensors.values():
+        for tensor in list(self._tensors.values()):
             if tensor.link is self:
                 if tensor.initialized:
                     tensor.memory()
                 tensor.link = None
+
+    @property
+    def turn(self) -> threading.RLock:
+        """The lock for what is read, or was written, here."""
+        return self.gang.turn
 
     @property
     def names(self) -> list[str]:
@@ -65,11 +73,15 @@ class DeviceValues:
             self._unfilled = [t for t in self._tensors.values() if not t.initialized]
         for name, tensor in self._tensors.items():
             if tensor.link is not self:
-                if self.follows and isinstance(tensor.link, DeviceValues):
-                    self._follow(name, tensor.link)
+                if isinstance(tensor.link, DeviceValues):
+                    if not tensor.link.gang.has_turn():
+                        raise NeedsTurn(tensor.link.gang)
+                    if self.follows:
+                        self._follow(name, tensor.link)
                 if name in self.dirty and tensor.initialized:
                     tensor.memory()  # what another program's replicas made of it, before the link changes
-                tensor.link, tensor.link_version = self, -1
+                tensor.link_version = -1  # first: an interrupt in between leaves nothing stale
+                tensor.link = self
 
     def fill(self) -> None:
         """After a step: fetch what the driver's scope has no value of, such as what a startup program made."""
@@ -89,8 +101,8 @@ class DeviceValues:
         for name in names:
             owner = owners.get(name, EVERYWHERE)
             if name not in self._tensors:
+                self.dirty.add(name)  # first: an interrupt leaves no name that is never sent
                 self._tensors[name] = self.scope.home(name).get_tensor()
-                self.dirty.add(name)
             elif self.owners.get(name, EVERYWHERE) != owner:
                 tensor = self._tensors[name]
                 if tensor.link is self and tensor.initialized:
@@ -103,20 +115,17 @@ class DeviceValues:
 
     def follow(self, shrunk: Sequence[Sequence[int]]) -> None:
         """Number owners as the replicas are numbered now; ``shrunk``: each time, the ranks they had before."""
+        owners = self.owners
         for kept in shrunk[self._followed :]:
-            self.owners = {name: kept.index(rank) for name, rank in self.owners.items()}
-        self._followed = len(shrunk)
-        self._adopted = None
+            owners = {name: kept.index(rank) for name, rank in owners.items()}
+        assign((self, "owners", owners), (self, "_followed", len(shrunk)), (self, "_adopted", None))
 
     def flush(self) -> None:
         """Send what the user wrote since the last step."""
         if not self.dirty:
             return
-        names, arrays = [], []
-        for name in sorted(self.dirty):
-            tensor = self._tensors[name]
-            if tensor.initialized:
-                names.append(name)
-                arrays.append(tensor.memory())
+        dirty = sorted(self.dirty.intersection(self._tensors))
+        names = [name for name in dirty if self._tensors[name].initialized]
+        arrays = [self._tensors[name].memory() for name in names]
         self.gang.write(self.id, names, arrays, self.owners)
-        self.dirty.clear()
+        self.dirty.difference_update(dirty)

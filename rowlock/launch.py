@@ -64,7 +64,7 @@ def cluster(config: ClusterConfig | None = None, **settings: Any) -> Iterator[Cl
         yield chosen
     finally:
         launchers.close_gangs(chosen)
-        launchers.pop_config()
+        launchers.pop_config(chosen)
         _leave_ray()
 
 
