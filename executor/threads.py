@@ -79,6 +79,16 @@ class _Meeting:
                     self._give_up(tag, within)
                 self.turn.wait(left)
 
+    def let_go(self) -> None:
+        """Release the lock if an interrupt kept this thread, which is not inside, from doing it."""
+        while self.turn._is_owned():  # type: ignore[attr-defined]  # Condition.wait asks the same
+            self.turn.release()
+
+    def skip(self, epoch: int) -> None:
+        """Let only epochs after this one make a reset."""
+        with self.turn:
+            self.epoch, self.arrived = max(self.epoch, epoch), 0
+
     def _refuse_aborted(self, tag: str) -> None:
         if self.reason is not None:
             raise CollectiveAborted(f"collective {tag} aborted: {self.reason}")
@@ -264,7 +274,8 @@ class ThreadDelivery:
         self.size = size = len(places)
         self.broken = self.posts = False
         self._within = config.step_deadline_s
-        meeting = _Meeting(size)
+        self._meeting = meeting = _Meeting(size)
+        self._epoch = 0  # of the messages
         runtimes = [runtime_of(place) for place in places]
         self.replicas = [
             Replica(
@@ -304,6 +315,7 @@ class ThreadDelivery:
             self._workers[0] = ReplicaThread(self.replicas[0])
         kept = number is not None
         number = self.reserve() if number is None else number
+        self._epoch = max([self._epoch, *(m.head.get("epoch", 0) for m in messages.values())])
         own = None if ahead else messages.get(0)
         by_worker = {rank: m for rank, m in messages.items() if rank or own is None}
         for earlier, other in self._exchanges.items():  # that an interrupt left
@@ -406,7 +418,10 @@ class ThreadDelivery:
         return list(range(self.size))
 
     def _abort(self, reason: str) -> None:
+        """Release all that wait, and those that have yet to come with what they were asked so far."""
         if self.replicas[0].group is not None:
+            self._meeting.let_go()
+            self._meeting.skip(self._epoch)
             self.replicas[0].group.abort(reason)
 
     def close(self) -> None:

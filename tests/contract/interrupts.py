@@ -10,7 +10,7 @@ from typing import Any
 
 import rowlock
 
-_ROOT = Path(rowlock.__file__).resolve().parents[1]
+_ROOT = Path(rowlock.__file__).parent  # whose rooms are links in a checkout
 ROOMS = tuple(str(_ROOT / room) for room in ("executor", "cluster"))
 
 
