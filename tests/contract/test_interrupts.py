@@ -20,7 +20,7 @@ BATCH = feed(8)
 
 
 class Training:
-    """Steps on one batch, with dropout: what they come to depends on how many there were, and on nothing else."""
+    """Steps on one batch, with dropout: what they come to depends on how many there were alone."""
 
     def __init__(self, places: int = 2) -> None:
         self.net = Net(OPTIMIZERS["momentum"], layers=2, drop=0.3)
@@ -58,7 +58,7 @@ def undisturbed(steps: int) -> list[list[bytes]]:
 
 
 def interrupted(count: int, kill_each: int, seed: int, call: str = "step") -> dict[str, int]:
-    """Interrupt steps at ``count`` bytecodes (0: at every one) and compare; each so many times a replica dies."""
+    """Interrupt steps at ``count`` bytecodes (0: at each), and compare; now and then a replica dies."""
     draw = random.Random(seed)
     states = undisturbed(3 * (count or 6000) + 20)
     training = Training()
@@ -107,7 +107,7 @@ def test_replicas_of_ray_that_die(ray_cluster: None, call: str) -> None:
     logging.getLogger("rowlock").setLevel(logging.ERROR)
     try:
         with rowlock.cluster(launcher="ray", spares=1):
-            told = interrupted(60, 20, 8, call)
+            told = interrupted(30, 10, 8, call)
     finally:
         logging.getLogger("rowlock").setLevel(logging.NOTSET)
-    assert told["interrupts"] > 50 and told["kills"] == 3
+    assert told["interrupts"] > 25 and told["kills"] == 3
