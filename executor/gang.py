@@ -70,7 +70,7 @@ class Gang:
         Raises:
             InvalidState: the replicas answer another process.
         """
-        if not self.owned:
+        if os.getpid() != self._owner:
             raise InvalidState(
                 f"process {os.getpid()} was forked from process {self._owner}, whose replicas answer that "
                 f"process alone: run the program there, or in a process that is spawned, not forked."
@@ -234,6 +234,9 @@ class Gang:
 
     def drain(self, left: int = 0) -> None:
         """Wait until at most ``left`` requests are under way; what they fetch, or why they fail, is kept."""
+        if not self.under_way and not self._sent:
+            self.check_owner()
+            return
         with self.turn:
             self._review()
             while len(self.under_way) > left:
@@ -246,6 +249,8 @@ class Gang:
         although it was never sent, then it is withdrawn; or although it is settled, then it is done with; or
         it has to be sent again, as a replica was lost. Other answers are wanted by nobody.
         """
+        if self._orderly():
+            return
         try:
             self._mend_first()
             for request in [r for r in self.under_way if r.settled]:
@@ -266,6 +271,12 @@ class Gang:
             self._recover(lost)
         except Torn:
             self._torn()
+
+    def _orderly(self) -> bool:
+        """Tell whether all that is under way was sent, and nothing else."""
+        numbers = [request.number for request in self.under_way]
+        mended = not (self.ledger.uneven or self.ledger.torn)
+        return mended and numbers == self._sent and all(map(self.delivery.knows, numbers))
 
     def _mend_first(self) -> None:
         """Mend the gang before what is under way finishes, if an interrupt kept it from being mended."""

@@ -137,14 +137,23 @@ class ParallelRun:
             if self._splitter is not splitter:
                 splitter = self._splitter
                 begun.batches = [splitter.again(portions) for portions in begun.batches]
-            with contextlib.suppress(GangChanged):
+            try:
                 self._begin(begun, begun, ahead)
+            except GangChanged:
+                continue
 
     def _in_turn(self, call: Callable[[], None], others: tuple[Gang, ...] = ()) -> None:
         """Call when it is this thread's turn at the scope and at the gang, and at others whose values it needs.
 
         Scopes come before gangs, and gangs in one order, so that no two threads wait for each other.
         """
+        if not others:
+            try:
+                with self.values.scope.turn, self.gang.turn:
+                    call()
+                return
+            except NeedsTurn as needed:
+                others = (needed.gang,)
         gangs = sorted({id(gang): gang for gang in (self.gang, *others)}.values(), key=id)
         try:
             with self.values.scope.turn:
@@ -156,7 +165,9 @@ class ParallelRun:
     def steps(self) -> int:
         """Steps that happened, or are under way."""
         counted, begun = self._count
-        return counted + sum(r.done if r.settled else r.iterations for r in begun)
+        for request in begun:
+            counted += request.done if request.settled else request.iterations
+        return counted
 
     @steps.setter
     def steps(self, steps: int) -> None:
