@@ -35,7 +35,7 @@ class Gang:
         self.ledger = Ledger()
         self.under_way: list[Request] = []
         self._turn = threading.RLock()
-        self._owner = os.getpid()
+        self._owner = _process[0]
         self._sent: list[int] = []  # numbers of messages whose answers are kept
         self.shrunk: list[list[int]] = []  # each time: the ranks that the replicas had before
         self.users: weakref.WeakSet[Any] = weakref.WeakSet()  # what may run on it again
@@ -62,7 +62,7 @@ class Gang:
     @property
     def owned(self) -> bool:
         """Whether this process started the replicas, and was not forked from the one that did."""
-        return os.getpid() == self._owner
+        return _process[0] == self._owner
 
     def check_owner(self) -> None:
         """Refuse a process that was forked.
@@ -70,7 +70,7 @@ class Gang:
         Raises:
             InvalidState: the replicas answer another process.
         """
-        if os.getpid() != self._owner:
+        if _process[0] != self._owner:
             raise InvalidState(
                 f"process {os.getpid()} was forked from process {self._owner}, whose replicas answer that "
                 f"process alone: run the program there, or in a process that is spawned, not forked."
@@ -476,6 +476,16 @@ class Gang:
             finally:  # a replica may be found dead only now
                 self._leaving.clear()
                 self.delivery.close()
+
+
+_process = [os.getpid()]  # kept: to ask for it at every step costs microseconds
+
+
+def _after_fork() -> None:
+    _process[:] = [os.getpid()]
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _cause(failures: Sequence[Message]) -> RowlockError:
