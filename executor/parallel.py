@@ -99,7 +99,7 @@ class ParallelRun:
         )
         self.report: CompileReport | None = None
         self._count: tuple[int, tuple[Request, ...]] = (0, ())
-        self._splitting = threading.Lock()
+        self._splitting = threading.RLock()
         self.compilations = 0
         self._since_drop = 0
         self._shrunk = len(self.gang.shrunk)
