@@ -13,6 +13,7 @@ demo: $(VENV)/.demo
 test: $(VENV)/.dev
 	$(RUN)/ruff check .
 	$(RUN)/mypy
+	$(RUN)/python -m tests.house.sizes
 	$(RUN)/python -m pytest -q -n 2 --dist loadfile $(APART)
 	$(RUN)/python -m pytest -q $(addprefix --ignore=,$(APART))
 

@@ -12,10 +12,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from .collective.shm import Segment, segment_path
+from . import frame
+from .collective.shm import Segment, is_segment, refuse_full, segment_path
 from .frame import read_head
 
-SLOTS = 2
+SLOTS = frame.SLOTS
 _WORDS = 64  # bytes before the slots: per slot the number of the posted message, and the bytes of its head
 _PAGE = 4096
 _ALIGN = 64
@@ -45,11 +46,20 @@ class Area:
     def create(cls, path: str, fed: int, posted: int) -> Area:
         """Make the memory for slots of at least this many bytes each."""
         fed, posted = _whole_pages(fed), _whole_pages(posted)
-        return cls(Segment.create(path, _PAGE + SLOTS * (fed + posted)), fed, posted)
+        size = _PAGE + SLOTS * (fed + posted)
+        refuse_full(size)
+        return cls(Segment.create(path, size, taken=_PAGE), fed, posted)
 
     @classmethod
     def attach(cls, path: str, fed: int, posted: int) -> Area:
-        """Map what the driver made."""
+        """Map what the driver made.
+
+        Raises:
+            CollectiveError: it is not there.
+            ValueError: this names something else.
+        """
+        if not is_segment(path) or min(fed, posted) < 0:
+            raise ValueError(f"{path!r} is no memory of a driver")
         size = _PAGE + SLOTS * (fed + posted)
         return cls(Segment.attach(path, size, _ATTACH_S, "the driver"), fed, posted)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -128,6 +128,10 @@ class ActorCalls:
         """Return what a replica posted for a message (nothing), and its answer, if it came."""
         exchange = self._under_way.get(number)
         return None, exchange.answers.get(rank) if exchange is not None else None
+
+    def own(self, number: int, rank: int) -> Mapping[int, Sequence[np.ndarray]]:
+        """Return what a replica posted of its own: nothing."""
+        return {}
 
     def settle(self, ranks: set[int], within: float) -> None:
         """Wait until these replicas have answered everything."""

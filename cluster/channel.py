@@ -6,11 +6,14 @@ import contextlib
 import math
 import select
 import time
-from collections.abc import Callable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from ..executor.message import Message
+import numpy as np
+
+from ..executor.message import KEPT, Message
 from ..executor.recovery import whole
 from ..strategies.errors import CollectiveError
 from .area import SLOTS
@@ -19,6 +22,7 @@ from .line import Line
 
 _HAND_OVER_S = 2.0
 _WATCH_MS = 250
+_STEPS_KEPT = 3  # a replica can be a step ahead of another one, and at the next
 _BULKY = 1 << 15  # bytes that surely find room in a socket, though nobody takes them out
 
 
@@ -31,8 +35,9 @@ class _Exchange:
     waiting: set[int]
     answers: dict[int, Message] = field(default_factory=dict)
     posted: dict[int, Message] = field(default_factory=dict)
+    kept: dict[int, OrderedDict[int, Sequence[np.ndarray]]] = field(default_factory=dict)
     wanted: bool = True
-    kept: bool = False  # whether it is asked for until it is given up
+    lasting: bool = False  # whether it is asked for until it is given up
     maps: bool = False  # it tells of new memory to share
 
 
@@ -102,7 +107,7 @@ class Channels:
                 raise self._late(self._unsent(), within)
         taken = {exchange.slot for exchange in self._under_way.values()}
         slot = next((slot for slot in range(SLOTS) if slot not in taken), None)
-        kept = number is not None
+        lasting = number is not None
         number = self.reserve() if number is None else number
         frames: dict[int, list[memoryview]] = {}  # a message for all is encoded once
         outgoing: dict[int, Outgoing] = {}
@@ -111,7 +116,7 @@ class Channels:
                 frames[id(message)] = self.lines[rank].frame(number, message, slot)
             outgoing[rank] = Outgoing(frames[id(message)])
         # From this statement on an interrupt leaves no replica without its message.
-        self._under_way[number] = _Exchange(slot, outgoing, set(messages), kept=kept)
+        self._under_way[number] = _Exchange(slot, outgoing, set(messages), lasting=lasting)
         self._push()
         return number
 
@@ -135,12 +140,12 @@ class Channels:
         except CollectiveError:
             raise
         except BaseException:
-            if exchange.kept:
+            if exchange.lasting:
                 self._hand_over()
             else:
                 self.give_up(number)
             raise
-        if not exchange.kept:
+        if not exchange.lasting:
             self._under_way.pop(number, None)
         posted, answers = exchange.posted, exchange.answers
         return {rank: whole(posted.get(rank), answers[rank]) for rank in sorted(answers)}
@@ -169,11 +174,34 @@ class Channels:
         exchange = self._under_way.get(number)
         if exchange is None:
             return None, None
+        if rank not in self._ranks.values():
+            self._take_the_rest(rank)
         posted = exchange.posted.get(rank)
         line = self.lines.get(rank)
         if posted is None and exchange.slot is not None and line is not None:
             posted = line.posted(exchange.slot, number)
         return posted, exchange.answers.get(rank)
+
+    def own(self, number: int, rank: int) -> Mapping[int, Sequence[np.ndarray]]:
+        """Return what a replica posted of its own after steps of a message, by the number of steps done."""
+        exchange = self._under_way.get(number)
+        return exchange.kept.get(rank, {}) if exchange is not None else {}
+
+    def _take_the_rest(self, rank: int) -> None:
+        """Take in what a replica that is listened to no more had sent before."""
+        line = self.lines.get(rank)
+        frames: list[Frame] = []
+
+        def note(frame: Frame) -> None:
+            self._take(rank, frame)
+            frames.append(frame)
+
+        with contextlib.suppress(ChannelClosed, OSError):
+            while line is not None:
+                line.pull(note)
+                if not frames:
+                    return
+                frames.clear()
 
     def settle(self, ranks: set[int], within: float) -> None:
         """Wait until these replicas have answered everything."""
@@ -250,6 +278,13 @@ class Channels:
         exchange = self._under_way.get(frame.number)
         if exchange is None:
             return
+        if frame.message.kind == KEPT:
+            self._bulky = True
+            kept = exchange.kept.setdefault(rank, OrderedDict())
+            kept[frame.message.step] = frame.message.arrays
+            if len(kept) > _STEPS_KEPT:
+                kept.popitem(last=False)
+            return
         if frame.message.kind == "posted":
             self._bulky |= sum(a.nbytes for a in frame.message.arrays) > _BULKY
             exchange.posted[rank] = frame.message
@@ -317,4 +352,4 @@ class Channels:
         """Close every line."""
         for line in self.lines.values():
             line.close()
-        self.lines = {}
+        self.lines, self._under_way = {}, {}

@@ -12,6 +12,8 @@ and the line that notes how much it moved, but not inside ``list.extend(map(...)
 from __future__ import annotations
 
 import functools
+import math
+import re
 import socket
 import struct
 from collections.abc import Callable, Mapping, Sequence
@@ -20,43 +22,57 @@ from typing import Any, NamedTuple
 import msgpack  # comes with Ray
 import numpy as np
 
+from ..executor.host import total_memory
 from ..executor.message import Message
-from ..strategies.errors import CollectiveError, InvalidType
+from ..strategies.errors import CollectiveError, InvalidType, ProtocolError
 from ..strategies.types import BFLOAT16
 
 _HEADER = struct.Struct("<4sIIIQQ")  # a multiple of _ALIGN
 _MAGIC = b"RLK3"
 _ALIGN = 16
-_LARGEST_HEAD = 1 << 30
-_LARGEST_BODY = 1 << 40
+_LARGEST_HEAD = 1 << 28
+_LARGEST_ITEM = 1 << 20  # bytes of an element (a text)
+_LARGEST_COUNT = 1 << 48  # elements of an array
+_DIMENSIONS = 32
+_NESTED = 64  # lists and maps within each other, in a head
+_REMEMBERED = 1 << 14  # bytes of a head up to which what it says is kept
 _SMALL = 1 << 14  # bytes of arrays up to which copying is cheaper than not
 _ROOM = 1 << 15  # a message up to this size is read by one system call
 _PIECES = 512  # system calls take about twice as many at once
 _KEPT = 64 << 20  # a larger buffer is not held between messages
-_SLOT, _POSTED_SHIFT = (
-    0xFF,
-    8,
-)  # flags: the slot that holds the arrays, the one that holds a post; plus one
+SLOTS = 2  # parts of the memory that both ends share (``area.py``)
+# Flags: the slot that holds the arrays, the one that holds a post; plus one.
+_SLOT, _POSTED_SHIFT = 0xFF, 8
+_DTYPE = re.compile(r"[<>|=]([biufc]\d{1,2}|[SU]\d{1,7}|[mM]8(\[\d{0,9}[A-Za-z]{1,2}\])?)")
 
 
 class ChannelClosed(CollectiveError):
     """The other end of a channel is gone, or sent something else than a message."""
 
 
+class NoMessage(ChannelClosed, ProtocolError):
+    """The other end sent something else than a message."""
+
+
 class Layout(NamedTuple):
-    """What a head says: kind, plain data, and dtype and shape of each array."""
+    """What a head says: kind, plain data, dtype and shape of each array, and the bytes of all with padding."""
 
     kind: str
     head: Mapping[str, Any]
     arrays: Sequence[tuple[np.dtype, tuple[int, ...]]]
+    nbytes: int
 
     def offsets(self) -> list[int]:
         """Return where each array begins, and where the last one ends."""
-        found = [0]
-        for dtype, shape in self.arrays:
-            nbytes = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-            found.append(found[-1] + nbytes + _padding(nbytes))
-        return found
+        return _offsets(self.arrays)
+
+
+def _offsets(arrays: Sequence[tuple[np.dtype, tuple[int, ...]]]) -> list[int]:
+    found = [0]
+    for dtype, shape in arrays:
+        nbytes = dtype.itemsize * math.prod(shape)
+        found.append(found[-1] + nbytes + _padding(nbytes))
+    return found
 
 
 def head_of(message: Message, arrays: Sequence[np.ndarray]) -> bytes:
@@ -66,7 +82,7 @@ def head_of(message: Message, arrays: Sequence[np.ndarray]) -> bytes:
         InvalidType: an array holds objects or records.
     """
     for array in arrays:
-        if array.dtype.hasobject or array.dtype.names:
+        if array.dtype != BFLOAT16 and not _DTYPE.fullmatch(array.dtype.str):
             raise InvalidType(f"an array of {array.dtype} cannot be sent to or from a replica.")
     if not arrays and not message.head:
         return _bare_head(message.kind)
@@ -192,14 +208,25 @@ class Incoming:
                     return None
                 continue
             magic, number, head, flags, body, step = _HEADER.unpack_from(buffer)
-            if magic != _MAGIC or not 0 < head <= _LARGEST_HEAD or body > _LARGEST_BODY:
-                raise ChannelClosed("what arrived on the step channel is no message.")
+            if magic != _MAGIC or not 0 < head <= _LARGEST_HEAD or not _known(flags):
+                raise NoMessage("what arrived on the step channel is no message.")
             total = _HEADER.size + head + body
-            if total > wanted:
-                self._state = self._make_room(buffer, moved, total)
+            # What is announced is believed, and given memory, once a head describes just that.
+            here = total if total <= _ROOM else _HEADER.size + head
+            if here > wanted:
+                self._state = self._make_room(buffer, moved, here)
                 continue
             text = bytes(buffer[_HEADER.size : _HEADER.size + head])
             layout = read_head(text)
+            if body != (0 if flags & _SLOT else layout.nbytes):
+                raise NoMessage("what arrived is no message: its head describes another body.")
+            if total > wanted:
+                if body > total_memory():
+                    raise NoMessage(
+                        f"a message cannot be read: {body} bytes are more than this host has."
+                    )
+                self._state = self._make_room(buffer, moved, total)
+                continue
             arrays = [] if flags & _SLOT else self._arrays(buffer[:total], head, layout)
             message = Message(layout.kind, layout.head, arrays, step)
             posted = (flags >> _POSTED_SHIFT & _SLOT) - 1
@@ -239,9 +266,7 @@ class Incoming:
                 apart = not self._reuse and (array.nbytes <= _SMALL or len(buffer) <= _ROOM)
                 arrays.append(array.copy() if apart else array)
         except (ValueError, TypeError) as error:
-            raise ChannelClosed(
-                f"a message on the step channel cannot be read: {error}."
-            ) from error
+            raise NoMessage(f"a message on the step channel cannot be read: {error}.") from error
         return arrays
 
     def _make_room(
@@ -252,7 +277,10 @@ class Incoming:
             return buffer, moved, total
         large = self._large
         if not self._reuse or total > len(large):
-            large = np.empty(total, np.uint8)
+            try:
+                large = np.empty(total, np.uint8)
+            except MemoryError as error:
+                raise NoMessage(f"a message of {total} bytes cannot be read: {error}.") from error
             if self._reuse and total <= _KEPT:
                 self._large = large
         done = sum(moved)
@@ -274,23 +302,74 @@ def send(sock: socket.socket, number: int, message: Message) -> None:
     Outgoing(encode(number, message)).push(sock)
 
 
-@functools.lru_cache(maxsize=256)  # step after step has the same head
 def read_head(text: bytes) -> Layout:
     """Return what a head says.
 
     Raises:
-        ChannelClosed: it is none.
+        NoMessage: it is none.
     """
+    return _remembered(text) if len(text) <= _REMEMBERED else _read_head(text)
+
+
+def _read_head(text: bytes) -> Layout:
     try:
-        reader = msgpack.Unpacker(strict_map_key=False)
+        reader = msgpack.Unpacker(strict_map_key=False, max_buffer_size=len(text))
         reader.feed(text)
-        kind, head, described = reader.unpack()
-        arrays = [(np.dtype(dtype), tuple(shape)) for dtype, shape in described]
-        if any(dtype.hasobject for dtype, _ in arrays):  # its bytes would be taken for pointers
-            raise ValueError("it describes an array of objects")
-        return Layout(kind, head, arrays)
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise ChannelClosed(f"a message on the step channel cannot be read: {error}.") from error
+        # First without making anything: a list that says it is long must be, or memory is taken for it.
+        reader.skip()
+        if text[reader.tell() :].strip():
+            raise ValueError("something stands behind it")
+        kind, head, described = msgpack.unpackb(text[: reader.tell()], strict_map_key=False)
+        if not isinstance(kind, str) or not isinstance(head, dict):
+            raise ValueError("it does not say what it is")
+        _check_depth(head)
+        arrays = [_described(*one) for one in described]
+        return Layout(kind, head, arrays, _offsets(arrays)[-1])
+    except (ValueError, TypeError, OverflowError, msgpack.UnpackException) as error:
+        raise NoMessage(f"a message on the step channel cannot be read: {error}.") from error
+
+
+_remembered = functools.lru_cache(maxsize=256)(_read_head)  # step after step has the same head
+
+
+def _described(name: object, sizes: object) -> tuple[np.dtype, tuple[int, ...]]:
+    """Return the dtype and shape of an array that a head describes.
+
+    Raises:
+        ValueError, TypeError: no array of plain elements can be so.
+    """
+    if not isinstance(name, str) or (name != BFLOAT16.name and not _DTYPE.fullmatch(name)):
+        raise ValueError("it describes an array of something else than numbers, times or text")
+    dtype = BFLOAT16 if name == BFLOAT16.name else np.dtype(name)
+    if not 0 < dtype.itemsize <= _LARGEST_ITEM:
+        raise ValueError(f"it describes elements of {dtype.itemsize} bytes")
+    if not isinstance(sizes, list) or any(type(size) is not int for size in sizes):
+        raise ValueError("it describes an array without a shape")
+    if len(sizes) > _DIMENSIONS or any(size < 0 for size in sizes):
+        raise ValueError("it describes an array of a shape that there is not")
+    if math.prod(max(size, 1) for size in sizes) > _LARGEST_COUNT:
+        raise ValueError(f"it describes an array of shape {sizes}")
+    return dtype, tuple(sizes)
+
+
+def _check_depth(head: object) -> None:
+    """Raise ValueError where lists and maps stand too deep within each other to be worked with."""
+    level: list[Any] = [head]
+    for _ in range(_NESTED):
+        inner: list[Any] = []
+        for one in level:
+            held = one.values() if isinstance(one, dict) else one
+            inner.extend(value for value in held if isinstance(value, (dict, list)))
+        if not inner:
+            return
+        level = inner
+    raise ValueError(f"it is nested more than {_NESTED} deep")
+
+
+def _known(flags: int) -> bool:
+    """Tell whether flags name slots that there are."""
+    posted = flags >> _POSTED_SHIFT
+    return posted <= SLOTS and flags & _SLOT <= SLOTS
 
 
 def _padding(nbytes: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import glob
 import os
 import secrets
 import time
@@ -14,7 +13,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from ..executor.delivery import Change, Outcome, assign
+from ..executor.delivery import VALUES_GONE, Change, Outcome, assign
 from ..executor.gang import Gang
 from ..executor.message import Message
 from ..executor.place import CUDAPlace, Place
@@ -22,14 +21,14 @@ from ..strategies.cluster import ClusterConfig
 from ..strategies.errors import CollectiveError, InvalidState, PlacementError, ReplicaLost
 from .calls import ActorCalls
 from .channel import Channels
-from .collective.shm import segment_path
+from .collective.shm import forget_segments
 from .line import Line
 from .listener import SECRET_BYTES, Listener
 from .member import Lookouts, Member, describe, end_all
 from .nodes import GPU
 from .placement import reserve, reserve_another
 from .session import join_ray, leave_ray, session
-from .watch import Watch, process_state
+from .watch import Watch
 
 __all__ = ["RayDelivery", "launch_ray", "leave_ray"]
 
@@ -54,6 +53,7 @@ class RayDelivery:
         self._group = ""
         self._members: list[Member] = []
         self._spares: list[Member] = []
+        self._vacated: list[Member] = []  # in whose places the next spares stand
         self._watch: Watch | None = None
         self._lookouts = Lookouts()
         self._stopped: dict[int, float] = {}  # since when, by rank
@@ -71,7 +71,7 @@ class RayDelivery:
         try:
             describe(dict(enumerate(made)), config.start_deadline_s)
             self._connect(dict(enumerate(self._members)))
-            self._regroup()
+            self.regroup()
         except BaseException:
             self.close()
             raise
@@ -125,10 +125,7 @@ class RayDelivery:
             ReplicaLost: a replica died, or takes nothing in.
         """
         if self.broken:
-            raise InvalidState(
-                "the replicas that held the newest values are gone. Set the parameters again (run the startup "
-                "program, or load them); the next run starts a new gang."
-            )
+            raise InvalidState(VALUES_GONE)
         return self._channels.start(messages, self.config.step_deadline_s, number)
 
     def finish(self, number: int) -> dict[int, Message]:
@@ -174,7 +171,7 @@ class RayDelivery:
     def _look_after(self, ranks: list[int]) -> None:
         """Raise if one of the replicas that keep us waiting was stopped, or can be heard no more."""
         patience, now = self.config.heartbeat_deadline_s, time.monotonic()
-        self._stopped = {r: self._stopped.get(r, now) for r in ranks if self._is_stopped(r)}
+        self._stopped = {r: self._stopped.get(r, now) for r in ranks if self._members[r].stopped}
         stopped = [r for r, since in self._stopped.items() if now - since > patience]
         if stopped:
             named = ", ".join(map(self._named, stopped))
@@ -185,10 +182,6 @@ class RayDelivery:
             return
         for rank in self._watch.silent(ranks, patience):
             self._judge(rank, patience)
-
-    def _is_stopped(self, rank: int) -> bool:
-        member = self._members[rank]
-        return member.near and process_state(member.where["pid"]) == "T"
 
     def _judge(self, rank: int, patience: float) -> None:
         """Raise if a silent replica is lost, and not only at work."""
@@ -221,12 +214,12 @@ class RayDelivery:
         return ReplicaLost(text, list(ranks))
 
     def release(self, reason: str) -> None:
-        """Have the living leave the collective they may be waiting in."""
+        """Have the living leave the group that they are in, or are forming, and what they wait for there."""
         if self._watch is not None:
-            self._watch.abort(self.alive, reason)
+            self._watch.abort(self.alive, self._group, reason)
         elif session() == self._session:
             for rank in self.alive:
-                self._members[rank].actor.abort.remote(reason)
+                self._members[rank].actor.abort.remote(self._group, reason)
 
     # -- going on without the lost ------------------------------------------------------------------
 
@@ -239,17 +232,16 @@ class RayDelivery:
         self._channels.settle(set(self.alive), self.config.collective_deadline_s)
 
     def outcome(self, number: int, rank: int) -> Outcome:
-        """Return what came from a replica for a message: what it posted, and its answer."""
-        return Outcome(*self._channels.came(number, rank))
+        """Return what came from a replica for a message: what it posted, its answer, what it kept by step."""
+        came = self._channels.came(number, rank)
+        return Outcome(*came, self._channels.own(number, rank))
 
     def replace(self) -> list[int]:
         """Put a spare, or a new actor, in the place of each that was lost; return their ranks.
 
-        Everybody joins a new collective group, and has no program loaded.
-
         Raises:
             PlacementError: there is no node for it.
-            ReplicaLost: one more is lost.
+            ReplicaLost: a new one ended before it came.
         """
         empty = [rank for rank, member in enumerate(self._members) if not member.alive]
         fresh: dict[int, Member] = {}
@@ -270,21 +262,27 @@ class RayDelivery:
         for rank, member in fresh.items():
             self._members[rank].hang_up()
             self._members[rank] = member
-        self._regroup()
-        with contextlib.suppress(PlacementError):  # there is no room for another spare
-            for lost in vacated:  # it starts while training goes on
-                self._spares.append(self._instead_of(lost))
+        self._vacated += vacated
         return empty
+
+    def _call_spares(self) -> None:
+        """Have new spares start, while training goes on, for those that took a place."""
+        with contextlib.suppress(PlacementError):  # there is no room for another spare
+            while self._vacated:
+                self._spares.append(self._instead_of(self._vacated.pop()))
 
     def _standing_by(self) -> Member | None:
         """Return a spare that is still there, if there is one."""
         while self._spares:
             spare = self._spares.pop(0)
             spare.described = spare.actor.describe.remote()  # it may have ended since it was made
-            with contextlib.suppress(CollectiveError):
-                describe({-1: spare}, self.config.start_deadline_s)
-                return spare
+            if not spare.stopped:
+                with contextlib.suppress(CollectiveError):
+                    describe({-1: spare}, self.config.start_deadline_s)
+                    return spare
             spare.kill()
+            if spare.where:
+                self._vacated.append(spare)
         return None
 
     def _instead_of(self, lost: Member) -> Member:
@@ -299,17 +297,12 @@ class RayDelivery:
         return Member(self._reservations[-1], 0, self.config)
 
     def shrink(self, *changes: Change) -> None:
-        """Go on with the living alone, and make these changes at the same moment. None has a program loaded.
-
-        Raises:
-            ReplicaLost: one more is lost.
-        """
+        """Number the living anew, and forget the lost; make these changes at the same moment."""
         for member in self._members:
             if not member.alive:
                 member.hang_up()
         living = [member for member in self._members if member.alive]
         assign((self, "_members", living), *changes)
-        self._regroup()
 
     # -- connections ----------------------------------------------------------------------------------
 
@@ -333,8 +326,9 @@ class RayDelivery:
                 ended, _ = ray.wait(list(serving), num_returns=1, timeout=0)
                 for one in ended:
                     rank = serving[one]
-                    raise CollectiveError(
-                        f"replica {rank} {members[rank]} did not start: {members[rank].reason()}"
+                    raise ReplicaLost(
+                        f"replica {rank} {members[rank]} did not start: {members[rank].reason()}",
+                        [rank],
                     )
 
             for number, ends in listener.accept_all(self.config.start_deadline_s, check).items():
@@ -344,8 +338,13 @@ class RayDelivery:
         finally:
             listener.close()
 
-    def _regroup(self) -> None:
-        """Let the members form a collective group of their own, ranks as they stand."""
+    def regroup(self) -> None:
+        """Let the members form a collective group of their own, ranks as they stand; no program is loaded then.
+
+        Raises:
+            CollectiveError: they could not.
+            ReplicaLost: one more is lost.
+        """
         if session() == self._session:
             self._lookouts.post(self._members)
         if isinstance(self._channels, ActorCalls):
@@ -353,31 +352,40 @@ class RayDelivery:
         else:
             self._channels.use({r: m.line for r, m in enumerate(self._members) if m.line})
             self._watch = Watch({r: m.watch for r, m in enumerate(self._members) if m.watch})
-        self._forget_group()
+        forget_segments(self._group)
         self._group = f"rowlock-{uuid.uuid4().hex}"
-        head = {"group": self._group, "size": self.size, "backend": self.config.collectives}
+        head = {
+            "group": self._group,
+            "size": self.size,
+            "backend": self.config.collectives,
+            "within": self.config.start_deadline_s,
+        }
         messages = {
             r: Message("regroup", {**head, "rank": r, "pin": self._part_of_host(r)})
             for r in range(self.size)
         }
-        answers = self.finish(self.start(messages))
-        for answer in answers.values():
-            if answer.kind == "error":
-                raise CollectiveError(f"the replicas could not form a group: {answer.head['text']}")
+        answers = self.finish(self.start(messages)).values()
+        failures = sorted(
+            (answer.head for answer in answers if answer.kind == "error"),
+            key=lambda head: bool(head["collateral"]),
+        )
+        if failures:
+            raise CollectiveError(f"the replicas could not form a group: {failures[0]['text']}")
+        self._call_spares()
 
-    def _part_of_host(self, rank: int) -> tuple[int, int] | None:
-        """Return which of how many parts of its host's cores a replica is to keep to (None: all)."""
+    def _part_of_host(self, rank: int) -> tuple[int, int, list[int]] | None:
+        """Return which of how many parts of its host's cores a replica is to keep to (None: all).
+
+        The third are the gang's processes on that host.
+        """
         if not self.config.pin_replicas:
             return None
         node = self._members[rank].where["node"]
         there = [r for r, member in enumerate(self._members) if member.where["node"] == node]
-        return there.index(rank), len(there)
-
-    def _forget_group(self) -> None:
-        # An actor that was killed while it formed its group could not take its names away.
-        for path in glob.glob(segment_path(self._group, "*")) if self._group else ():
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
+        pids = [self._members[r].where["pid"] for r in there]
+        if self._members[rank].near:
+            pids.append(os.getpid())
+        return there.index(rank), len(there), pids
 
     def close(self) -> None:
         """End the actors, the sockets and the reservations."""
@@ -393,10 +401,10 @@ class RayDelivery:
         for member in [*self._members, *self._spares]:
             member.hang_up()
         self._spares = []
-        self._forget_group()
+        forget_segments(self._group)
 
 
 def launch_ray(places: Sequence[Place], config: ClusterConfig) -> Gang:
     """Start a gang of actors, one per place."""
-    join_ray(config)
+    join_ray(config, len(places))
     return Gang(RayDelivery(places, config), config)

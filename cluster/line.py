@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..executor.cuda.transfers import Arriving
-from ..executor.message import Message
+from ..executor.message import KEPT, Message
 from ..executor.replica import Replica
 from ..strategies.errors import CollectiveError
 from .area import Area
@@ -18,6 +18,7 @@ from .frame import (
     ChannelClosed,
     Frame,
     Incoming,
+    NoMessage,
     Outgoing,
     encode,
     encode_beside,
@@ -205,9 +206,9 @@ class Outbox:
             return self._map(frame.message)
         if frame.slot < 0:
             return self._replica.handle(frame.message)
-        assert self._area is not None
-        places = self._area.places(frame.slot, frame.text)
-        assert places is not None
+        places = self._area.places(frame.slot, frame.text) if self._area is not None else None
+        if places is None:
+            raise NoMessage("a message says that its arrays lie where there is no room for them.")
         kind, head, _, step, _ = frame.message
         return self._replica.handle(Message(kind, head, places, step, lasting=True))
 
@@ -215,7 +216,7 @@ class Outbox:
         head = message.head
         try:
             area = Area.attach(head["path"], head["fed"], head["posted"])
-        except (CollectiveError, OSError) as error:
+        except (CollectiveError, OSError, KeyError, TypeError, ValueError, OverflowError) as error:
             return Message("error", {"text": str(error)})
         if self._area is not None:
             self._replica.forget_fed()
@@ -227,7 +228,7 @@ class Outbox:
         """Leave what belongs to the answer where the driver finds it, whatever happens here."""
         assert self._at is not None
         number, slot = self._at.number, self._at.slot
-        if slot >= 0 and self._area is not None:
+        if slot >= 0 and self._area is not None and message.kind != KEPT:
             if message.head is not self._last[0]:
                 self._last = (message.head, head_of(message, message.arrays))
             if self._area.post(slot, number, self._last[1], message.arrays):

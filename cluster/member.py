@@ -19,11 +19,11 @@ from ray.util.scheduling_strategies import (
 )
 
 from ..strategies.cluster import ClusterConfig
-from ..strategies.errors import CollectiveError
+from ..strategies.errors import CollectiveError, ReplicaLost
 from .line import Line
 from .nodes import GPU
 from .replica import ReplicaActor
-from .watch import look_at
+from .watch import look_at, process_state
 
 _DEATH_NOTICE_S = 0.5
 _START_S = 3.0
@@ -65,6 +65,11 @@ class Member:
         here: bool = self.where["host"] == ray.util.get_node_ip_address()
         return here
 
+    @property
+    def stopped(self) -> bool:
+        """Whether its process is stopped, as far as the driver's host can tell."""
+        return bool(self.where) and self.near and process_state(self.where["pid"]) == "T"
+
     def reason(self) -> str:
         """Return how its serving ended, as Ray has it."""
         try:
@@ -74,6 +79,16 @@ class Member:
         except RayError as error:
             return why(error)
         return "it stopped serving."
+
+    def ended(self) -> bool:
+        """Tell whether its actor ended before it told where it is."""
+        try:
+            ray.get(self.described, timeout=0)
+        except GetTimeoutError:
+            return False
+        except RayError:
+            return True
+        return False
 
     def hang_up(self) -> None:
         """Close the connections to it."""
@@ -101,6 +116,7 @@ def describe(members: dict[int, Member], within: float) -> None:
 
     Raises:
         CollectiveError: one did not start in time, or cannot import what it needs.
+        ReplicaLost: one ended before it was there.
     """
     asked = [member.described for member in members.values()]
     try:
@@ -115,7 +131,9 @@ def describe(members: dict[int, Member], within: float) -> None:
         ) from None
     except RayError as error:
         if "failed to import" not in str(error):
-            raise CollectiveError(f"a replica's actor did not start: {why(error)}") from error
+            ended = [r for r, member in members.items() if member.ended()] or list(members)
+            text = f"the actor of replica {', '.join(map(str, ended))} did not start: {why(error)}"
+            raise ReplicaLost(text, ended) from error
         raise CollectiveError(
             f"a replica's actor cannot import what it needs: {why(error)}. Install rowlock on every "
             f"node of the cluster, or send it along: "

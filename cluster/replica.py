@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +15,11 @@ from ..executor.cuda.gpus import open_gpu
 from ..executor.message import Message
 from ..executor.replica import Replica
 from .collective.backend import form_group, leave_group
+from .collective.forming import Terms
+from .collective.shm import check_shared_memory, sweep
 from .line import Outbox
 from .listener import STEPS, WATCH, connect
+from .pinning import CoreKeeper
 from .watch import WatchPost
 
 
@@ -29,23 +32,56 @@ class RayReplica(Replica):
         if self._group_name:
             leave_group(self._group_name)
         self._group_name = head["group"] if head["size"] > 1 else ""
+        if self._keeper is not None:
+            self._keeper.close()
+            self._keeper = None
         if head["pin"]:
-            self.own_core = pin(*head["pin"])
+            self._keeper = CoreKeeper(*head["pin"])
+            self._keeper.start()
         if head["size"] > 1:
+            terms = Terms(head["within"], self.within, partial(self._ended, head["group"]))
             made: Any = form_group(
-                head["group"], head["rank"], head["size"], head["backend"], self.runtime
+                head["group"], head["rank"], head["size"], head["backend"], self.runtime, terms
             )
             self.join(head["rank"], made)
         return Message("ok", {})
 
     _group_name = ""
-    own_core = False
+    _keeper: CoreKeeper | None = None
+    _given_up = ("", "")  # the group that the driver gave up last, and why
 
-    def abort(self, reason: str) -> None:
-        """Release this replica, and its peers, from a collective they wait in."""
+    @property
+    def own_core(self) -> bool:
+        """Whether this replica has a core to itself now."""
+        return self._keeper is not None and self._keeper.own_core
+
+    def on_step(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+        """Run steps, on cores of its own while they are."""
+        if self._keeper is not None:
+            self._keeper.step()
+        return super().on_step(head, arrays)
+
+    def abort(self, name: str, reason: str) -> None:
+        """Release this replica, and its peers, from what they wait for in a group, formed or not.
+
+        The driver gives a group up for good. It may say so before this replica has begun to form it, while a
+        reset is about to wipe an abort out, or when this replica is in the next group already.
+        """
+        self._given_up = (name, reason)
         group = self.group
-        if group is not None:
+        if group is not None and name == self._group_name:
             group.abort(reason)
+
+    def _ended(self, name: str) -> str | None:
+        """Return why the driver gave a group up; None: it did not."""
+        given_up, reason = self._given_up
+        return reason if name == given_up else None
+
+    def _meet(self, head: Mapping[str, Any]) -> None:
+        super()._meet(head)
+        reason = self._ended(self._group_name)
+        if reason is not None and self.group is not None:
+            self.group.abort(reason)
 
 
 class Driver(NamedTuple):
@@ -74,7 +110,13 @@ class ReplicaActor:
 
     @ray.method(concurrency_group="admin")
     def describe(self) -> dict[str, Any]:
-        """Return who and where this replica is."""
+        """Return who and where this replica is, once it is sure that it can share memory with others here.
+
+        Raises:
+            CollectiveError: it cannot; says how much is missing, and what to do.
+        """
+        sweep()
+        check_shared_memory()
         context = ray.get_runtime_context()
         return {
             "pid": os.getpid(),
@@ -119,24 +161,6 @@ class ReplicaActor:
         return self._answer
 
     @ray.method(concurrency_group="admin")
-    def abort(self, reason: str) -> None:
-        """Release this replica, and its peers, from a collective they wait in."""
-        self._replica.abort(reason)
-
-
-def pin(index: int, count: int) -> bool:
-    """Keep this process, one of ``count`` on its host, to its part of the host's cores; tell if it has one.
-
-    Otherwise the system now and then runs two replicas on one core in turn while another one is idle.
-    """
-    cores = _cores or sorted(os.sched_getaffinity(0))
-    _cores[:] = cores
-    each = max(len(cores) // count, 1)
-    first = index * each % len(cores)
-    for thread in os.listdir("/proc/self/task"):
-        with contextlib.suppress(OSError):  # it ended meanwhile
-            os.sched_setaffinity(int(thread), cores[first : first + each])
-    return len(cores) >= count
-
-
-_cores: list[int] = []  # that the process had when it came
+    def abort(self, group: str, reason: str) -> None:
+        """Release this replica, and its peers, from what they wait for in a group, formed or not."""
+        self._replica.abort(group, reason)

@@ -54,10 +54,10 @@ class Watch:
         sign = self._heard(rank)
         return sign.doing if sign is not None else {}
 
-    def abort(self, ranks: Iterable[int], reason: str) -> None:
-        """Have replicas leave the collective they wait in."""
+    def abort(self, ranks: Iterable[int], group: str, reason: str) -> None:
+        """Have replicas leave a collective group, formed or not, and what they wait for there."""
         for rank in ranks:
-            self._send(rank, Message("abort", {"reason": reason}))
+            self._send(rank, Message("abort", {"group": group, "reason": reason}))
 
     def _ask(self, rank: int, now: float) -> None:
         before = self._signs.get(rank)
@@ -90,7 +90,7 @@ class WatchPost(threading.Thread):
     """The replica's end: answers while the replica computes."""
 
     def __init__(
-        self, connection: socket.socket, replica: Replica, abort: Callable[[str], None]
+        self, connection: socket.socket, replica: Replica, abort: Callable[[str, str], None]
     ) -> None:
         super().__init__(name="rowlock-watch", daemon=True)
         self._connection, self._replica, self._abort = connection, replica, abort
@@ -100,7 +100,8 @@ class WatchPost(threading.Thread):
         with contextlib.suppress(ChannelClosed, OSError):
             while (frame := incoming.pull(self._connection)) is not None:
                 if frame.message.kind == "abort":
-                    self._abort(frame.message.head["reason"])
+                    head = frame.message.head
+                    self._abort(str(head.get("group", "")), str(head.get("reason", "")))
                 else:
                     send(self._connection, frame.number, Message("pong", self._replica.doing()))
 

@@ -203,16 +203,13 @@ class Binder:
 
     def _early(self) -> dict[int, Any]:
         """Return what is fetched and known before the vote: arrays by place in the fetch list."""
-        late: set[int] = set()
-        for node in reversed(self.nodes):
-            late.update(i for held in node.outputs.values() for i in held)
-            if node is self._vote_at:
-                break
-        return {
-            k: self._fetched(i)
-            for k, i in enumerate(self.program.fetches)
-            if i not in late and self.program.values[i].kind != STATE
-        }
+        return {k: self._fetched(i) for k, i in self._early_positions().items()}
+
+    def _early_positions(self) -> dict[int, int]:
+        """Return where it stands. What is not copied on an idle rank stays as it is there."""
+        made = {i for node in self.nodes for held in node.outputs.values() for i in held}
+        fetches = self.program.fetches
+        return {k: i if fetches[k] in made else fetches[k] for k, i in self.program.early.items()}
 
     def needs(self) -> list[set[int]]:
         """Return, per instruction of the plan, those that it must wait for (see :func:`dependencies`)."""
@@ -221,7 +218,7 @@ class Binder:
         reads: list[list[int]] = [[] for _ in range(first)]
         writes = zeroed
         meetings: list[int] = []
-        handed = self._storages({"": [self.program.fetches[k] for k in self._early()]})
+        handed = self._storages({"": list(self._early_positions().values())})
         for node in self.nodes:
             if node is self._vote_at and self._early():
                 reads.append(handed)

@@ -206,6 +206,8 @@ class CompiledProgram:
         if not self._ready():
             with launching():  # threads that come together prepare it once
                 if not self._ready():
+                    if self._parallel is not None:
+                        self._parallel.check_reachable()
                     self._parallel = self._prepare(executor, scope)
         parallel = self._parallel
         assert parallel is not None

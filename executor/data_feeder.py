@@ -1,8 +1,7 @@
-"""From samples to batches: ``batch`` and ``shuffle`` of readers, and DataFeeder, which makes arrays of them."""
+"""From samples to arrays: DataFeeder."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -15,9 +14,8 @@ from ..strategies.errors import FeedError, InvalidType, InvalidValue, Unsupporte
 from ..strategies.types import VarType, to_numpy
 from .place import cpu_places
 from .reader import Batch
+from .sample_readers import Generator
 from .tensor import Tensor, create_lod_tensor
-
-Generator = Callable[[], Iterable[Any]]
 
 
 class DataFeeder:
@@ -145,15 +143,12 @@ def _copied(value: Any) -> Any:
 
 def _joined(name: str, shape: tuple[int, ...], dtype: Any, level: int, values: list[Any]) -> Any:
     if level == 1:
-        rows = np.concatenate([np.asarray(value, dtype) for value in values])
+        rows = np.concatenate([_converted(name, value, dtype) for value in values])
         shaped = rows.reshape(-1, *[size for size in shape[1:] if size != -1])
         return create_lod_tensor(shaped, [[len(value) for value in values]], None)
     if level:
         raise Unsupported(f"samples of {name!r} with nested sequences: feed tensors.")
-    try:
-        array = np.asarray(values, dtype)
-    except (ValueError, TypeError) as error:
-        raise FeedError(f"the samples of {name!r} cannot be joined: {error}.") from None
+    array = _converted(name, values, dtype)
     if array.ndim != len(shape) and -1 not in shape[1:]:
         try:
             return array.reshape(len(values), *shape[1:])
@@ -165,32 +160,25 @@ def _joined(name: str, shape: tuple[int, ...], dtype: Any, level: int, values: l
     return array
 
 
-def batch(reader: Generator, batch_size: int, drop_last: bool = False) -> Generator:
-    """Return a reader of lists of ``batch_size`` samples; the last may be shorter unless it is dropped.
+def _converted(name: str, values: Any, dtype: np.dtype) -> np.ndarray:
+    """Return values as an array of this dtype.
 
     Raises:
-        InvalidValue: ``batch_size`` is not above 0.
+        FeedError: they are of different shapes, no numbers, or some do not fit.
     """
-    size = int(batch_size)
-    if size < 1:
-        raise InvalidValue(f"batch_size must be above 0, got {batch_size!r}.")
-
-    def batches() -> Iterator[list[Any]]:
-        samples = iter(reader())
-        while group := list(islice(samples, size)):
-            if len(group) == size or not drop_last:
-                yield group
-
-    return batches
-
-
-def shuffle(reader: Generator, buf_size: int) -> Generator:
-    """Return a reader that shuffles within windows of ``buf_size`` samples (Python's ``random``)."""
-
-    def shuffled() -> Iterator[Any]:
-        samples = iter(reader())
-        while window := list(islice(samples, max(1, buf_size))):
-            random.shuffle(window)
-            yield from window
-
-    return shuffled
+    try:
+        with np.errstate(over="raise", invalid="raise"):
+            array = np.asarray(values, dtype)
+        alike = all(getattr(value, "dtype", None) == dtype for value in values)
+        plain = array if alike else np.asarray(values)
+    except Exception as error:  # a sample may be an object with conversions of its own
+        raise FeedError(f"the samples of {name!r} cannot be joined as {dtype}: {error}.") from None
+    # NumPy takes the real part, a count of days, NaN or what is left of an integer without a word.
+    wrong = plain.dtype.kind in "cmM" or (plain.dtype == object and None in plain.ravel().tolist())
+    if not wrong and dtype.kind in "iu" and plain.dtype.kind in "iu" and plain.size:
+        wrong = not np.can_cast(plain.dtype, dtype) and bool((plain != array).any())
+    if wrong:
+        raise FeedError(
+            f"the samples of {name!r} cannot be joined as {dtype}: {plain.dtype} values do not fit."
+        )
+    return array

@@ -12,10 +12,11 @@ from ..graph.layers.io import data_variable
 from ..graph.unique_name import generate
 from ..graph.variable import Variable
 from ..strategies.errors import EOFException, InvalidArgument, InvalidType, InvalidValue
-from .data_feeder import Columns, DataFeeder, Generator, batch
+from .data_feeder import Columns, DataFeeder
 from .launchers import current_config
 from .place import check_source
 from .reader import Batch, Prefetch, Reader
+from .sample_readers import Generator, batch
 
 
 class GeneratorLoader:

@@ -10,16 +10,26 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from .kept import Kept
 from .message import Message
 
 Change = tuple[object, str, Any]  # an object, the name of its attribute, and the new value
 
+VALUES_GONE = (
+    "the replicas that held the newest values are gone. Set the parameters again (run the startup program, or "
+    "load them); the next run starts a new gang."
+)
+
 
 class Outcome(NamedTuple):
-    """What came from one replica for a message: what it posted, and its answer."""
+    """What came from one replica for a message: what it posted, and its answer.
+
+    ``kept`` are its own values after steps before the last: arrays by the number of steps done then.
+    """
 
     posted: Message | None
     answer: Message | None
+    kept: Mapping[int, Sequence[np.ndarray]] = {}
 
 
 class Delivery(Protocol):
@@ -96,14 +106,18 @@ class Mendable(Delivery, Protocol):
         ...
 
     def replace(self) -> list[int]:
-        """Put others in the places of the lost; return their ranks. Nobody has a program loaded."""
+        """Put others in the places of the lost; return their ranks. All are to join a group next."""
         ...
 
     def shrink(self, *changes: Change) -> None:
-        """Go on without the lost, :meth:`alive` numbered anew. None has a program loaded.
+        """Number the living anew, as :meth:`alive` has them; they are to join (:meth:`regroup`) next.
 
         What else changes with the numbers is set at the same moment, as :func:`assign` does.
         """
+        ...
+
+    def regroup(self) -> None:
+        """Have all join a new collective group. None has a program loaded then."""
         ...
 
 
@@ -129,6 +143,24 @@ class Share(NamedTuple):
         )
 
 
+class Results(NamedTuple):
+    """What a program's steps return: for each whether all replicas have it ``alike``.
+
+    The last ones are persistables of ``scope`` that differ by place, by name in ``kept``.
+    """
+
+    alike: Sequence[bool] = ()
+    scope: int = 0
+    kept: Sequence[str] = ()
+
+    def is_alike(self, position: int) -> bool:
+        """Tell whether one replica's value stands for another's."""
+        return position < len(self.alike) and self.alike[position]
+
+
+NO_RESULTS = Results()
+
+
 @dataclass(eq=False)
 class Request:
     """Steps to run everywhere, the first of them being number ``step``; ``shares[i]`` is for replica i.
@@ -147,6 +179,7 @@ class Request:
     iterations: int
     drop: Sequence[int]
     votes: bool = True
+    results: Results = NO_RESULTS
     number: int = -1
     base: int = 0
     begun: bool = False
@@ -186,6 +219,17 @@ class Request:
             found[rank] = Message("step", head, left.arrays, self.step + self.done)
         return found
 
+    def keep(
+        self, ledger: Ledger, returned: list[Sequence[np.ndarray]]
+    ) -> list[Sequence[np.ndarray]]:
+        """Keep what was returned of each place's own values, and return what the user fetches."""
+        count = len(self.results.kept)
+        if not count:
+            return returned
+        own = [arrays[-count:] for arrays in returned]
+        ledger.kept.note(self.results.scope, self.program, self.results.kept, own)
+        return [arrays[:-count] for arrays in returned]
+
 
 class Torn(Exception):
     """An interrupt struck a replica of this process in the middle of its work: replicas must be settled."""
@@ -200,8 +244,9 @@ class Ledger:
     """What a gang must know to bring others in.
 
     Programs as they were loaded, ranks that hold a persistable alone (by scope and name), steps whose writes
-    were made, and ranks whose values are not those of the gang. Since a replica was lost, ``uneven``: it is not
-    known where the living stand; ``torn``: replicas have yet to join a group and to load the programs.
+    were made, ranks whose values are not those of the gang, and what each place has for itself. Since a replica
+    was lost, ``uneven``: it is not known where the living stand; ``torn``: replicas have yet to join a group
+    and to load the programs.
     """
 
     programs: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -211,6 +256,7 @@ class Ledger:
     uneven: bool = False
     torn: bool = False
     failures: int = 0
+    kept: Kept = field(default_factory=Kept)
 
 
 def assign(*changes: Change) -> None:

@@ -28,7 +28,7 @@ from .bind import Binder, Buckets, spec_of
 from .capabilities import capabilities
 from .device import Device
 from .feeds import check, convert, refuse_empty, sequences_in
-from .fetches import Joined, fetch_names_of
+from .fetches import Joined, as_fetched, fetch_names_of
 from .launchers import current_config
 from .place import CPUPlace, CUDAPlace, Place
 from .plan import Plan
@@ -161,8 +161,8 @@ class Executor:
 
         The next step can be fed meanwhile; ``ClusterConfig.steps_in_flight`` of them wait at one time, then
         the oldest is waited for. Steps happen in the order in which they were begun, and whatever else is
-        asked of the program (its parameters, a plain ``run``) waits for them. Arrays that are fed must not be
-        changed before the step is done.
+        asked of the program (its parameters, a plain ``run``) waits for them. What is fed is copied unless it
+        cannot be written, so arrays may be filled anew at once.
 
         Returns:
             An object with ``result()``, which returns or raises what ``run`` would, and ``done()``.
@@ -219,7 +219,7 @@ class Executor:
             bound, fetched = self._step(program, arrays, fetch_names, scope, keep)
         lods = sequences_in(feed) if feed else {}
         if return_numpy and not lods:
-            return fetched
+            return [as_fetched(array) for array in fetched]
         sources = lod_sources(bound.program, lods)
         held = [lods.get(source, ()) if source else () for source in sources]
         joined = (

@@ -2,46 +2,112 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 
 from ..graph.program import Program
 from ..graph.role import GRAD_SUFFIX
 from ..graph.variable import Variable
 from ..strategies.errors import FeedError, FeedTypeError, InvalidType, nearest
-from ..strategies.types import BFLOAT16, VarType, is_float, to_numpy
+from ..strategies.types import BFLOAT16, VarType, is_element_type, is_float, to_numpy
 from .tensor import LoD, Tensor
 
 Feed = Mapping[str, Any]
 
 
 def to_array(name: str, value: Any, variable: Variable) -> np.ndarray:
-    """Return a fed value as an array. A Python number becomes shape [1] in the variable's dtype.
+    """Return a fed value as an array. A number becomes shape [1] in the variable's dtype.
 
     Arrays of uint16 are the bits of bfloat16 where that is declared.
 
     Raises:
         FeedTypeError: the value is a Python list or holds no numbers.
+        FeedError: a number does not fit the variable's dtype.
     """
     if type(value) is np.ndarray:
         array = value
-    elif isinstance(value, (bool, int, float)):
-        assert variable.dtype is not None
-        return np.full((1,), value, to_numpy(variable.dtype))
+    elif isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
+        return _number(name, value.item() if isinstance(value, np.generic) else value, variable)
     elif isinstance(value, (list, tuple)) or value is None or isinstance(value, (str, bytes)):
         raise FeedTypeError(
             f"feed {name!r}: got a Python {type(value).__name__}. "
             f"Feed a numpy array, for example numpy.array(value, {str(_dtype_name(variable))!r})."
         )
     else:
-        array = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
+        array = value.numpy() if isinstance(value, Tensor) else _as_array(name, value, variable)
     if array.dtype == np.uint16 and variable.dtype == VarType.BF16:
         return array.view(BFLOAT16)  # Paddle's way to feed it
-    if array.dtype.kind not in "fiub" and not is_float(array.dtype):
-        raise FeedTypeError(f"feed {name!r}: an array of {array.dtype} cannot be fed; use numbers.")
+    if not is_element_type(array.dtype):
+        raise FeedTypeError(
+            f"feed {name!r}: an array of {array.dtype} cannot be fed; use numbers of a type that variables "
+            f"have, for example {_dtype_name(variable)}."
+        )
     return array
+
+
+def _number(name: str, value: float, variable: Variable) -> np.ndarray:
+    """Return a Python number in the variable's dtype, as shape [1]; a fraction is cut off for integers."""
+    dtype = np.dtype(_dtype_name(variable)) if variable.dtype != VarType.BF16 else BFLOAT16
+    if dtype == np.bool_:
+        return np.full((1,), bool(value))
+    try:
+        if is_float(dtype):
+            with np.errstate(over="ignore"):
+                array = np.full((1,), float(value), dtype)
+            fits = bool(np.isfinite(array[0])) or not math.isfinite(value)
+        else:
+            array = np.full((1,), int(value), dtype)
+            fits = True
+    except (OverflowError, ValueError):  # ValueError: NaN is no integer
+        fits = False
+    if fits:
+        return array
+    # Python refuses to write very long integers.
+    long = isinstance(value, int) and value.bit_length() > 128
+    told = f"an integer of {int(value).bit_length()} bits" if long else repr(value)
+    low, high = _range(dtype)
+    raise FeedError(
+        f"feed {name!r}: {told} does not fit its dtype {dtype}, which holds {low} to {high}. Feed a number in "
+        f"this range, or declare another dtype.{_declared_at(variable)}"
+    )
+
+
+def _range(dtype: np.dtype) -> tuple[object, object]:
+    found = ml_dtypes.finfo(dtype) if is_float(dtype) else np.iinfo(dtype)
+    return (float(found.min), float(found.max)) if is_float(dtype) else (found.min, found.max)
+
+
+def _as_array(name: str, value: Any, variable: Variable) -> np.ndarray:
+    """Return what something else than an array, a number or a list holds."""
+    try:
+        return np.asarray(value)
+    except Exception as error:
+        raise FeedTypeError(
+            f"feed {name!r}: a {type(value).__name__} cannot be read as an array: {error}. Feed a numpy array, "
+            f"for example numpy.array(value, {_dtype_name(variable)!r})."
+        ) from error
+
+
+Copy = Callable[[np.ndarray], np.ndarray]
+
+
+def kept(value: Any, array: np.ndarray, copy: Copy = np.copy) -> np.ndarray:
+    """Return a fed array as it is now, whatever the user does to ``value``, which it was made from.
+
+    Memory that cannot be written is not copied.
+    """
+    if isinstance(value, Tensor) or (not isinstance(value, np.ndarray) and np.isscalar(value)):
+        return array  # converting it made a copy
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        if base.flags.writeable:
+            return copy(array)
+        base = base.base
+    return array if base is None or isinstance(base, bytes) else copy(array)
 
 
 def _declared_at(variable: Variable) -> str:
@@ -74,8 +140,10 @@ def check_declared(name: str, array: np.ndarray, variable: Variable) -> None:
         )
 
 
-def convert(program: Program, feed: Feed) -> dict[str, np.ndarray]:
+def convert(program: Program, feed: Feed, keep: Copy | None = None) -> dict[str, np.ndarray]:
     """Return the feed as arrays, every name checked to be a variable of the program.
+
+    ``keep`` copies what the user could change later (None: that is the user's affair).
 
     Raises:
         FeedError: a name the program does not have.
@@ -93,7 +161,8 @@ def convert(program: Program, feed: Feed) -> dict[str, np.ndarray]:
                 f"feed {name!r}: the program has no such variable.{nearest(name, data)} "
                 f"Its data variables: {', '.join(data) or 'none'}."
             )
-        arrays[name] = to_array(name, value, variable)
+        array = to_array(name, value, variable)
+        arrays[name] = array if keep is None else kept(value, array, keep)
     return arrays
 
 

@@ -47,6 +47,34 @@ def fetch_names_of(fetch_list: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(names), tuple(updated)
 
 
+class FetchedArray(np.ndarray):
+    """A fetched array that converts to a number and formats as one while it has a single element.
+
+    Programs format losses of shape [1] with ``%f``, which NumPy arrays of that shape no longer do.
+    """
+
+    def __float__(self) -> float:
+        return float(self.item()) if self.size == 1 else super().__float__()
+
+    def __int__(self) -> int:
+        return int(self.item()) if self.size == 1 else super().__int__()
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec and self.size == 1 else super().__format__(spec)
+
+    def __array_wrap__(
+        self, array: np.ndarray, context: Any = None, return_scalar: bool = False
+    ) -> Any:
+        """Return what NumPy computed of it: scalars stay scalars, only single elements stay of this type."""
+        plain = np.asarray(array)
+        return plain[()] if return_scalar else as_fetched(plain)
+
+
+def as_fetched(array: np.ndarray) -> np.ndarray:
+    """Return an array as users get it."""
+    return array.view(FetchedArray) if array.size == 1 else array
+
+
 class Joined:
     """The places' values of one fetch: ``parts`` in place order, and each part's LoD if any has one."""
 
@@ -63,7 +91,7 @@ class Joined:
         if return_numpy:
             for lod in self.lods:
                 self._refuse_sequences(lod)
-            return list(self.parts)
+            return [as_fetched(part) for part in self.parts]
         lods = self.lods or [()] * len(self.parts)
         return [as_tensor(self.name, p, lod) for p, lod in zip(self.parts, lods, strict=True)]
 
@@ -87,7 +115,7 @@ class Joined:
         lod = joined_lods(self.lods)
         if return_numpy:
             self._refuse_sequences(lod)
-            return array
+            return as_fetched(array)
         return as_tensor(self.name, array, lod)
 
     def _refuse_sequences(self, lod: LoD) -> None:

@@ -23,7 +23,7 @@ class Begun:
 
 
 class StepFuture:
-    """Steps that may still be under way. Do not change the arrays that were fed before they are done."""
+    """Steps that may still be under way."""
 
     def __init__(
         self, run: ParallelRun, begun: Begun, return_numpy: bool, return_merged: bool

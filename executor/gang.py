@@ -18,7 +18,7 @@ from ..graph.memory import ALL_WISHES, Wishes
 from ..strategies import errors
 from ..strategies.errors import ExecutionError, InvalidState, ReplicaLost, RowlockError
 from .capabilities import common
-from .delivery import Change, Delivery, GangChanged, Ledger, Request, Torn, assign
+from .delivery import VALUES_GONE, Change, Delivery, GangChanged, Ledger, Request, Torn, assign
 from .message import Message
 
 if TYPE_CHECKING:
@@ -84,6 +84,11 @@ class Gang:
     def new_id(self) -> int:
         """Return a number that no program or device scope of this gang has."""
         return next(self._ids)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the driver keeps what each place has for itself, for a replica that comes in later."""
+        return self.config.launcher == "ray" and self.config.on_failure != "shrink"
 
     # -- messages ---------------------------------------------------------------------------------
 
@@ -176,6 +181,8 @@ class Gang:
         with self.turn:
             self.make_way(ahead)
             self._mend()
+            if self.ledger.kept.old:
+                self._look_again()
             if len(request.shares) != self.size:
                 raise GangChanged
             before = self.under_way[-1] if self.under_way else None
@@ -300,7 +307,8 @@ class Gang:
         except RowlockError as error:
             self._failed(request, answers, error)
             return
-        fetched = [answers[rank].arrays for rank in range(len(answers))]
+        returned = [answers[rank].arrays for rank in range(len(answers))]
+        fetched = request.keep(self.ledger, returned)
         counted = request.end(request.base) if request.votes else self.ledger.done
         assign(
             (self.ledger, "done", counted),
@@ -322,6 +330,7 @@ class Gang:
             through = request.end(request.base)
             stands = {a.head["done"] if a.kind == "error" else through for a in answers.values()}
             counted = stands.pop() if len(stands) == 1 else Recovery(self).level(error)
+            self.ledger.kept.aged(range(self.size))
         assign(
             (self.ledger, "done", counted),
             (request, "done", request.passed(counted)),
@@ -337,6 +346,7 @@ class Gang:
         stands = self.some({r: self._inventory() for r in self.delivery.alive})
         counted = max(answer.head["done"] for answer in stands.values())
         torn = KeyboardInterrupt("interrupted")
+        self.ledger.kept.aged(range(self.size))
         assign(
             (self.ledger, "done", counted),
             *((one, "done", one.passed(counted)) for one in self.under_way),
@@ -346,6 +356,15 @@ class Gang:
 
     def _inventory(self) -> Message:
         return Message("inventory", {"epoch": self.epoch})
+
+    def _look_again(self) -> None:
+        """Ask the replicas for their own values: those of some steps did not arrive."""
+        kept = self.ledger.kept
+        for scope in kept.scopes():
+            names = kept.names(scope)
+            for rank, answer in enumerate(self.all("read", scope=scope, names=names)):
+                kept.put(scope, rank, dict(zip(names, answer.arrays, strict=True)))
+        kept.old.clear()
 
     def libraries(self) -> frozenset[str]:
         """Return the libraries that all replicas have in one version. Who joins later must have them too."""
@@ -404,6 +423,7 @@ class Gang:
                 self._memory.pop(number, None)
             for number in unwanted["scopes"]:
                 self.ledger.owners.pop(number, None)
+                self.ledger.kept.forget(number)
             for kind, numbers in unwanted.items():  # others may have come meanwhile
                 for number in numbers:
                     self._unwanted[kind].remove(number)
@@ -428,17 +448,27 @@ class Gang:
         with self.turn:
             self.each(messages)
             known = self.ledger.owners.setdefault(scope, {})
+            self.ledger.kept.forget(scope, names)
             for name in names:
                 known.pop(name, None)
                 if name in (owners or {}):
                     known[name] = (owners or {})[name]
 
     def read(self, scope: int, name: str, rank: int = 0) -> np.ndarray:
-        """Return a persistable from one replica's device scope."""
+        """Return a persistable from one replica's device scope; ``rank`` is its number now."""
         ask = Message("read", {"scope": scope, "names": [name]})
         idle = Message("read", {"scope": scope, "names": []})
-        answers = self.each([ask if i == rank else idle for i in range(self.size)])
-        return answers[rank].arrays[0]
+        with self.turn:
+            changes = len(self.shrunk)
+            while True:
+                for ranks in self.shrunk[changes:]:  # a rank that owns its values was not lost
+                    rank = ranks.index(rank) if rank in ranks else 0
+                changes = len(self.shrunk)
+                try:
+                    answers = self.each([ask if i == rank else idle for i in range(self.size)])
+                except GangChanged:
+                    continue
+                return answers[rank].arrays[0]
 
     # -- failures and the end -----------------------------------------------------------------------
 
@@ -448,7 +478,13 @@ class Gang:
         Recovery(self).after(lost)
 
     def _mend(self) -> None:
-        """Bring in others for those that were lost before."""
+        """Bring in others for those that were lost before.
+
+        Raises:
+            InvalidState: the gang was closed, or no replica of it is left.
+        """
+        if self.delivery.broken:
+            raise InvalidState(VALUES_GONE)
         if self.ledger.stale or self.ledger.uneven or self.ledger.torn:
             from .recovery import Recovery
 

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 def temporaries(run: ParallelRun) -> tuple[int, int]:
     """Return how many temporaries are alive on all replicas, and their bytes."""
-    answers = [
-        a for v in list(run.versions.values()) for a in run.gang.all("temporaries", id=v.number)
-    ]
+    answers = [answer for answers in run.tell("temporaries") for answer in answers]
     return sum(a.head["count"] for a in answers), sum(a.head["bytes"] for a in answers)
 
 
@@ -36,8 +34,7 @@ def executed(run: ParallelRun) -> tuple[list[list[Event]], list[int]]:
 def timeline(run: ParallelRun, path: str) -> None:
     """Write the last traced steps as a Chrome trace."""
     steps: list[list[TracedStep]] = [[] for _ in run.places]
-    for version in list(run.versions.values()):
-        answers = run.gang.all("trace", id=version.number, on=run.tracing)
+    for answers in run.tell("trace", on=run.tracing):
         for own, answer in zip(steps, answers, strict=True):
             own += [TracedStep.from_plain(data) for data in answer.head["steps"]]
     where = getattr(run.gang.delivery, "where", [{}] * len(steps))

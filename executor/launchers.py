@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -143,13 +144,18 @@ def _make_room(places: Sequence[Place]) -> None:
 def close_gangs(config: ClusterConfig | None = None) -> None:
     """End every gang, or those of one configuration; the next parallel run starts anew."""
     wanted = None if config is None else config.model_dump_json()
-    with launching():
+    with launching(), ExitStack() as ending:  # every one, also if the values of one are found lost
         for key in [key for key in _gangs if wanted in (None, key[0])]:
-            try:
-                _gangs[key].close()
-            finally:  # an interrupt before it is closed leaves it to be closed
-                if not _gangs[key].owned or _gangs[key].delivery.broken:
-                    _gangs.pop(key)
+            ending.callback(_close, key)
+
+
+def _close(key: tuple[Any, ...]) -> None:
+    """End a gang; an interrupt before it is closed leaves it to be closed."""
+    try:
+        _gangs[key].close()
+    finally:
+        if not _gangs[key].owned or _gangs[key].delivery.broken:
+            _gangs.pop(key)
 
 
 def any_gang() -> bool:

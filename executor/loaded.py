@@ -18,7 +18,7 @@ from .buckets import Buckets
 from .capabilities import installed
 from .cuda.runtime import Runtime
 from .kernels.registry import ALL_LIBRARIES
-from .message import Group, Message
+from .message import KEPT, Group, Message
 from .overlap import may_overlap
 from .plan import Plan
 from .shared import Shared
@@ -52,6 +52,19 @@ class Bound:
             self.deliver = partial(
                 self._post, Message("posted", {"which": list(early)}, list(early.values()))
             )
+
+    def deliver_own(self, done: int) -> Callable[[], None] | None:
+        """Return what posts, in a step that is not a request's last, the place's own values after it.
+
+        ``done`` steps will have been made then.
+        """
+        program, vote = self.binder.program, self.plan.vote
+        if not program.kept or vote is None or self._post is None:
+            return None
+        early = [array for k, array in vote.early.items() if k >= len(program.wanted)]
+        if len(early) < len(program.kept):
+            return None
+        return partial(self._post, Message(KEPT, {}, early, done))
 
 
 class Loaded:

@@ -9,6 +9,8 @@ import numpy as np
 
 from .buckets import Collectives
 
+KEPT = "kept"  # the kind of message that posts a place's own values of a step that is not the last
+
 
 class Message(NamedTuple):
     """What travels between driver and replica: a kind, a head of plain data, arrays, the number of a step.

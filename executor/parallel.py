@@ -23,6 +23,7 @@ from ..strategies.errors import EnforceNotMet, InvalidType
 from ..strategies.flags import flag_value
 from .budget import Budget
 from .capabilities import capabilities
+from .copies import Copies
 from .delivery import GangChanged, Request, Share, assign
 from .device import Clock
 from .executor import check_initialized, set_scheduled_rate
@@ -31,6 +32,7 @@ from .fetches import Joined
 from .future import Begun, StepFuture
 from .gang import Gang
 from .launchers import current_config, gang_for
+from .message import Message
 from .place import CUDAPlace, Place
 from .scope import Scope
 from .settling import settle
@@ -104,6 +106,7 @@ class ParallelRun:
         self._since_drop = 0
         self._shrunk = len(self.gang.shrunk)
         self._splitter = self._make_splitter(len(self.places))
+        self._copies = Copies()
         self._iterations = max(self.execution.num_iteration_per_run, 1)
         self.tracing, self.spans = False, Spans()
         self.last: Version | None = None
@@ -126,7 +129,11 @@ class ParallelRun:
         # A reader may have to be waited for: other threads have their turn meanwhile.
         with self._splitting, self.spans("split", self.steps):
             splitter = self._splitter
-            begun = Begun(splitter.batches(feed, iterations), fetch_names, iterations)
+            # The user may change arrays while steps are under way, which may have to be sent again.
+            self._copies.begin()
+            batches = splitter.batches(feed, iterations, self._copies.copy if ahead else None)
+            begun = Begun(batches, fetch_names, iterations)
+            self._copies.lend(begun)
         self._in_turn(partial(self._start, begun, splitter, ahead))
         return StepFuture(self, begun, return_numpy, return_merged)
 
@@ -178,9 +185,11 @@ class ParallelRun:
         batches, fetch_names = begun.batches, begun.fetch_names
         self.gang.make_way(ahead)
         with self.spans("prepare", self.steps):
-            version = self._version(tuple(batches[0][0].arrays), fetch_names)
+            version = self._version(
+                tuple(batches[0][0].arrays), fetch_names, self._splitter.whole(batches)
+            )
             shares = self._shares(version, batches)
-            self.values.adopt(version.states, version.owners)
+            self.values.adopt(version.states, version.owners, version.needed)
             if self.program.lr_scheduler is not None:
                 set_scheduled_rate(self.program, self.values.scope)
             if version.stages:
@@ -193,8 +202,9 @@ class ParallelRun:
         dropped = [v.number for v in self.versions.values()] if drop else []
         if version.writes:
             self.values.version += 1  # now: a step that is interrupted may have written, too
+        step, results = self.steps, version.results
         request = Request(
-            version.number, shares, self.steps, begun.iterations, dropped, version.votes
+            *(version.number, shares, step, begun.iterations, dropped, version.votes, results)
         )
         counted, earlier = self._count
         while earlier and earlier[0].settled:
@@ -255,18 +265,39 @@ class ParallelRun:
         partial = not self.has_loss or weighted
         return Splitter(self.program, places, weighted=weighted and self.has_loss, partial=partial)
 
+    def check_reachable(self) -> None:
+        """Refuse to begin without values that this program needs and that were lost with their replicas.
+
+        Raises:
+            InvalidState: names them.
+        """
+        needed = dict.fromkeys(n for v in self.versions.values() for n in v.states if n in v.needed)
+        self.values.check_reachable(needed)
+
     def drop(self) -> None:
         """End the life of temporaries on every replica and give their memory back."""
-        for version in list(self.versions.values()):
-            self.gang.all("drop", id=version.number)
+        self.tell("drop")
         self._since_drop = 0
+
+    def tell(self, kind: str, **head: Any) -> list[list[Message]]:
+        """Send a message about each version of the program; return the answers, none of lost replicas."""
+        with self.values.scope.turn, self.gang.turn:
+            if self.gang.delivery.broken:
+                return []
+            try:
+                if len(self.gang.shrunk) > self._shrunk:
+                    raise GangChanged
+                versions = list(self.versions.values())
+                return [self.gang.all(kind, id=v.number, **head) for v in versions]
+            except GangChanged:  # what was loaded on more replicas is gone
+                self._follow_gang()
+                return []
 
     def trace(self, on: bool) -> None:
         """Keep the times of instructions from the next step on, or no longer."""
         self.tracing = on
         self.spans.switch(on)
-        for version in list(self.versions.values()):
-            self.gang.all("trace", id=version.number, on=on)
+        self.tell("trace", on=on)
 
     def _check_shared(self, source: ParallelRun) -> None:
         if len(source.places) != len(self.places):
@@ -306,15 +337,23 @@ class ParallelRun:
             version.known[id(batches[0].cuts)] = (batches[0].cuts, where)
         return shares
 
-    def _version(self, feeds: tuple[str, ...], fetches: tuple[str, ...]) -> Version:
-        key = (feeds, fetches)
-        if key not in self.versions:
+    def _version(
+        self, feeds: tuple[str, ...], fetches: tuple[str, ...], whole: frozenset[str]
+    ) -> Version:
+        key = (feeds, fetches, whole)
+        known = self.versions.get(key)
+        if known is None or not known.alike.isdisjoint(self.values.own):
             able = capabilities(self.gang.libraries())
             compiled = compile_program(
                 self.program,
                 feeds,
                 fetches,
-                self._target(),
+                replace(
+                    self._target(),
+                    whole_feeds=whole,
+                    own_states=frozenset(self.values.own),
+                    keeps=self.gang.keeps,
+                ),
                 able,
                 "cupy" if isinstance(self.places[0], CUDAPlace) else "numpy",
                 keep=self._keep,
@@ -334,7 +373,10 @@ class ParallelRun:
             )
             limit, whose = self.gang.memory(number)
             budget = Budget(compiled.program, self.wishes, limit, whose, len(self.places))
-            self.versions[key] = Version(compiled.program, number, budget, compiled.stages)
+            version = Version(compiled.program, number, budget, compiled.stages, self.values.id)
+            self.values.written.update(compiled.program.written_names())
+            self.values.note_own(version.own, version.results.kept)
+            self.versions[key] = version
             weakref.finalize(self, self.gang.forget, "programs", number)
             if self.tracing:
                 self.gang.all("trace", id=number, on=True)

@@ -9,11 +9,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
-from ..strategies.errors import CollectiveError, InvalidState, ReplicaLost, RowlockError
-from .delivery import Mendable, Request
+import numpy as np
+
+from ..strategies.errors import (
+    CollectiveError,
+    InvalidState,
+    ReplicaLost,
+    RowlockError,
+    ValuesLost,
+)
+from .delivery import VALUES_GONE, Mendable, Outcome, Request, assign
 from .gang import Gang
 from .message import Message
 
@@ -35,9 +43,7 @@ class Recovery:
             ReplicaLost: it is not to be replaced now, or too many were lost without a step in between.
         """
         began = time.monotonic()
-        self.gang.epoch += 1
-        self.ledger.uneven = True
-        self.ledger.stale.update(lost.ranks)
+        self._note(lost)
         self._even(lost)
         self.ledger.failures += 1
         config = self.gang.config
@@ -54,35 +60,45 @@ class Recovery:
             ReplicaLost: too many more were lost meanwhile.
             InvalidState: a lost replica alone held some values.
         """
-        while self.ledger.stale or self.ledger.torn or self.ledger.uneven:
-            self.ledger.torn = True
+        ledger, gang = self.ledger, self.gang
+        while ledger.stale or ledger.torn or ledger.uneven:
+            ledger.torn = True
+            self._find_out(lost)
             try:
-                if self.ledger.uneven:  # an interrupt kept it from being found out
-                    self._even(
-                        lost or ReplicaLost("a replica was lost.", sorted(self.ledger.stale))
-                    )
                 self._check_owned()
-                if self.gang.config.on_failure == "shrink":
+                if gang.config.on_failure == "shrink":
                     self._shrink()
                 else:
                     self._replace()
-                self.ledger.torn = False
-                for (
-                    request
-                ) in self.gang.under_way:  # what an interrupt leaves is sent by Gang._review
-                    self.gang.send(request, ahead=True)
+                ledger.torn = False  # now: Gang._review sends what an interrupt leaves
+                for request in gang.under_way:
+                    gang.send(request, ahead=True)
             except ReplicaLost as another:
-                self.gang.epoch += 1
-                self.ledger.failures += 1
-                self.ledger.uneven = True
-                self.ledger.stale.update(another.ranks)
+                self._note(another)
+                ledger.failures += 1
                 self._even(another)
-                if self.ledger.failures > self.gang.config.max_failures:
+                if ledger.failures > gang.config.max_failures:
                     self._give_up(another)
                     raise another from lost
             except RowlockError as error:  # there is no place for another one
                 self._give_up(error)
                 raise
+
+    def _note(self, lost: ReplicaLost) -> None:
+        """Note that replicas were lost: the living have to be brought to one step, and to join a group."""
+        self.gang.epoch += 1
+        self.ledger.uneven = self.ledger.torn = True
+        self.ledger.stale.update(lost.ranks)
+
+    def _find_out(self, lost: ReplicaLost | None) -> None:
+        """Find out where the living stand if an interrupt kept us from it."""
+        stale = self.ledger.stale
+        gone = set(range(self.gang.size)).difference(self.delivery.alive, stale)
+        if gone:
+            self.ledger.uneven = True
+            stale.update(gone)
+        if self.ledger.uneven:
+            self._even(lost or ReplicaLost("a replica was lost.", sorted(stale)))
 
     # -- where everybody stands ---------------------------------------------------------------------
 
@@ -91,13 +107,17 @@ class Recovery:
         furthest = self.level(lost)
         self.ledger.done = furthest
         for request in list(self.gang.under_way):
-            known = self.delivery.knows(request.number)
-            request.begun = request.begun or known
+            if request.settled:  # an interrupt kept it from being done with
+                self.gang.under_way.remove(request)
+                continue
+            request.begun = request.begun or self.delivery.knows(request.number)
             done = request.passed(furthest)
             if request.votes and done == request.iterations:
                 self._gather(request)
                 self.gang.under_way.remove(request)
             elif request.begun:
+                if done > request.done and request.results.kept:
+                    self._gather_own(request, furthest)
                 request.done = done
             else:  # an interrupt kept it from being sent
                 request.failed = KeyboardInterrupt("interrupted before it was sent")
@@ -108,16 +128,14 @@ class Recovery:
         """Bring the living to one step, and return how many they have done.
 
         Raises:
-            RowlockError: ``cause``, if nobody is left.
+            ValuesLost: none is left of those that had the values.
         """
         while True:
             try:
                 self.delivery.settle()
                 living = [r for r in self.delivery.alive if r not in self.ledger.stale]
                 if not living:
-                    self._give_up(cause)
-                    self.gang.delivery.close()
-                    raise cause
+                    break
                 stands = self._ask(dict.fromkeys(living, Message("inventory", {})))
                 furthest = max(stands.values())
                 behind = [rank for rank in living if stands[rank] < furthest]
@@ -127,10 +145,13 @@ class Recovery:
                 self.ledger.stale.update(r for r in behind if stands[r] < furthest)
                 return furthest
             except ReplicaLost as another:
-                if another is cause:
-                    raise
                 self.gang.epoch += 1
                 self.ledger.stale.update(another.ranks)
+        ranks = sorted(self.ledger.stale)
+        gone = ValuesLost(f"{cause} No other replica is left: {VALUES_GONE}", ranks)
+        self._give_up(gone)
+        self.gang.delivery.close()
+        raise gone from cause
 
     def _ask(self, messages: Mapping[int, Message]) -> dict[int, int]:
         """Ask replicas how many steps they have done."""
@@ -140,34 +161,62 @@ class Recovery:
     def _gather(self, request: Request) -> None:
         """Put together what a request that happened has fetched.
 
-        What is known before the vote was posted by everybody. The rest follows from what all replicas have
-        alike, so it is taken from one that answered.
+        What a replica alone can tell was posted before the vote. What all have alike is taken from one that
+        answered; the rest is lost with the replica.
         """
-        ranks = range(len(request.shares))
-        outcomes = [self.delivery.outcome(request.number, rank) for rank in ranks]
-        request.done = request.iterations
-        full = next((o for o in outcomes if o.answer and o.answer.kind == "fetched"), None)
-        if full is None or full.answer is None:
-            request.failed = CollectiveError(
-                "the step happened, but no replica told what it fetched."
+        outcomes = self._outcomes(request)
+        answers = [_whole(outcome) for outcome in outcomes]
+        full = next((answer for answer in answers if answer is not None), None)
+        if full is None:
+            if request.results.kept:
+                self.ledger.kept.aged(range(len(outcomes)))
+            unknown = CollectiveError(
+                "the step happened, but no replica is left that tells what was fetched."
             )
+            assign((request, "done", request.iterations), (request, "failed", unknown))
             return
-        fetched = []
-        for rank, (posted, answer) in enumerate(outcomes):
-            answered = answer is not None and answer.kind == "fetched"
-            early = full.posted is not None or (full.answer.arrays and not self.delivery.posts)
-            if not answered and posted is None and early:
-                request.failed = CollectiveError(
+        alike = {i: full[i] for i in range(len(full)) if request.results.is_alike(i)}
+        wanted = len(full) - len(request.results.kept)
+        fetched: list[Sequence[np.ndarray]] = []
+        failed: CollectiveError | None = None
+        for rank, (outcome, answer) in enumerate(zip(outcomes, answers, strict=True)):
+            own = dict(enumerate(answer)) if answer is not None else _early(outcome.posted)
+            known = {**alike, **own}
+            if any(i not in known for i in range(wanted)):
+                failed = failed or CollectiveError(
                     f"the step happened, but what replica {rank} fetched was lost with it."
                 )
-                return
-            fetched.append(whole(posted, answer if answered and answer else full.answer).arrays)
-        request.fetched = fetched
+            self._keep(request, rank, [known.get(i) for i in range(wanted, len(full))])
+            fetched.append([known[i] for i in range(wanted) if i in known])
+        assign(
+            (request, "done", request.iterations),
+            (request, "fetched", fetched if failed is None else None),
+            (request, "failed", failed),
+        )
+
+    def _gather_own(self, request: Request, done: int) -> None:
+        """Keep each place's own values as they were after so many steps, within a request."""
+        for rank, outcome in enumerate(self._outcomes(request)):
+            own = outcome.kept.get(done, [None] * len(request.results.kept))
+            self._keep(request, rank, own)
+
+    def _outcomes(self, request: Request) -> list[Outcome]:
+        return [self.delivery.outcome(request.number, r) for r in range(len(request.shares))]
+
+    def _keep(self, request: Request, rank: int, own: Sequence[np.ndarray | None]) -> None:
+        """Keep what a place has for itself, or note that it did not arrive; again, after an interrupt."""
+        values = {
+            name: array
+            for name, array in zip(request.results.kept, own, strict=True)
+            if array is not None
+        }
+        self.ledger.kept.put(request.results.scope, rank, values)
+        if len(values) < len(own):
+            self.ledger.kept.aged([rank])
 
     def _give_up(self, cause: RowlockError) -> None:
-        for request in self.gang.under_way:
-            request.failed = cause
-        self.gang.under_way.clear()
+        unsettled = [request for request in self.gang.under_way if not request.settled]
+        assign(*((request, "failed", cause) for request in unsettled), (self.gang, "under_way", []))
 
     # -- others -------------------------------------------------------------------------------------
 
@@ -189,36 +238,37 @@ class Recovery:
 
     def _replace(self) -> None:
         self.ledger.stale.update(self.delivery.replace())
+        self.delivery.regroup()
         self._heal()
         for head in self.ledger.programs.values():
             self.gang.ask([Message("load", head)] * self.gang.size)
 
     def _shrink(self) -> None:
-        gang, ledger, kept = self.gang, self.ledger, self.delivery.alive
-        if kept == list(range(gang.size)):  # an interrupt struck after it was done
-            self.delivery.shrink()
-        else:
-            owners = {
-                scope: {name: kept.index(rank) for name, rank in by_name.items()}
-                for scope, by_name in ledger.owners.items()
-            }
-            stale = {kept.index(rank) for rank in ledger.stale if rank in kept}
-            self.delivery.shrink(
-                (gang, "shrunk", [*gang.shrunk, kept]),
-                (ledger, "stale", stale),
-                (ledger, "owners", owners),
-                (ledger, "programs", {}),
-                *((request, "void", True) for request in gang.under_way),
-                (gang, "under_way", []),
-            )
+        gang, ledger, alive = self.gang, self.ledger, self.delivery.alive
+        owners = {
+            scope: {name: alive.index(rank) for name, rank in by_name.items()}
+            for scope, by_name in ledger.owners.items()
+        }
+        self.delivery.shrink(
+            (gang, "shrunk", [*gang.shrunk, alive]),
+            (ledger, "stale", {alive.index(rank) for rank in ledger.stale if rank in alive}),
+            (ledger, "owners", owners),
+            *ledger.kept.renumbered(alive),
+            (ledger, "programs", {}),
+            *((request, "void", True) for request in gang.under_way),
+            (gang, "under_way", []),
+        )
+        self.delivery.regroup()  # last: if one more is lost, all is as the others are numbered now
         self._heal()
 
     def _heal(self) -> None:
-        """Give those who lack them the values of one who has them."""
+        """Give those who lack them the values of one who has them, and each place what it had for itself."""
         stale = sorted(self.ledger.stale)
         if not stale:
             return
-        source = next(r for r in range(self.gang.size) if r not in self.ledger.stale)
+        source = next((r for r in range(self.gang.size) if r not in self.ledger.stale), None)
+        if source is None:
+            raise ReplicaLost("no replica that has the values is left.", stale)
         names = self.gang.some({source: self._message("names")})[source].head["scopes"]
         for scope, held in names:
             owners = self.ledger.owners.get(scope, {})
@@ -226,9 +276,33 @@ class Recovery:
             head = {"scope": scope, "names": shared}
             values = self.gang.some({source: self._message("read", **head)})[source].arrays
             self.gang.some(dict.fromkeys(stale, self._message("write", values, **head)))
+            for rank in stale:
+                self._give_back(scope, rank, source)
         done = self._message("resume", done=self.ledger.done)
         self.gang.some(dict.fromkeys(stale, done))
+        self.ledger.kept.old.difference_update(stale)
         self.ledger.stale.clear()
+
+    def _give_back(self, scope: int, rank: int, source: int) -> None:
+        """Give a place what it had for itself, and tell of what differs from it."""
+        kept = self.ledger.kept
+        own = kept.of(scope, rank)
+        if own:
+            head = {"scope": scope, "names": list(own)}
+            self.gang.some({rank: self._message("write", list(own.values()), **head)})
+        large = kept.too_large.get(scope)
+        if large:
+            self._warn(rank, large, f"replica {source} has")
+        if own and rank in kept.old:
+            self._warn(rank, own, "it had a step or more before it was lost")
+
+    def _warn(self, rank: int, names: Collection[str], which: str) -> None:
+        listed = ", ".join(sorted(names)[:3]) + (", …" if len(names) > 3 else "")
+        _log.warning(
+            "Replica %d goes on with other values of %d persistable(s) that each place has for itself (%s) "
+            "than it would have had: those that %s.",
+            *(rank, len(names), listed, which),
+        )
 
     def _message(self, kind: str, arrays: Sequence[Any] = (), **head: object) -> Message:
         return Message(kind, {"epoch": self.gang.epoch, **head}, arrays)
@@ -243,11 +317,26 @@ class Recovery:
         )
 
 
+def _early(posted: Message | None) -> dict[int, np.ndarray]:
+    """Return what was posted, by place in the fetch list."""
+    if posted is None:
+        return {}
+    return dict(zip(posted.head["which"], posted.arrays, strict=True))
+
+
+def _whole(outcome: Outcome) -> Sequence[np.ndarray] | None:
+    """Return all that a replica fetched, if it answered."""
+    answer = outcome.answer
+    if answer is None or answer.kind != "fetched":
+        return None
+    return whole(outcome.posted, answer).arrays
+
+
 def whole(posted: Message | None, answer: Message) -> Message:
     """Return an answer with what was posted of it in its place."""
     if posted is None or answer.kind == "error":
         return answer
     late = iter(answer.arrays)
-    early = dict(zip(posted.head["which"], posted.arrays, strict=True))
+    early = _early(posted)
     count = len(early) + len(answer.arrays)
     return answer._replace(arrays=[early[i] if i in early else next(late) for i in range(count)])

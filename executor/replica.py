@@ -308,7 +308,7 @@ class Replica:
         if loaded.program.changes:
             self.scopes[loaded.scope].writes.note()
         if plan.vote is not None:
-            plan.vote.deliver = bound.deliver if last else None
+            plan.vote.deliver = bound.deliver if last else bound.deliver_own(self.done + 1)
         measuring = (loaded.threads > 1 or loaded.overlap) and bound.timed_steps < MEASURED_STEPS
         self._measuring = measuring and loaded.overlap
         with openmp_threads(self.openmp) if loaded.openmp else contextlib.nullcontext():

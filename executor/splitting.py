@@ -11,6 +11,7 @@ import numpy as np
 from ..graph.program import Program
 from ..strategies.errors import FeedError, FeedTypeError, InvalidType
 from .feeds import (
+    Copy,
     Cuts,
     Portion,
     convert,
@@ -47,10 +48,15 @@ class Splitter:
     def __init__(self, program: Program, count: int, *, weighted: bool, partial: bool) -> None:
         self.program, self.count = program, count
         self._known: OrderedDict[Any, Cuts] = OrderedDict()
+        self._fixed: dict[
+            tuple[str, ...], list[str]
+        ] = {}  # by all names fed: those without a batch
         self.weighted, self.partial = weighted, partial
 
-    def batches(self, feed: Any, iterations: int) -> list[Portions]:
+    def batches(self, feed: Any, iterations: int, keep: Copy | None = None) -> list[Portions]:
         """Return what each place is fed: once for the whole call, or once for each of its steps if read.
+
+        ``keep`` copies what the user could change later.
 
         Raises:
             FeedError: what is fed cannot be split, or misses a place.
@@ -58,8 +64,8 @@ class Splitter:
         within = current_config().step_deadline_s
         read = batches_for(self.program, feed, self.count, iterations, within, partial=self.partial)
         if read is None:
-            return [self._portions(feed)]
-        given = self._portions(feed)
+            return [self._portions(feed, keep)]
+        given = self._portions(feed, keep)
         return [
             Portions(
                 Portion({**own.arrays, **more.arrays}, {**own.lods, **more.lods})
@@ -68,13 +74,13 @@ class Splitter:
             for batches in read
         ]
 
-    def _portions(self, feed: Any) -> Portions:
+    def _portions(self, feed: Any, keep: Copy | None = None) -> Portions:
         """Return what each place is fed."""
         count = self.count
         if feed is None:
             return Portions(Portion({}, {}) for _ in range(count))
         if isinstance(feed, Mapping):
-            arrays = convert(self.program, feed)
+            arrays = convert(self.program, feed, keep)
             lods = sequences_in(feed)
             if lods:
                 return Portions(split(self.program, arrays, lods, count, partial=self.partial))
@@ -90,7 +96,7 @@ class Splitter:
                 raise InvalidType(
                     f"each element of a feed list must be a dict, got {type(item).__name__}."
                 )
-        each = [Portion(convert(self.program, item), sequences_in(item)) for item in feed]
+        each = [Portion(convert(self.program, item, keep), sequences_in(item)) for item in feed]
         return self._alike(each)
 
     def _alike_before(self, arrays: dict[str, np.ndarray]) -> Portions:
@@ -127,6 +133,17 @@ class Splitter:
             return [1.0] * len(portions)
         return sample_shares(rows_of(self.program, portions))
 
+    def whole(self, batches: Sequence[Portions]) -> frozenset[str]:
+        """Return the names of what is fed alike to all places, whole."""
+        names = tuple(batches[0][0].arrays)
+        fixed = self._fixed.get(names)
+        if fixed is None:
+            variables = self.program.global_block().vars
+            fixed = self._fixed[names] = [n for n in names if not varies(variables[n])]
+        if not fixed:
+            return frozenset()
+        return frozenset(n for n in fixed if all(_same([p.arrays[n] for p in b]) for b in batches))
+
     def again(self, portions: Sequence[Portion]) -> Portions:
         """Return what was split over another number of places, split over these."""
         variables = self.program.global_block().vars
@@ -141,3 +158,13 @@ class Splitter:
             else:
                 arrays[name] = each[0]
         return Portions(split(self.program, arrays, lods, self.count, partial=self.partial))
+
+
+def _same(arrays: Sequence[np.ndarray]) -> bool:
+    """Tell whether arrays have the same bits."""
+    first, *others = arrays
+    return all(a is first or _bits(a) == _bits(first) for a in others)
+
+
+def _bits(array: np.ndarray) -> tuple[Any, ...]:
+    return array.dtype, array.shape, array.tobytes()

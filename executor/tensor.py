@@ -18,11 +18,13 @@ from .writes import Writes
 class Link(Protocol):
     """Where a tensor's newest value may be: on the replicas that trained it.
 
-    ``version`` grows with every step that wrote; ``dirty`` names what was written here since.
+    ``version`` grows with every step that wrote, be it what ``written`` names; ``dirty`` names what was written
+    here since.
     """
 
     version: int
     dirty: set[str]
+    written: set[str]
 
     @property
     def turn(self) -> AbstractContextManager[Any]:
@@ -157,10 +159,18 @@ class Tensor:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return self.memory().astype(dtype or self.memory().dtype, copy=True)
 
+    @property
+    def newer_elsewhere(self) -> bool:
+        """Whether replicas alone hold the newest value."""
+        link, name = self.link, self.name
+        if link is None or self.link_version == link.version:
+            return False
+        return name not in link.dirty and name in link.written
+
     def _refresh(self) -> None:
         link = self.link
         assert link is not None
-        if self.link_version == link.version or self.name in link.dirty:
+        if not self.newer_elsewhere:
             return
         with link.turn:
             version = link.version

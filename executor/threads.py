@@ -18,7 +18,7 @@ from .agreement import NO_STEP, differing, when
 from .cuda.runtime import Runtime
 from .cuda.staged import StagedGroup
 from .cuda.transfers import Arriving
-from .delivery import Torn
+from .delivery import VALUES_GONE, Torn
 from .gang import Gang
 from .message import Group, Message
 from .place import Place, runtime_of
@@ -310,7 +310,7 @@ class ThreadDelivery:
             InvalidState: the gang was closed.
         """
         if self.broken:
-            raise InvalidState("this gang was closed.")
+            raise InvalidState(VALUES_GONE)
         if ahead and 0 not in self._workers:
             self._workers[0] = ReplicaThread(self.replicas[0])
         kept = number is not None

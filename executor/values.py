@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 
 import numpy as np
 
 from ..graph.ir import EVERYWHERE
-from .delivery import assign
+from ..strategies.errors import InvalidState
+from .delivery import VALUES_GONE, assign
 from .gang import Gang
 from .scope import Scope
 from .tensor import Tensor
@@ -20,8 +21,9 @@ class DeviceValues:
     """A device scope on every replica: the persistables of one program and of those that share them.
 
     It is the :class:`Link` of the driver's tensors. ``version`` counts the steps that wrote; ``owners`` names
-    the rank of what only one replica holds. ``follows``: the newest value of the driver's scope counts,
-    whoever made it; a data-parallel program keeps its own.
+    the rank of what only one replica holds; of what ``own`` names each may hold a value of its own.
+    ``follows``: the newest value of the driver's scope counts, whoever made it; a data-parallel program keeps
+    its own.
     """
 
     def __init__(self, gang: Gang, scope: Scope, follows: bool = False) -> None:
@@ -32,8 +34,10 @@ class DeviceValues:
         self.id = gang.new_id()
         self._followed = len(gang.shrunk)
         self.version = 0
+        self.written: set[str] = set()  # by the programs that run here
         self.dirty: set[str] = set()
         self.owners: dict[str, int] = {}
+        self.own: set[str] = set()
         self._tensors: dict[str, Tensor] = {}
         self._adopted: Sequence[str] | None = None
         self._unfilled: list[Tensor] = []  # of the driver's, since the names were adopted
@@ -48,6 +52,12 @@ class DeviceValues:
                     tensor.memory()
                 tensor.link = None
 
+    def note_own(self, names: Collection[str], kept: Collection[str]) -> None:
+        """Note the persistables of which each place may have a value of its own, and which the driver keeps."""
+        self.own.update(names)
+        large = self.gang.ledger.kept.too_large
+        large[self.id] = (large.get(self.id, set()) | set(names)) - set(kept)
+
     @property
     def turn(self) -> threading.RLock:
         """The lock for what is read, or was written, here."""
@@ -60,12 +70,28 @@ class DeviceValues:
 
     def pull(self, name: str) -> np.ndarray:
         """Return the value of ``name`` at its owner, or on replica 0."""
+        self.follow(self.gang.shrunk)
         return self.gang.read(self.id, name, self.owners.get(name, 0))
 
-    def adopt(self, names: Sequence[str], owners: Mapping[str, int]) -> None:
+    def check_reachable(self, names: Iterable[str]) -> None:
+        """Refuse to begin without values that were lost with the replicas that held them.
+
+        Raises:
+            InvalidState: names them.
+        """
+        if not self.gang.delivery.broken:
+            return
+        tensors = [self._tensors[name] for name in names if name in self._tensors]
+        lost = [t.name for t in tensors if t.link is self and t.newer_elsewhere]
+        if lost:
+            shown = ", ".join(lost[:5]) + (", …" if len(lost) > 5 else "")
+            raise InvalidState(f"{len(lost)} persistables have no value ({shown}): {VALUES_GONE}")
+
+    def adopt(self, names: Sequence[str], owners: Mapping[str, int], needed: Set[str]) -> None:
         """Let the driver's tensors of these names be views of this device scope, from the user's values.
 
-        A name whose holders change (another program needs it elsewhere) is fetched and sent again.
+        A name whose holders change (another program needs it elsewhere) is fetched and sent again. ``needed``:
+        the names that are read before they are written; of the others, what lost replicas held is not missed.
         """
         if names is not self._adopted:
             self._take(names, owners)
@@ -78,7 +104,8 @@ class DeviceValues:
                         raise NeedsTurn(tensor.link.gang)
                     if self.follows:
                         self._follow(name, tensor.link)
-                if name in self.dirty and tensor.initialized:
+                gone = name not in needed and _is_lost(tensor)
+                if name in self.dirty and tensor.initialized and not gone:
                     tensor.memory()  # what another program's replicas made of it, before the link changes
                 tensor.link_version = -1  # first: an interrupt in between leaves nothing stale
                 tensor.link = self
@@ -115,6 +142,8 @@ class DeviceValues:
 
     def follow(self, shrunk: Sequence[Sequence[int]]) -> None:
         """Number owners as the replicas are numbered now; ``shrunk``: each time, the ranks they had before."""
+        if self._followed == len(shrunk):
+            return
         owners = self.owners
         for kept in shrunk[self._followed :]:
             owners = {name: kept.index(rank) for name, rank in owners.items()}
@@ -129,3 +158,9 @@ class DeviceValues:
         arrays = [self._tensors[name].memory() for name in names]
         self.gang.write(self.id, names, arrays, self.owners)
         self.dirty.difference_update(dirty)
+
+
+def _is_lost(tensor: Tensor) -> bool:
+    """Tell whether the newest value was on replicas that are gone."""
+    link = tensor.link
+    return isinstance(link, DeviceValues) and link.gang.delivery.broken and tensor.newer_elsewhere

@@ -10,6 +10,7 @@ from ..graph.ops.registry import Spec
 from ..graph.pipeline import Stage
 from ..graph.replica_program import ReplicaProgram
 from .budget import Budget
+from .delivery import Results
 from .feeds import Cuts
 from .shapes import Shapes
 
@@ -23,6 +24,7 @@ class Version:
         number: int,
         budget: Budget,
         stages: tuple[Stage, ...],  # what is to be verified on the first step
+        scope: int,
     ) -> None:
         self.program = program
         self.budget = budget
@@ -33,7 +35,12 @@ class Version:
         self.votes = any(node.op in COLLECTIVES for node in program.nodes)
         self.stages = stages
         self.states = program.state_names()
+        self.needed = frozenset(program.needed_names())
         self.owners = program.owners()
+        self.own = program.own_names()
+        self.alike = frozenset(self.states) - self.own
+        alike = [program.values[i].alike for i in program.fetches]
+        self.results = Results(alike, scope, program.kept)
         self.batch = [i for i, v in enumerate(program.feeds) if program.values[v].varies]
         self.checked: OrderedDict[tuple[Any, ...], None] = OrderedDict()
         # By the identity of cuts, which are kept here: where the rows of each place stand.

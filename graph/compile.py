@@ -21,6 +21,7 @@ from .pipeline import Stage, run_pipeline
 from .placement import all_here, place_on_host
 from .program import Program
 from .replica_program import ReplicaProgram, lower
+from .replicated import kept_states, replicated
 from .report import CompileReport
 from .select import Capabilities, refuse_exact, select_kernels
 
@@ -69,7 +70,10 @@ def compile_program(
     for text in _without_effect(target):
         graph = graph.noted(text)
     graph, kernels = lay_out(graph, selected, math)
-    lowered = lower(graph, fetch_names, kernels, seed_of(program), math)
+    alike = replicated(graph, target)
+    kept = kept_states(graph, alike, target)
+    lowered = lower(graph, fetch_names, kernels, seed_of(program), math, alike, kept)
+    graph = graph.noted(_told(lowered)) if kept else graph
     report = CompileReport(
         tuple(records),
         graph,
@@ -80,6 +84,15 @@ def compile_program(
         Counter(kernels.values()),
     )
     return Compiled(lowered, report, tuple(stages or ()))
+
+
+def _told(program: ReplicaProgram) -> str:
+    """Say of which persistables the driver keeps each place's value."""
+    nbytes = sum(_nbytes(program, i) for i in program.fetches[len(program.wanted) :])
+    return (
+        f"each place has its own value of {len(program.kept)} persistable(s), which go to the driver with "
+        f"every step ({nbytes:,} bytes a place), for a replica that takes the place of a lost one"
+    )
 
 
 def _ignored(target: Target) -> tuple[str, ...]:

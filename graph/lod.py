@@ -25,4 +25,4 @@ def lod_sources(program: ReplicaProgram, fed: Collection[str]) -> list[str | Non
         for i in (i for held in node.outputs.values() for i in held if i >= 0):
             if program.values[i].varies:
                 source[i] = found
-    return [source.get(i) for i in program.fetches]
+    return [source.get(i) for i in program.wanted]

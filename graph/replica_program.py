@@ -13,6 +13,7 @@ from ..strategies.errors import FeedError
 from ..strategies.types import VarType
 from .ir import EVERYWHERE, FEED, STATE, Graph, Node, Value
 from .ops.collective import COLLECTIVES
+from .ops.region import REGION
 from .ops.registry import OPS, Spec
 
 
@@ -27,6 +28,7 @@ class ValueRecord:
     version: int
     layout: str = ""
     host: bool = False  # it lies beside the GPU, in the memory of the host
+    alike: bool = False  # all replicas have the same, bit for bit (see ``replicated.py``)
 
     @property
     def spec(self) -> Spec:
@@ -68,9 +70,10 @@ class NodeRecord:
 class ReplicaProgram:
     """What one replica runs each step. Plain data: JSON there and back.
 
-    ``fetches`` are positions of the values to return; ``buckets`` lists, per collective in order, the
-    positions of the values that lie side by side in its buffer; ``seed`` keys the random ops; ``math`` says
-    how exact products of single-precision numbers are.
+    ``fetches`` are positions of the values to return: those that the user wants, and behind them one for each
+    of ``kept``, the persistables whose values by place the driver keeps. ``buckets`` lists, per collective in
+    order, the positions of the values that lie side by side in its buffer; ``seed`` keys the random ops;
+    ``math`` says how exact products of single-precision numbers are.
     """
 
     values: tuple[ValueRecord, ...]
@@ -80,6 +83,7 @@ class ReplicaProgram:
     buckets: tuple[tuple[int, ...], ...]
     seed: int
     math: str = "float32"
+    kept: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """Return the program as JSON text."""
@@ -97,6 +101,7 @@ class ReplicaProgram:
             buckets=tuple(tuple(b) for b in data["buckets"]),
             seed=data["seed"],
             math=data["math"],
+            kept=tuple(data["kept"]),
         )
 
     @functools.cached_property
@@ -142,6 +147,54 @@ class ReplicaProgram:
             if len(found) == 1 and EVERYWHERE not in found
         }
 
+    @property
+    def wanted(self) -> tuple[int, ...]:
+        """Positions of what the user fetches."""
+        return self.fetches[: len(self.fetches) - len(self.kept)]
+
+    def own_names(self) -> frozenset[str]:
+        """Names of the persistables of which each place may have a value of its own after a step."""
+        newest = {
+            v.name: v for v in sorted(self.values, key=lambda v: v.version) if v.kind == STATE
+        }
+        own = (name for name, value in newest.items() if not value.alike)
+        return frozenset(own) - self.owners().keys()
+
+    @functools.cached_property
+    def early(self) -> dict[int, int]:
+        """By place in the fetch list, positions of the values that tell before the vote what is fetched.
+
+        It is the value itself, or, for a persistable that is copied after the vote, what will be copied.
+        """
+        meetings = [k for k, node in enumerate(self.nodes) if node.op in COLLECTIVES]
+        if not meetings:
+            return {}
+        writer = {
+            i: node
+            for node in self.nodes[meetings[-1] :]
+            for held in node.outputs.values()
+            for i in held
+        }
+        found = {}
+        for k, i in enumerate(self.fetches):
+            value, node = self.values[i], writer.get(i)
+            if node is None and not (value.kind == STATE and value.alike):
+                found[k] = i
+            elif node is not None and not value.alike:
+                source = _copied(node, i)
+                if source >= 0 and source not in writer:
+                    found[k] = source
+        return found
+
+    @functools.cached_property
+    def at_risk(self) -> frozenset[int]:
+        """Places in the fetch list of what a replica that ends after the vote takes along.
+
+        It is neither alike on all replicas nor known before the vote.
+        """
+        fetched = enumerate(self.fetches)
+        return frozenset(k for k, i in fetched if not self.values[i].alike and k not in self.early)
+
     @functools.cached_property
     def sides(self) -> dict[str, bool]:
         """Where persistables must lie that an op uses, by name: on the host, or on the GPU if there is one."""
@@ -172,25 +225,45 @@ class ReplicaProgram:
         )
 
 
+def _copied(node: NodeRecord, position: int) -> int:
+    """Return the position of what a node copies to this one (-1: it computes it), be it inside a region."""
+    if node.op == "assign":
+        return node.inputs["X"][0]
+    if node.op != REGION:
+        return -1
+    given = node.inputs["X"]
+    number = node.attrs["results"][node.outputs["Out"].index(position)]
+    for inner in node.attrs["body"]:
+        if inner["op"] == "assign" and inner["outputs"]["Out"] == [number]:
+            (source,) = inner["inputs"]["X"]
+            return given[source] if source < len(given) else -1
+    return -1
+
+
 def lower(
     graph: Graph,
     fetch_names: Sequence[str],
     kernels: Mapping[Node, str],
     seed: int,
     math: str = "float32",
+    alike: frozenset[Value] = frozenset(),
+    kept: Sequence[Value] = (),
 ) -> ReplicaProgram:
-    """Return a checked graph as plain data.
+    """Return a checked graph as plain data; ``alike`` on all replicas, ``kept`` by the driver for each place.
 
     Raises:
         FeedError: an op reads a variable that is neither fed, persistable nor computed.
         NotFound: a fetch names no variable.
     """
-    fetched = [graph.fetched(name) for name in fetch_names]
+    fetched = [*(graph.fetched(name) for name in fetch_names), *kept]
     used = list(dict.fromkeys([*graph.values(), *fetched]))
     _refuse_unfed(graph, used)
     position = {value: i for i, value in enumerate(used)}
     values = tuple(
-        ValueRecord(v.name, v.spec.shape, int(v.spec.dtype), v.kind, v.version, v.layout, v.host)
+        ValueRecord(
+            *(v.name, v.spec.shape, int(v.spec.dtype), v.kind, v.version, v.layout, v.host),
+            alike=v in alike,
+        )
         for v in used
     )
     nodes = tuple(_record(node, position, kernels) for node in graph.nodes)
@@ -203,6 +276,7 @@ def lower(
         buckets=tuple(tuple(position[v] for v in node.reads()) for node in meetings),
         seed=seed,
         math=math,
+        kept=tuple(value.name for value in kept),
     )
 
 

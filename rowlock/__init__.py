@@ -11,16 +11,18 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_SUBPACKAGES = ("fluid", "nn", "optimizer", "static")
+_SUBPACKAGES = ("fluid", "nn", "optimizer", "reader", "static", "version")
 _ROOMS = ("demo", "executor", "graph", "launch", "strategies")
 _HOMES = {
     "CPUPlace": ".executor.place",
     "CUDAPinnedPlace": ".executor.place",
     "CUDAPlace": ".executor.place",
     "ParamAttr": ".graph.param_attr",
+    "batch": ".executor.sample_readers",
     "configure": ".launch",
     "shutdown": ".launch",
     "ClusterConfig": ".strategies.cluster",
+    "is_compiled_with_cuda": ".fluid.core",
     "regularizer": ".graph.regularizer",
 }
 
@@ -60,9 +62,12 @@ def __getattr__(name: str) -> Any:
         )  # "from . import" would come back here
         if name in tensor.__all__:
             return getattr(tensor, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .names import missing
+
+    return missing(__name__)(name)
 
 
 def __dir__() -> list[str]:
     tensor = importlib.import_module(".tensor", __name__)
-    return sorted({*globals(), "cluster", *_SUBPACKAGES, *_HOMES, *tensor.__all__})
+    functions = ("disable_static", "enable_static", "in_dynamic_mode")
+    return sorted({"cluster", *functions, *_SUBPACKAGES, *_HOMES, *tensor.__all__})

@@ -20,10 +20,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands.add_parser("demo", help="train on handwritten digits, two replicas", add_help=False)
     ops = commands.add_parser("ops", help="show where an operator is declared and computed")
     ops.add_argument("name", nargs="?", help="an op type; without one, all are listed")
+    commands.add_parser("coverage", help="print which of Paddle's names and ops are built")
     args, rest = parser.parse_known_args(argv[:1] if argv[:1] == ["demo"] else argv)
     if args.command == "demo":
         return _demo(argv[1:])
     assert not rest
+    if args.command == "coverage":
+        from .coverage import text
+
+        print(text(), end="")
+        return 0
     return _ops(args.name)
 
 

@@ -63,9 +63,11 @@ def cluster(config: ClusterConfig | None = None, **settings: Any) -> Iterator[Cl
     try:
         yield chosen
     finally:
-        launchers.close_gangs(chosen)
-        launchers.pop_config(chosen)
-        _leave_ray()
+        try:
+            launchers.close_gangs(chosen)
+        finally:
+            launchers.pop_config(chosen)
+            _leave_ray()
 
 
 class _CallableRoom(ModuleType):
@@ -80,8 +82,10 @@ importlib.import_module(".cluster", __package__).__class__ = _CallableRoom
 
 def shutdown() -> None:
     """End every gang (and the local Ray, if one was started for them)."""
-    launchers.close_gangs()
-    _leave_ray()
+    try:
+        launchers.close_gangs()
+    finally:
+        _leave_ray()
 
 
 def _leave_ray() -> None:

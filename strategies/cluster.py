@@ -19,7 +19,7 @@ class ClusterConfig(Strategy):
     ``launcher``: "ray" (actors) or "threads" (of this process; what follows about nodes has no effect).
     ``address``: the Ray cluster to join if none is initialised (None: start a local one).
     ``threads_per_replica``: threads of the array library. ``pin_replicas``: each keeps to its share of its
-    host's cores.
+    host's cores while no other process needs them.
     ``*_deadline_s``: seconds. ``bucket_bytes``: gradient bytes that travel in one all-reduce.
     ``memory_per_replica_bytes``: a step that needs more is refused before it runs (None: more than the host
     has available, divided by its replicas).

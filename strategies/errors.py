@@ -87,6 +87,10 @@ class CollectiveError(EnforceNotMet, RuntimeError):
     """A collective could not finish: a rank is missing, failed, or disagrees."""
 
 
+class ProtocolError(CollectiveError):
+    """Bytes arrived that are no message, or describe more than was announced or is allowed."""
+
+
 class PlacementError(CollectiveError):
     """Replicas cannot be placed as the ClusterConfig asks: the cluster has no such node, or no room."""
 
@@ -97,6 +101,10 @@ class ReplicaLost(CollectiveError):
     def __init__(self, text: str, ranks: Sequence[int] = ()) -> None:
         super().__init__(text)
         self.ranks = list(ranks)
+
+
+class ValuesLost(ReplicaLost, InvalidState):
+    """Every replica that held the newest values was lost, and they with it."""
 
 
 class CollectiveAborted(CollectiveError):

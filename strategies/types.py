@@ -93,6 +93,11 @@ def to_numpy(dtype: VarType | int) -> np.dtype:
         raise InvalidValue(f"{dtype!r} is not an element type of a tensor.") from None
 
 
+def is_element_type(dtype: np.dtype) -> bool:
+    """Tell whether a tensor can have elements of this NumPy dtype."""
+    return dtype in _FROM_NUMPY
+
+
 def is_float(dtype: np.dtype) -> bool:
     """Tell whether elements are floats, bfloat16 included."""
     return dtype.kind == "f" or dtype == BFLOAT16

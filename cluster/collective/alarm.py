@@ -9,6 +9,8 @@ import struct
 import threading
 from collections.abc import Callable, Mapping
 
+from ...strategies.errors import ProtocolError
+
 _NOTICE = struct.Struct("<4sI")  # kind, bytes of the reason
 _ABORT, _BYE = b"RLKX", b"RLKB"
 _LOOK_S = 0.05  # how often an abort on the own host is looked for
@@ -56,11 +58,13 @@ class Alarm:
                 reason = "its connection ended"
             else:
                 kind, nbytes = _NOTICE.unpack(head)
-                text = connection.recv(min(nbytes, _REASON_BYTES), socket.MSG_WAITALL)
+                if kind not in (_ABORT, _BYE) or nbytes > _REASON_BYTES:
+                    raise ProtocolError("it sent bytes that are no notice")
+                text = connection.recv(nbytes, socket.MSG_WAITALL) if nbytes else b""
                 if kind == _ABORT and not self._closed:
                     self._heard(text.decode(errors="replace"))
                     return
-        except OSError as error:
+        except (OSError, ProtocolError) as error:
             reason = str(error)
         self._selector.unregister(connection)
         if reason is not None and not self._closed:

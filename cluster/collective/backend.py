@@ -20,7 +20,9 @@ from ...executor.cuda.gpus import open_gpu
 from ...executor.cuda.runtime import Runtime
 from ...executor.cuda.staged import StagedGroup
 from ...strategies.errors import CollectiveError, Unsupported
+from ..doorway import STRANGERS
 from .direct import Direct
+from .forming import NAMESPACE, Forming, Terms
 from .group import SharedMemoryGroup
 from .hosts import HostsGroup
 from .links import Links
@@ -29,8 +31,6 @@ from .ray_groups import RayGroup
 from .wire import SECRET_BYTES, Address
 
 NAME, NCCL_NAME = "ROWLOCK", "ROWLOCK_NCCL"
-_FORMING_S = 60.0
-_NAMESPACE = b"rowlock"
 _OPS = {
     types.ReduceOp.SUM: "sum",
     types.ReduceOp.PRODUCT: "product",
@@ -44,13 +44,30 @@ Group = CpuGroup | RayGroup | NcclGroup | StagedGroup
 
 
 class RowlockBackend(BaseGroup):
-    """Replicas on CPUs. ``group`` is what the step path uses; the methods are Ray's interface."""
+    """Replicas on CPUs. ``group`` is what the step path uses; the methods are Ray's interface.
+
+    ``terms`` are those that :func:`form_group` was given, by the name of the group that is being formed.
+    """
+
+    terms: ClassVar[dict[str, Terms]] = {}
 
     def __init__(self, world_size: int, rank: int, group_name: str) -> None:
         super().__init__(world_size, rank, group_name)
-        formed = _form(group_name, rank, world_size)
-        formed.barrier()  # everybody has read what everybody published
-        _internal_kv_del(_key(group_name, rank), namespace=_NAMESPACE)
+        self._terms = terms = self.terms.pop(group_name, Terms())
+        forming = Forming(group_name, terms)
+        formed: CpuGroup | None = None
+        try:
+            formed = _form(group_name, rank, world_size, forming)
+            # Everybody has read what everybody published.
+            formed.barrier(within=terms.forming_s)
+        except BaseException as error:
+            forming.give_up(rank, error)
+            if formed is not None:
+                formed.close()
+            raise
+        finally:
+            forming.under_way = False
+            _internal_kv_del(_key(group_name, rank), namespace=NAMESPACE)
         self.group: CpuGroup | NcclGroup = formed
 
     @classmethod
@@ -112,7 +129,13 @@ class RowlockNcclBackend(RowlockBackend):
         super().__init__(world_size, rank, group_name)
         runtime = self.runtimes.pop(group_name, None) or open_gpu()
         runtime.use()
-        self.group = NcclGroup(self.group, runtime)
+        control = self.group
+        try:
+            self.group = NcclGroup(control, runtime, self._terms.collective_s, self._terms.ended)
+        except BaseException as error:
+            control.abort(str(error))  # the others may be waiting for this rank
+            control.close()
+            raise
 
     @classmethod
     def backend(cls) -> str:
@@ -146,20 +169,29 @@ def leave_group(name: str) -> None:
 
 
 def form_group(
-    name: str, rank: int, size: int, backend: str = "rowlock", runtime: Runtime | None = None
+    name: str,
+    rank: int,
+    size: int,
+    backend: str = "rowlock",
+    runtime: Runtime | None = None,
+    terms: Terms | None = None,
 ) -> Group:
     """Join the group ``name`` as ``rank``; called inside each actor.
 
     ``backend``: "rowlock", or Ray's own "gloo" and "nccl" (see RayGroup for what those lack). ``runtime``: the
-    GPU that arrays lie on; without NCCL they meet on the host.
+    GPU that arrays lie on; without NCCL they meet on the host. ``terms``: how long others are waited for, and
+    whether the driver still wants the group.
 
     Raises:
         CollectiveError: a rank does not come, or the backend cannot work here.
+        CollectiveAborted: the driver, or another rank, gave the group up.
     """
+    terms = terms or Terms()
     if backend != "rowlock":
-        theirs = RayGroup(name, rank, size, backend)
+        theirs = RayGroup(name, rank, size, backend, terms.forming_s)
         return theirs if runtime is None or backend == "nccl" else StagedGroup(theirs, runtime)
     register()
+    RowlockBackend.terms[name] = terms
     joined = runtime is not None and runtime.nccl is not None
     if runtime is not None and joined:
         RowlockNcclBackend.runtimes[name] = runtime
@@ -169,25 +201,32 @@ def form_group(
     return made if runtime is None or joined else StagedGroup(made, runtime)
 
 
-def _form(name: str, rank: int, size: int) -> CpuGroup:
+def _form(name: str, rank: int, size: int, forming: Forming) -> CpuGroup:
     """Find out who sits where, through Ray's key-value store, and make the group that fits."""
+    forming.refuse_ended()
     address = ray.util.get_node_ip_address()
-    between, direct = (socket.create_server((address, 0), backlog=size) for _ in range(2))
+    backlog = size + STRANGERS
+    between, direct = (socket.create_server((address, 0), backlog=backlog) for _ in range(2))
     node = ray.get_runtime_context().get_node_id()
     ports = [listener.getsockname()[1] for listener in (between, direct)]
     own = [node, address, *ports, secrets.token_hex(SECRET_BYTES)]
-    _internal_kv_put(_key(name, rank), json.dumps(own).encode(), namespace=_NAMESPACE)
-    everyone = [_published(name, peer, time.monotonic() + _FORMING_S) for peer in range(size)]
     hosts: dict[str, list[int]] = {}
-    for peer, (where, *_) in enumerate(everyone):
-        hosts.setdefault(where, []).append(peer)
-    if len(hosts) == 1:
+    try:
+        _internal_kv_put(_key(name, rank), json.dumps(own).encode(), namespace=NAMESPACE)
+        everyone = _published(name, size, forming)
+        for peer, (where, *_) in enumerate(everyone):
+            hosts.setdefault(where, []).append(peer)
+        if len(hosts) > 1:
+            seats = list(hosts.values()), list(hosts).index(node)
+            return _joined(name, rank, seats, everyone, (between, direct), forming)
+    except BaseException:
         between.close()
         direct.close()
-        return SharedMemoryGroup(name, rank, size)
-    return _joined(
-        name, rank, (list(hosts.values()), list(hosts).index(node)), everyone, (between, direct)
-    )
+        raise
+    between.close()
+    direct.close()
+    within, later, _ = forming.terms
+    return SharedMemoryGroup(name, rank, size, within, later=later, ended=forming.ended)
 
 
 def _joined(
@@ -196,21 +235,30 @@ def _joined(
     seats: tuple[list[list[int]], int],
     everyone: Sequence[Any],
     listeners: tuple[socket.socket, socket.socket],
+    forming: Forming,
 ) -> HostsGroup:
     """Make the group of ranks that sit on several hosts; ``seats`` are they, and the number of this one."""
     (members, here), (between, direct) = seats, listeners
+    within, later, _ = forming.terms
     local = None
     if len(members[here]) > 1:
         ranks = members[here]
         within_host = f"{name}-{everyone[rank][0]}"
-        local = SharedMemoryGroup(within_host, ranks.index(rank), len(ranks), _FORMING_S, ranks)
+        local = SharedMemoryGroup(
+            within_host, ranks.index(rank), len(ranks), within, ranks, later, forming.ended
+        )
     leader_at = [Address(host, port, bytes.fromhex(key)) for _, host, port, _, key in everyone]
     rank_at = [Address(host, port, bytes.fromhex(key)) for _, host, _, port, key in everyone]
     links = None
     if rank == members[here][0]:
         names = [f"host {i} ({named(ranks)})" for i, ranks in enumerate(members)]
         leaders = [leader_at[ranks[0]] for ranks in members]
-        links = Links(here, leaders, between, _FORMING_S, local, names)
+        try:
+            links = Links(here, leaders, between, within, local, names, later, forming.ended)
+        except BaseException:
+            if local is not None:
+                local.close()
+            raise
     else:
         between.close()
     told: Any = links if links is not None else local
@@ -223,10 +271,18 @@ def _key(name: str, rank: int) -> bytes:
     return f"group/{name}/{rank}".encode()
 
 
-def _published(name: str, rank: int, deadline: float) -> list[Any]:
-    while (found := _internal_kv_get(_key(name, rank), namespace=_NAMESPACE)) is None:
-        if time.monotonic() > deadline:
-            raise CollectiveError(f"group {name}: rank {rank} did not join within {_FORMING_S} s.")
-        time.sleep(0.002)
-    told: list[Any] = json.loads(found)
+def _published(name: str, size: int, forming: Forming) -> list[Any]:
+    """Return what every rank published."""
+    within = forming.terms.forming_s
+    deadline, told = time.monotonic() + within, []
+    for rank in range(size):
+        while (found := _internal_kv_get(_key(name, rank), namespace=NAMESPACE)) is None:
+            forming.refuse_ended()
+            if time.monotonic() > deadline:
+                raise CollectiveError(
+                    f"group {name}: rank {rank} did not join within {within:g} s "
+                    f"(ClusterConfig.start_deadline_s)."
+                )
+            time.sleep(0.002)
+        told.append(json.loads(found))
     return told

@@ -23,7 +23,7 @@ from .combine import (
     share,
 )
 from .mail import PAIR_BYTES, Mail
-from .meeting import DONE, Meeting, request_of
+from .meeting import DONE, Meeting, lasts, request_of
 
 _SMALL = 1 << 15  # bytes up to which combining everything oneself is cheaper than a second meeting
 _FORMING_S = 60.0
@@ -35,7 +35,9 @@ class SharedMemoryGroup:
 
     Arrays are contiguous, of integers, float16, bfloat16, float32 or float64; bool
     can be moved, and combined by min and max. Results are combined in rank order, so they are the same bits
-    on every rank and in every run. ``ranks`` are the numbers by which messages call the members.
+    on every rank and in every run. ``ranks`` are the numbers by which messages call the members. ``within``:
+    for so many seconds others are waited for here, and for ``later`` (the same, unless given) while memory is
+    made. ``ended()`` returns why the group was given up from outside; a rank that waits looks there.
 
     Raises:
         CollectiveError: a rank is missing after the deadline, or ranks disagree about a collective.
@@ -49,13 +51,19 @@ class SharedMemoryGroup:
         size: int,
         within: float = _FORMING_S,
         ranks: Sequence[int] | None = None,
+        later: float | None = None,
+        ended: Callable[[], str | None] = lasts,
     ) -> None:
         self.name, self.rank, self.size = name, rank, size
         self.local_size = size
-        self._meeting = Meeting(name, rank, size, within, ranks, PAIR_BYTES)
+        self._meeting = Meeting(name, rank, size, within, ranks, PAIR_BYTES, ended)
         self._mail: Mail | None = None
-        self._buffers = Buffers(self._meeting, within)
-        self._buffers.made(2 * _SMALL)
+        self._buffers = Buffers(self._meeting, within if later is None else later)
+        try:
+            self._buffers.made(2 * _SMALL)
+        except BaseException:
+            self._meeting.close()
+            raise
         self._slots = self._buffers.newest()
         self._turn = 0
 

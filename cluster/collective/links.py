@@ -16,6 +16,7 @@ from ...strategies.errors import CollectiveAborted
 from .alarm import Alarm
 from .combine import combine, combine_apart, describe, flat, share
 from .group import SharedMemoryGroup
+from .meeting import lasts
 from .stream import Arrived, Exchange, Stream
 from .wire import ALARM, DATA, Address, Header, Lines
 
@@ -31,7 +32,9 @@ class Links:
     """One host's connections to the others, numbered like ``addresses``; ``index`` is this host.
 
     ``local`` joins the ranks of this host (None: only one); an abort there reaches the other hosts, and one of
-    theirs releases it. ``names`` are what messages call the hosts.
+    theirs releases it. ``names`` are what messages call the hosts. ``within``: for so many seconds others are
+    waited for here, and for ``later`` (the same, unless given) when they connect anew. ``ended()`` returns why
+    the group was given up from outside.
 
     Raises:
         CollectiveError: a host does not connect, or does not send, in time; or came for something else.
@@ -46,19 +49,23 @@ class Links:
         within: float,
         local: SharedMemoryGroup | None = None,
         names: Sequence[str] | None = None,
+        later: float | None = None,
+        ended: Callable[[], str | None] = lasts,
     ) -> None:
         self.index, self.size = index, len(addresses)
         self.names = list(names or (f"host {host}" for host in range(self.size)))
         self.step = -1
         self.at_work: Callable[[], bool] = lambda: False
         self.waited = 0.0  # seconds until the last host came, in all collectives so far
-        self._lines = Lines(index, addresses, listener, "host", lambda: None)
+        self._lines = Lines(index, addresses, listener, "host", lambda: self.aborted)
         self._listener, self._local, self._within = listener, local, within
+        self._ended = ended
         self._others = [peer for peer in range(self.size) if peer != index]
         self._scratch: dict[int, np.ndarray] = {}
         self._sockets: dict[int, socket.socket] = {}
         self._alarm: Alarm | None = None
         self.reset(0)
+        self._within = within if later is None else later
 
     # -- connections and failures -----------------------------------------------------------------
 
@@ -86,7 +93,7 @@ class Links:
     @property
     def aborted(self) -> str | None:
         """Why a host gave up since the last reset; None: none did."""
-        return self._given_up or self._aborted_here()
+        return self._given_up or self._ended() or self._aborted_here()
 
     def abort(self, reason: str) -> None:
         """Tell the other hosts that this one gave up."""

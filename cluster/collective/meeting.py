@@ -24,7 +24,7 @@ import struct
 import threading
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -49,6 +49,11 @@ _PAGE = 4096
 _FLOCK = "hhqqi"  # struct flock: type, whence, start, length, process
 
 
+def lasts() -> str | None:
+    """Tell that nothing ended a group from outside."""
+    return None
+
+
 class Request(NamedTuple):
     """What a rank comes for."""
 
@@ -62,7 +67,8 @@ class Meeting:
     """One rank's handle: all ranks meet in the same order, each time for the same thing and in the same step.
 
     ``ranks`` are the numbers by which messages call the members. ``pairs`` is memory for others to use:
-    ``pair_bytes`` (whole pages) for each ordered pair of ranks.
+    ``pair_bytes`` (whole pages) for each ordered pair of ranks. ``ended()`` returns why the group was given up
+    from outside, for good (None: it was not); a rank that waits looks there.
 
     Raises:
         CollectiveError: a rank is missing after the deadline, or came for something else.
@@ -77,7 +83,9 @@ class Meeting:
         within: float,
         ranks: Sequence[int] | None = None,
         pair_bytes: int = 0,
+        ended: Callable[[], str | None] = lasts,
     ) -> None:
+        self._ended = ended
         self.name, self.rank, self.size = name, rank, size
         self.ranks = list(range(size) if ranks is None else ranks)
         words = (size + 1) * _LINE
@@ -87,10 +95,11 @@ class Meeting:
         nbytes = fixed + size * size * pair_bytes
         path = segment_path(name, "control")
         if rank == 0:
-            self._control = Segment.create(path, nbytes, keep=True)
+            self._control = Segment.create(path, nbytes, keep=True, taken=fixed)
         else:
             who = f"group {name}: rank {self.ranks[0]}"
-            self._control = Segment.attach(path, nbytes, within, who, keep=True)
+            check = self._refuse_ended
+            self._control = Segment.attach(path, nbytes, within, who, keep=True, check=check)
         self._words = self._control.array[: words * 8].data.cast("q")
         self._texts = self._control.array[words * 8 : texts].data
         self._reason = self._control.array[texts : texts + _REASON_BYTES].data
@@ -106,6 +115,9 @@ class Meeting:
             self._words[rank * _LINE + _ATTACHED] = 1
             if rank == 0:
                 self._await_attached(within)
+        except BaseException:
+            self.close()
+            raise
         finally:
             if rank == 0:
                 self._control.unlink()
@@ -113,11 +125,16 @@ class Meeting:
     def _await_attached(self, within: float) -> None:
         deadline = time.monotonic() + within
         while missing := [r for r in range(self.size) if not self._words[r * _LINE + _ATTACHED]]:
+            self._refuse_ended()
             if time.monotonic() > deadline:
                 raise CollectiveError(
                     f"group {self.name}: ranks {self._called(missing)} did not join within {within} s."
                 )
             time.sleep(0.0005)
+
+    def _refuse_ended(self) -> None:
+        if (reason := self._ended()) is not None:
+            raise CollectiveAborted(f"group {self.name} was aborted: {reason}")
 
     def take_pages(self, at: int, nbytes: int) -> None:
         """Take pages of ``pairs`` now; raises CollectiveError if there is no room."""
@@ -183,6 +200,8 @@ class Meeting:
             seen = words[at]
             if seen < target:
                 futex.wait(self._control.address + at * 8, seen & 0xFFFFFFFF, min(SLICE_S, within))
+                if (ended := self._ended()) is not None:
+                    self.abort(ended)
                 if words[at] == seen and not self.alive(peer) and words[at] < target:
                     self.abort(
                         f"{kind} ({detail}): the process of rank {self.ranks[peer]} has ended"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from ...executor.agreement import NO_STEP
 from ...executor.cuda.runtime import Event, Fork, Runtime
 from ...strategies.errors import CollectiveAborted, CollectiveError
+from .meeting import lasts
 from .nccl_calls import NcclCalls
 from .rings import Rings
 
@@ -39,7 +40,13 @@ class NcclGroup:
         CollectiveAborted: a rank gave up or its process ended; the message says which and why.
     """
 
-    def __init__(self, control: Any, runtime: Runtime, within: float = _FORMING_S) -> None:
+    def __init__(
+        self,
+        control: Any,
+        runtime: Runtime,
+        within: float = _FORMING_S,
+        ended: Callable[[], str | None] = lasts,
+    ) -> None:
         if runtime.nccl is None:
             raise CollectiveError(
                 "this process has a GPU but no NCCL: pip install rowlock[gpu] (nvidia-nccl-cu13)."
@@ -48,7 +55,7 @@ class NcclGroup:
         self.runtime = runtime
         self._control = control
         self._given_up: str | None = None
-        self._rings = Rings(control, runtime, within)
+        self._rings = Rings(control, runtime, within, ended)
         self._calls = NcclCalls(self._rings, runtime, self.rank, lambda: self._given_up)
         self._lock = threading.Lock()
         self.prepare(0, 0)

@@ -48,7 +48,9 @@ class RayGroup:
         CollectiveError: the backend cannot work here (the message says what to install), or failed.
     """
 
-    def __init__(self, name: str, rank: int, size: int, backend: str) -> None:
+    def __init__(
+        self, name: str, rank: int, size: int, backend: str, within: float = _FORMING_S
+    ) -> None:
         if backend not in _NEEDS:
             raise CollectiveError(
                 f"collective backend {backend!r} is not one of rowlock, {', '.join(_NEEDS)}."
@@ -58,7 +60,14 @@ class RayGroup:
         self._step = NO_STEP
         self._arrays = _module(backend)
         with self._told("forming the group"):
-            collective.init_collective_group(size, rank, backend.upper(), name)  # type: ignore[arg-type]
+            milliseconds = int(within * 1e3)  # for rank 0 to tell its address; GLOO alone heeds it
+            collective.init_collective_group(
+                size,
+                rank,
+                backend.upper(),  # type: ignore[arg-type]
+                name,
+                milliseconds,
+            )
         node = zlib.crc32(ray.get_runtime_context().get_node_id().encode())
         nodes = self.all_gather(self._arrays.asarray([node], dtype="int64"))
         self.local_size = sum(int(other[0]) == node for other in nodes)

@@ -13,8 +13,10 @@ import numpy as np
 
 from ...executor.cuda.runtime import Runtime, Stream
 from ...graph.ops.collective import HOST
-from ...strategies.errors import CollectiveError
+from ...strategies.errors import CollectiveAborted, CollectiveError
+from .meeting import lasts
 
+_LOOK_S = 0.05
 _ID_BYTES = 128
 _PART_BYTES = 128  # what a rank combines in two levels begins on a multiple of this
 
@@ -60,10 +62,18 @@ class Rings:
 
     A ring is a stream with communicators of its own, so that collectives of several rings run side by side.
     ``inner`` is the size of the groups of consecutive ranks of which two levels are made (0: one level).
+    ``ended()`` returns why the group was given up from outside (None: it was not).
     """
 
-    def __init__(self, control: Any, runtime: Runtime, within: float) -> None:
+    def __init__(
+        self,
+        control: Any,
+        runtime: Runtime,
+        within: float,
+        ended: Callable[[], str | None] = lasts,
+    ) -> None:
         self.within = within
+        self._ended = ended
         self.paths: dict[tuple[int, int], Path] = {}
         self._control, self._runtime, self._nccl = control, runtime, runtime.nccl
         self._streams: dict[int, Stream] = {}
@@ -155,7 +165,12 @@ class Rings:
 
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
-        thread.join(self.within)
+        until = time.monotonic() + self.within
+        while thread.is_alive() and time.monotonic() < until:
+            thread.join(_LOOK_S)
+            reason = self._ended() or self._control.aborted
+            if reason is not None and not found:
+                raise CollectiveAborted(f"making {what} was aborted: {reason}")
         if found:
             return found[0]
         why = failed[0] if failed else f"not every rank came within {self.within:g} s"

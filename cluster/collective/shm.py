@@ -1,11 +1,22 @@
-"""Named shared memory that does not outlive its users: unlinked once everybody has mapped it."""
+"""Named shared memory that does not outlive its users.
+
+A file is unlinked once everybody has mapped it. One whose maker was killed before that is swept by the next
+gang or replica that starts on the host.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
+import functools
+import glob
 import hashlib
 import mmap
 import os
+import secrets
+import stat
+import struct
 import time
 from collections.abc import Callable
 
@@ -14,7 +25,11 @@ import numpy as np
 from ...strategies.errors import CollectiveError
 
 _FOLDER = "/dev/shm"
+_PREFIX = "rowlock-"
+_LEASE_AT = 1 << 40  # the byte whose lock says that a file is in use
+_FLOCK = "hhqqi"  # struct flock: type, whence, start, length, process
 _POLL_S = 0.0005
+FORMING_BYTES = 1 << 20  # a rank's share of what a group has before anything is reduced
 _HUGE = 4 << 20  # bytes from which 2 MiB pages are asked for
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, which Python's mmap does not name yet
 
@@ -22,17 +37,31 @@ _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, which Python's mmap does not name y
 def segment_path(group: str, part: str) -> str:
     """Return the path of a part of a group's memory."""
     digest = hashlib.sha256(group.encode()).hexdigest()[:24]
-    return os.path.join(_FOLDER, f"rowlock-{digest}-{part}")
+    return os.path.join(_FOLDER, f"{_PREFIX}{digest}-{part}")
+
+
+def is_segment(path: object) -> bool:
+    """Tell whether this is the path of a part of some group's memory."""
+    folder, _, name = str(path).rpartition("/")
+    return folder == _FOLDER and name.startswith(_PREFIX)
+
+
+def forget_segments(group: str) -> None:
+    """Take away the names that are left of a group's memory: its ranks were killed before they could."""
+    for path in glob.glob(segment_path(group, "*")) if group else ():
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
 
 
 class Segment:
     """A mapped file: ``array`` are its bytes, ``address`` where they lie in this process.
 
-    ``descriptor`` is the open file where it was asked to stay open (``keep``), else -1.
+    ``descriptor`` is the open file where that was asked for (``keep``) or is needed; else -1.
     """
 
     def __init__(self, descriptor: int, nbytes: int, path: str, keep: bool = False) -> None:
         self.path = path
+        keep = keep or not _populates()
         self._map = mmap.mmap(descriptor, nbytes)
         self.descriptor = descriptor if keep else -1
         if not keep:
@@ -41,17 +70,20 @@ class Segment:
         self.address = int(self.array.ctypes.data)
 
     @classmethod
-    def create(cls, path: str, nbytes: int, keep: bool = False) -> Segment:
+    def create(cls, path: str, nbytes: int, keep: bool = False, taken: int = 0) -> Segment:
         """Make the file (which must not exist), zeroed, readable by this user alone.
 
+        Its first ``taken`` bytes have their pages, and there must be room for them (0: for all of it); the
+        others' are taken by :meth:`populate`.
+
         Raises:
-            CollectiveError: there is no room for it.
+            CollectiveError: there is no room for it, or no file can be made there.
         """
-        room = os.statvfs(_FOLDER)
-        if room.f_blocks and room.f_bavail * room.f_frsize < nbytes:
-            raise _no_room(nbytes)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        os.ftruncate(descriptor, nbytes)
+        try:
+            refuse_full(taken or nbytes)
+            descriptor = named_file(path, nbytes, taken)
+        except OSError as error:
+            raise _refused(error, taken or nbytes) from error
         return cls(descriptor, nbytes, path, keep)
 
     @classmethod
@@ -99,13 +131,16 @@ class Segment:
                 self._map.madvise(mmap.MADV_HUGEPAGE)
             except OSError:
                 pass  # a kernel without them: ordinary pages
+        nbytes = nbytes or len(self.array)
         try:
-            self._map.madvise(_POPULATE_WRITE, at, nbytes or len(self.array))
+            self._map.madvise(_POPULATE_WRITE, at, nbytes)
         except OSError as error:
-            if (
-                error.errno != errno.EINVAL
-            ):  # before Linux 5.14 the pages come when they are touched
-                raise _no_room(len(self.array)) from None
+            if error.errno != errno.EINVAL:
+                raise _no_room(nbytes) from None
+            try:  # a kernel before 5.14: they are taken here, and mapped when they are touched
+                os.posix_fallocate(self.descriptor, at, nbytes)
+            except OSError as error:
+                raise _refused(error, nbytes) from None
 
     def unlink(self) -> None:
         """Remove the name; the memory lives on while it is mapped."""
@@ -126,9 +161,140 @@ class Segment:
             pass
 
 
-def _no_room(nbytes: int) -> CollectiveError:
+@functools.cache
+def _populates() -> bool:
+    """Tell whether the kernel takes pages of a mapping when it is asked to (since Linux 5.14)."""
+    with mmap.mmap(-1, mmap.PAGESIZE) as page:
+        try:
+            page.madvise(_POPULATE_WRITE)
+        except OSError:
+            return False
+    return True
+
+
+def named_file(path: str, nbytes: int, taken: int = 0) -> int:
+    """Return a descriptor of a new file that appears under its name whole, and locked as one in use.
+
+    The lock lasts as long as the file is open or mapped in this process, or in one that it forked: until then
+    :func:`sweep` leaves the file alone.
+
+    Raises:
+        OSError: it cannot be made; nothing is left then.
+    """
+    try:
+        return _named_when_whole(path, nbytes, taken)
+    except FileExistsError:
+        raise
+    except OSError:  # some file systems make no files without a name; or the cause is told again
+        return _named_at_once(path, nbytes, taken)
+
+
+def _named_when_whole(path: str, nbytes: int, taken: int) -> int:
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_TMPFILE
+    descriptor = os.open(os.path.dirname(path), flags, 0o600)
+    try:
+        _prepare(descriptor, nbytes, taken)
+        here = f"/proc/self/fd/{descriptor}"
+        # Only with a folder does Python ask the system to follow this link.
+        os.link(here, path, src_dir_fd=descriptor, follow_symlinks=True)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _named_at_once(path: str, nbytes: int, taken: int) -> int:
+    while True:
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_CREAT | os.O_EXCL
+        descriptor = os.open(path, flags, 0o600)
+        try:
+            _prepare(descriptor, nbytes, taken)
+            if os.fstat(descriptor).st_nlink:
+                return descriptor
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # it was swept away before it was locked
+
+
+def _prepare(descriptor: int, nbytes: int, taken: int) -> None:
+    with contextlib.suppress(OSError):  # where there are no such locks, nothing is swept either
+        _lock(descriptor, fcntl.F_RDLCK, fcntl.F_OFD_SETLKW)
+    os.ftruncate(descriptor, nbytes)
+    if taken:
+        os.posix_fallocate(descriptor, 0, taken)
+
+
+def _lock(descriptor: int, kind: int, how: int) -> None:
+    """Lock a byte far behind the end of a file that is in use. The holder is the open file, not the process."""
+    ask = struct.pack(_FLOCK, kind, os.SEEK_SET, _LEASE_AT, 1, 0)
+    fcntl.fcntl(descriptor, how, ask)
+
+
+def sweep() -> list[str]:
+    """Remove the files of processes that were killed before they could; return their paths.
+
+    A file is in use while a process holds its lock, also one of another container that shares the folder.
+    """
+    swept = []
+    for path in glob.glob(os.path.join(_FOLDER, f"{_PREFIX}*")):
+        with contextlib.suppress(OSError):  # another user's, or in use
+            descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                found = os.fstat(descriptor)
+                if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
+                    _lock(descriptor, fcntl.F_WRLCK, fcntl.F_OFD_SETLK)
+                    os.unlink(path)
+                    swept.append(path)
+            finally:
+                os.close(descriptor)
+    return swept
+
+
+def refuse_full(nbytes: int) -> None:
+    """Raise CollectiveError if so much shared memory is not free; OSError if there is none at all."""
     room = os.statvfs(_FOLDER)
+    if room.f_blocks and room.f_bavail * room.f_frsize < nbytes:
+        raise _no_room(nbytes)
+
+
+def check_shared_memory(nbytes: int = FORMING_BYTES) -> None:
+    """Try whether shared memory can be had: what a replica needs to join a group, if no more is asked for.
+
+    Raises:
+        CollectiveError: no; says how much was asked for, how much is free, and what to do.
+    """
+    path = segment_path(secrets.token_hex(8), "trial")
+    try:
+        os.close(named_file(path, nbytes, nbytes))
+    except OSError as error:
+        raise _refused(error, nbytes) from error
+    os.unlink(path)
+
+
+def _no_room(nbytes: int) -> CollectiveError:
+    return _refused(OSError(errno.ENOSPC, ""), nbytes)
+
+
+def _refused(error: OSError, nbytes: int) -> CollectiveError:
+    """Return the error for shared memory that cannot be had, with what to do."""
+    room = 0
+    with contextlib.suppress(OSError):
+        found = os.statvfs(_FOLDER)
+        room = found.f_bavail * found.f_frsize
+    if error.errno in (errno.ENOSPC, errno.ENOMEM, errno.EDQUOT, errno.EFBIG):
+        return CollectiveError(
+            f"{_FOLDER} has no room for {nbytes} bytes ({room} are free). Give it more memory (in a "
+            f"container, with --shm-size), or remove files there that are not needed."
+        )
+    cure = {
+        errno.EROFS: "Mount it writable (mount -o remount,rw /dev/shm).",
+        errno.EACCES: "Let this user write there (chmod 1777 /dev/shm).",
+        errno.EPERM: "Let this user write there (chmod 1777 /dev/shm).",
+        errno.ENOENT: "Mount a tmpfs there (mount -t tmpfs tmpfs /dev/shm).",
+    }.get(error.errno or 0, "Replicas of one host need memory that they share there.")
     return CollectiveError(
-        f"{_FOLDER} has no room for {nbytes} bytes ({room.f_bavail * room.f_frsize} are free). Give it more "
-        f"memory; in a container, with --shm-size."
+        f"no shared memory of {nbytes} bytes can be had in {_FOLDER}: {error.strerror or error}. {cure}"
     )

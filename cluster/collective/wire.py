@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import hmac
 import socket
 import struct
 import time
@@ -12,12 +10,15 @@ from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from ...executor.agreement import when
-from ...strategies.errors import CollectiveAborted, CollectiveError
-from ..listener import prepared
+from ...strategies.errors import CollectiveAborted, CollectiveError, ProtocolError
+from ..doorway import SECRET_BYTES, Claim, Doorway, Refused, introduce, prepared
 
-SECRET_BYTES = 32
+__all__ = ["ALARM", "DATA", "HEADER_BYTES", "SECRET_BYTES", "Address", "Header", "Lines"]
+
 DATA, ALARM = 0, 1  # what a connection is for
-_HELLO = struct.Struct("<32sIQI")  # secret of the one called, index of the caller, epoch, what for
+_CALL_S = 1.0  # until a peer that is there should have answered
+_AGAIN_S = 0.005
+_LOOK_S = 0.2
 _HEADER = struct.Struct(
     "<4sIQqQ224s"
 )  # mark, CRC of the text, sequence, step, bytes to follow, text
@@ -57,11 +58,11 @@ class Header(NamedTuple):
         """Read :meth:`packed`.
 
         Raises:
-            CollectiveError: the bytes are something else.
+            ProtocolError: the bytes are something else.
         """
         mark, crc, sequence, step, nbytes, text = _HEADER.unpack(data)
         if mark != _MARK:
-            raise CollectiveError("a host sent bytes that are no message of a collective.")
+            raise ProtocolError("a host sent bytes that are no message of a collective.")
         return cls(crc, sequence, step, nbytes, text.rstrip(b"\0").decode(errors="replace"))
 
     def fits(self, other: Header) -> bool:
@@ -75,8 +76,8 @@ class Header(NamedTuple):
 class Lines:
     """Makes one party's connections to the others, numbered like ``addresses``; ``index`` is this one.
 
-    The lower number of two is called by the higher. Strangers are turned away. Messages call a party a
-    ``what``; nobody is waited for any longer once ``aborted()`` tells a reason.
+    The lower number of two is called by the higher, and both prove that they know its secret. Messages call
+    a party a ``what``; nobody is waited for any longer once ``aborted()`` tells a reason.
     """
 
     def __init__(
@@ -104,18 +105,25 @@ class Lines:
         """
         deadline = time.monotonic() + within
         made: dict[tuple[int, int], socket.socket] = {}
+
+        def awaited(claim: Claim) -> bool:
+            key = (claim.who, claim.purpose)
+            return claim.epoch == epoch and claim.who > self.index and key in keys
+
+        doorway = Doorway([self._listener], self._addresses[self.index].secret, awaited)
         try:
             for key in sorted(keys):
-                if key[0] < self.index:
-                    made[key] = self._call(*key, epoch, deadline)
+                while key[0] < self.index and key not in made:
+                    called = self._call(*key, epoch, deadline)
+                    if called is not None:
+                        made[key] = called
+                    else:
+                        self._take(doorway.look(_AGAIN_S), made)
             while missing := set(keys) - set(made):
                 self._refuse_aborted()
-                if (found := self._accept(epoch, set(keys))) is not None:
-                    key, connection = found
-                    if key in made:
-                        made[key].close()
-                    made[key] = connection
-                elif time.monotonic() > deadline:
+                came = doorway.look(_LOOK_S)
+                self._take(came, made)
+                if not came and time.monotonic() > deadline:
                     raise CollectiveError(
                         f"{self._what}s {sorted({peer for peer, _ in missing})} did not connect in time."
                     )
@@ -123,45 +131,42 @@ class Lines:
             for connection in made.values():
                 connection.close()
             raise
+        finally:
+            doorway.close()
         return made
 
-    def _call(self, peer: int, purpose: int, epoch: int, deadline: float) -> socket.socket:
-        host, port, secret = self._addresses[peer]
-        while True:
-            with contextlib.suppress(OSError):
-                made = socket.create_connection((host, port), timeout=1.0)
-                with contextlib.suppress(OSError):
-                    made.sendall(_HELLO.pack(secret, self.index, epoch, purpose))
-                    if made.recv(1) == b"+":  # it is in the same epoch, and waits for this
-                        made.sendall(b"!")
-                        return prepared(made)
-                made.close()
-            if time.monotonic() > deadline:
-                raise CollectiveError(
-                    f"{self._what} {peer} ({host}:{port}) did not answer in time."
-                )
-            self._refuse_aborted()
-            time.sleep(0.005)
+    @staticmethod
+    def _take(
+        came: Sequence[tuple[Claim, socket.socket]], made: dict[tuple[int, int], socket.socket]
+    ) -> None:
+        """Note who called. One that calls again did not hear that it was let in."""
+        for claim, connection in came:
+            key = (claim.who, claim.purpose)
+            if key in made:
+                made[key].close()
+            made[key] = connection
 
-    def _accept(
-        self, epoch: int, known: set[tuple[int, int]]
-    ) -> tuple[tuple[int, int], socket.socket] | None:
-        """Return who called, or None. One that is known calls again if it missed the answer."""
-        self._listener.settimeout(0.2)
+    def _call(self, peer: int, purpose: int, epoch: int, deadline: float) -> socket.socket | None:
+        """Return a connection to a peer, or None if it takes none now: it may be in another epoch."""
+        host, port, secret = self._addresses[peer]
+        why: Exception
         try:
-            made, _ = self._listener.accept()
-        except TimeoutError:
-            return None
-        made.settimeout(1.0)
-        with contextlib.suppress(OSError):
-            hello = made.recv(_HELLO.size, socket.MSG_WAITALL)
-            if len(hello) == _HELLO.size:
-                secret, peer, theirs, purpose = _HELLO.unpack(hello)
-                right = hmac.compare_digest(secret, self._addresses[self.index].secret)
-                key = (peer, purpose)
-                if right and theirs == epoch and peer > self.index and key in known:
-                    made.sendall(b"+")
-                    if made.recv(1) == b"!":  # else it gave up waiting, and will call again
-                        return key, prepared(made)
-        made.close()
+            connection = socket.create_connection((host, port), timeout=_CALL_S)
+        except OSError as error:
+            why = error
+        else:
+            try:
+                introduce(connection, secret, Claim(self.index, purpose, epoch), _CALL_S)
+                return prepared(connection)
+            except (OSError, Refused) as error:
+                connection.close()
+                why = error
+            except BaseException:
+                connection.close()
+                raise
+        if time.monotonic() > deadline:
+            raise CollectiveError(
+                f"{self._what} {peer} ({host}:{port}) did not answer in time: {why}"
+            )
+        self._refuse_aborted()
         return None

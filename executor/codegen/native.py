@@ -3,17 +3,14 @@
 The source is Python that Numba compiles (see ``compiler.py``), with one parameter: ``words``, the address of a
 block of int64 in which stand addresses, sizes and strides. What is kept is object code, keyed by the source,
 the compiler's version and the CPU. Loading it takes llvmlite alone: a process that finds all it needs on disk
-never imports Numba. Files are whole or absent, so processes may compile the same at once.
+never imports Numba.
 """
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
-import logging
-import os
 import platform
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -23,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
+from ..disk_cache import disk_cache
+
 Launch = Callable[[], Any]
 ENTRY = "run"  # the function in a source that is compiled
-_ABI = "1"  # how an entry is called and how a file is laid out
-_DIGEST = hashlib.sha256().digest_size
+_ABI = "2"  # how an entry is called and how a file is laid out
 _SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-_log = logging.getLogger("rowlock")
 _lock = threading.Lock()
 _loaded: dict[str, tuple[Any, ...]] = {}  # source -> the function, and what must live as long as it
 
@@ -40,10 +37,10 @@ def version() -> str:
         compiler = f"numba {metadata.version('numba')}, llvm {metadata.version('llvmlite')}"
     except metadata.PackageNotFoundError:
         return ""
-    return f"{compiler}, {platform.machine()} {_cpu()}"
+    return f"{compiler}, {platform.machine()} {cpu()}"
 
 
-def _cpu() -> str:
+def cpu() -> str:
     """Return a hash of the CPU's name and features, which the compiler makes use of."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -68,12 +65,13 @@ def compiled(source: str) -> Callable[..., Any]:
 
 def _made(source: str) -> tuple[Any, ...]:
     key = hashlib.sha256(f"{_ABI}\n{version()}\n{source}".encode()).hexdigest()
-    code = _read(key)
+    disk, name = disk_cache(), f"{key}.o"
+    code = disk.read(name)
     if code is None:
         from .compiler import object_code
 
         code = object_code(source, f"rowlock_{key[:32]}")
-        _write(key, code)
+        disk.write(name, code)
     return _load(code, f"rowlock_{key[:32]}")
 
 
@@ -94,43 +92,6 @@ class _Launch(partial[Any]):
         """Hold on to objects; returns the call."""
         self.held = held
         return self
-
-
-def directory() -> Path:
-    """Return where compiled functions are kept: ``ROWLOCK_CACHE_DIR``, or ``~/.cache/rowlock``."""
-    return Path(os.environ.get("ROWLOCK_CACHE_DIR") or Path("~/.cache/rowlock").expanduser())
-
-
-def _read(key: str) -> bytes | None:
-    try:
-        content = (directory() / f"{key}.o").read_bytes()
-    except OSError:
-        return None
-    digest, code = content[:_DIGEST], content[_DIGEST:]
-    return code if hashlib.sha256(code).digest() == digest else None
-
-
-def _write(key: str, code: bytes) -> None:
-    """Keep object code for later processes; where that is not possible, log it once and go on."""
-    try:
-        directory().mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=directory())
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(hashlib.sha256(code).digest() + code)
-            os.replace(name, directory() / f"{key}.o")
-        except OSError:
-            os.unlink(name)
-            raise
-    except OSError as error:
-        _say_once(
-            f"compiled kernels cannot be kept in {directory()} ({error}); set ROWLOCK_CACHE_DIR"
-        )
-
-
-@cache
-def _say_once(text: str) -> None:
-    _log.warning(text)
 
 
 def _load(code: bytes, symbol: str) -> tuple[Any, ...]:

@@ -10,18 +10,15 @@ import ctypes
 import hashlib
 import json
 import math
-import os
-import tempfile
 import weakref
 from ctypes import byref, c_double, c_float, c_int, c_size_t
 from ctypes import c_void_p as pointer
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from ...strategies.errors import ExecutionError
-from ..codegen.native import directory
+from ..disk_cache import disk_cache
 from .cublaslt_terms import (
     Algorithm,
     Description,
@@ -100,7 +97,7 @@ class CublasLt:
             f"{version()} {self.runtime.properties.name} {self.workspace} {found.gemm!r} {aligned}"
         )
         if told not in self._choices:
-            kept = _Kept(told)
+            kept = _KeptChoice(told)
             choice = kept.read()
             if choice is not None and not self._works(found, choice):
                 kept.drop()
@@ -229,42 +226,33 @@ def _is_relu(gemm: Gemm) -> bool:
     return gemm.epilogue.startswith("relu")
 
 
-class _Kept:
+class _KeptChoice:
     """A choice on disk. The first that is written stays, so that processes side by side agree."""
 
     def __init__(self, told: str) -> None:
-        self._told = told
-        name = hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
-        self._path = directory() / "cublaslt" / f"{name}.json"
+        self._name = f"{hashlib.blake2b(told.encode(), digest_size=16).hexdigest()}.json"
 
     def read(self) -> Choice | None:
-        """Return what is kept; None if there is nothing, or what there is makes no sense."""
-        try:
-            held = json.loads(self._path.read_text())
-            choice = Choice(bytes.fromhex(held["algorithm"]), int(held["workspace"]))
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
-        whole = len(choice.algorithm) == ctypes.sizeof(Algorithm)
-        return choice if whole and held.get("for") == self._told else None
+        """Return what is kept, if there is something."""
+        data = disk_cache().read(self._name)
+        return None if data is None else _choice_of(data)
 
     def drop(self) -> None:
         """Keep nothing."""
-        self._path.unlink(missing_ok=True)
+        disk_cache().drop(self._name)
 
     def write(self, choice: Choice) -> Choice:
         """Keep a choice, and return the one that is kept now."""
-        held = {"for": self._told, "algorithm": choice.algorithm.hex()}
-        text = json.dumps({**held, "workspace": choice.workspace})
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=self._path.parent)  # files are whole or absent
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
-        try:
-            os.link(name, self._path)
-        except OSError:
-            kept = self.read()
-            if kept is None:  # damaged
-                os.replace(name, self._path)
-            choice = kept or choice
-        Path(name).unlink(missing_ok=True)
-        return choice
+        terms = {"algorithm": choice.algorithm.hex(), "workspace": choice.workspace}
+        data = disk_cache().write(self._name, json.dumps(terms).encode(), first=True)
+        return _choice_of(data) or choice
+
+
+def _choice_of(data: bytes) -> Choice | None:
+    """Return the choice that bytes describe; None if they are none, or those of another version."""
+    try:
+        terms = json.loads(data)
+        choice = Choice(bytes.fromhex(terms["algorithm"]), int(terms["workspace"]))
+    except (ValueError, KeyError, TypeError):
+        return None
+    return choice if len(choice.algorithm) == ctypes.sizeof(Algorithm) else None

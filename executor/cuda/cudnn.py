@@ -11,16 +11,12 @@ import importlib
 import importlib.util
 import logging
 import math
-import os
-import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import cache, cached_property
-from pathlib import Path
 from typing import Any
 
 from ...strategies.errors import ExecutionError
-from ..codegen.native import directory
+from ..disk_cache import disk_cache
 from .cudnn_graphs import extra, planned
 from .dnn import BatchNorm, Convolution, Graph
 from .runtime import Runtime
@@ -93,8 +89,8 @@ class Cudnn:
 
     def _kept(self, graph: Graph) -> CudnnPlan | None:
         """Return the plan that was chosen before; None without one, or if it does not load any more."""
-        kept = Kept(self._told(graph))
-        data = kept.read()
+        disk, name = disk_cache(), self._name(graph)
+        data = disk.read(name)
         if data is None:
             return None
         made = self.cudnn.pygraph(handle=self.handle)
@@ -102,11 +98,13 @@ class Cudnn:
             made.deserialize(self.handle, data)
             return CudnnPlan(self, graph, made)
         except self._declines:
-            kept.drop()
+            disk.drop(name)
             return None
 
-    def _told(self, graph: Graph) -> str:
-        return f"{version()} {self.runtime.properties.name} {graph!r}"
+    def _name(self, graph: Graph) -> str:
+        """Return the name under which a graph's plan is kept."""
+        told = f"{version()} {self.runtime.properties.name} {graph!r}"
+        return f"{hashlib.blake2b(told.encode(), digest_size=16).hexdigest()}.plan"
 
     def _fastest(self, graph: Graph) -> CudnnPlan:
         """Return the plan that runs fastest; without room to try them, the library's first."""
@@ -130,7 +128,7 @@ class Cudnn:
             raise ValueError("its relu makes zero of what is not a number")
         try:
             chosen = one_plan(graph, best, handle=self.handle)
-            Kept(self._told(graph)).write(bytes(chosen.serialize()))
+            disk_cache().write(self._name(graph), bytes(chosen.serialize()), first=True)
         except self._declines:  # the library cannot single it out
             return plans[best]
         return self._kept(graph) or CudnnPlan(self, graph, chosen)
@@ -242,35 +240,6 @@ class _Bench:
         self._arrays["y"].fill(0)
         self._run(plan)
         return bool((self._runtime.xp.asnumpy(self._arrays["y"][:4]) & 0x7F).any())
-
-
-class Kept:
-    """A plan on disk. The first that is written stays, so that processes side by side agree."""
-
-    def __init__(self, told: str) -> None:
-        name = hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
-        self._path = directory() / "cudnn" / f"{name}.plan"
-
-    def read(self) -> bytes | None:
-        """Return what is kept, if there is something."""
-        try:
-            return self._path.read_bytes()
-        except OSError:
-            return None
-
-    def drop(self) -> None:
-        """Keep nothing."""
-        self._path.unlink(missing_ok=True)
-
-    def write(self, data: bytes) -> None:
-        """Keep a plan, unless one is kept."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=self._path.parent)  # files are whole or absent
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        with suppress(OSError):  # another process was first
-            os.link(name, self._path)
-        Path(name).unlink(missing_ok=True)
 
 
 def _first_line(error: Exception) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..disk_cache import disk_cache
 from . import nvrtc
 from .kernel import CudaKernel
 from .runtime import Captured, Dims, Properties, Step
@@ -28,12 +30,23 @@ _NUMBERS: dict[str, type[np.generic]] = {
 }
 
 
+def _keep_cupys_kernels() -> None:
+    """Let CuPy keep its own kernels where others cannot write, or in memory, unless the user said where."""
+    if "CUPY_CACHE_DIR" not in os.environ:
+        folder = disk_cache().folder_for("cupy")
+        if folder is not None:
+            os.environ["CUPY_CACHE_DIR"] = str(folder)
+        else:
+            os.environ.setdefault("CUPY_CACHE_IN_MEMORY", "1")
+
+
 class CupyRuntime:
     """One GPU (see :class:`~.runtime.Runtime`); ``index`` is its number in this process."""
 
     name = "cupy"
 
     def __init__(self, index: int = 0) -> None:
+        _keep_cupys_kernels()
         import cupy
 
         self.xp = cupy

@@ -6,18 +6,19 @@ header.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
-import os
+import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..codegen.native import directory
+from ..disk_cache import disk_cache
 from .kernel import CudaKernel, included
 
 _OPTIONS = ("-O1", "-ffp-contract=off", "-std=c++17", "-fPIC", "-w")
@@ -41,12 +42,10 @@ def compiled(kernel: CudaKernel) -> Any:
     if found is None:
         source = _source(kernel)
         header = _header(kernel.includes)
-        path = directory() / "host" / f"{_key(header + source)}.so"
-        if not path.exists():
-            folder = str(_precompiled(header))
-            options = ["-shared", "-I", folder, "-x", "c++", "-", "-x", "none", *_LIBRARIES]
-            _compile(kernel.name, path, options, source)
-        found = _functions[kernel.key] = ctypes.CDLL(str(path)).run
+        code = _kept(
+            f"{_key(header + source)}.so", lambda: _machine_code(kernel.name, header, source)
+        )
+        found = _functions[kernel.key] = _loaded(code).run
     return found
 
 
@@ -70,34 +69,68 @@ def _source(kernel: CudaKernel) -> str:
     )
 
 
+def _machine_code(name: str, header: str, source: str) -> bytes:
+    """Compile a kernel that includes a header to a shared library."""
+    with _folder() as folder:
+        (folder / _HEADER).write_text(header)
+        (folder / f"{_HEADER}.gch").write_bytes(_precompiled(header))
+        options = ["-shared", "-I", str(folder), "-x", "c++", "-", "-x", "none", *_LIBRARIES]
+        return _compile(name, folder, options, source)
+
+
 @cache
-def _precompiled(header: str) -> Path:
-    """Return the folder of a header and of its precompiled form; compilers may take either."""
-    folder = directory() / "host" / _key(header)
-    made = folder / f"{_HEADER}.gch"
-    if not made.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder) as own:
-            source = Path(own) / _HEADER
-            source.write_text(header)
-            os.replace(source, folder / _HEADER)  # it is there when others find the precompiled one
-        _compile(_HEADER, made, ("-x", "c++-header", str(folder / _HEADER)))
-    return folder
+def _precompiled(header: str) -> bytes:
+    """Return the precompiled form of a header; compilers may take it, or the header."""
+
+    def compile_header() -> bytes:
+        with _folder() as folder:
+            (folder / _HEADER).write_text(header)
+            options = ("-x", "c++-header", str(folder / _HEADER))
+            return _compile(_HEADER, folder, options)
+
+    return _kept(f"{_key(header)}.gch", compile_header)
 
 
-def _compile(what: str, path: Path, options: Sequence[str], text: str = "") -> None:
-    """Compile a file named in the options, or a text; what is made is whole or absent."""
+def _kept(name: str, compile_it: Callable[[], bytes]) -> bytes:
+    """Return what is on disk under a name, or else what a compiler makes, and keep that."""
+    disk = disk_cache()
+    code = disk.read(name)
+    if code is None:
+        code = compile_it()
+        disk.write(name, code)
+    return code
+
+
+def _compile(what: str, folder: Path, options: Sequence[str], text: str = "") -> bytes:
+    """Compile a file named in the options, or a text, in a folder of this process."""
     compiler = host_compiler()
     assert compiler is not None
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        made = Path(folder) / "made"
-        command = [compiler, *_OPTIONS, *options, "-o", str(made)]
-        done = subprocess.run(command, input=text.encode(), capture_output=True)
-        if done.returncode:
-            raise AssertionError(f"{what} does not compile:\n{done.stderr.decode()}")
-        os.replace(made, path)
+    output = folder / "output"
+    command = [compiler, *_OPTIONS, *options, "-o", str(output)]
+    done = subprocess.run(command, input=text.encode(), capture_output=True)
+    if done.returncode:
+        raise AssertionError(f"{what} does not compile:\n{done.stderr.decode()}")
+    return output.read_bytes()
+
+
+def _loaded(code: bytes) -> ctypes.CDLL:
+    """Load a shared library from memory.
+
+    It is loaded from a file that only this process knows, since one that has passed a check by name could be
+    another one when it is opened again; and each has a name of its own, or the loader would take them for one.
+    """
+    with _folder() as folder:
+        path = folder / "kernel.so"
+        path.write_bytes(code)
+        return ctypes.CDLL(str(path))
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    """Make a folder for this process alone, for a moment."""
+    with tempfile.TemporaryDirectory(prefix="rowlock-") as name:
+        yield Path(name)
 
 
 def _key(text: str) -> str:
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(f"{platform.machine()}\n{text}".encode(), digest_size=16).hexdigest()

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import os
-import tempfile
 from functools import cache
 
 from ...strategies.errors import ExecutionError, Unsupported
-from ..codegen.native import directory
+from ..disk_cache import disk_cache
 from .kernel import CudaKernel
 from .libraries import library
 
@@ -37,17 +35,12 @@ def machine_code(kernel: CudaKernel, capability: tuple[int, int]) -> bytes:
     """
     architecture = f"sm_{capability[0]}{capability[1]}"
     what = f"{version()} {architecture}\n{kernel.text}"
-    path = (
-        directory() / "cuda" / f"{hashlib.blake2b(what.encode(), digest_size=16).hexdigest()}.cubin"
-    )
-    if path.exists():
-        return path.read_bytes()
-    code = _compile(kernel, architecture)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent)  # files are whole or absent
-    with os.fdopen(handle, "wb") as file:
-        file.write(code)
-    os.replace(name, path)
+    name = f"{hashlib.blake2b(what.encode(), digest_size=16).hexdigest()}.cubin"
+    disk = disk_cache()
+    code = disk.read(name)
+    if code is None:
+        code = _compile(kernel, architecture)
+        disk.write(name, code)
     return code
 
 

@@ -45,8 +45,13 @@ class LayerHelper:
 
     def new(self, dtype: Any = None, stop_gradient: bool = False) -> Variable:
         """Create a temporary named ``<layer>.tmp_<n>``; its shape comes from the op that writes it."""
-        name = unique_name.generate(f"{self.name}.tmp")
-        return self.block.create_var(name=name, dtype=dtype, stop_gradient=stop_gradient)
+        return self.block.create_var(
+            name=self.new_name(), dtype=dtype, stop_gradient=stop_gradient
+        )
+
+    def new_name(self) -> str:
+        """Return the next name of a temporary of this layer."""
+        return unique_name.generate(f"{self.name}.tmp")
 
     def apply(
         self,
@@ -114,7 +119,7 @@ class LayerHelper:
         **settings: Any,
     ) -> Variable:
         """Create a persistable variable that is no parameter, in both programs."""
-        name = name or unique_name.generate(f"{self.name}.tmp")
+        name = name or self.new_name()
         settings = {"name": name, "shape": shape, "dtype": dtype, "persistable": True, **settings}
         main, startup = self.main_program.global_block(), self.startup_program.global_block()
         existed = main.has_var(name)

@@ -31,6 +31,12 @@ NO_DROPOUT = {
 }
 
 
+def draws_by_row(attrs: Mapping[str, Any]) -> bool:
+    """Tell whether a fused op holds a dropout that draws numbers: a row's depend on which row it is."""
+    dropouts = (given for name, given in attrs.items() if name.startswith("dropout"))
+    return any(not given.get("is_test") for given in dropouts if given)
+
+
 def _to_heads(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
     return shape if layout == "bhtd" else (shape[0], shape[2], shape[1], shape[3])
 
@@ -106,6 +112,7 @@ define(
         outputs=_KEPT,
         attrs=_ATTRS,
         shape=attention_shape,
+        by_place=draws_by_row,
         grad=Grad(
             "fused_dot_product_attention_grad",
             ("Q", "K", "V", "Mask", *_KEPT, "Out@GRAD"),
@@ -138,5 +145,6 @@ define(
         outputs=("Q@GRAD", "K@GRAD", "V@GRAD", "Mask@GRAD"),
         attrs=_ATTRS,
         shape=grads_like("Q", "K", "V", "Mask"),
+        by_place=draws_by_row,
     )
 )

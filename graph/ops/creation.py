@@ -49,6 +49,7 @@ define(
         outputs=("Out",),
         attrs={"shape": [], "dtype": int(VarType.FP32)},
         shape=attribute_shape,
+        by_place=lambda attrs: True,
         samples=(sample(shape=[1]), sample(shape=[2, 3], dtype=int(VarType.FP64))),
     )
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .attention import NO_DROPOUT
+from .attention import NO_DROPOUT, draws_by_row
 from .registry import Grad, Inference, Op, Spec, Specs, define
 from .rules import grads_like, merge_dims, of_shape, product, statistic
 from .samples import normal, sample
@@ -80,6 +80,7 @@ define(
         outputs=("Out", "Ln1Mean?", "Ln1Variance?"),
         attrs=_ATTRS,
         shape=feedforward_shape,
+        by_place=draws_by_row,
         grad=Grad(
             "fused_feedforward_grad",
             (*_SLOTS, "Ln1Mean", "Ln1Variance", "Out@GRAD"),
@@ -114,5 +115,6 @@ define(
         outputs=tuple(f"{slot}@GRAD" for slot in _SLOTS),
         attrs=_ATTRS,
         shape=grads_like(*_SLOTS),
+        by_place=draws_by_row,
     )
 )

@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .norm import BATCH_NORM_ATTRS, STATISTICS, batch_norm_shape, uses_statistics
+from .norm import (
+    BATCH_NORM_ATTRS,
+    STATISTICS,
+    batch_norm_shape,
+    statistics_need,
+    uses_statistics,
+)
 from .registry import Grad, Inference, Op, Specs, define
 from .rules import grads_like, merge_dims
 from .samples import normal, sample, uniform
@@ -46,6 +52,7 @@ define(
         ),
         in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
         only_uses=uses_statistics,
+        needs=statistics_need,
         samples=(
             sample({"X": normal(4, 3, 2, 2), **_PARAMETERS}),
             sample({"X": normal(6, 3), **_PARAMETERS}, act_type="tanh"),
@@ -79,6 +86,7 @@ define(
         ),
         in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
         only_uses=uses_statistics,
+        needs=statistics_need,
         samples=(
             sample({"X": normal(4, 3, 2, 2), "Z": normal(4, 3, 2, 2), **_PARAMETERS}),
             sample({"X": normal(6, 3), "Z": normal(6, 3), **_PARAMETERS}, act_type="sigmoid"),

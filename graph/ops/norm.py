@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .registry import Grad, Inference, Op, Spec, Specs, define
@@ -58,6 +58,12 @@ def uses_statistics(attrs: Mapping[str, Any]) -> bool:
     )
 
 
+def statistics_need(attrs: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
+    """Statistics that are taken, not added to, stay as they are."""
+    taken = {"MeanOut": ("Mean",), "VarianceOut": ("Variance",)}
+    return taken if uses_statistics(attrs) else {}
+
+
 STATISTICS = {
     "Scale": uniform(3, low=0.5, high=1.5),
     "Bias": normal(3),
@@ -78,6 +84,7 @@ define(
         ),
         in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
         only_uses=uses_statistics,
+        needs=statistics_need,
         samples=(
             sample({"X": normal(4, 3, 2, 2), **STATISTICS}),
             sample({"X": normal(6, 3), **STATISTICS}),

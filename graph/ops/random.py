@@ -86,6 +86,7 @@ define(
         grad=Grad("dropout_grad", ("Mask", "Out@GRAD"), ("X@GRAD",)),
         in_place={"Out": "X"},
         random=True,
+        by_place=lambda attrs: not attrs["is_test"],
         samples=(
             sample({"X": normal(40, 50)}, dropout_prob=0.3, seed=5),
             sample({"X": normal(4, 5)}, is_test=True, dropout_prob=0.3),

@@ -178,6 +178,10 @@ class Op:
     random: bool = False  # draws numbers: depends on seed, output name, step and sample index
     # attributes -> whether it leaves the operands as they are that it may overwrite
     only_uses: Callable[[Mapping[str, Any]], bool] = lambda attrs: False
+    # attributes -> whether results depend on which rows the place has, or on how many, beyond the operands
+    by_place: Callable[[Mapping[str, Any]], bool] = lambda attrs: False
+    # attributes -> the input slots that an output slot depends on, for those that do not depend on all
+    needs: Callable[[Mapping[str, Any]], Mapping[str, Sequence[str]]] = lambda attrs: {}
     samples: tuple[Any, ...] = ()
     refuses: tuple[Any, ...] = ()  # samples that the shape rule must turn down
 

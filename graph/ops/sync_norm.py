@@ -53,6 +53,12 @@ def grad_apply_shape(op: Inference) -> Mapping[str, Specs]:
     return {"X@GRAD": op.spec("X"), "Scale@GRAD": scale, "Bias@GRAD": scale}
 
 
+_OF_ALL_ROWS = {
+    "MeanOut": ("Mean", "Stats"),
+    "VarianceOut": ("Variance", "Stats"),
+    "SavedMean": ("Stats",),
+    "SavedVariance": ("Stats",),
+}
 _STATS = uniform(7, low=1.0, high=2.0)
 _PER_CHANNEL = {"SavedMean": normal(3), "SavedVariance": uniform(3, low=0.5, high=2.0)}
 _RUNNING = {
@@ -89,6 +95,7 @@ define(
         },
         shape=apply_shape,
         in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
+        needs=lambda attrs: _OF_ALL_ROWS,
         samples=(
             sample({"X": normal(4, 3, 2, 2), **_RUNNING, "Stats": _STATS}),
             sample({"X": normal(6, 3), **_RUNNING, "Stats": _STATS}),

@@ -2,6 +2,9 @@
 
 A replica that comes to the last collective of a step has done all that its peers need of it; once all have
 come, each can finish by itself. So that meeting is the vote, and the writes to persistables follow it.
+
+What a replica alone can tell of a step (its rows' losses, its statistics) must outlive it as soon as the step
+has happened, so it is computed before the vote, and handed over there.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from dataclasses import replace
 
 from ..ir import STATE, TEMP, Graph, Node, Value
 from ..ops.collective import BARRIER, COLLECTIVES
+from ..replicated import kept_states, replicated
 from ..role import OpRole
 from .target import Pass, Target
 
@@ -20,14 +24,20 @@ def write_after_vote(graph: Graph, target: Target) -> Graph:
 
     A persistable that an earlier op must write (batch-norm statistics, counters, the first of two updates,
     what an owner updates and broadcasts) is written beside the old value and copied over it at the end. A
-    program that writes without any collective gets a barrier to vote at.
+    program that writes without any collective gets a barrier to vote at; so does one in which a place's own
+    rows meet what the last collective made, for what it fetches of that must be known before the vote.
     """
     written = [value for node in graph.nodes for value in node.writes() if value.kind == STATE]
-    if not written:
-        return graph
     meetings = [node for node in graph.nodes if node.op in COLLECTIVES]
-    vote = meetings[-1] if meetings else _barrier()
-    early = _before_the_vote(graph, [*meetings, vote])
+    if not written and not meetings:
+        return graph
+    own = _own(graph, target)
+    if not written and not own:
+        return graph
+    if not meetings or meetings[-1] in _needed(graph, own):
+        meetings.append(_barrier())
+    vote = meetings[-1]
+    early = _before_the_vote(graph, meetings, own)
     nodes = [node for node in graph.nodes if node in early and node is not vote]
     late = [node for node in graph.nodes if node not in early]
     beside = _beside([*nodes, vote], {value.name: value for value in written})
@@ -39,20 +49,33 @@ def write_after_vote(graph: Graph, target: Target) -> Graph:
     return graph if same else graph.with_nodes(nodes, {**swap, **last})
 
 
+def _own(graph: Graph, target: Target) -> set[Value]:
+    """Return the values that differ by place and are fetched, or kept by the driver for each place."""
+    alike = replicated(graph, target)
+    return {*kept_states(graph, alike, target), *graph.needed(target.fetches) - alike}
+
+
 def _barrier() -> Node:
     return Node(BARRIER, {}, {}, {"bucket": 0}, int(OpRole.Optimize), "the end of the step")
 
 
-def _before_the_vote(graph: Graph, meetings: Iterable[Node]) -> set[Node]:
-    """Return what the collectives need, and what needs no collective and writes nothing that lasts."""
+def _needed(graph: Graph, wanted: Iterable[Value], more: Iterable[Node] = ()) -> set[Node]:
+    """Return the nodes that some values, and some nodes, need."""
     maker = {value: node for node in graph.nodes for value in node.writes()}
-    early: set[Node] = set()
-    waiting = list(meetings)
+    needed: set[Node] = set()
+    waiting = [*more, *(maker[value] for value in wanted if value in maker)]
     while waiting:
         node = waiting.pop()
-        if node not in early:
-            early.add(node)
+        if node not in needed:
+            needed.add(node)
             waiting += [maker[value] for value in node.reads() if value in maker]
+    return needed
+
+
+def _before_the_vote(graph: Graph, meetings: Iterable[Node], own: Iterable[Value]) -> set[Node]:
+    """Return what the collectives and each place's ``own`` values need, and what needs no collective and
+    writes nothing that lasts."""
+    early = _needed(graph, own, meetings)
     reduced = {value for node in early if node.op in COLLECTIVES for value in node.writes()}
     for node in graph.nodes:
         keeps = any(value.kind == STATE for value in node.writes())

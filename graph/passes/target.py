@@ -23,6 +23,10 @@ class Target:
     ``use_thread_barrier``. ``fetches`` names the variables whose last values must still be there afterwards.
     ``nccl``: replicas are on GPUs and meet by our own group over NCCL. ``compiles`` tells which nodes a
     compiler of regions can take (None: there is no compiler).
+
+    ``whole_feeds`` names the fed variables of which all places get the same value; ``own_states`` the
+    persistables of which other programs left each place a value of its own. ``keeps``: the driver keeps what
+    each place has for itself, so that it can be given to a replica that takes the place of a lost one.
     """
 
     replicas: int = 1
@@ -35,11 +39,21 @@ class Target:
     nccl: bool = False
     fetches: tuple[str, ...] = ()
     compiles: Callable[[Node], bool] | None = None
+    whole_feeds: frozenset[str] = frozenset()
+    own_states: frozenset[str] = frozenset()
+    keeps: bool = False
 
     @property
     def many(self) -> bool:
         """Whether gradients of several replicas must meet."""
         return self.has_loss and self.replicas > 1
+
+    @property
+    def may_idle(self) -> bool:
+        """Whether a place may have no rows in a step: then it leaves out what it would compute from them."""
+        build = self.strategy
+        weighted = build is not None and build.gradient_scale_strategy.name == "SampleWeighted"
+        return not self.has_loss or weighted
 
     @property
     def in_program_order(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 from .. import launch as _launch  # noqa: F401 - registers the launchers
@@ -25,7 +24,6 @@ from ..executor.tensor import (
     create_lod_tensor,
     create_random_int_lodtensor,
 )
-from ..graph import unique_name
 from ..graph.backward import append_backward, gradients
 from ..graph.clip import set_gradient_clip
 from ..graph.layers.io import checked_data as data
@@ -40,29 +38,46 @@ from ..graph.program import (
 )
 from ..graph.scopes import device_guard, name_scope
 from ..graph.variable import Parameter, Variable
+from ..names import listing, missing
 from ..strategies.flags import get_flags, set_flags
+from ..version import require_version
 from . import (
+    average,
     backward,
     clip,
+    compiler,
     contrib,
     core,
+    data_feeder,
+    evaluator,
+    executor,
     framework,
+    incubate,
     initializer,
+    install_check,
     io,
+    layer_helper,
     layers,
+    metrics,
     nets,
     optimizer,
+    param_attr,
+    reader,
     regularizer,
+    transpiler,
+    unique_name,
 )
-
-_LAZY = {"BuildStrategy": "build", "ExecutionStrategy": "execution"}
+from .core import is_compiled_with_cuda
+from .framework import in_dygraph_mode
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:  # Pydantic is imported when a strategy is first named
-        module = importlib.import_module(f"..strategies.{_LAZY[name]}", __name__)
-        return getattr(module, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in ("BuildStrategy", "ExecutionStrategy"):  # they import Pydantic
+        return getattr(compiler, name)
+    return missing(__name__)(name)
+
+
+__dir__ = listing(__name__)
 
 
 __all__ = [
@@ -83,8 +98,10 @@ __all__ = [
     "Tensor",
     "Variable",
     "append_backward",
+    "average",
     "backward",
     "clip",
+    "compiler",
     "contrib",
     "core",
     "cpu_places",
@@ -93,25 +110,38 @@ __all__ = [
     "cuda_pinned_places",
     "cuda_places",
     "data",
+    "data_feeder",
     "default_main_program",
     "default_startup_program",
     "device_guard",
     "embedding",
+    "evaluator",
+    "executor",
     "framework",
     "get_flags",
     "global_scope",
     "gradients",
+    "in_dygraph_mode",
+    "incubate",
     "initializer",
+    "install_check",
     "io",
+    "is_compiled_with_cuda",
+    "layer_helper",
     "layers",
+    "metrics",
     "name_scope",
     "nets",
     "one_hot",
     "optimizer",
+    "param_attr",
     "program_guard",
+    "reader",
     "regularizer",
+    "require_version",
     "scope_guard",
     "set_flags",
     "set_gradient_clip",
+    "transpiler",
     "unique_name",
 ]

@@ -7,6 +7,7 @@ from ..graph.clip import (
     GradientClipByValue,
     set_gradient_clip,
 )
+from ..names import listing, missing
 
 __all__ = [
     "ErrorClipByValue",
@@ -15,3 +16,5 @@ __all__ = [
     "GradientClipByValue",
     "set_gradient_clip",
 ]
+__dir__ = listing(__name__)
+__getattr__ = missing(__name__)

@@ -1,10 +1,15 @@
 """``fluid.core``: the errors and type numbers that programs name."""
 
+from typing import Any
+
 from ..executor.place import CPUPlace, CUDAPinnedPlace, CUDAPlace, gpu_count
 from ..executor.scope import Scope
 from ..executor.tensor import LoDTensor
+from ..graph import role
 from ..graph.program_graph import ProgramGraph as Graph
+from ..names import listing, missing
 from ..strategies.errors import EnforceNotMet, EOFException
+from ..strategies.flags import FLAGS, flag_value
 from ..strategies.types import VarType
 
 
@@ -12,6 +17,67 @@ class VarDesc:
     """Home of :class:`VarType`, as in Paddle."""
 
     VarType = VarType
+
+
+class op_proto_and_checker_maker:
+    """Names of the attributes that every op has, and the roles of ops."""
+
+    OpRole = role.OpRole
+
+    @staticmethod
+    def kOpRoleAttrName() -> str:
+        """Return the name of the attribute that holds an op's role."""
+        return role.ROLE
+
+    @staticmethod
+    def kOpRoleVarAttrName() -> str:
+        """Return the name of the attribute that holds a parameter and its gradient, by turns."""
+        return role.ROLE_VAR
+
+    @staticmethod
+    def kOpNameScopeAttrName() -> str:
+        """Return the name of the attribute that holds an op's name scope."""
+        return role.NAMESCOPE
+
+    @staticmethod
+    def kOpCreationCallstackAttrName() -> str:
+        """Return the name of the attribute that holds the lines that built an op."""
+        return role.CALLSTACK
+
+    @staticmethod
+    def kOpDeviceAttrName() -> str:
+        """Return the name of the attribute that holds the device that an op is to run on."""
+        return role.DEVICE
+
+
+class _Globals:
+    """The global flags, read by name."""
+
+    def __getitem__(self, name: str) -> Any:
+        return flag_value(name)
+
+    def __contains__(self, name: str) -> bool:
+        return name in FLAGS
+
+    def keys(self) -> list[str]:
+        """Return the names of all flags."""
+        return list(FLAGS)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a flag's value, or ``default`` if there is no such flag."""
+        return flag_value(name) if name in FLAGS else default
+
+    def is_public(self, name: str) -> bool:
+        """Tell whether programs may set a flag: all may be set."""
+        return name in FLAGS
+
+
+_globals = _Globals()
+
+
+def globals() -> _Globals:
+    """Return the global flags."""
+    return _globals
 
 
 def is_compiled_with_cuda() -> bool:
@@ -36,5 +102,9 @@ __all__ = [
     "VarDesc",
     "VarType",
     "get_cuda_device_count",
+    "globals",
     "is_compiled_with_cuda",
+    "op_proto_and_checker_maker",
 ]
+__dir__ = listing(__name__)
+__getattr__ = missing(__name__)

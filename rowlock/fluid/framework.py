@@ -1,5 +1,8 @@
 """``fluid.framework``: programs, variables and graphs by the module that Paddle keeps them in."""
 
+from typing import Any
+
+from ..executor.place import cpu_places, cuda_pinned_places, cuda_places
 from ..graph.operator import Operator
 from ..graph.program import (
     Block,
@@ -7,11 +10,17 @@ from ..graph.program import (
     default_main_program,
     default_startup_program,
     program_guard,
+    switch_main_program,
+    switch_startup_program,
 )
 from ..graph.program_graph import IrGraph
-from ..graph.scopes import name_scope
+from ..graph.scopes import device_guard, name_scope
 from ..graph.variable import Parameter, Variable
+from ..names import listing, missing
 from ..strategies.flags import get_flags, set_flags
+from ..strategies.types import FLOATS, VarType, to_var_type
+from ..version import require_version
+from .core import is_compiled_with_cuda
 
 __all__ = [
     "Block",
@@ -20,10 +29,44 @@ __all__ = [
     "Parameter",
     "Program",
     "Variable",
+    "convert_np_dtype_to_dtype_",
+    "cpu_places",
+    "cuda_pinned_places",
+    "cuda_places",
     "default_main_program",
     "default_startup_program",
+    "device_guard",
+    "dtype_is_floating",
     "get_flags",
+    "grad_var_name",
+    "in_dygraph_mode",
+    "is_compiled_with_cuda",
     "name_scope",
     "program_guard",
+    "require_version",
     "set_flags",
+    "switch_main_program",
+    "switch_startup_program",
 ]
+__dir__ = listing(__name__)
+__getattr__ = missing(__name__)
+
+
+def in_dygraph_mode() -> bool:
+    """Return False: there is no imperative mode."""
+    return False
+
+
+def grad_var_name(var_name: str) -> str:
+    """Return the name of a variable's gradient."""
+    return f"{var_name}@GRAD"
+
+
+def convert_np_dtype_to_dtype_(np_dtype: Any) -> VarType:
+    """Return the ``VarType`` of a NumPy dtype or its name."""
+    return to_var_type(np_dtype)
+
+
+def dtype_is_floating(dtype: Any) -> bool:
+    """Tell whether a dtype is a floating-point type."""
+    return to_var_type(dtype) in FLOATS

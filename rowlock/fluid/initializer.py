@@ -16,6 +16,7 @@ from ..graph.initializer import (
     Xavier,
     XavierInitializer,
 )
+from ..names import listing, missing
 
 __all__ = [
     "MSRA",
@@ -33,3 +34,5 @@ __all__ = [
     "Xavier",
     "XavierInitializer",
 ]
+__dir__ = listing(__name__)
+__getattr__ = missing(__name__)

@@ -2,3 +2,7 @@
 
 from ..graph.optimizer import *  # noqa: F403 - the list is kept there
 from ..graph.optimizer import __all__ as __all__
+from ..names import listing, missing
+
+__dir__ = listing(__name__)
+__getattr__ = missing(__name__)

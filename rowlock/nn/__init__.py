@@ -3,6 +3,7 @@
 from ..graph.clip import GradientClipByGlobalNorm as ClipGradByGlobalNorm
 from ..graph.clip import GradientClipByNorm as ClipGradByNorm
 from ..graph.clip import GradientClipByValue as ClipGradByValue
+from ..names import listing, missing
 from . import functional, initializer
 
 __all__ = [
@@ -12,3 +13,5 @@ __all__ = [
     "functional",
     "initializer",
 ]
+__dir__ = listing(__name__)
+__getattr__ = missing(__name__)

@@ -9,6 +9,7 @@ from ..graph.layers import nn as layers
 from ..graph.layers import shape, unary
 from ..graph.layers.unary import elu, gelu, relu, relu6, sigmoid, softplus, softsign, swish, tanh
 from ..graph.variable import Variable
+from ..names import listing, missing
 from ..strategies.errors import InvalidValue
 
 one_hot = shape.one_hot_v2
@@ -116,3 +117,5 @@ __all__ = [
     "swish",
     "tanh",
 ]
+__dir__ = listing(__name__)
+__getattr__ = missing(__name__)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..graph import initializer as base
 from ..graph.initializer import Constant, Normal, TruncatedNormal, Uniform
+from ..names import listing, missing
 
 
 class XavierUniform(base.XavierInitializer):
@@ -56,3 +57,5 @@ __all__ = [
     "XavierNormal",
     "XavierUniform",
 ]
+__dir__ = listing(__name__)
+__getattr__ = missing(__name__)

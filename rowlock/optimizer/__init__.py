@@ -7,6 +7,7 @@ from typing import Any
 from ..graph import optimizer as methods
 from ..graph.optimizer import Optimizer
 from ..graph.optimizer.adamw import AdamW
+from ..names import listing, missing
 from . import lr
 
 
@@ -76,3 +77,5 @@ def _decay(weight_decay: Any) -> Any:
 
 
 __all__ = ["SGD", "Adam", "AdamW", "Momentum", "Optimizer", "lr"]
+__dir__ = listing(__name__)
+__getattr__ = missing(__name__)

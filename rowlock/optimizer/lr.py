@@ -10,6 +10,7 @@ from ..graph.lr_scheduler import (
     PiecewiseDecay,
     StepDecay,
 )
+from ..names import listing, missing
 
 __all__ = [
     "CosineAnnealingDecay",
@@ -21,3 +22,5 @@ __all__ = [
     "PiecewiseDecay",
     "StepDecay",
 ]
+__dir__ = listing(__name__)
+__getattr__ = missing(__name__)

@@ -22,6 +22,7 @@ from ..graph.program import (
 )
 from ..graph.scopes import device_guard, name_scope
 from ..graph.variable import Variable
+from ..names import listing, missing
 from . import amp, nn
 
 _LAZY = {"BuildStrategy": "build", "ExecutionStrategy": "execution"}
@@ -37,7 +38,10 @@ def data(name: str, shape: Any, dtype: Any = None, lod_level: int = 0) -> Variab
 def __getattr__(name: str) -> Any:
     if name in _LAZY:  # Pydantic is imported when a strategy is first named
         return getattr(importlib.import_module(f"..strategies.{_LAZY[name]}", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return missing(__name__)(name)
+
+
+__dir__ = listing(__name__)
 
 
 __all__ = [

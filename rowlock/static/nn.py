@@ -7,6 +7,7 @@ from typing import Any
 
 from ..graph.layers import nn as layers
 from ..graph.variable import Variable
+from ..names import listing, missing
 
 conv2d = layers.conv2d
 batch_norm = layers.batch_norm
@@ -42,3 +43,5 @@ def embedding(
 
 
 __all__ = ["batch_norm", "conv2d", "embedding", "fc", "layer_norm"]
+__dir__ = listing(__name__)
+__getattr__ = missing(__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import random
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 
 from rowlock.cluster.channel import Channels
+from rowlock.cluster.doorway import Claim, Refused, introduce
 from rowlock.cluster.line import Line, Outbox
 from rowlock.cluster.listener import STEPS, WATCH, Listener, connect
 from rowlock.cluster.watch import WatchPost
@@ -179,8 +181,11 @@ def test_who_does_not_answer_in_time_is_named(start: Start) -> None:
 
 def test_a_deadline_holds_for_sending_too() -> None:
     listener = Listener(HOST, SECRET, [0])
-    peers = both(listener.address, SECRET, 0)  # they never read
+    peers: list[socket.socket] = []  # they never read
+    calling = threading.Thread(target=lambda: peers.extend(both(listener.address, SECRET, 0)))
+    calling.start()
     (ends,) = listener.accept_all(5, lambda: None).values()
+    calling.join()
     channels = Channels(lost, late)
     channels.use({0: Line(ends.steps, near=False)})
     with pytest.raises(CollectiveError, match=r"late \[0\]"):
@@ -372,32 +377,75 @@ def ended(connection: socket.socket) -> bool:
 
 def test_strangers_are_dropped_and_hold_up_nobody() -> None:
     listener, result = accept(2)
-    silent = socket.create_connection(listener.address)
+    silent = [socket.create_connection(listener.address) for _ in range(6)]
     gone = socket.create_connection(listener.address)
-    gone.sendall(SECRET[:5])
+    gone.sendall(b"RLK4")
     gone.close()
-    wrong = connect(*listener.address, bytes(32), 0)
-    assert ended(wrong)
-    out_of_range = connect(*listener.address, SECRET, 2)
-    assert ended(out_of_range)
+    talker = socket.create_connection(listener.address)
+    talker.sendall(b"GET / HTTP/1.1\r\nHost: driver\r\nAccept: text/html\r\n\r\n")
+    assert ended(talker)
+    with pytest.raises(Refused, match="does not know the secret"):
+        connect(*listener.address, bytes(32), 0)
     first = both(listener.address, SECRET, 0)
-    second_of_the_same = connect(*listener.address, SECRET, 0)
-    assert ended(second_of_the_same)
-    for_nothing = connect(*listener.address, SECRET, 1, 7)
-    assert ended(for_nothing)
-    other = both(listener.address, SECRET, 1)
+    # Out of range, once more, for nothing:
+    for claim in (Claim(2, STEPS), Claim(0, STEPS), Claim(1, 7)):
+        with socket.create_connection(listener.address) as other, pytest.raises(ConnectionError):
+            introduce(other, SECRET, claim, 5)
+    last = both(listener.address, SECRET, 1)
     assert len(result()) == 2
-    assert ended(silent)
-    for one in (
-        silent,
-        wrong,
-        out_of_range,
-        *first,
-        second_of_the_same,
-        for_nothing,
-        *other,
-    ):
+    assert all(map(ended, silent))
+    for one in (*silent, talker, *first, *last):
         one.close()
+
+
+def drained(connection: socket.socket) -> bytes:
+    """Return what comes until the other end hangs up."""
+    connection.settimeout(5)
+    data = b""
+    with contextlib.suppress(ConnectionError):
+        while part := connection.recv(100):
+            data += part
+    return data
+
+
+def test_the_secret_does_not_travel_and_what_was_heard_is_of_no_use() -> None:
+    """Between a replica and its driver a third hears all; it can be neither of them afterwards."""
+    listener, result = accept(1)
+    heard: list[bytes] = []
+
+    def between(caller: socket.socket) -> None:
+        with socket.create_connection(listener.address) as called:
+            for count, caller_speaks in ((52, True), (64, False), (32, True)):
+                source, target = (caller, called) if caller_speaks else (called, caller)
+                heard.append(source.recv(count, socket.MSG_WAITALL))
+                target.sendall(heard[-1])
+            called.recv(1)
+
+    near, far = socket.socketpair()
+    thread = threading.Thread(target=between, args=(far,))
+    thread.start()
+    introduce(near, SECRET, Claim(0, STEPS), 5)
+    hello, challenge, proof = heard
+    assert SECRET not in b"".join(heard)
+    with socket.create_connection(listener.address) as again:
+        again.sendall(hello + proof)
+        assert drained(again) != challenge  # nothing, or another one
+    other = Claim(0, WATCH)
+    with socket.create_connection(listener.address) as forger:
+        forger.sendall(hello[:4] + other.packed() + hello[20:])
+        forger.sendall(
+            forger.recv(64, socket.MSG_WAITALL)[32:]
+        )  # the driver's own proof, sent back
+        assert drained(forger) == b""
+    here, there = socket.socketpair()
+    there.sendall(challenge)
+    with here, there, pytest.raises(Refused):  # nor can it be the driver for another replica
+        introduce(here, SECRET, other, 5)
+    with connect(*listener.address, SECRET, 0, WATCH):
+        assert len(result()) == 1
+    near.close()
+    far.close()
+    thread.join()
 
 
 def test_many_strangers_do_not_pile_up() -> None:
@@ -434,7 +482,7 @@ def test_a_replica_that_cannot_come_ends_the_wait() -> None:
 def test_without_room_for_shared_memory_the_socket_does_it(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: Any) -> Any:
+    def full(*_: Any, **__: Any) -> Any:
         raise CollectiveError("/dev/shm has no room")
 
     channels = start(2, near=True)
@@ -445,7 +493,7 @@ def test_without_room_for_shared_memory_the_socket_does_it(
 def test_without_room_for_a_slot_the_socket_does_it(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: Any) -> Any:
+    def full(*_: Any, **__: Any) -> Any:
         raise CollectiveError("/dev/shm has no room")
 
     channels = start(2, near=True)

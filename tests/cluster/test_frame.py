@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+import resource
 import signal
 import socket
 import struct
@@ -15,9 +17,17 @@ import msgpack
 import numpy as np
 import pytest
 
-from rowlock.cluster.frame import ChannelClosed, Incoming, Outgoing, encode, send
+from rowlock.cluster.frame import (
+    ChannelClosed,
+    Incoming,
+    Outgoing,
+    encode,
+    encode_beside,
+    head_of,
+    send,
+)
 from rowlock.executor.message import Message
-from rowlock.strategies.errors import InvalidType
+from rowlock.strategies.errors import InvalidType, ProtocolError
 
 Pair = tuple[socket.socket, socket.socket]
 
@@ -144,10 +154,19 @@ def raw(start: Any, data: bytes = b"", magic: bytes = b"RLK3", **lengths: int) -
     """Return the bytes of a message that may be wrong."""
     text = start if isinstance(start, bytes) else msgpack.packb(start)
     text += b" " * (-len(text) % 16)
-    header = struct.pack(
-        "<4sIIIQQ", magic, 1, lengths.get("head", len(text)), 0, lengths.get("body", len(data)), 0
-    )
+    head, body = lengths.get("head", len(text)), lengths.get("body", len(data))
+    header = struct.pack("<4sIIIQQ", magic, 1, head, lengths.get("flags", 0), body, 0)
     return header + text + data
+
+
+def of_array(dtype: Any, shape: Any, data: bytes = b"", body: int = 0) -> bytes:
+    """Return the bytes of a message with one array."""
+    return raw(["x", {}, [[dtype, shape]]], data, body=body or len(data))
+
+
+DEEP = b"\x93\xa1x\x81\xa1k" + b"\x91" * 900 + b"\xc0" + b"\x90"
+# A thousand lists within each other, each of which says that it has a million elements:
+LONG = b"\x93\xa1x\x81\xa1k" + b"\xdd\x00\x0f\xff\xff" * 1000 + b"\xc0" * (1 << 20)
 
 
 @pytest.mark.parametrize(
@@ -164,13 +183,111 @@ def raw(start: Any, data: bytes = b"", magic: bytes = b"RLK3", **lengths: int) -
         raw(["x", {}, [["<f4", [1 << 62, 4]]]], b"\0" * 16),
         raw(["x", {}, [["|O", [2]]]], b"\0" * 16),
         raw(["x", {}, [["nonsense", [2]]]], b"\0" * 16),
-        raw(["x", {}, [["<f4", "ab"]]], b"\0" * 16),
+        of_array("<f4", "ab", b"\0" * 16),
+        of_array("<f4", [1 << 38], body=1 << 40),
+        of_array("|S0", [1 << 40]),
+        of_array("|V8", [2], b"\0" * 16),
+        of_array("(4,)f4", [1], b"\0" * 16),
+        of_array("f4,f4", [2], b"\0" * 16),
+        of_array("<f4", [-4], b"\0" * 16),
+        of_array("<f4", [-2, -2], b"\0" * 16),
+        of_array("<f4", [4.0], b"\0" * 16),
+        of_array("<f4", [True, 4], b"\0" * 16),
+        of_array("<f4", ["4"], b"\0" * 16),
+        of_array("<f4", [4] * 40, b"\0" * 16),
+        of_array("<f4", [0, 1 << 63]),
+        of_array("<f4", [1 << 32, 1 << 32]),
+        of_array("<f4", [2], b"\0" * 32),
+        of_array("<f4", [[[[]]]]),
+        of_array(["<f4"], [4], b"\0" * 16),
+        raw(["x", {}, []], flags=200),
+        raw(["x", {}, []], flags=200 << 8),
+        raw(["x", {}, []], flags=1, body=16, data=b"\0" * 16),
+        raw([3, {}, []]),
+        raw(["x", [], []]),
+        raw(["x", {}, 7]),
+        raw(DEEP),
+        raw(LONG),
+        raw(b"\xdd\xff\xff\xff\xff"),
+        raw(b"\xc6\xff\xff\xff\xff"),
     ],
 )
 def test_what_is_no_message_is_refused(pair: Pair, data: bytes) -> None:
-    pair[0].sendall(data)
-    with pytest.raises(ChannelClosed, match=r"no message|cannot be read"):
+    sender = threading.Thread(target=sent, args=(pair[0], data))
+    sender.start()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ProtocolError, match=r"no message|cannot be read"):
         Incoming().pull(pair[1])
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10
+    pair[1].close()
+    sender.join()
+
+
+def sent(connection: socket.socket, data: bytes) -> None:
+    with contextlib.suppress(OSError):  # the other end does not want the rest
+        connection.sendall(data)
+
+
+def mutated(frame: bytes, draw: random.Random) -> bytes:
+    """Return a message with something wrong in it, now and then in a way that looks right."""
+    data = bytearray(frame)
+    for _ in range(draw.randint(1, 3)):
+        at = draw.randrange(min(len(data), draw.choice([32, 200, len(data)])))
+        match draw.randrange(6):
+            case 0:
+                data[at] ^= 1 << draw.randrange(8)
+            case 1:
+                data[at] = draw.choice([0, 0x7F, 0x80, 0xC1, 0xC9, 0xDB, 0xDD, 0xDF, 0xFF])
+            case 2:
+                wide = draw.choice([2, 4, 8])
+                data[at : at + wide] = draw.getrandbits(8 * wide).to_bytes(wide, "little")
+            case 3:
+                del data[at : at + draw.randint(1, 40)]
+            case 4:
+                data[at:at] = draw.randbytes(draw.randint(1, 40))
+            case 5:
+                data[at:at] = data[draw.randrange(len(data)) :][:100]
+        data = data or bytearray(b"RLK3")
+    return bytes(data)
+
+
+def test_mutated_messages_are_read_or_refused_at_once() -> None:
+    """Nothing else comes out than a message or an error of the protocol, quickly and without much memory."""
+    seed = random.SystemRandom().randrange(1 << 32)
+    print(f"seed {seed}")  # shown when the test fails
+    draw = random.Random(seed)
+    pieces = [
+        encode(
+            1, Message("step", {"id": 1, "rows": [0, 4], "parts": [1.0]}, [np.ones((4, 3), "f4")])
+        ),
+        encode(2, Message("fetched", {}, [np.arange(9), np.array(["a", "b"])]), posted=1),
+        encode(
+            3, Message("load", {"program": "{" * 300, "wishes": [True, False], "x": {"y": None}})
+        ),
+        encode_beside(4, head_of(Message("step", {}), [np.ones((1 << 20, 8))]), 7, 1),
+        encode(5, Message("error", {"text": "größe", "type": "ValueError", "rank": 0, "done": 3})),
+    ]
+    frames = [b"".join(map(bytes, one)) for one in pieces]
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    outcomes = {"read": 0, "refused": 0, "cut off": 0}
+    for _ in range(20_000):
+        data = mutated(draw.choice(frames), draw)
+        here, there = socket.socketpair()
+        with here, there:
+            here.sendall(data)
+            here.shutdown(socket.SHUT_WR)
+            incoming, began = Incoming(reuse=True), time.process_time()
+            try:
+                while True:  # it ends with the end of the bytes at the latest
+                    incoming.pull(there)
+                    outcomes["read"] += 1
+            except ProtocolError:
+                outcomes["refused"] += 1
+            except ChannelClosed:
+                outcomes["cut off"] += 1
+            assert time.process_time() - began < 1, data
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 256 << 10
+    assert min(outcomes.values()) > 500, outcomes
 
 
 @pytest.mark.parametrize("after", [0, 10, 40])

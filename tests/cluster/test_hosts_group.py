@@ -218,8 +218,8 @@ def test_strangers_are_turned_away() -> None:
     port = listener.getsockname()[1]
     secret = b"s" * SECRET_BYTES
     addresses = [Address("127.0.0.1", port, secret), Address("127.0.0.1", 0, secret)]
-    stranger = socket.create_connection(("127.0.0.1", port))
-    stranger.sendall(b"x" * 48)
+    strangers = [socket.create_connection(("127.0.0.1", port)) for _ in range(12)]
+    strangers[0].sendall(b"x" * 52)
 
     def second() -> None:
         other = socket.create_server(("127.0.0.1", 0))
@@ -230,12 +230,15 @@ def test_strangers_are_turned_away() -> None:
 
     process = _context.Process(target=second)
     process.start()
+    began = time.monotonic()
     links = Links(0, addresses, listener, 10)
+    assert time.monotonic() - began < 5
     array = np.ones(2)
     links.all_reduce(array, "sum", 5, "t")
     assert array.tolist() == [2, 2]
     links.close()
-    stranger.close()
+    for stranger in strangers:
+        stranger.close()
     process.join(10)
     assert process.exitcode == 0
 

@@ -209,3 +209,20 @@ def test_offsets_must_fit() -> None:
     assert np.array(listed).tolist() == [[1], [2], [3]] and listed.lod() == [[0, 2, 3]]
     drawn = fluid.create_random_int_lodtensor([[2, 3]], [1], None, 0, 4)
     assert drawn.shape() == [5, 1] and np.array(drawn).max() <= 4
+
+
+def test_a_fetch_of_one_element_is_also_a_number() -> None:
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        x = fluid.data("x", [None, 2])
+        mean, count = fluid.layers.mean(x), fluid.layers.cast(fluid.layers.mean(x), "int64")
+    feed = {"x": np.full((4, 2), 2.5, "float32")}
+    loss, whole = fluid.Executor(fluid.CPUPlace()).run(main, feed, [mean, count])
+    assert isinstance(loss, np.ndarray) and loss.shape == (1,) and loss.dtype == np.float32
+    assert float(loss) == 2.5 and int(whole) == 2
+    assert f"{loss:.2f}" == "%.2f" % loss == "%.2f" % loss[0] == "2.50"  # noqa: UP031 - as programs do
+    assert f"{loss}" == "[2.5]" and f"{whole:d}" == "2"
+    assert isinstance(np.mean(loss), np.floating) and float(loss * 2 + 1) == 6.0
+    (rows,) = fluid.Executor(fluid.CPUPlace()).run(main, feed, [x])
+    with pytest.raises(TypeError):
+        float(rows)

@@ -28,7 +28,7 @@ def module(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Frontend
     """The frontend, with nothing kept on disk."""
     made = Frontend()
     monkeypatch.setitem(sys.modules, "cudnn", made)
-    monkeypatch.setattr(cudnn, "directory", lambda: tmp_path)
+    monkeypatch.setenv("ROWLOCK_CACHE_DIR", str(tmp_path))
     cudnn.version.cache_clear()
     yield made
     cudnn.version.cache_clear()

@@ -13,6 +13,7 @@ from rowlock.executor.cuda import cublaslt, cublaslt_terms
 from rowlock.executor.cuda.gemm import EPILOGUES, Gemm, Operands, ReferenceBlas, in_tf32
 from rowlock.executor.cuda.libraries import library
 from rowlock.executor.cuda.runtime import Properties
+from rowlock.executor.disk_cache import disk_cache
 from rowlock.strategies.errors import ExecutionError
 from tests.executor.column_major import ColumnMajorLibrary
 
@@ -234,8 +235,8 @@ def test_candidates_are_timed_once_and_the_fastest_is_kept_on_disk(
     on.bind(g, o, WORKSPACE)
     blas(stand_in).bind(g, o, WORKSPACE)()
     assert (stand_in.asked, stand_in.ran, stand_in.used[-1]) == (1, ran + 1, 2)
-    (file,) = (tmp_path / "cublaslt").iterdir()
-    file.write_text('{"algorithm": "00"}')
+    (file,) = tmp_path.glob("*.json")
+    disk_cache().write(file.name, b'{"algorithm": "00"}')
     blas(stand_in).bind(g, o, WORKSPACE)()
     assert stand_in.asked == 2
     stand_in.algorithms = {7: np.nan}  # what is kept does not work any more

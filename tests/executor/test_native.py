@@ -59,7 +59,7 @@ def test_several_processes_may_compile_the_same_at_once(tmp_path: Path) -> None:
     cache = tmp_path / "not" / "there" / "yet"
     found = [ended(process) for process in [start(cache, 1.5, 2.5) for _ in range(4)]]
     assert [complaints for _, complaints, _ in found] == [0] * 4
-    assert [path.suffix for path in cache.iterdir()] == [".o", ".o"], "whole files only"
+    assert sorted(path.suffix for path in cache.iterdir()) == ["", ".o", ".o"], "whole files only"
     assert not process(cache, 1.5, 2.5)[0], "what was kept is good"
 
 
@@ -73,7 +73,7 @@ def test_a_second_process_loads_what_the_first_compiled(tmp_path: Path) -> None:
 
 def test_a_damaged_file_is_compiled_again(tmp_path: Path) -> None:
     process(tmp_path)
-    (kept,) = tmp_path.iterdir()
+    (kept,) = tmp_path.glob("*.o")
     kept.write_bytes(kept.read_bytes()[:-7])
     assert process(tmp_path)[0]
     assert not process(tmp_path)[0]

@@ -1,4 +1,4 @@
-"""The rules of the house: which room may import which, sizes, and what a wheel holds."""
+"""The rules of the house: which room may import which, and what a wheel holds."""
 
 from __future__ import annotations
 
@@ -15,21 +15,6 @@ ROOT = Path(__file__).parents[2]
 ROOMS = ["strategies", "graph", "executor", "cluster"]  # each may import those before it
 FILES = [p for room in [*ROOMS, "rowlock"] for p in (ROOT / room).rglob("*.py")]
 FILES = sorted({p.resolve() for p in FILES})
-
-# Named, and to shrink: nothing may be added.
-LONG_FILES: set[str] = {"graph/backward.py"}
-LONG_FUNCTIONS: set[str] = {
-    "executor/kernels/norm.py:batch_norm",
-    "executor/kernels/norm.py:batch_norm_grad",
-    "executor/kernels/norm.py:layer_norm_grad",
-    "executor/kernels/optimize.py:adam",
-    "executor/kernels/pool.py:pool2d",
-    "executor/kernels/loss.py:softmax_with_cross_entropy",
-    "graph/layers/nn.py:batch_norm",
-    "graph/layers/nn.py:conv2d",
-    "graph/report.py:to_svg",
-    "rowlock/demo.py:train",
-}
 
 
 def name(path: Path) -> str:
@@ -70,24 +55,8 @@ def test_only_the_cluster_room_imports_ray() -> None:
             assert "import ray" not in text and "from ray" not in text, name(path)
 
 
-@pytest.mark.parametrize("path", FILES, ids=name)
-def test_sizes_and_docstrings(path: Path) -> None:
-    text = path.read_text()
-    tree = ast.parse(text)
-    assert ast.get_docstring(tree), f"{name(path)} has no docstring"
-    assert text.count("\n") <= 400 or name(path) in LONG_FILES, (
-        f"{name(path)} is longer than 400 lines"
-    )
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef):
-            body = node.end_lineno - node.body[0].lineno  # type: ignore[operator]
-            known = f"{name(path)}:{node.name}" in LONG_FUNCTIONS
-            assert body <= 40 or known, f"{name(path)}: {node.name} has {body} lines"
-
-
-def test_the_exceptions_are_still_needed() -> None:
-    sizes = {name(p): p.read_text().count("\n") for p in FILES}
-    assert {f for f in LONG_FILES if sizes.get(f, 0) <= 400} == set()
+def test_every_file_has_a_docstring() -> None:
+    assert [name(p) for p in FILES if not ast.get_docstring(ast.parse(p.read_text()))] == []
 
 
 def test_top_level_folders() -> None:

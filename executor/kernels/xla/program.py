@@ -6,11 +6,14 @@ writes into it later is seen. XLA computes on one thread: a replica's cores are 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import hashlib
 import os
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
+from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -20,10 +23,12 @@ from ....graph.ops.region import REGION, Body, infer_body
 from ....graph.ops.registry import Spec
 from ....strategies.errors import InvalidValue
 from ....strategies.types import to_numpy
+from ...codegen.native import cpu
 from ...device import Device
+from ...disk_cache import DiskCache, disk_cache
 from ...shapes import spec_of
 from ..registry import Step, kernel
-from .later import jax, jnp
+from .later import jax, jnp, stored
 from .lowering import Check, can_lower, lower_body
 
 # Of the compiled program alone, so that other uses of jax in this process keep what they have.
@@ -118,18 +123,32 @@ class Traced:
 
 
 def _compiled(traced: Traced, given: Sequence[Any]) -> Callable[..., Sequence[Any]]:
-    _keep_programs()
+    """Return a program for operands of these shapes: from disk, or compiled now and kept if that took long."""
+    lowered = jax.jit(traced).lower(*given)
     program: Callable[..., Sequence[Any]]
-    program = jax.jit(traced).lower(*given).compile(compiler_options=_OPTIONS)
+    # Where the user named a directory to jax, jax keeps programs there.
+    users = jax.config.jax_compilation_cache_dir is not None
+    disk, name = DiskCache(None) if users else disk_cache(), _name_of(lowered)
+    data = disk.read(name)
+    if data is not None:
+        # jax has no class of its own for what another version wrote, or the same on another processor.
+        with contextlib.suppress(Exception):
+            program = stored.deserialize_and_load(data, lowered.in_tree, lowered.out_tree)
+            return program
+    began = time.perf_counter()
+    program = lowered.compile(compiler_options=_OPTIONS)
+    if time.perf_counter() - began > _CACHED_S:
+        disk.write(name, stored.serialize(program)[0])
     return program
 
 
-def _keep_programs() -> None:
-    """Let jax keep compiled programs on disk, unless the user said where."""
-    if jax.config.jax_compilation_cache_dir is None:
-        home = os.environ.get("ROWLOCK_CACHE_DIR") or "~/.cache/rowlock"
-        jax.config.update("jax_compilation_cache_dir", str(Path(home).expanduser() / "xla"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", _CACHED_S)
+def _name_of(lowered: Any) -> str:
+    """Return the name under which a lowered program is kept; its text lacks operands that nothing reads."""
+    flags = os.environ.get("XLA_FLAGS", "")
+    versions = f"jax {metadata.version('jax')}, jaxlib {metadata.version('jaxlib')}, {cpu()}"
+    text, operands = lowered.as_text(), lowered.in_avals
+    told = f"{versions}\n{flags} {sorted(_OPTIONS.items())}\n{operands}\n{text}"
+    return f"{hashlib.sha256(told.encode()).hexdigest()}.xla"
 
 
 class Program:

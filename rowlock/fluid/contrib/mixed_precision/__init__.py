@@ -7,6 +7,7 @@ from ....graph.amp.lists import AutoMixedPrecisionLists18 as AutoMixedPrecisionL
 from ....graph.amp.optimizer import Scaling
 from ....graph.amp.rewrite import Rules
 from ....graph.optimizer.base import Optimizer
+from ....names import listing, missing
 
 
 def decorate(
@@ -39,3 +40,5 @@ def decorate(
 
 
 __all__ = ["AutoMixedPrecisionLists", "OptimizerWithMixedPrecision", "decorate"]
+__dir__ = listing(__name__)
+__getattr__ = missing(__name__)

@@ -1,0 +1,59 @@
+"""While a group forms: how long its ranks wait for each other, and how they hear that one will not come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ray.experimental.internal_kv import _internal_kv_get, _internal_kv_put
+
+from ...strategies.errors import CollectiveAborted, CollectiveError
+from .meeting import lasts
+
+NAMESPACE = b"rowlock"
+_LOOK_S = 0.05
+
+
+class Terms(NamedTuple):
+    """``forming_s``: for how long a rank waits for others to join; ``collective_s``: later, for memory and the
+    like. ``ended()`` returns why the driver gave the group up, for good (None: it did not).
+    """
+
+    forming_s: float = 60.0
+    collective_s: float = 60.0
+    ended: Callable[[], str | None] = lasts
+
+
+class Forming:
+    """What ranks tell each other while a group forms: that one gave up. A formed group has its own ways."""
+
+    def __init__(self, name: str, terms: Terms) -> None:
+        self.terms = terms
+        self.under_way = True
+        self._key = f"group/{name}/given up".encode()
+        self._looked = 0.0
+        self._reason: str | None = None
+
+    def ended(self) -> str | None:
+        """Return why the group was given up: by the driver, or by a rank while it formed. None: it was not."""
+        told = self.terms.ended()
+        if told is not None or not self.under_way:
+            return told
+        if self._reason is None and time.monotonic() - self._looked > _LOOK_S:
+            self._looked = time.monotonic()
+            found = _internal_kv_get(self._key, namespace=NAMESPACE)
+            self._reason = found.decode(errors="replace") if found else None
+        return self._reason
+
+    def refuse_ended(self) -> None:
+        """Raise CollectiveAborted if the group was given up."""
+        if (reason := self.ended()) is not None:
+            raise CollectiveAborted(f"forming the group was aborted: {reason}")
+
+    def give_up(self, rank: int, error: BaseException) -> None:
+        """Tell the other ranks that this one cannot join; that it heard so of another is no news."""
+        if not isinstance(error, CollectiveAborted):
+            text = str(error) if isinstance(error, CollectiveError) else repr(error)
+            reason = f"rank {rank} failed: {text}"
+            _internal_kv_put(self._key, reason.encode(), namespace=NAMESPACE)

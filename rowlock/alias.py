@@ -1,0 +1,86 @@
+"""Run programs written for Paddle unchanged: ``import paddle`` gives Rowlock.
+
+``import rowlock.alias`` before the first ``import paddle``, or ``python -m rowlock.alias script.py arguments``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import runpy
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+_PADDLE, _ROWLOCK = "paddle", __package__ or "rowlock"
+
+
+class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds ``paddle.x.y`` where ``rowlock.x.y`` is: both names give one module."""
+
+    def __init__(self) -> None:
+        self._specs: dict[str, importlib.machinery.ModuleSpec | None] = {}
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Return where an alias comes from, or None for other modules and for what Rowlock lacks."""
+        if fullname.split(".")[0] != _PADDLE:
+            return None
+        try:
+            if importlib.util.find_spec(_own(fullname)) is None:
+                return None
+        except ModuleNotFoundError:
+            return None
+        return importlib.util.spec_from_loader(fullname, self)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        """Return Rowlock's module, loaded."""
+        module = importlib.import_module(_own(spec.name))
+        self._specs[spec.name] = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Give the module its own spec back, which the import of its alias has replaced."""
+        assert module.__spec__ is not None
+        module.__spec__ = self._specs.pop(module.__spec__.name)
+
+
+def _own(name: str) -> str:
+    return _ROWLOCK + name.removeprefix(_PADDLE)
+
+
+def install() -> None:
+    """Have ``import paddle`` give Rowlock from now on in this process.
+
+    Raises:
+        ImportError: another ``paddle`` was imported before.
+    """
+    loaded = sys.modules.get(_PADDLE)
+    if loaded is not None and loaded.__name__ != _ROWLOCK:
+        raise ImportError(
+            f"paddle was imported before rowlock.alias (from {loaded.__file__}). Import rowlock.alias first."
+        )
+    if not any(isinstance(finder, _Alias) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Alias())
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run a script as ``python script.py arguments`` would, with Rowlock as ``paddle``."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or arguments[0].startswith("-"):
+        sys.exit("usage: python -m rowlock.alias script.py [arguments]")
+    script = arguments[0]
+    if not os.path.exists(script):
+        sys.exit(f"python -m rowlock.alias: there is no file {script!r}.")
+    sys.argv[:] = arguments
+    sys.path[0] = os.path.dirname(os.path.abspath(script))
+    runpy.run_path(script, run_name="__main__")
+
+
+install()
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""What of Paddle's names is built, and on which device each op runs: the text of ``docs/coverage.md``."""
+
+from __future__ import annotations
+
+import importlib
+from collections import defaultdict
+from collections.abc import Iterator
+
+from .names import paddle_names
+
+_DEVICES = {
+    "CPU": ("numpy", "numba", "onednn", "xla"),
+    "GPU": ("cupy", "cuda", "cublaslt", "cudnn"),
+}
+_ABOUT = """# Coverage
+
+`rowlock coverage` writes this page from what is there. "Paddle" is 1.8.5 for `fluid` and what stands beside it,
+and 3.3.1 for `paddle`, `nn`, `static` and `vision`. A name that is not built raises AttributeError and says so.
+"""
+
+
+def text() -> str:
+    """Return the page as Markdown."""
+    return "\n".join([_ABOUT, *_names(), *_ops()]) + "\n"
+
+
+def built() -> dict[str, tuple[set[str], set[str]]]:
+    """Return the names that each module of Paddle's has here, and those that it lacks."""
+    modules = {}
+    for path, names in sorted(paddle_names().items()):
+        try:
+            module = importlib.import_module("rowlock" if path == "paddle" else f"rowlock.{path}")
+        except ModuleNotFoundError:
+            modules[path] = (set[str](), set(names))
+            continue
+        there = set(names).intersection(dir(module))
+        modules[path] = (there, set(names) - there)
+    return modules
+
+
+def _names() -> Iterator[str]:
+    modules = built()
+    # fluid.layers repeats the names of its modules.
+    counted = [parts for path, parts in modules.items() if not path.startswith("fluid.layers.")]
+    total = sum(len(there) for there, _ in counted)
+    every = total + sum(len(lacks) for _, lacks in counted)
+    yield f"## Names\n\n{total:,} of {every:,}.\n"
+    yield "| module | built | not built |\n|---|---|---|"
+    for path, (there, lacks) in modules.items():
+        absent = " ".join(f"`{name}`" for name in sorted(lacks))
+        yield f"| `{path}` | {len(there)} of {len(there) + len(lacks)} | {absent} |"
+
+
+def _ops() -> Iterator[str]:
+    from .executor.kernels.registry import KERNELS
+    from .graph.ops.registry import OPS
+
+    back_ends: defaultdict[str, set[str]] = defaultdict(set)
+    for op, back_end in KERNELS:
+        back_ends[op].add(back_end)
+    plain = [name for name in sorted(OPS) if back_ends[name]]
+    yield f"\n## Ops\n\n{len(plain)} with kernels of their own; others are made of these while compiling.\n"
+    yield f"| op | {' | '.join(_DEVICES)} |\n|---|{'---|' * len(_DEVICES)}"
+    for name in plain:
+        cells = (
+            ", ".join(one for one in offered if one in back_ends[name])
+            for offered in _DEVICES.values()
+        )
+        yield f"| `{name}` | {' | '.join(cells)} |"

@@ -1,0 +1,26 @@
+"""``fluid.layers.learning_rate_scheduler``: learning rates that change with the step."""
+
+from ...graph.lr import (
+    cosine_decay,
+    exponential_decay,
+    inverse_time_decay,
+    linear_lr_warmup,
+    natural_exp_decay,
+    noam_decay,
+    piecewise_decay,
+    polynomial_decay,
+)
+from ...names import listing, missing
+
+__all__ = [
+    "cosine_decay",
+    "exponential_decay",
+    "inverse_time_decay",
+    "linear_lr_warmup",
+    "natural_exp_decay",
+    "noam_decay",
+    "piecewise_decay",
+    "polynomial_decay",
+]
+__dir__ = listing(__name__)
+__getattr__ = missing(__name__)

@@ -1,0 +1,22 @@
+"""``fluid.layers.loss``: losses."""
+
+from ...graph.layers.loss import (
+    cross_entropy,
+    huber_loss,
+    mse_loss,
+    sigmoid_cross_entropy_with_logits,
+    softmax_with_cross_entropy,
+    square_error_cost,
+)
+from ...names import listing, missing
+
+__all__ = [
+    "cross_entropy",
+    "huber_loss",
+    "mse_loss",
+    "sigmoid_cross_entropy_with_logits",
+    "softmax_with_cross_entropy",
+    "square_error_cost",
+]
+__dir__ = listing(__name__)
+__getattr__ = missing(__name__)

@@ -1,0 +1,40 @@
+"""``fluid.layers.tensor``: tensors: creating, joining and converting them."""
+
+from ...graph.layers.io import (
+    create_global_var,
+    create_parameter,
+)
+from ...graph.layers.shape import (
+    argmax,
+    argmin,
+    assign,
+    cast,
+    concat,
+    fill_constant,
+    fill_constant_batch_size_like,
+    ones,
+    ones_like,
+    sums,
+    zeros,
+    zeros_like,
+)
+from ...names import listing, missing
+
+__all__ = [
+    "argmax",
+    "argmin",
+    "assign",
+    "cast",
+    "concat",
+    "create_global_var",
+    "create_parameter",
+    "fill_constant",
+    "fill_constant_batch_size_like",
+    "ones",
+    "ones_like",
+    "sums",
+    "zeros",
+    "zeros_like",
+]
+__dir__ = listing(__name__)
+__getattr__ = missing(__name__)

@@ -1,0 +1,21 @@
+"""``fluid.log_helper``: loggers of scripts."""
+
+import logging
+
+from ..names import listing, missing
+
+__all__ = ["get_logger"]
+__dir__ = listing(__name__)
+__getattr__ = missing(__name__)
+
+
+def get_logger(name: str, level: int | str, fmt: str | None = None) -> logging.Logger:
+    """Return a logger that writes to standard error by itself, once however often it is asked for."""
+    logger = logging.getLogger(name)
+    logger.setLevel(level)
+    if not logger.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter(fmt))
+        logger.addHandler(handler)
+    logger.propagate = False
+    return logger

@@ -1,0 +1,45 @@
+"""What a module of the front door says of names: those that it has, and those of Paddle's that it lacks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import NoReturn
+
+COVERAGE = "docs/coverage.md"
+
+
+@cache
+def paddle_names() -> dict[str, frozenset[str]]:
+    """Return Paddle's public names by module, such as ``fluid.layers``; ``paddle`` is the top."""
+    lines = (Path(__file__).parent / "paddle_names.txt").read_text().splitlines()
+    modules = (line.partition(": ") for line in lines if not line.startswith("#"))
+    return {module: frozenset(names.split()) for module, _, names in modules}
+
+
+def missing(module: str) -> Callable[[str], NoReturn]:
+    """Return a module's ``__getattr__``: it tells a name of Paddle's that is not built from a mistake."""
+
+    def refuse(name: str) -> NoReturn:
+        raise AttributeError(_refusal(module, name), name=name, obj=sys.modules.get(module))
+
+    return refuse
+
+
+def listing(module: str) -> Callable[[], list[str]]:
+    """Return a module's ``__dir__``: the names that users call."""
+    return lambda: sorted(sys.modules[module].__all__)
+
+
+def _refusal(module: str, name: str) -> str:
+    from .strategies.errors import nearest
+
+    if name.startswith("__"):  # what Python asks of every module
+        return f"module {module!r} has no attribute {name!r}"
+    path = module.removeprefix("rowlock").removeprefix(".") or "paddle"
+    there = list(getattr(sys.modules.get(module), "__all__", ()))
+    if name in paddle_names().get(path, ()):
+        return f"{path}.{name} is Paddle's, and Rowlock has not built it. {COVERAGE} lists what is there."
+    return f"module {module!r} has no attribute {name!r}.{nearest(name, there)}"

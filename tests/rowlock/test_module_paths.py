@@ -1,0 +1,149 @@
+"""Programs import from the module paths that Paddle has, under Paddle's own name if they wish."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rowlock.fluid as fluid
+from rowlock.names import paddle_names
+from rowlock.strategies.errors import Unsupported
+
+PATHS = [
+    "fluid.average",
+    "fluid.backward",
+    "fluid.clip",
+    "fluid.compiler",
+    "fluid.contrib",
+    "fluid.core",
+    "fluid.data_feeder",
+    "fluid.dataset",
+    "fluid.default_scope_funcs",
+    "fluid.evaluator",
+    "fluid.executor",
+    "fluid.framework",
+    "fluid.incubate",
+    "fluid.initializer",
+    "fluid.input",
+    "fluid.install_check",
+    "fluid.io",
+    "fluid.layer_helper",
+    "fluid.layers",
+    "fluid.lod_tensor",
+    "fluid.log_helper",
+    "fluid.metrics",
+    "fluid.nets",
+    "fluid.op",
+    "fluid.optimizer",
+    "fluid.param_attr",
+    "fluid.reader",
+    "fluid.regularizer",
+    "fluid.transpiler",
+    "fluid.unique_name",
+    "fluid.layers.control_flow",
+    "fluid.layers.detection",
+    "fluid.layers.device",
+    "fluid.layers.io",
+    "fluid.layers.learning_rate_scheduler",
+    "fluid.layers.loss",
+    "fluid.layers.math_op_patch",
+    "fluid.layers.metric_op",
+    "fluid.layers.nn",
+    "fluid.layers.ops",
+    "fluid.layers.rnn",
+    "fluid.layers.sequence_lod",
+    "fluid.layers.tensor",
+    "fluid.layers.utils",
+]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_module_has_the_names_that_it_lists_and_no_others(path: str) -> None:
+    module = importlib.import_module(f"rowlock.{path}")
+    assert dir(module) == sorted(module.__all__)
+    for name in module.__all__:
+        assert getattr(module, name) is not None, name
+    with pytest.raises(AttributeError, match=f"module 'rowlock.{path}' has no attribute 'fcx'"):
+        _ = module.fcx
+    for name in paddle_names().get(path, frozenset()) - set(module.__all__):
+        if f"rowlock.{path}.{name}" in sys.modules:
+            continue  # a module whose function of the same name is not built
+        with pytest.raises(AttributeError, match=r"is Paddle's, and Rowlock has not built it"):
+            getattr(module, name)
+
+
+def test_a_name_that_is_nearly_right() -> None:
+    with pytest.raises(AttributeError, match="Did you mean 'batch_norm'"):
+        _ = fluid.layers.batchnorm
+
+
+SCRIPT = """
+import sys
+from paddle.fluid.layers import fc
+from paddle.fluid.param_attr import ParamAttr
+import paddle.fluid.layers.nn as nn
+import paddle.fluid as fluid
+import paddle, rowlock
+assert paddle is rowlock and nn.fc is fc and fluid.__spec__.name == "rowlock.fluid"
+assert sys.modules["paddle.fluid"] is sys.modules["rowlock.fluid"]
+try:
+    import paddle.fluid.nothing
+except ImportError as error:
+    print(error)
+print(sys.argv[1:], __name__)
+"""
+
+
+def test_a_script_runs_unchanged_under_the_alias(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(SCRIPT)
+    command = [sys.executable, "-m", "rowlock.alias", str(script), "--epochs", "3"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "['--epochs', '3'] __main__" in done.stdout
+    assert "No module named 'paddle.fluid.nothing'" in done.stdout
+    done = subprocess.run([*command[:3], "absent.py"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "there is no file 'absent.py'" in done.stderr
+
+
+def test_the_version_of_the_interface() -> None:
+    fluid.require_version("1.5")
+    fluid.require_version("1.5", "1.9")
+    with pytest.raises(Unsupported, match=r"at least 2\.0; rowlock\.fluid has the API of 1\.8\.5"):
+        fluid.require_version("2.0")
+    with pytest.raises(TypeError, match="min_version must be a str"):
+        fluid.require_version(1.5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="numbers with dots between"):
+        fluid.require_version("abc")
+
+
+def test_a_layer_that_somebody_wrote_with_the_helper() -> None:
+    from rowlock.fluid.layer_helper import LayerHelper
+
+    def scaled(input: fluid.Variable, size: int, param_attr: object = None, act: str = "relu"):
+        helper = LayerHelper("scaled", **locals())
+        dtype = helper.input_dtype()
+        weight = helper.create_parameter(helper.param_attr, [8, size], dtype)
+        out = helper.create_variable_for_type_inference(dtype)
+        helper.append_op(type="mul", inputs={"X": input, "Y": weight}, outputs={"Out": out})
+        return helper.append_activation(helper.append_bias_op(out))
+
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        out = scaled(fluid.data("x", [None, 8]), 4)
+    assert [op.type for op in main.global_block().ops] == ["mul", "elementwise_add", "relu"]
+    assert out.shape == (-1, 4)
+    assert [p.name for p in main.all_parameters()] == ["scaled_0.w_0", "scaled_0.b_0"]
+
+
+def test_core_has_what_scripts_touch() -> None:
+    core = fluid.core
+    maker = core.op_proto_and_checker_maker
+    assert maker.kOpRoleAttrName() == "op_role" and int(maker.OpRole.Loss) == 256
+    assert core.globals()["FLAGS_cpu_deterministic"] is False
+    assert "FLAGS_nothing" not in core.globals()
+    assert core.VarDesc.VarType.FP32 == 5
