@@ -9,6 +9,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -36,6 +37,7 @@ class _Exchange:
     posted: dict[int, Message] = field(default_factory=dict)
     kept: dict[int, OrderedDict[int, Sequence[np.ndarray]]] = field(default_factory=dict)
     wanted: bool = True
+    lasting: bool = False  # whether it is asked for until it is given up
     maps: bool = False  # it tells of new memory to share
 
 
@@ -62,11 +64,12 @@ class Channels:
         self._bulky = False  # whether replicas post so much that they might wait to be heard
         self._last = -1  # the rank whose answer came last
         self._ranks: dict[int, int] = {}
+        self._silent: set[int] = set()  # ranks that are listened to no more
 
     def use(self, lines: Mapping[int, Line]) -> None:
         """Talk to these replicas from now on; what was under way is forgotten."""
         self.lines = dict(lines)
-        self._under_way = {}
+        self._under_way, self._silent = {}, set()
         self._ranks = {line.connection.fileno(): rank for rank, line in lines.items()}
         self._poller = select.poll()
         for descriptor in self._ranks:
@@ -77,8 +80,21 @@ class Channels:
                 poller.register(descriptor, select.POLLIN if rank == last else select.POLLRDHUP)
         self._last = max(lines, default=-1)
 
-    def start(self, messages: Mapping[int, Message], within: float) -> int:
+    def reserve(self) -> int:
+        """Return a number for messages to be sent."""
+        self._number = (self._number + 1) & 0xFFFFFFFF
+        return self._number
+
+    def knows(self, number: int) -> bool:
+        """Tell whether messages are on their way under a number, or there, and not given up."""
+        return number in self._under_way
+
+    def start(
+        self, messages: Mapping[int, Message], within: float, number: int | None = None
+    ) -> int:
         """Send messages by rank; return the number under which :meth:`finish` gives the answers.
+
+        With a ``number`` of :meth:`reserve` it gives them until they are given up, else once.
 
         Raises:
             CollectiveError: a replica is gone, or does not take in what was sent before.
@@ -91,7 +107,8 @@ class Channels:
                 raise self._late(self._unsent(), within)
         taken = {exchange.slot for exchange in self._under_way.values()}
         slot = next((slot for slot in range(SLOTS) if slot not in taken), None)
-        self._number = number = (self._number + 1) & 0xFFFFFFFF
+        lasting = number is not None
+        number = self.reserve() if number is None else number
         frames: dict[int, list[memoryview]] = {}  # a message for all is encoded once
         outgoing: dict[int, Outgoing] = {}
         for rank, message in messages.items():
@@ -99,15 +116,15 @@ class Channels:
                 frames[id(message)] = self.lines[rank].frame(number, message, slot)
             outgoing[rank] = Outgoing(frames[id(message)])
         # From this statement on an interrupt leaves no replica without its message.
-        self._under_way[number] = _Exchange(slot, outgoing, set(messages))
+        self._under_way[number] = _Exchange(slot, outgoing, set(messages), lasting=lasting)
         self._push()
         return number
 
     def finish(self, number: int, within: float) -> dict[int, Message]:
         """Return the answers by rank, what was posted joined to them.
 
-        An interrupt (Ctrl-C) leaves no replica without its message: they finish the step together, and its
-        answers are thrown away.
+        An interrupt (Ctrl-C) leaves no replica without its message: they finish the step together. Its answers
+        can be asked for again if they are kept, and are thrown away otherwise.
 
         Raises:
             CollectiveError: a replica is gone or late.
@@ -116,14 +133,20 @@ class Channels:
         exchange = self._under_way[number]
         try:
             while exchange.waiting:
+                if self._silent and (silent := exchange.waiting & self._silent):
+                    raise self._gone(min(silent))
                 if not self._turn(deadline):
                     raise self._late(sorted(exchange.waiting), within)
         except CollectiveError:
             raise
         except BaseException:
-            self.give_up(number)
+            if exchange.lasting:
+                self._hand_over()
+            else:
+                self.give_up(number)
             raise
-        self._under_way.pop(number, None)
+        if not exchange.lasting:
+            self._under_way.pop(number, None)
         posted, answers = exchange.posted, exchange.answers
         return {rank: whole(posted.get(rank), answers[rank]) for rank in sorted(answers)}
 
@@ -131,16 +154,20 @@ class Channels:
         """Tell, without waiting, whether :meth:`finish` would wait."""
         exchange = self._under_way.get(number)
         with contextlib.suppress(CollectiveError):
-            while exchange is not None and exchange.waiting and self._turn(0.0):
+            while exchange is not None and exchange.waiting - self._silent and self._turn(0.0):
                 pass
-        return exchange is None or not exchange.waiting
+        return exchange is None or not exchange.waiting - self._silent
 
     def give_up(self, number: int) -> None:
         """Nobody wants these answers any more: they are thrown away when they come."""
         exchange = self._under_way.get(number)
-        if exchange is not None:
-            exchange.wanted = False
+        if exchange is None:
+            return
+        exchange.wanted = False
+        if exchange.waiting:
             self._hand_over()
+        else:
+            self._under_way.pop(number, None)
 
     def came(self, number: int, rank: int) -> tuple[Message | None, Message | None]:
         """Return what a replica posted for a message, and its answer, as far as either came."""
@@ -163,10 +190,18 @@ class Channels:
     def _take_the_rest(self, rank: int) -> None:
         """Take in what a replica that is listened to no more had sent before."""
         line = self.lines.get(rank)
+        frames: list[Frame] = []
+
+        def note(frame: Frame) -> None:
+            self._take(rank, frame)
+            frames.append(frame)
+
         with contextlib.suppress(ChannelClosed, OSError):
-            while line is not None and (frames := list(line.pull())):
-                for frame in frames:
-                    self._take(rank, frame)
+            while line is not None:
+                line.pull(note)
+                if not frames:
+                    return
+                frames.clear()
 
     def settle(self, ranks: set[int], within: float) -> None:
         """Wait until these replicas have answered everything."""
@@ -180,13 +215,19 @@ class Channels:
         messages = {rank: room for rank, line in self.lines.items() if (room := line.room())}
         if not messages:
             return
-        self._number = number = (self._number + 1) & 0xFFFFFFFF
+        number = self.reserve()
         outgoing = {
             rank: Outgoing(self.lines[rank].frame(number, message, None))
             for rank, message in messages.items()
         }
-        self._under_way[number] = _Exchange(None, outgoing, set(messages), maps=True)
-        self.finish(number, within)
+        exchange = _Exchange(None, outgoing, set(messages), wanted=False, maps=True)
+        self._under_way[number] = exchange
+        deadline = time.monotonic() + within
+        while exchange.waiting:  # an interrupt leaves it under way: nobody asks for the answers
+            if self._silent and (silent := exchange.waiting & self._silent):
+                raise self._gone(min(silent))
+            if not self._turn(deadline):
+                raise self._late(sorted(exchange.waiting), within)
 
     def _turn(self, deadline: float) -> bool:
         """Send what can be sent, wait, and take in what came. False: it is too late."""
@@ -228,12 +269,12 @@ class Channels:
 
     def _pull(self, rank: int) -> None:
         try:
-            for frame in self.lines[rank].pull():
-                self._take(rank, frame)
+            self.lines[rank].pull(partial(self._take, rank))
         except ChannelClosed:
             raise self._gone(rank) from None
 
     def _take(self, rank: int, frame: Frame) -> None:
+        """Note what came; the same frame may be noted twice."""
         exchange = self._under_way.get(frame.number)
         if exchange is None:
             return
@@ -280,9 +321,11 @@ class Channels:
 
     def hang_up(self, rank: int) -> None:
         """Neither send to a replica nor listen to it any more."""
+        self._silent.add(rank)
         for descriptor in [d for d, r in self._ranks.items() if r == rank]:
             for poller in (self._poller, *self._pollers.values()):
-                poller.unregister(descriptor)
+                with contextlib.suppress(KeyError):  # an interrupt left it half done
+                    poller.unregister(descriptor)
             del self._ranks[descriptor]
         self._last = -1 if self._last == rank else self._last
         for exchange in self._under_way.values():
@@ -309,4 +352,4 @@ class Channels:
         """Close every line."""
         for line in self.lines.values():
             line.close()
-        self.lines = {}
+        self.lines, self._under_way = {}, {}

@@ -16,7 +16,7 @@ import math
 import re
 import socket
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgpack  # comes with Ray
@@ -186,10 +186,16 @@ class Incoming:
         # or the state after, and a message that was not handed out is found again.
         self._state = (self._room, [0], _HEADER.size)
 
-    def pull(self, sock: socket.socket, wait: bool = True) -> Frame | None:
+    def pull(
+        self,
+        sock: socket.socket,
+        wait: bool = True,
+        note: Callable[[Frame], None] | None = None,
+    ) -> Frame | None:
         """Read what is there; return the next message, or None if it is not all here.
 
-        A blocking socket is waited for, unless ``wait`` is False.
+        A blocking socket is waited for, unless ``wait`` is False. ``note`` is called with the message before it
+        is left behind, so that an interrupt loses none: it may be called twice with the same one.
 
         Raises:
             ChannelClosed: the other end closed, or sent no message.
@@ -222,10 +228,13 @@ class Incoming:
                 self._state = self._make_room(buffer, moved, total)
                 continue
             arrays = [] if flags & _SLOT else self._arrays(buffer[:total], head, layout)
-            self._state = self._after(buffer, done, total)
             message = Message(layout.kind, layout.head, arrays, step)
             posted = (flags >> _POSTED_SHIFT & _SLOT) - 1
-            return Frame(number, message, text, (flags & _SLOT) - 1, posted)
+            frame = Frame(number, message, text, (flags & _SLOT) - 1, posted)
+            if note is not None:
+                note(frame)
+            self._state = self._after(buffer, done, total)
+            return frame
 
     @property
     def ahead(self) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from ..executor.delivery import VALUES_GONE, Outcome
+from ..executor.delivery import VALUES_GONE, Change, Outcome, assign
 from ..executor.gang import Gang
 from ..executor.message import Message
 from ..executor.place import CUDAPlace, Place
@@ -107,7 +107,17 @@ class RayDelivery:
         """Process, node and host of each replica."""
         return [member.where for member in self._members]
 
-    def start(self, messages: Mapping[int, Message], ahead: bool = False) -> int:
+    def reserve(self) -> int:
+        """Return a number for messages to be sent."""
+        return self._channels.reserve()
+
+    def knows(self, number: int) -> bool:
+        """Tell whether messages were sent under a number, and not given up."""
+        return self._channels.knows(number)
+
+    def start(
+        self, messages: Mapping[int, Message], ahead: bool = False, number: int | None = None
+    ) -> int:
         """Send messages by rank, and return the number to ask for their answers with.
 
         Raises:
@@ -116,7 +126,7 @@ class RayDelivery:
         """
         if self.broken:
             raise InvalidState(VALUES_GONE)
-        return self._channels.start(messages, self.config.step_deadline_s)
+        return self._channels.start(messages, self.config.step_deadline_s, number)
 
     def finish(self, number: int) -> dict[int, Message]:
         """Return the answers by rank.
@@ -286,14 +296,13 @@ class RayDelivery:
         self._reservations.append(reserve_another(taken, self.size, self.config, self._cut_off))
         return Member(self._reservations[-1], 0, self.config)
 
-    def shrink(self) -> list[int]:
-        """Number the living anew, and forget the lost; return the ranks that they had."""
-        kept = self.alive
+    def shrink(self, *changes: Change) -> None:
+        """Number the living anew, and forget the lost; make these changes at the same moment."""
         for member in self._members:
             if not member.alive:
                 member.hang_up()
-        self._members = [self._members[rank] for rank in kept]
-        return kept
+        living = [member for member in self._members if member.alive]
+        assign((self, "_members", living), *changes)
 
     # -- connections ----------------------------------------------------------------------------------
 

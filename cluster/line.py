@@ -6,7 +6,7 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from ..executor.cuda.transfers import Arriving
@@ -110,13 +110,12 @@ class Line:
         """Send what can be sent at once, and tell whether that was all."""
         return outgoing.push(self.connection)
 
-    def pull(self) -> Iterator[Frame]:
-        """Return the frames that came."""
-        while (frame := self._incoming.pull(self.connection)) is not None:
+    def pull(self, note: Callable[[Frame], None]) -> None:
+        """Note the frames that came; after an interrupt the last one may be noted once more."""
+        while (frame := self._incoming.pull(self.connection, note=note)) is not None:
             if frame.message.kind == _POSTED and self.area is not None:
                 nbytes = sum(a.nbytes + 64 for a in frame.message.arrays) + len(frame.text) + 64
                 self._wanted = (self._wanted[0], max(self._wanted[1], nbytes))
-            yield frame
             if not self._incoming.ahead:
                 return
 

@@ -106,7 +106,7 @@ class ReplicaActor:
         else:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
         self._replica = RayReplica(0, None, collective_s, runtime)
-        self._answered = 0
+        self._answered, self._answer = 0, Message("none", {})
 
     @ray.method(concurrency_group="admin")
     def describe(self) -> dict[str, Any]:
@@ -152,11 +152,13 @@ class ReplicaActor:
         step: int,
     ) -> Message:
         """Answer one message, if it did not come before: the way of those who cannot connect."""
-        if number <= self._answered:
+        if number == self._answered:  # an interrupt kept the driver from noting that it had asked
+            return self._answer
+        if number < self._answered:
             return Message("repeated", {})
-        self._answered = number
         answer = self._replica.handle(Message(kind, head, arrays, step))
-        return answer._replace(arrays=list(answer.arrays))
+        self._answered, self._answer = number, answer._replace(arrays=list(answer.arrays))
+        return self._answer
 
     @ray.method(concurrency_group="admin")
     def abort(self, group: str, reason: str) -> None:

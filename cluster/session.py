@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
 import os
@@ -16,8 +17,9 @@ from typing import Any
 import ray
 
 from ..executor.cuda.simulated import simulated_gpus
+from ..executor.launchers import launching
 from ..strategies.cluster import ClusterConfig
-from ..strategies.errors import CollectiveError
+from ..strategies.errors import CollectiveError, InvalidState
 from .collective.shm import FORMING_BYTES, check_shared_memory, sweep
 
 _OBJECT_STORE_BYTES = 200_000_000  # steps do not use the object store
@@ -26,6 +28,22 @@ _FILES_BYTES = 16 << 20  # sockets and logs of the first minutes
 _KNOCK_S = 10.0
 _REASON_CHARACTERS = 300
 _ours: list[str] = []  # the Ray that was started here
+_forked: list[int] = []  # this process, if it was forked while Ray was in use
+
+
+def _after_fork() -> None:
+    """Leave the parent's Ray alone: it would be ended when this process exits, or is terminated."""
+    if not ray.is_initialized():
+        return
+    _forked[:] = [os.getpid()]
+    atexit.unregister(ray.shutdown)
+    node = getattr(ray._private.worker, "_global_node", None)
+    for name in ("kill_all_processes", "_drain_node_before_shutdown"):
+        if hasattr(node, name):
+            setattr(node, name, lambda *args, **how: None)
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def join_ray(config: ClusterConfig, replicas: int = 1) -> None:
@@ -34,8 +52,18 @@ def join_ray(config: ClusterConfig, replicas: int = 1) -> None:
     Raises:
         CollectiveError: no Ray answers at the address, or it cannot be started; says why, and what to do.
     """
+    with launching():
+        _join(config, replicas)
+
+
+def _join(config: ClusterConfig, replicas: int) -> None:
     sweep()
     if ray.is_initialized():
+        if _forked:
+            raise InvalidState(
+                f"process {os.getpid()} was forked from one that uses Ray, which answers that process alone: "
+                f"run the program there, or in a process that is spawned, not forked."
+            )
         return
     address = config.address or os.environ.get("RAY_ADDRESS")
     if address and address != "local":
@@ -114,6 +142,8 @@ def _cure(error: Exception) -> str:
 
 def leave_ray() -> None:
     """End the Ray that was started for gangs; leave one that was joined."""
+    if _forked:
+        return
     if _ours and ray.is_initialized() and session() == _ours[0]:
         ray.shutdown()
     _ours.clear()

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ..executor.message import Message
 from ..executor.replica import Replica
-from .frame import ChannelClosed, Incoming, encode, send
+from .frame import ChannelClosed, Frame, Incoming, encode, send
 
 
 class Sign(NamedTuple):
@@ -61,20 +61,24 @@ class Watch:
 
     def _ask(self, rank: int, now: float) -> None:
         before = self._signs.get(rank)
-        self._signs[rank] = Sign(now, 0.0, before.doing if before else {})
         self._send(rank, Message("ping", {}))
+        # Noted after it was sent: an interrupt in between leaves no question that was never asked.
+        self._signs[rank] = Sign(now, 0.0, before.doing if before else {})
 
     def _send(self, rank: int, message: Message) -> None:
         with contextlib.suppress(OSError):  # it is gone, or takes nothing in: silence tells
             self._connections[rank].sendmsg(encode(0, message))
 
     def _heard(self, rank: int) -> Sign | None:
-        sign = self._signs.get(rank)
+        def note(frame: Frame) -> None:
+            sign = self._signs.get(rank)
+            asked = sign.asked if sign else 0.0
+            self._signs[rank] = Sign(asked, time.monotonic(), frame.message.head)
+
         with contextlib.suppress(ChannelClosed):
-            while (frame := self._incoming[rank].pull(self._connections[rank])) is not None:
-                asked = sign.asked if sign else 0.0
-                sign = self._signs[rank] = Sign(asked, time.monotonic(), frame.message.head)
-        return sign
+            while self._incoming[rank].pull(self._connections[rank], note=note) is not None:
+                pass
+        return self._signs.get(rank)
 
     def close(self) -> None:
         """Close the connections."""

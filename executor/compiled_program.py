@@ -13,7 +13,7 @@ from ..strategies.errors import InvalidArgument, InvalidState, InvalidType, Inva
 from .future import StepFuture
 from .gang import Gang
 from .insight import executed, explain, temporaries, timeline
-from .launchers import current_config, gang_at
+from .launchers import current_config, gang_at, launching
 from .parallel import ParallelRun
 from .place import CPUPlace, CUDAPlace, Place, check_place, cpu_places, cuda_places
 from .run import Event
@@ -203,11 +203,15 @@ class CompiledProgram:
         return_merged: bool,
         ahead: bool = False,
     ) -> StepFuture:
-        if self._parallel is None or self._parallel.gang.delivery.broken:
-            if self._parallel is not None:
-                self._parallel.check_reachable()
-            self._parallel = self._prepare(executor, scope)
-        elif self._scope is not scope and self._share_vars_from is None:
+        if not self._ready():
+            with launching():  # threads that come together prepare it once
+                if not self._ready():
+                    if self._parallel is not None:
+                        self._parallel.check_reachable()
+                    self._parallel = self._prepare(executor, scope)
+        parallel = self._parallel
+        assert parallel is not None
+        if self._scope is not scope and self._share_vars_from is None:
             raise InvalidValue(
                 "this CompiledProgram ran in another scope before; compile it again for this one."
             )
@@ -223,7 +227,14 @@ class CompiledProgram:
                 "Make a new CompiledProgram.",
                 stacklevel=3,
             )
-        return self._parallel.start(feed, fetch_names, return_numpy, return_merged, ahead)
+        return parallel.start(feed, fetch_names, return_numpy, return_merged, ahead)
+
+    def _ready(self) -> bool:
+        """Tell whether it was prepared, and its gang is there."""
+        if self._parallel is None:
+            return False
+        self._parallel.gang.check_owner()
+        return not self._parallel.gang.delivery.broken
 
     def _prepare(self, executor: Executor, scope: Scope) -> ParallelRun:
         places = self._places if self._places is not None else self._default_places(executor)

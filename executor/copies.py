@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .delivery import assign
+
 if TYPE_CHECKING:
     from .future import Begun
 
@@ -38,16 +40,20 @@ class Copies:
         What was copied for others, which failed or may still be on their way, is not used again.
         """
         self._fresh = []
+        if not self._lent:
+            return
         still = []
+        free = self._free.copy()
         for begun, arrays in self._lent:
             request = begun.request
             if request is not None and request.fetched is not None:
-                self._free.update((id(array), array) for array in arrays)
+                free.update((id(array), array) for array in arrays)
             elif request is not None and not request.settled:
                 still.append((begun, arrays))
-        self._lent = still
-        while len(self._free) > _ARRAYS_KEPT:
-            self._free.popitem(last=False)
+        while len(free) > _ARRAYS_KEPT:
+            free.popitem(last=False)
+        # At one moment: an interrupt leaves no array both free and lent.
+        assign((self, "_free", free), (self, "_lent", still))
 
     def lend(self, begun: Begun) -> None:
         """Note that what was copied since :meth:`begin` is for these steps."""

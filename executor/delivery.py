@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import starmap
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from .kept import Kept
 from .message import Message
+
+Change = tuple[object, str, Any]  # an object, the name of its attribute, and the new value
 
 VALUES_GONE = (
     "the replicas that held the newest values are gone. Set the parameters again (run the startup program, or "
@@ -41,10 +45,22 @@ class Delivery(Protocol):
         """Whether it was closed, or no replica is left: the next run starts a new gang."""
         ...
 
-    def start(self, messages: Mapping[int, Message], ahead: bool = False) -> int:
+    def reserve(self) -> int:
+        """Return a number for messages, so that it can be noted before they are sent."""
+        ...
+
+    def knows(self, number: int) -> bool:
+        """Tell whether messages were sent under a number, or will be, and were not given up."""
+        ...
+
+    def start(
+        self, messages: Mapping[int, Message], ahead: bool = False, number: int | None = None
+    ) -> int:
         """Send messages by rank; return the number to ask for the answers with.
 
-        ``ahead``: the answers are not asked for at once.
+        ``ahead``: the answers are not asked for at once. With a ``number`` that was reserved they can be asked
+        for until they are given up, else once. An interrupt may come at any bytecode: either the number is not
+        known then, and nothing was sent, or all is sent sooner or later.
         """
         ...
 
@@ -53,6 +69,7 @@ class Delivery(Protocol):
 
         Raises:
             ReplicaLost: a replica ended, froze, or was late.
+            Torn: an interrupt struck a replica, which cannot go on from there.
         """
         ...
 
@@ -62,6 +79,15 @@ class Delivery(Protocol):
 
     def give_up(self, number: int) -> None:
         """Throw the answers away when they come."""
+        ...
+
+    @property
+    def alive(self) -> list[int]:
+        """Ranks that were not lost."""
+        ...
+
+    def settle(self) -> None:
+        """Wait until the living have answered everything, and stand at one step if an interrupt struck one."""
         ...
 
     def close(self) -> None:
@@ -75,15 +101,6 @@ class Mendable(Delivery, Protocol):
     posts: bool
     """Whether what a replica posts arrives although it ends."""
 
-    @property
-    def alive(self) -> list[int]:
-        """Ranks that were not lost."""
-        ...
-
-    def settle(self) -> None:
-        """Wait until the living have answered everything."""
-        ...
-
     def outcome(self, number: int, rank: int) -> Outcome:
         """Return what came from a replica, lost ones too, for a message."""
         ...
@@ -92,8 +109,11 @@ class Mendable(Delivery, Protocol):
         """Put others in the places of the lost; return their ranks. All are to join a group next."""
         ...
 
-    def shrink(self) -> list[int]:
-        """Number the living anew; return the ranks that they had. They are to join (:meth:`regroup`) next."""
+    def shrink(self, *changes: Change) -> None:
+        """Number the living anew, as :meth:`alive` has them; they are to join (:meth:`regroup`) next.
+
+        What else changes with the numbers is set at the same moment, as :func:`assign` does.
+        """
         ...
 
     def regroup(self) -> None:
@@ -148,7 +168,9 @@ class Request:
     ``drop`` names the loaded programs whose temporaries end their life with the last. ``done`` of the
     ``iterations`` have happened; ``fetched`` (by rank) is there when all have; ``failed`` says why they never
     will. ``void``: the number of replicas changed, the rest has to be split anew. ``votes``: the steps
-    happen on all replicas or on none, and are counted; the others write nothing.
+    happen on all replicas or on none, and are counted; the others write nothing. ``base``: so many counted
+    steps come before them. ``begun``: they were sent, once or more often; ``ahead``: they may
+    wait for others.
     """
 
     program: int
@@ -159,6 +181,9 @@ class Request:
     votes: bool = True
     results: Results = NO_RESULTS
     number: int = -1
+    base: int = 0
+    begun: bool = False
+    ahead: bool = False
     done: int = 0
     fetched: list[Sequence[np.ndarray]] | None = None
     failed: BaseException | None = None
@@ -168,6 +193,14 @@ class Request:
     def settled(self) -> bool:
         """Whether nothing more is to come."""
         return self.fetched is not None or self.failed is not None or self.void
+
+    def end(self, base: int) -> int:
+        """Return how many steps are counted once these are done, ``base`` before."""
+        return base + (self.iterations if self.votes else 0)
+
+    def passed(self, counted: int) -> int:
+        """Return how many of the steps have happened when so many are counted in all."""
+        return min(max(counted - self.base, 0), self.iterations) if self.votes else self.done
 
     def messages(self, epoch: int) -> dict[int, Message]:
         """Return what is to be sent for the steps that have not happened, by rank."""
@@ -186,13 +219,20 @@ class Request:
             found[rank] = Message("step", head, left.arrays, self.step + self.done)
         return found
 
-    def keep(self, ledger: Ledger) -> None:
-        """Keep what was returned of each place's own values, and leave what the user fetches."""
+    def keep(
+        self, ledger: Ledger, returned: list[Sequence[np.ndarray]]
+    ) -> list[Sequence[np.ndarray]]:
+        """Keep what was returned of each place's own values, and return what the user fetches."""
         count = len(self.results.kept)
-        if count and self.fetched is not None:
-            own = [arrays[-count:] for arrays in self.fetched]
-            ledger.kept.note(self.results.scope, self.program, self.results.kept, own)
-            self.fetched = [arrays[:-count] for arrays in self.fetched]
+        if not count:
+            return returned
+        own = [arrays[-count:] for arrays in returned]
+        ledger.kept.note(self.results.scope, self.program, self.results.kept, own)
+        return [arrays[:-count] for arrays in returned]
+
+
+class Torn(Exception):
+    """An interrupt struck a replica of this process in the middle of its work: replicas must be settled."""
 
 
 class GangChanged(Exception):
@@ -204,15 +244,24 @@ class Ledger:
     """What a gang must know to bring others in.
 
     Programs as they were loaded, ranks that hold a persistable alone (by scope and name), steps whose writes
-    were made, ranks whose values are not those of the gang, and what each place has for itself. ``torn``:
-    replicas have yet to join a group and to load the programs, since one of them was lost.
+    were made, ranks whose values are not those of the gang, and what each place has for itself. Since a replica
+    was lost, ``uneven``: it is not known where the living stand; ``torn``: replicas have yet to join a group
+    and to load the programs.
     """
 
     programs: dict[int, dict[str, Any]] = field(default_factory=dict)
     owners: dict[int, dict[str, int]] = field(default_factory=dict)
     done: int = 0
-    unsure: bool = False  # whether ``done`` must be asked for: nobody waited for the last steps
     stale: set[int] = field(default_factory=set)
+    uneven: bool = False
     torn: bool = False
     failures: int = 0
     kept: Kept = field(default_factory=Kept)
+
+
+def assign(*changes: Change) -> None:
+    """Set attributes (object, name, value) all at once: an interrupt finds all of them set, or none.
+
+    Python takes up signals between bytecodes, and there is none between these assignments.
+    """
+    deque(starmap(setattr, changes), maxlen=0)

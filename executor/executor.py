@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +86,8 @@ class Executor:
         self.place = CPUPlace() if place is None else place
         self._on_gpu: PlainRuns | None = None
         self._closed = False
-        # With the memory that its plans share: another program may run at the same time, in a thread.
+        self._turn = threading.RLock()
+        # With the memory that its plans share: another program may run at the same time, on other replicas.
         self._compiled: OrderedDict[tuple[Any, ...], _Known] = OrderedDict()
         self._bound: OrderedDict[tuple[Any, ...], _Bound] = OrderedDict()
         self._steps: dict[int, int] = {}
@@ -194,9 +196,10 @@ class Executor:
     def _gpu(self, place: CUDAPlace) -> PlainRuns:
         from .plain_runs import PlainRuns
 
-        if self._on_gpu is None:
-            self._on_gpu = PlainRuns(place)
-        return self._on_gpu
+        with self._turn:
+            if self._on_gpu is None:
+                self._on_gpu = PlainRuns(place)
+            return self._on_gpu
 
     def _run_program(
         self,
@@ -212,6 +215,28 @@ class Executor:
             read = batches_for(program, feed, 1, 1, current_config().step_deadline_s)
             feed = {**(feed or {}), **read[0][0]} if read else feed
         arrays = convert(program, feed) if feed else {}
+        with self._turn, scope.turn:
+            bound, fetched = self._step(program, arrays, fetch_names, scope, keep)
+        lods = sequences_in(feed) if feed else {}
+        if return_numpy and not lods:
+            return [as_fetched(array) for array in fetched]
+        sources = lod_sources(bound.program, lods)
+        held = [lods.get(source, ()) if source else () for source in sources]
+        joined = (
+            Joined(*one)
+            for one in zip(fetch_names, [[a] for a in fetched], [[h] for h in held], strict=True)
+        )
+        return [one.merged(return_numpy) for one in joined]
+
+    def _step(
+        self,
+        program: Program,
+        arrays: dict[str, np.ndarray],
+        fetch_names: tuple[str, ...],
+        scope: Scope,
+        keep: tuple[str, ...] | None,
+    ) -> tuple[_Bound, list[np.ndarray]]:
+        """Run one step on converted arrays; return what ran, and what it fetched."""
         if program.lr_scheduler is not None:
             set_scheduled_rate(program, scope)
         shapes = tuple([(name, a.shape, a.dtype) for name, a in arrays.items()])
@@ -229,16 +254,7 @@ class Executor:
         for tensor in bound.written:
             if tensor.link is not None:
                 tensor.written()
-        lods = sequences_in(feed) if feed else {}
-        if return_numpy and not lods:
-            return [as_fetched(array) for array in fetched]
-        sources = lod_sources(bound.program, lods)
-        held = [lods.get(source, ()) if source else () for source in sources]
-        joined = (
-            Joined(*one)
-            for one in zip(fetch_names, [[a] for a in fetched], [[h] for h in held], strict=True)
-        )
-        return [one.merged(return_numpy) for one in joined]
+        return bound, fetched
 
     def _compile(
         self,

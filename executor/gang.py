@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,9 +16,9 @@ import numpy as np
 
 from ..graph.memory import ALL_WISHES, Wishes
 from ..strategies import errors
-from ..strategies.errors import ExecutionError, ReplicaLost, RowlockError
+from ..strategies.errors import ExecutionError, InvalidState, ReplicaLost, RowlockError
 from .capabilities import common
-from .delivery import VALUES_GONE, Delivery, GangChanged, Ledger, Request
+from .delivery import VALUES_GONE, Change, Delivery, GangChanged, Ledger, Request, Torn, assign
 from .message import Message
 
 if TYPE_CHECKING:
@@ -31,13 +34,47 @@ class Gang:
         self.epoch = 0
         self.ledger = Ledger()
         self.under_way: list[Request] = []
+        self._turn = threading.RLock()
+        self._owner = _process[0]
+        self._sent: list[int] = []  # numbers of messages whose answers are kept
         self.shrunk: list[list[int]] = []  # each time: the ranks that the replicas had before
         self.users: weakref.WeakSet[Any] = weakref.WeakSet()  # what may run on it again
-        self._ids = 0
+        self._ids = itertools.count(1)
         self._leaving: list[weakref.WeakMethod[Callable[[], None]]] = []
         self._unwanted: dict[str, list[int]] = {"programs": [], "scopes": []}
         self._libraries: frozenset[str] | None = None
         self._memory: dict[int, int] = {}  # program -> what its replicas had when it was loaded
+
+    @property
+    def turn(self) -> threading.RLock:
+        """The lock for all that is asked of the replicas: threads wait their turn, ``with gang.turn:``.
+
+        Raises:
+            InvalidState: this process was forked from the one that has the replicas.
+        """
+        self.check_owner()
+        return self._turn
+
+    def has_turn(self) -> bool:
+        """Tell whether it is the calling thread's turn."""
+        return self._turn._is_owned()  # type: ignore[attr-defined, no-any-return]  # as Condition does
+
+    @property
+    def owned(self) -> bool:
+        """Whether this process started the replicas, and was not forked from the one that did."""
+        return _process[0] == self._owner
+
+    def check_owner(self) -> None:
+        """Refuse a process that was forked.
+
+        Raises:
+            InvalidState: the replicas answer another process.
+        """
+        if _process[0] != self._owner:
+            raise InvalidState(
+                f"process {os.getpid()} was forked from process {self._owner}, whose replicas answer that "
+                f"process alone: run the program there, or in a process that is spawned, not forked."
+            )
 
     @property
     def size(self) -> int:
@@ -46,8 +83,7 @@ class Gang:
 
     def new_id(self) -> int:
         """Return a number that no program or device scope of this gang has."""
-        self._ids += 1
-        return self._ids
+        return next(self._ids)
 
     @property
     def keeps(self) -> bool:
@@ -67,15 +103,16 @@ class Gang:
             RowlockError: a replica failed; the first cause is raised, not what followed from it.
             GangChanged: there are not as many replicas as messages any more.
         """
-        self.drain()
-        while True:
-            self._mend()
-            if len(messages) != self.size:
-                raise GangChanged
-            try:
-                return self.ask(messages)
-            except ReplicaLost as lost:
-                self._recover(lost)
+        with self.turn:
+            self.drain()
+            while True:
+                self._mend()
+                if len(messages) != self.size:
+                    raise GangChanged
+                try:
+                    return self.ask(messages)
+                except ReplicaLost as lost:
+                    self._recover(lost)
 
     def ask(self, messages: Sequence[Message]) -> list[Message]:
         """Send each replica its own message, and return the answers.
@@ -93,13 +130,27 @@ class Gang:
         Raises:
             RowlockError: a replica failed, or was lost.
         """
-        try:
-            answers = self.delivery.finish(self.delivery.start(messages))
-        except BaseException:
-            self.epoch += 1  # whatever the replicas were in the middle of is void
-            raise
-        self._check(answers)
-        return answers
+        with self.turn:
+            number = self._new_number()
+            try:
+                self.delivery.start(messages, number=number)
+                answers = self.delivery.finish(number)
+            except RowlockError:
+                self.epoch += 1  # whatever the replicas were in the middle of is void
+                raise
+            self._forget(number)
+            self._check(answers)
+            return answers
+
+    def _new_number(self) -> int:
+        """Return a number for messages, noted first: an interrupt leaves no answers that nobody awaits."""
+        number = self.delivery.reserve()
+        self._sent.append(number)
+        return number
+
+    def _forget(self, number: int) -> None:
+        self.delivery.give_up(number)
+        self._sent.remove(number)
 
     def _stamped(self, message: Message) -> Message:
         return message._replace(head={**message.head, "epoch": self.epoch})
@@ -112,35 +163,51 @@ class Gang:
 
     # -- steps ------------------------------------------------------------------------------------
 
-    def begin(self, request: Request, ahead: bool = False) -> None:
+    def make_way(self, ahead: bool) -> None:
+        """Wait until steps can be begun, ``ahead`` of others or not."""
+        ahead = ahead and all(request.ahead for request in self.under_way)
+        self.drain(self.config.steps_in_flight - 1 if ahead else 0)
+
+    def begin(self, request: Request, ahead: bool = False, *changes: Change) -> None:
         """Have steps run; :meth:`finish` returns what they fetch.
 
-        ``ahead``: some steps may be under way already, and this one may stay so.
+        ``ahead``: some steps may be under way already, and this one may stay so. ``changes`` are made (see
+        :func:`assign`) when it is noted that the steps are under way.
 
         Raises:
             RowlockError: a step before failed.
             GangChanged: there are not as many replicas as shares any more.
         """
-        self.drain(self.config.steps_in_flight - 1 if ahead else 0)
-        self._mend()
-        if self.ledger.unsure:
-            self.ledger.done = max(a.head["done"] for a in self.all("inventory"))
-            self.ledger.unsure = False
-        if self.ledger.kept.old:
-            self._look_again()
-        while len(request.shares) == self.size:
+        with self.turn:
+            self.make_way(ahead)
+            self._mend()
+            if self.ledger.kept.old:
+                self._look_again()
+            if len(request.shares) != self.size:
+                raise GangChanged
+            before = self.under_way[-1] if self.under_way else None
+            request.base = before.end(before.base) if before is not None else self.ledger.done
+            request.number, request.ahead = self._new_number(), ahead
+            under_way = [*self.under_way, request]  # noted before it is sent: see _review
+            assign((self, "under_way", under_way), *changes)
             try:
                 self.send(request, ahead)
             except ReplicaLost as lost:
+                request.begun = True
                 self._recover(lost)
-                continue
-            self.under_way.append(request)
-            return
-        raise GangChanged
+            except Exception as error:
+                request.failed = error
+                self.under_way.remove(request)
+                raise
+            if request.void:
+                raise GangChanged
 
     def send(self, request: Request, ahead: bool = False) -> None:
         """Send what has not happened of a request."""
-        request.number = self.delivery.start(request.messages(self.epoch), ahead)
+        if request.begun:
+            request.number = self._new_number()
+        self.delivery.start(request.messages(self.epoch), ahead, request.number)
+        request.begun = True
 
     def finish(self, request: Request) -> list[Sequence[np.ndarray]]:
         """Return what a request's last step fetches, by rank; those begun before it finish first.
@@ -149,23 +216,79 @@ class Gang:
             RowlockError: a replica failed; the first cause is raised, not what followed from it.
             GangChanged: there are fewer replicas now; ``request.done`` of the steps have happened.
         """
-        while not request.settled:
-            self._finish(self.under_way[0])
-        if request.void:
-            raise GangChanged
-        if request.failed is not None:
-            raise request.failed
-        assert request.fetched is not None
-        return request.fetched
+        with self.turn:
+            self._review()
+            while not request.settled:
+                self._finish(self.under_way[0])
+            if request.void:
+                raise GangChanged
+            if request.failed is not None:
+                raise request.failed
+            assert request.fetched is not None
+            return request.fetched
 
     def poll(self, request: Request) -> bool:
         """Tell, without waiting, whether a request and those before it are done."""
-        return request.settled or self.delivery.poll(request.number)
+        self.check_owner()
+        free: list[bool] = []
+        try:
+            # The lock is taken and noted between two bytecodes: no interrupt keeps it from being let go of.
+            free.extend(map(self._turn.acquire, (False,)))
+            return request.settled or (free[0] and self.delivery.poll(request.number))
+        finally:
+            if True in free:
+                self._turn.release()
 
     def drain(self, left: int = 0) -> None:
         """Wait until at most ``left`` requests are under way; what they fetch, or why they fail, is kept."""
-        while len(self.under_way) > left:
-            self._finish(self.under_way[0])
+        if not self.under_way and not self._sent:
+            self.check_owner()
+            return
+        with self.turn:
+            self._review()
+            while len(self.under_way) > left:
+                self._finish(self.under_way[0])
+
+    def _review(self) -> None:
+        """Put in order what an interrupt left.
+
+        A request is under way from before it is sent until after its outcome is noted. So it may be there
+        although it was never sent, then it is withdrawn; or although it is settled, then it is done with; or
+        it has to be sent again, as a replica was lost. Other answers are wanted by nobody.
+        """
+        if self._orderly():
+            return
+        try:
+            self._mend_first()
+            for request in [r for r in self.under_way if r.settled]:
+                self.under_way.remove(request)
+            for request in list(self.under_way):
+                if self.delivery.knows(request.number):
+                    request.begun = True
+                elif request.begun:
+                    self.send(request, ahead=True)
+                else:
+                    request.failed = KeyboardInterrupt("interrupted before it was sent")
+                    self.under_way.remove(request)
+            if len(self._sent) > len(self.under_way):
+                wanted = {request.number for request in self.under_way}
+                for number in [n for n in self._sent if n not in wanted]:
+                    self._forget(number)
+        except ReplicaLost as lost:
+            self._recover(lost)
+        except Torn:
+            self._torn()
+
+    def _orderly(self) -> bool:
+        """Tell whether all that is under way was sent, and nothing else."""
+        numbers = [request.number for request in self.under_way]
+        mended = not (self.ledger.uneven or self.ledger.torn)
+        return mended and numbers == self._sent and all(map(self.delivery.knows, numbers))
+
+    def _mend_first(self) -> None:
+        """Mend the gang before what is under way finishes, if an interrupt kept it from being mended."""
+        if self.under_way and (self.ledger.uneven or self.ledger.torn):
+            self._mend()
 
     def _finish(self, request: Request) -> None:
         try:
@@ -173,21 +296,28 @@ class Gang:
         except ReplicaLost as lost:
             self._recover(lost)
             return
-        except BaseException as interrupt:
-            self._interrupted(interrupt)
+        except Torn:
+            self._torn()
+            return
+        except RowlockError as error:  # the gang cannot be used again
+            assign(*((one, "failed", error) for one in self.under_way), (self, "under_way", []))
             raise
-        self.under_way.remove(request)
         try:
             self._check(answers)
         except RowlockError as error:
             self._failed(request, answers, error)
             return
-        if request.votes:
-            self.ledger.done += request.iterations - request.done
-        self.ledger.failures = 0
-        request.done = request.iterations
-        request.fetched = [answers[rank].arrays for rank in range(len(answers))]
-        request.keep(self.ledger)
+        returned = [answers[rank].arrays for rank in range(len(answers))]
+        fetched = request.keep(self.ledger, returned)
+        counted = request.end(request.base) if request.votes else self.ledger.done
+        assign(
+            (self.ledger, "done", counted),
+            (self.ledger, "failures", 0),
+            (request, "done", request.iterations),
+            (request, "fetched", fetched),
+        )
+        self.under_way.remove(request)
+        self._forget(request.number)
 
     def _failed(
         self, request: Request, answers: Mapping[int, Message], error: RowlockError
@@ -195,31 +325,40 @@ class Gang:
         """An op raised: the steps before it happened, the others did not, nor do those behind it."""
         from .recovery import Recovery
 
-        request.failed = error
+        counted = self.ledger.done
         if request.votes:
-            through = self.ledger.done + request.iterations - request.done
+            through = request.end(request.base)
             stands = {a.head["done"] if a.kind == "error" else through for a in answers.values()}
-            happened = stands.pop() if len(stands) == 1 else Recovery(self).level(error)
-            request.done += happened - self.ledger.done
-            self.ledger.done = happened
+            counted = stands.pop() if len(stands) == 1 else Recovery(self).level(error)
             self.ledger.kept.aged(range(self.size))
-        for behind in self.under_way:
-            self.delivery.give_up(behind.number)
-            behind.failed = error
-        self.under_way.clear()
+        assign(
+            (self.ledger, "done", counted),
+            (request, "done", request.passed(counted)),
+            *((one, "failed", error) for one in self.under_way),
+            (self, "under_way", []),
+        )
+        self._review()
 
-    def _interrupted(self, interrupt: BaseException) -> None:
-        """Ctrl-C: the replicas finish what they have; nobody waits for it."""
+    def _torn(self) -> None:
+        """An interrupt struck a replica of this process: all end at one step, and nothing is under way."""
         self.epoch += 1
-        for request in self.under_way:
-            self.delivery.give_up(request.number)
-            request.failed, request.done = interrupt, request.iterations
-        self.under_way.clear()
-        self.ledger.unsure = True
+        self.delivery.settle()
+        stands = self.some({r: self._inventory() for r in self.delivery.alive})
+        counted = max(answer.head["done"] for answer in stands.values())
+        torn = KeyboardInterrupt("interrupted")
         self.ledger.kept.aged(range(self.size))
+        assign(
+            (self.ledger, "done", counted),
+            *((one, "done", one.passed(counted)) for one in self.under_way),
+            *((one, "failed", torn) for one in self.under_way),
+            (self, "under_way", []),
+        )
+
+    def _inventory(self) -> Message:
+        return Message("inventory", {"epoch": self.epoch})
 
     def _look_again(self) -> None:
-        """Ask the replicas for their own values: those of the last steps were not waited for."""
+        """Ask the replicas for their own values: those of some steps did not arrive."""
         kept = self.ledger.kept
         for scope in kept.scopes():
             names = kept.names(scope)
@@ -253,14 +392,15 @@ class Gang:
         they signal every dependency; ``wishes``: how temporaries may share memory; ``captures``: a GPU's work
         is launched as graphs; ``alone``: peers take no part.
         """
-        self._unload()
         number = self.new_id()
         how: dict[str, Any] = {"threads": threads, "capped": capped, "every_lock": every_lock}
         how.update(wishes=list(wishes), captures=captures, alone=alone)
         head = {"id": number, "program": program, "scope": scope, **how}
-        answers = self.all("load", **head)
-        self._memory[number] = min(answer.head["memory"] for answer in answers)
-        self.ledger.programs[number] = head
+        with self.turn:
+            self._unload()
+            answers = self.all("load", **head)
+            self._memory[number] = min(answer.head["memory"] for answer in answers)
+            self.ledger.programs[number] = head
         return number
 
     def memory(self, number: int) -> tuple[int, str]:
@@ -276,7 +416,7 @@ class Gang:
 
     def _unload(self) -> None:
         if any(self._unwanted.values()) and not self.delivery.broken:
-            unwanted, self._unwanted = self._unwanted, {"programs": [], "scopes": []}
+            unwanted = {kind: list(numbers) for kind, numbers in self._unwanted.items()}
             self.all("unload", programs=unwanted["programs"], scopes=unwanted["scopes"])
             for number in unwanted["programs"]:
                 self.ledger.programs.pop(number, None)
@@ -284,6 +424,9 @@ class Gang:
             for number in unwanted["scopes"]:
                 self.ledger.owners.pop(number, None)
                 self.ledger.kept.forget(number)
+            for kind, numbers in unwanted.items():  # others may have come meanwhile
+                for number in numbers:
+                    self._unwanted[kind].remove(number)
 
     def write(
         self,
@@ -302,28 +445,30 @@ class Gang:
             ]
             head = {"scope": scope, "names": [name for name, _ in held]}
             messages.append(Message("write", head, [array for _, array in held]))
-        self.each(messages)
-        known = self.ledger.owners.setdefault(scope, {})
-        self.ledger.kept.forget(scope, names)
-        for name in names:
-            known.pop(name, None)
-            if name in (owners or {}):
-                known[name] = (owners or {})[name]
+        with self.turn:
+            self.each(messages)
+            known = self.ledger.owners.setdefault(scope, {})
+            self.ledger.kept.forget(scope, names)
+            for name in names:
+                known.pop(name, None)
+                if name in (owners or {}):
+                    known[name] = (owners or {})[name]
 
     def read(self, scope: int, name: str, rank: int = 0) -> np.ndarray:
         """Return a persistable from one replica's device scope; ``rank`` is its number now."""
         ask = Message("read", {"scope": scope, "names": [name]})
         idle = Message("read", {"scope": scope, "names": []})
-        changes = len(self.shrunk)
-        while True:
-            for ranks in self.shrunk[changes:]:  # a rank that owns its values was not lost
-                rank = ranks.index(rank) if rank in ranks else 0
+        with self.turn:
             changes = len(self.shrunk)
-            try:
-                answers = self.each([ask if i == rank else idle for i in range(self.size)])
-            except GangChanged:
-                continue
-            return answers[rank].arrays[0]
+            while True:
+                for ranks in self.shrunk[changes:]:  # a rank that owns its values was not lost
+                    rank = ranks.index(rank) if rank in ranks else 0
+                changes = len(self.shrunk)
+                try:
+                    answers = self.each([ask if i == rank else idle for i in range(self.size)])
+                except GangChanged:
+                    continue
+                return answers[rank].arrays[0]
 
     # -- failures and the end -----------------------------------------------------------------------
 
@@ -339,8 +484,8 @@ class Gang:
             InvalidState: the gang was closed, or no replica of it is left.
         """
         if self.delivery.broken:
-            raise errors.InvalidState(VALUES_GONE)
-        if self.ledger.stale or self.ledger.torn:
+            raise InvalidState(VALUES_GONE)
+        if self.ledger.stale or self.ledger.uneven or self.ledger.torn:
             from .recovery import Recovery
 
             Recovery(self).resume()
@@ -353,17 +498,30 @@ class Gang:
         self._leaving.append(weakref.WeakMethod(call))
 
     def close(self) -> None:
-        """End the replicas."""
-        try:
-            if not self.delivery.broken:
-                self.drain()
-                for held in self._leaving:
-                    call = held()
-                    if call is not None:
-                        call()
-        finally:  # a replica may be found dead only now
-            self._leaving.clear()
-            self.delivery.close()
+        """End the replicas; a process that was forked leaves them to the one that has them."""
+        if not self.owned:
+            return
+        with self._turn:
+            try:
+                if not self.delivery.broken:
+                    self.drain()
+                    for held in self._leaving:
+                        call = held()
+                        if call is not None:
+                            call()
+            finally:  # a replica may be found dead only now
+                self._leaving.clear()
+                self.delivery.close()
+
+
+_process = [os.getpid()]  # kept: to ask for it at every step costs microseconds
+
+
+def _after_fork() -> None:
+    _process[:] = [os.getpid()]
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _cause(failures: Sequence[Message]) -> RowlockError:

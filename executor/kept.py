@@ -6,8 +6,12 @@ A replica that takes the place of a lost one is given them (see ``recovery.py``)
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from .delivery import Change
 
 ByRank = Sequence[Sequence[np.ndarray]]
 
@@ -25,16 +29,18 @@ class Kept:
 
     def note(self, scope: int, program: int, names: Sequence[str], by_rank: ByRank) -> None:
         """Keep what a program's last step returned for these names; every step calls this."""
-        returned = self._returned.setdefault(scope, {})
-        last = returned.pop(program, None)  # the newest stands last
-        returned[program] = names, by_rank
+        returned = self._returned.get(scope, {})
+        last = returned.get(program)
         if last is None or last[0] is not names:
             self._names.setdefault(scope, set()).update(names)
+        newest = {number: values for number, values in returned.items() if number != program}
+        newest[program] = names, by_rank  # stands last
+        self._returned[scope] = newest
 
     def put(self, scope: int, rank: int, values: Mapping[str, np.ndarray]) -> None:
         """Keep one rank's values, which are its newest."""
-        self._by_rank(scope).setdefault(rank, {}).update(values)
         self._names.setdefault(scope, set()).update(values)
+        self._by_rank(scope).setdefault(rank, {}).update(values)
 
     def of(self, scope: int, rank: int) -> Mapping[str, np.ndarray]:
         """Return one rank's values by name."""
@@ -57,20 +63,32 @@ class Kept:
         """Keep these names (None: all) of a scope no longer: all replicas have them alike now."""
         if names is not None and self._names.get(scope, set()).isdisjoint(names):
             return
+        if names is None:
+            for by_scope in (self._returned, self._values, self._names, self.too_large):
+                by_scope.pop(scope, None)
+            return
         for values in self._by_rank(scope).values():
-            for name in list(values) if names is None else names:
+            for name in names:
                 values.pop(name, None)
 
-    def follow(self, kept: Sequence[int]) -> None:
-        """Number ranks anew: ``kept`` are those that they had before."""
+    def renumbered(self, before: Sequence[int]) -> list[Change]:
+        """Return what changes when ranks are numbered anew; ``before`` are those that they had."""
+        values: dict[int, dict[int, dict[str, np.ndarray]]] = {}
         for scope in self.scopes():
             held = self._by_rank(scope)
-            self._values[scope] = {new: held[old] for new, old in enumerate(kept) if old in held}
-        self.old = {kept.index(rank) for rank in self.old if rank in kept}
+            values[scope] = {new: held[old] for new, old in enumerate(before) if old in held}
+        old = {before.index(rank) for rank in self.old if rank in before}
+        return [(self, "_values", values), (self, "old", old)]
 
     def _by_rank(self, scope: int) -> dict[int, dict[str, np.ndarray]]:
+        """Return a scope's values, those that steps returned among them; an interrupt loses none."""
         held = self._values.setdefault(scope, {})
-        for names, by_rank in self._returned.pop(scope, {}).values():
-            for rank, arrays in enumerate(by_rank):
-                held.setdefault(rank, {}).update(zip(names, arrays, strict=True))
+        returned = self._returned.get(scope)
+        if returned:
+            held = {rank: dict(values) for rank, values in held.items()}
+            for names, by_rank in returned.values():
+                for rank, arrays in enumerate(by_rank):
+                    held.setdefault(rank, {}).update(zip(names, arrays, strict=True))
+            self._values[scope] = held
+            del self._returned[scope]
         return held

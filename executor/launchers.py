@@ -5,6 +5,8 @@ The front door registers launchers, so that nothing here knows Ray.
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -22,6 +24,19 @@ Launcher = Callable[[Sequence[Place], "ClusterConfig"], Gang]
 _launchers: dict[str, Launcher] = {}
 _config: list[ClusterConfig] = []
 _gangs: dict[tuple[Any, ...], Gang] = {}
+_launching = [threading.RLock()]
+
+
+def launching() -> threading.RLock:
+    """Return the lock for starting and ending gangs: ``with launching():``. It is taken before any other."""
+    return _launching[0]
+
+
+def _after_fork() -> None:
+    _launching[:] = [threading.RLock()]  # another thread of the parent may have the old one
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def register_launcher(name: str, launcher: Launcher) -> None:
@@ -43,9 +58,10 @@ def push_config(config: ClusterConfig) -> None:
     _config.append(config)
 
 
-def pop_config() -> None:
-    """Go back to the configuration that was in force before."""
-    _config.pop()
+def pop_config(config: ClusterConfig) -> None:
+    """Put a configuration out of force: the one put in force last, of the others, is."""
+    last = max(i for i, one in enumerate(_config) if one is config)
+    del _config[last]
 
 
 def gang_for(places: Sequence[Place]) -> Gang:
@@ -63,30 +79,34 @@ def gang_for(places: Sequence[Place]) -> Gang:
         raise InvalidArgument(f"places {list(places)} are of several kinds: use CPUs or GPUs.")
     config = current_config()
     key = (config.model_dump_json(), tuple(places))
-    if key in _gangs and _gangs[key].delivery.broken:
-        _gangs.pop(key).close()
-    if key not in _gangs:
-        _make_room(places)
-        _gangs[key] = _launchers[config.launcher](places, config)
-    _standing.discard(key)
-    return _gangs[key]
+    with launching():
+        if key in _gangs:
+            _gangs[key].check_owner()
+            if _gangs[key].delivery.broken:
+                _gangs.pop(key).close()
+        if key not in _gangs:
+            _make_room(places)
+            _gangs[key] = _launchers[config.launcher](places, config)
+        _standing.discard(key)
+        return _gangs[key]
 
 
 def gang_at(place: Place) -> Gang:
     """Return a gang of one for programs on ``place``: its replica, whoever's it is, or one of its own."""
     config = current_config().model_dump_json()
-    for (of, places), gang in _gangs.items():
-        if of == config and place in places and not gang.delivery.broken:
-            if len(places) == 1:
-                return gang
-            rank = places.index(place)
-            solos = _solos.setdefault(gang, {})
-            if rank not in solos:
-                solos[rank] = Solo(gang, rank)
-            return solos[rank]
-    made = gang_for([place])
-    _standing.add((config, (place,)))
-    return made
+    with launching():
+        for (of, places), gang in _gangs.items():
+            if of == config and place in places and not gang.delivery.broken:
+                if len(places) == 1:
+                    return gang
+                rank = places.index(place)
+                solos = _solos.setdefault(gang, {})
+                if rank not in solos:
+                    solos[rank] = Solo(gang, rank)
+                return solos[rank]
+        made = gang_for([place])
+        _standing.add((config, (place,)))
+        return made
 
 
 _standing: set[tuple[Any, ...]] = set()  # gangs of one that leave when their GPU is wanted
@@ -124,9 +144,18 @@ def _make_room(places: Sequence[Place]) -> None:
 def close_gangs(config: ClusterConfig | None = None) -> None:
     """End every gang, or those of one configuration; the next parallel run starts anew."""
     wanted = None if config is None else config.model_dump_json()
-    with ExitStack() as ending:  # every one of them, also if the values of one are found lost
+    with launching(), ExitStack() as ending:  # every one, also if the values of one are found lost
         for key in [key for key in _gangs if wanted in (None, key[0])]:
-            ending.callback(_gangs.pop(key).close)
+            ending.callback(_close, key)
+
+
+def _close(key: tuple[Any, ...]) -> None:
+    """End a gang; an interrupt before it is closed leaves it to be closed."""
+    try:
+        _gangs[key].close()
+    finally:
+        if not _gangs[key].owned or _gangs[key].delivery.broken:
+            _gangs.pop(key)
 
 
 def any_gang() -> bool:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +24,7 @@ from ..strategies.flags import flag_value
 from .budget import Budget
 from .capabilities import capabilities
 from .copies import Copies
-from .delivery import GangChanged, Request, Share
+from .delivery import GangChanged, Request, Share, assign
 from .device import Clock
 from .executor import check_initialized, set_scheduled_rate
 from .feeds import Portion, check
@@ -36,6 +39,7 @@ from .settling import settle
 from .shapes import spec_of
 from .splitting import SHAPES_KEPT, Portions, Splitter
 from .timeline import Spans
+from .turns import NeedsTurn, in_turn
 from .values import DeviceValues
 from .verify import Batch, verify
 from .version import Version
@@ -96,11 +100,12 @@ class ParallelRun:
             share_with.values if share_with is not None else DeviceValues(self.gang, scope, follows)
         )
         self.report: CompileReport | None = None
-        self.steps = 0
+        self._count: tuple[int, tuple[Request, ...]] = (0, ())
+        self._splitting = threading.RLock()
         self.compilations = 0
         self._since_drop = 0
         self._shrunk = len(self.gang.shrunk)
-        self._splitter = self._make_splitter()
+        self._splitter = self._make_splitter(len(self.places))
         self._copies = Copies()
         self._iterations = max(self.execution.num_iteration_per_run, 1)
         self.tracing, self.spans = False, Spans()
@@ -120,37 +125,75 @@ class ParallelRun:
         Results are joined on dim 0 in place order unless told otherwise. ``ahead``: steps before may still be
         under way, and this one stay so.
         """
-        if len(self.gang.shrunk) > self._shrunk:
-            self._follow_gang()
         iterations = self._iterations
-        with self.spans("split", self.steps):
+        # A reader may have to be waited for: other threads have their turn meanwhile.
+        with self._splitting, self.spans("split", self.steps):
+            splitter = self._splitter
             # The user may change arrays while steps are under way, which may have to be sent again.
             self._copies.begin()
-            batches = self._splitter.batches(feed, iterations, self._copies.copy if ahead else None)
+            batches = splitter.batches(feed, iterations, self._copies.copy if ahead else None)
             begun = Begun(batches, fetch_names, iterations)
-        while True:
-            try:
-                self._begin(begun, ahead)
-                break
-            except GangChanged:
-                self._follow_gang()
-                begun.batches = [self._splitter.again(portions) for portions in begun.batches]
-        self._copies.lend(begun)
+            self._copies.lend(begun)
+        self._in_turn(partial(self._start, begun, splitter, ahead))
         return StepFuture(self, begun, return_numpy, return_merged)
 
-    def _begin(self, begun: Begun, ahead: bool) -> None:
-        """Compile, check and send what has not happened yet."""
+    def _start(self, begun: Begun, splitter: Splitter, ahead: bool) -> None:
+        while begun.request is None:
+            if len(self.gang.shrunk) > self._shrunk:
+                self._follow_gang()
+            if self._splitter is not splitter:
+                splitter = self._splitter
+                begun.batches = [splitter.again(portions) for portions in begun.batches]
+            try:
+                self._begin(begun, begun, ahead)
+            except GangChanged:
+                continue
+
+    def _in_turn(self, call: Callable[[], None], others: tuple[Gang, ...] = ()) -> None:
+        """Call when it is this thread's turn at the scope and at the gang, and at others whose values it needs.
+
+        Scopes come before gangs, and gangs in one order, so that no two threads wait for each other.
+        """
+        if not others:
+            try:
+                with self.values.scope.turn, self.gang.turn:
+                    call()
+                return
+            except NeedsTurn as needed:
+                others = (needed.gang,)
+        gangs = sorted({id(gang): gang for gang in (self.gang, *others)}.values(), key=id)
+        try:
+            with self.values.scope.turn:
+                in_turn([gang.turn for gang in gangs], call)
+        except NeedsTurn as needed:
+            self._in_turn(call, (*others, needed.gang))
+
+    @property
+    def steps(self) -> int:
+        """Steps that happened, or are under way."""
+        counted, begun = self._count
+        for request in begun:
+            counted += request.done if request.settled else request.iterations
+        return counted
+
+    @steps.setter
+    def steps(self, steps: int) -> None:
+        self._count = (steps, ())
+
+    def _begin(self, begun: Begun, becomes: Begun, ahead: bool) -> None:
+        """Compile, check and send what has not happened yet; note it where it ``becomes`` known."""
         batches, fetch_names = begun.batches, begun.fetch_names
+        self.gang.make_way(ahead)
         with self.spans("prepare", self.steps):
             version = self._version(
                 tuple(batches[0][0].arrays), fetch_names, self._splitter.whole(batches)
             )
             shares = self._shares(version, batches)
+            self.values.adopt(version.states, version.owners, version.needed)
             if self.program.lr_scheduler is not None:
                 set_scheduled_rate(self.program, self.values.scope)
             if version.stages:
                 self._verify(version, shares)
-            self.values.adopt(version.states, version.owners, version.needed)
             self.values.flush()
         self._since_drop += begun.iterations
         drop = (
@@ -163,12 +206,21 @@ class ParallelRun:
         request = Request(
             *(version.number, shares, step, begun.iterations, dropped, version.votes, results)
         )
+        counted, earlier = self._count
+        while earlier and earlier[0].settled:
+            counted, earlier = counted + earlier[0].done, earlier[1:]
         with self.spans("send", self.steps):
-            self.gang.begin(request, ahead)
-        begun.version, begun.request = version, request
-        self.steps += begun.iterations
+            self.gang.begin(
+                request,
+                ahead,
+                (self, "_count", (counted, (*earlier, request))),
+                (self, "last", version),
+                (becomes, "batches", batches),
+                (becomes, "iterations", begun.iterations),
+                (becomes, "version", version),
+                (becomes, "request", request),
+            )
         self._since_drop = 0 if drop else self._since_drop
-        self.last = version
 
     def finish(self, begun: Begun) -> list[Joined]:
         """Return what steps that were begun fetch; those begun before them finish first."""
@@ -180,37 +232,38 @@ class ParallelRun:
                     fetched = self.gang.finish(request)
                 return self._joined(begun.version, begun.fetch_names, fetched, begun.batches[-1])
             except GangChanged:
-                self._follow_gang()
-                self._resume(begun, request)
-            except BaseException:
-                self.steps = min(self.steps, request.step + request.done)
-                raise
+                with contextlib.suppress(GangChanged):  # once more
+                    self._in_turn(partial(self._resume, begun, request))
 
     def _resume(self, begun: Begun, request: Request) -> None:
         """Split what has not happened over the places that are left, and send it."""
-        done = request.done
-        left = begun.batches if len(begun.batches) == 1 else begun.batches[done:]
-        begun.batches = [self._splitter.again(portions) for portions in left]
-        begun.iterations -= done
-        self.steps = min(self.steps, request.step + done)
-        self._begin(begun, ahead=False)
+        if begun.request is not request:  # another thread did
+            return
+        if len(self.gang.shrunk) > self._shrunk:
+            self._follow_gang()
+        left = begun.batches if len(begun.batches) == 1 else begun.batches[request.done :]
+        batches = [self._splitter.again(portions) for portions in left]
+        rest = Begun(batches, begun.fetch_names, request.iterations - request.done)
+        self._begin(rest, begun, ahead=False)
 
     def _follow_gang(self) -> None:
         """Forget what was compiled for more replicas than there are now."""
-        for kept in self.gang.shrunk[self._shrunk :]:
-            self.places = [self.places[rank] for rank in kept]
-            self.versions.clear()
-            self.last = None
-            self.values.follow(self.gang.shrunk)
-        self._shrunk = len(self.gang.shrunk)
-        self._splitter = self._make_splitter()
+        shrunk, places = self.gang.shrunk, self.places
+        for kept in shrunk[self._shrunk :]:
+            places = [places[rank] for rank in kept]
+        self.values.follow(shrunk)
+        assign(
+            (self, "places", places),
+            (self, "versions", {}),
+            (self, "last", None),
+            (self, "_shrunk", len(shrunk)),
+            (self, "_splitter", self._make_splitter(len(places))),
+        )
 
-    def _make_splitter(self) -> Splitter:
+    def _make_splitter(self, places: int) -> Splitter:
         weighted = self.build.gradient_scale_strategy.name == "SampleWeighted"
         partial = not self.has_loss or weighted
-        return Splitter(
-            self.program, len(self.places), weighted=weighted and self.has_loss, partial=partial
-        )
+        return Splitter(self.program, places, weighted=weighted and self.has_loss, partial=partial)
 
     def check_reachable(self) -> None:
         """Refuse to begin without values that this program needs and that were lost with their replicas.
@@ -228,13 +281,17 @@ class ParallelRun:
 
     def tell(self, kind: str, **head: Any) -> list[list[Message]]:
         """Send a message about each version of the program; return the answers, none of lost replicas."""
-        if self.gang.delivery.broken:
-            return []
-        try:
-            return [self.gang.all(kind, id=v.number, **head) for v in self.versions.values()]
-        except GangChanged:  # what was loaded on more replicas is gone
-            self._follow_gang()
-            return []
+        with self.values.scope.turn, self.gang.turn:
+            if self.gang.delivery.broken:
+                return []
+            try:
+                if len(self.gang.shrunk) > self._shrunk:
+                    raise GangChanged
+                versions = list(self.versions.values())
+                return [self.gang.all(kind, id=v.number, **head) for v in versions]
+            except GangChanged:  # what was loaded on more replicas is gone
+                self._follow_gang()
+                return []
 
     def trace(self, on: bool) -> None:
         """Keep the times of instructions from the next step on, or no longer."""
@@ -316,9 +373,7 @@ class ParallelRun:
             )
             limit, whose = self.gang.memory(number)
             budget = Budget(compiled.program, self.wishes, limit, whose, len(self.places))
-            version = Version(
-                compiled.program, number, budget, compiled.stages, self.values.id
-            )
+            version = Version(compiled.program, number, budget, compiled.stages, self.values.id)
             self.values.written.update(compiled.program.written_names())
             self.values.note_own(version.own, version.results.kept)
             self.versions[key] = version

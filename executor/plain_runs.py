@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections import OrderedDict
 from typing import Any
@@ -23,7 +24,8 @@ class PlainRuns:
         self.place = place
         self._runs: OrderedDict[tuple[Any, ...], ParallelRun] = OrderedDict()
         self._first: weakref.WeakKeyDictionary[Scope, ParallelRun] = weakref.WeakKeyDictionary()
-        self._steps: dict[int, int] = {}  # of each program, whatever its version
+        self._last: dict[int, ParallelRun] = {}  # of each program, whatever its version
+        self._turn = threading.RLock()
 
     def run(
         self,
@@ -35,11 +37,14 @@ class PlainRuns:
         keep: tuple[str, ...] | None,
     ) -> list[Any]:
         """Run one step; ``keep``: only the ops that make these variables."""
-        run = self._run_of(program, scope, keep)
-        run.steps = self._steps.get(program.id, 0)
+        with self._turn:
+            run = self._run_of(program, scope, keep)
+            last = self._last.get(program.id, run)
+            if last is not run:
+                run.steps = last.steps
+                self._last[program.id] = run
         results = run.start(feed, fetch_names, return_numpy).result()
         run.values.fill()
-        self._steps[program.id] = run.steps
         return list(results)
 
     def _run_of(self, program: Program, scope: Scope, keep: tuple[str, ...] | None) -> ParallelRun:

@@ -21,7 +21,7 @@ from ..strategies.errors import (
     RowlockError,
     ValuesLost,
 )
-from .delivery import VALUES_GONE, Mendable, Outcome, Request
+from .delivery import VALUES_GONE, Mendable, Outcome, Request, assign
 from .gang import Gang
 from .message import Message
 
@@ -43,8 +43,7 @@ class Recovery:
             ReplicaLost: it is not to be replaced now, or too many were lost without a step in between.
         """
         began = time.monotonic()
-        self.gang.epoch += 1
-        self.ledger.stale.update(lost.ranks)
+        self._note(lost)
         self._even(lost)
         self.ledger.failures += 1
         config = self.gang.config
@@ -61,47 +60,69 @@ class Recovery:
             ReplicaLost: too many more were lost meanwhile.
             InvalidState: a lost replica alone held some values.
         """
-        while self.ledger.stale or self.ledger.torn:
-            self.ledger.torn = True
+        ledger, gang = self.ledger, self.gang
+        while ledger.stale or ledger.torn or ledger.uneven:
+            ledger.torn = True
+            self._find_out(lost)
             try:
                 self._check_owned()
-                if self.gang.config.on_failure == "shrink":
+                if gang.config.on_failure == "shrink":
                     self._shrink()
                 else:
                     self._replace()
-                for request in self.gang.under_way:
-                    self.gang.send(request, ahead=True)
-                self.ledger.torn = False
+                ledger.torn = False  # now: Gang._review sends what an interrupt leaves
+                for request in gang.under_way:
+                    gang.send(request, ahead=True)
             except ReplicaLost as another:
-                self.gang.epoch += 1
-                self.ledger.failures += 1
-                self.ledger.stale.update(another.ranks)
+                self._note(another)
+                ledger.failures += 1
                 self._even(another)
-                if self.ledger.failures > self.gang.config.max_failures:
+                if ledger.failures > gang.config.max_failures:
                     self._give_up(another)
                     raise another from lost
             except RowlockError as error:  # there is no place for another one
                 self._give_up(error)
                 raise
 
+    def _note(self, lost: ReplicaLost) -> None:
+        """Note that replicas were lost: the living have to be brought to one step, and to join a group."""
+        self.gang.epoch += 1
+        self.ledger.uneven = self.ledger.torn = True
+        self.ledger.stale.update(lost.ranks)
+
+    def _find_out(self, lost: ReplicaLost | None) -> None:
+        """Find out where the living stand if an interrupt kept us from it."""
+        stale = self.ledger.stale
+        gone = set(range(self.gang.size)).difference(self.delivery.alive, stale)
+        if gone:
+            self.ledger.uneven = True
+            stale.update(gone)
+        if self.ledger.uneven:
+            self._even(lost or ReplicaLost("a replica was lost.", sorted(stale)))
+
     # -- where everybody stands ---------------------------------------------------------------------
 
     def _even(self, lost: ReplicaLost) -> None:
         """Bring the living to one step, and note which of the requests under way have happened."""
         furthest = self.level(lost)
-        happened = 0 if self.ledger.unsure else furthest - self.ledger.done
-        done = self.ledger.done
+        self.ledger.done = furthest
         for request in list(self.gang.under_way):
-            count = min(request.iterations - request.done, happened) if request.votes else 0
-            happened -= count
-            request.done += count
-            done += count
-            if count and request.done == request.iterations:
+            if request.settled:  # an interrupt kept it from being done with
                 self.gang.under_way.remove(request)
+                continue
+            request.begun = request.begun or self.delivery.knows(request.number)
+            done = request.passed(furthest)
+            if request.votes and done == request.iterations:
                 self._gather(request)
-            elif count and request.results.kept:
-                self._gather_own(request, done)
-        self.ledger.done, self.ledger.unsure = furthest, False
+                self.gang.under_way.remove(request)
+            elif request.begun:
+                if done > request.done and request.results.kept:
+                    self._gather_own(request, furthest)
+                request.done = done
+            else:  # an interrupt kept it from being sent
+                request.failed = KeyboardInterrupt("interrupted before it was sent")
+                self.gang.under_way.remove(request)
+        self.ledger.uneven = False
 
     def level(self, cause: RowlockError) -> int:
         """Bring the living to one step, and return how many they have done.
@@ -147,26 +168,31 @@ class Recovery:
         answers = [_whole(outcome) for outcome in outcomes]
         full = next((answer for answer in answers if answer is not None), None)
         if full is None:
-            request.failed = CollectiveError(
+            if request.results.kept:
+                self.ledger.kept.aged(range(len(outcomes)))
+            unknown = CollectiveError(
                 "the step happened, but no replica is left that tells what was fetched."
             )
+            assign((request, "done", request.iterations), (request, "failed", unknown))
             return
+        alike = {i: full[i] for i in range(len(full)) if request.results.is_alike(i)}
         wanted = len(full) - len(request.results.kept)
         fetched: list[Sequence[np.ndarray]] = []
+        failed: CollectiveError | None = None
         for rank, (outcome, answer) in enumerate(zip(outcomes, answers, strict=True)):
-            known = dict(enumerate(answer)) if answer is not None else _early(outcome.posted)
-            known = {
-                **{i: full[i] for i in range(len(full)) if request.results.is_alike(i)},
-                **known,
-            }
+            own = dict(enumerate(answer)) if answer is not None else _early(outcome.posted)
+            known = {**alike, **own}
             if any(i not in known for i in range(wanted)):
-                request.failed = request.failed or CollectiveError(
+                failed = failed or CollectiveError(
                     f"the step happened, but what replica {rank} fetched was lost with it."
                 )
             self._keep(request, rank, [known.get(i) for i in range(wanted, len(full))])
             fetched.append([known[i] for i in range(wanted) if i in known])
-        if request.failed is None:
-            request.fetched = fetched
+        assign(
+            (request, "done", request.iterations),
+            (request, "fetched", fetched if failed is None else None),
+            (request, "failed", failed),
+        )
 
     def _gather_own(self, request: Request, done: int) -> None:
         """Keep each place's own values as they were after so many steps, within a request."""
@@ -178,7 +204,7 @@ class Recovery:
         return [self.delivery.outcome(request.number, r) for r in range(len(request.shares))]
 
     def _keep(self, request: Request, rank: int, own: Sequence[np.ndarray | None]) -> None:
-        """Keep what a place has for itself, or note that it did not arrive."""
+        """Keep what a place has for itself, or note that it did not arrive; again, after an interrupt."""
         values = {
             name: array
             for name, array in zip(request.results.kept, own, strict=True)
@@ -189,9 +215,8 @@ class Recovery:
             self.ledger.kept.aged([rank])
 
     def _give_up(self, cause: RowlockError) -> None:
-        for request in self.gang.under_way:
-            request.failed = cause
-        self.gang.under_way.clear()
+        unsettled = [request for request in self.gang.under_way if not request.settled]
+        assign(*((request, "failed", cause) for request in unsettled), (self.gang, "under_way", []))
 
     # -- others -------------------------------------------------------------------------------------
 
@@ -219,18 +244,20 @@ class Recovery:
             self.gang.ask([Message("load", head)] * self.gang.size)
 
     def _shrink(self) -> None:
-        kept = self.delivery.shrink()
-        self.gang.shrunk.append(kept)
-        self.ledger.stale = {kept.index(rank) for rank in self.ledger.stale if rank in kept}
-        self.ledger.owners = {
-            scope: {name: kept.index(rank) for name, rank in owners.items()}
-            for scope, owners in self.ledger.owners.items()
+        gang, ledger, alive = self.gang, self.ledger, self.delivery.alive
+        owners = {
+            scope: {name: alive.index(rank) for name, rank in by_name.items()}
+            for scope, by_name in ledger.owners.items()
         }
-        self.ledger.kept.follow(kept)
-        self.ledger.programs.clear()
-        for request in self.gang.under_way:
-            request.void = True
-        self.gang.under_way.clear()
+        self.delivery.shrink(
+            (gang, "shrunk", [*gang.shrunk, alive]),
+            (ledger, "stale", {alive.index(rank) for rank in ledger.stale if rank in alive}),
+            (ledger, "owners", owners),
+            *ledger.kept.renumbered(alive),
+            (ledger, "programs", {}),
+            *((request, "void", True) for request in gang.under_way),
+            (gang, "under_way", []),
+        )
         self.delivery.regroup()  # last: if one more is lost, all is as the others are numbered now
         self._heal()
 
@@ -239,7 +266,9 @@ class Recovery:
         stale = sorted(self.ledger.stale)
         if not stale:
             return
-        source = next(r for r in range(self.gang.size) if r not in self.ledger.stale)
+        source = next((r for r in range(self.gang.size) if r not in self.ledger.stale), None)
+        if source is None:
+            raise ReplicaLost("no replica that has the values is left.", stale)
         names = self.gang.some({source: self._message("names")})[source].head["scopes"]
         for scope, held in names:
             owners = self.ledger.owners.get(scope, {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -28,6 +29,8 @@ class Scope:
         self.parent = parent
         self._variables: dict[str, ScopeVariable] = {}
         self._kids: list[Scope] = []
+        # For programs that run on its values in several threads: they take turns.
+        self.turn: threading.RLock = parent.turn if parent is not None else threading.RLock()
 
     def var(self, name: str) -> ScopeVariable:
         """Return the variable of this scope, created if missing."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from .delivery import Delivery
+from .delivery import Delivery, assign
 from .gang import Gang
 from .message import Message
 
@@ -25,9 +25,19 @@ class _OneOf:
         """Whether the gang is closed."""
         return self._all.broken
 
-    def start(self, messages: Mapping[int, Message], ahead: bool = False) -> int:
+    def reserve(self) -> int:
+        """Return a number for messages to be sent."""
+        return self._all.reserve()
+
+    def knows(self, number: int) -> bool:
+        """Tell whether a message was sent under a number, and not given up."""
+        return self._all.knows(number)
+
+    def start(
+        self, messages: Mapping[int, Message], ahead: bool = False, number: int | None = None
+    ) -> int:
         """Send the message for rank 0."""
-        return self._all.start({self._rank: messages[0]}, ahead)
+        return self._all.start({self._rank: messages[0]}, ahead, number)
 
     def finish(self, number: int) -> dict[int, Message]:
         """Return the answer, as that of rank 0."""
@@ -41,6 +51,15 @@ class _OneOf:
         """Throw the answer away."""
         self._all.give_up(number)
 
+    @property
+    def alive(self) -> list[int]:
+        """Rank 0, as long as it is."""
+        return [0] if self._rank in self._all.alive else []
+
+    def settle(self) -> None:
+        """Wait until all of the gang stand at one step."""
+        self._all.settle()
+
     def close(self) -> None:
         """The gang goes on."""
 
@@ -51,6 +70,7 @@ class Solo(Gang):
     def __init__(self, gang: Gang, rank: int) -> None:
         self._gang, self._rank = gang, rank
         super().__init__(_OneOf(gang.delivery, rank), gang.config)
+        self._turn = gang._turn
         gang.before_close(self.close)
 
     @property
@@ -73,6 +93,12 @@ class Solo(Gang):
 
     def _mend(self) -> None:
         self._gang._mend()
+
+    def _torn(self) -> None:
+        """What either has under way ends here."""
+        torn = KeyboardInterrupt("interrupted")
+        self._gang._torn()
+        assign(*((one, "failed", torn) for one in self.under_way), (self, "under_way", []))
 
     def _recover(self, lost: ReplicaLost) -> None:
         """The gang mends itself at its next step; what ran here is to be run again."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from itertools import accumulate, pairwise
 from typing import Any, Protocol
 
@@ -23,6 +25,11 @@ class Link(Protocol):
     version: int
     dirty: set[str]
     written: set[str]
+
+    @property
+    def turn(self) -> AbstractContextManager[Any]:
+        """The lock for what is pulled and for ``dirty``."""
+        ...
 
     def pull(self, name: str) -> np.ndarray:
         """Return the newest value of ``name``."""
@@ -101,8 +108,9 @@ class Tensor:
             raise InvalidValue(f"variable {self.name!r}: cannot hold {value.dtype} values.")
         if value.dtype == np.uint16 and self._array is not None and self._array.dtype == BFLOAT16:
             value = value.view(BFLOAT16)
-        self.allocate(value.shape, value.dtype)[...] = value
-        self.written()
+        with self.link.turn if self.link is not None else contextlib.nullcontext():
+            self.allocate(value.shape, value.dtype)[...] = value
+            self.written()
 
     def numpy(self) -> np.ndarray:
         """Return a copy of the value."""
@@ -173,11 +181,14 @@ class Tensor:
     def _refresh(self) -> None:
         link = self.link
         assert link is not None
-        if self.newer_elsewhere:
+        if not self.newer_elsewhere:
+            return
+        with link.turn:
+            version = link.version
             value = link.pull(self.name)
             self.allocate(value.shape, value.dtype)[...] = value
             Storage.writes.note()
-            self.link_version = link.version
+            self.link_version = version
 
     def __repr__(self) -> str:
         lod = f", lod={self.lod()}" if self._lod else ""

@@ -18,7 +18,7 @@ from .agreement import NO_STEP, differing, when
 from .cuda.runtime import Runtime
 from .cuda.staged import StagedGroup
 from .cuda.transfers import Arriving
-from .delivery import VALUES_GONE
+from .delivery import VALUES_GONE, Torn
 from .gang import Gang
 from .message import Group, Message
 from .place import Place, runtime_of
@@ -78,6 +78,16 @@ class _Meeting:
                 if left <= 0:
                     self._give_up(tag, within)
                 self.turn.wait(left)
+
+    def let_go(self) -> None:
+        """Release the lock if an interrupt kept this thread, which is not inside, from doing it."""
+        while self.turn._is_owned():  # type: ignore[attr-defined]  # Condition.wait asks the same
+            self.turn.release()
+
+    def skip(self, epoch: int) -> None:
+        """Let only epochs after this one make a reset."""
+        with self.turn:
+            self.epoch, self.arrived = max(self.epoch, epoch), 0
 
     def _refuse_aborted(self, tag: str) -> None:
         if self.reason is not None:
@@ -247,6 +257,16 @@ def _in_rank_order(parts: Sequence[np.ndarray]) -> np.ndarray:
     return total
 
 
+class _Exchange:
+    """One message to each replica: ``own`` is for the caller's thread. ``answers`` are noted by the workers."""
+
+    def __init__(self, own: Message | None, by_worker: dict[int, Message], kept: bool) -> None:
+        self.own, self.by_worker, self.kept = own, by_worker, kept
+        self.size = len(by_worker) + (own is not None)
+        self.handed_out = self.began = False
+        self.answers: dict[int, Message] = {}
+
+
 class ThreadDelivery:
     """Replica 0 runs on the caller's thread, the others on their own; so does 0 if it is asked ahead."""
 
@@ -254,7 +274,8 @@ class ThreadDelivery:
         self.size = size = len(places)
         self.broken = self.posts = False
         self._within = config.step_deadline_s
-        meeting = _Meeting(size)
+        self._meeting = meeting = _Meeting(size)
+        self._epoch = 0  # of the messages
         runtimes = [runtime_of(place) for place in places]
         self.replicas = [
             Replica(
@@ -269,11 +290,20 @@ class ThreadDelivery:
             replica.openmp = max(len(os.sched_getaffinity(0)) // size, 1)
         self._workers = {rank: ReplicaThread(self.replicas[rank]) for rank in range(1, size)}
         self._numbers = itertools.count()
-        self._own: dict[int, Message] = {}  # for the caller's thread
-        self._asked: dict[int, list[int]] = {}  # ranks of workers
-        self._unsettled = False  # an exchange was interrupted
+        self._exchanges: dict[int, _Exchange] = {}
+        self._catching_up: threading.Thread | None = None
 
-    def start(self, messages: Mapping[int, Message], ahead: bool = False) -> int:
+    def reserve(self) -> int:
+        """Return a number for messages to be handed out."""
+        return next(self._numbers)
+
+    def knows(self, number: int) -> bool:
+        """Tell whether messages were handed out under a number, and not given up."""
+        return number in self._exchanges
+
+    def start(
+        self, messages: Mapping[int, Message], ahead: bool = False, number: int | None = None
+    ) -> int:
         """Hand out messages by rank; return the number to ask for the answers with.
 
         Raises:
@@ -281,95 +311,117 @@ class ThreadDelivery:
         """
         if self.broken:
             raise InvalidState(VALUES_GONE)
-        if self._unsettled:
-            self._settle()
-        number = next(self._numbers)
-        if (ahead or self._asked) and 0 not in self._workers:
+        if ahead and 0 not in self._workers:
             self._workers[0] = ReplicaThread(self.replicas[0])
-        by_worker = [rank for rank in messages if rank in self._workers and (rank or ahead)]
-        self._unsettled = True  # until all have theirs
-        self._own[number] = messages[0] if 0 in messages and 0 not in by_worker else IDLE
-        self._asked[number] = by_worker
-        for rank in by_worker:
-            self._workers[rank].asked.put((number, messages[rank]))
-        self._unsettled = False
+        kept = number is not None
+        number = self.reserve() if number is None else number
+        self._epoch = max([self._epoch, *(m.head.get("epoch", 0) for m in messages.values())])
+        own = None if ahead else messages.get(0)
+        by_worker = {rank: m for rank, m in messages.items() if rank or own is None}
+        for earlier, other in self._exchanges.items():  # that an interrupt left
+            if not other.handed_out:
+                self._hand_out(earlier, other)
+        self._exchanges[number] = exchange = _Exchange(own, by_worker, kept)
+        self._hand_out(number, exchange)
         return number
+
+    def _hand_out(self, number: int, exchange: _Exchange) -> None:
+        """Give the workers their messages; one that has it already takes no notice."""
+        for rank, message in exchange.by_worker.items():
+            self._workers[rank].asked.put((number, message, exchange.answers))
+        exchange.handed_out = True
 
     def finish(self, number: int) -> dict[int, Message]:
         """Return the answers by rank.
 
         Raises:
             CollectiveError: a replica did not answer in time; the gang cannot be used again.
+            Torn: an interrupt struck replica 0.
         """
         until = time.monotonic() + self._within
-        answers = {}
-        try:
-            own = self._own.pop(number)
-            if own is not IDLE:
-                answers[0] = self.replicas[0].handle(own)
-        except BaseException:  # do not leave the others waiting for this thread
-            self._unsettled = True
-            self._abort("interrupted")
-            raise
-        try:
-            answers.update(self._gather(number, until))
-        except CollectiveError:
-            raise
-        except BaseException:
-            self._unsettled = True
-            raise
-        for answer in answers.values():
+        exchange = self._exchanges[number]
+        if not exchange.handed_out:
+            self._hand_out(number, exchange)
+        if exchange.own is not None and 0 not in exchange.answers:
+            self._run_own(exchange, exchange.own)
+        self._gather(number, exchange, until)
+        for answer in exchange.answers.values():
             if isinstance(answer.arrays, Arriving):
                 answer.arrays.wait()
-        return dict(sorted(answers.items()))
+        if not exchange.kept:
+            self.give_up(number)
+        return dict(sorted(exchange.answers.items()))
+
+    def _run_own(self, exchange: _Exchange, message: Message) -> None:
+        if exchange.began:
+            raise Torn
+        exchange.began = True
+        try:
+            exchange.answers[0] = self.replicas[0].handle(message)
+        except BaseException:  # do not leave the others waiting for this thread
+            self._abort("interrupted")
+            raise
 
     def poll(self, number: int) -> bool:
         """Tell, without waiting, whether the answers are there."""
-        if self._own.get(number, IDLE) is not IDLE:
-            return False
-        return all(self._workers[r].finished >= number for r in self._asked.get(number, ()))
+        exchange = self._exchanges.get(number)
+        return exchange is None or len(exchange.answers) == exchange.size
 
     def give_up(self, number: int) -> None:
-        """Throw the answers away when they come."""
-        self._own.pop(number, None)
-        self._asked.pop(number, None)
+        """Throw the answers away when they come.
 
-    def _settle(self) -> None:
-        """Return when all are done with what was interrupted."""
-        number = next(self._numbers)
+        Raises:
+            Torn: replica 0 was not asked, or an interrupt struck it, and the others may wait for it.
+        """
+        exchange = self._exchanges.get(number)
+        if exchange is not None:
+            if exchange.own is not None and 0 not in exchange.answers:
+                raise Torn
+            del self._exchanges[number]
+
+    def settle(self) -> None:
+        """Return when all are done with what was interrupted, and stand at one step."""
+        self._abort("interrupted")
+        number, answers = self.reserve(), dict[int, Message]()
         for worker in self._workers.values():
-            worker.asked.put((number, None))
-        self._asked[number] = list(self._workers)
-        self._gather(number, time.monotonic() + self._within)
+            worker.asked.put((number, None, answers))
+        waiting = _Exchange(None, dict.fromkeys(self._workers, IDLE), kept=False)
+        waiting.answers = answers
+        self._gather(number, waiting, time.monotonic() + self._within)
+        if self._catching_up is None:
+            # On a thread of its own, which no interrupt strikes: writes are made once.
+            self._catching_up = threading.Thread(target=self._catch_up, daemon=True)
+            self._catching_up.start()
+        self._catching_up.join()
+        self._exchanges.clear()
+        self._catching_up = None
+
+    def _catch_up(self) -> None:
         furthest = max(self.replicas, key=lambda replica: replica.done)
         for replica in self.replicas:
             if replica.done < furthest.done:
                 if replica.runtime is not None:
                     replica.runtime.use()
                 replica.catch_up(furthest)
-        self._unsettled = False
 
-    def _gather(self, number: int, until: float) -> dict[int, Message]:
-        answers = {rank: self._workers[rank].wait(number, until) for rank in self._asked[number]}
-        del self._asked[number]
-        late = [rank for rank, answer in answers.items() if answer is None]
+    def _gather(self, number: int, exchange: _Exchange, until: float) -> None:
+        ranks = exchange.by_worker
+        late = [r for r in ranks if not self._workers[r].wait(number, exchange.answers, until)]
         if late:
             self.broken = True
             self._abort(f"replicas {late} are late")
             raise CollectiveError(f"replicas {late} did not answer within {self._within:g} s.")
-        return {rank: answer for rank, answer in answers.items() if answer is not None}
 
     @property
     def alive(self) -> list[int]:
         """All ranks: threads are not lost one by one."""
         return list(range(self.size))
 
-    def settle(self) -> None:
-        """Wait until all have answered everything."""
-        self._settle()
-
     def _abort(self, reason: str) -> None:
+        """Release all that wait, and those that have yet to come with what they were asked so far."""
         if self.replicas[0].group is not None:
+            self._meeting.let_go()
+            self._meeting.skip(self._epoch)
             self.replicas[0].group.abort(reason)
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 
@@ -9,10 +10,11 @@ import numpy as np
 
 from ..graph.ir import EVERYWHERE
 from ..strategies.errors import InvalidState
-from .delivery import VALUES_GONE
+from .delivery import VALUES_GONE, assign
 from .gang import Gang
 from .scope import Scope
 from .tensor import Tensor
+from .turns import NeedsTurn
 
 
 class DeviceValues:
@@ -44,7 +46,7 @@ class DeviceValues:
 
     def bring_home(self) -> None:
         """Fetch the newest values into the driver's scope, which from then on stands alone."""
-        for tensor in self._tensors.values():
+        for tensor in list(self._tensors.values()):
             if tensor.link is self:
                 if tensor.initialized:
                     tensor.memory()
@@ -55,6 +57,11 @@ class DeviceValues:
         self.own.update(names)
         large = self.gang.ledger.kept.too_large
         large[self.id] = (large.get(self.id, set()) | set(names)) - set(kept)
+
+    @property
+    def turn(self) -> threading.RLock:
+        """The lock for what is read, or was written, here."""
+        return self.gang.turn
 
     @property
     def names(self) -> list[str]:
@@ -92,12 +99,16 @@ class DeviceValues:
             self._unfilled = [t for t in self._tensors.values() if not t.initialized]
         for name, tensor in self._tensors.items():
             if tensor.link is not self:
-                if self.follows and isinstance(tensor.link, DeviceValues):
-                    self._follow(name, tensor.link)
+                if isinstance(tensor.link, DeviceValues):
+                    if not tensor.link.gang.has_turn():
+                        raise NeedsTurn(tensor.link.gang)
+                    if self.follows:
+                        self._follow(name, tensor.link)
                 gone = name not in needed and _is_lost(tensor)
                 if name in self.dirty and tensor.initialized and not gone:
                     tensor.memory()  # what another program's replicas made of it, before the link changes
-                tensor.link, tensor.link_version = self, -1
+                tensor.link_version = -1  # first: an interrupt in between leaves nothing stale
+                tensor.link = self
 
     def fill(self) -> None:
         """After a step: fetch what the driver's scope has no value of, such as what a startup program made."""
@@ -117,8 +128,8 @@ class DeviceValues:
         for name in names:
             owner = owners.get(name, EVERYWHERE)
             if name not in self._tensors:
+                self.dirty.add(name)  # first: an interrupt leaves no name that is never sent
                 self._tensors[name] = self.scope.home(name).get_tensor()
-                self.dirty.add(name)
             elif self.owners.get(name, EVERYWHERE) != owner:
                 tensor = self._tensors[name]
                 if tensor.link is self and tensor.initialized:
@@ -133,23 +144,20 @@ class DeviceValues:
         """Number owners as the replicas are numbered now; ``shrunk``: each time, the ranks they had before."""
         if self._followed == len(shrunk):
             return
+        owners = self.owners
         for kept in shrunk[self._followed :]:
-            self.owners = {name: kept.index(rank) for name, rank in self.owners.items()}
-        self._followed = len(shrunk)
-        self._adopted = None
+            owners = {name: kept.index(rank) for name, rank in owners.items()}
+        assign((self, "owners", owners), (self, "_followed", len(shrunk)), (self, "_adopted", None))
 
     def flush(self) -> None:
         """Send what the user wrote since the last step."""
         if not self.dirty:
             return
-        names, arrays = [], []
-        for name in sorted(self.dirty):
-            tensor = self._tensors[name]
-            if tensor.initialized:
-                names.append(name)
-                arrays.append(tensor.memory())
+        dirty = sorted(self.dirty.intersection(self._tensors))
+        names = [name for name in dirty if self._tensors[name].initialized]
+        arrays = [self._tensors[name].memory() for name in names]
         self.gang.write(self.id, names, arrays, self.owners)
-        self.dirty.clear()
+        self.dirty.difference_update(dirty)
 
 
 def _is_lost(tensor: Tensor) -> bool:

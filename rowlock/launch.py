@@ -66,7 +66,7 @@ def cluster(config: ClusterConfig | None = None, **settings: Any) -> Iterator[Cl
         try:
             launchers.close_gangs(chosen)
         finally:
-            launchers.pop_config()
+            launchers.pop_config(chosen)
             _leave_ray()
 
 

@@ -16,6 +16,7 @@ ROOMS = ["strategies", "graph", "executor", "cluster"]  # each may import those 
 FILES = [p for room in [*ROOMS, "rowlock"] for p in (ROOT / room).rglob("*.py")]
 FILES = sorted({p.resolve() for p in FILES})
 
+
 def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 

@@ -1,0 +1,113 @@
+"""An interrupt at any bytecode of the driver's step loses no replica, no step and no answer."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import signal
+import time
+from typing import Any
+
+import pytest
+
+import rowlock
+
+from .interrupts import Strike
+from .nets import OPTIMIZERS, Net, feed
+
+BATCH = feed(8)
+
+
+class Training:
+    """Steps on one batch, with dropout: what they come to depends on how many there were alone."""
+
+    def __init__(self, places: int = 2) -> None:
+        self.net = Net(OPTIMIZERS["momentum"], layers=2, drop=0.3)
+        self.program = self.net.compiled(places)
+        self.step()
+
+    def step(self) -> Any:
+        return self.net.run(self.program, BATCH, [self.net.loss])
+
+    def two_steps(self) -> None:
+        """Two steps, one begun before the other is done."""
+        how = {"scope": self.net.scope}
+        futures = [
+            self.net.exe.run_async(self.program, BATCH, [self.net.loss], **how) for _ in range(2)
+        ]
+        for future in futures:
+            assert len(future.result()) == 1
+
+    @property
+    def run(self) -> Any:
+        return self.program._parallel
+
+    def state(self) -> list[bytes]:
+        return [value.tobytes() for value in self.net.parameters().values()]
+
+
+def undisturbed(steps: int) -> list[list[bytes]]:
+    """What training has come to after 0 (not known), 1, 2, ... steps."""
+    training = Training()
+    states: list[list[bytes]] = [[], training.state()]
+    for _ in range(steps):
+        training.step()
+        states.append(training.state())
+    return states
+
+
+def interrupted(count: int, kill_each: int, seed: int, call: str = "step") -> dict[str, int]:
+    """Interrupt steps at ``count`` bytecodes (0: at each), and compare; now and then a replica dies."""
+    draw = random.Random(seed)
+    states = undisturbed(3 * (count or 6000) + 20)
+    training = Training()
+    getattr(training, call)()
+    counting = Strike()
+    counting.during(getattr(training, call))
+    total = counting.count
+    every = range(1, total + 1)
+    places = sorted(draw.sample(every, min(count, total))) if count else every
+    others = training.run.gang.ledger.done - training.run.steps  # steps of the undisturbed one
+    told = {"bytecodes": total, "interrupts": 0, "kills": 0}
+    for k, at in enumerate(places):
+        strike = Strike(at)
+        strike.during(getattr(training, call))
+        told["interrupts"] += bool(strike.where)
+        if kill_each and k % kill_each == kill_each - 1:
+            where = training.run.gang.delivery.where
+            os.kill(where[draw.randrange(len(where))]["pid"], signal.SIGKILL)
+            told["kills"] += 1
+        began = time.monotonic()
+        told_at = f"interrupt {at} of {total} (seed {seed}) at {strike.where}"
+        state = training.state()
+        assert time.monotonic() - began < 30, told_at
+        gang = training.run.gang
+        assert training.run.steps == gang.ledger.done - others, told_at
+        assert state == states[training.run.steps], told_at
+        assert not gang.under_way, told_at
+        assert not gang.delivery.broken, told_at
+        if k % 7 == 0:
+            training.step()
+    before = training.run.gang.ledger.done
+    assert len(training.step()) == 1
+    assert training.run.gang.ledger.done == before + 1
+    return told
+
+
+@pytest.mark.parametrize("call", ["step", "two_steps"])
+def test_threads(call: str) -> None:
+    with rowlock.cluster(launcher="threads"):
+        told = interrupted(120, 0, 7, call)
+    assert told["interrupts"] > 100
+
+
+@pytest.mark.parametrize("call", ["step", "two_steps"])
+def test_replicas_of_ray_that_die(ray_cluster: None, call: str) -> None:
+    logging.getLogger("rowlock").setLevel(logging.ERROR)
+    try:
+        with rowlock.cluster(launcher="ray", spares=1):
+            told = interrupted(30, 10, 8, call)
+    finally:
+        logging.getLogger("rowlock").setLevel(logging.NOTSET)
+    assert told["interrupts"] > 25 and told["kills"] == 3
