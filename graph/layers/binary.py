@@ -1,4 +1,4 @@
-"""Functions of two tensors, and arithmetic on variables."""
+"""Functions of two tensors."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ...strategies.errors import InvalidType
-from ...strategies.types import FLOATS
-from .. import unique_name
 from ..variable import Variable
+from . import operators, subscript  # noqa: F401 - they give Variable its operators
 from .helper import LayerHelper, check_variable
 
 
@@ -35,32 +34,82 @@ elementwise_div = _elementwise("elementwise_div")
 elementwise_max = _elementwise("elementwise_max")
 elementwise_min = _elementwise("elementwise_min")
 elementwise_pow = _elementwise("elementwise_pow")
+elementwise_mod = _elementwise("elementwise_mod")
+elementwise_floordiv = _elementwise("elementwise_floordiv")
 
 
-def _boolean(op_type: str, unary: bool = False) -> Callable[..., Variable]:
-    def layer(x: Variable, y: Variable | None = None, *, name: str | None = None) -> Variable:
-        check_variable(x, "x", op_type)
-        inputs = {"X": x}
-        if not unary:
-            check_variable(y, "y", op_type)
-            inputs["Y"] = y  # type: ignore[assignment]  # checked above
-        return LayerHelper(op_type, name).apply(op_type, inputs, dtype="bool", stop_gradient=True)
+def _result(helper: LayerHelper, out: Variable | None, argument: str) -> Variable:
+    """Return the boolean variable to write: the caller's, or a new one."""
+    if out is None:
+        return helper.new("bool", stop_gradient=True)
+    check_variable(out, argument, helper.layer_type)
+    return out
+
+
+def _compared(
+    op_type: str, x: Variable, y: Variable, cond: Variable | None, attrs: dict[str, Any]
+) -> Variable:
+    check_variable(x, "x", op_type)
+    check_variable(y, "y", op_type)
+    helper = LayerHelper(op_type)
+    out = _result(helper, cond, "cond")
+    helper.append_op(op_type, {"X": x, "Y": y}, {"Out": out}, attrs)
+    return out
+
+
+def less_than(
+    x: Variable, y: Variable, force_cpu: bool | None = None, cond: Variable | None = None
+) -> Variable:
+    """``less_than``, element by element; ``cond`` is the boolean variable to write."""
+    if force_cpu is not None and not isinstance(force_cpu, bool):
+        raise InvalidType(f"less_than: force_cpu must be a bool, got {force_cpu!r}.")
+    return _compared("less_than", x, y, cond, {"force_cpu": bool(force_cpu)})
+
+
+def _comparison(op_type: str) -> Callable[..., Variable]:
+    def layer(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
+        return _compared(op_type, x, y, cond, {})
 
     layer.__name__ = layer.__qualname__ = op_type
-    layer.__doc__ = f"``{op_type}``, element by element; the result is boolean."
+    layer.__doc__ = f"``{op_type}``, element by element; ``cond`` is the boolean variable to write."
     return layer
 
 
-less_than = _boolean("less_than")
-less_equal = _boolean("less_equal")
-greater_than = _boolean("greater_than")
-greater_equal = _boolean("greater_equal")
-equal = _boolean("equal")
-not_equal = _boolean("not_equal")
-logical_and = _boolean("logical_and")
-logical_or = _boolean("logical_or")
-logical_xor = _boolean("logical_xor")
-logical_not = _boolean("logical_not", unary=True)
+less_equal = _comparison("less_equal")
+greater_than = _comparison("greater_than")
+greater_equal = _comparison("greater_equal")
+equal = _comparison("equal")
+not_equal = _comparison("not_equal")
+
+
+def _logical(op_type: str) -> Callable[..., Variable]:
+    def layer(
+        x: Variable, y: Variable, out: Variable | None = None, name: str | None = None
+    ) -> Variable:
+        check_variable(x, "x", op_type)
+        check_variable(y, "y", op_type)
+        helper = LayerHelper(op_type, name)
+        made = _result(helper, out, "out")
+        helper.append_op(op_type, {"X": x, "Y": y}, {"Out": made})
+        return made
+
+    layer.__name__ = layer.__qualname__ = op_type
+    layer.__doc__ = f"``{op_type}`` of booleans; ``out`` is the boolean variable to write."
+    return layer
+
+
+logical_and = _logical("logical_and")
+logical_or = _logical("logical_or")
+logical_xor = _logical("logical_xor")
+
+
+def logical_not(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
+    """The opposite of booleans; ``out`` is the boolean variable to write."""
+    check_variable(x, "x", "logical_not")
+    helper = LayerHelper("logical_not", name)
+    made = _result(helper, out, "out")
+    helper.append_op("logical_not", {"X": x}, {"Out": made})
+    return made
 
 
 def matmul(
@@ -88,88 +137,3 @@ def mul(
     """x @ y, each flattened to a matrix after its first ``num_col_dims`` dimensions."""
     attrs = {"x_num_col_dims": x_num_col_dims, "y_num_col_dims": y_num_col_dims}
     return LayerHelper("mul", name).apply("mul", {"X": x, "Y": y}, attrs, dtype=x.dtype)
-
-
-# -- operators on Variable ------------------------------------------------------------------------
-
-
-def _temporary(like: Variable, dtype: Any = None) -> Variable:
-    block = like.block.program.current_block()
-    return block.create_var(
-        name=unique_name.generate("tmp"), dtype=like.dtype if dtype is None else dtype
-    )
-
-
-def _scaled(x: Variable, factor: float, bias: float) -> Variable:
-    out = _temporary(x)
-    x.block.program.current_block().append_op(
-        "scale", {"X": x}, {"Out": out}, {"scale": float(factor), "bias": float(bias)}
-    )
-    return out
-
-
-def _filled(like: Variable, value: float) -> Variable:
-    """Return a tensor of one element that holds ``value``, in the dtype of ``like``."""
-    out = _temporary(like)
-    assert like.dtype is not None
-    attrs = {"shape": [1], "dtype": int(like.dtype), "value": float(value)}
-    like.block.program.current_block().append_op("fill_constant", None, {"Out": out}, attrs)
-    out.stop_gradient = True
-    return out
-
-
-_BY_SCALE: dict[str, Callable[[Variable, float], Variable]] = {
-    "elementwise_add": lambda x, value: _scaled(x, 1.0, value),
-    "elementwise_sub": lambda x, value: _scaled(x, 1.0, -value),
-    "elementwise_mul": lambda x, value: _scaled(x, value, 0.0),
-    "elementwise_div": lambda x, value: _scaled(x, 1.0 / value, 0.0),
-}
-
-
-def _operator(op_type: str, reverse: bool = False, boolean: bool = False) -> Callable[..., Any]:
-    def method(self: Variable, other: Any) -> Any:
-        if isinstance(other, (bool, int, float)):
-            simple = _BY_SCALE.get(op_type)
-            if (
-                simple
-                and self.dtype in FLOATS
-                and (not reverse or op_type in ("elementwise_add", "elementwise_mul"))
-            ):
-                return simple(self, float(other))
-            if reverse and op_type == "elementwise_sub" and self.dtype in FLOATS:
-                return _scaled(self, -1.0, float(other))
-            other = _filled(self, float(other))
-        elif not isinstance(other, Variable):
-            raise InvalidType(f"{op_type}: cannot combine a Variable with {type(other).__name__}.")
-        x, y = (other, self) if reverse else (self, other)
-        out = _temporary(x, "bool" if boolean else None)
-        block = self.block.program.current_block()
-        axis = 0 if y.shape and y.shape[0] == -1 else -1  # a batch is aligned at the front
-        block.append_op(op_type, {"X": x, "Y": y}, {"Out": out}, {"axis": axis})
-        return out
-
-    return method
-
-
-_METHODS = {
-    "__add__": ("elementwise_add", False),
-    "__radd__": ("elementwise_add", True),
-    "__sub__": ("elementwise_sub", False),
-    "__rsub__": ("elementwise_sub", True),
-    "__mul__": ("elementwise_mul", False),
-    "__rmul__": ("elementwise_mul", True),
-    "__truediv__": ("elementwise_div", False),
-    "__rtruediv__": ("elementwise_div", True),
-    "__pow__": ("elementwise_pow", False),
-    "__rpow__": ("elementwise_pow", True),
-}
-for _method, (_type, _reverse) in _METHODS.items():
-    setattr(Variable, _method, _operator(_type, _reverse))
-for _method, _type in (
-    ("__lt__", "less_than"),
-    ("__le__", "less_equal"),
-    ("__gt__", "greater_than"),
-    ("__ge__", "greater_equal"),
-):
-    setattr(Variable, _method, _operator(_type, boolean=True))
-setattr(Variable, "__neg__", lambda self: _scaled(self, -1.0, 0.0))  # noqa: B010 - declared for type checkers

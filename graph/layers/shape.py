@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.errors import InvalidType, InvalidValue, Unsupported
 from ...strategies.types import VarType, to_var_type
 from ..variable import Variable
 from .helper import LayerHelper, check_variable
@@ -51,7 +51,9 @@ def sums(input: Sequence[Variable], out: Variable | None = None) -> Variable:
     return out
 
 
-sum = sums
+def sum(x: Variable | Sequence[Variable]) -> Variable:
+    """Sum of tensors of one shape."""
+    return sums(list(x) if isinstance(x, (list, tuple)) else [x])
 
 
 def _view(
@@ -338,8 +340,21 @@ def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variabl
     return out
 
 
-def where(condition: Variable, x: Variable, y: Variable) -> Variable:
-    """x where the condition holds, else y."""
+def where(condition: Variable, x: Variable | None = None, y: Variable | None = None) -> Variable:
+    """x where the condition holds, else y.
+
+    Raises:
+        Unsupported: without x and y, it would tell where the condition holds: as many rows as there are.
+    """
+    check_variable(condition, "condition", "where")
+    if x is None and y is None:
+        raise Unsupported(
+            "where(condition) has as many rows as the condition has true elements, and sizes that depend on "
+            "values are not built. Use where(condition, x, y), or multiply by the condition."
+        )
+    check_variable(x, "x", "where")
+    check_variable(y, "y", "where")
+    assert x is not None
     inputs = {"Condition": condition, "X": x, "Y": y}
     return LayerHelper("where").apply("where", inputs, dtype=x.dtype)
 

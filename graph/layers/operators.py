@@ -1,0 +1,182 @@
+"""Operators of Python on variables: each appends the ops that Paddle 1.8 appends for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...strategies.errors import InvalidArgument, InvalidType
+from ...strategies.types import INTEGERS, VarType, to_var_type
+from .. import unique_name
+from ..variable import Variable
+from .helper import check_variable
+
+
+def _temporary(like: Variable, dtype: Any) -> Variable:
+    block = like.block.program.current_block()
+    return block.create_var(name=unique_name.generate("tmp"), dtype=dtype)
+
+
+def _append(like: Variable, op_type: str, inputs: Any, dtype: Any, attrs: Any) -> Variable:
+    out = _temporary(like, dtype)
+    like.block.program.current_block().append_op(op_type, inputs, {"Out": out}, attrs)
+    return out
+
+
+def _scaled(x: Variable, factor: float, bias: float) -> Variable:
+    return _append(x, "scale", {"X": x}, x.dtype, {"scale": factor, "bias": bias})
+
+
+def astype(self: Variable, dtype: Any) -> Variable:
+    """Return the elements as another type."""
+    check_variable(self, "self", "astype")
+    kind = to_var_type(dtype)
+    if self.dtype is None:
+        raise InvalidType(f"astype: the element type of {self.name!r} is not known yet.")
+    attrs = {"in_dtype": int(self.dtype), "out_dtype": int(kind)}
+    return _append(self, "cast", {"X": self}, kind, attrs)
+
+
+def _one_number(like: Variable, value: float) -> Variable:
+    assert like.dtype is not None
+    attrs = {"shape": [1], "dtype": int(like.dtype), "value": value}
+    out = _append(like, "fill_constant", None, like.dtype, attrs)
+    out.stop_gradient = True
+    return out
+
+
+def _filled(like: Variable, value: float) -> Variable:
+    """Return ``value`` in the shape of ``like``: what stands on the left decides the shape."""
+    assert like.dtype is not None and like.shape is not None
+    sizes = list(like.shape)
+    if not any(size < 0 for size in sizes):
+        attrs = {"shape": sizes, "dtype": int(like.dtype), "value": value}
+        out = _append(like, "fill_constant", None, like.dtype, attrs)
+    else:
+        batch = next(i for i, size in enumerate(sizes) if size < 0)
+        shape = [1 if size < 0 and i != batch else size for i, size in enumerate(sizes)]
+        attrs = {"shape": shape, "value": value, "input_dim_idx": batch, "output_dim_idx": batch}
+        op_type = "fill_constant_batch_size_like"  # of float32, as its attribute is by default
+        out = _append(like, op_type, {"Input": like}, VarType.FP32, attrs)
+    out.stop_gradient = True
+    return out
+
+
+_BY_SCALE: dict[str, Callable[[Variable, float], Variable]] = {
+    "__add__": lambda x, value: _scaled(x, 1.0, value),
+    "__radd__": lambda x, value: _scaled(x, 1.0, value),
+    "__sub__": lambda x, value: _scaled(x, 1.0, -value),
+    "__rsub__": lambda x, value: _scaled(x, -1.0, value),
+    "__mul__": lambda x, value: _scaled(x, value, 0.0),
+    "__rmul__": lambda x, value: _scaled(x, value, 0.0),
+    "__truediv__": lambda x, value: _scaled(x, 1.0 / value, 0.0),
+}
+
+
+def _by_scale(name: str, x: Variable, value: Any) -> Variable | None:
+    """Return x and a number combined by one ``scale``, or None where Paddle takes another op."""
+    simple = _BY_SCALE.get(name)
+    if simple is None or (name == "__truediv__" and (x.dtype in INTEGERS or value == 0)):
+        return None
+    if x.dtype in INTEGERS and float(value) != int(value):
+        raise InvalidArgument(
+            f"{x.name!r} holds integers ({x.dtype.name}), and {value!r} is none: "
+            "cast it first, as by x.astype('float32')."
+        )
+    return simple(x, float(value))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (bool, int, float, np.number, np.bool_))
+
+
+def _operator(name: str, op_type: str, reverse: bool, boolean: bool) -> Callable[..., Any]:
+    def method(self: Variable, other: Any) -> Any:
+        if not isinstance(other, Variable):
+            if not _is_number(other):
+                return NotImplemented  # Python asks the other side, and raises TypeError
+            scaled = _by_scale(name, self, other) if isinstance(other, (int, float)) else None
+            if scaled is not None:
+                return scaled
+            other = (_filled if reverse else _one_number)(self, float(other))
+        if other.dtype != self.dtype:
+            other = astype(other, self.dtype)
+        x, y = (other, self) if reverse else (self, other)
+        axis = 0 if y.shape and y.shape[0] == -1 else -1  # a batch is aligned at the front
+        dtype = VarType.BOOL if boolean else self.dtype
+        return _append(self, op_type, {"X": x, "Y": y}, dtype, {"axis": axis})
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"Append ``{op_type}``; a number becomes a tensor of this one's element type."
+    return method
+
+
+_ARITHMETIC = {
+    "add": "elementwise_add",
+    "sub": "elementwise_sub",
+    "mul": "elementwise_mul",
+    "truediv": "elementwise_div",
+    "floordiv": "elementwise_floordiv",
+    "mod": "elementwise_mod",
+    "pow": "elementwise_pow",
+}
+_COMPARISONS = {
+    "__eq__": "equal",
+    "__ne__": "not_equal",
+    "__lt__": "less_than",
+    "__le__": "less_equal",
+    "__gt__": "greater_than",
+    "__ge__": "greater_equal",
+}
+_COMMUTATIVE = ("__radd__", "__rmul__")  # what stands on the left is taken for the right
+
+
+def _matmul(self: Variable, other: Any) -> Any:
+    """Append ``matmul``."""
+    if not isinstance(other, Variable):
+        return NotImplemented
+    return _append(self, "matmul", {"X": self, "Y": other}, self.dtype, {})
+
+
+def _negative(self: Variable) -> Variable:
+    """Append ``scale`` by -1."""
+    return _scaled(self, -1.0, 0.0)
+
+
+def _transposed(self: Variable) -> Variable:
+    """The dimensions in reverse order."""
+    from .shape import transpose
+
+    return self if self.ndim < 2 else transpose(self, list(range(self.ndim))[::-1])
+
+
+def numel(self: Variable) -> Variable:
+    """Return the number of elements, as an int64 of one element."""
+    from . import shape
+
+    check_variable(self, "x", "numel")
+    if self.shape is not None and all(size >= 0 for size in self.shape):
+        return shape.fill_constant([1], "int64", int(np.prod(self.shape)))
+    sizes = shape.cast(shape.shape(self), "int64")
+    count = shape.reduce_prod(sizes)
+    count.stop_gradient = True
+    return count
+
+
+def install() -> None:
+    """Give Variable its operators."""
+    for kind, op_type in _ARITHMETIC.items():
+        for name, reverse in ((f"__{kind}__", False), (f"__r{kind}__", True)):
+            swapped = reverse and name not in _COMMUTATIVE
+            setattr(Variable, name, _operator(name, op_type, swapped, False))
+    for name, op_type in _COMPARISONS.items():
+        setattr(Variable, name, _operator(name, op_type, False, True))
+    methods = {"__matmul__": _matmul, "__neg__": _negative, "astype": astype, "numel": numel}
+    for name, method in methods.items():
+        setattr(Variable, name, method)
+    setattr(Variable, "T", property(_transposed))  # noqa: B010 - declared for type checkers
+
+
+install()

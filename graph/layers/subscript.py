@@ -1,0 +1,243 @@
+"""``variable[...]``: numbers, slices, ``None``, ``...`` and variables, as slice, strided_slice and unsqueeze."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...strategies.errors import InvalidType, InvalidValue, Unsupported
+from ...strategies.types import INTEGERS, VarType
+from .. import unique_name
+from ..variable import Variable
+
+END = 10_000_000  # stands for "to the last element", as in Paddle
+
+
+@dataclass
+class _Window:
+    """What is taken of each dimension that is not taken whole."""
+
+    axes: list[int] = field(default_factory=list)
+    starts: list[Any] = field(default_factory=list)
+    ends: list[Any] = field(default_factory=list)
+    strides: list[int] = field(default_factory=list)
+    dropped: list[int] = field(default_factory=list)
+    reversed: list[int] = field(default_factory=list)
+
+    def take(self, axis: int, start: Any, end: Any, stride: int = 1) -> None:
+        self.axes.append(axis)
+        self.starts.append(start)
+        self.ends.append(end)
+        self.strides.append(stride)
+
+
+def getitem(self: Variable, item: Any) -> Variable:
+    """Return some of the elements.
+
+    Raises:
+        InvalidType: an index is of a type that picks nothing.
+        InvalidValue: there are more indices than dimensions, or one is outside its dimension.
+        Unsupported: the result's size would depend on values.
+    """
+    items = list(item) if isinstance(item, tuple) else [item]
+    rank = _rank(self)
+    indices, new_axes = _expanded(self, items, rank)
+    window = _Window()
+    for axis, index in enumerate(indices):
+        _note(self, window, axis, index)
+    out = _cut(self, window) if window.axes else self
+    if window.reversed:
+        out = _reversed(self, out, window)
+    if new_axes:
+        out = _with_axes(out, new_axes, rank - len(window.dropped))
+    return out
+
+
+def _rank(x: Variable) -> int:
+    if x.shape is None:
+        raise InvalidValue(f"{x.name!r} cannot be indexed: its shape is not known yet.")
+    return len(x.shape)
+
+
+def _expanded(x: Variable, items: list[Any], rank: int) -> tuple[list[Any], list[int]]:
+    """Return an index for each of the first dimensions, and where the result has new ones."""
+    dots = [i for i, one in enumerate(items) if one is Ellipsis]
+    if len(dots) > 1:
+        raise InvalidValue(f"{x.name!r}: an index may hold one '...', got {len(dots)}.")
+    used = sum(one is not None and one is not Ellipsis for one in items)
+    if used > rank:
+        raise InvalidValue(f"{x.name!r} has {rank} dimensions, and {used} indices were given.")
+    indices: list[Any] = []
+    new_axes: list[int] = []
+    place = 0  # among the dimensions of the result
+    for one in items:
+        if one is None:
+            new_axes.append(place)
+            place += 1
+        elif one is Ellipsis:
+            indices += [slice(None)] * (rank - used)
+            place += rank - used
+        else:
+            indices.append(one)
+            place += isinstance(one, slice)
+    return indices, new_axes
+
+
+def _note(x: Variable, window: _Window, axis: int, index: Any) -> None:
+    if isinstance(index, slice):
+        _note_slice(x, window, axis, index)
+    elif isinstance(index, Variable):
+        window.dropped.append(axis)
+        window.take(axis, _position(x, index), index)
+    elif isinstance(index, (int, np.integer)) and not isinstance(index, bool):
+        size = (x.shape or ())[axis]
+        if size >= 0 and not -size <= index < size:
+            raise InvalidValue(
+                f"{x.name!r}: index {index} is outside dimension {axis}, which has {size} elements."
+            )
+        window.dropped.append(axis)
+        window.take(axis, int(index), int(index) + 1 if index != -1 else END)
+    else:
+        raise InvalidType(
+            f"{x.name!r}[{index!r}]: an index is a number, a slice, None, '...' or a Variable, "
+            f"not {type(index).__name__}."
+        )
+
+
+def _position(x: Variable, index: Variable) -> Variable:
+    if index.dtype == VarType.BOOL:
+        raise Unsupported(
+            f"{x.name!r}[{index.name!r}]: how many elements a mask keeps is known only when the program "
+            "runs; that is not built. Multiply by the mask, or use where(mask, x, y)."
+        )
+    if index.dtype not in INTEGERS:
+        raise InvalidType(f"{x.name!r}: the index {index.name!r} must hold integers.")
+    return index
+
+
+def _note_slice(x: Variable, window: _Window, axis: int, given: slice) -> None:
+    start, end, stride = given.start, given.stop, given.step
+    if stride is not None and not isinstance(stride, (int, np.integer)):
+        raise InvalidType(f"{x.name!r}: the step of a slice is a number, got {stride!r}.")
+    stride = 1 if stride is None else int(stride)
+    if stride == 0:
+        raise InvalidValue(f"{x.name!r}: the step of a slice cannot be 0.")
+    if start is None and end is None and stride in (1, -1):
+        if stride == -1:
+            window.reversed.append(axis)
+        return
+    forward = stride > 0
+    start = (0 if forward else END) if start is None else _bound(x, start)
+    # Backwards, a number before the first element; -1 is the last.
+    end = (END if forward else -END) if end is None else _bound(x, end)
+    window.take(axis, start, end, stride)
+
+
+def _bound(x: Variable, value: Any) -> Any:
+    if isinstance(value, Variable):
+        return _position(x, value)
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        return int(value)
+    raise InvalidType(f"{x.name!r}: a slice's bounds are numbers or Variables, got {value!r}.")
+
+
+def _cut(x: Variable, window: _Window) -> Variable:
+    block = x.block.program.current_block()
+    op_type = "slice" if all(stride == 1 for stride in window.strides) else "strided_slice"
+    # A position that is a variable ends one behind itself.
+    ends = [
+        _next(end) if isinstance(end, Variable) and axis in window.dropped else end
+        for axis, end in zip(window.axes, window.ends, strict=True)
+    ]
+    attrs: dict[str, Any] = {"axes": window.axes, "decrease_axis": window.dropped}
+    if op_type == "strided_slice":
+        attrs["strides"] = window.strides
+    inputs: dict[str, Any] = {"Input": x}
+    flags = [1] * len(window.axes)
+    for slot, bounds in (("Starts", window.starts), ("Ends", ends)):
+        attrs[slot.lower()] = [-1 if isinstance(one, Variable) else one for one in bounds]
+        if any(isinstance(one, Variable) for one in bounds):
+            inputs[f"{slot}TensorList"] = list(_as_variables(x, bounds))
+            flags = [-1 if isinstance(b, Variable) else f for b, f in zip(bounds, flags, strict=True)]
+    attrs["infer_flags"] = flags
+    out = block.create_var(name=unique_name.generate(f"{x.name}_{op_type}"), dtype=x.dtype)
+    block.append_op(op_type, inputs, {"Out": out}, attrs)
+    return out
+
+
+def _constant(x: Variable, value: int) -> Variable:
+    block = x.block.program.current_block()
+    out = block.create_var(dtype="int32", stop_gradient=True)
+    attrs = {"shape": [1], "dtype": int(VarType.INT32), "value": float(value), "force_cpu": True}
+    block.append_op("fill_constant", None, {"Out": out}, attrs)
+    out.stop_gradient = True
+    return out
+
+
+def _next(index: Variable) -> Variable:
+    block = index.block.program.current_block()
+    one = _constant(index, 1)
+    if index.dtype != VarType.INT32:
+        one = one.astype(index.dtype)
+    out = block.create_var(dtype=index.dtype)
+    block.append_op("elementwise_add", {"X": index, "Y": one}, {"Out": out}, {"axis": -1})
+    out.stop_gradient = True
+    return out
+
+
+def _as_variables(x: Variable, bounds: Sequence[Any]) -> Iterator[Variable]:
+    for bound in bounds:
+        if isinstance(bound, Variable):
+            bound.stop_gradient = True
+            yield bound
+        else:
+            yield _constant(x, bound)
+
+
+def _reversed(x: Variable, out: Variable, window: _Window) -> Variable:
+    """Turn dimensions around; those that were dropped before are counted no more."""
+    block = x.block.program.current_block()
+    axes = [axis - sum(gone < axis for gone in window.dropped) for axis in window.reversed]
+    turned = block.create_var(
+        name=unique_name.generate(f"{x.name}_slice_reverse"), dtype=x.dtype
+    )
+    block.append_op("reverse", {"X": out}, {"Out": turned}, {"axis": axes})
+    return turned
+
+
+def _with_axes(out: Variable, new_axes: list[int], rank: int) -> Variable:
+    """Insert dimensions of one element. Where all were dropped, the one that is left is the first of them."""
+    from .shape import unsqueeze
+
+    axes = new_axes if rank else new_axes[1:]
+    return unsqueeze(out, axes) if axes else out
+
+
+def iterate(self: Variable) -> Iterator[Variable]:
+    """Yield what lies at each index of the first dimension.
+
+    Raises:
+        InvalidType: its size is not known.
+    """
+    size = self.shape[0] if self.shape else -1
+    if size < 0:
+        raise InvalidType(
+            f"{self.name!r} cannot be iterated: how long its first dimension is is known only when the "
+            "program runs."
+        )
+    return (getitem(self, i) for i in range(size))
+
+
+def _contains(self: Variable, value: Any) -> bool:
+    raise InvalidType(
+        f"whether {self.name!r} holds a value is known only when the program runs: "
+        "compare with ==, and reduce with reduce_any."
+    )
+
+
+setattr(Variable, "__getitem__", getitem)  # noqa: B010 - declared for type checkers
+setattr(Variable, "__iter__", iterate)  # noqa: B010
+setattr(Variable, "__contains__", _contains)  # noqa: B010

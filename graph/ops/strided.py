@@ -1,0 +1,115 @@
+"""Ops that take every n-th element, or all of them from the end to the front."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .registry import Grad, Inference, Op, Specs, define
+from .rules import grads_like, normal_axis, of_shape, same
+from .samples import normal, sample
+
+_BOUNDS = ("Starts", "Ends", "Strides")
+_TENSORS = (
+    *(f"{bound}Tensor?" for bound in _BOUNDS),
+    *(f"{bound}TensorList*?" for bound in _BOUNDS),
+)
+_STRIDED: dict[str, Any] = {
+    "axes": [],
+    "starts": [],
+    "ends": [],
+    "strides": [],
+    "infer_flags": [],
+    "decrease_axis": [],
+}
+
+
+def strided_indices(size: int, start: int, end: int, stride: int) -> range:
+    """Return the indices that are taken. Going backwards, an end of -1 lies before the first element."""
+    if stride < 0 and end == -1:
+        end = -size - 1
+    return range(*slice(start, end, stride).indices(size))
+
+
+def strided_slice_shape(op: Inference) -> Mapping[str, Specs]:
+    """Every ``strides``-th element from ``starts`` to ``ends`` of each of ``axes``."""
+    used = [slot.rstrip("*?") for slot in _TENSORS if op.has(slot.rstrip("*?"))]
+    op.require(not used, f"{', '.join(used)}: bounds given as tensors are not built, give numbers")
+    x = op.spec("Input")
+    dims = list(x.shape)
+    bounds = (op.attr(name) for name in ("axes", "starts", "ends", "strides"))
+    for axis, start, end, stride in zip(*bounds, strict=True):
+        op.require(0 <= axis < len(dims), f"axis {axis} is outside the {len(dims)} dimensions")
+        op.require(stride != 0, "a stride of 0 never ends")
+        dropped = axis in op.attr("decrease_axis")
+        if dims[axis] >= 0:
+            dims[axis] = len(strided_indices(dims[axis], start, end, stride))
+            op.require(not dropped or dims[axis] == 1, f"index {start} is outside dimension {axis}")
+        elif dropped:
+            dims[axis] = 1
+    kept = [d for i, d in enumerate(dims) if i not in op.attr("decrease_axis")]
+    return {"Out": of_shape(tuple(kept) or (1,), x)}
+
+
+define(
+    Op(
+        type="strided_slice",
+        inputs=("Input", *_TENSORS),
+        outputs=("Out",),
+        attrs=_STRIDED,
+        shape=strided_slice_shape,
+        grad=Grad(
+            "strided_slice_grad",
+            ("Input", *(slot.rstrip("*?") for slot in _TENSORS), "Out@GRAD"),
+            ("Input@GRAD",),
+        ),
+        samples=(
+            sample({"Input": normal(4, 5)}, axes=[0, 1], starts=[0, -1], ends=[4, 0], strides=[2, -2]),
+            sample(
+                {"Input": normal(3, 4)},
+                axes=[0, 1],
+                starts=[1, 3],
+                ends=[2, -1],
+                strides=[1, -1],
+                decrease_axis=[0],
+            ),
+        ),
+        refuses=(
+            sample({"Input": normal(4, 5)}, axes=[2], starts=[0], ends=[1], strides=[1]),
+            sample({"Input": normal(4, 5)}, axes=[1], starts=[0], ends=[1], strides=[0]),
+        ),
+    )
+)
+define(
+    Op(
+        type="strided_slice_grad",
+        inputs=("Input", *_TENSORS, "Out@GRAD"),
+        outputs=("Input@GRAD",),
+        attrs=_STRIDED,
+        shape=grads_like("Input"),
+    )
+)
+
+
+def reverse_shape(op: Inference) -> Mapping[str, Specs]:
+    """Like X, whose dimensions ``axis`` names."""
+    for axis in op.attr("axis"):
+        normal_axis(op, axis, len(op.shape("X")))
+    return same()(op)
+
+
+define(
+    Op(
+        type="reverse",
+        inputs=("X",),
+        outputs=("Out",),
+        attrs={"axis": []},
+        shape=reverse_shape,
+        grad=Grad("reverse", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}),
+        samples=(
+            sample({"X": normal(3, 4)}, axis=[0]),
+            sample({"X": normal(2, 3, 4)}, axis=[-1, 0]),
+        ),
+        refuses=(sample({"X": normal(3, 4)}, axis=[2]),),
+    )
+)
