@@ -11,9 +11,7 @@ from .manipulation import copied
 from .registry import Step, kernel
 
 
-def _taken(
-    x: Any, axes: list[int], starts: list[int], ends: list[int], strides: list[int]
-) -> Any:
+def _taken(x: Any, axes: list[int], starts: list[int], ends: list[int], strides: list[int]) -> Any:
     """Return the view of what is taken."""
     index = [slice(None)] * x.ndim
     for axis, start, end, stride in zip(axes, starts, ends, strides, strict=True):

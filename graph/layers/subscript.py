@@ -1,4 +1,4 @@
-"""``variable[...]``: numbers, slices, ``None``, ``...`` and variables, as slice, strided_slice and unsqueeze."""
+"""``variable[...]``: numbers, slices, ``None``, ``...`` and variables, by slice, strided_slice, unsqueeze."""
 
 from __future__ import annotations
 
@@ -161,7 +161,9 @@ def _cut(x: Variable, window: _Window) -> Variable:
         attrs[slot.lower()] = [-1 if isinstance(one, Variable) else one for one in bounds]
         if any(isinstance(one, Variable) for one in bounds):
             inputs[f"{slot}TensorList"] = list(_as_variables(x, bounds))
-            flags = [-1 if isinstance(b, Variable) else f for b, f in zip(bounds, flags, strict=True)]
+            flags = [
+                -1 if isinstance(b, Variable) else f for b, f in zip(bounds, flags, strict=True)
+            ]
     attrs["infer_flags"] = flags
     out = block.create_var(name=unique_name.generate(f"{x.name}_{op_type}"), dtype=x.dtype)
     block.append_op(op_type, inputs, {"Out": out}, attrs)
@@ -201,9 +203,7 @@ def _reversed(x: Variable, out: Variable, window: _Window) -> Variable:
     """Turn dimensions around; those that were dropped before are counted no more."""
     block = x.block.program.current_block()
     axes = [axis - sum(gone < axis for gone in window.dropped) for axis in window.reversed]
-    turned = block.create_var(
-        name=unique_name.generate(f"{x.name}_slice_reverse"), dtype=x.dtype
-    )
+    turned = block.create_var(name=unique_name.generate(f"{x.name}_slice_reverse"), dtype=x.dtype)
     block.append_op("reverse", {"X": out}, {"Out": turned}, {"axis": axes})
     return turned
 

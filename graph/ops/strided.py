@@ -64,7 +64,9 @@ define(
             ("Input@GRAD",),
         ),
         samples=(
-            sample({"Input": normal(4, 5)}, axes=[0, 1], starts=[0, -1], ends=[4, 0], strides=[2, -2]),
+            sample(
+                {"Input": normal(4, 5)}, axes=[0, 1], starts=[0, -1], ends=[4, 0], strides=[2, -2]
+            ),
             sample(
                 {"Input": normal(3, 4)},
                 axes=[0, 1],

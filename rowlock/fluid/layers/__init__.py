@@ -1,8 +1,19 @@
 """``fluid.layers``: the layer functions of Paddle 1.x, by the modules that Paddle keeps them in."""
 
 from ...names import listing, missing
-from . import control_flow, io, learning_rate_scheduler, loss, metric_op, nn, ops, tensor
+from . import (
+    control_flow,
+    distributions,
+    io,
+    learning_rate_scheduler,
+    loss,
+    metric_op,
+    nn,
+    ops,
+    tensor,
+)
 from .control_flow import *  # noqa: F403
+from .distributions import *  # noqa: F403
 from .io import *  # noqa: F403
 from .learning_rate_scheduler import *  # noqa: F403
 from .loss import *  # noqa: F403
@@ -13,6 +24,7 @@ from .tensor import *  # noqa: F403
 
 __all__ = (
     control_flow.__all__
+    + distributions.__all__
     + io.__all__
     + learning_rate_scheduler.__all__
     + loss.__all__

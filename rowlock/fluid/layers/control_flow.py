@@ -11,6 +11,9 @@ from ...graph.layers.binary import (
 from ...graph.layers.shape import (
     increment,
 )
+from ...graph.layers.tensors import (
+    is_empty,
+)
 from ...names import listing, missing
 
 __all__ = [
@@ -18,6 +21,7 @@ __all__ = [
     "greater_equal",
     "greater_than",
     "increment",
+    "is_empty",
     "less_equal",
     "less_than",
     "not_equal",

@@ -1,5 +1,8 @@
 """``fluid.layers.ops``: functions of one tensor."""
 
+from ...graph.layers.tensors import (
+    cumsum,
+)
 from ...graph.layers.unary import (
     abs,
     ceil,
@@ -25,6 +28,7 @@ __all__ = [
     "abs",
     "ceil",
     "cos",
+    "cumsum",
     "exp",
     "floor",
     "gelu",

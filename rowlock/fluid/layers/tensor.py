@@ -18,20 +18,34 @@ from ...graph.layers.shape import (
     zeros,
     zeros_like,
 )
+from ...graph.layers.tensors import (
+    argsort,
+    create_tensor,
+    has_inf,
+    has_nan,
+    isfinite,
+    reverse,
+)
 from ...names import listing, missing
 
 __all__ = [
     "argmax",
     "argmin",
+    "argsort",
     "assign",
     "cast",
     "concat",
     "create_global_var",
     "create_parameter",
+    "create_tensor",
     "fill_constant",
     "fill_constant_batch_size_like",
+    "has_inf",
+    "has_nan",
+    "isfinite",
     "ones",
     "ones_like",
+    "reverse",
     "sums",
     "zeros",
     "zeros_like",

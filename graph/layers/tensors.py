@@ -1,0 +1,273 @@
+"""Tensors sorted, summed up, padded, picked by index, drawn, and examined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.types import VarType, to_var_type
+from ..initializer import ConstantInitializer
+from ..program import default_main_program
+from ..variable import Variable
+from .helper import LayerHelper, check_variable
+from .shape import fill_constant, sums
+
+
+def check_float(x: Variable, argument: str, layer: str) -> None:
+    """Raise InvalidType unless ``x`` is a Variable that may hold floats."""
+    check_variable(x, argument, layer)
+    kinds = (VarType.FP16, VarType.BF16, VarType.FP32, VarType.FP64, None)
+    if x.dtype not in kinds:
+        raise InvalidType(
+            f"{layer}: {argument} must hold floats, and {x.name!r} holds {x.dtype.name}."
+        )  # type: ignore[union-attr]
+
+
+def sizes_of(shape: Any, layer: str) -> list[int]:
+    """Return a shape as a list of ints.
+
+    Raises:
+        InvalidType: ``shape`` is no list or tuple of ints.
+    """
+    if not isinstance(shape, (list, tuple)):
+        raise InvalidType(f"{layer}: shape must be a list or a tuple, got {shape!r}.")
+    for size in shape:
+        if isinstance(size, bool) or not hasattr(size, "__index__"):
+            raise InvalidType(f"{layer}: a size must be an int, got {size!r} in {list(shape)!r}.")
+    return [int(size) for size in shape]
+
+
+def argsort(
+    input: Variable, axis: int = -1, descending: bool = False, name: str | None = None
+) -> tuple[Variable, Variable]:
+    """The elements in order along ``axis``, and where they were."""
+    check_variable(input, "input", "argsort")
+    helper = LayerHelper("argsort", name)
+    out, indices = helper.new(input.dtype), helper.new("int64", stop_gradient=True)
+    attrs = {"axis": axis, "descending": descending}
+    helper.append_op("argsort", {"X": input}, {"Out": out, "Indices": indices}, attrs)
+    return out, indices
+
+
+def cumsum(
+    x: Variable, axis: int | None = None, exclusive: bool | None = None, reverse: bool | None = None
+) -> Variable:
+    """Sums of the elements so far; ``exclusive`` without the element itself, ``reverse`` from the end."""
+    check_variable(x, "x", "cumsum")
+    given = {"axis": axis, "exclusive": exclusive, "reverse": reverse}
+    attrs = {name: value for name, value in given.items() if value is not None}
+    return LayerHelper("cumsum").apply("cumsum", {"X": x}, attrs, dtype=x.dtype)
+
+
+def gather_nd(input: Variable, index: Variable, name: str | None = None) -> Variable:
+    """Elements, or slices, of a tensor by their coordinates."""
+    check_variable(input, "input", "gather_nd")
+    check_variable(index, "index", "gather_nd")
+    inputs = {"X": input, "Index": index}
+    return LayerHelper("gather_nd", name).apply("gather_nd", inputs, dtype=input.dtype)
+
+
+def scatter(
+    input: Variable,
+    index: Variable,
+    updates: Variable,
+    name: str | None = None,
+    overwrite: bool = True,
+) -> Variable:
+    """Rows replaced by ``updates`` at the indices, or, unless ``overwrite``, by their sums."""
+    for argument, given in (("input", input), ("index", index), ("updates", updates)):
+        check_variable(given, argument, "scatter")
+    inputs = {"X": input, "Ids": index, "Updates": updates}
+    attrs = {"overwrite": overwrite}
+    return LayerHelper("scatter", name).apply("scatter", inputs, attrs, dtype=input.dtype)
+
+
+def pad(
+    x: Variable, paddings: Sequence[int], pad_value: float = 0.0, name: str | None = None
+) -> Variable:
+    """A margin of one value: ``paddings`` before and after each dimension."""
+    check_variable(x, "x", "pad")
+    attrs = {"paddings": sizes_of(paddings, "pad"), "pad_value": float(pad_value)}
+    return LayerHelper("pad", name).apply("pad", {"X": x}, attrs, dtype=x.dtype)
+
+
+def pad2d(
+    input: Variable,
+    paddings: Any = (0, 0, 0, 0),
+    mode: str = "constant",
+    pad_value: float = 0.0,
+    data_format: str = "NCHW",
+    name: str | None = None,
+) -> Variable:
+    """A margin around images: above, below, left and right. It is constant, a reflection, or the edge."""
+    check_variable(input, "input", "pad2d")
+    if mode not in ("constant", "reflect", "edge"):
+        raise InvalidValue(f"pad2d: mode must be 'constant', 'reflect' or 'edge', got {mode!r}.")
+    if data_format not in ("NCHW", "NHWC"):
+        raise InvalidValue(f"pad2d: data_format must be 'NCHW' or 'NHWC', got {data_format!r}.")
+    inputs: dict[str, Any] = {"X": input}
+    attrs = {"mode": mode, "pad_value": float(pad_value), "data_format": data_format}
+    if isinstance(paddings, Variable):
+        inputs["Paddings"] = paddings
+    else:
+        attrs["paddings"] = sizes_of(paddings, "pad2d")
+    return LayerHelper("pad2d", name).apply("pad2d", inputs, attrs, dtype=input.dtype)
+
+
+def _logical(op_type: str, input: Variable, dim: Any, keep_dim: bool, name: str | None) -> Variable:
+    check_variable(input, "input", op_type)
+    if input.dtype != VarType.BOOL:
+        raise InvalidType(f"{op_type}: input must hold booleans, and {input.name!r} does not.")
+    dims = [dim] if isinstance(dim, int) else list(dim or [])
+    attrs = {"dim": dims or [0], "keep_dim": keep_dim, "reduce_all": not dims}
+    helper = LayerHelper(op_type, name)
+    return helper.apply(op_type, {"X": input}, attrs, dtype="bool", stop_gradient=True)
+
+
+def reduce_all(
+    input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None
+) -> Variable:
+    """Whether every boolean along ``dim`` (None: of all) is true."""
+    return _logical("reduce_all", input, dim, keep_dim, name)
+
+
+def reduce_any(
+    input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None
+) -> Variable:
+    """Whether some boolean along ``dim`` (None: of all) is true."""
+    return _logical("reduce_any", input, dim, keep_dim, name)
+
+
+def _told(op_type: str, x: Variable) -> Variable:
+    check_variable(x, "x", op_type)
+    return LayerHelper(op_type).apply(op_type, {"X": x}, dtype="bool", stop_gradient=True)
+
+
+def has_inf(x: Variable) -> Variable:
+    """Whether some element is infinite."""
+    return _told("isinf", x)
+
+
+def has_nan(x: Variable) -> Variable:
+    """Whether some element is not a number."""
+    return _told("isnan", x)
+
+
+def isfinite(x: Variable) -> Variable:
+    """Whether every element is a finite number."""
+    return _told("isfinite", x)
+
+
+def _drawn(op_type: str, shape: Any, dtype: Any, attrs: dict[str, Any]) -> Variable:
+    kind = to_var_type(dtype)
+    if kind not in (VarType.FP32, VarType.FP64):
+        raise InvalidType(f"{op_type}: dtype must be float32 or float64, got {dtype!r}.")
+    helper, inputs = LayerHelper(op_type), None
+    if isinstance(shape, Variable):
+        inputs = {"ShapeTensor": shape}
+    else:
+        attrs["shape"] = sizes_of(shape, op_type)
+    return helper.apply(op_type, inputs, {**attrs, "dtype": int(kind)}, dtype=kind)
+
+
+def gaussian_random(
+    shape: Any, mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: Any = "float32"
+) -> Variable:
+    """Numbers drawn from a normal distribution, anew in each step."""
+    attrs = {"mean": float(mean), "std": float(std), "seed": seed}
+    return _drawn("gaussian_random", shape, dtype, attrs)
+
+
+def uniform_random(
+    shape: Any, dtype: Any = "float32", min: float = -1.0, max: float = 1.0, seed: int = 0
+) -> Variable:
+    """Numbers drawn evenly between ``min`` and ``max``, anew in each step."""
+    attrs = {"min": float(min), "max": float(max), "seed": seed}
+    return _drawn("uniform_random", shape, dtype, attrs)
+
+
+def autoincreased_step_counter(
+    counter_name: str | None = None, begin: int = 1, step: int = 1
+) -> Variable:
+    """A count of the steps: ``begin`` in the first, ``step`` more in each."""
+    helper = LayerHelper("global_step_counter")
+    name = "@STEP_COUNTER@" if counter_name is None else counter_name
+    block = default_main_program().global_block()
+    fresh = not block.has_var(name)
+    initial = ConstantInitializer(float(begin - 1), force_cpu=True)
+    counter = helper.create_global(name, [1], "int64", initial)
+    if fresh:
+        attrs = {"step": float(step)}
+        block._prepend_op("increment", {"X": counter}, {"Out": counter}, attrs)
+        counter.stop_gradient = True
+    return counter
+
+
+def create_tensor(dtype: Any, name: str | None = None, persistable: bool = False) -> Variable:
+    """A variable that an op of the program will write."""
+    helper = LayerHelper("create_tensor", name)
+    return helper.block.create_var(name=helper.name, dtype=dtype, persistable=persistable)
+
+
+def size(input: Variable) -> Variable:
+    """The number of elements, as an int64 of one element."""
+    check_variable(input, "input", "size")
+    return input.numel()
+
+
+def rank(input: Variable) -> Variable:
+    """The number of dimensions, as an int32 of one element."""
+    check_variable(input, "input", "rank")
+    return fill_constant([1], "int32", input.ndim)
+
+
+def is_empty(x: Variable, cond: Variable | None = None) -> Variable:
+    """Whether there are no elements; ``cond`` is the boolean variable to write."""
+    from .binary import equal
+
+    check_variable(x, "x", "is_empty")
+    return equal(size(x), fill_constant([1], "int64", 0), cond)
+
+
+def reverse(x: Variable, axis: int | Sequence[int]) -> Variable:
+    """The elements from the end to the front along ``axis``."""
+    check_variable(x, "x", "reverse")
+    axes = [axis] if isinstance(axis, int) else sizes_of(axis, "reverse")
+    return LayerHelper("reverse").apply("reverse", {"X": x}, {"axis": axes}, dtype=x.dtype)
+
+
+def strided_slice(
+    input: Variable, axes: Sequence[int], starts: Any, ends: Any, strides: Any
+) -> Variable:
+    """Every ``strides``-th element from ``starts`` to ``ends`` of each of ``axes``."""
+    check_variable(input, "input", "strided_slice")
+    attrs = {"axes": axes, "starts": starts, "ends": ends, "strides": strides}
+    lists = {name: sizes_of(value, f"strided_slice: {name}") for name, value in attrs.items()}
+    lists["infer_flags"] = [1] * len(lists["axes"])
+    helper = LayerHelper("strided_slice")
+    return helper.apply("strided_slice", {"Input": input}, lists, dtype=input.dtype)
+
+
+def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable]:
+    """What lies at each index along ``axis``.
+
+    Raises:
+        InvalidValue: the size is not known, or is not ``num``.
+    """
+    check_variable(x, "x", "unstack")
+    count = (x.shape or ())[axis] if num is None else num
+    if count <= 0:
+        raise InvalidValue(f"unstack: how many parts {x.name!r} has is not known: give num.")
+    helper = LayerHelper("unstack")
+    parts = [helper.new(x.dtype) for _ in range(count)]
+    helper.append_op("unstack", {"X": x}, {"Y": parts}, {"axis": axis, "num": count})
+    return parts
+
+
+def add_n(inputs: Variable | Sequence[Variable], name: str | None = None) -> Variable:
+    """The sum of tensors of one shape."""
+    terms = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
+    for term in terms:
+        check_variable(term, "inputs", "add_n")
+    return sums(terms)

@@ -1,0 +1,51 @@
+"""Operators of variables and layers compute what Paddle does, of the ops that it appends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rowlock
+import rowlock.fluid as fluid
+from tests.reference import expressions
+
+REFERENCE = Path(__file__).parents[1] / "reference"
+# Where Paddle has an op of its own, or appends ops that change nothing.
+COMPOSED = {"x.numel", "L.size", "L.rank", "L.is_empty", "L.Normal", "L.Uniform", "L.Categorical"}
+
+
+def run(table: dict[str, Any], modules: dict[str, Any]) -> dict[str, tuple[list[str], Any]]:
+    """Build all of a table's expressions in one program, run it, and return ops and values."""
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        names = {"np": np, "paddle": rowlock, **modules}
+        for name, (shape, dtype) in expressions.SHAPES.items():
+            names[name] = fluid.data(name, shape, dtype)
+        built = expressions.build(table, main.global_block(), names)
+    exe = fluid.Executor(fluid.CPUPlace())
+    with fluid.scope_guard(fluid.Scope()):
+        exe.run(startup)
+        fetched = exe.run(main, feed=expressions.arrays(), fetch_list=[out for _, _, out in built])
+    return {text: (ops, value) for (text, ops, _), value in zip(built, fetched, strict=True)}
+
+
+@pytest.mark.parametrize(
+    ("file", "modules"),
+    [("expressions.json", {"L": fluid.layers})],
+)
+def test_expressions_are_paddles(file: str, modules: dict[str, Any]) -> None:
+    table = json.loads((REFERENCE / file).read_text())
+    wrong = []
+    for text, (ops, value) in run(table, modules).items():
+        their_ops, dtype, shape, elements = table[text]
+        if their_ops and text.partition("(")[0] not in COMPOSED and ops != their_ops:
+            wrong.append(f"{text}: {ops} instead of {their_ops}")
+        expected = np.array(elements, dtype).reshape(shape)
+        agrees = value.dtype == dtype and value.shape == (tuple(shape) or (1,))
+        if not agrees or not np.allclose(value, expected, rtol=2e-5, atol=1e-6, equal_nan=True):
+            wrong.append(f"{text}: {value!r} instead of {expected!r}")
+    assert not wrong, "\n".join(wrong)
