@@ -30,7 +30,7 @@ from .device import Device
 from .feeds import check, convert, refuse_empty, sequences_in
 from .fetches import Joined, as_fetched, fetch_names_of
 from .launchers import current_config
-from .place import CPUPlace, CUDAPlace, Place
+from .place import CUDAPlace, Place, default_place
 from .plan import Plan
 from .reader import batches_for
 from .scope import Scope, global_scope
@@ -74,7 +74,7 @@ class _Bound:
 
 
 class Executor:
-    """Runs programs on a place (``CPUPlace()`` if none is named).
+    """Runs programs on a place (that of ``paddle.set_device`` if none is named: ``CPUPlace()``).
 
     Compiled programs are kept by program, feed names and fetches; plans also by the shapes fed, so another
     batch size binds again without compiling again.
@@ -83,7 +83,7 @@ class Executor:
     def __init__(self, place: Place | None = None) -> None:
         if place is not None and not isinstance(place, Place):
             raise InvalidType(f"Executor takes a place such as CPUPlace(), got {place!r}.")
-        self.place = CPUPlace() if place is None else place
+        self.place = default_place() if place is None else place
         self._on_gpu: PlainRuns | None = None
         self._closed = False
         self._turn = threading.RLock()

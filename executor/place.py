@@ -41,6 +41,19 @@ class CUDAPinnedPlace:
 
 Place = CPUPlace | CUDAPlace
 
+_default: Place = CPUPlace()
+
+
+def default_place() -> Place:
+    """Return the place of executors that are made without one."""
+    return _default
+
+
+def set_default_place(place: Place) -> None:
+    """Name the place of executors that are made without one."""
+    global _default
+    _default = place
+
 
 def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
     """Return ``device_count`` CPU places; without a count, as many as the environment's CPU_NUM says.

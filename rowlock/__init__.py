@@ -11,8 +11,8 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_SUBPACKAGES = ("fluid", "nn", "optimizer", "reader", "static", "version")
-_ROOMS = ("demo", "executor", "graph", "launch", "strategies")
+_SUBPACKAGES = ("device", "fluid", "nn", "optimizer", "reader", "static", "version")
+_ROOMS = ("functions", "demo", "executor", "graph", "launch", "strategies")
 _HOMES = {
     "CPUPlace": ".executor.place",
     "CUDAPinnedPlace": ".executor.place",
@@ -23,6 +23,7 @@ _HOMES = {
     "shutdown": ".launch",
     "ClusterConfig": ".strategies.cluster",
     "is_compiled_with_cuda": ".fluid.core",
+    "is_compiled_with_xpu": ".functions.framework",
     "regularizer": ".graph.regularizer",
 }
 

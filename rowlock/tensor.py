@@ -2,23 +2,159 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-from .graph.layers import binary, shape
-from .graph.layers.helper import check_variable
-from .graph.layers.numbers import whole
+from .functions.creation import (
+    arange,
+    assign,
+    diag,
+    empty,
+    empty_like,
+    eye,
+    full,
+    full_like,
+    linspace,
+    meshgrid,
+    ones,
+    ones_like,
+    to_tensor,
+    tril,
+    triu,
+    zeros,
+    zeros_like,
+)
+from .functions.framework import (
+    get_default_dtype,
+    get_device,
+    is_tensor,
+    no_grad,
+    seed,
+    set_default_dtype,
+    set_device,
+)
+from .functions.manipulation import (
+    broadcast_to,
+    cast,
+    chunk,
+    concat,
+    expand,
+    expand_as,
+    flatten,
+    flip,
+    gather,
+    gather_nd,
+    index_sample,
+    index_select,
+    reshape,
+    reshape_,
+    roll,
+    scatter,
+    scatter_,
+    scatter_nd,
+    scatter_nd_add,
+    shape,
+    shard_index,
+    slice,
+    split,
+    squeeze,
+    squeeze_,
+    stack,
+    strided_slice,
+    tanh_,
+    tile,
+    transpose,
+    unbind,
+    unsqueeze,
+    unsqueeze_,
+    unstack,
+)
+from .functions.math import (
+    add,
+    add_n,
+    addmm,
+    all,
+    any,
+    bmm,
+    clip,
+    cosh,
+    cross,
+    cumsum,
+    dist,
+    divide,
+    dot,
+    floor_divide,
+    increment,
+    isfinite,
+    isinf,
+    isnan,
+    kron,
+    log2,
+    log10,
+    logsumexp,
+    matmul,
+    max,
+    maximum,
+    mean,
+    min,
+    minimum,
+    mm,
+    mod,
+    multiplex,
+    multiply,
+    mv,
+    norm,
+    numel,
+    pow,
+    prod,
+    round,
+    sinh,
+    stanh,
+    std,
+    subtract,
+    sum,
+    t,
+    tan,
+    trace,
+    var,
+)
+from .functions.random import (
+    bernoulli,
+    normal,
+    rand,
+    randint,
+    randn,
+    randperm,
+    uniform,
+)
+from .functions.search import (
+    allclose,
+    argmax,
+    argmin,
+    argsort,
+    equal,
+    equal_all,
+    greater_equal,
+    greater_than,
+    is_empty,
+    less_equal,
+    less_than,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
+    median,
+    not_equal,
+    sort,
+    topk,
+    where,
+)
+from .graph.layers.tensors import rank
 from .graph.layers.unary import (
     abs,
     ceil,
-    clip,
     cos,
     exp,
     floor,
     log,
-    pow,
     reciprocal,
-    round,
     rsqrt,
     scale,
     sign,
@@ -27,165 +163,22 @@ from .graph.layers.unary import (
     square,
     tanh,
 )
-from .graph.ops.rules import product
-from .graph.variable import Variable
-from .strategies.errors import InvalidValue
-
-concat = shape.concat
-stack = shape.stack
-where = shape.where
-cast = shape.cast
-
-
-def add(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """x + y, broadcast from the last dimension."""
-    return binary.elementwise_add(x, y, name=name)
-
-
-def subtract(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """x - y."""
-    return binary.elementwise_sub(x, y, name=name)
-
-
-def multiply(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """x * y."""
-    return binary.elementwise_mul(x, y, name=name)
-
-
-def divide(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """x / y."""
-    return binary.elementwise_div(x, y, name=name)
-
-
-def maximum(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """The larger of x and y."""
-    return binary.elementwise_max(x, y, name=name)
-
-
-def minimum(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """The smaller of x and y."""
-    return binary.elementwise_min(x, y, name=name)
-
-
-def matmul(
-    x: Variable,
-    y: Variable,
-    transpose_x: bool = False,
-    transpose_y: bool = False,
-    name: str | None = None,
-) -> Variable:
-    """x @ y after the transposes."""
-    return binary.matmul(x, y, transpose_x, transpose_y, name=name)
-
-
-def mean(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
-    """Mean over ``axis`` (None: all, shape [1])."""
-    return shape.reduce_mean(x, axis, keepdim, name)
-
-
-def sum(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
-    """Sum over ``axis``."""
-    return shape.reduce_sum(x, axis, keepdim, name)
-
-
-def max(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
-    """Maximum over ``axis``."""
-    return shape.reduce_max(x, axis, keepdim, name)
-
-
-def min(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
-    """Minimum over ``axis``."""
-    return shape.reduce_min(x, axis, keepdim, name)
-
-
-def prod(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
-    """Product over ``axis``."""
-    return shape.reduce_prod(x, axis, keepdim, name)
-
-
-def argmax(x: Variable, axis: int = -1) -> Variable:
-    """Index of the largest element along ``axis``."""
-    return shape.argmax(x, axis)
-
-
-def argmin(x: Variable, axis: int = -1) -> Variable:
-    """Index of the smallest element along ``axis``."""
-    return shape.argmin(x, axis)
-
-
-def topk(x: Variable, k: int, name: str | None = None) -> tuple[Variable, Variable]:
-    """The ``k`` largest of the last dimension, and where they are."""
-    return shape.topk(x, k, name)
-
-
-def reshape(x: Variable, shape: Sequence[int], name: str | None = None) -> Variable:
-    """The same elements in another shape."""
-    from .graph.layers.shape import reshape as reshaped
-
-    return reshaped(x, shape, name=name)
-
-
-def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Variable:
-    """Dimension i of the result is dimension ``perm[i]`` of x."""
-    return shape.transpose(x, perm, name)
-
-
-def split(
-    x: Variable, num_or_sections: Any, axis: int = 0, name: str | None = None
-) -> list[Variable]:
-    """Cut x along ``axis``."""
-    return shape.split(x, num_or_sections, axis, name)
-
-
-def squeeze(x: Variable, axis: Any = None, name: str | None = None) -> Variable:
-    """Drop dimensions of size 1."""
-    axes = [] if axis is None else [axis] if isinstance(axis, int) else list(axis)
-    return shape.squeeze(x, axes, name)
-
-
-def unsqueeze(x: Variable, axis: Any, name: str | None = None) -> Variable:
-    """Insert dimensions of size 1."""
-    return shape.unsqueeze(x, axis, name)
-
-
-def flatten(
-    x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | None = None
-) -> Variable:
-    """Join dimensions ``start_axis`` to ``stop_axis`` into one."""
-    check_variable(x, "x", "flatten")
-    assert x.shape is not None
-    rank = len(x.shape)
-    for axis in (start_axis, stop_axis):
-        if not -rank <= whole(axis, "an axis", "flatten") < rank:
-            raise InvalidValue(f"flatten: axis {axis} is outside the {rank} dimensions.")
-    start, stop = start_axis % rank, stop_axis % rank
-    if start > stop:
-        raise InvalidValue(f"flatten: start_axis={start_axis} lies behind stop_axis={stop_axis}.")
-    joined = product(x.shape[start : stop + 1])
-    return reshape(x, [0] * start + [joined] + list(x.shape[stop + 1 :]), name)
-
-
-def full(shape: Sequence[int], fill_value: float, dtype: Any = "float32") -> Variable:
-    """A tensor of one value."""
-    from .graph.layers.shape import fill_constant
-
-    return fill_constant(shape, dtype, fill_value)
-
-
-def ones(shape: Sequence[int], dtype: Any = "float32") -> Variable:
-    """A tensor of ones."""
-    return full(shape, 1.0, dtype)
-
-
-def zeros(shape: Sequence[int], dtype: Any = "float32") -> Variable:
-    """A tensor of zeros."""
-    return full(shape, 0.0, dtype)
-
 
 __all__ = [
-    "abs", "add", "argmax", "argmin", "cast", "ceil", "clip", "concat", "cos", "divide", "exp", "flatten",
-    "floor", "full", "log", "matmul", "max", "maximum", "mean", "min", "minimum", "multiply", "ones", "pow",
-    "prod", "reciprocal", "reshape", "round", "rsqrt", "scale", "sign", "sin", "split", "sqrt", "square",
-    "squeeze", "stack", "subtract", "sum", "tanh", "topk", "transpose", "unsqueeze", "where",
-    "zeros",
+    "abs", "add", "add_n", "addmm", "all", "allclose", "any", "arange", "argmax", "argmin", "argsort",
+    "assign", "bernoulli", "bmm", "broadcast_to", "cast", "ceil", "chunk", "clip", "concat", "cos", "cosh",
+    "cross", "cumsum", "diag", "dist", "divide", "dot", "empty", "empty_like", "equal", "equal_all", "exp",
+    "expand", "expand_as", "eye", "flatten", "flip", "floor", "floor_divide", "full", "full_like", "gather",
+    "gather_nd", "get_default_dtype", "get_device", "greater_equal", "greater_than", "increment",
+    "index_sample", "index_select", "is_empty", "is_tensor", "isfinite", "isinf", "isnan", "kron",
+    "less_equal", "less_than", "linspace", "log", "log2", "log10", "logical_and", "logical_not",
+    "logical_or", "logical_xor", "logsumexp", "matmul", "max", "maximum", "mean", "median", "meshgrid",
+    "min", "minimum", "mm", "mod", "multiplex", "multiply", "mv", "no_grad", "norm", "normal", "not_equal",
+    "numel", "ones", "ones_like", "pow", "prod", "rand", "randint", "randn", "randperm", "rank",
+    "reciprocal", "reshape", "reshape_", "roll", "round", "rsqrt", "scale", "scatter", "scatter_",
+    "scatter_nd", "scatter_nd_add", "seed", "set_default_dtype", "set_device", "shape", "shard_index",
+    "sign", "sin", "sinh", "slice", "sort", "split", "sqrt", "square", "squeeze", "squeeze_", "stack",
+    "stanh", "std", "strided_slice", "subtract", "sum", "t", "tan", "tanh", "tanh_", "tile", "to_tensor",
+    "topk", "trace", "transpose", "tril", "triu", "unbind", "uniform", "unsqueeze", "unsqueeze_", "unstack",
+    "var", "where", "zeros", "zeros_like",
 ]  # fmt: skip

@@ -18,6 +18,10 @@ SHAPES = {
     "im": ([1, 4, 4, 4], "float32"),
 }
 
+def listed(text):
+    return [one.strip() for line in text.strip().splitlines() for one in line.split(" | ")]
+
+
 OPERATORS = """
 x + 1 | 1 + x | x - 2.5 | 2.5 - x | x * 3 | 3 * x | x / 4 | 4 / x | x ** 2 | 2 ** x | -x
 x + y | x - y | x * y | x / y | w ** 2.0 | x + w | w - v | i + 3 | 3 - i | i * 2 | i / 2 | i // 2 | i % 3
@@ -45,11 +49,86 @@ L.Uniform(-9.0, 9.0).log_prob(w) | L.Uniform(0.5, 2.0).entropy() | L.Categorical
 L.Categorical(w).kl_divergence(L.Categorical(w * 2))
 """
 
-PADDLE = ""
+TENSORS = """
+paddle.argmax(w) | paddle.argmax(w, axis=1) | paddle.argmax(w, axis=0, keepdim=True, dtype='int32') | paddle.argmin(w, axis=-1)
+paddle.argmin(w, keepdim=True) | paddle.topk(w, 2)[0] | paddle.topk(w, 2)[1] | paddle.topk(w, 2, axis=0)[0]
+paddle.topk(w, 2, largest=False)[1] | paddle.sum(w) | paddle.sum(w, 1, 'float64') | paddle.sum(b) | paddle.sum(i, axis=[0, 1], keepdim=True)
+paddle.prod(w, 0) | paddle.prod(i, dtype='float32') | paddle.concat([w, w], axis=-1) | paddle.pow(w, 2) | paddle.pow(x, y)
+paddle.pow(i, 2) | paddle.round(w) | paddle.round(w, decimals=1) | paddle.where(b, w, x) | paddle.where(w > 0, w, 0.0)
+paddle.where(b, v, w) | paddle.clip(w) | paddle.clip(w, 0.5) | paddle.clip(w, max=0.25) | paddle.clip(i, 2, 5)
+paddle.ones([2, 3]) | paddle.zeros([2], 'int64') | paddle.full([2], 1.5) | paddle.full([2], 3) | paddle.full([1], True)
+paddle.full_like(w, 2) | paddle.ones_like(i) | paddle.zeros_like(w, dtype='int32') | paddle.empty_like(w) * 0
+paddle.arange(5) | paddle.arange(1, 4, 0.5) | paddle.arange(5, 1, -2) | paddle.linspace(0, 1, 5) | paddle.eye(2, 3)
+paddle.tril(w) | paddle.triu(w, 1) | paddle.diag(v) | paddle.diag(v, 1, 2.0) | paddle.diag(v, -1) | paddle.diag(w) | paddle.diag(w, 1)
+paddle.meshgrid(v, v)[0] | paddle.meshgrid([v, v])[1] | paddle.assign(w) | paddle.assign([1.5, 2.5]) | paddle.add_n([w, w, x])
+paddle.mod(i, i) | paddle.floor_divide(i, i) | paddle.floor_divide(i - 5, paddle.full_like(i, 3)) | paddle.mm(w, paddle.t(w)) | paddle.bmm(im[0], im[0])
+paddle.mv(w, v) | paddle.dot(w, w) | paddle.addmm(w[:, :3], w, paddle.t(w), 0.5, 2.0) | paddle.kron(w, w[:2, :2]) | paddle.kron(v, w)
+paddle.mean(w, 1) | paddle.max(w, [0, 1]) | paddle.min(w, -1, True) | paddle.all(b) | paddle.any(b, 1, keepdim=True)
+paddle.var(w) | paddle.var(w, 1, False) | paddle.std(w, 0, keepdim=True) | paddle.logsumexp(w) | paddle.logsumexp(w, 1, True)
+paddle.norm(w) | paddle.norm(w, 1, axis=1) | paddle.norm(w, 3, axis=0) | paddle.norm(w, float('inf'), axis=1) | paddle.norm(w, 'fro', axis=[0, 1])
+paddle.dist(w, x) | paddle.dist(w, x, 1) | paddle.cumsum(w) | paddle.cumsum(w, 1) | paddle.cumsum(i, 0, 'float32')
+paddle.trace(w) | paddle.trace(im, 1, 2, 3) | paddle.log2(x) | paddle.log10(x) | paddle.sinh(w) | paddle.cosh(w) | paddle.tan(w)
+paddle.stanh(w) | paddle.isnan(w / (w - w)) | paddle.isinf(w / (w - w)) | paddle.isfinite(w / (w - w)) | paddle.multiplex([w, w * 2], (k % 2).astype('int32'))
+paddle.numel(w) | paddle.rank(im) | paddle.shape(w) | paddle.reshape(w, [-1, 2]) | paddle.transpose(im, [0, 2, -1, 1])
+paddle.chunk(w, 2, axis=1)[1] | paddle.unbind(w)[1] | paddle.unbind(w, 1)[0] | paddle.squeeze(im) | paddle.squeeze(im, [0, 1])
+paddle.unsqueeze(w, [0, 2]) | paddle.flatten(im, 1, 2) | paddle.expand(w[0:1], [3, 4]) | paddle.expand(v, [2, -1]) | paddle.broadcast_to(v, [3, 4])
+paddle.expand_as(v, w) | paddle.expand_as(w[0:1], x) | paddle.tile(w, [2, 1, 2]) | paddle.tile(im, [2]) | paddle.flip(w, [0]) | paddle.flip(w, -1)
+paddle.roll(w, 1) | paddle.roll(w, -1, 1) | paddle.roll(w, [1, 2], [0, 1]) | paddle.gather(w, k) | paddle.gather(w, k, axis=1)
+paddle.index_select(w, k[:, 0], axis=1) | paddle.index_sample(w, k) | paddle.gather_nd(w, k) | paddle.scatter(w, k[:, 0], x)
+paddle.scatter_nd(k, w, [5, 4]) | paddle.scatter_nd_add(w, k, w) | paddle.shard_index(k, 4, 2, 0) | paddle.reshape_(w, [4, 3]) | paddle.tanh_(w)
+paddle.slice(w, [0, 1], [1, 0], [3, 2]) | paddle.strided_slice(w, [1], [0], [4], [2]) | paddle.unstack(w)[2] | paddle.stack([w, w], -1)
+paddle.less_than(w, x) | paddle.greater_equal(w, x) | paddle.equal(i, i) | paddle.not_equal(w, v) | paddle.logical_and(b, b) | paddle.logical_not(b)
+paddle.logical_xor(b, w > 1) | paddle.equal_all(w, w) | paddle.equal_all(w, v) | paddle.allclose(w, w + 1e-9) | paddle.allclose(w, x)
+paddle.is_empty(w) | paddle.argsort(w, 0) | paddle.argsort(w, descending=True) | paddle.sort(w) | paddle.sort(w, 0, True) | paddle.median(w, 1)
+paddle.median(w) | paddle.median(v, 0, keepdim=True) | paddle.cross(w[:, 1:], w[:, :3]) | paddle.cross(w, w * w) | paddle.increment(paddle.ones([1]), 2.0)
+paddle.add(w, v) | paddle.maximum(w, v) | paddle.cast(w, 'int64') | paddle.to_tensor([1, 2]) | paddle.split(w, [1, -1], 1)[1] | paddle.matmul(w, w, False, True)
+"""
 
+FUNCTIONAL = """
+F.cross_entropy(w, k) | F.cross_entropy(w, k[:, 0]) | F.cross_entropy(w, k, reduction='none') | F.cross_entropy(w, k[:, 0], reduction='none')
+F.cross_entropy(w, k, ignore_index=2) | F.cross_entropy(w, k, weight=x[0]) | F.cross_entropy(w, k, x[0], 1) | F.cross_entropy(w, k, x[0], reduction='sum')
+F.cross_entropy(w, F.softmax(w * 2), soft_label=True) | F.cross_entropy(F.softmax(w), k, use_softmax=False)
+F.cross_entropy(im, paddle.zeros([1, 4, 4], 'int64'), axis=1)
+F.softmax_with_cross_entropy(w, k) | F.one_hot(k, 3) | F.one_hot(i, num_classes=9) | F.softplus(w) | F.softplus(w, 2, 1.5) | F.softplus(x * 10, threshold=5)
+F.dropout(w, 0.3, training=False) | F.dropout(w, 0.3, training=False, mode='downscale_in_infer') | F.dropout(w, 0.0) | F.dropout(w, 1.0)
+F.avg_pool2d(im, 2) | F.avg_pool2d(im, 3, 2, 1) | F.avg_pool2d(im, 3, 2, 1, exclusive=False) | F.avg_pool2d(im, 2, divisor_override=3)
+F.avg_pool2d(im, 3, 2, ceil_mode=True) | F.max_pool2d(im, 2) | F.max_pool2d(im, [2, 3], 1, 'SAME') | F.max_pool2d(im, 3, 2, ceil_mode=True)
+F.max_pool1d(im[0], 2) | F.max_pool1d(im[0], 3, 1, 1) | F.avg_pool1d(im[0], 3, 2, 1) | F.avg_pool1d(im[0], 3, 2, 1, exclusive=False)
+F.adaptive_avg_pool2d(im, [2, 4]) | F.adaptive_max_pool2d(im, 2) | F.adaptive_avg_pool1d(im[0], 2) | F.adaptive_max_pool1d(im[0], 2)
+F.conv2d(im, im) | F.conv2d(im, im[:, :, :2, :3], v[:1], 2, 1) | F.conv1d(im[0], im[0], v, 1, 2) | F.linear(w, paddle.t(w), v[:3])
+F.embedding(k, w) | F.embedding(k, w, padding_idx=1) | F.layer_norm(w, 4) | F.layer_norm(w, [4], v, v, 1e-3) | F.layer_norm(im, [4, 4])
+F.normalize(w) | F.normalize(w, 1, axis=0) | F.cosine_similarity(w, x) | F.pixel_shuffle(im, 2)
+F.pad(w, [1, 0, 2, 1], value=0.5) | F.pad(im, [1, 2, 0, 1]) | F.pad(im, [1, 2, 0, 1], 'reflect') | F.pad(im, [1, 2, 0, 1], 'replicate', data_format='NHWC') | F.pad(im[0], [1, 2], value=1.5, data_format='NCL')
+F.temporal_shift(paddle.tile(im, [4, 1, 1, 1]) * 1.5, 2) | F.leaky_relu(w) | F.softmax(w, 0) | F.softmax(i, dtype='float32') | F.log_softmax(w) | F.log_softmax(w, 0)
+F.swish(w) | F.relu6(w * 5) | F.log_sigmoid(w) | F.hardsigmoid(w) | F.hardswish(w) | F.hardtanh(w) | F.hardtanh(w, -0.5, 0.25) | F.hardshrink(w)
+F.softshrink(w) | F.softshrink(w, 0.25) | F.tanhshrink(w) | F.thresholded_relu(w) | F.thresholded_relu(w, 0.5, -1.0) | F.selu(w) | F.prelu(w, v[:1])
+F.prelu(im - 4, v) | F.maxout(im, 2) | F.maxout(im, 2, axis=3) | F.relu_(w) | F.elu_(w, 0.5) | F.softmax_(w) | F.gelu(w) | F.elu(w, 0.2)
+F.mse_loss(w, x) | F.mse_loss(w, x, 'sum') | F.square_error_cost(w, x) | F.l1_loss(w, x) | F.l1_loss(w, x, 'none') | F.smooth_l1_loss(w, x)
+F.smooth_l1_loss(w, x, 'none', 0.5) | F.smooth_l1_loss(w, x, delta=2.0, is_huber=False) | F.kl_div(w, x) | F.kl_div(w, x, 'batchmean') | F.kl_div(w, x, 'sum', True)
+F.kl_div(w, F.relu(w), 'none') | F.log_loss(F.sigmoid(w[:, :1]), b[:, :1].astype('float32')) | F.binary_cross_entropy(F.sigmoid(w), b.astype('float32'))
+F.binary_cross_entropy(b.astype('float32'), F.sigmoid(w)) | F.binary_cross_entropy(F.sigmoid(w), b.astype('float32'), v, 'sum')
+F.binary_cross_entropy_with_logits(w * 9, b.astype('float32')) | F.binary_cross_entropy_with_logits(w, b.astype('float32'), v, 'none', x[0])
+F.nll_loss(w, k[:, 0]) | F.nll_loss(w, k[:, 0], x[0]) | F.nll_loss(w, k[:, 0], ignore_index=1) | F.nll_loss(w, k[:, 0], reduction='none') | F.nll_loss(im, paddle.ones([1, 4, 4], 'int64'))
+F.margin_ranking_loss(w, x, paddle.sign(w)) | F.margin_ranking_loss(w, x, paddle.sign(x), 0.5, 'sum') | F.label_smooth(w) | F.label_smooth(w, x[0:1], 0.2)
+F.dice_loss(F.softmax(w), k) | F.sigmoid_focal_loss(w, b.astype('float32')) | F.sigmoid_focal_loss(w, b.astype('float32'), v[:1], 0.5, 1.5, 'mean')
+F.npair_loss(w, w * 2, k[:, 0]) | F.alpha_dropout(w, 0.4, training=False) | F.dropout2d(im, training=False)
+"""
 
-def listed(text):
-    return [one.strip() for line in text.strip().splitlines() for one in line.split(" | ")]
+# Gradients of sums with respect to w.
+SLOPES = """
+F.cross_entropy(w, k, x[0], 1) | F.cross_entropy(w, k[:, 0], reduction='none') | F.softplus(w, 2, 1.5) | F.selu(w) | F.prelu(w, v[:1])
+F.kl_div(w, x) | F.binary_cross_entropy(F.sigmoid(w), b.astype('float32')) | F.nll_loss(w, k[:, 0], x[0])
+F.sigmoid_focal_loss(w, b.astype('float32')) | F.npair_loss(w, w * 2, k[:, 0]) | F.normalize(w) | F.log_softmax(w) | F.softshrink(w)
+F.thresholded_relu(w, 0.5) | F.pad(w, [1, 0, 2, 1]) * 2 | paddle.var(w, 0) | paddle.logsumexp(w) | paddle.norm(w, 3) | paddle.roll(w, 1, 0) * x
+paddle.sort(w) * x | paddle.where(b, w, v) * x | paddle.clip(w, -0.5, 1.0) * x | paddle.tril(w) * x | paddle.gather(w, k[:, 0]) * x | w[::2, 1:] * 3
+paddle.scatter_nd(k, w, [5, 4]) * paddle.reshape(paddle.arange(5, dtype='float32'), [5, 1]) | paddle.expand(w[:, :1], [3, 4]) * x | paddle.cumsum(w) * paddle.cumsum(w)
+"""
+
+PADDLE = (
+    listed(TENSORS)
+    + listed(FUNCTIONAL)
+    + ["paddle.static.gradients(%s, w)[0]" % one for one in listed(SLOPES)]
+)
 
 
 FLUID = listed(OPERATORS) + listed(FLUID_LAYERS)
@@ -76,10 +155,11 @@ def arrays():
 
 def build(expressions, block, names):
     """Append each expression's ops to ``block``; return (expression, op types, variable)."""
+    names["w"].stop_gradient = False
     built = []
     for expression in expressions:
         before = [id(op) for op in block.ops]
         made = eval(expression, dict(names))
-        added = [op.type for op in block.ops if id(op) not in before]
+        added = [getattr(op, "type", "") for op in block.ops if id(op) not in before]
         built.append((expression, added, made))
     return built

@@ -35,7 +35,10 @@ def run(table: dict[str, Any], modules: dict[str, Any]) -> dict[str, tuple[list[
 
 @pytest.mark.parametrize(
     ("file", "modules"),
-    [("expressions.json", {"L": fluid.layers})],
+    [
+        ("expressions.json", {"L": fluid.layers}),
+        ("expressions_2x.json", {"F": rowlock.nn.functional}),
+    ],
 )
 def test_expressions_are_paddles(file: str, modules: dict[str, Any]) -> None:
     table = json.loads((REFERENCE / file).read_text())

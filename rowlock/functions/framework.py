@@ -1,0 +1,100 @@
+"""What ``paddle`` keeps for a whole process: the default element type, the device, the seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..executor.place import CPUPlace, CUDAPlace, cuda_places, default_place, set_default_place
+from ..graph.program import Program
+from ..graph.variable import Variable
+from ..strategies.errors import InvalidType, InvalidValue
+from ..strategies.types import FLOATS, to_numpy, to_var_type
+
+_default_dtype = "float32"
+
+
+def set_default_dtype(d: Any) -> None:
+    """Name the element type of what is created without one.
+
+    Raises:
+        InvalidType: it is no float type.
+    """
+    global _default_dtype
+    try:
+        kind = to_var_type(d)
+    except InvalidValue:
+        kind = None
+    if kind not in FLOATS:
+        raise InvalidType(
+            f"set_default_dtype takes float16, bfloat16, float32 or float64, got {d!r}."
+        )
+    _default_dtype = to_numpy(kind).name
+
+
+def get_default_dtype() -> str:
+    """Return the name of the element type of what is created without one."""
+    return _default_dtype
+
+
+def dtype_or_default(dtype: Any) -> Any:
+    """Return ``dtype``, or the default where it is None."""
+    return _default_dtype if dtype is None else dtype
+
+
+def set_device(device: str) -> CPUPlace | CUDAPlace:
+    """Name the place of executors that are made without one: ``"cpu"``, ``"gpu"`` or ``"gpu:1"``.
+
+    Raises:
+        InvalidType: ``device`` is no string.
+        InvalidValue: it names no device, or a GPU that is not there.
+    """
+    if not isinstance(device, str):
+        raise InvalidType(f"set_device takes a str such as 'cpu' or 'gpu:0', got {device!r}.")
+    kind, _, number = device.lower().partition(":")
+    if kind not in ("cpu", "gpu") or (number and (kind == "cpu" or not number.isdigit())):
+        raise InvalidValue(f"set_device: {device!r} is no device; use 'cpu', 'gpu' or 'gpu:0'.")
+    place = CPUPlace() if kind == "cpu" else cuda_places([int(number or 0)])[0]
+    set_default_place(place)
+    return place
+
+
+def get_device() -> str:
+    """Return the device of executors that are made without a place, such as ``"cpu"`` or ``"gpu:0"``."""
+    place = default_place()
+    return f"gpu:{place.device_id}" if isinstance(place, CUDAPlace) else "cpu"
+
+
+def seed(seed: int) -> None:
+    """Seed the default programs and all that are made from now on.
+
+    Raises:
+        InvalidType: ``seed`` is no int.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise InvalidType(f"seed takes an int, got {seed!r}.")
+    Program.global_seed(seed)
+
+
+def is_tensor(x: Any) -> bool:
+    """Tell whether ``x`` is a Variable."""
+    return isinstance(x, Variable)
+
+
+def is_compiled_with_xpu() -> bool:
+    """Return False: there is no code for Kunlun chips."""
+    return False
+
+
+@contextmanager
+def no_grad() -> Iterator[None]:
+    """Let no gradient flow through what is built inside (also as a decorator)."""
+    from ..graph.program import default_main_program
+
+    block = default_main_program().current_block()
+    before = len(block.ops)
+    yield
+    for op in block.ops[before:]:
+        for name in op.output_arg_names:
+            block.var_recursive(name).stop_gradient = True

@@ -1,0 +1,300 @@
+"""Tensors joined, cut, repeated, turned and picked from, with Paddle 2.x's signatures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..graph.layers import shape as layers
+from ..graph.layers import tensors, unary
+from ..graph.layers.helper import check_variable
+from ..graph.ops.rules import product
+from ..graph.variable import Variable
+from ..strategies.errors import InvalidType, InvalidValue
+from .creation import constant, known_sizes
+
+slice = layers.slice
+strided_slice = tensors.strided_slice
+unstack = tensors.unstack
+gather_nd = tensors.gather_nd
+cast = layers.cast
+
+
+def concat(x: Sequence[Variable], axis: Any = 0, name: str | None = None) -> Variable:
+    """Join tensors along a dimension."""
+    if isinstance(x, Variable):
+        x = [x]
+    if not isinstance(x, (list, tuple)) or not x:
+        raise InvalidType(f"concat takes a list of Variables, got {x!r}.")
+    for one in x:
+        check_variable(one, "x", "concat")
+    return layers.concat(x, axis, name)
+
+
+def stack(x: Sequence[Variable], axis: int = 0, name: str | None = None) -> Variable:
+    """Join tensors of one shape along a new dimension."""
+    return layers.stack(x, axis)
+
+
+def reshape(x: Variable, shape: Any, name: str | None = None) -> Variable:
+    """The same elements in another shape."""
+    return layers.reshape(x, [shape] if isinstance(shape, int) else shape, name=name)
+
+
+def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Variable:
+    """Dimension i of the result is dimension ``perm[i]`` of x."""
+    check_variable(x, "x", "transpose")
+    return layers.transpose(x, [one % x.ndim for one in perm], name)
+
+
+def split(
+    x: Variable, num_or_sections: Any, axis: Any = 0, name: str | None = None
+) -> list[Variable]:
+    """Cut x along ``axis``."""
+    return layers.split(x, num_or_sections, axis, name)
+
+
+def chunk(x: Variable, chunks: int, axis: int = 0, name: str | None = None) -> list[Variable]:
+    """Cut x into equal parts along ``axis``."""
+    return layers.split(x, chunks, axis, name)
+
+
+def unbind(input: Variable, axis: int = 0) -> list[Variable]:
+    """What lies at each index along ``axis``."""
+    check_variable(input, "input", "unbind")
+    if input.ndim > 1:
+        return tensors.unstack(input, axis)
+    return [input[i] for i in range((input.shape or (0,))[0])]
+
+
+def squeeze(x: Variable, axis: Any = None, name: str | None = None) -> Variable:
+    """Drop dimensions of size 1; those in ``axis`` that are larger stay."""
+    check_variable(x, "x", "squeeze")
+    axes = [] if axis is None else [axis] if isinstance(axis, int) else list(axis)
+    shape = x.shape or ()
+    kept = [one for one in axes if not shape[one] > 1]
+    return layers.squeeze(x, kept, name) if kept or not axes else layers.assign(x)
+
+
+def unsqueeze(x: Variable, axis: Any, name: str | None = None) -> Variable:
+    """Insert dimensions of size 1."""
+    return layers.unsqueeze(x, axis, name)
+
+
+def flatten(
+    x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | None = None
+) -> Variable:
+    """Join dimensions ``start_axis`` to ``stop_axis`` into one."""
+    check_variable(x, "x", "flatten")
+    assert x.shape is not None
+    rank = len(x.shape)
+    for axis in (start_axis, stop_axis):
+        if isinstance(axis, bool) or not isinstance(axis, int):
+            raise InvalidType(f"flatten: an axis must be an int, got {axis!r}.")
+        if not -rank <= axis < rank:
+            raise InvalidValue(f"flatten: axis {axis} is outside the {rank} dimensions.")
+    start, stop = start_axis % rank, stop_axis % rank
+    if start > stop:
+        raise InvalidValue(f"flatten: start_axis={start_axis} lies behind stop_axis={stop_axis}.")
+    joined = product(x.shape[start : stop + 1])
+    return reshape(x, [0] * start + [joined] + list(x.shape[stop + 1 :]), name)
+
+
+def expand(x: Variable, shape: Any, name: str | None = None) -> Variable:
+    """x repeated along its dimensions of size 1, to ``shape``; -1 keeps a size.
+
+    Raises:
+        InvalidValue: a size other than 1 would change.
+    """
+    check_variable(x, "x", "expand")
+    wanted = list(known_sizes(shape, "expand"))
+    have = [1] * (len(wanted) - x.ndim) + list(x.shape or ())
+    times = []
+    for i, (size, old) in enumerate(zip(wanted, have, strict=False)):
+        if size != old and size != -1 and old != 1:
+            raise InvalidValue(
+                f"expand: dimension {i} of {x.name!r} has size {old}; only 1 becomes {size}."
+            )
+        times.append(size if old == 1 and size > 0 else 1)
+    if len(have) != len(wanted):
+        raise InvalidValue(f"expand: {x.name!r} has more dimensions than {wanted}.")
+    view = layers.unsqueeze(x, list(range(len(wanted) - x.ndim))) if len(wanted) > x.ndim else x
+    return layers.expand(view, times, name) if max(times) > 1 else layers.assign(view)
+
+
+def broadcast_to(x: Variable, shape: Any, name: str | None = None) -> Variable:
+    """x repeated along its dimensions of size 1, to ``shape``."""
+    return expand(x, shape, name)
+
+
+def expand_as(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """x repeated along its dimensions of size 1, to the shape of ``y``."""
+    check_variable(x, "x", "expand_as")
+    check_variable(y, "y", "expand_as")
+    if all(size >= 0 for size in y.shape or ()):
+        return expand(x, list(y.shape or ()), name)
+    like = y if y.dtype == x.dtype else layers.cast(y, x.dtype)
+    return x + layers.zeros_like(like) if x.ndim == y.ndim else layers.zeros_like(like) + x
+
+
+def tile(x: Variable, repeat_times: Any, name: str | None = None) -> Variable:
+    """x repeated along each dimension."""
+    check_variable(x, "x", "tile")
+    times = list(known_sizes(repeat_times, "tile"))
+    if not times or min(times) < 1:
+        raise InvalidValue(f"tile: repeat_times must be positive, got {times}.")
+    new = len(times) - x.ndim
+    view = layers.unsqueeze(x, list(range(new))) if new > 0 else x
+    return layers.expand(view, [1] * -new + times if new < 0 else times, name)
+
+
+def flip(x: Variable, axis: int | Sequence[int], name: str | None = None) -> Variable:
+    """The elements from the end to the front along ``axis``."""
+    return tensors.reverse(x, axis)
+
+
+def roll(x: Variable, shifts: Any, axis: Any = None, name: str | None = None) -> Variable:
+    """The elements moved along ``axis``; those that leave at one end come in at the other.
+
+    Raises:
+        InvalidValue: ``shifts`` and ``axis`` differ in length, or a size is not known.
+    """
+    check_variable(x, "x", "roll")
+    if axis is None:
+        flat = roll(layers.reshape(x, [-1]), shifts, 0)
+        return layers.reshape(flat, list(x.shape or ()))
+    steps = [shifts] if isinstance(shifts, int) else list(shifts)
+    axes = [axis] if isinstance(axis, int) else list(axis)
+    if len(steps) != len(axes):
+        raise InvalidValue(f"roll: {len(steps)} shifts do not fit {len(axes)} axes.")
+    out = x
+    for step, one in zip(steps, axes, strict=True):
+        size = (x.shape or ())[one]
+        if size < 0:
+            raise InvalidValue(f"roll: the size of dimension {one} of {x.name!r} must be known.")
+        cut = -step % size
+        if cut:
+            parts = layers.split(out, [cut, size - cut], one % x.ndim)
+            out = layers.concat([parts[1], parts[0]], one % x.ndim)
+    return out
+
+
+def gather(x: Variable, index: Variable, axis: Any = None, name: str | None = None) -> Variable:
+    """What lies at the indices along ``axis``."""
+    return index_select(x, index, 0 if axis is None else axis, name)
+
+
+def index_select(x: Variable, index: Variable, axis: int = 0, name: str | None = None) -> Variable:
+    """What lies at the indices along ``axis``."""
+    check_variable(x, "x", "index_select")
+    check_variable(index, "index", "index_select")
+    axis = axis % x.ndim
+    if axis == 0:
+        return layers.gather(x, index)
+    order = [axis, *(i for i in range(x.ndim) if i != axis)]
+    picked = layers.gather(layers.transpose(x, order), index)
+    return layers.transpose(picked, [order.index(i) for i in range(x.ndim)])
+
+
+def index_sample(x: Variable, index: Variable) -> Variable:
+    """Row i holds the elements of row i of x at ``index[i]``."""
+    check_variable(x, "x", "index_sample")
+    check_variable(index, "index", "index_sample")
+    width = (x.shape or ())[-1]
+    if width < 0:
+        raise InvalidValue(f"index_sample: the width of {x.name!r} must be known.")
+    spread = layers.cast(layers.one_hot_v2(index, width), x.dtype)
+    return layers.reduce_sum(spread * layers.unsqueeze(x, [1]), -1)
+
+
+def scatter(
+    x: Variable, index: Variable, updates: Variable, overwrite: bool = True, name: str | None = None
+) -> Variable:
+    """Rows replaced by ``updates`` at the indices, or, unless ``overwrite``, by their sums."""
+    return tensors.scatter(x, index, updates, name, overwrite)
+
+
+def _flat_index(index: Variable, sizes: list[int], layer: str) -> tuple[Variable, list[int]]:
+    """Return coordinates as row numbers, and the sizes of a row."""
+    check_variable(index, "index", layer)
+    depth = (index.shape or ())[-1]
+    if min(sizes) < 0:
+        raise InvalidValue(f"{layer}: sizes must be known, got {sizes}.")
+    strides = [product(tuple(sizes[i + 1 : depth])) for i in range(depth)]
+    rows = layers.reduce_sum(index * constant(np.array(strides), index.dtype), -1)
+    return layers.reshape(rows, [-1]), sizes[depth:]
+
+
+def scatter_nd_add(
+    x: Variable, index: Variable, updates: Variable, name: str | None = None
+) -> Variable:
+    """x with ``updates`` added at coordinates; those that come twice are added twice."""
+    check_variable(x, "x", "scatter_nd_add")
+    return x + scatter_nd(index, updates, list(x.shape or ()), name)
+
+
+def scatter_nd(index: Variable, updates: Variable, shape: Any, name: str | None = None) -> Variable:
+    """Zeros with ``updates`` added at coordinates; those that come twice are added twice."""
+    check_variable(updates, "updates", "scatter_nd")
+    sizes = list(known_sizes(shape, "scatter_nd"))
+    rows, row = _flat_index(index, sizes, "scatter_nd")
+    count = product(tuple(sizes)) // product(tuple(row))
+    # A product adds what comes twice, and needs no order.
+    picked = layers.one_hot_v2(rows, count)
+    flat = layers.reshape(updates, [-1, product(tuple(row))])
+    from ..graph.layers.binary import matmul
+
+    placed = matmul(layers.cast(picked, updates.dtype), flat, transpose_x=True)
+    return layers.reshape(placed, sizes)
+
+
+def shard_index(
+    input: Variable, index_num: int, nshards: int, shard_id: int, ignore_value: int = -1
+) -> Variable:
+    """Indices of one shard, counted from its first; others are ``ignore_value``.
+
+    Raises:
+        InvalidValue: there is no such shard.
+    """
+    check_variable(input, "input", "shard_index")
+    if not 0 <= shard_id < nshards:
+        raise InvalidValue(f"shard_index: shard {shard_id} is not one of {nshards}.")
+    width = (index_num + nshards - 1) // nshards
+    local = input - shard_id * width
+    other = layers.zeros_like(input) + ignore_value
+    inside = layers.cast(local >= 0, "int32") * layers.cast(local < width, "int32")
+    return layers.where(inside == 1, local, other)
+
+
+def reshape_(x: Variable, shape: Any, name: str | None = None) -> Variable:
+    """As ``reshape``: in a static program the result is a variable of its own."""
+    return reshape(x, shape, name)
+
+
+def squeeze_(x: Variable, axis: Any = None, name: str | None = None) -> Variable:
+    """As ``squeeze``: in a static program the result is a variable of its own."""
+    return squeeze(x, axis, name)
+
+
+def unsqueeze_(x: Variable, axis: Any, name: str | None = None) -> Variable:
+    """As ``unsqueeze``: in a static program the result is a variable of its own."""
+    return unsqueeze(x, axis, name)
+
+
+def tanh_(x: Variable, name: str | None = None) -> Variable:
+    """As ``tanh``: in a static program the result is a variable of its own."""
+    return unary.tanh(x, name)
+
+
+def scatter_(
+    x: Variable, index: Variable, updates: Variable, overwrite: bool = True, name: str | None = None
+) -> Variable:
+    """As ``scatter``: in a static program the result is a variable of its own."""
+    return scatter(x, index, updates, overwrite, name)
+
+
+def shape(input: Variable) -> Variable:
+    """The shape of a tensor, as int64."""
+    return layers.cast(layers.shape(input), "int64")

@@ -1,0 +1,472 @@
+"""Arithmetic, reductions and products with Paddle 2.x's signatures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..graph.layers import binary, tensors, unary
+from ..graph.layers import shape as layers
+from ..graph.layers.helper import check_variable
+from ..graph.variable import Variable
+from ..strategies.errors import InvalidType, InvalidValue
+from ..strategies.types import INTEGERS, VarType, to_numpy, to_var_type
+from .creation import constant
+
+add_n = tensors.add_n
+Axis = int | Sequence[int] | None
+
+
+def _two(op_type: str, name: str, text: str) -> Callable[..., Variable]:
+    def function(x: Variable, y: Variable, name: str | None = None) -> Variable:
+        return getattr(binary, op_type)(x, y, name=name)  # type: ignore[no-any-return]
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = text
+    return function
+
+
+add = _two("elementwise_add", "add", "x + y, broadcast from the last dimension.")
+subtract = _two("elementwise_sub", "subtract", "x - y.")
+multiply = _two("elementwise_mul", "multiply", "x * y.")
+divide = _two("elementwise_div", "divide", "x / y.")
+maximum = _two("elementwise_max", "maximum", "The larger of x and y.")
+minimum = _two("elementwise_min", "minimum", "The smaller of x and y.")
+
+
+def mod(x: Variable, y: Any, name: str | None = None) -> Variable:
+    """What is left of x divided by y, with the sign of y."""
+    check_variable(x, "x", "mod")
+    return x % y
+
+
+def floor_divide(x: Variable, y: Any, name: str | None = None) -> Variable:
+    """x / y rounded down, for integers."""
+    check_variable(x, "x", "floor_divide")
+    if x.dtype not in INTEGERS:
+        return unary.floor(x / y)
+    quotient = x // y
+    # The op cuts off; down is one less where something is left and the signs differ.
+    rest = x - quotient * y
+    differ = layers.cast(rest * y < 0, x.dtype)
+    return quotient - differ
+
+
+def pow(x: Variable, y: Any, name: str | None = None) -> Variable:
+    """x to the power y, a number or a Variable."""
+    check_variable(x, "x", "pow")
+    if isinstance(y, Variable):
+        return binary.elementwise_pow(x, y, name=name)
+    if isinstance(y, bool) or not isinstance(y, (int, float, np.number)):
+        raise InvalidType(f"pow: y must be a number or a Variable, got {y!r}.")
+    return x ** float(y) if x.dtype in INTEGERS else unary.pow(x, float(y), name)
+
+
+def _most(x: Variable) -> float:
+    assert x.dtype is not None
+    return float(np.finfo(to_numpy(x.dtype)).max)
+
+
+def clip(x: Variable, min: Any = None, max: Any = None, name: str | None = None) -> Variable:
+    """x cut to [min, max]; None is no bound."""
+    check_variable(x, "x", "clip")
+    for bound in (min, max):
+        if bound is not None and not isinstance(bound, (int, float, np.number, Variable)):
+            raise InvalidType(f"clip: a bound must be a number or a Variable, got {bound!r}.")
+    if x.dtype in INTEGERS or isinstance(min, Variable) or isinstance(max, Variable):
+        out = x
+        for bound, op in ((min, binary.elementwise_max), (max, binary.elementwise_min)):
+            if bound is not None:
+                out = op(out, _as_tensor(bound, x))
+        return out
+    low = -_most(x) if min is None else float(min)
+    high = _most(x) if max is None else float(max)
+    return unary.clip(x, low, high, name)
+
+
+def _as_tensor(value: Any, like: Variable) -> Variable:
+    """Return a number or a Variable in the element type of ``like``."""
+    if not isinstance(value, Variable):
+        return constant(value, like.dtype)
+    return value if value.dtype == like.dtype else layers.cast(value, like.dtype)
+
+
+def round(x: Variable, decimals: int = 0, name: str | None = None) -> Variable:
+    """x rounded to a number of decimals."""
+    check_variable(x, "x", "round")
+    if isinstance(decimals, bool) or not isinstance(decimals, int):
+        raise InvalidType(f"round: decimals must be an int, got {decimals!r}.")
+    if decimals == 0:
+        return unary.round(x, name)
+    factor = 10.0**decimals
+    return unary.round(x * factor) / factor
+
+
+def matmul(
+    x: Variable,
+    y: Variable,
+    transpose_x: bool = False,
+    transpose_y: bool = False,
+    name: str | None = None,
+) -> Variable:
+    """x @ y after the transposes."""
+    return binary.matmul(x, y, transpose_x, transpose_y, name=name)
+
+
+def mm(input: Variable, mat2: Variable, name: str | None = None) -> Variable:
+    """The product of matrices."""
+    return binary.matmul(input, mat2, name=name)
+
+
+def bmm(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """The products of two lists of matrices.
+
+    Raises:
+        InvalidValue: an operand has not three dimensions.
+    """
+    for argument, given in (("x", x), ("y", y)):
+        check_variable(given, argument, "bmm")
+        if given.ndim != 3:
+            raise InvalidValue(f"bmm: {argument} must have 3 dimensions, got {given.ndim}.")
+    return binary.matmul(x, y, name=name)
+
+
+def mv(x: Variable, vec: Variable, name: str | None = None) -> Variable:
+    """The product of a matrix and a vector."""
+    check_variable(x, "x", "mv")
+    check_variable(vec, "vec", "mv")
+    return layers.squeeze(binary.matmul(x, layers.unsqueeze(vec, [1])), [1], name)
+
+
+def dot(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """The sum of products along the last dimension."""
+    check_variable(x, "x", "dot")
+    check_variable(y, "y", "dot")
+    return layers.reduce_sum(x * y, -1, name=name)
+
+
+def addmm(
+    input: Variable,
+    x: Variable,
+    y: Variable,
+    beta: float = 1.0,
+    alpha: float = 1.0,
+    name: str | None = None,
+) -> Variable:
+    """beta * input + alpha * x @ y."""
+    check_variable(input, "input", "addmm")
+    product = binary.matmul(x, y, alpha=alpha)
+    return product + (input if beta == 1.0 else input * float(beta))
+
+
+def t(input: Variable, name: str | None = None) -> Variable:
+    """The transpose of a matrix; a vector stays as it is.
+
+    Raises:
+        InvalidValue: there are more than two dimensions.
+    """
+    check_variable(input, "input", "t")
+    if input.ndim > 2:
+        raise InvalidValue(f"t takes at most 2 dimensions, got {input.ndim}: use transpose.")
+    return input.T
+
+
+def kron(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Every element of x times all of y, block by block."""
+    check_variable(x, "x", "kron")
+    check_variable(y, "y", "kron")
+    rank = max_of(x.ndim, y.ndim)
+    views = []
+    for i, given in enumerate((x, y)):
+        sizes = [1] * (rank - given.ndim) + [int(n) for n in given.shape or ()]
+        if min_of(*sizes) < 0:
+            raise InvalidValue(f"kron: the sizes of {given.name!r} must be known.")
+        views.append((given, sizes, [pair for n in sizes for pair in ((n, 1), (1, n))[i]]))
+    (_, left, x_view), (_, right, y_view) = views
+    product = layers.reshape(x, x_view) * layers.reshape(y, y_view)
+    return layers.reshape(product, [a * b for a, b in zip(left, right, strict=True)])
+
+
+max_of, min_of = max, min
+
+
+def _axes(axis: Axis, layer: str) -> Any:
+    for one in axis if isinstance(axis, (list, tuple)) else [axis]:
+        if one is not None and (isinstance(one, bool) or not isinstance(one, (int, np.integer))):
+            raise InvalidType(
+                f"{layer}: axis must be an int, a list of ints or None, got {axis!r}."
+            )
+    return axis
+
+
+def _counted(x: Variable, dtype: Any, layer: str) -> Variable:
+    """Return x as what is added up: booleans and small integers as int64."""
+    check_variable(x, "x", layer)
+    if dtype is not None:
+        return x if to_var_type(dtype) == x.dtype else layers.cast(x, dtype)
+    small = x.dtype == VarType.BOOL or (x.dtype in INTEGERS and x.dtype != VarType.INT64)
+    return layers.cast(x, "int64") if small else x
+
+
+def sum(
+    x: Variable,
+    axis: Axis = None,
+    dtype: Any = None,
+    keepdim: bool = False,
+    name: str | None = None,
+) -> Variable:
+    """Sum over ``axis`` (None: all, shape [1])."""
+    return layers.reduce_sum(_counted(x, dtype, "sum"), _axes(axis, "sum"), keepdim, name)
+
+
+def prod(
+    x: Variable,
+    axis: Axis = None,
+    keepdim: bool = False,
+    dtype: Any = None,
+    name: str | None = None,
+) -> Variable:
+    """Product over ``axis``."""
+    return layers.reduce_prod(_counted(x, dtype, "prod"), _axes(axis, "prod"), keepdim, name)
+
+
+def mean(
+    x: Variable, axis: Axis = None, keepdim: bool = False, name: str | None = None
+) -> Variable:
+    """Mean over ``axis``."""
+    return layers.reduce_mean(x, _axes(axis, "mean"), keepdim, name)
+
+
+def max(x: Variable, axis: Axis = None, keepdim: bool = False, name: str | None = None) -> Variable:
+    """Maximum over ``axis``."""
+    return layers.reduce_max(x, _axes(axis, "max"), keepdim, name)
+
+
+def min(x: Variable, axis: Axis = None, keepdim: bool = False, name: str | None = None) -> Variable:
+    """Minimum over ``axis``."""
+    return layers.reduce_min(x, _axes(axis, "min"), keepdim, name)
+
+
+def _boolean(x: Variable, layer: str) -> Variable:
+    check_variable(x, "x", layer)
+    return x if x.dtype == VarType.BOOL else x != 0
+
+
+def all(x: Variable, axis: Axis = None, keepdim: bool = False, name: str | None = None) -> Variable:
+    """Whether every element is true, or not zero."""
+    return tensors.reduce_all(_boolean(x, "all"), _axes(axis, "all"), keepdim, name)
+
+
+def any(x: Variable, axis: Axis = None, keepdim: bool = False, name: str | None = None) -> Variable:
+    """Whether some element is true, or not zero."""
+    return tensors.reduce_any(_boolean(x, "any"), _axes(axis, "any"), keepdim, name)
+
+
+def _count(x: Variable, axis: Axis, layer: str) -> int:
+    """Return how many elements are reduced to one."""
+    shape = x.shape or ()
+    picked = range(len(shape)) if axis is None else [axis] if isinstance(axis, int) else axis
+    sizes = [shape[i] for i in picked]
+    if min_of(*sizes, 0) < 0:
+        raise InvalidValue(
+            f"{layer}: the sizes {list(shape)} of {x.name!r} along axis must be known."
+        )
+    return math.prod(sizes)
+
+
+def var(
+    x: Variable,
+    axis: Axis = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    name: str | None = None,
+) -> Variable:
+    """Mean squared distance from the mean; ``unbiased`` divides by one less than the count."""
+    check_variable(x, "x", "var")
+    distance = x - layers.reduce_mean(x, axis, True)
+    out = layers.reduce_mean(distance * distance, axis, keepdim, name)
+    if not unbiased:
+        return out
+    count = _count(x, axis, "var")
+    return out * (count / (count - 1.0)) if count > 1 else out * math.nan
+
+
+def std(
+    x: Variable,
+    axis: Axis = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    name: str | None = None,
+) -> Variable:
+    """The square root of ``var``."""
+    return unary.sqrt(var(x, axis, unbiased, keepdim), name)
+
+
+def logsumexp(
+    x: Variable, axis: Axis = None, keepdim: bool = False, name: str | None = None
+) -> Variable:
+    """log of the sum of exp(x) over ``axis``."""
+    check_variable(x, "x", "logsumexp")
+    largest = layers.reduce_max(x, axis, True)
+    total = unary.log(layers.reduce_sum(unary.exp(x - largest), axis, True)) + largest
+    return total if keepdim else layers.reduce_sum(total, axis, False, name)
+
+
+def norm(
+    x: Variable, p: Any = None, axis: Any = None, keepdim: bool = False, name: str | None = None
+) -> Variable:
+    """The p-norm over ``axis``: of vectors, or the Frobenius norm ("fro") of matrices.
+
+    Raises:
+        InvalidValue: ``p`` is another word.
+    """
+    check_variable(x, "x", "norm")
+    if p is None or p == "fro":
+        p = 2
+    if isinstance(p, str):
+        raise InvalidValue(f"norm: p must be a number or 'fro', got {p!r}.")
+    size = unary.abs(x)
+    if math.isinf(p):
+        return (max if p > 0 else min)(size, axis, keepdim, name)
+    if p == 0:
+        return layers.reduce_sum(layers.cast(x != 0, x.dtype), axis, keepdim, name)
+    if p == 1:
+        return layers.reduce_sum(size, axis, keepdim, name)
+    if p == 2:
+        return unary.sqrt(layers.reduce_sum(unary.square(x), axis, keepdim), name)
+    return unary.pow(layers.reduce_sum(unary.pow(size, p), axis, keepdim), 1.0 / p, name)
+
+
+def dist(x: Variable, y: Variable, p: float = 2, name: str | None = None) -> Variable:
+    """The p-norm of x - y."""
+    check_variable(x, "x", "dist")
+    check_variable(y, "y", "dist")
+    return norm(x - y, float(p), None, False, name)
+
+
+def cumsum(
+    x: Variable, axis: int | None = None, dtype: Any = None, name: str | None = None
+) -> Variable:
+    """Sums of the elements so far along ``axis`` (None: of all, in a row)."""
+    x = _counted(x, dtype, "cumsum")
+    if axis is None:
+        return tensors.cumsum(layers.reshape(x, [-1]), 0)
+    return tensors.cumsum(x, axis)
+
+
+def trace(
+    x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name: str | None = None
+) -> Variable:
+    """The sum of a diagonal of each matrix."""
+    check_variable(x, "x", "trace")
+    rank = x.ndim
+    last = [axis1 % rank, axis2 % rank]
+    if last[0] == last[1]:
+        raise InvalidValue(f"trace: axis1 and axis2 are one dimension, {axis1}.")
+    turned = layers.transpose(x, [i for i in range(rank) if i not in last] + last)
+    sizes = (turned.shape or ())[-2:]
+    if min_of(*sizes) < 0:
+        raise InvalidValue(f"trace: the sizes {list(sizes)} of the matrices must be known.")
+    return layers.reduce_sum(turned * constant(np.eye(*sizes, k=offset), x.dtype), [-2, -1])
+
+
+def _floats(x: Variable, layer: str) -> Variable:
+    check_variable(x, "x", layer)
+    return layers.cast(x, "float32") if x.dtype in INTEGERS else x
+
+
+def log2(x: Variable, name: str | None = None) -> Variable:
+    """The logarithm to base 2."""
+    return unary.log(_floats(x, "log2"), name) * (1.0 / math.log(2.0))
+
+
+def log10(x: Variable, name: str | None = None) -> Variable:
+    """The logarithm to base 10."""
+    return unary.log(_floats(x, "log10"), name) * (1.0 / math.log(10.0))
+
+
+def sinh(x: Variable, name: str | None = None) -> Variable:
+    """(exp(x) - exp(-x)) / 2."""
+    x = _floats(x, "sinh")
+    return (unary.exp(x) - unary.exp(-x)) * 0.5
+
+
+def cosh(x: Variable, name: str | None = None) -> Variable:
+    """(exp(x) + exp(-x)) / 2."""
+    x = _floats(x, "cosh")
+    return (unary.exp(x) + unary.exp(-x)) * 0.5
+
+
+def tan(x: Variable, name: str | None = None) -> Variable:
+    """sin(x) / cos(x)."""
+    x = _floats(x, "tan")
+    return unary.sin(x) / unary.cos(x)
+
+
+def stanh(
+    x: Variable, scale_a: float = 0.67, scale_b: float = 1.7159, name: str | None = None
+) -> Variable:
+    """scale_b * tanh(scale_a * x)."""
+    check_variable(x, "x", "stanh")
+    return unary.tanh(x * float(scale_a), name) * float(scale_b)
+
+
+def isnan(x: Variable, name: str | None = None) -> Variable:
+    """Which elements are no number."""
+    check_variable(x, "x", "isnan")
+    return binary.not_equal(x, x)
+
+
+def isinf(x: Variable, name: str | None = None) -> Variable:
+    """Which elements are infinite."""
+    check_variable(x, "x", "isinf")
+    return binary.not_equal(x, x) if x.dtype in INTEGERS else unary.abs(x) > _most(x)
+
+
+def isfinite(x: Variable, name: str | None = None) -> Variable:
+    """Which elements are finite numbers."""
+    check_variable(x, "x", "isfinite")
+    return binary.equal(x, x) if x.dtype in INTEGERS else unary.abs(x) <= _most(x)
+
+
+def increment(x: Variable, value: float = 1.0, name: str | None = None) -> Variable:
+    """x + value, written to x."""
+    check_variable(x, "x", "increment")
+    return layers.increment(x, float(value))
+
+
+def multiplex(inputs: Sequence[Variable], index: Variable, name: str | None = None) -> Variable:
+    """Row i is row i of input ``index[i]``."""
+    if not isinstance(inputs, (list, tuple)) or len(inputs) < 2:
+        raise InvalidType(f"multiplex takes a list of two Variables or more, got {inputs!r}.")
+    check_variable(index, "index", "multiplex")
+    first = inputs[0]
+    flat = layers.reshape(index, [-1] + [1] * (first.ndim - 1))
+    out = first
+    for i, one in enumerate(inputs[1:], 1):
+        here = layers.zeros_like(one) + layers.cast(flat == i, one.dtype)
+        out = layers.where(here > 0.5, one, out)
+    return out
+
+
+def numel(x: Variable, name: str | None = None) -> Variable:
+    """The number of elements, as an int64 of one element."""
+    return tensors.size(x)
+
+
+def cross(x: Variable, y: Variable, axis: int = 9, name: str | None = None) -> Variable:
+    """The vector product along ``axis``; 9 stands for the first dimension of 3 elements."""
+    from .manipulation import roll
+
+    check_variable(x, "x", "cross")
+    check_variable(y, "y", "cross")
+    shape = x.shape or ()
+    if axis == 9:
+        axis = next((i for i, size in enumerate(shape) if size == 3), 9)
+    if not -len(shape) <= axis < len(shape) or shape[axis] != 3:
+        raise InvalidValue(f"cross: a dimension of 3 elements is needed, got {list(shape)}.")
+    ahead = roll(x, -1, axis) * roll(y, -2, axis)
+    return ahead - roll(x, -2, axis) * roll(y, -1, axis)

@@ -1,0 +1,244 @@
+"""Comparisons, orders and choices with Paddle 2.x's signatures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..graph.layers import binary, tensors, unary
+from ..graph.layers import shape as layers
+from ..graph.layers.helper import LayerHelper, check_variable
+from ..graph.variable import Variable
+from ..strategies.errors import InvalidType, InvalidValue
+from ..strategies.types import VarType, to_var_type
+from . import math as functions
+from .creation import constant, full_like
+
+
+def _compared(op_type: str) -> Callable[..., Variable]:
+    def function(x: Variable, y: Any, name: str | None = None) -> Variable:
+        check_variable(x, "x", op_type)
+        if not isinstance(y, Variable):
+            if not isinstance(y, (bool, int, float, np.number)):
+                raise InvalidType(f"{op_type}: y must be a Variable or a number, got {y!r}.")
+            y = constant(y, x.dtype)
+        return getattr(binary, op_type)(x, y)  # type: ignore[no-any-return]
+
+    function.__name__ = function.__qualname__ = op_type
+    function.__doc__ = f"``{op_type}``, element by element."
+    return function
+
+
+less_than = _compared("less_than")
+less_equal = _compared("less_equal")
+greater_than = _compared("greater_than")
+greater_equal = _compared("greater_equal")
+equal = _compared("equal")
+not_equal = _compared("not_equal")
+
+
+def _truth(x: Variable, argument: str, layer: str) -> Variable:
+    check_variable(x, argument, layer)
+    return x if x.dtype == VarType.BOOL else x != 0
+
+
+def _logical(op_type: str) -> Callable[..., Variable]:
+    def function(
+        x: Variable, y: Variable, name: str | None = None, *, out: Variable | None = None
+    ) -> Variable:
+        left, right = _truth(x, "x", op_type), _truth(y, "y", op_type)
+        return getattr(binary, op_type)(left, right, out, name)  # type: ignore[no-any-return]
+
+    function.__name__ = function.__qualname__ = op_type
+    function.__doc__ = f"``{op_type}``; what is not zero counts as true."
+    return function
+
+
+logical_and = _logical("logical_and")
+logical_or = _logical("logical_or")
+logical_xor = _logical("logical_xor")
+
+
+def logical_not(x: Variable, name: str | None = None, *, out: Variable | None = None) -> Variable:
+    """The opposite; what is not zero counts as true."""
+    return binary.logical_not(_truth(x, "x", "logical_not"), out, name)
+
+
+def equal_all(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Whether all elements are equal; tensors of different shapes are not."""
+    check_variable(x, "x", "equal_all")
+    check_variable(y, "y", "equal_all")
+    left, right = x.shape or (), y.shape or ()
+    fits = len(left) == len(right) and not any(
+        a != b and min(a, b) >= 0 for a, b in zip(left, right, strict=True)
+    )
+    return tensors.reduce_all(binary.equal(x, y)) if fits else constant(False, "bool")
+
+
+def allclose(
+    x: Variable,
+    y: Variable,
+    rtol: float = 1e-05,
+    atol: float = 1e-08,
+    equal_nan: bool = False,
+    name: str | None = None,
+) -> Variable:
+    """Whether every |x - y| is at most atol + rtol |y|."""
+    check_variable(x, "x", "allclose")
+    check_variable(y, "y", "allclose")
+    near = unary.abs(x - y) <= unary.abs(y) * float(rtol) + float(atol)
+    near = binary.logical_or(near, binary.equal(x, y))
+    if equal_nan:
+        near = binary.logical_or(
+            near, binary.logical_and(binary.not_equal(x, x), binary.not_equal(y, y))
+        )
+    return tensors.reduce_all(near)
+
+
+is_empty = tensors.is_empty
+
+
+def _extreme(
+    op_type: str, x: Variable, axis: int | None, keepdim: bool, dtype: Any, name: str | None
+) -> Variable:
+    check_variable(x, "x", op_type)
+    kind = to_var_type(dtype)
+    if kind not in (VarType.INT32, VarType.INT64):
+        raise InvalidType(f"{op_type}: dtype must be 'int32' or 'int64', got {dtype!r}.")
+    if axis is not None and (isinstance(axis, bool) or not isinstance(axis, int)):
+        raise InvalidType(f"{op_type}: axis must be an int or None, got {axis!r}.")
+    operand = layers.reshape(x, [-1]) if axis is None else x
+    attrs = {"axis": 0 if axis is None else axis, "keepdims": keepdim and axis is not None}
+    helper = LayerHelper(op_type, name)
+    out = helper.apply(op_type, {"X": operand}, attrs, stop_gradient=True)
+    if axis is None and keepdim:
+        out = layers.reshape(out, [1] * x.ndim)
+    return out if kind == VarType.INT64 else layers.cast(out, kind)
+
+
+def argmax(
+    x: Variable,
+    axis: int | None = None,
+    keepdim: bool = False,
+    dtype: Any = "int64",
+    name: str | None = None,
+) -> Variable:
+    """Index of the largest element along ``axis`` (None: of all, in a row)."""
+    return _extreme("arg_max", x, axis, keepdim, dtype, name)
+
+
+def argmin(
+    x: Variable,
+    axis: int | None = None,
+    keepdim: bool = False,
+    dtype: Any = "int64",
+    name: str | None = None,
+) -> Variable:
+    """Index of the smallest element along ``axis`` (None: of all, in a row)."""
+    return _extreme("arg_min", x, axis, keepdim, dtype, name)
+
+
+def argsort(
+    x: Variable,
+    axis: int = -1,
+    descending: bool = False,
+    stable: bool = False,
+    name: str | None = None,
+) -> Variable:
+    """Where the elements of x in order are; equal ones keep their order."""
+    return tensors.argsort(x, axis, descending, name)[1]
+
+
+def sort(
+    x: Variable,
+    axis: int = -1,
+    descending: bool = False,
+    stable: bool = False,
+    name: str | None = None,
+) -> Variable:
+    """The elements in order along ``axis``."""
+    return tensors.argsort(x, axis, descending, name)[0]
+
+
+def topk(
+    x: Variable,
+    k: Any,
+    axis: int | None = None,
+    largest: bool = True,
+    sorted: bool = True,
+    name: str | None = None,
+) -> tuple[Variable, Variable]:
+    """The ``k`` largest (or smallest) along ``axis``, in order, and where they are."""
+    check_variable(x, "x", "topk")
+    rank = x.ndim
+    axis = rank - 1 if axis is None else axis % rank
+    if largest and axis == rank - 1:
+        return layers.topk(x, k, name)
+    if isinstance(k, bool) or not isinstance(k, int):
+        raise InvalidType(f"topk: k must be an int here, got {k!r}.")
+    size = (x.shape or ())[axis]
+    if k < 1 or 0 <= size < k:
+        raise InvalidValue(f"topk: k={k} does not fit dimension {axis} with {size} elements.")
+    values, indices = tensors.argsort(x, axis, largest, name)
+    return layers.slice(values, [axis], [0], [k]), layers.slice(indices, [axis], [0], [k])
+
+
+def where(condition: Variable, x: Any = None, y: Any = None, name: str | None = None) -> Variable:
+    """x where the condition holds, else y; they broadcast, and may be numbers.
+
+    Raises:
+        InvalidValue: only one of them is given.
+    """
+    check_variable(condition, "condition", "where")
+    if (x is None) != (y is None):
+        raise InvalidValue("where: give both x and y, or none of them.")
+    if x is None:
+        return layers.where(condition)
+    like = x if isinstance(x, Variable) else y if isinstance(y, Variable) else None
+    if like is None:
+        mask = layers.cast(condition, "float32")
+        x, y = full_like(mask, float(x)), full_like(mask, float(y))
+        return layers.where(condition, x, y)
+    sides = []
+    for one in (x, y):
+        if not isinstance(one, (Variable, int, float)):
+            raise InvalidType(f"where: x and y are Variables or numbers, got {one!r}.")
+        sides.append(one if isinstance(one, Variable) else constant(one, like.dtype))
+    if all(side.shape == condition.shape for side in sides):
+        return layers.where(condition, *sides)
+    # Zeros of the shape that all three broadcast to.
+    flags = layers.cast(condition, like.dtype)
+    zeros = functions.add(layers.zeros_like(flags), layers.zeros_like(sides[0]))
+    zeros = functions.add(zeros, layers.zeros_like(sides[1]))
+    whole = functions.add(zeros, flags) > 0.5
+    return layers.where(whole, *(functions.add(zeros, side) for side in sides))
+
+
+def median(
+    x: Variable,
+    axis: int | None = None,
+    keepdim: bool = False,
+    mode: str = "avg",
+    name: str | None = None,
+) -> Variable:
+    """The middle of the elements in order; of an even number the mean of two ("avg"), or the lower ("min").
+
+    Raises:
+        InvalidValue: ``mode`` is another word, or the size along ``axis`` is not known.
+    """
+    check_variable(x, "x", "median")
+    if mode not in ("avg", "min"):
+        raise InvalidValue(f"median: mode must be 'avg' or 'min', got {mode!r}.")
+    operand = layers.reshape(x, [-1]) if axis is None else x
+    place = 0 if axis is None else axis % x.ndim
+    size = (operand.shape or ())[place]
+    if size < 1:
+        raise InvalidValue(f"median: how many elements {x.name!r} has along axis must be known.")
+    ordered = tensors.argsort(operand, place)[0]
+    start = (size - 1) // 2
+    end = start + (2 if mode == "avg" and size % 2 == 0 else 1)
+    middle = layers.slice(ordered, [place], [start], [end])
+    out = layers.reduce_mean(middle, place, keepdim)
+    return layers.reshape(out, [1] * x.ndim) if axis is None and keepdim else out

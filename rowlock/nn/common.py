@@ -1,0 +1,511 @@
+"""Dropout, products, convolutions, pooling and norms of ``paddle.nn.functional``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ..functions import math as functions
+from ..graph.layers import binary, tensors, unary
+from ..graph.layers import nn as nets
+from ..graph.layers import shape as layers
+from ..graph.layers.helper import LayerHelper, check_variable
+from ..graph.variable import Variable
+from ..strategies.errors import InvalidType, InvalidValue, Unsupported
+from .activations import SELU_FLOOR, alpha_factors
+
+
+def _probability(p: Any, layer: str) -> float:
+    if isinstance(p, bool) or not isinstance(p, (int, float)):
+        raise InvalidType(f"{layer}: p must be a number, got {p!r}.")
+    if not 0 <= p <= 1:
+        raise InvalidValue(f"{layer}: p is in [0, 1], got {p!r}.")
+    return float(p)
+
+
+def _ones(x: Variable, dims: Sequence[int]) -> Variable:
+    """Return ones with x's sizes in ``dims``, and 1 elsewhere."""
+    assert x.dtype is not None
+    sizes = [size if i in dims else 1 for i, size in enumerate(x.shape or ())]
+    if -1 not in sizes:
+        return layers.fill_constant(sizes, x.dtype, 1.0)
+    if sizes.index(-1) != 0 or sizes.count(-1) > 1:
+        raise InvalidValue(f"dropout: of {x.name!r} only the number of rows may be unknown.")
+    return layers.fill_constant_batch_size_like(x, sizes, x.dtype, 1.0)
+
+
+def dropout(
+    x: Variable,
+    p: float = 0.5,
+    axis: Any = None,
+    training: bool = True,
+    inplace: bool = False,
+    mode: str = "upscale_in_train",
+    name: str | None = None,
+) -> Variable:
+    """Zero elements with probability ``p`` while training; with ``axis`` one draw serves the other dimensions.
+
+    Raises:
+        InvalidValue: ``mode`` is neither "upscale_in_train" nor "downscale_in_infer".
+    """
+    check_variable(x, "x", "dropout")
+    p = _probability(p, "dropout")
+    if mode not in ("upscale_in_train", "downscale_in_infer"):
+        raise InvalidValue(
+            f"dropout: mode must be 'upscale_in_train' or 'downscale_in_infer', got {mode!r}."
+        )
+    if p == 0:
+        return x
+    if p == 1 and (training or mode == "downscale_in_infer"):
+        return layers.zeros_like(x)
+    words = {"upscale_in_train": "upscale_in_train", "downscale_in_infer": "downgrade_in_infer"}
+    attrs = {"is_test": not training, "name": name, "dropout_implementation": words[mode]}
+    if axis is None:
+        return unary.dropout(x, p, **attrs)  # type: ignore[arg-type]
+    dims = [axis] if isinstance(axis, int) else list(axis)
+    rank = x.ndim
+    if any(not 0 <= one < rank for one in dims):
+        raise InvalidValue(f"dropout: axis {axis!r} is outside the {rank} dimensions.")
+    return x * unary.dropout(_ones(x, dims), p, **attrs)  # type: ignore[arg-type]
+
+
+def dropout2d(
+    x: Variable,
+    p: float = 0.5,
+    training: bool = True,
+    data_format: str = "NCHW",
+    name: str | None = None,
+) -> Variable:
+    """Zero whole channels of images."""
+    return dropout(x, p, [0, 1] if data_format == "NCHW" else [0, 3], training, name=name)
+
+
+def dropout3d(
+    x: Variable,
+    p: float = 0.5,
+    training: bool = True,
+    data_format: str = "NCDHW",
+    name: str | None = None,
+) -> Variable:
+    """Zero whole channels of volumes."""
+    return dropout(x, p, [0, 1] if data_format == "NCDHW" else [0, 4], training, name=name)
+
+
+def alpha_dropout(
+    x: Variable, p: float = 0.5, training: bool = True, name: str | None = None
+) -> Variable:
+    """Set elements to what selu tends to, so that mean and deviation stay. arXiv 1706.02515."""
+    check_variable(x, "x", "alpha_dropout")
+    p = _probability(p, "alpha_dropout")
+    if not training or p == 0:
+        return x
+    if p == 1:
+        return layers.zeros_like(x)
+    kept = unary.dropout(layers.ones_like(x), p)
+    kept.stop_gradient = True
+    factor, offset = alpha_factors(p)
+    return (x * kept + (1.0 - kept) * SELU_FLOOR) * factor + offset
+
+
+def linear(
+    x: Variable, weight: Variable, bias: Variable | None = None, name: str | None = None
+) -> Variable:
+    """x @ weight + bias."""
+    check_variable(x, "x", "linear")
+    check_variable(weight, "weight", "linear")
+    product = binary.matmul(x, weight, name=name)
+    return product if bias is None else binary.elementwise_add(product, bias)
+
+
+def embedding(
+    x: Variable,
+    weight: Variable,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    sparse: bool = False,
+    scale_grad_by_freq: bool = False,
+    name: str | None = None,
+) -> Variable:
+    """Rows of ``weight`` for ids.
+
+    Raises:
+        Unsupported: ``max_norm`` or ``scale_grad_by_freq`` is asked for.
+    """
+    check_variable(x, "x", "embedding")
+    check_variable(weight, "weight", "embedding")
+    if max_norm is not None or scale_grad_by_freq:
+        raise Unsupported("embedding: max_norm and scale_grad_by_freq are not built.")
+    rows = (weight.shape or (0,))[0]
+    padding = -1 if padding_idx is None else padding_idx % rows
+    attrs = {"is_sparse": sparse, "padding_idx": padding}
+    inputs = {"W": weight, "Ids": x}
+    return LayerHelper("embedding", name).apply(
+        "lookup_table_v2", inputs, attrs, dtype=weight.dtype
+    )
+
+
+def one_hot(x: Variable, num_classes: int = -1, name: str | None = None) -> Variable:
+    """[...] labels to [..., num_classes].
+
+    Raises:
+        Unsupported: the number of classes would depend on the labels.
+    """
+    check_variable(x, "x", "one_hot")
+    if isinstance(num_classes, int) and num_classes == -1:
+        raise Unsupported(
+            "one_hot: without num_classes it depends on the labels, and sizes that depend on values are "
+            "not built. Give num_classes."
+        )
+    return layers.one_hot_v2(x, num_classes)
+
+
+def label_image(data_format: str, layer: str) -> None:
+    """Raise InvalidValue unless ``data_format`` is one of images."""
+    if data_format not in ("NCHW", "NHWC"):
+        raise InvalidValue(f"{layer}: data_format must be 'NCHW' or 'NHWC', got {data_format!r}.")
+
+
+def conv2d(
+    x: Variable,
+    weight: Variable,
+    bias: Variable | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    data_format: str = "NCHW",
+    name: str | None = None,
+) -> Variable:
+    """Convolution of images with given filters."""
+    check_variable(x, "x", "conv2d")
+    check_variable(weight, "weight", "conv2d")
+    label_image(data_format, "conv2d")
+    paddings, algorithm = nets.paddings_of(padding)
+    attrs = {
+        "strides": nets.pair(stride, "stride"),
+        "paddings": paddings,
+        "dilations": nets.pair(dilation, "dilation"),
+        "groups": groups,
+        "padding_algorithm": algorithm,
+        "data_format": data_format,
+    }
+    inputs = {"Input": x, "Filter": weight}
+    out = LayerHelper("conv2d", name).apply("conv2d", inputs, attrs, out="Output", dtype=x.dtype)
+    if bias is None:
+        return out
+    return binary.elementwise_add(out, bias, axis=1 if data_format == "NCHW" else -1)
+
+
+def _one(value: Any, argument: str) -> int:
+    if isinstance(value, (list, tuple)) and len(value) == 1:
+        value = value[0]
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidType(f"{argument} must be an int or a list of one, got {value!r}.")
+    return value
+
+
+def conv1d(
+    x: Variable,
+    weight: Variable,
+    bias: Variable | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    data_format: str = "NCL",
+    name: str | None = None,
+) -> Variable:
+    """Convolution of sequences of one length with given filters."""
+    check_variable(x, "x", "conv1d")
+    check_variable(weight, "weight", "conv1d")
+    if data_format != "NCL":
+        raise Unsupported(f"conv1d: data_format={data_format!r} is not built; use 'NCL'.")
+    pads = padding if isinstance(padding, str) else [0, _one(padding, "conv1d: padding")]
+    out = conv2d(
+        layers.unsqueeze(x, [2]),
+        layers.unsqueeze(weight, [2]),
+        bias,
+        [1, _one(stride, "conv1d: stride")],
+        pads,
+        [1, _one(dilation, "conv1d: dilation")],
+        groups,
+    )
+    return layers.squeeze(out, [2], name)
+
+
+def max_pool2d(
+    x: Variable,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    return_mask: bool = False,
+    ceil_mode: bool = False,
+    data_format: str = "NCHW",
+    name: str | None = None,
+) -> Variable:
+    """Maximum over windows.
+
+    Raises:
+        Unsupported: ``return_mask`` is set.
+    """
+    check_variable(x, "x", "max_pool2d")
+    label_image(data_format, "max_pool2d")
+    if return_mask:
+        raise Unsupported("max_pool2d: return_mask is not built: leave it out.")
+    stride = kernel_size if stride is None else stride
+    return nets.pool2d(
+        x,
+        kernel_size,
+        "max",
+        stride,
+        padding,
+        ceil_mode=ceil_mode,
+        name=name,
+        data_format=data_format,
+    )
+
+
+def avg_pool2d(
+    x: Variable,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    exclusive: bool = True,
+    divisor_override: float | None = None,
+    data_format: str = "NCHW",
+    name: str | None = None,
+) -> Variable:
+    """Average over windows; ``exclusive`` leaves the padding out, ``divisor_override`` replaces the count."""
+    check_variable(x, "x", "avg_pool2d")
+    label_image(data_format, "avg_pool2d")
+    stride = kernel_size if stride is None else stride
+    settings = {"ceil_mode": ceil_mode, "name": name, "data_format": data_format}
+    if divisor_override is None:
+        settings["exclusive"] = exclusive
+        return nets.pool2d(x, kernel_size, "avg", stride, padding, **settings)
+    settings["exclusive"] = False
+    mean = nets.pool2d(x, kernel_size, "avg", stride, padding, **settings)
+    return mean * (math.prod(nets.pair(kernel_size, "kernel_size")) / float(divisor_override))
+
+
+def max_pool1d(
+    x: Variable,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    return_mask: bool = False,
+    ceil_mode: bool = False,
+    name: str | None = None,
+) -> Variable:
+    """Maximum over windows of sequences."""
+    check_variable(x, "x", "max_pool1d")
+    sizes = _windows(kernel_size, stride, padding, "max_pool1d")
+    out = max_pool2d(layers.unsqueeze(x, [2]), *sizes, return_mask, ceil_mode)
+    return layers.squeeze(out, [2], name)
+
+
+def avg_pool1d(
+    x: Variable,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    exclusive: bool = True,
+    ceil_mode: bool = False,
+    name: str | None = None,
+) -> Variable:
+    """Average over windows of sequences."""
+    check_variable(x, "x", "avg_pool1d")
+    sizes = _windows(kernel_size, stride, padding, "avg_pool1d")
+    out = avg_pool2d(layers.unsqueeze(x, [2]), *sizes, ceil_mode, exclusive)
+    return layers.squeeze(out, [2], name)
+
+
+def _windows(kernel_size: Any, stride: Any, padding: Any, layer: str) -> list[Any]:
+    width = _one(kernel_size, f"{layer}: kernel_size")
+    step = width if stride is None else _one(stride, f"{layer}: stride")
+    pads = padding if isinstance(padding, str) else [0, _one(padding, f"{layer}: padding")]
+    return [[1, width], [1, step], pads]
+
+
+def _adaptive(x: Variable, output_size: Any, kind: str, data_format: str) -> Variable:
+    layer = f"adaptive_{kind}_pool2d"
+    check_variable(x, "x", layer)
+    label_image(data_format, layer)
+    first = 2 if data_format == "NCHW" else 1
+    shape = x.shape or ()
+    sizes = [output_size] * 2 if isinstance(output_size, int) else list(output_size)
+    sizes = [shape[first + i] if size is None else size for i, size in enumerate(sizes)]
+    attrs = {"pooling_type": kind, "ksize": sizes, "adaptive": True, "data_format": data_format}
+    return LayerHelper("pool2d").apply("pool2d", {"X": x}, attrs, dtype=x.dtype)
+
+
+def adaptive_avg_pool2d(
+    x: Variable, output_size: Any, data_format: str = "NCHW", name: str | None = None
+) -> Variable:
+    """Average over as many windows as the result has elements."""
+    return _adaptive(x, output_size, "avg", data_format)
+
+
+def adaptive_max_pool2d(
+    x: Variable, output_size: Any, return_mask: bool = False, name: str | None = None
+) -> Variable:
+    """Maximum over as many windows as the result has elements.
+
+    Raises:
+        Unsupported: ``return_mask`` is set.
+    """
+    if return_mask:
+        raise Unsupported("adaptive_max_pool2d: return_mask is not built: leave it out.")
+    return _adaptive(x, output_size, "max", "NCHW")
+
+
+def adaptive_avg_pool1d(x: Variable, output_size: int, name: str | None = None) -> Variable:
+    """Average over as many windows as the result has elements."""
+    check_variable(x, "x", "adaptive_avg_pool1d")
+    view = layers.unsqueeze(x, [2])
+    return layers.squeeze(_adaptive(view, [1, output_size], "avg", "NCHW"), [2], name)
+
+
+def adaptive_max_pool1d(
+    x: Variable, output_size: int, return_mask: bool = False, name: str | None = None
+) -> Variable:
+    """Maximum over as many windows as the result has elements."""
+    check_variable(x, "x", "adaptive_max_pool1d")
+    view = layers.unsqueeze(x, [2])
+    return layers.squeeze(adaptive_max_pool2d(view, [1, output_size], return_mask), [2], name)
+
+
+def layer_norm(
+    x: Variable,
+    normalized_shape: Any,
+    weight: Variable | None = None,
+    bias: Variable | None = None,
+    epsilon: float = 1e-5,
+    name: str | None = None,
+) -> Variable:
+    """Normalise over the last dimensions, which ``normalized_shape`` names.
+
+    Raises:
+        InvalidValue: these are not x's last sizes.
+    """
+    check_variable(x, "x", "layer_norm")
+    sizes = [normalized_shape] if isinstance(normalized_shape, int) else list(normalized_shape)
+    shape = list(x.shape or ())
+    if shape[len(shape) - len(sizes) :] != sizes:
+        raise InvalidValue(f"layer_norm: {sizes} are not the last sizes of {shape}.")
+    helper = LayerHelper("layer_norm", name)
+    flat = [math.prod(sizes)]
+    inputs: dict[str, Any] = {"X": x}
+    for slot, given in (("Scale", weight), ("Bias", bias)):
+        if given is not None:
+            inputs[slot] = given if given.ndim == 1 else layers.reshape(given, flat)
+    out, mean, variance = helper.new(x.dtype), helper.new(x.dtype), helper.new(x.dtype)
+    mean.stop_gradient = variance.stop_gradient = True
+    attrs = {"epsilon": epsilon, "begin_norm_axis": len(shape) - len(sizes)}
+    helper.append_op("layer_norm", inputs, {"Y": out, "Mean": mean, "Variance": variance}, attrs)
+    return out
+
+
+def normalize(
+    x: Variable, p: float = 2, axis: int = 1, epsilon: float = 1e-12, name: str | None = None
+) -> Variable:
+    """x by its p-norm along ``axis``, or by ``epsilon`` where the norm is smaller."""
+    check_variable(x, "x", "normalize")
+    size = functions.norm(x, float(p), axis if x.ndim > 1 else 0, True)
+    return x / functions.clip(size, float(epsilon))
+
+
+def cosine_similarity(x1: Variable, x2: Variable, axis: int = 1, eps: float = 1e-8) -> Variable:
+    """The cosine of the angle between vectors along ``axis``."""
+    check_variable(x1, "x1", "cosine_similarity")
+    check_variable(x2, "x2", "cosine_similarity")
+    product = layers.reduce_sum(x1 * x2, axis)
+    sizes = layers.reduce_sum(x1 * x1, axis) * layers.reduce_sum(x2 * x2, axis)
+    return product / unary.sqrt(functions.clip(sizes, eps * eps))
+
+
+def pixel_shuffle(
+    x: Variable, upscale_factor: int, data_format: str = "NCHW", name: str | None = None
+) -> Variable:
+    """Channels moved to blocks of pixels.
+
+    Raises:
+        InvalidValue: the channels do not divide by the square of ``upscale_factor``.
+    """
+    check_variable(x, "x", "pixel_shuffle")
+    label_image(data_format, "pixel_shuffle")
+    if isinstance(upscale_factor, bool) or not isinstance(upscale_factor, int):
+        raise InvalidType(f"pixel_shuffle: upscale_factor must be an int, got {upscale_factor!r}.")
+    image = x if data_format == "NCHW" else layers.transpose(x, [0, 3, 1, 2])
+    _, channels, height, width = image.shape or (0, 0, 0, 0)
+    r = upscale_factor
+    if channels % (r * r) or height < 0 or width < 0:
+        raise InvalidValue(f"pixel_shuffle: {channels} channels of [{height}, {width}] by {r}.")
+    parts = layers.reshape(image, [-1, channels // (r * r), r, r, height, width])
+    turned = layers.transpose(parts, [0, 1, 4, 2, 5, 3])
+    out = layers.reshape(turned, [-1, channels // (r * r), height * r, width * r])
+    return out if data_format == "NCHW" else layers.transpose(out, [0, 2, 3, 1])
+
+
+def pad(
+    x: Variable,
+    pad: Any,
+    mode: str = "constant",
+    value: float = 0.0,
+    data_format: str | None = None,
+    pad_from_left_axis: bool = True,
+    name: str | None = None,
+) -> Variable:
+    """A margin: a number a side of each dimension, or of the last ones (left, right, top, bottom).
+
+    Raises:
+        InvalidValue: the numbers or the mode do not fit x.
+    """
+    check_variable(x, "x", "pad")
+    numbers = tensors.sizes_of(pad, "pad")
+    rank = x.ndim
+    if mode not in ("constant", "reflect", "replicate", "circular"):
+        raise InvalidValue(f"pad: mode must be constant, reflect, replicate or circular: {mode!r}.")
+    if mode == "constant" and len(numbers) == 2 * rank:
+        if not pad_from_left_axis:
+            numbers = [n for i in range(rank)[::-1] for n in numbers[2 * i : 2 * i + 2]]
+        return tensors.pad(x, numbers, value, name)
+    last = data_format is not None and data_format.endswith("C")
+    if rank < 3 or len(numbers) != 2 * (rank - 2):
+        raise InvalidValue(f"pad: {len(numbers)} numbers do not fit the {rank} dimensions.")
+    pairs = [numbers[2 * i : 2 * i + 2] for i in range(rank - 2)][::-1]
+    if mode == "constant":
+        ends = [[0, 0], *pairs, [0, 0]] if last else [[0, 0], [0, 0], *pairs]
+        return tensors.pad(x, [n for both in ends for n in both], value, name)
+    if rank != 4 or mode == "circular":
+        raise Unsupported(f"pad: mode {mode!r} of {rank} dimensions is not built.")
+    sides = [*pairs[0], *pairs[1]]
+    word = "edge" if mode == "replicate" else mode
+    return tensors.pad2d(x, sides, word, value, "NHWC" if last else "NCHW", name)
+
+
+def temporal_shift(
+    x: Variable,
+    seg_num: int,
+    shift_ratio: float = 0.25,
+    name: str | None = None,
+    data_format: str = "NCHW",
+) -> Variable:
+    """Some channels moved one frame back, some one ahead, in segments of ``seg_num`` frames."""
+    check_variable(x, "x", "temporal_shift")
+    label_image(data_format, "temporal_shift")
+    image = x if data_format == "NCHW" else layers.transpose(x, [0, 3, 1, 2])
+    _, channels, height, width = image.shape or (0, 0, 0, 0)
+    frames = layers.reshape(image, [-1, seg_num, channels, height, width])
+    first, second = int(channels * shift_ratio), int(channels * 2 * shift_ratio)
+    padded = tensors.pad(frames, [0, 0, 1, 1, 0, 0, 0, 0, 0, 0])
+    parts = [
+        layers.slice(padded, [1, 2], [start, low], [start + seg_num, high])
+        for start, low, high in ((0, 0, first), (2, first, second), (1, second, channels))
+        if high > low
+    ]
+    out = layers.reshape(layers.concat(parts, 2), [-1, channels, height, width])
+    return out if data_format == "NCHW" else layers.transpose(out, [0, 2, 3, 1])

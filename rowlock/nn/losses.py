@@ -1,0 +1,359 @@
+"""Losses of ``paddle.nn.functional``."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..functions import math as functions
+from ..functions.creation import full_like
+from ..graph.layers import loss as losses
+from ..graph.layers import shape as layers
+from ..graph.layers import unary
+from ..graph.layers.helper import check_variable
+from ..graph.variable import Variable
+from ..strategies.errors import InvalidValue
+
+_REDUCTIONS = ("mean", "sum", "none")
+
+
+def reduced(loss: Variable, reduction: str, layer: str) -> Variable:
+    """Return the mean, the sum, or the losses themselves.
+
+    Raises:
+        InvalidValue: ``reduction`` is another word.
+    """
+    check_reduction(reduction, layer)
+    if reduction == "none":
+        return loss
+    return layers.reduce_mean(loss) if reduction == "mean" else layers.reduce_sum(loss)
+
+
+def check_reduction(reduction: str, layer: str) -> None:
+    """Raise InvalidValue unless ``reduction`` is a known word."""
+    if reduction not in _REDUCTIONS:
+        raise InvalidValue(
+            f"{layer}: reduction must be 'mean', 'sum' or 'none', got {reduction!r}."
+        )
+
+
+def _pair(input: Any, label: Any, layer: str) -> None:
+    check_variable(input, "input", layer)
+    check_variable(label, "label", layer)
+
+
+def _with_ones(label: Variable, like: Variable, axis: int) -> Variable:
+    """Return labels with a dimension of one element at ``axis``."""
+    return layers.unsqueeze(label, [axis]) if label.ndim == like.ndim - 1 else label
+
+
+def cross_entropy(
+    input: Variable,
+    label: Variable,
+    weight: Variable | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    soft_label: bool = False,
+    axis: int = -1,
+    use_softmax: bool = True,
+    label_smoothing: float = 0.0,
+    name: str | None = None,
+) -> Variable:
+    """Cross entropy of softmax(input), or of probabilities, and labels with or without the trailing 1.
+
+    The mean is over the labels that are not ignored, weighted by ``weight`` (one number a class).
+    """
+    _pair(input, label, "cross_entropy")
+    check_reduction(reduction, "cross_entropy")
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise InvalidValue(f"cross_entropy: label_smoothing is in [0, 1], got {label_smoothing!r}.")
+    rank = input.ndim
+    axis = axis % rank
+    if axis != rank - 1:
+        order = [i for i in range(rank) if i != axis] + [axis]
+        input = layers.transpose(input, order)
+        label = layers.transpose(label, order) if label.ndim == rank else label
+    bare = not soft_label and label.ndim == rank - 1
+    classes = (input.shape or ())[-1]
+    hard = None if soft_label else _with_ones(label, input, rank - 1)
+    if label_smoothing and hard is not None:
+        label = layers.one_hot_v2(layers.squeeze(hard, [rank - 1]), classes)
+        soft_label = True
+    if label_smoothing:
+        label = label_smooth(label, None, label_smoothing)
+    target = label if soft_label else hard
+    assert target is not None
+    loss = _entropy(input, target, soft_label, ignore_index, use_softmax)
+    factors = _factors(loss, hard, target, weight, ignore_index, classes)
+    if factors is not None:
+        loss = loss * factors
+    if reduction == "mean" and factors is not None:
+        total = layers.reduce_sum(factors)
+        empty = layers.cast(total == 0.0, total.dtype)
+        return layers.reduce_sum(loss) / (total + empty)
+    loss = layers.squeeze(loss, [rank - 1]) if bare and reduction == "none" else loss
+    return reduced(loss, reduction, "cross_entropy")
+
+
+def _entropy(
+    input: Variable, target: Variable, soft_label: bool, ignore_index: int, use_softmax: bool
+) -> Variable:
+    if use_softmax:
+        return losses.softmax_with_cross_entropy(  # type: ignore[no-any-return]
+            input, target, soft_label, ignore_index
+        )
+    return losses.cross_entropy(input, target, soft_label, ignore_index)
+
+
+def _factors(
+    loss: Variable,
+    hard: Variable | None,
+    target: Variable,
+    weight: Variable | None,
+    ignore_index: int,
+    classes: int,
+) -> Variable | None:
+    """Return what each loss counts, in its shape; None where all count 1."""
+    if weight is not None:
+        check_variable(weight, "weight", "cross_entropy")
+    if hard is None:
+        return None if weight is None else layers.reduce_sum(target * weight, -1, True)
+    if weight is None and ignore_index < 0:
+        return None
+    counted = layers.cast(hard != ignore_index, loss.dtype)
+    if weight is None:
+        return counted
+    known = hard * layers.cast(counted, hard.dtype)  # an ignored label may be no class
+    rows = layers.gather(weight, layers.reshape(known, [-1]))
+    return layers.reshape(rows, [-1 if n < 0 else n for n in loss.shape or ()]) * counted
+
+
+def softmax_with_cross_entropy(
+    logits: Variable,
+    label: Variable,
+    soft_label: bool = False,
+    ignore_index: int = -100,
+    numeric_stable_mode: bool = True,
+    return_softmax: bool = False,
+    axis: int = -1,
+) -> Any:
+    """Cross entropy of softmax(logits) with a last dimension of one element, and the softmax if asked for."""
+    _pair(logits, label, "softmax_with_cross_entropy")
+    return losses.softmax_with_cross_entropy(
+        logits, label, soft_label, ignore_index, numeric_stable_mode, return_softmax, axis
+    )
+
+
+def mse_loss(
+    input: Variable, label: Variable, reduction: str = "mean", name: str | None = None
+) -> Variable:
+    """The squared difference."""
+    _pair(input, label, "mse_loss")
+    return reduced(losses.square_error_cost(input, label), reduction, "mse_loss")
+
+
+def square_error_cost(input: Variable, label: Variable) -> Variable:
+    """The squared difference, element by element."""
+    return losses.square_error_cost(input, label)
+
+
+def l1_loss(
+    input: Variable, label: Variable, reduction: str = "mean", name: str | None = None
+) -> Variable:
+    """The absolute difference."""
+    _pair(input, label, "l1_loss")
+    return reduced(unary.abs(input - label), reduction, "l1_loss")
+
+
+def smooth_l1_loss(
+    input: Variable,
+    label: Variable,
+    reduction: str = "mean",
+    delta: float = 1.0,
+    is_huber: bool = True,
+    name: str | None = None,
+) -> Variable:
+    """Squared near zero, linear beyond ``delta``; divided by ``delta`` unless ``is_huber``."""
+    _pair(input, label, "smooth_l1_loss")
+    loss = losses.huber_loss(input, label, delta)
+    return reduced(loss if is_huber else loss * (1.0 / delta), reduction, "smooth_l1_loss")
+
+
+def kl_div(
+    input: Variable,
+    label: Variable,
+    reduction: str = "mean",
+    log_target: bool = False,
+    name: str | None = None,
+) -> Variable:
+    """label * (log(label) - input), where input holds logarithms; "batchmean" divides by the rows."""
+    _pair(input, label, "kl_div")
+    if log_target:
+        loss = unary.exp(label) * (label - input)
+    else:
+        tiny = full_like(label, 1e-30)
+        from ..graph.layers.binary import elementwise_max
+
+        loss = label * (unary.log(elementwise_max(label, tiny)) - input)
+    if reduction == "batchmean":
+        rows = layers.cast(layers.slice(layers.shape(input), [0], [0], [1]), loss.dtype)
+        return layers.reduce_sum(loss) / rows
+    return reduced(loss, reduction, "kl_div")
+
+
+def log_loss(
+    input: Variable, label: Variable, epsilon: float = 1e-4, name: str | None = None
+) -> Variable:
+    """-label log(input + epsilon) - (1 - label) log(1 - input + epsilon)."""
+    return losses.log_loss(input, label, epsilon, name)
+
+
+def binary_cross_entropy(
+    input: Variable,
+    label: Variable,
+    weight: Variable | None = None,
+    reduction: str = "mean",
+    name: str | None = None,
+) -> Variable:
+    """Cross entropy of probabilities and labels in [0, 1]; no logarithm is below -100."""
+    _pair(input, label, "binary_cross_entropy")
+    least = math.exp(-60.0)
+    yes = functions.clip(unary.log(functions.clip(input, least * least)), -100.0)
+    no = functions.clip(unary.log(functions.clip(1.0 - input, least * least)), -100.0)
+    loss = -(label * yes + (1.0 - label) * no)
+    loss = loss if weight is None else loss * weight
+    return reduced(loss, reduction, "binary_cross_entropy")
+
+
+def binary_cross_entropy_with_logits(
+    logit: Variable,
+    label: Variable,
+    weight: Variable | None = None,
+    reduction: str = "mean",
+    pos_weight: Variable | None = None,
+    name: str | None = None,
+) -> Variable:
+    """Cross entropy of sigmoid(logit) and labels in [0, 1]; ``pos_weight`` counts the positive ones."""
+    check_variable(logit, "logit", "binary_cross_entropy_with_logits")
+    check_variable(label, "label", "binary_cross_entropy_with_logits")
+    if pos_weight is None:
+        loss = losses.sigmoid_cross_entropy_with_logits(logit, label)
+    else:
+        # log(1 + exp(-x)) weighted beside (1 - label) x, so that large logits stay finite.
+        factor = label * (pos_weight - 1.0) + 1.0
+        loss = (1.0 - label) * logit - factor * unary.logsigmoid(logit)
+    loss = loss if weight is None else loss * weight
+    return reduced(loss, reduction, "binary_cross_entropy_with_logits")
+
+
+def nll_loss(
+    input: Variable,
+    label: Variable,
+    weight: Variable | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    name: str | None = None,
+) -> Variable:
+    """The negative of the logarithm that stands in ``input`` [N, C, ...] at the label [N, ...]."""
+    _pair(input, label, "nll_loss")
+    check_reduction(reduction, "nll_loss")
+    rank = input.ndim
+    order = [0, *range(2, rank), 1]
+    logs = layers.transpose(input, order) if rank > 2 else input
+    counted = layers.cast(label != ignore_index, input.dtype)
+    known = label * layers.cast(counted, label.dtype)
+    chosen = layers.one_hot_v2(known, (logs.shape or ())[-1])
+    chosen = chosen if chosen.dtype == input.dtype else layers.cast(chosen, input.dtype)
+    if weight is not None:
+        counted = layers.reduce_sum(chosen * weight, -1) * counted
+    loss = -(layers.reduce_sum(chosen * logs, -1) * counted)
+    if reduction == "mean":
+        return layers.reduce_sum(loss) / layers.reduce_sum(counted)
+    return reduced(loss, reduction, "nll_loss")
+
+
+def margin_ranking_loss(
+    input: Variable,
+    other: Variable,
+    label: Variable,
+    margin: float = 0.0,
+    reduction: str = "mean",
+    name: str | None = None,
+) -> Variable:
+    """max(0, margin - label * (input - other))."""
+    _pair(input, label, "margin_ranking_loss")
+    check_variable(other, "other", "margin_ranking_loss")
+    loss = unary.relu(label * (other - input) + float(margin))
+    return reduced(loss, reduction, "margin_ranking_loss")
+
+
+def label_smooth(
+    label: Variable,
+    prior_dist: Variable | None = None,
+    epsilon: float = 0.1,
+    name: str | None = None,
+) -> Variable:
+    """(1 - epsilon) label + epsilon / classes, or + epsilon * prior_dist."""
+    check_variable(label, "label", "label_smooth")
+    if not 0.0 <= epsilon <= 1.0:
+        raise InvalidValue(f"label_smooth: epsilon is in [0, 1], got {epsilon!r}.")
+    kept = label * (1.0 - epsilon)
+    if prior_dist is not None:
+        return kept + prior_dist * float(epsilon)
+    return kept + epsilon / (label.shape or ())[-1]
+
+
+def dice_loss(
+    input: Variable, label: Variable, epsilon: float = 1e-5, name: str | None = None
+) -> Variable:
+    """1 - twice what probabilities and labels share, by what both have."""
+    _pair(input, label, "dice_loss")
+    hot = layers.one_hot_v2(layers.squeeze(label, [label.ndim - 1]), (input.shape or ())[-1])
+    dims = list(range(1, input.ndim))
+    shared = layers.reduce_sum(input * hot, dims)
+    both = layers.reduce_sum(input, dims) + layers.reduce_sum(hot, dims)
+    return layers.reduce_mean(1.0 - shared * 2.0 / (both + float(epsilon)))
+
+
+def sigmoid_focal_loss(
+    logit: Variable,
+    label: Variable,
+    normalizer: Variable | None = None,
+    alpha: float = 0.25,
+    gamma: float = 2.0,
+    reduction: str = "sum",
+    name: str | None = None,
+) -> Variable:
+    """Cross entropy of sigmoid(logit), small where the class is clear. Lin et al., arXiv 1708.02002."""
+    check_variable(logit, "logit", "sigmoid_focal_loss")
+    check_variable(label, "label", "sigmoid_focal_loss")
+    entropy = losses.sigmoid_cross_entropy_with_logits(logit, label)
+    chance = unary.sigmoid(logit)
+    right = chance * label + (1.0 - chance) * (1.0 - label)
+    weight = label * float(alpha) + (1.0 - label) * (1.0 - alpha)
+    loss = entropy * weight * functions.pow(1.0 - right, float(gamma))
+    loss = loss if normalizer is None else loss / normalizer
+    return reduced(loss, reduction, "sigmoid_focal_loss")
+
+
+def npair_loss(
+    anchor: Variable, positive: Variable, labels: Variable, l2_reg: float = 0.002
+) -> Variable:
+    """Cross entropy of anchors' products with all positives, and the squared sizes of both."""
+    check_variable(anchor, "anchor", "npair_loss")
+    check_variable(positive, "positive", "npair_loss")
+    check_variable(labels, "labels", "npair_loss")
+    rows = (anchor.shape or (-1,))[0]
+    if rows < 0:
+        raise InvalidValue(f"npair_loss: how many rows {anchor.name!r} has must be known.")
+    from ..graph.layers.binary import matmul
+
+    column = layers.expand(layers.reshape(labels, [rows, 1]), [1, rows])
+    same = layers.cast(column == layers.transpose(column, [1, 0]), anchor.dtype)
+    target = same / layers.reduce_sum(same, 1, True)
+    sizes = layers.reduce_mean(layers.reduce_sum(anchor * anchor, 1))
+    sizes = sizes + layers.reduce_mean(layers.reduce_sum(positive * positive, 1))
+    products = matmul(anchor, positive, transpose_y=True)
+    entropy = losses.softmax_with_cross_entropy(products, target, soft_label=True)
+    weighted = layers.reduce_mean(layers.reduce_sum(target * entropy, 0))
+    return sizes * (0.25 * l2_reg) + weighted
