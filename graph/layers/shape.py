@@ -53,7 +53,7 @@ def sums(input: Sequence[Variable], out: Variable | None = None) -> Variable:
 
 def sum(x: Variable | Sequence[Variable]) -> Variable:
     """Sum of tensors of one shape."""
-    return sums(list(x) if isinstance(x, (list, tuple)) else [x])
+    return sums([x] if isinstance(x, Variable) else x)
 
 
 def _view(

@@ -267,7 +267,7 @@ def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable
 
 def add_n(inputs: Variable | Sequence[Variable], name: str | None = None) -> Variable:
     """The sum of tensors of one shape."""
-    terms = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
+    terms: list[Any] = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
     for term in terms:
         check_variable(term, "inputs", "add_n")
     return sums(terms)

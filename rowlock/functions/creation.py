@@ -52,7 +52,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, name: str | None = None
         dtype = "bool"
     if isinstance(fill_value, str):
         fill_value = float(fill_value)
-    sizes = shape if isinstance(shape, Variable) else [shape] if isinstance(shape, int) else shape
+    sizes: Any = [shape] if isinstance(shape, int) else shape
     return layers.fill_constant(sizes, dtype_or_default(dtype), fill_value)
 
 
@@ -147,10 +147,10 @@ def eye(
     sizes = sizes_of([num_rows, columns], "eye")
     if min(sizes) < 1:
         raise InvalidValue(f"eye: sizes must be positive, got {sizes}.")
-    return constant(np.eye(*sizes), dtype_or_default(dtype))
+    return constant(np.eye(sizes[0], sizes[1]), dtype_or_default(dtype))
 
 
-def _known(x: Variable, layer: str) -> tuple[int, ...]:
+def _known(x: Variable, layer: str) -> tuple[int, int]:
     """Return the last two sizes, which must be known."""
     check_variable(x, "x", layer)
     sizes = (x.shape or ())[-2:]
@@ -159,7 +159,7 @@ def _known(x: Variable, layer: str) -> tuple[int, ...]:
             f"{layer}: x must have two dimensions or more, the last two of known sizes; "
             f"{x.name!r} has {list(x.shape or ())}."
         )
-    return sizes
+    return sizes[0], sizes[1]
 
 
 def _masked(x: Variable, mask: np.ndarray) -> Variable:

@@ -370,7 +370,9 @@ def trace(
     sizes = (turned.shape or ())[-2:]
     if min_of(*sizes) < 0:
         raise InvalidValue(f"trace: the sizes {list(sizes)} of the matrices must be known.")
-    return layers.reduce_sum(turned * constant(np.eye(*sizes, k=offset), x.dtype), [-2, -1])
+    return layers.reduce_sum(
+        turned * constant(np.eye(sizes[0], sizes[1], k=offset), x.dtype), [-2, -1]
+    )
 
 
 def _floats(x: Variable, layer: str) -> Variable:

@@ -282,7 +282,7 @@ def avg_pool2d(
     check_variable(x, "x", "avg_pool2d")
     label_image(data_format, "avg_pool2d")
     stride = kernel_size if stride is None else stride
-    settings = {"ceil_mode": ceil_mode, "name": name, "data_format": data_format}
+    settings: dict[str, Any] = {"ceil_mode": ceil_mode, "name": name, "data_format": data_format}
     if divisor_override is None:
         settings["exclusive"] = exclusive
         return nets.pool2d(x, kernel_size, "avg", stride, padding, **settings)
@@ -302,8 +302,8 @@ def max_pool1d(
 ) -> Variable:
     """Maximum over windows of sequences."""
     check_variable(x, "x", "max_pool1d")
-    sizes = _windows(kernel_size, stride, padding, "max_pool1d")
-    out = max_pool2d(layers.unsqueeze(x, [2]), *sizes, return_mask, ceil_mode)
+    width, step, pads = _windows(kernel_size, stride, padding, "max_pool1d")
+    out = max_pool2d(layers.unsqueeze(x, [2]), width, step, pads, return_mask, ceil_mode)
     return layers.squeeze(out, [2], name)
 
 
@@ -318,8 +318,8 @@ def avg_pool1d(
 ) -> Variable:
     """Average over windows of sequences."""
     check_variable(x, "x", "avg_pool1d")
-    sizes = _windows(kernel_size, stride, padding, "avg_pool1d")
-    out = avg_pool2d(layers.unsqueeze(x, [2]), *sizes, ceil_mode, exclusive)
+    width, step, pads = _windows(kernel_size, stride, padding, "avg_pool1d")
+    out = avg_pool2d(layers.unsqueeze(x, [2]), width, step, pads, ceil_mode, exclusive)
     return layers.squeeze(out, [2], name)
 
 
