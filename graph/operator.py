@@ -102,12 +102,26 @@ class Operator:
         return attrs
 
     def input(self, slot: str) -> list[str]:
-        """Return the names in an input slot (empty if the slot is unused)."""
-        return self.inputs.get(slot, [])
+        """Return the names in an input slot (empty if the slot is unused).
+
+        Raises:
+            InvalidValue: the op has no such slot.
+        """
+        return self._slot("input", slot, self.inputs, self.declaration.input_slots)
 
     def output(self, slot: str) -> list[str]:
-        """Return the names in an output slot (empty if the slot is unused)."""
-        return self.outputs.get(slot, [])
+        """Return the names in an output slot (empty if the slot is unused).
+
+        Raises:
+            InvalidValue: the op has no such slot.
+        """
+        return self._slot("output", slot, self.outputs, self.declaration.output_slots)
+
+    def _slot(self, kind: str, slot: str, used: Names, slots: tuple[Slot, ...]) -> list[str]:
+        known = {one.name for one in slots}
+        if slot not in used and slot not in known:
+            raise InvalidValue(f"{self.type} has no {kind} {slot!r}.{nearest(slot, known)}")
+        return used.get(slot, [])
 
     @property
     def input_arg_names(self) -> list[str]:
@@ -130,8 +144,46 @@ class Operator:
         return list(self.outputs)
 
     def attr(self, name: str) -> Any:
-        """Return an attribute's value."""
+        """Return an attribute's value.
+
+        Raises:
+            InvalidValue: the op has no such attribute.
+        """
+        if name not in self.attrs:
+            raise InvalidValue(f"{self.type} has no attribute {name!r}.{nearest(name, self.attrs)}")
         return self.attrs[name]
+
+    def set_attr(self, name: str, value: Any) -> None:
+        """Give an attribute another value.
+
+        Raises:
+            InvalidValue: the op has no such attribute.
+        """
+        self.attr(name)
+        self.attrs[name] = list(value) if isinstance(value, tuple) else value
+        self.block.program.touch()
+
+    def _remove_attr(self, name: str) -> None:
+        self.attr(name)
+        if name in self.declaration.attrs:
+            self.attrs[name] = self.declaration.attrs[name]
+        else:
+            del self.attrs[name]
+        self.block.program.touch()
+
+    _set_attr = set_attr
+
+    @property
+    def idx(self) -> int:
+        """The operator's place among those of its block.
+
+        Raises:
+            InvalidValue: it was removed.
+        """
+        for i, op in enumerate(self.block.ops):
+            if op is self:
+                return i
+        raise InvalidValue(f"this {self.type} is in its block no more.")
 
     def has_attr(self, name: str) -> bool:
         """Tell whether the op has this attribute."""
@@ -159,10 +211,14 @@ class Operator:
     def rename_input(self, old: str, new: str) -> None:
         """Read ``new`` wherever the op read ``old``."""
         _rename(self.inputs, old, new)
+        self.block.program.touch()
 
     def rename_output(self, old: str, new: str) -> None:
         """Write ``new`` wherever the op wrote ``old``."""
         _rename(self.outputs, old, new)
+        self.block.program.touch()
+
+    _rename_input, _rename_output = rename_input, rename_output
 
     def infer(self) -> None:
         """Set shape and dtype of every output variable from the inputs'.

@@ -115,6 +115,8 @@ class Block:
     ) -> Operator:
         return self._insert_op(0, type, inputs, outputs, attrs)
 
+    prepend_op = _prepend_op
+
     def _insert_op(
         self, index: int, type: str, inputs: Any = None, outputs: Any = None, attrs: Any = None
     ) -> Operator:
@@ -133,6 +135,18 @@ class Block:
     def _remove_op(self, index: int) -> None:
         del self.ops[index]
         self.program.touch()
+
+    def _remove_var(self, name: str) -> None:
+        self.var(name)
+        del self.vars[name]
+        self.program.touch()
+
+    def _clone_variable(self, var: Variable, force_persistable: bool = True) -> Variable:
+        persistable = True if force_persistable else var.persistable
+        settings = {"shape": var.shape, "dtype": var.dtype, "lod_level": var.lod_level}
+        return self.create_var(
+            name=var.name, type=var.type, persistable=persistable, is_data=var.is_data, **settings
+        )
 
     def _rename_var(self, old: str, new: str) -> Variable:
         variable = self.var(old)
@@ -248,6 +262,8 @@ class Program:
     @staticmethod
     def global_seed(seed: int = 0) -> None:
         """Seed both default programs and every program made from now on."""
+        if not isinstance(seed, int) or isinstance(seed, bool):
+            raise InvalidValue(f"Program.global_seed must be an int, got {seed!r}.")
         global _default_seed
         _default_seed = seed
         default_main_program().random_seed = seed
@@ -328,14 +344,26 @@ class Program:
         return prune(self, feeded_var_names, targets)
 
     def to_string(self, throw_on_error: bool, with_details: bool = False) -> str:
-        """Return the program as text, block by block."""
+        """Return the program as the text of its message; details are what the message does not hold.
+
+        Raises:
+            InvalidArgument: an argument is no bool.
+        """
         for name, value in (("throw_on_error", throw_on_error), ("with_details", with_details)):
             if not isinstance(value, bool):
                 raise InvalidArgument(f"{name} must be a bool, got {value!r}.")
-        return "\n".join(block.to_string(throw_on_error, with_details) for block in self.blocks)
+        from .formats.program import describe
+        from .formats.text import DETAILS, text
+
+        message = describe(self)
+        if with_details:
+            for block, described in zip(self.blocks, message["blocks"], strict=True):
+                for one in described.get("vars", ()):
+                    one[DETAILS] = block.vars[one["name"]].details()
+        return text("ProgramDesc", message)
 
     def __str__(self) -> str:
-        return self.to_string(True)
+        return "\n".join(block.to_string() for block in self.blocks)
 
     __repr__ = __str__
 

@@ -62,6 +62,10 @@ class Variable:
         """Number of dimensions."""
         return len(self.shape or ())
 
+    def details(self) -> dict[str, Any]:
+        """Return what a saved program does not hold of the variable, by name."""
+        return {"error_clip": self.error_clip, "stop_gradient": self.stop_gradient}
+
     def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
         """Return one line that describes the variable; ``with_details`` adds the gradient flags."""
         text = repr(self)
@@ -151,3 +155,8 @@ class Parameter(Variable):
         self.gradient_clip_attr = gradient_clip_attr
         self.do_model_average = do_model_average
         self.is_distributed = is_distributed
+
+    def details(self) -> dict[str, Any]:
+        """Return what a saved program does not hold of the parameter, by name."""
+        names = ("trainable", "optimize_attr", "regularizer", "do_model_average", "is_distributed")
+        return super().details() | {name: getattr(self, name) for name in names}

@@ -101,6 +101,11 @@ _BY_NUMBER = {
 _REQUIRED = {m: [f.name for f in fields if f.required] for m, fields in _TABLES.items()}
 
 
+def fields(kind: str) -> tuple[_Field, ...]:
+    """Return the fields of a kind of message, by number."""
+    return _TABLES[kind]
+
+
 def encode(kind: str, message: Message) -> bytes:
     """Return the bytes of a message of this kind: fields by number, lists unpacked, what is unknown last."""
     parts: list[bytes] = []

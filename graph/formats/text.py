@@ -11,7 +11,12 @@ from ...strategies.types import VarType
 from .messages import Message, fields
 from .op_table import Kind
 
-_ENUMS = {("VarType", "type"): VarType, ("TensorDesc", "data_type"): VarType, ("Attr", "type"): Kind}
+_ENUMS = {
+    ("VarType", "type"): VarType,
+    ("TensorDesc", "data_type"): VarType,
+    ("Attr", "type"): Kind,
+}
+DETAILS = "details"  # beside the fields: what the message does not hold
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "'": "\\'", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
@@ -32,6 +37,12 @@ def _lines(kind: str, message: Message, indent: str) -> Iterator[str]:
                 yield f"{indent}}}"
             else:
                 yield f"{indent}{field.name}: {_value(kind, field.name, field.kind, one)}"
+    yield from _details(message, indent)
+
+
+def _details(message: Message, indent: str) -> Iterator[str]:
+    for name, value in message.get(DETAILS, {}).items():
+        yield f"{indent}{name}: {value}"
 
 
 def _value(message: str, name: str, kind: str, value: Any) -> str:
@@ -41,7 +52,7 @@ def _value(message: str, name: str, kind: str, value: Any) -> str:
     if kind == "bool":
         return "true" if value else "false"
     if kind == "float":
-        return repr(float(str(np.float32(value))))
+        return repr(float(np.float32(value)))
     if kind == "text":
         return '"' + "".join(_ESCAPES.get(letter, letter) for letter in value) + '"'
     return repr(value if kind == "double" else int(value))

@@ -1,4 +1,4 @@
-"""Learning-rate schedules give the rates of Paddle 1.8.5 to the bit, from the same ops where nothing branches."""
+"""Learning-rate schedules give the rates of Paddle 1.8.5, from the same ops where nothing branches."""
 
 from __future__ import annotations
 

@@ -1,0 +1,105 @@
+"""Programs, blocks and operators can be looked at and changed as Paddle's can."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import rowlock.fluid as fluid
+
+Built = tuple[Any, Any, Any]
+
+
+@pytest.fixture
+def built() -> Built:
+    """Return a program, its block, and its only op."""
+    program, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(program, startup), fluid.unique_name.guard():
+        fluid.layers.scale(fluid.data("x", [-1, 4]), 2.5)
+        fluid.layers.create_parameter([2, 3], "float32", name="w")
+    block = program.global_block()
+    return program, block, block.ops[0]
+
+
+def test_the_text_of_a_program_is_its_messages(built: Built) -> None:
+    program, _, _ = built
+    lines = program.to_string(True).splitlines()
+    assert lines[:5] == ["blocks {", "  idx: 0", "  parent_idx: -1", "  vars {", '    name: "w"']
+    assert lines[5:8] == ["    type {", "      type: LOD_TENSOR", "      lod_tensor {"]
+    assert lines[9:12] == ["          data_type: FP32", "          dims: 2", "          dims: 3"]
+    text = "\n".join(lines)
+    assert '      parameter: "X"\n      arguments: "x"\n' in text
+    assert '      name: "scale"\n      type: FLOAT\n      f: 2.5\n' in text
+    assert "      need_check_feed: true" not in text and "    need_check_feed: true" in text
+    assert lines[-3:] == ["version {", "  version: 1008005", "}"]
+    assert "stop_gradient" not in text
+    details = program.to_string(True, with_details=True)
+    assert "    trainable: True\n    optimize_attr: {'learning_rate': 1.0}\n" in details
+    assert details.count("stop_gradient: ") == 3
+
+
+def test_operators_tell_and_take_their_parts(built: Built) -> None:
+    _, block, op = built
+    assert (op.type, op.idx, op.input("X"), op.input("ScaleTensor")) == ("scale", 0, ["x"], [])
+    assert op.output("Out") == op.output_arg_names == ["scale_0.tmp_0"]
+    assert op.attr("scale") == 2.5 and op.has_attr("bias") and not op.has_attr("axis")
+    op.set_attr("scale", 3.0)
+    assert op.attr("scale") == op.all_attrs()["scale"] == 3.0
+    op._remove_attr("scale")
+    assert op.attr("scale") == 1.0
+    block.create_var(name="z", shape=[-1, 4], dtype="float32")
+    op._rename_input("x", "z")
+    assert op.input_arg_names == ["z"]
+
+
+def test_blocks_take_and_give_back(built: Built) -> None:
+    program, block, op = built
+    x, out = block.var("x"), block.var("scale_0.tmp_0")
+    first = block.prepend_op(
+        type="relu", inputs={"X": x}, outputs={"Out": block.create_var(name="a")}
+    )
+    second = block._insert_op(1, type="tanh", inputs={"X": "a"}, outputs={"Out": "b"})
+    assert block.ops == [first, second, op] and [one.idx for one in block.ops] == [0, 1, 2]
+    assert block.var("b").shape == (-1, 4)
+    block._remove_op(1)
+    block._remove_var("b")
+    assert not block.has_var("b") and block.has_var("a")
+    assert [v.name for v in program.list_vars()] == ["x", "scale_0.tmp_0", "w", "a"]
+    copied = fluid.Program().global_block()._clone_variable(out)
+    assert (copied.name, copied.shape, copied.persistable) == (out.name, out.shape, True)
+    made = block.create_parameter(name="q", shape=[2], dtype="float32")
+    assert block.all_parameters() == [block.var("w"), made]
+    with pytest.raises(ValueError, match="in its block no more"):
+        _ = second.idx
+
+
+@pytest.mark.parametrize(
+    ("refused", "error"),
+    [
+        (lambda p, b, op: op.attr("scael"), ValueError),
+        (lambda p, b, op: op.set_attr("axis", 1), ValueError),
+        (lambda p, b, op: op.input("Y"), ValueError),
+        (lambda p, b, op: op.output("X"), ValueError),
+        (lambda p, b, op: b.var(3), TypeError),
+        (lambda p, b, op: b.var("nope"), ValueError),
+        (lambda p, b, op: b._remove_var("nope"), ValueError),
+        (lambda p, b, op: p.to_string(1), AssertionError),
+        (lambda p, b, op: fluid.Program.global_seed("1"), ValueError),
+        (lambda p, b, op: setattr(p, "random_seed", 1.5), ValueError),
+    ],
+)
+def test_what_is_not_there_is_refused(
+    built: Built, refused: Callable[..., Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        refused(*built)
+
+
+def test_a_global_seed_is_that_of_later_programs() -> None:
+    fluid.Program.global_seed(5)
+    try:
+        assert fluid.Program().random_seed == 5 == fluid.default_main_program().random_seed
+    finally:
+        fluid.Program.global_seed(0)
