@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 from ..strategies.errors import InvalidType
@@ -80,6 +81,20 @@ class ParamAttr:
             return [first] * count
         copies: list[ParamAttr | None] = [first]
         for _ in range(count - 1):
-            copy = ParamAttr(**{k: v for k, v in vars(first).items() if k != "name"})
-            copies.append(copy)
+            copied = copy(first)
+            copied.name = None
+            copies.append(copied)
         return copies
+
+
+class WeightNormParamAttr(ParamAttr):
+    """Settings of a weight that is trained as a direction and a length.
+
+    ``dim`` is the dimension along which each index has a length of its own (None: all have one).
+    """
+
+    def __init__(self, dim: int | None = None, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        if dim is not None and (isinstance(dim, bool) or not isinstance(dim, int)):
+            raise InvalidType(f"WeightNormParamAttr: dim must be an int or None, got {dim!r}.")
+        self.dim = dim

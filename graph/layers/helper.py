@@ -10,9 +10,9 @@ from ...strategies.types import FLOATS, to_var_type
 from .. import unique_name
 from ..initializer import ConstantInitializer, Initializer, XavierInitializer
 from ..operator import Operator
-from ..param_attr import ParamAttr
+from ..param_attr import ParamAttr, WeightNormParamAttr
 from ..program import Block, Program, default_main_program, default_startup_program
-from ..variable import Parameter, Variable
+from ..variable import Variable
 
 
 class LayerHelper:
@@ -76,7 +76,7 @@ class LayerHelper:
         is_bias: bool = False,
         default_initializer: Initializer | None = None,
         stop_gradient: bool = False,
-    ) -> Parameter | None:
+    ) -> Variable | None:
         """Create a parameter in both programs, or return None if ``attr`` is False.
 
         Without an initializer, weights are Xavier uniform and biases zero.
@@ -92,19 +92,24 @@ class LayerHelper:
             if to_var_type(dtype) not in FLOATS:
                 raise InvalidType(f"a parameter of dtype {dtype!r} needs an initializer.")
             initializer = ConstantInitializer(0.0) if is_bias else XavierInitializer()
+        if isinstance(settings, WeightNormParamAttr):
+            from .weight_norm import normed_weight
+
+            return normed_weight(self, settings, list(map(int, shape)), dtype, initializer)
         named = settings.settings()
         named["name"] = settings.name or unique_name.generate(
             f"{self.name}.{'b' if is_bias else 'w'}"
         )
         shape = [int(dim) for dim in shape]
-        self._initialise(named["name"], shape, dtype, initializer, named)
+        self.initialise(named["name"], shape, dtype, initializer, named)
         made = self.main_program.global_block().create_parameter(shape, dtype, **named)
         made.stop_gradient = stop_gradient
         return made
 
-    def _initialise(
+    def initialise(
         self, name: str, shape: Any, dtype: Any, initializer: Initializer, named: Any
     ) -> None:
+        """Have the startup program make a parameter, unless it does already."""
         startup = self.startup_program.global_block()
         already = name in startup.vars and any(name in op.output_arg_names for op in startup.ops)
         if not already:

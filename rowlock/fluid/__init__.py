@@ -29,7 +29,7 @@ from ..graph.clip import set_gradient_clip
 from ..graph.layers.io import checked_data as data
 from ..graph.layers.nn import embedding_v2 as embedding
 from ..graph.layers.shape import one_hot_v2 as one_hot
-from ..graph.param_attr import ParamAttr
+from ..graph.param_attr import ParamAttr, WeightNormParamAttr
 from ..graph.program import (
     Program,
     default_main_program,
@@ -98,6 +98,7 @@ __all__ = [
     "Scope",
     "Tensor",
     "Variable",
+    "WeightNormParamAttr",
     "append_backward",
     "average",
     "backward",

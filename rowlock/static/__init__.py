@@ -14,6 +14,7 @@ from ..executor.scope import Scope, global_scope, scope_guard
 from ..graph.backward import append_backward, gradients
 from ..graph.layers.io import create_global_var, create_parameter
 from ..graph.layers.loss import accuracy
+from ..graph.param_attr import WeightNormParamAttr
 from ..graph.program import (
     Program,
     default_main_program,
@@ -24,6 +25,7 @@ from ..graph.scopes import device_guard, name_scope
 from ..graph.variable import Variable
 from ..names import listing, missing
 from . import amp, io, nn
+from .input_spec import InputSpec
 from .io import (
     deserialize_persistables,
     deserialize_program,
@@ -64,10 +66,12 @@ __all__ = [
     "CompiledProgram",
     "ExecutionStrategy",
     "Executor",
+    "InputSpec",
     "ParallelExecutor",
     "Program",
     "Scope",
     "Variable",
+    "WeightNormParamAttr",
     "accuracy",
     "amp",
     "append_backward",
