@@ -9,7 +9,7 @@ from ...strategies.errors import InvalidType
 from ...strategies.types import VarType
 from ..initializer import ConstantInitializer
 from ..program import default_main_program
-from ..variable import Parameter, Variable
+from ..variable import Variable
 from ..where import user_line
 from .helper import LayerHelper
 
@@ -82,7 +82,7 @@ def create_parameter(
     attr: Any = None,
     is_bias: bool = False,
     default_initializer: Any = None,
-) -> Parameter:
+) -> Variable:
     """Create a parameter of your own."""
     from ..param_attr import ParamAttr
 

@@ -11,6 +11,7 @@ from ..initializer import ConstantInitializer
 from ..program import default_main_program
 from ..variable import Variable
 from .helper import LayerHelper, check_variable
+from .numbers import several_numbers
 from .shape import fill_constant, sums
 
 
@@ -242,11 +243,19 @@ def strided_slice(
 ) -> Variable:
     """Every ``strides``-th element from ``starts`` to ``ends`` of each of ``axes``."""
     check_variable(input, "input", "strided_slice")
-    attrs = {"axes": axes, "starts": starts, "ends": ends, "strides": strides}
-    lists = {name: sizes_of(value, f"strided_slice: {name}") for name, value in attrs.items()}
-    lists["infer_flags"] = [1] * len(lists["axes"])
+    inputs: dict[str, Any] = {"Input": input}
+    attrs: dict[str, Any] = {"axes": sizes_of(axes, "strided_slice: axes")}
+    attrs["infer_flags"] = [1] * len(attrs["axes"])
+    for slot, given in (("Starts", starts), ("Ends", ends), ("Strides", strides)):
+        name = slot.lower()
+        slots = (f"{slot}Tensor", f"{slot}TensorList", name, name, "strided_slice")
+        variables, numbers = several_numbers(given, *slots)
+        if variables:
+            attrs["infer_flags"] = [-1] * len(attrs["axes"])
+        inputs.update(variables)
+        attrs.update(numbers)
     helper = LayerHelper("strided_slice")
-    return helper.apply("strided_slice", {"Input": input}, lists, dtype=input.dtype)
+    return helper.apply("strided_slice", inputs, attrs, dtype=input.dtype)
 
 
 def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable]:

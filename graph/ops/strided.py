@@ -14,6 +14,9 @@ _TENSORS = (
     *(f"{bound}Tensor?" for bound in _BOUNDS),
     *(f"{bound}TensorList*?" for bound in _BOUNDS),
 )
+_NUMBERS = {
+    f"{bound}{kind}": bound.lower() for kind in ("Tensor", "TensorList") for bound in _BOUNDS
+}
 _STRIDED: dict[str, Any] = {
     "axes": [],
     "starts": [],
@@ -33,8 +36,6 @@ def strided_indices(size: int, start: int, end: int, stride: int) -> range:
 
 def strided_slice_shape(op: Inference) -> Mapping[str, Specs]:
     """Every ``strides``-th element from ``starts`` to ``ends`` of each of ``axes``."""
-    used = [slot.rstrip("*?") for slot in _TENSORS if op.has(slot.rstrip("*?"))]
-    op.require(not used, f"{', '.join(used)}: bounds given as tensors are not built, give numbers")
     x = op.spec("Input")
     dims = list(x.shape)
     bounds = (op.attr(name) for name in ("axes", "starts", "ends", "strides"))
@@ -57,6 +58,7 @@ define(
         inputs=("Input", *_TENSORS),
         outputs=("Out",),
         attrs=_STRIDED,
+        numbers=_NUMBERS,
         shape=strided_slice_shape,
         grad=Grad(
             "strided_slice_grad",
@@ -88,6 +90,7 @@ define(
         inputs=("Input", *_TENSORS, "Out@GRAD"),
         outputs=("Input@GRAD",),
         attrs=_STRIDED,
+        numbers=_NUMBERS,
         shape=grads_like("Input"),
     )
 )

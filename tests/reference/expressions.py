@@ -29,6 +29,7 @@ i // i | i % i | 7 / w | 1 / i | x + i | i + x | w * i | x / i
 x == y | x != 1 | x < 2 | x <= y | x > 0.5 | x >= y | i == 2 | i != i | 2 > x | 1 >= i
 x.astype('int32') | i.astype('float32') | b.astype('int64')
 w[0] | w[-1] | w[1:3] | w[:, 1] | w[0, 1] | w[1:, :-1] | w[:, 1:1000] | w[::-1] | w[::-1, ::-1] | w[-2:]
+w[L.fill_constant([1], 'int32', 1)] | w[L.fill_constant([1], 'int32', 1):, 2] | w[:, L.fill_constant([1], 'int32', 1):3]
 x[0] | x[:2] | x[:, -1] | x[1:2, 0] | w[0:3:2] | w[:, 3:0:-1] | w[0:3:2, 1] | im[0, 1:3, :, ::-1]
 """
 
