@@ -132,7 +132,19 @@ PADDLE = (
 )
 
 
-FLUID = listed(OPERATORS) + listed(FLUID_LAYERS)
+# Paddle has ops of their own for these.
+OTHER_OPS = """
+L.eye(2, 3) | L.eye(2, batch_shape=[2]) | L.linspace(0, 1, 5, 'float32') | L.range(1, 9, 2, 'int64') | L.arange(0, 4) | L.diag(v)
+L.tril(w, 1) | L.triu(w) | L.expand_as(w[:1], w) | L.expand_as(w[:, :2], w) | L.bmm(im[0], im[0]) | L.multiplex([w, w * 2], L.cast(k % 2, 'int32'))
+L.stanh(w) | L.shard_index(k, 4, 2, 1) | L.scatter_nd(k, w, [5, 4]) | L.scatter_nd_add(w, k, w) | L.dice_loss(L.softmax(w), k)
+L.npair_loss(w, w * 2, k[:, 0].astype('float32')) | L.brelu(w, -0.5, 0.5) | L.soft_relu(w, 1.5) | L.thresholded_relu(w, 0.5) | L.thresholded_relu(w)
+L.hard_shrink(w) | L.softshrink(w, 0.25) | L.tanh_shrink(w) | L.selu(w) | L.selu(w, 1.5, 0.5) | L.maxout(im, 2) | L.pixel_shuffle(im, 2)
+L.log_softmax(w) | L.log_softmax(w, 0) | L.l2_normalize(w, 1) | L.l2_normalize(w, 0) | L.label_smooth(w) | L.label_smooth(w, w[:1], 0.2)
+L.rank_loss(w[:, :1], w[:, 1:2], w[:, 2:3]) | L.margin_rank_loss(w[:, :1], w[:, 1:2], w[:, 2:3]) | L.cos_sim(w, w * 2) | L.smooth_l1(w, w * 2) | L.smooth_l1(w, w * 2, sigma=0.5)
+L.fsp_matrix(im, im) | L.shuffle_channel(im, 2) | L.pad_constant_like(w, w[:2, 1:], 0.5) | L.temporal_shift(L.expand(im, [4, 1, 1, 1]) * 1.5, 2)
+"""
+
+FLUID = listed(OPERATORS) + listed(FLUID_LAYERS) + listed(OTHER_OPS)
 
 
 def arrays():

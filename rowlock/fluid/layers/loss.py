@@ -9,11 +9,19 @@ from ...graph.layers.loss import (
     square_error_cost,
 )
 from ...names import listing, missing
+from .composed import (
+    margin_rank_loss,
+    npair_loss,
+    rank_loss,
+)
 
 __all__ = [
     "cross_entropy",
     "huber_loss",
+    "margin_rank_loss",
     "mse_loss",
+    "npair_loss",
+    "rank_loss",
     "sigmoid_cross_entropy_with_logits",
     "softmax_with_cross_entropy",
     "square_error_cost",

@@ -23,6 +23,12 @@ from ...graph.layers.unary import (
     tanh,
 )
 from ...names import listing, missing
+from .composed import (
+    hard_shrink,
+    softshrink,
+    tanh_shrink,
+    thresholded_relu,
+)
 
 __all__ = [
     "abs",
@@ -32,6 +38,7 @@ __all__ = [
     "exp",
     "floor",
     "gelu",
+    "hard_shrink",
     "logsigmoid",
     "reciprocal",
     "round",
@@ -39,10 +46,13 @@ __all__ = [
     "sigmoid",
     "sin",
     "softplus",
+    "softshrink",
     "softsign",
     "sqrt",
     "square",
     "tanh",
+    "tanh_shrink",
+    "thresholded_relu",
 ]
 __dir__ = listing(__name__)
 __getattr__ = missing(__name__)

@@ -27,8 +27,18 @@ from ...graph.layers.tensors import (
     reverse,
 )
 from ...names import listing, missing
+from .composed import (
+    arange,
+    diag,
+    eye,
+    linspace,
+    range,
+    tril,
+    triu,
+)
 
 __all__ = [
+    "arange",
     "argmax",
     "argmin",
     "argsort",
@@ -38,15 +48,21 @@ __all__ = [
     "create_global_var",
     "create_parameter",
     "create_tensor",
+    "diag",
+    "eye",
     "fill_constant",
     "fill_constant_batch_size_like",
     "has_inf",
     "has_nan",
     "isfinite",
+    "linspace",
     "ones",
     "ones_like",
+    "range",
     "reverse",
     "sums",
+    "tril",
+    "triu",
     "zeros",
     "zeros_like",
 ]
