@@ -55,6 +55,18 @@ class NotInitialized(EnforceNotMet, RuntimeError):
     """A persistable variable is read before its startup program was run."""
 
 
+class MissingFile(EnforceNotMet, FileNotFoundError, ValueError):
+    """A file or folder to load from is not there."""
+
+
+class DamagedFile(EnforceNotMet, RuntimeError, ValueError):
+    """A file to load is truncated, damaged, or no file of that kind; names the file and the byte."""
+
+
+class StateMismatch(InvalidArgument, RuntimeError, ValueError):
+    """A loaded value does not fit the program: another shape or element type, or no value for a variable."""
+
+
 class StrategyError(InvalidType, ValueError):
     """A strategy field got a value it does not accept."""
 
