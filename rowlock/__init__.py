@@ -11,7 +11,7 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_SUBPACKAGES = ("dataset", "fluid", "nn", "optimizer", "reader", "static", "version")
+_SUBPACKAGES = ("dataset", "fluid", "io", "nn", "optimizer", "reader", "static", "version")
 _ROOMS = ("demo", "executor", "graph", "launch", "strategies")
 _HOMES = {
     "CPUPlace": ".executor.place",

@@ -1,5 +1,6 @@
 """``fluid.io``: readers."""
 
+from ..executor.collate import default_collate_fn
 from ..executor.data_loader import DataLoader, PyReader
 from ..executor.sample_readers import (
     ComposeNotAligned,
@@ -25,6 +26,7 @@ __all__ = [
     "cache",
     "chain",
     "compose",
+    "default_collate_fn",
     "firstn",
     "map_readers",
     "multiprocess_reader",
