@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 
 from ..graph.program import Program, default_main_program
 from ..graph.variable import Variable
-from ..strategies.errors import FeedError, InvalidType, InvalidValue, Unsupported
+from ..strategies.errors import FeedError, InvalidType, InvalidValue
 from ..strategies.types import VarType, to_numpy
-from .place import cpu_places
+from .place import CUDAPlace, cpu_places, cuda_places
 from .reader import Batch
 from .sample_readers import Generator
 from .tensor import Tensor, create_lod_tensor
@@ -51,16 +51,23 @@ class DataFeeder:
     ) -> Iterator[dict[str, Any]]:
         """Yield one feed a place from as many mini-batches.
 
+        Without ``num_places`` there are as many places as CPUs or GPUs of the kind of ``place``.
+
         Raises:
             InvalidValue: there are more or fewer mini-batches than places.
         """
-        places = len(cpu_places(num_places))
+        places = self._count(num_places)
         batches = list(iterable)
         if len(batches) != places:
             raise InvalidValue(
                 f"feed_parallel got {len(batches)} mini-batches for {places} places."
             )
         return (self.feed(batch) for batch in batches)
+
+    def _count(self, num_places: int | None) -> int:
+        if num_places is not None:
+            return int(num_places)
+        return len(cuda_places() if isinstance(self.place, CUDAPlace) else cpu_places())
 
     def decorate_reader(
         self,
@@ -75,7 +82,7 @@ class DataFeeder:
             if not multi_devices:
                 yield from map(self.feed, reader())
                 return
-            places = len(cpu_places(num_places))
+            places = self._count(num_places)
             batches = iter(reader())
             while group := list(islice(batches, places)):
                 if len(group) == places:
@@ -142,22 +149,45 @@ def _copied(value: Any) -> Any:
 
 
 def _joined(name: str, shape: tuple[int, ...], dtype: Any, level: int, values: list[Any]) -> Any:
-    if level == 1:
-        rows = np.concatenate([_converted(name, value, dtype) for value in values])
-        shaped = rows.reshape(-1, *[size for size in shape[1:] if size != -1])
-        return create_lod_tensor(shaped, [[len(value) for value in values]], None)
-    if level:
-        raise Unsupported(f"samples of {name!r} with nested sequences: feed tensors.")
-    array = _converted(name, values, dtype)
-    if array.ndim != len(shape) and -1 not in shape[1:]:
-        try:
-            return array.reshape(len(values), *shape[1:])
-        except ValueError:
-            raise FeedError(
-                f"the samples of {name!r} have shape {list(array.shape)} together, "
-                f"which does not fit the declared {list(shape)}."
-            ) from None
-    return array
+    """Return the values of one variable, a sample's each, as an array, or as sequences if it has levels."""
+    lengths = []
+    rows: Any = values
+    for depth in range(level):
+        lengths.append([_length(name, value, depth, level) for value in rows])
+        plain = depth + 1 == level and rows and all(isinstance(row, np.ndarray) for row in rows)
+        rows = _stacked(rows) if plain else list(chain.from_iterable(rows))
+    array = _shaped(name, shape, _converted(name, rows, dtype))
+    return create_lod_tensor(array, lengths, None) if level else array
+
+
+def _length(name: str, value: Any, depth: int, level: int) -> int:
+    try:
+        return len(value)
+    except TypeError:
+        raise FeedError(
+            f"a sample of {name!r} is nested {level} deep (its lod_level), and holds "
+            f"{type(value).__name__} {value!r} at depth {depth}."
+        ) from None
+
+
+def _stacked(sequences: list[np.ndarray]) -> Any:
+    """Return the rows of arrays, as an array where they are alike."""
+    alike = {(sequence.dtype, sequence.shape[1:]) for sequence in sequences}
+    return np.concatenate(sequences) if len(alike) == 1 else list(chain.from_iterable(sequences))
+
+
+def _shaped(name: str, shape: tuple[int, ...], array: np.ndarray) -> np.ndarray:
+    """Return rows in the declared shape, unless they have its rank, or it leaves several sizes open."""
+    if array.ndim == len(shape) or sum(size < 0 for size in shape) > 1:
+        return array
+    rows = (len(array),) if shape[:1] == (-1,) else shape[:1]
+    try:
+        return array.reshape(*rows, *shape[1:])
+    except ValueError:
+        raise FeedError(
+            f"the samples of {name!r} have shape {list(array.shape)} together, "
+            f"which does not fit the declared {list(shape)}."
+        ) from None
 
 
 def _converted(name: str, values: Any, dtype: np.dtype) -> np.ndarray:

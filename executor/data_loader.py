@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -13,6 +13,8 @@ from ..graph.unique_name import generate
 from ..graph.variable import Variable
 from ..strategies.errors import EOFException, InvalidArgument, InvalidType, InvalidValue
 from .data_feeder import Columns, DataFeeder
+from .dataset_loader import DatasetLoader
+from .datasets import Dataset
 from .launchers import current_config
 from .place import check_source
 from .reader import Batch, Prefetch, Reader
@@ -148,8 +150,42 @@ def _until_eof(ahead: Prefetch) -> Iterator[Batch]:
         yield item
 
 
-class DataLoader:
-    """Home of :meth:`from_generator`."""
+class DataLoader(DatasetLoader):
+    """A loader of a data set, with the defaults of Paddle 1.8.5; home of :meth:`from_generator`."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        feed_list: Sequence[Variable] | None = None,
+        places: Any = None,
+        return_list: bool = False,
+        batch_sampler: Iterable[Any] | None = None,
+        batch_size: int | None = 1,
+        shuffle: bool = False,
+        drop_last: bool = False,
+        collate_fn: Callable[[Any], Any] | None = None,
+        num_workers: int = 0,
+        use_buffer_reader: bool = True,
+        use_shared_memory: bool = True,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], Any] | None = None,
+    ) -> None:
+        super().__init__(
+            dataset,
+            feed_list,
+            places,
+            return_list,
+            batch_sampler,
+            batch_size,
+            shuffle,
+            drop_last,
+            collate_fn,
+            num_workers,
+            use_buffer_reader,
+            use_shared_memory=use_shared_memory,
+            timeout=timeout,
+            worker_init_fn=worker_init_fn,
+        )
 
     @staticmethod
     def from_generator(

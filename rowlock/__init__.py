@@ -11,7 +11,17 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_SUBPACKAGES = ("device", "fluid", "nn", "optimizer", "reader", "static", "version")
+_SUBPACKAGES = (
+    "dataset",
+    "device",
+    "fluid",
+    "io",
+    "nn",
+    "optimizer",
+    "reader",
+    "static",
+    "version",
+)
 _ROOMS = ("functions", "demo", "executor", "graph", "launch", "strategies")
 _HOMES = {
     "CPUPlace": ".executor.place",

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..executor.collate import default_collate_fn
 from ..executor.data_loader import DataLoader, PyReader
 from ..executor.sample_readers import (
     ComposeNotAligned,
@@ -137,6 +138,7 @@ __all__ = [
     "cache",
     "chain",
     "compose",
+    "default_collate_fn",
     "firstn",
     "get_parameter_value",
     "get_parameter_value_by_name",

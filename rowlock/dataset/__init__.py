@@ -1,0 +1,33 @@
+"""``paddle.dataset``: public data sets, read from the cache folder or downloaded into it."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+from ..names import listing, missing
+
+__all__ = [
+    "cifar",
+    "common",
+    "conll05",
+    "flowers",
+    "image",
+    "imdb",
+    "imikolov",
+    "mnist",
+    "movielens",
+    "mq2007",
+    "sentiment",
+    "uci_housing",
+    "voc2012",
+    "wmt14",
+    "wmt16",
+]
+__dir__ = listing(__name__)
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in __all__:
+        return importlib.import_module(f".{name}", __name__)
+    return missing(__name__)(name)

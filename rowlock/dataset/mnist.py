@@ -1,0 +1,76 @@
+"""``paddle.dataset.mnist``: images of 28 x 28 of handwritten digits."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..names import listing, missing
+from ..strategies.errors import DamagedFile
+from . import common
+
+__all__ = ["fetch", "test", "train"]
+__dir__ = listing(__name__)
+__getattr__ = missing(__name__)
+
+URL_PREFIX = "https://dataset.bj.bcebos.com/mnist/"
+TEST_IMAGE_URL = URL_PREFIX + "t10k-images-idx3-ubyte.gz"
+TEST_IMAGE_MD5 = "9fb629c4189551a2d022fa330f9573f3"
+TEST_LABEL_URL = URL_PREFIX + "t10k-labels-idx1-ubyte.gz"
+TEST_LABEL_MD5 = "ec29112dd5afa0611ce80d1b7f02629c"
+TRAIN_IMAGE_URL = URL_PREFIX + "train-images-idx3-ubyte.gz"
+TRAIN_IMAGE_MD5 = "f68b3c2dcbeaaa9fbdd348bbdeb94873"
+TRAIN_LABEL_URL = URL_PREFIX + "train-labels-idx1-ubyte.gz"
+TRAIN_LABEL_MD5 = "d53e105ee54ea40749a09fcbcd1e9432"
+_IMAGES, _LABELS = 2051, 2049  # what the files begin with
+_AT_ONCE = 100
+
+
+def train() -> common.Samples:
+    """Return a reader of (image, label): float32 [784] from -1 to 1, and an int from 0 to 9."""
+    return _reader(
+        common.download(TRAIN_IMAGE_URL, "mnist", TRAIN_IMAGE_MD5),
+        common.download(TRAIN_LABEL_URL, "mnist", TRAIN_LABEL_MD5),
+    )
+
+
+def test() -> common.Samples:
+    """Return a reader of the images for testing, as :func:`train` gives them."""
+    return _reader(
+        common.download(TEST_IMAGE_URL, "mnist", TEST_IMAGE_MD5),
+        common.download(TEST_LABEL_URL, "mnist", TEST_LABEL_MD5),
+    )
+
+
+def fetch() -> None:
+    """Download the data."""
+    train()
+    test()
+
+
+def _reader(images: str, labels: str) -> common.Samples:
+    def samples() -> Iterator[tuple[np.ndarray, int]]:
+        pixels, digits = _elements(images, _IMAGES, 3), _elements(labels, _LABELS, 1)
+        if len(pixels) < len(digits):
+            raise DamagedFile(f"{images} has {len(pixels)} images for {len(digits)} labels.")
+        for first in range(0, len(digits), _AT_ONCE):
+            some = pixels[first : first + _AT_ONCE].reshape(-1, pixels[0].size)
+            scaled = some.astype(np.float32) / np.float32(255) * np.float32(2) - np.float32(1)
+            yield from zip(scaled, digits[first : first + _AT_ONCE].tolist(), strict=False)
+
+    return samples
+
+
+def _elements(path: str, kind: int, rank: int) -> np.ndarray:
+    """Return the array in a file: big-endian numbers (its kind, its sizes), then a byte per element."""
+    with gzip.open(path) as file:
+        data = file.read()
+    head = struct.calcsize(f">{1 + rank}I")
+    numbers = struct.unpack_from(f">{1 + rank}I", data) if len(data) >= head else (0,)
+    shape = numbers[1:]
+    if numbers[0] != kind or int(np.prod(shape, dtype=object)) != len(data) - head:
+        raise DamagedFile(f"{path} does not hold the {rank} sizes and the bytes that it should.")
+    return np.frombuffer(data, np.uint8, offset=head).reshape(shape)

@@ -1,0 +1,52 @@
+"""``paddle.io``: data sets, samplers, and loaders of their batches."""
+
+from ..executor.data_loader import DataLoader as _FluidDataLoader
+from ..executor.dataset_loader import DatasetLoader
+from ..executor.datasets import (
+    ChainDataset,
+    ComposeDataset,
+    ConcatDataset,
+    Dataset,
+    IterableDataset,
+    Subset,
+    TensorDataset,
+    random_split,
+)
+from ..executor.samplers import (
+    BatchSampler,
+    DistributedBatchSampler,
+    RandomSampler,
+    Sampler,
+    SequenceSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
+from ..executor.workers import get_worker_info
+from ..names import listing, missing
+
+__all__ = [
+    "BatchSampler",
+    "ChainDataset",
+    "ComposeDataset",
+    "ConcatDataset",
+    "DataLoader",
+    "Dataset",
+    "DistributedBatchSampler",
+    "IterableDataset",
+    "RandomSampler",
+    "Sampler",
+    "SequenceSampler",
+    "Subset",
+    "SubsetRandomSampler",
+    "TensorDataset",
+    "WeightedRandomSampler",
+    "get_worker_info",
+    "random_split",
+]
+__dir__ = listing(__name__)
+__getattr__ = missing(__name__)
+
+
+class DataLoader(DatasetLoader):
+    __doc__ = DatasetLoader.__doc__
+    from_generator = staticmethod(_FluidDataLoader.from_generator)
