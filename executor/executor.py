@@ -30,6 +30,7 @@ from .device import Device
 from .feeds import check, convert, refuse_empty, sequences_in
 from .fetches import Joined, as_fetched, fetch_names_of
 from .launchers import current_config
+from .numerics import checking
 from .place import CPUPlace, CUDAPlace, Place
 from .plan import Plan
 from .reader import batches_for
@@ -240,7 +241,7 @@ class Executor:
         if program.lr_scheduler is not None:
             set_scheduled_rate(program, scope)
         shapes = tuple([(name, a.shape, a.dtype) for name, a in arrays.items()])
-        key = (program.id, program.version, fetch_names, shapes, id(scope), keep)
+        key = (program.id, program.version, fetch_names, shapes, id(scope), keep, checking())
         bound = self._bound.get(key)
         if bound is None or not bound.current():
             bound = self._bind(key, program, arrays, fetch_names, scope, keep)
@@ -263,11 +264,13 @@ class Executor:
         fetches: tuple[str, ...],
         keep: tuple[str, ...] | None,
     ) -> _Known:
-        key = (program.id, program.version, feeds, fetches, keep)
+        key = (program.id, program.version, feeds, fetches, keep, checking())
         known = self._compiled.get(key)
         if known is None:
             self.compilations += 1
-            compiled = compile_program(program, feeds, fetches, Target(), capabilities(), keep=keep)
+            compiled = compile_program(
+                program, feeds, fetches, Target(checks=checking()), capabilities(), keep=keep
+            )
             known = compiled, Memory(), Shared(compiled.program)
             _remember(self._compiled, key, known, COMPILED_KEPT)
         return known

@@ -245,6 +245,30 @@ def _by_sequence(variables: Mapping[str, Variable], lods: Mapping[str, LoD], nam
     return name in lods and varies(variables[name])
 
 
+def refuse_uneven(
+    program: Program, arrays: Mapping[str, np.ndarray], lods: Mapping[str, LoD], places: int
+) -> None:
+    """Refuse to split a batch over places whose feeds have different numbers of rows (or of sequences).
+
+    Each feed would be cut by itself, and a place would get rows that do not belong together.
+
+    Raises:
+        FeedError: names the feeds and their rows.
+    """
+    variables = program.global_block().vars
+    rows = {
+        name: len(lods[name][0]) - 1 if name in lods else len(array)
+        for name, array in arrays.items()
+        if varies(variables[name]) and array.ndim
+    }
+    if places > 1 and len(set(rows.values())) > 1:
+        told = ", ".join(f"{name!r} has {count}" for name, count in rows.items())
+        raise FeedError(
+            f"the feeds of one batch differ in their rows: {told}. They cannot be split over {places} places "
+            f"so that rows stay together. Feed equally many, or a list of {places} dicts, one for each place."
+        )
+
+
 Cuts = Sequence[Sequence[slice | None]]  # by place: the rows of each array in turn (None: all)
 
 

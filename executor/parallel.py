@@ -33,6 +33,7 @@ from .future import Begun, StepFuture
 from .gang import Gang
 from .launchers import current_config, gang_for
 from .message import Message
+from .numerics import checking
 from .place import CUDAPlace, Place
 from .scope import Scope
 from .settling import settle
@@ -87,7 +88,7 @@ class ParallelRun:
         settle(build, execution)
         self._capped = execution.settle_threads(len(self.places))
         # What the user changes from now on has no effect on this program.
-        self.build, self.execution = build.model_copy(deep=True), execution.model_copy(deep=True)
+        self.build, self.execution = build.taken(), execution.taken()
         if share_with is not None:
             self._check_shared(share_with)
         self.wishes = Wishes(self.build.memory_optimize is not False, self.build.enable_inplace)
@@ -340,7 +341,8 @@ class ParallelRun:
     def _version(
         self, feeds: tuple[str, ...], fetches: tuple[str, ...], whole: frozenset[str]
     ) -> Version:
-        key = (feeds, fetches, whole)
+        checks = checking()
+        key = (feeds, fetches, whole, checks)
         known = self.versions.get(key)
         if known is None or not known.alike.isdisjoint(self.values.own):
             able = capabilities(self.gang.libraries())
@@ -353,6 +355,7 @@ class ParallelRun:
                     whole_feeds=whole,
                     own_states=frozenset(self.values.own),
                     keeps=self.gang.keeps,
+                    checks=checks,
                 ),
                 able,
                 "cupy" if isinstance(self.places[0], CUDAPlace) else "numpy",

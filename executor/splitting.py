@@ -17,6 +17,7 @@ from .feeds import (
     convert,
     cut,
     cuts,
+    refuse_uneven,
     rows_of,
     sample_shares,
     sequences_in,
@@ -83,6 +84,7 @@ class Splitter:
             arrays = convert(self.program, feed, keep)
             lods = sequences_in(feed)
             if lods:
+                refuse_uneven(self.program, arrays, lods, count)
                 return Portions(split(self.program, arrays, lods, count, partial=self.partial))
             return self._alike_before(arrays)
         if not isinstance(feed, (list, tuple)):
@@ -104,6 +106,7 @@ class Splitter:
         shapes = tuple([(name, array.shape, array.dtype) for name, array in arrays.items()])
         known = self._known.get(shapes)
         if known is None:
+            refuse_uneven(self.program, arrays, {}, self.count)
             known = self._known[shapes] = cuts(
                 self.program, arrays, self.count, partial=self.partial
             )

@@ -178,6 +178,7 @@ class Program:
         self._is_test_clone = False
         self.lr_scheduler: Any = None
         self.readers: list[Any] = []  # what feeds data variables by itself; see executor/reader.py
+        self.minimized: list[tuple[str, set[str], str]] = []  # loss, parameters, the user's line
         self._nccl_comm_num = 1
         self._trainers_endpoints: list[str] = []
         self.file_fields: dict[str, Any] = {}  # versions, as in the file that it was loaded from
@@ -343,6 +344,12 @@ class Program:
 _default_seed = 0
 _main_program = Program()
 _startup_program = Program()
+_outermost = _main_program
+
+
+def is_outermost(program: Program) -> bool:
+    """Tell whether a program is the one that layers are added to outside every ``program_guard``."""
+    return program is _outermost
 
 
 def default_main_program() -> Program:

@@ -21,5 +21,21 @@ def user_line() -> str:
     return f"{code.co_filename}:{frame.f_lineno}, in {code.co_name}"
 
 
+def user_frames() -> int:
+    """Return how many frames lie between the caller and the user's code, for ``warnings.warn``.
+
+    A caller that the user called directly gets 1, so ``stacklevel=user_frames() + 1`` names the user's line.
+    """
+    frame, count = sys._getframe(1), 0
+    while frame.f_back is not None and _is_ours(frame.f_code.co_filename):
+        frame, count = frame.f_back, count + 1
+    return count
+
+
+def called_by_user() -> bool:
+    """Tell whether the function that asks was called from outside the package."""
+    return not _is_ours(sys._getframe(2).f_code.co_filename)
+
+
 def _is_ours(path: str) -> bool:
     return path.startswith(_ROOMS) or path.startswith("<")

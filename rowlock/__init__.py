@@ -19,6 +19,7 @@ _HOMES = {
     "CUDAPlace": ".executor.place",
     "ParamAttr": ".graph.param_attr",
     "batch": ".executor.sample_readers",
+    "check_numerics": ".executor.numerics",
     "configure": ".launch",
     "shutdown": ".launch",
     "ClusterConfig": ".strategies.cluster",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from enum import Enum
 from typing import Any, ClassVar, Self
 
@@ -42,6 +43,7 @@ class Strategy(BaseModel):
 
     frozen_by_finalize: ClassVar[frozenset[str]] = frozenset()
     _finalized: bool = False
+    _compiled: bool = False
 
     def __init__(self, **fields: Any) -> None:
         for name in fields:
@@ -60,10 +62,24 @@ class Strategy(BaseModel):
             raise EnforceNotMet(
                 f"{type(self).__name__}.{name} cannot change: the strategy is finalized."
             )
+        before = getattr(self, name)
         try:
             super().__setattr__(name, value)
         except ValidationError as error:
             raise self._explain(error) from None
+        if self._compiled and getattr(self, name) != before:
+            warnings.warn(
+                f"{type(self).__name__}.{name} is changed after a program was compiled with it, which keeps "
+                f"{before!r}. Only programs that are compiled from now on see {getattr(self, name)!r}.",
+                stacklevel=2,
+            )
+
+    def taken(self) -> Self:
+        """Return a copy for a program that is being compiled; a change of this strategy warns from now on."""
+        copied = self.model_copy(deep=True)
+        copied._compiled = False
+        self._compiled = True
+        return copied
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
