@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -21,6 +22,7 @@ from ..graph.program import Program
 from ..graph.report import CompileReport
 from ..strategies.errors import EnforceNotMet, InvalidType
 from ..strategies.flags import flag_value
+from ..strategies.log import log
 from .budget import Budget
 from .capabilities import capabilities
 from .copies import Copies
@@ -345,7 +347,7 @@ class ParallelRun:
         key = (feeds, fetches, whole, checks)
         known = self.versions.get(key)
         if known is None or not known.alike.isdisjoint(self.values.own):
-            able = capabilities(self.gang.libraries())
+            able, began = capabilities(self.gang.libraries()), time.perf_counter()
             compiled = compile_program(
                 self.program,
                 feeds,
@@ -363,6 +365,13 @@ class ParallelRun:
             )
             self.compilations += 1
             self.report = compiled.report
+            took = time.perf_counter() - began
+            (log.debug if self.versions else log.info)(
+                "compiled a step of %d ops for %d replica(s) in %.2f s",
+                len(compiled.program.nodes),
+                len(self.places),
+                took,
+            )
             check_initialized(compiled.program, self.values.scope)
             in_order = self._target().in_program_order
             number = self.gang.load(
