@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -20,6 +21,7 @@ from ..graph.ops.registry import Spec
 from ..graph.passes.target import Target
 from ..graph.program import Program
 from ..graph.report import CompileReport
+from ..graph.where import user_frames
 from ..strategies.errors import EnforceNotMet, InvalidType
 from ..strategies.flags import flag_value
 from ..strategies.log import log
@@ -48,6 +50,7 @@ from .verify import Batch, verify
 from .version import Version
 
 if TYPE_CHECKING:
+    from ..strategies.base import Strategy
     from ..strategies.build import BuildStrategy
     from ..strategies.execution import ExecutionStrategy
 
@@ -90,7 +93,12 @@ class ParallelRun:
         settle(build, execution)
         self._capped = execution.settle_threads(len(self.places))
         # What the user changes from now on has no effect on this program.
-        self.build, self.execution = build.taken(), execution.taken()
+        self.build, self.execution = build.model_copy(deep=True), execution.model_copy(deep=True)
+        self._originals: list[tuple[Strategy, Strategy]] = [
+            (build, self.build),
+            (execution, self.execution),
+        ]
+        self._edits = build.edits + execution.edits
         if share_with is not None:
             self._check_shared(share_with)
         self.wishes = Wishes(self.build.memory_optimize is not False, self.build.enable_inplace)
@@ -128,6 +136,8 @@ class ParallelRun:
         Results are joined on dim 0 in place order unless told otherwise. ``ahead``: steps before may still be
         under way, and this one stay so.
         """
+        if self._edits != sum(original.edits for original, _ in self._originals):
+            self._warn_of_edits()
         iterations = self._iterations
         # A reader may have to be waited for: other threads have their turn meanwhile.
         with self._splitting, self.spans("split", self.steps):
@@ -139,6 +149,18 @@ class ParallelRun:
             self._copies.lend(begun)
         self._in_turn(partial(self._start, begun, splitter, ahead))
         return StepFuture(self, begun, return_numpy, return_merged)
+
+    def _warn_of_edits(self) -> None:
+        """Say once of strategies that the user changed since that this program does not follow."""
+        self._edits = sum(original.edits for original, _ in self._originals)
+        for original, copied in self._originals:
+            names = original.differing(copied)
+            if names:
+                warnings.warn(
+                    f"{type(copied).__name__}.{', '.join(names)} changed after this program was compiled, and "
+                    f"the change has no effect on it. Make a new CompiledProgram.",
+                    stacklevel=user_frames() + 1,
+                )
 
     def _start(self, begun: Begun, splitter: Splitter, ahead: bool) -> None:
         while begun.request is None:

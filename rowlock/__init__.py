@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from .tracebacks import install as _install
+
 __version__ = "0.1.0"
 
 _SUBPACKAGES = ("fluid", "nn", "optimizer", "reader", "static", "version")
@@ -26,6 +28,9 @@ _HOMES = {
     "is_compiled_with_cuda": ".fluid.core",
     "regularizer": ".graph.regularizer",
 }
+
+
+_install()
 
 
 def enable_static() -> None:

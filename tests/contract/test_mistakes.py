@@ -84,6 +84,9 @@ def test_a_batch_whose_feeds_differ_in_rows_and_a_strategy_changed_too_late() ->
         )
         with pytest.raises(FeedError, match=r"'x' has 8, 'label' has 4.*list of 2 dicts"):
             exe.run(program, feed=rows, fetch_list=[loss])
-        with pytest.warns(UserWarning, match="fuse_all_reduce_ops is changed after") as told:
-            strategy.fuse_all_reduce_ops = not strategy.fuse_all_reduce_ops
+        rows["label"] = np.ones((8, 1), np.float32)
+        exe.run(program, feed=rows, fetch_list=[loss])
+        strategy.fuse_all_reduce_ops = not strategy.fuse_all_reduce_ops  # for another program, say
+        with pytest.warns(UserWarning, match="BuildStrategy.fuse_all_reduce_ops changed") as told:
+            exe.run(program, feed=rows, fetch_list=[loss])
     assert told[0].filename == __file__
