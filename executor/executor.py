@@ -95,6 +95,9 @@ class Executor:
         self.compilations = 0
         self.bindings = 0
 
+    def __repr__(self) -> str:
+        return f"<Executor on {self.place}{', closed' if self._closed else ''}>"
+
     def run(
         self,
         program: Any = None,

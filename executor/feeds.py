@@ -174,6 +174,12 @@ def check(program: Program, arrays: Mapping[str, np.ndarray]) -> None:
             check_declared(name, array, variables[name])
 
 
+def whole_batches(program: Program, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the arrays that are cut by rows, and may be compared with their declaration before."""
+    variables = program.global_block().vars
+    return {name: array for name, array in arrays.items() if varies(variables[name])}
+
+
 def refuse_empty(program: Program, arrays: Mapping[str, np.ndarray]) -> None:
     """Refuse a batch without rows.
 

@@ -22,7 +22,7 @@ from ..graph.passes.target import Target
 from ..graph.program import Program
 from ..graph.report import CompileReport
 from ..graph.where import user_frames
-from ..strategies.errors import EnforceNotMet, InvalidType
+from ..strategies.errors import EnforceNotMet, InvalidType, ShapeError
 from ..strategies.flags import flag_value
 from ..strategies.log import log
 from .budget import Budget
@@ -31,7 +31,7 @@ from .copies import Copies
 from .delivery import GangChanged, Request, Share, assign
 from .device import Clock
 from .executor import check_initialized, set_scheduled_rate
-from .feeds import Portion, check
+from .feeds import Portion, check, rows_of
 from .fetches import Joined
 from .future import Begun, StepFuture
 from .gang import Gang
@@ -465,11 +465,29 @@ class ParallelRun:
             check(self.program, portion.arrays)
             if all(a.size or not a.ndim for a in portion.arrays.values()):
                 fed = [spec_of(a) for a in portion.arrays.values()]
-                version.specs = version.shapes.infer(fed, self._held)
+                version.specs = self._inferred(version, fed, portion, portions)
                 version.budget.check(fed, version.specs, self._held)
             version.checked[key] = None
             if len(version.checked) > SHAPES_KEPT:
                 version.checked.popitem(last=False)
+
+    def _inferred(
+        self,
+        version: Version,
+        fed: Sequence[Spec],
+        portion: Portion,
+        portions: Sequence[Portion],
+    ) -> Sequence[Spec]:
+        """Return the exact specs; an error about one place's rows tells what was fed in all."""
+        try:
+            return version.shapes.infer(fed, self._held)
+        except ShapeError as error:
+            rows = rows_of(self.program, portions)
+            if len(portions) == 1 or not rows:
+                raise
+            place = next(i for i, other in enumerate(portions) if other is portion)
+            told = ", ".join(f"{c[place]} of the {sum(c)} rows of {n!r}" for n, c in rows.items())
+            raise ShapeError(f"{error} Place {place} of {len(portions)} is fed {told}.") from error
 
     def _held(self, name: str) -> Spec | None:
         found = self.values.scope.find_var(name)

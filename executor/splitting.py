@@ -14,6 +14,7 @@ from .feeds import (
     Copy,
     Cuts,
     Portion,
+    check,
     convert,
     cut,
     cuts,
@@ -23,6 +24,7 @@ from .feeds import (
     sequences_in,
     split,
     varies,
+    whole_batches,
 )
 from .fetches import joined_lods
 from .launchers import current_config
@@ -107,6 +109,9 @@ class Splitter:
         known = self._known.get(shapes)
         if known is None:
             refuse_uneven(self.program, arrays, {}, self.count)
+            check(
+                self.program, whole_batches(self.program, arrays)
+            )  # errors tell the size that is fed
             known = self._known[shapes] = cuts(
                 self.program, arrays, self.count, partial=self.partial
             )

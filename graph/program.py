@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -338,7 +339,20 @@ class Program:
     def __str__(self) -> str:
         return self.to_string(True)
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        block = self.global_block()
+        parameters = self.all_parameters()
+        numbers = sum(math.prod(p.shape or ()) for p in parameters)
+        feeds = ", ".join(v.name for v in block.vars.values() if v.is_data)
+        return (
+            f"<Program: {sum(len(b.ops) for b in self.blocks)} ops, {len(parameters)} parameters ({numbers:,} "
+            f"numbers), feeds {feeds or 'nothing'}. print() shows all>"
+        )
+
+    def _repr_html_(self) -> str:
+        from .page import of_program
+
+        return of_program(self)
 
 
 _default_seed = 0

@@ -6,6 +6,7 @@ import os
 import sys
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_TYPED = ("<ipython-input", "<stdin>", "<python-input", "<doctest")  # what a user types has no file
 _USERS = os.path.join(_PACKAGE, "demo.py")  # it builds a program like a user's script
 
 
@@ -36,4 +37,6 @@ def called_by_user() -> bool:
 
 def is_ours(path: str) -> bool:
     """Tell whether a file is of this package."""
-    return path.startswith((_PACKAGE + os.sep, "<")) and path != _USERS
+    if path.startswith("<"):
+        return not path.startswith(_TYPED)
+    return path.startswith(_PACKAGE + os.sep) and path != _USERS

@@ -64,6 +64,12 @@ class Optimizer:
             None  # set by mixed precision: gradients are not finite
         )
 
+    def __repr__(self) -> str:
+        rate = self._learning_rate
+        shown = rate.name if isinstance(rate, Variable) else rate
+        shown = type(shown).__name__ if isinstance(shown, LRScheduler) else shown
+        return f"<{type(self).__name__}: learning_rate={shown}, {len(self._accumulators)} accumulators>"
+
     def minimize(
         self,
         loss: Variable,

@@ -10,7 +10,7 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.strategies.errors import FeedError, InvalidValue
+from rowlock.strategies.errors import FeedError, InvalidValue, ShapeError
 
 
 def _net() -> tuple[Any, Any]:
@@ -90,3 +90,20 @@ def test_a_batch_whose_feeds_differ_in_rows_and_a_strategy_changed_too_late() ->
         with pytest.warns(UserWarning, match="BuildStrategy.fuse_all_reduce_ops changed") as told:
             exe.run(program, feed=rows, fetch_list=[loss])
     assert told[0].filename == __file__
+
+
+def test_errors_of_feeds_tell_the_size_that_was_fed() -> None:
+    x = fluid.data("x", [None, 3])
+    unchecked = fluid.layers.data("u", [3])
+    out = fluid.layers.fc([x, unchecked], 1)
+    exe = fluid.Executor(fluid.CPUPlace())
+    with fluid.scope_guard(fluid.Scope()), rowlock.cluster(launcher="threads"):
+        exe.run(fluid.default_startup_program())
+        program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(
+            places=fluid.cpu_places(2)
+        )
+        three, four = np.ones((8, 3), np.float32), np.ones((8, 4), np.float32)
+        with pytest.raises(FeedError, match=r"shape \[-1, 3\], got \[8, 4\]"):
+            exe.run(program, feed={"x": four, "u": three}, fetch_list=[out])
+        with pytest.raises(ShapeError, match="Place 0 of 2 is fed 4 of the 8 rows of 'x'"):
+            exe.run(program, feed={"x": three, "u": four}, fetch_list=[out])
