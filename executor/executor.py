@@ -11,6 +11,7 @@ import numpy as np
 from ..graph.compile import Compiled, compile_program
 from ..graph.ir import STATE
 from ..graph.lod import lod_sources
+from ..graph.memory import ALL_WISHES
 from ..graph.ops.registry import Spec
 from ..graph.passes.target import Target
 from ..graph.program import Program, default_main_program
@@ -25,10 +26,12 @@ from ..strategies.errors import (
 from ..strategies.types import to_numpy
 from .arena import Memory
 from .bind import Binder, Buckets, spec_of
+from .budget import Budget
 from .capabilities import capabilities
 from .device import Device
 from .feeds import check, convert, refuse_empty, sequences_in
 from .fetches import Joined, as_fetched, fetch_names_of
+from .host import available_memory
 from .launchers import current_config
 from .numerics import checking
 from .place import CPUPlace, CUDAPlace, Place
@@ -311,7 +314,12 @@ class Executor:
                 return tensor.memory(newest=False)
             return tensor.allocate(spec.shape, to_numpy(spec.dtype))
 
-        specs = shared.shapes.infer([spec_of(a) for a in arrays.values()], state)
+        fed = [spec_of(a) for a in arrays.values()]
+        specs = shared.shapes.infer(fed, state)
+        there = (found.get_tensor() for found in held.values() if found is not None)
+        nbytes = sum(one.memory(newest=False).nbytes for one in there if one.initialized)
+        limit = available_memory() + nbytes + memory.taken
+        Budget(compiled, ALL_WISHES, limit, "this host has", 1).check(fed, specs, state)
         device = Device(
             seed=compiled.seed, math=compiled.math, memory=memory, writes=Storage.writes
         )

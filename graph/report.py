@@ -37,7 +37,8 @@ def to_dot(graph: Graph) -> str:
 
 
 SLOWER = (
-    "NumPy computes everything: right, but slower than with oneDNN and Numba (install rowlock[cpu])"
+    "NumPy computes everything: right, but slower than with oneDNN and Numba "
+    "(pip install '.[cpu]' in Rowlock's folder)"
 )
 
 
