@@ -18,6 +18,7 @@ from ...graph.layers.binary import (
 from ...graph.layers.loss import (
     log_loss,
 )
+from ...graph.layers.metric import mean_iou
 from ...graph.layers.nn import (
     batch_norm,
     conv2d,
@@ -99,6 +100,7 @@ __all__ = [
     "logical_xor",
     "matmul",
     "mean",
+    "mean_iou",
     "mul",
     "one_hot",
     "pool2d",
