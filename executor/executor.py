@@ -36,6 +36,7 @@ from .launchers import current_config
 from .numerics import checking
 from .place import CPUPlace, CUDAPlace, Place
 from .plan import Plan
+from .profiler import PROFILER
 from .reader import batches_for
 from .scope import Scope, global_scope
 from .shared import Shared
@@ -255,7 +256,9 @@ class Executor:
         bound.plan.device.clock.step = step
         if bound.program.changes:
             Storage.writes.note()
-        bound.plan.run(list(arrays.values()))
+        bound.plan.run(list(arrays.values()), timed=PROFILER.on)
+        if PROFILER.on:
+            PROFILER.note(step, bound.plan)
         fetched = list(bound.plan.fetched())
         self._steps[program.id] = step + 1
         for tensor in bound.written:

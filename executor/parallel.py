@@ -39,6 +39,7 @@ from .launchers import current_config, gang_for
 from .message import Message
 from .numerics import checking
 from .place import CUDAPlace, Place
+from .profiler import PROFILER
 from .scope import Scope
 from .settling import settle
 from .shapes import spec_of
@@ -138,6 +139,8 @@ class ParallelRun:
         """
         if self._edits != sum(original.edits for original, _ in self._originals):
             self._warn_of_edits()
+        if PROFILER.on:
+            PROFILER.follow(self)
         iterations = self._iterations
         # A reader may have to be waited for: other threads have their turn meanwhile.
         with self._splitting, self.spans("split", self.steps):
