@@ -13,7 +13,7 @@ from .tracebacks import install as _install
 
 __version__ = "0.1.0"
 
-_SUBPACKAGES = ("fluid", "nn", "optimizer", "reader", "static", "version")
+_SUBPACKAGES = ("fluid", "metric", "nn", "optimizer", "reader", "static", "version")
 _ROOMS = ("demo", "executor", "graph", "launch", "strategies")
 _HOMES = {
     "CPUPlace": ".executor.place",
