@@ -19,6 +19,7 @@ from ..executor.message import Message
 from ..executor.place import CUDAPlace, Place
 from ..strategies.cluster import ClusterConfig
 from ..strategies.errors import CollectiveError, InvalidState, PlacementError, ReplicaLost
+from ..strategies.log import log
 from .calls import ActorCalls
 from .channel import Channels
 from .collective.shm import forget_segments
@@ -27,7 +28,7 @@ from .listener import SECRET_BYTES, Listener
 from .member import Lookouts, Member, describe, end_all
 from .nodes import GPU
 from .placement import reserve, reserve_another
-from .session import join_ray, leave_ray, session
+from .session import join_ray, leave_ray, session, unjoined
 from .watch import Watch
 
 __all__ = ["RayDelivery", "launch_ray", "leave_ray"]
@@ -407,4 +408,17 @@ class RayDelivery:
 def launch_ray(places: Sequence[Place], config: ClusterConfig) -> Gang:
     """Start a gang of actors, one per place."""
     join_ray(config, len(places))
-    return Gang(RayDelivery(places, config), config)
+    try:
+        delivery = RayDelivery(places, config)
+    except PlacementError as error:
+        raise PlacementError(f"{str(error).rstrip('.')}{unjoined() or '.'}") from error
+    log.info("placed %d replica(s): %s", len(places), _by_host(delivery.where))
+    return Gang(delivery, config)
+
+
+def _by_host(where: Sequence[Mapping[str, Any]]) -> str:
+    hosts = [place["host"] for place in where]
+    return ", ".join(
+        f"{', '.join(str(rank) for rank, other in enumerate(hosts) if other == host)} on {host}"
+        for host in dict.fromkeys(hosts)
+    )

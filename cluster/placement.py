@@ -13,6 +13,7 @@ from ray.util.placement_group import placement_group, placement_group_table, rem
 
 from ..strategies.cluster import ClusterConfig
 from ..strategies.errors import PlacementError, nearest
+from ..strategies.log import log
 from .nodes import NODE_LABEL, Node, gpu_homes, homes, nodes
 
 _LOOK_S = 0.25
@@ -33,7 +34,7 @@ def reserve(
             ``config.start_deadline_s``.
     """
     deadline = time.monotonic() + config.start_deadline_s
-    found = _usable(without)
+    found, waiting = _usable(without), False
     where = _homes(size, found, config, gpus)
     while True:
         group = _hold(where, needs(config))
@@ -50,6 +51,15 @@ def reserve(
             found, where = living, _homes(size, living, config, gpus)
         elif state == "INFEASIBLE" or time.monotonic() > deadline:
             raise PlacementError(_not_free(size, found, config, state))
+        elif not waiting:
+            waiting = True
+            asked = _amounts({name: much * size for name, much in needs(config).items()})
+            log.warning(
+                "waiting for %s, up to %g s: %s",
+                asked,
+                config.start_deadline_s,
+                _free(found, config),
+            )
         elif not gpus:
             where = _plan_free(size, found, config) or where
 
@@ -212,15 +222,19 @@ def _settled(group: Any, deadline: float) -> str:
     return "CREATED"
 
 
-def _not_free(size: int, found: Sequence[Node], config: ClusterConfig, state: str) -> str:
+def _free(found: Sequence[Node], config: ClusterConfig) -> str:
     free = ray.available_resources()
     parts = []
     for name in needs(config) or ("CPU",):
         total = sum(node.resources.get(name, 0) for node in found)
         parts.append(f"{free.get(name, 0):g} of its {_amounts({name: total})}")
+    return f"{', '.join(parts)} are free"
+
+
+def _not_free(size: int, found: Sequence[Node], config: ClusterConfig, state: str) -> str:
     return (
         f"Ray cannot place {_wanted(size, config)}: {state.lower().replace('_', ' ')}. "
-        f"{', '.join(parts)} are free. Waited up to {config.start_deadline_s:g} s "
+        f"{_free(found, config)}. Waited up to {config.start_deadline_s:g} s "
         f"(ClusterConfig.start_deadline_s)."
     )
 

@@ -20,6 +20,7 @@ from ..executor.cuda.simulated import simulated_gpus
 from ..executor.launchers import launching
 from ..strategies.cluster import ClusterConfig
 from ..strategies.errors import CollectiveError, InvalidState
+from ..strategies.log import log
 from .collective.shm import FORMING_BYTES, check_shared_memory, sweep
 
 _OBJECT_STORE_BYTES = 200_000_000  # steps do not use the object store
@@ -73,6 +74,7 @@ def _join(config: ClusterConfig, replicas: int) -> None:
             raise CollectiveError(f"no Ray cluster answers at {address!r}: {error}") from error
         with _explained(f"no Ray cluster answers at {address!r}"):
             ray.init(address=address, **_QUIET)
+        log.info("joined the Ray cluster at %s", address)
         return
     check_shared_memory(replicas * FORMING_BYTES)
     _check_folder()
@@ -85,6 +87,23 @@ def _join(config: ClusterConfig, replicas: int) -> None:
             **_QUIET,
         )
     _ours[:] = [session()]
+    cpus = ray.cluster_resources().get("CPU", 0)
+    log.info("started a local Ray with %g CPUs, which ends with this process%s", cpus, unjoined())
+
+
+def unjoined() -> str:
+    """Return a sentence about a Ray head that runs on this host and was not joined; empty without one."""
+    if not _ours:
+        return ""
+    try:
+        address = (Path(_folder()) / "ray" / "ray_current_cluster").read_text().strip()
+        _knock(address)
+    except (OSError, ValueError):
+        return ""
+    return (
+        f". A Ray head runs on this host at {address} and was not joined: name it in RAY_ADDRESS or in "
+        f"ClusterConfig.address to use its CPUs and GPUs."
+    )
 
 
 def _folder() -> str:

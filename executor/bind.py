@@ -26,6 +26,7 @@ from .device import Device
 from .host import total_memory
 from .kernels.registry import bind as bind_kernel
 from .meetings import meeting
+from .numerics import looks
 from .plan import HAND_OVER, Instruction, Plan, Vote
 from .run import beside, dependencies
 from .shapes import batch_dependent, infer_specs, spec_of
@@ -317,6 +318,9 @@ class Binder:
         reads, writes = self.shared.names(node)
         self._side(node).next_instruction(writes[0] if writes else "", lane)
         calls = self._collective(node) if node.op in COLLECTIVES else self._kernel(node)
+        if self.program.checked:
+            number = next(k for k, other in enumerate(self.program.nodes) if other is node)
+            calls = [*calls, *looks(self.program, number, node, self.arrays, self.device.xp)]
         if node is self._vote_at and vote is not None and self.group is not None:
             when = self._when(node)
             landed = getattr(self.group, "landed", None)  # results may be under way on a GPU

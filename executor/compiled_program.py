@@ -60,6 +60,14 @@ class CompiledProgram:
         self._place: Place | None = None
         self._tracing = False
 
+    def __repr__(self) -> str:
+        how = "one place"
+        if self._data_parallel:
+            places = self._parallel.places if self._parallel is not None else self._places
+            how = f"data parallel on {len(places) if places is not None else 'all'} places"
+        state = "was run" if self._parallel is not None else "was not run yet"
+        return f"<CompiledProgram: {how}, {state}, of {self._snapshot!r}>"
+
     @property
     def program(self) -> Program:
         """The user's program."""

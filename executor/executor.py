@@ -11,6 +11,7 @@ import numpy as np
 from ..graph.compile import Compiled, compile_program
 from ..graph.ir import STATE
 from ..graph.lod import lod_sources
+from ..graph.memory import ALL_WISHES
 from ..graph.ops.registry import Spec
 from ..graph.passes.target import Target
 from ..graph.program import Program, default_main_program
@@ -25,13 +26,17 @@ from ..strategies.errors import (
 from ..strategies.types import to_numpy
 from .arena import Memory
 from .bind import Binder, Buckets, spec_of
+from .budget import Budget
 from .capabilities import capabilities
 from .device import Device
 from .feeds import check, convert, refuse_empty, sequences_in
 from .fetches import Joined, as_fetched, fetch_names_of
+from .host import available_memory
 from .launchers import current_config
+from .numerics import checking
 from .place import CUDAPlace, Place, default_place
 from .plan import Plan
+from .profiler import PROFILER
 from .reader import batches_for
 from .scope import Scope, global_scope
 from .shared import Shared
@@ -93,6 +98,9 @@ class Executor:
         self._steps: dict[int, int] = {}
         self.compilations = 0
         self.bindings = 0
+
+    def __repr__(self) -> str:
+        return f"<Executor on {self.place}{', closed' if self._closed else ''}>"
 
     def run(
         self,
@@ -240,7 +248,7 @@ class Executor:
         if program.lr_scheduler is not None:
             set_scheduled_rate(program, scope)
         shapes = tuple([(name, a.shape, a.dtype) for name, a in arrays.items()])
-        key = (program.id, program.version, fetch_names, shapes, id(scope), keep)
+        key = (program.id, program.version, fetch_names, shapes, id(scope), keep, checking())
         bound = self._bound.get(key)
         if bound is None or not bound.current():
             bound = self._bind(key, program, arrays, fetch_names, scope, keep)
@@ -248,7 +256,9 @@ class Executor:
         bound.plan.device.clock.step = step
         if bound.program.changes:
             Storage.writes.note()
-        bound.plan.run(list(arrays.values()))
+        bound.plan.run(list(arrays.values()), timed=PROFILER.on)
+        if PROFILER.on:
+            PROFILER.note(step, bound.plan)
         fetched = list(bound.plan.fetched())
         self._steps[program.id] = step + 1
         for tensor in bound.written:
@@ -263,11 +273,13 @@ class Executor:
         fetches: tuple[str, ...],
         keep: tuple[str, ...] | None,
     ) -> _Known:
-        key = (program.id, program.version, feeds, fetches, keep)
+        key = (program.id, program.version, feeds, fetches, keep, checking())
         known = self._compiled.get(key)
         if known is None:
             self.compilations += 1
-            compiled = compile_program(program, feeds, fetches, Target(), capabilities(), keep=keep)
+            compiled = compile_program(
+                program, feeds, fetches, Target(checks=checking()), capabilities(), keep=keep
+            )
             known = compiled, Memory(), Shared(compiled.program)
             _remember(self._compiled, key, known, COMPILED_KEPT)
         return known
@@ -305,7 +317,12 @@ class Executor:
                 return tensor.memory(newest=False)
             return tensor.allocate(spec.shape, to_numpy(spec.dtype))
 
-        specs = shared.shapes.infer([spec_of(a) for a in arrays.values()], state)
+        fed = [spec_of(a) for a in arrays.values()]
+        specs = shared.shapes.infer(fed, state)
+        there = (found.get_tensor() for found in held.values() if found is not None)
+        nbytes = sum(one.memory(newest=False).nbytes for one in there if one.initialized)
+        limit = available_memory() + nbytes + memory.taken
+        Budget(compiled, ALL_WISHES, limit, "this host has", 1).check(fed, specs, state)
         device = Device(
             seed=compiled.seed, math=compiled.math, memory=memory, writes=Storage.writes
         )

@@ -174,6 +174,12 @@ def check(program: Program, arrays: Mapping[str, np.ndarray]) -> None:
             check_declared(name, array, variables[name])
 
 
+def whole_batches(program: Program, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the arrays that are cut by rows, and may be compared with their declaration before."""
+    variables = program.global_block().vars
+    return {name: array for name, array in arrays.items() if varies(variables[name])}
+
+
 def refuse_empty(program: Program, arrays: Mapping[str, np.ndarray]) -> None:
     """Refuse a batch without rows.
 
@@ -243,6 +249,30 @@ def split(
 
 def _by_sequence(variables: Mapping[str, Variable], lods: Mapping[str, LoD], name: str) -> bool:
     return name in lods and varies(variables[name])
+
+
+def refuse_uneven(
+    program: Program, arrays: Mapping[str, np.ndarray], lods: Mapping[str, LoD], places: int
+) -> None:
+    """Refuse to split a batch over places whose feeds have different numbers of rows (or of sequences).
+
+    Each feed would be cut by itself, and a place would get rows that do not belong together.
+
+    Raises:
+        FeedError: names the feeds and their rows.
+    """
+    variables = program.global_block().vars
+    rows = {
+        name: len(lods[name][0]) - 1 if name in lods else len(array)
+        for name, array in arrays.items()
+        if varies(variables[name]) and array.ndim
+    }
+    if places > 1 and len(set(rows.values())) > 1:
+        told = ", ".join(f"{name!r} has {count}" for name, count in rows.items())
+        raise FeedError(
+            f"the feeds of one batch differ in their rows: {told}. They cannot be split over {places} places "
+            f"so that rows stay together. Feed equally many, or a list of {places} dicts, one for each place."
+        )
 
 
 Cuts = Sequence[Sequence[slice | None]]  # by place: the rows of each array in turn (None: all)

@@ -32,6 +32,10 @@ class StepFuture:
         self._how = (return_numpy, return_merged)
         self._result: list[Any] | None = None
 
+    def __repr__(self) -> str:
+        fetched = ", ".join(self._begun.fetch_names) or "nothing"
+        return f"<StepFuture: {'done' if self.done() else 'under way'}, fetches {fetched}>"
+
     def done(self) -> bool:
         """Tell whether :meth:`result` returns, or raises, at once. Looks; does not wait."""
         request = self._begun.request

@@ -114,7 +114,8 @@ class Loaded:
         if missing:
             raise Unsupported(
                 f"the program was compiled for {', '.join(missing)}, which this replica's host lacks: "
-                f"install rowlock[{'xla' if missing == ['xla'] else 'cpu'}] there, or on no host."
+                f"install '.[{'xla' if missing == ['xla'] else 'cpu'}]' with pip, from Rowlock's "
+                f"folder, there, or on no host."
             )
 
     def forget_plans(self) -> None:

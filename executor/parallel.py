@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,21 +21,25 @@ from ..graph.ops.registry import Spec
 from ..graph.passes.target import Target
 from ..graph.program import Program
 from ..graph.report import CompileReport
-from ..strategies.errors import EnforceNotMet, InvalidType
+from ..graph.where import user_frames
+from ..strategies.errors import EnforceNotMet, InvalidType, ShapeError
 from ..strategies.flags import flag_value
+from ..strategies.log import log
 from .budget import Budget
 from .capabilities import capabilities
 from .copies import Copies
 from .delivery import GangChanged, Request, Share, assign
 from .device import Clock
 from .executor import check_initialized, set_scheduled_rate
-from .feeds import Portion, check
+from .feeds import Portion, check, rows_of
 from .fetches import Joined
 from .future import Begun, StepFuture
 from .gang import Gang
 from .launchers import current_config, gang_for
 from .message import Message
+from .numerics import checking
 from .place import CUDAPlace, Place
+from .profiler import PROFILER
 from .scope import Scope
 from .settling import settle
 from .shapes import spec_of
@@ -45,6 +51,7 @@ from .verify import Batch, verify
 from .version import Version
 
 if TYPE_CHECKING:
+    from ..strategies.base import Strategy
     from ..strategies.build import BuildStrategy
     from ..strategies.execution import ExecutionStrategy
 
@@ -88,6 +95,11 @@ class ParallelRun:
         self._capped = execution.settle_threads(len(self.places))
         # What the user changes from now on has no effect on this program.
         self.build, self.execution = build.model_copy(deep=True), execution.model_copy(deep=True)
+        self._originals: list[tuple[Strategy, Strategy]] = [
+            (build, self.build),
+            (execution, self.execution),
+        ]
+        self._edits = build.edits + execution.edits
         if share_with is not None:
             self._check_shared(share_with)
         self.wishes = Wishes(self.build.memory_optimize is not False, self.build.enable_inplace)
@@ -125,6 +137,10 @@ class ParallelRun:
         Results are joined on dim 0 in place order unless told otherwise. ``ahead``: steps before may still be
         under way, and this one stay so.
         """
+        if self._edits != sum(original.edits for original, _ in self._originals):
+            self._warn_of_edits()
+        if PROFILER.on:
+            PROFILER.follow(self)
         iterations = self._iterations
         # A reader may have to be waited for: other threads have their turn meanwhile.
         with self._splitting, self.spans("split", self.steps):
@@ -136,6 +152,18 @@ class ParallelRun:
             self._copies.lend(begun)
         self._in_turn(partial(self._start, begun, splitter, ahead))
         return StepFuture(self, begun, return_numpy, return_merged)
+
+    def _warn_of_edits(self) -> None:
+        """Say once of strategies that the user changed since that this program does not follow."""
+        self._edits = sum(original.edits for original, _ in self._originals)
+        for original, copied in self._originals:
+            names = original.differing(copied)
+            if names:
+                warnings.warn(
+                    f"{type(copied).__name__}.{', '.join(names)} changed after this program was compiled, and "
+                    f"the change has no effect on it. Make a new CompiledProgram.",
+                    stacklevel=user_frames() + 1,
+                )
 
     def _start(self, begun: Begun, splitter: Splitter, ahead: bool) -> None:
         while begun.request is None:
@@ -340,10 +368,11 @@ class ParallelRun:
     def _version(
         self, feeds: tuple[str, ...], fetches: tuple[str, ...], whole: frozenset[str]
     ) -> Version:
-        key = (feeds, fetches, whole)
+        checks = checking()
+        key = (feeds, fetches, whole, checks)
         known = self.versions.get(key)
         if known is None or not known.alike.isdisjoint(self.values.own):
-            able = capabilities(self.gang.libraries())
+            able, began = capabilities(self.gang.libraries()), time.perf_counter()
             compiled = compile_program(
                 self.program,
                 feeds,
@@ -353,6 +382,7 @@ class ParallelRun:
                     whole_feeds=whole,
                     own_states=frozenset(self.values.own),
                     keeps=self.gang.keeps,
+                    checks=checks,
                 ),
                 able,
                 "cupy" if isinstance(self.places[0], CUDAPlace) else "numpy",
@@ -360,6 +390,13 @@ class ParallelRun:
             )
             self.compilations += 1
             self.report = compiled.report
+            took = time.perf_counter() - began
+            (log.debug if self.versions else log.info)(
+                "compiled a step of %d ops for %d replica(s) in %.2f s",
+                len(compiled.program.nodes),
+                len(self.places),
+                took,
+            )
             check_initialized(compiled.program, self.values.scope)
             in_order = self._target().in_program_order
             number = self.gang.load(
@@ -431,11 +468,29 @@ class ParallelRun:
             check(self.program, portion.arrays)
             if all(a.size or not a.ndim for a in portion.arrays.values()):
                 fed = [spec_of(a) for a in portion.arrays.values()]
-                version.specs = version.shapes.infer(fed, self._held)
+                version.specs = self._inferred(version, fed, portion, portions)
                 version.budget.check(fed, version.specs, self._held)
             version.checked[key] = None
             if len(version.checked) > SHAPES_KEPT:
                 version.checked.popitem(last=False)
+
+    def _inferred(
+        self,
+        version: Version,
+        fed: Sequence[Spec],
+        portion: Portion,
+        portions: Sequence[Portion],
+    ) -> Sequence[Spec]:
+        """Return the exact specs; an error about one place's rows tells what was fed in all."""
+        try:
+            return version.shapes.infer(fed, self._held)
+        except ShapeError as error:
+            rows = rows_of(self.program, portions)
+            if len(portions) == 1 or not rows:
+                raise
+            place = next(i for i, other in enumerate(portions) if other is portion)
+            told = ", ".join(f"{c[place]} of the {sum(c)} rows of {n!r}" for n, c in rows.items())
+            raise ShapeError(f"{error} Place {place} of {len(portions)} is fed {told}.") from error
 
     def _held(self, name: str) -> Spec | None:
         found = self.values.scope.find_var(name)

@@ -12,6 +12,8 @@ from ..strategies.flags import flag_value
 from .cuda.gpus import local_gpus, open_gpu
 from .cuda.runtime import Runtime
 
+_NO_GPU = "{}: there is no GPU here. Use cpu_places()."
+
 
 @dataclass(frozen=True)
 class CPUPlace:
@@ -23,9 +25,17 @@ class CPUPlace:
 
 @dataclass(frozen=True)
 class CUDAPlace:
-    """GPU number ``device_id``."""
+    """GPU number ``device_id``.
+
+    Raises:
+        InvalidArgument: there is no GPU, here or in the cluster.
+    """
 
     device_id: int = 0
+
+    def __post_init__(self) -> None:
+        if gpu_count() == 0:
+            raise InvalidArgument(_NO_GPU.format(f"CUDAPlace({self.device_id})"))
 
 
 @dataclass(frozen=True)
@@ -112,7 +122,7 @@ def cuda_places(device_ids: Sequence[int] | None = None) -> list[CUDAPlace]:
     """
     count = gpu_count()
     if count == 0:
-        raise InvalidArgument("cuda_places: there is no GPU here. Use cpu_places().")
+        raise InvalidArgument(_NO_GPU.format("cuda_places"))
     if device_ids is None:
         text = flag_value("FLAGS_selected_gpus")
         try:

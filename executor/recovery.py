@@ -26,6 +26,9 @@ from .gang import Gang
 from .message import Message
 
 _log = logging.getLogger("rowlock")
+_CURE = (
+    'Run again; ClusterConfig(on_failure="shrink") goes on without a lost replica, "replace" with another.'
+)
 
 
 class Recovery:
@@ -47,6 +50,8 @@ class Recovery:
         self._even(lost)
         self.ledger.failures += 1
         config = self.gang.config
+        if config.on_failure == "raise":
+            lost.args = (f"{lost} {_CURE}",)
         if config.on_failure == "raise" or self.ledger.failures > config.max_failures:
             self._give_up(lost)
             raise lost

@@ -32,6 +32,12 @@ class Scope:
         # For programs that run on its values in several threads: they take turns.
         self.turn: threading.RLock = parent.turn if parent is not None else threading.RLock()
 
+    def __repr__(self) -> str:
+        names = [*self._variables][:4]
+        more = ", ..." if len(self._variables) > len(names) else ""
+        of = ", child of another" if self.parent is not None else ""
+        return f"<Scope: {len(self._variables)} variables{of}: {', '.join(names)}{more}>"
+
     def var(self, name: str) -> ScopeVariable:
         """Return the variable of this scope, created if missing."""
         if name not in self._variables:

@@ -14,14 +14,17 @@ from .feeds import (
     Copy,
     Cuts,
     Portion,
+    check,
     convert,
     cut,
     cuts,
+    refuse_uneven,
     rows_of,
     sample_shares,
     sequences_in,
     split,
     varies,
+    whole_batches,
 )
 from .fetches import joined_lods
 from .launchers import current_config
@@ -83,6 +86,7 @@ class Splitter:
             arrays = convert(self.program, feed, keep)
             lods = sequences_in(feed)
             if lods:
+                refuse_uneven(self.program, arrays, lods, count)
                 return Portions(split(self.program, arrays, lods, count, partial=self.partial))
             return self._alike_before(arrays)
         if not isinstance(feed, (list, tuple)):
@@ -104,6 +108,10 @@ class Splitter:
         shapes = tuple([(name, array.shape, array.dtype) for name, array in arrays.items()])
         known = self._known.get(shapes)
         if known is None:
+            refuse_uneven(self.program, arrays, {}, self.count)
+            check(
+                self.program, whole_batches(self.program, arrays)
+            )  # errors tell the size that is fed
             known = self._known[shapes] = cuts(
                 self.program, arrays, self.count, partial=self.partial
             )

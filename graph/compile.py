@@ -72,7 +72,7 @@ def compile_program(
     graph, kernels = lay_out(graph, selected, math)
     alike = replicated(graph, target)
     kept = kept_states(graph, alike, target)
-    lowered = lower(graph, fetch_names, kernels, seed_of(program), math, alike, kept)
+    lowered = lower(graph, fetch_names, kernels, seed_of(program), math, alike, kept, target.checks)
     graph = graph.noted(_told(lowered)) if kept else graph
     report = CompileReport(
         tuple(records),

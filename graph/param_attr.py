@@ -34,6 +34,11 @@ class ParamAttr:
         self.do_model_average = do_model_average
         self.need_clip = need_clip
 
+    def __repr__(self) -> str:
+        default = vars(ParamAttr())
+        changed = (f"{k}={_told(v)}" for k, v in vars(self).items() if v != default.get(k))
+        return f"ParamAttr({', '.join(changed)})"
+
     def settings(self) -> dict[str, Any]:
         """Return the keyword arguments of :meth:`Block.create_parameter`."""
         return {
@@ -98,3 +103,9 @@ class WeightNormParamAttr(ParamAttr):
         if dim is not None and (isinstance(dim, bool) or not isinstance(dim, int)):
             raise InvalidType(f"WeightNormParamAttr: dim must be an int or None, got {dim!r}.")
         self.dim = dim
+
+
+def _told(value: Any) -> str:
+    """Return a setting in a word or two: an object by its class."""
+    plain = value is None or isinstance(value, (str, int, float))
+    return repr(value) if plain else f"{type(value).__name__}(...)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -192,6 +193,7 @@ class Program:
         self._is_test_clone = False
         self.lr_scheduler: Any = None
         self.readers: list[Any] = []  # what feeds data variables by itself; see executor/reader.py
+        self.minimized: list[tuple[str, set[str], str]] = []  # loss, parameters, the user's line
         self._nccl_comm_num = 1
         self._trainers_endpoints: list[str] = []
         self.file_fields: dict[str, Any] = {}  # versions, as in the file that it was loaded from
@@ -365,12 +367,31 @@ class Program:
     def __str__(self) -> str:
         return "\n".join(block.to_string() for block in self.blocks)
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        block = self.global_block()
+        parameters = self.all_parameters()
+        numbers = sum(math.prod(p.shape or ()) for p in parameters)
+        feeds = ", ".join(v.name for v in block.vars.values() if v.is_data)
+        return (
+            f"<Program: {sum(len(b.ops) for b in self.blocks)} ops, {len(parameters)} parameters ({numbers:,} "
+            f"numbers), feeds {feeds or 'nothing'}. print() shows all>"
+        )
+
+    def _repr_html_(self) -> str:
+        from .page import of_program
+
+        return of_program(self)
 
 
 _default_seed = 0
 _main_program = Program()
 _startup_program = Program()
+_outermost = _main_program
+
+
+def is_outermost(program: Program) -> bool:
+    """Tell whether a program is the one that layers are added to outside every ``program_guard``."""
+    return program is _outermost
 
 
 def default_main_program() -> Program:

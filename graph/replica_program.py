@@ -12,9 +12,11 @@ from typing import Any
 from ..strategies.errors import FeedError
 from ..strategies.types import VarType
 from .ir import EVERYWHERE, FEED, STATE, Graph, Node, Value
+from .ops.amp import LOSS_SCALING
 from .ops.collective import COLLECTIVES
 from .ops.region import REGION
 from .ops.registry import OPS, Spec
+from .role import OpRole
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,8 @@ class ReplicaProgram:
     ``fetches`` are positions of the values to return: those that the user wants, and behind them one for each
     of ``kept``, the persistables whose values by place the driver keeps. ``buckets`` lists, per collective in
     order, the positions of the values that lie side by side in its buffer; ``seed`` keys the random ops;
-    ``math`` says how exact products of single-precision numbers are.
+    ``math`` says how exact products of single-precision numbers are; ``checked`` are the numbers of the nodes
+    that look whether what they made is finite.
     """
 
     values: tuple[ValueRecord, ...]
@@ -84,6 +87,7 @@ class ReplicaProgram:
     seed: int
     math: str = "float32"
     kept: tuple[str, ...] = ()
+    checked: tuple[int, ...] = ()
 
     def to_json(self) -> str:
         """Return the program as JSON text."""
@@ -102,6 +106,7 @@ class ReplicaProgram:
             seed=data["seed"],
             math=data["math"],
             kept=tuple(data["kept"]),
+            checked=tuple(data["checked"]),
         )
 
     @functools.cached_property
@@ -248,8 +253,11 @@ def lower(
     math: str = "float32",
     alike: frozenset[Value] = frozenset(),
     kept: Sequence[Value] = (),
+    checks: bool = False,
 ) -> ReplicaProgram:
     """Return a checked graph as plain data; ``alike`` on all replicas, ``kept`` by the driver for each place.
+
+    ``checks``: the nodes look whether what they make is finite.
 
     Raises:
         FeedError: an op reads a variable that is neither fed, persistable nor computed.
@@ -277,7 +285,15 @@ def lower(
         seed=seed,
         math=math,
         kept=tuple(value.name for value in kept),
+        checked=_checked(graph) if checks else (),
     )
+
+
+def _checked(graph: Graph) -> tuple[int, ...]:
+    """Return the numbers of the nodes whose results must be finite: where the loss is scaled, no gradients."""
+    scaled = any(node.op in LOSS_SCALING for node in graph.nodes)
+    excepted = int(OpRole.Backward) | int(OpRole.Optimize) if scaled else 0
+    return tuple(k for k, node in enumerate(graph.nodes) if not node.role & excepted)
 
 
 def _record(node: Node, position: Mapping[Value, int], kernels: Mapping[Node, str]) -> NodeRecord:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from html import escape
 from typing import TYPE_CHECKING
 
-from .ir import STATE, Graph, Value
+from .ir import STATE, Graph
 from .memory_report import MemoryReport
+from .svg import to_svg
 
 if TYPE_CHECKING:
     from .pipeline import PassRecord
+
+__all__ = ["CompileReport", "to_dot", "to_svg"]
 
 
 def to_dot(graph: Graph) -> str:
@@ -35,11 +37,12 @@ def to_dot(graph: Graph) -> str:
 
 
 SLOWER = (
-    "NumPy computes everything: right, but slower than with oneDNN and Numba (install rowlock[cpu])"
+    "NumPy computes everything: right, but slower than with oneDNN and Numba "
+    "(pip install '.[cpu]' in Rowlock's folder)"
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CompileReport:
     """What ``explain()`` tells: passes and their effect, buckets, flags that have no effect yet.
 
@@ -86,60 +89,20 @@ class CompileReport:
         lines += [f"  {line}" for line in (*self.graphs, *str(self.memory or "").splitlines())]
         return "\n".join(lines)
 
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{r.name}</td><td>{r.before}</td><td>{r.after}</td><td>{r.seconds * 1e3:.2f}</td></tr>"
-            for r in self.passes
-        )
-        ignored = f"<p>No effect yet: {', '.join(self.ignored)}</p>" if self.ignored else ""
+    def summary(self) -> str:
+        """Return one line: ops, replicas, kernels, and what a step takes."""
+        changed = sum(record.changed for record in self.passes)
+        by = ", ".join(f"{count} on {name}" for name, count in sorted(self.kernels.items()))
+        memory = f"; {self.memory.total:,} bytes a replica" if self.memory is not None else ""
         return (
-            f"<p>{len(self.graph.nodes)} ops on {self.replicas} replica(s)</p><table><tr><th>pass</th>"
-            f"<th>ops before</th><th>after</th><th>ms</th></tr>{rows}</table>{ignored}"
+            f"{len(self.graph.nodes)} ops on {self.replicas} replica(s) ({by}); {changed} of "
+            f"{len(self.passes)} passes changed the graph{memory}"
         )
 
+    def __repr__(self) -> str:
+        return f"<CompileReport: {self.summary()}. print() shows all>"
 
-_BOX_WIDTH, _ROW, _TOP = 150, 46, 24
+    def _repr_html_(self) -> str:
+        from .page import of_report
 
-
-def to_svg(graph: Graph) -> str:
-    """Return a picture of the ops as SVG text: one row per depth, an arrow from each op to its readers."""
-    depth, maker = _depths(graph)
-    columns: dict[int, int] = {}
-    at: dict[int, tuple[int, int]] = {}
-    for i in range(len(graph.nodes)):
-        column = columns.get(depth[i], 0)
-        columns[depth[i]] = column + 1
-        at[i] = (20 + column * (_BOX_WIDTH + 20), _TOP + depth[i] * _ROW)
-    shapes: list[str] = []
-    for i, node in enumerate(graph.nodes):
-        x, y = at[i]
-        for j in sorted({maker[v] for v in node.reads() if v in maker}):
-            fx, fy = at[j]
-            shapes.append(
-                f'<path d="M{fx + _BOX_WIDTH // 2},{fy + 26} C{fx + _BOX_WIDTH // 2},{fy + 40} '
-                f'{x + _BOX_WIDTH // 2},{y - 14} {x + _BOX_WIDTH // 2},{y}" fill="none" stroke="#999"/>'
-            )
-    for i, node in enumerate(graph.nodes):
-        x, y = at[i]
-        title = escape(str(node))
-        shapes.append(
-            f'<g><title>{title}</title><rect x="{x}" y="{y}" width="{_BOX_WIDTH}" height="26" rx="6" '
-            f'fill="{_COLORS.get(node.role & 3, "#303A3A")}"/><text x="{x + _BOX_WIDTH // 2}" y="{y + 17}" '
-            f'text-anchor="middle" font-family="Arial" font-size="11" fill="white">{node.op}</text></g>'
-        )
-    width = 20 + max(columns.values(), default=0) * (_BOX_WIDTH + 20)
-    height = _TOP + (max(columns, default=0) + 1) * _ROW
-    body = "\n".join(shapes)
-    return f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}">\n{body}\n</svg>\n'
-
-
-_COLORS = {0: "#148b97", 1: "#303A3A", 2: "#97621a"}  # forward, backward, optimize
-
-
-def _depths(graph: Graph) -> tuple[dict[int, int], dict[Value, int]]:
-    depth: dict[int, int] = {}
-    maker: dict[Value, int] = {}
-    for i, node in enumerate(graph.nodes):
-        depth[i] = 1 + max((depth[maker[v]] for v in node.reads() if v in maker), default=-1)
-        maker.update(dict.fromkeys(node.writes(), i))
-    return depth, maker
+        return of_report(self)

@@ -87,13 +87,13 @@ _ROUNDING = {
     "bfloat16": _Rounding(
         "cpu_math",
         ("onednn",),
-        "oneDNN alone rounds factors. Install rowlock[cpu] on every host and leave the op to it "
+        "oneDNN alone rounds factors. Install '.[cpu]' (Rowlock's folder) on every host and leave the op to it "
         "(onednn_enabled_op_types, build_cinn_pass)",
     ),
     "tf32": _Rounding(
         "gpu_math",
         ("cudnn", "cublaslt"),
-        "cuBLASLt and cuDNN alone round factors. Install rowlock[gpu] on every host",
+        "cuBLASLt and cuDNN alone round factors. Install '.[gpu]' (in Rowlock's folder) on every host",
     ),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from ..strategies.errors import InvalidValue
 from ..strategies.types import VarType, to_var_type
 from . import unique_name
 from .role import grad_name
+from .where import called_by_user
 
 if TYPE_CHECKING:
     from .operator import Operator
@@ -83,6 +85,16 @@ class Variable:
 
     def __hash__(self) -> int:
         return id(self)  # although == appends an op: variables are told apart, not their values
+
+    def __bool__(self) -> bool:
+        """Return True, as programs that ask for None expect, and say that it is no value of a step."""
+        if called_by_user():
+            warnings.warn(
+                f"the truth of variable {self.name!r} is asked while the program is built: it is True, "
+                f"whatever the variable will hold. Ask `is not None`, or compute with layers.",
+                stacklevel=2,
+            )
+        return True
 
     if TYPE_CHECKING:  # these are set by graph.layers.operators and graph.layers.subscript
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from .tracebacks import install as _install
+
 __version__ = "0.1.0"
 
 _SUBPACKAGES = (
@@ -16,6 +18,7 @@ _SUBPACKAGES = (
     "device",
     "fluid",
     "io",
+    "metric",
     "nn",
     "optimizer",
     "reader",
@@ -29,6 +32,7 @@ _HOMES = {
     "CUDAPlace": ".executor.place",
     "ParamAttr": ".graph.param_attr",
     "batch": ".executor.sample_readers",
+    "check_numerics": ".executor.numerics",
     "configure": ".launch",
     "shutdown": ".launch",
     "ClusterConfig": ".strategies.cluster",
@@ -36,6 +40,9 @@ _HOMES = {
     "is_compiled_with_xpu": ".functions.framework",
     "regularizer": ".graph.regularizer",
 }
+
+
+_install()
 
 
 def enable_static() -> None:

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
+from . import __version__
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a subcommand; returns the exit status."""
@@ -21,10 +23,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     ops = commands.add_parser("ops", help="show where an operator is declared and computed")
     ops.add_argument("name", nargs="?", help="an op type; without one, all are listed")
     commands.add_parser("coverage", help="print which of Paddle's names and ops are built")
-    args, rest = parser.parse_known_args(argv[:1] if argv[:1] == ["demo"] else argv)
-    if args.command == "demo":
+    parser.add_argument("--version", action="version", version=f"rowlock {__version__}")
+    if argv[:1] == ["demo"]:  # it has arguments of its own
         return _demo(argv[1:])
-    assert not rest
+    args = parser.parse_args(argv)
     if args.command == "coverage":
         from .coverage import text
 
@@ -38,7 +40,8 @@ def _demo(argv: Sequence[str]) -> int:
         name for name in ("sklearn", "matplotlib", "tqdm") if not importlib.util.find_spec(name)
     ]
     if missing:
-        print(f"The demo needs {', '.join(missing)}: pip install 'rowlock[demo]'", file=sys.stderr)
+        hint = "pip install '.[demo]' in Rowlock's folder"
+        print(f"The demo needs {', '.join(missing)}: {hint}", file=sys.stderr)
         return 2
     from .demo import main as demo
 

@@ -15,7 +15,7 @@ import numpy as np
 import rowlock.fluid as fluid
 from rowlock.launch import cluster
 
-HELD_OUT = 360
+HELD_OUT, TRAINED_ON = 360, 1437  # images
 LEARNING_RATE = 0.05
 
 
@@ -164,18 +164,32 @@ def write_pictures(report: Any, history: History, out: Path) -> None:
     (out / "graph.svg").write_text(to_svg(report.graph))
 
 
+def _positive(text: str) -> int:
+    number = int(text) if text.isdecimal() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"a whole number from 1 on is needed, got {text!r}")
+    return number
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the demo from the command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="rowlock demo", description=__doc__)
     parser.add_argument(
-        "--seeds", type=int, nargs="+", default=[1], help="one training run per seed"
+        "--seeds", type=_positive, nargs="+", default=[1], help="one training run per seed"
     )
-    parser.add_argument("--epochs", type=int, default=12)
-    parser.add_argument("--batch", type=int, default=64, help="images per step, over all replicas")
-    parser.add_argument("--replicas", type=int, default=2)
+    parser.add_argument("--epochs", type=_positive, default=12)
+    parser.add_argument(
+        "--batch", type=_positive, default=64, help="images per step, over all replicas"
+    )
+    parser.add_argument("--replicas", type=_positive, default=2)
     parser.add_argument("--launcher", choices=["ray", "threads"], default="ray")
     parser.add_argument("--out", type=Path, default=Path("runs/demo"))
     args = parser.parse_args(argv)
+    if not args.replicas <= args.batch <= TRAINED_ON:
+        parser.error(
+            f"--batch must be at least --replicas ({args.replicas}) and at most {TRAINED_ON} images, "
+            f"got {args.batch}"
+        )
     finals = []
     with cluster(launcher=args.launcher):
         for seed in args.seeds:

@@ -6,7 +6,7 @@ import json
 from enum import Enum
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from .errors import EnforceNotMet, StrategyError, UnknownField, nearest
 
@@ -27,6 +27,18 @@ def semantic(default: Any = ..., *, built: tuple[Any, ...] = (), **settings: Any
     return Field(default, json_schema_extra={"built": names}, **settings)
 
 
+class _Edits:
+    """How many times fields were assigned; it makes no two strategies differ."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Edits)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 class Strategy(BaseModel):
     """A set of switches. Fields are checked when they are assigned; an unknown name is refused.
 
@@ -42,6 +54,7 @@ class Strategy(BaseModel):
 
     frozen_by_finalize: ClassVar[frozenset[str]] = frozenset()
     _finalized: bool = False
+    _edits: _Edits = PrivateAttr(default_factory=_Edits)
 
     def __init__(self, **fields: Any) -> None:
         for name in fields:
@@ -64,6 +77,16 @@ class Strategy(BaseModel):
             super().__setattr__(name, value)
         except ValidationError as error:
             raise self._explain(error) from None
+        self._edits.count += 1
+
+    @property
+    def edits(self) -> int:
+        """How many times a field was assigned."""
+        return self._edits.count
+
+    def differing(self, other: Strategy) -> list[str]:
+        """Return the names of the fields that another strategy of this kind has otherwise."""
+        return [name for name, _ in self._fields() if getattr(self, name) != getattr(other, name)]
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

@@ -33,6 +33,9 @@ FLAGS: dict[str, Flag] = {
     "FLAGS_cpu_deterministic": Flag(
         False, "read back only: sums are always formed in the order of the places"
     ),
+    "FLAGS_check_nan_inf": Flag(
+        False, "a step names the first op that makes NaN or infinity, and changes nothing then"
+    ),
 }
 _values: dict[str, Any] = {}
 

@@ -49,7 +49,7 @@ class NcclGroup:
     ) -> None:
         if runtime.nccl is None:
             raise CollectiveError(
-                "this process has a GPU but no NCCL: pip install rowlock[gpu] (nvidia-nccl-cu13)."
+                "this process has a GPU but no NCCL: pip install '.[gpu]' in Rowlock's folder."
             )
         self.rank, self.size, self.local_size = control.rank, control.size, control.local_size
         self.runtime = runtime

@@ -40,7 +40,7 @@ def open_gpu(index: int = 0) -> Runtime:
 def _visible() -> tuple[int, str]:
     """Return how many GPUs CuPy sees, and why none if there is none."""
     if "cupy" not in sys.modules and importlib.util.find_spec("cupy") is None:
-        return 0, "computing on a GPU needs CuPy: pip install rowlock[gpu]."
+        return 0, "computing on a GPU needs CuPy: pip install '.[gpu]' in Rowlock's folder."
     try:
         cupy = importlib.import_module("cupy")
         # CUDA_VISIBLE_DEVICES acts in the CUDA runtime

@@ -47,7 +47,7 @@ def machine_code(kernel: CudaKernel, capability: tuple[int, int]) -> bytes:
 def _compile(kernel: CudaKernel, architecture: str) -> bytes:
     nvrtc = library("nvrtc")
     if nvrtc is None:
-        raise Unsupported("kernels for a GPU need NVRTC: pip install rowlock[gpu].")
+        raise Unsupported("kernels for a GPU need NVRTC: pip install '.[gpu]' in Rowlock's folder.")
     program = ctypes.c_void_p()
     text = kernel.text.encode()
     nvrtc.nvrtcCreateProgram(ctypes.byref(program), text, kernel.name.encode(), 0, None, None)

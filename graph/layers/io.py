@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from ...strategies.errors import InvalidType
 from ...strategies.types import VarType
 from ..initializer import ConstantInitializer
-from ..program import default_main_program
+from ..program import default_main_program, is_outermost
 from ..variable import Variable
-from ..where import user_line
+from ..where import user_frames, user_line
 from .helper import LayerHelper
 
 
@@ -58,18 +59,23 @@ def data_variable(
     name: str, sizes: list[int], dtype: Any, lod_level: int, stop_gradient: bool, check: bool
 ) -> Variable:
     """Add a variable that is fed to the main program; ``check``: what is fed must be as declared."""
-    made = (
-        default_main_program()
-        .global_block()
-        .create_var(
-            name=name,
-            shape=sizes,
-            dtype=dtype,
-            lod_level=lod_level,
-            stop_gradient=stop_gradient,
-            is_data=True,
-            need_check_feed=check,
+    program = default_main_program()
+    known = program.global_block().vars.get(name)
+    if known is not None and known.is_data and is_outermost(program):
+        warnings.warn(
+            f"data variable {name!r} is declared again in the default program (first at {known.where}). What "
+            f"is built now is added to what that program has, as when a notebook's cell runs twice. Build "
+            f"inside `with fluid.program_guard(fluid.Program(), fluid.Program()):` to begin afresh.",
+            stacklevel=user_frames() + 1,
         )
+    made = program.global_block().create_var(
+        name=name,
+        shape=sizes,
+        dtype=dtype,
+        lod_level=lod_level,
+        stop_gradient=stop_gradient,
+        is_data=True,
+        need_check_feed=check,
     )
     made.where = user_line()
     return made

@@ -10,6 +10,7 @@ from .samples import booleans, integers, normal, sample, uniform
 
 CHECK, UPDATE = "check_finite_and_unscale", "update_loss_scaling"
 ZERO = "zero_where_infinite"  # not in Paddle: the part of an update that gradients have
+LOSS_SCALING = frozenset({CHECK, UPDATE, ZERO})
 
 
 def _like_x(op: Inference) -> list[Spec]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
-from ...strategies.errors import InvalidArgument, InvalidType
+from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue
 from ...strategies.types import LOW, VarType
 from .. import unique_name
 from ..backward import append_backward
@@ -18,6 +19,7 @@ from ..regularizer import WeightDecayRegularizer, append_regularization_ops
 from ..role import DEVICE
 from ..scopes import device_guard, name_scope
 from ..variable import Parameter, Variable
+from ..where import user_frames, user_line
 
 ParamGrads = list[tuple[Parameter, Variable]]
 
@@ -62,6 +64,12 @@ class Optimizer:
             None  # set by mixed precision: gradients are not finite
         )
 
+    def __repr__(self) -> str:
+        rate = self._learning_rate
+        shown = rate.name if isinstance(rate, Variable) else rate
+        shown = type(shown).__name__ if isinstance(shown, LRScheduler) else shown
+        return f"<{type(self).__name__}: learning_rate={shown}, {len(self._accumulators)} accumulators>"
+
     def minimize(
         self,
         loss: Variable,
@@ -73,6 +81,7 @@ class Optimizer:
 
         Raises:
             InvalidArgument: ``loss`` is no Variable, or has not exactly one element.
+            InvalidValue: no parameter that may be trained leads to ``loss``.
         """
         if not isinstance(loss, Variable):
             raise InvalidArgument(
@@ -99,7 +108,11 @@ class Optimizer:
         stopped |= {p.name for p in program.all_parameters() if not p.trainable}
         chosen = parameter_list if parameter_list is not None else self._parameter_list
         with program_guard(program, startup_program or default_startup_program()):
-            return append_backward(loss, chosen, stopped, callbacks or [error_clip_callback])
+            pairs = append_backward(loss, chosen, stopped, callbacks or [error_clip_callback])
+        if not pairs:
+            raise InvalidValue(_unreached(loss, chosen))
+        _note_minimized(loss, pairs)
+        return pairs
 
     def apply_optimize(
         self, loss: Variable, startup_program: Program | None, params_grads: ParamGrads
@@ -219,6 +232,42 @@ class Optimizer:
     def get_opti_var_name_list(self) -> list[str]:
         """Return the names of the accumulators."""
         return [variable.name for variable in self._accumulators.values()]
+
+
+def _unreached(loss: Variable, chosen: Any) -> str:
+    """Say why there is nothing to train."""
+    parameters = loss.block.program.all_parameters()
+    frozen = [p.name for p in parameters if not p.trainable]
+    if not parameters:
+        why = "the program has no parameters"
+    elif chosen is not None:
+        names = [p if isinstance(p, str) else p.name for p in chosen]
+        why = f"parameter_list names {', '.join(names) or 'none'}"
+    elif len(frozen) == len(parameters):
+        why = "every parameter has trainable=False"
+    else:
+        why = "what is between has stop_gradient=True, or the parameters serve something else"
+    return (
+        f"minimize: no parameter leads to the loss {loss.name!r}, so there is nothing to train: {why}. "
+        f"Parameters of the program: {', '.join(p.name for p in parameters[:5]) or 'none'}"
+        f"{', ...' if len(parameters) > 5 else ''}."
+    )
+
+
+def _note_minimized(loss: Variable, pairs: ParamGrads) -> None:
+    """Warn of a loss that is minimized a second time for the same parameters: each step would do both."""
+    program, names = loss.block.program, {parameter.name for parameter, _ in pairs}
+    for earlier, others, where in program.minimized:
+        again = sorted(names & others)
+        if earlier == loss.name and again:
+            warnings.warn(
+                f"the loss {loss.name!r} is minimized already for {len(again)} of these parameters, such as "
+                f"{again[0]!r} (at {where}): every step will update them twice. Call minimize once, or "
+                f"build a new Program.",
+                stacklevel=user_frames() + 1,
+            )
+            break
+    program.minimized.append((loss.name, names, user_line()))
 
 
 def _devices(block: Block) -> dict[str, str]:

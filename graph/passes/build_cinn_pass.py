@@ -23,7 +23,7 @@ Kind = tuple[bool, int]
 def compile_regions(graph: Graph, target: Target) -> Graph:
     """Put a region in the place of nodes that the compiler takes, wherever two or more can run as one."""
     if target.compiles is None:
-        return graph.noted("build_cinn_pass: no effect: jax is not installed (rowlock[xla])")
+        return graph.noted("build_cinn_pass: no effect: jax is not installed (pip install '.[xla]')")
     builder = _Builder(graph, target)
     nodes: list[Node] = []
     stretch: list[Node] = []

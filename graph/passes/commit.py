@@ -34,10 +34,12 @@ def write_after_vote(graph: Graph, target: Target) -> Graph:
     own = _own(graph, target)
     if not written and not own:
         return graph
-    if not meetings or meetings[-1] in _needed(graph, own):
+    if target.checks or not meetings or meetings[-1] in _needed(graph, own):
         meetings.append(_barrier())
     vote = meetings[-1]
     early = _before_the_vote(graph, meetings, own)
+    if target.checks:  # all that is made is looked at before the vote
+        early = {*graph.nodes, vote}
     nodes = [node for node in graph.nodes if node in early and node is not vote]
     late = [node for node in graph.nodes if node not in early]
     beside = _beside([*nodes, vote], {value.name: value for value in written})
@@ -138,6 +140,6 @@ def _copies(beside: Beside, nodes: Iterable[Node]) -> list[Node]:
 PASS = Pass(
     "write_after_vote",
     write_after_vote,
-    lambda target: target.replicas > 1,
+    lambda target: target.replicas > 1 or target.checks,
     "must see every collective; only their numbers come after it",
 )

@@ -27,6 +27,7 @@ class Target:
     ``whole_feeds`` names the fed variables of which all places get the same value; ``own_states`` the
     persistables of which other programs left each place a value of its own. ``keeps``: the driver keeps what
     each place has for itself, so that it can be given to a replica that takes the place of a lost one.
+    ``checks``: every op looks whether what it made is finite, before anything that lasts is written.
     """
 
     replicas: int = 1
@@ -42,6 +43,7 @@ class Target:
     whole_feeds: frozenset[str] = frozenset()
     own_states: frozenset[str] = frozenset()
     keeps: bool = False
+    checks: bool = False
 
     @property
     def many(self) -> bool:

@@ -236,6 +236,7 @@ def test_raised_and_mended_at_the_next_run() -> None:
         with pytest.raises(ReplicaLost, match=rf"replica 1 \(process {pid} on .*is gone") as caught:
             net.run(program, feed(8, 2), [net.loss])
         assert caught.value.ranks == [1]
+        assert 'ClusterConfig(on_failure="shrink") goes on without' in str(caught.value)
         for step in (2, 3):
             net.run(program, feed(8, step), [net.loss])
         for name, value in net.parameters().items():

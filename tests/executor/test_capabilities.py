@@ -23,4 +23,4 @@ def test_one_line_says_that_numpy_computes_everything(caplog: pytest.LogCaptureF
             able = capabilities(frozenset())
     assert set(able) == {"numpy", "cupy"}
     (record,) = caplog.records
-    assert "rowlock[cpu]" in record.message
+    assert "'.[cpu]'" in record.message

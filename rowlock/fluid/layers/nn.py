@@ -20,6 +20,7 @@ from ...graph.layers.binary import (
 from ...graph.layers.loss import (
     log_loss,
 )
+from ...graph.layers.metric import mean_iou
 from ...graph.layers.nn import (
     batch_norm,
     conv2d,
@@ -155,6 +156,7 @@ __all__ = [
     "matmul",
     "maxout",
     "mean",
+    "mean_iou",
     "mul",
     "multiplex",
     "one_hot",

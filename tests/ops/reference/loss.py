@@ -63,3 +63,48 @@ def accuracy(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     hits = sum(label in row for row, (label,) in zip(ins["Indices"], ins["Label"], strict=True))
     total = len(ins["Label"])
     return {"Accuracy": [hits / total], "Correct": [hits], "Total": [total]}
+
+
+@reference("auc")
+def auc(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
+    n, steps = attrs["num_thresholds"] + 1, attrs["slide_steps"]
+    stats = [np.array(ins[slot]).copy().reshape(-1) for slot in ("StatNeg", "StatPos")]
+    current = [[0] * n, [0] * n]
+    for row, label in zip(ins["Predict"], np.array(ins["Label"]).reshape(-1), strict=True):
+        current[bool(label)][int(np.float32(row[-1]) * np.float32(n - 1))] += 1
+    sums = []
+    for stat, new in zip(stats, current, strict=True):
+        if steps:
+            at = int(stat[-1]) % steps
+            for i in range(n):
+                stat[steps * n + i] += new[i] - stat[at * n + i]
+                stat[at * n + i] = new[i]
+            stat[-1] += 1
+            sums.append(stat[steps * n : (steps + 1) * n])
+        else:
+            stat += new
+            sums.append(stat)
+    area = positives = negatives = 0.0
+    for negative, positive in zip(sums[0][::-1], sums[1][::-1], strict=True):
+        area += negative * (2 * positives + positive) / 2
+        positives, negatives = positives + positive, negatives + negative
+    area = area / positives / negatives if positives and negatives else area
+    shape = np.shape(ins["StatPos"])
+    return {
+        "AUC": [area],
+        "StatPosOut": stats[1].reshape(shape),
+        "StatNegOut": stats[0].reshape(shape),
+    }
+
+
+@reference("mean_iou")
+def mean_iou(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
+    wrong, correct = np.zeros(attrs["num_classes"]), np.zeros(attrs["num_classes"])
+    for said, meant in zip(np.ravel(ins["Predictions"]), np.ravel(ins["Labels"]), strict=True):
+        if said == meant:
+            correct[said] += 1
+        else:
+            wrong[said] += 1
+            wrong[meant] += 1
+    shares = [c / (c + w) for c, w in zip(correct, wrong, strict=True) if c + w]
+    return {"OutMeanIou": [np.mean(shares)], "OutWrong": wrong, "OutCorrect": correct}

@@ -1,0 +1,78 @@
+"""Tracebacks that end at the user's line: frames of this package say nothing about the user's mistake.
+
+Only what is shown of an uncaught error changes, in a terminal and in IPython; debuggers, tests and ``except``
+get all frames. ``ROWLOCK_TRACEBACK=full`` in the environment shows them everywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import TracebackType
+from typing import Any
+
+from .graph.where import is_ours
+from .strategies.errors import RowlockError
+
+SWITCH = "ROWLOCK_TRACEBACK"
+
+
+def install() -> None:
+    """Show errors of Rowlock by their user's frames from now on, also in the IPython that runs, if one does."""
+    before = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        before(kind, error, shorten(error, trace))
+
+    sys.excepthook = hook
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    if shell is not None:
+        shell.set_custom_exc((RowlockError,), _show)
+
+
+def shorten(error: BaseException, trace: TracebackType | None) -> TracebackType | None:
+    """Return the user's part of an error's traceback, and take the rest from it and its causes.
+
+    Other errors than Rowlock's, and those in which no user's frame is, keep all.
+    """
+    if not isinstance(error, RowlockError) or os.environ.get(SWITCH) == "full":
+        return trace
+    short = _of_user(trace)
+    if short is None:
+        return trace
+    error.__traceback__ = short
+    if error.__cause__ is None or not _is_users(error.__cause__):
+        error.__cause__, error.__suppress_context__ = None, True  # its text is in the error's own
+    return short
+
+
+def _is_users(error: BaseException) -> bool:
+    """Tell whether the user's code raised an error, such as a reader's."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    path = trace.tb_frame.f_code.co_filename if trace is not None else "<"
+    return not is_ours(path) and "site-packages" not in path
+
+
+def _of_user(trace: TracebackType | None) -> TracebackType | None:
+    frames = []
+    while trace is not None:
+        frames.append(trace)
+        trace = trace.tb_next
+    ours = [is_ours(one.tb_frame.f_code.co_filename) for one in frames]
+    if all(ours):
+        return None
+    begin = ours.index(False)  # before it may be ``python -m rowlock.alias script.py``
+    end = ours.index(True, begin) if True in ours[begin:] else len(frames)
+    short = None
+    for one in reversed(frames[begin:end]):
+        short = TracebackType(short, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return short
+
+
+def _show(
+    shell: Any, kind: type[BaseException], error: BaseException, trace: Any, tb_offset: Any = None
+) -> None:
+    shell.showtraceback((kind, error, shorten(error, trace)), tb_offset=tb_offset)

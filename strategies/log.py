@@ -1,0 +1,28 @@
+"""The logger ``rowlock``: what happens is said once, and shown where the user wants to see it.
+
+Warnings are shown unless logging is configured otherwise. What goes well is said at level INFO: it is shown
+where the environment has ``ROWLOCK_LOG=INFO``, or by ``logging.basicConfig(level=logging.INFO)``.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+
+LEVEL = "ROWLOCK_LOG"
+log = logging.getLogger("rowlock")
+
+
+def follow_environment() -> None:
+    """Show the logger's messages from the level on that the environment's ROWLOCK_LOG names, if it does."""
+    level = logging.getLevelNamesMapping().get(os.environ.get(LEVEL, "").upper())
+    if level is None:
+        return
+    log.setLevel(level)
+    if not log.handlers and not logging.getLogger().handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("rowlock: %(message)s"))
+        log.addHandler(handler)
+
+
+follow_environment()

@@ -1,0 +1,77 @@
+"""What the logger ``rowlock`` says of places, waiting and compiling: each thing once."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rowlock
+import rowlock.fluid as fluid
+from rowlock.cluster import session
+from rowlock.strategies.errors import PlacementError
+
+
+def test_places_waiting_and_compiling_are_said_once(
+    ray_cluster: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="rowlock")
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x = fluid.data("x", [None, 2])
+        loss = fluid.layers.mean(fluid.layers.fc(x, 1))
+    exe = fluid.Executor(fluid.CPUPlace())
+    feed = {"x": np.ones((4, 2), np.float32)}
+    with (
+        fluid.scope_guard(fluid.Scope()),
+        rowlock.cluster(launcher="ray", num_cpus_per_replica=2, start_deadline_s=1.5),
+    ):
+        exe.run(startup)
+        one, other = (
+            fluid.CompiledProgram(main).with_data_parallel(places=fluid.cpu_places(2))
+            for _ in range(2)
+        )
+        for _ in range(3):
+            exe.run(one, feed=feed, fetch_list=[loss])
+        said = [record.getMessage() for record in caplog.records]
+        assert sum(text.startswith("placed 2 replica(s): 0, 1 on ") for text in said) == 1
+        assert sum(text.startswith("compiled a step of ") for text in said) == 1
+        with (
+            rowlock.cluster(launcher="ray", num_cpus_per_replica=2, start_deadline_s=1.6),
+            pytest.raises(PlacementError),
+        ):
+            exe.run(other, feed=feed, fetch_list=[loss])
+    (waiting,) = (r for r in caplog.records if r.getMessage().startswith("waiting for 4 CPUs"))
+    assert waiting.levelno == logging.WARNING and "0 of its 4 CPUs are free" in waiting.getMessage()
+
+
+def test_a_head_that_was_not_joined_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "ray_current_cluster").write_text("10.0.0.7:6379")
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    monkeypatch.setattr(session, "_knock", lambda address: None)
+    monkeypatch.setattr(session, "_ours", ["this one"])
+    assert "runs on this host at 10.0.0.7:6379 and was not joined: name it in RAY_ADDRESS" in (
+        session.unjoined()
+    )
+    monkeypatch.setattr(session, "_ours", [])
+    assert session.unjoined() == ""
+
+
+def test_the_environment_shows_what_goes_well() -> None:
+    script = "import rowlock.strategies.log as log; log.log.info('a'); log.log.warning('b')"
+    for level, shown in (("", "b\n"), ("info", "rowlock: a\nrowlock: b\n")):
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "ROWLOCK_LOG": level},
+        )
+        assert done.stderr == shown

@@ -1,0 +1,109 @@
+"""What would train nonsense without a word is refused, or warned of at the user's line."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rowlock
+import rowlock.fluid as fluid
+from rowlock.strategies.errors import FeedError, InvalidValue, ShapeError
+
+
+def _net() -> tuple[Any, Any]:
+    x = fluid.data("x", [None, 3])
+    y = fluid.layers.fc(x, 1)
+    return x, fluid.layers.mean(fluid.layers.square(y))
+
+
+@pytest.fixture(autouse=True)
+def _own_program() -> Any:
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
+        yield
+
+
+def test_a_loss_that_no_parameter_leads_to_is_refused() -> None:
+    x, loss = _net()
+    with pytest.raises(InvalidValue, match=r"nothing to train: what is between.*fc_0\.w_0"):
+        fluid.optimizer.SGD(0.1).minimize(fluid.layers.mean(x))
+    with pytest.raises(InvalidValue, match="parameter_list names none"):
+        fluid.optimizer.SGD(0.1).minimize(loss, parameter_list=[])
+
+
+def test_a_loss_minimized_twice_is_warned_of_and_two_losses_are_not() -> None:
+    x, loss = _net()
+    fluid.optimizer.SGD(0.1).minimize(loss, parameter_list=["fc_0.w_0"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fluid.optimizer.Adam(0.1).minimize(loss, parameter_list=["fc_0.b_0"])
+        fluid.optimizer.SGD(0.1).minimize(fluid.layers.mean(fluid.layers.fc(x, 2)))
+    with pytest.warns(UserWarning, match=r"'fc_0.b_0' \(at .*update them twice") as told:
+        fluid.optimizer.SGD(0.1).minimize(loss, parameter_list=["fc_0.b_0"])
+    assert told[0].filename == __file__
+
+
+def test_the_truth_of_a_variable_is_warned_of() -> None:
+    x, _ = _net()
+    with pytest.warns(UserWarning, match="truth of variable 'x'") as told:
+        assert x
+    assert told[0].filename == __file__
+
+
+def test_a_data_variable_declared_again_in_the_default_program_is_warned_of() -> None:
+    from rowlock.graph import program as programs
+
+    outermost = programs._outermost
+    programs._outermost = fluid.default_main_program()
+    try:
+        fluid.data("x", [None, 3])
+        with pytest.warns(UserWarning, match=r"'x' is declared again.*program_guard") as told:
+            fluid.layers.data("x", [3])
+        assert told[0].filename == __file__
+    finally:
+        programs._outermost = outermost
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fluid.data("x", [None, 3])  # in a program of its own
+
+
+def test_a_batch_whose_feeds_differ_in_rows_and_a_strategy_changed_too_late() -> None:
+    _x, loss = _net()
+    label = fluid.data("label", [None, 1])
+    loss = fluid.layers.mean(loss + label)
+    exe = fluid.Executor(fluid.CPUPlace())
+    strategy = fluid.BuildStrategy()
+    rows = {"x": np.ones((8, 3), np.float32), "label": np.ones((4, 1), np.float32)}
+    with fluid.scope_guard(fluid.Scope()), rowlock.cluster(launcher="threads"):
+        exe.run(fluid.default_startup_program())
+        exe.run(feed=rows, fetch_list=[loss])  # one place: the ops say what fits
+        program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(
+            loss.name, strategy, places=fluid.cpu_places(2)
+        )
+        with pytest.raises(FeedError, match=r"'x' has 8, 'label' has 4.*list of 2 dicts"):
+            exe.run(program, feed=rows, fetch_list=[loss])
+        rows["label"] = np.ones((8, 1), np.float32)
+        exe.run(program, feed=rows, fetch_list=[loss])
+        strategy.fuse_all_reduce_ops = not strategy.fuse_all_reduce_ops  # for another program, say
+        with pytest.warns(UserWarning, match="BuildStrategy.fuse_all_reduce_ops changed") as told:
+            exe.run(program, feed=rows, fetch_list=[loss])
+    assert told[0].filename == __file__
+
+
+def test_errors_of_feeds_tell_the_size_that_was_fed() -> None:
+    x = fluid.data("x", [None, 3])
+    unchecked = fluid.layers.data("u", [3])
+    out = fluid.layers.fc([x, unchecked], 1)
+    exe = fluid.Executor(fluid.CPUPlace())
+    with fluid.scope_guard(fluid.Scope()), rowlock.cluster(launcher="threads"):
+        exe.run(fluid.default_startup_program())
+        program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(
+            places=fluid.cpu_places(2)
+        )
+        three, four = np.ones((8, 3), np.float32), np.ones((8, 4), np.float32)
+        with pytest.raises(FeedError, match=r"shape \[-1, 3\], got \[8, 4\]"):
+            exe.run(program, feed={"x": four, "u": three}, fetch_list=[out])
+        with pytest.raises(ShapeError, match="Place 0 of 2 is fed 4 of the 8 rows of 'x'"):
+            exe.run(program, feed={"x": three, "u": four}, fetch_list=[out])

@@ -1,0 +1,64 @@
+"""``fluid.profiler``: a table of ops, and a timeline, of plain and of parallel programs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rowlock
+import rowlock.fluid as fluid
+from rowlock.strategies.errors import InvalidValue
+
+
+def test_plain_and_parallel_steps_are_in_table_and_timeline(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        loss = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 3]), 2))
+        fluid.optimizer.SGD(0.1).minimize(loss)
+    exe, path = fluid.Executor(fluid.CPUPlace()), tmp_path / "profile"
+    feed = {"x": np.ones((4, 3), np.float32)}
+    with fluid.scope_guard(fluid.Scope()), rowlock.cluster(launcher="threads"):
+        exe.run(startup)
+        program = fluid.CompiledProgram(main).with_data_parallel(
+            loss.name, places=fluid.cpu_places(2)
+        )
+        exe.run(program, feed=feed)
+        with fluid.profiler.profiler("CPU", "calls", str(path)):
+            for _ in range(3):
+                exe.run(main, feed=feed)
+            for _ in range(21):  # more than replicas keep
+                exe.run(program, feed=feed)
+        exe.run(program, feed=feed)
+        program.trace()  # still the user's
+        exe.run(program, feed=feed)
+        assert program.executed()
+    told = capsys.readouterr().out
+    rows = {}
+    for line in told.splitlines():
+        words = line.split()
+        if words and words[0] in ("this", "replica"):
+            place = " ".join(words[:2]).rstrip(",")
+        elif len(words) == 7 and words[1].isdigit():
+            rows[place, words[0]] = int(words[1])
+            total, least, most, mean = map(float, words[2:6])
+            assert least <= mean <= most <= total * 1.001
+    assert rows["this process", "mul"] == 3
+    assert rows["replica 0", "mul"] == rows["replica 1", "mul"] == 21
+    events = json.loads(path.read_text())["traceEvents"]
+    named = [event["args"]["name"] for event in events if event["name"] == "process_name"]
+    assert named == ["driver", "this process", "replica 0", "replica 1"]
+    assert sum(event["name"] == "mul" for event in events) == 3 + 2 * 21
+
+
+def test_what_is_no_state_or_key_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValue, match="state must be one of"):
+        fluid.profiler.start_profiler("TPU")
+    with pytest.raises(InvalidValue, match="sorted_key"), fluid.profiler.profiler("CPU", "best"):
+        pass
+    fluid.profiler.stop_profiler()  # it is off
+    fluid.profiler.reset_profiler()

@@ -1,0 +1,95 @@
+"""What a person sees: tracebacks, one-line displays, pages for notebooks, and pictures."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+
+import rowlock
+import rowlock.fluid as fluid
+from rowlock.graph.ir import from_program
+from rowlock.graph.svg import to_svg
+
+SCRIPT = """
+import numpy as np
+import rowlock.fluid as fluid
+x = fluid.data("x", [None, 3])
+def train():
+    y = fluid.layers.fc(x, 2)
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    exe.run(feed={"x": np.ones((2, 4), np.float32)}, fetch_list=[y])
+train()
+"""
+
+
+def _stderr(script: Path, **more: str) -> str:
+    return subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, env={**os.environ, **more}
+    ).stderr
+
+
+def test_a_traceback_ends_at_the_users_line(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    short = _stderr(script)
+    assert short.count("  File ") == 2 and "script.py" in short
+    assert "feed 'x': its declaration says shape [-1, 3], got [2, 4]" in short
+    full = _stderr(script, ROWLOCK_TRACEBACK="full")
+    assert "executor.py" in full and full.count("  File ") > 3
+
+
+def _trained() -> tuple[fluid.Program, Any, Any, Any]:
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x, y = fluid.data("x", [None, 13]), fluid.data("y", [None, 1])
+        loss = fluid.layers.mean(fluid.layers.square_error_cost(fluid.layers.fc(x, 1), y))
+        optimizer = fluid.optimizer.Adam(0.1)
+        optimizer.minimize(loss)
+    return main, startup, loss, optimizer
+
+
+def test_displays_fit_a_terminal_and_pages_show_all() -> None:
+    main, startup, loss, optimizer = _trained()
+    exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
+    feed = {"x": np.ones((4, 13), np.float32), "y": np.ones((4, 1), np.float32)}
+    with fluid.scope_guard(scope), rowlock.cluster(launcher="threads"):
+        exe.run(startup)
+        program = fluid.CompiledProgram(main).with_data_parallel(
+            loss.name, places=fluid.cpu_places(2)
+        )
+        future = exe.run_async(program, feed=feed, fetch_list=[loss])
+        future.result()
+        report = program.explain()
+    attr = fluid.ParamAttr("w", learning_rate=2.0)
+    for shown in (main, program, report, exe, scope, future, optimizer, attr):
+        assert "\n" not in repr(shown) and len(repr(shown)) < 240, repr(shown)
+    assert repr(main).startswith("<Program: ") and "2 parameters (14 numbers), feeds x, y" in repr(
+        main
+    )
+    assert repr(attr) == "ParamAttr(name='w', learning_rate=2.0)"
+    assert repr(future) == "<StepFuture: done, fetches mean_0.tmp_0>"
+    assert repr(optimizer).startswith("<AdamOptimizer: learning_rate=0.1, ")
+    page = report._repr_html_()
+    for part in ("<svg", "Passes", "Kernels", "Memory", "why not more", "numpy"):
+        assert part in page
+    assert "<svg" in main._repr_html_() and "fc_0.w_0" in main._repr_html_()
+
+
+def test_a_picture_has_whole_labels_shapes_a_legend_and_edges_to_gradients() -> None:
+    main, *_ = _trained()
+    svg = ElementTree.fromstring(to_svg(from_program(main, ["x", "y"])))
+    name = "{http://www.w3.org/2000/svg}"
+    texts = [text.text for text in svg.iter(f"{name}text")]
+    assert {"forward", "backward", "update", "mul", "FP32[-1,1]", "square_grad"} <= set(texts)
+    for box in svg.iter(f"{name}g"):
+        width = float(box.find(f"{name}rect").get("width"))  # type: ignore[union-attr,arg-type]
+        assert all(len(text.text or "") * 6 < width for text in box.iter(f"{name}text"))
+    across = [path for path in svg.iter(f"{name}path") if path.get("class") == "a"]
+    assert len(across) > 3  # one is the legend's

@@ -1,0 +1,73 @@
+"""``paddle.metric``, and layers that measure: what Paddle computes of the same batches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import rowlock as paddle
+import rowlock.fluid as fluid
+
+
+def test_accuracy_of_several_ranks_and_kinds_of_labels() -> None:
+    rng = np.random.default_rng(3)
+    scores = rng.random((6, 4)).astype(np.float32)
+    labels = rng.integers(0, 4, (6, 1))
+    measure = paddle.metric.Accuracy(topk=(1, 3))
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        x, y = fluid.data("x", [None, 4]), fluid.data("y", [None, 1], "int64")
+        hot = fluid.data("hot", [None, 4])
+        fetches = [measure.compute(x, y), measure.compute(x, hot), paddle.metric.accuracy(x, y, 3)]
+    feed = {"x": scores, "y": labels, "hot": np.eye(4, dtype=np.float32)[labels[:, 0]]}
+    by_class, by_hot, top3 = fluid.Executor().run(main, feed=feed, fetch_list=fetches)
+    order = np.argsort(-scores)[:, :3]
+    np.testing.assert_array_equal(by_class, (order == labels).astype(np.float32))
+    np.testing.assert_array_equal(by_hot, by_class)
+    first, third = by_class[:, 0].mean(), by_class.any(axis=1).mean()
+    assert measure.update(by_class) == pytest.approx([first, third])
+    measure.update(np.zeros((2, 3), np.float32))
+    assert measure.accumulate() == pytest.approx([first * 6 / 8, third * 6 / 8])
+    assert float(top3[0]) == pytest.approx(third)
+    assert measure.name() == ["acc_top1", "acc_top3"] and paddle.metric.Accuracy().name() == ["acc"]
+    measure.reset()
+    assert measure.accumulate() == [0.0, 0.0]
+
+
+def test_precision_recall_and_area() -> None:
+    preds = np.array([0.1, 0.5, 0.6, 0.7, 0.4], np.float32)
+    labels = np.array([0, 1, 0, 1, 1])
+    precision, recall = paddle.metric.Precision(), paddle.metric.Recall()
+    for measure in (precision, recall):
+        measure.update(preds, labels)
+    assert (precision.accumulate(), recall.accumulate()) == pytest.approx((2 / 3, 2 / 3))
+    area = paddle.metric.Auc()
+    area.update(np.stack([1 - preds, preds], 1), labels.reshape(-1, 1))
+    assert area.accumulate() == pytest.approx(4 / 6)
+    with pytest.raises(ValueError, match="labels must be a NumPy array"):
+        recall.update(preds, [1, 0])
+    assert (precision.name(), recall.name(), area.name()) == ("precision", "recall", "auc")
+
+
+def test_auc_layers_keep_counts_over_steps() -> None:
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        p, y = fluid.data("p", [None, 2]), fluid.data("y", [None, 1], "int64")
+        total, last_two, states = fluid.layers.auc(p, y, num_thresholds=200, slide_steps=2)
+    assert [s.name for s in states] == [f"_generated_var_{i}" for i in range(4)]  # as in Paddle
+    exe, rng = fluid.Executor(fluid.CPUPlace()), np.random.default_rng(5)
+    batches = []
+    with fluid.scope_guard(fluid.Scope()):
+        exe.run(startup)
+        for _ in range(4):
+            preds = rng.random((40, 2)).astype(np.float32)
+            labels = (rng.random((40, 1)) + 0.3 * preds[:, 1:] > 0.6).astype(np.int64)
+            batches.append((preds, labels))
+            got = exe.run(main, feed={"p": preds, "y": labels}, fetch_list=[total, last_two])
+            for value, since in zip(got, (0, -2), strict=True):
+                by_hand = fluid.metrics.Auc("auc", num_thresholds=200)
+                for one in batches[since:]:
+                    by_hand.update(*one)
+                assert float(value[0]) == pytest.approx(by_hand.eval(), rel=1e-12)
+    with pytest.raises(TypeError, match="label must be a Variable of integers"):
+        fluid.layers.auc(p, p)
