@@ -128,7 +128,7 @@ def selu(
     x: Variable, scale: float | None = None, alpha: float | None = None, name: str | None = None
 ) -> Variable:
     """scale * x where positive, else scale * alpha * (exp(x) - 1)."""
-    given = {"scale": scale, "alpha": alpha}
+    given: dict[str, Any] = {"scale": scale, "alpha": alpha}
     return activations.selu(x, **{k: v for k, v in given.items() if v is not None})
 
 
