@@ -480,7 +480,7 @@ class ParallelRun:
         fed: Sequence[Spec],
         portion: Portion,
         portions: Sequence[Portion],
-    ) -> Sequence[Spec]:
+    ) -> list[Spec]:
         """Return the exact specs; an error about one place's rows tells what was fed in all."""
         try:
             return version.shapes.infer(fed, self._held)
