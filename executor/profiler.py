@@ -111,11 +111,11 @@ def table(steps: list[list[TracedStep]], names: list[str], key: str, state: str)
     """Return a line for each op of each place: calls, and milliseconds in all, least, most and on average."""
     by_place: list[tuple[str, dict[str, list[float]]]] = []
     for name, own in zip(names, steps, strict=True):
-        times: defaultdict[str, list[float]] = defaultdict(list)
+        spent_by: defaultdict[str, list[float]] = defaultdict(list)
         for step in own:
             for event in step.events:
-                times[event.op].append((event.ended - event.began) * 1e3)
-        by_place.append((name, times))
+                spent_by[event.op].append((event.ended - event.began) * 1e3)
+        by_place.append((name, spent_by))
     whole = sum(sum(spent) for _, times in by_place for spent in times.values()) or 1.0
     width = max((len(op) for _, times in by_place for op in times), default=0) + 4
     head = "".join(f"{title:<12}" for title in ("Calls", "Total", "Min.", "Max.", "Ave.", "Ratio."))

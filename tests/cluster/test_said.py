@@ -29,7 +29,7 @@ def test_places_waiting_and_compiling_are_said_once(
     feed = {"x": np.ones((4, 2), np.float32)}
     with (
         fluid.scope_guard(fluid.Scope()),
-        rowlock.cluster(launcher="ray", num_cpus_per_replica=2, start_deadline_s=1.5),
+        rowlock.cluster(launcher="ray", num_cpus_per_replica=2),
     ):
         exe.run(startup)
         one, other = (
@@ -42,7 +42,7 @@ def test_places_waiting_and_compiling_are_said_once(
         assert sum(text.startswith("placed 2 replica(s): 0, 1 on ") for text in said) == 1
         assert sum(text.startswith("compiled a step of ") for text in said) == 1
         with (
-            rowlock.cluster(launcher="ray", num_cpus_per_replica=2, start_deadline_s=1.6),
+            rowlock.cluster(launcher="ray", num_cpus_per_replica=2, start_deadline_s=2),
             pytest.raises(PlacementError),
         ):
             exe.run(other, feed=feed, fetch_list=[loss])
