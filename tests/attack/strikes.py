@@ -1,0 +1,207 @@
+"""How a replica is killed: at a moment, at a point inside it, or when the driver passes a point."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import ray
+
+from rowlock.cluster import gang as ray_gang
+from rowlock.cluster.line import Line
+
+from . import inside
+
+RECOVERY = ("inventory", "settle", "regroup", "names", "read", "write", "resume", "load", "step")
+AT_DRIVER = [
+    f"{when} {kind}" for kind in RECOVERY for when in ("before", "sent", "heard", "answered")
+]
+AT_DRIVER += ["before start", "answered start", "before connect", "answered connect"]
+IN_REPLICA = [f"{when} {kind}" for kind in RECOVERY for when in ("takes", "did")]
+IN_STEP = ["takes step", "did step"]
+IN_STEP += [
+    f"{when} {call}"
+    for call in ("all_reduce", "hand_over", "come", "go", "_answer")
+    for when in ("before", "after")
+]
+NEWCOMER = -1  # the rank that was lost last: whoever has come in for it
+
+
+@dataclass(frozen=True)
+class Strike:
+    """One kill. ``point`` "": ``after`` seconds from the step's begin, by the driver's clock.
+
+    ``inside``: the point is the replica's, and the kill comes ``after`` it, by the kernel's timer. ``skip``:
+    how often it is passed before. ``then``: another kill in the same step, mostly of the recovery.
+    """
+
+    victim: int
+    point: str = ""
+    inside: bool = False
+    after: float = 0.0
+    skip: int = 0
+    then: Strike | None = None
+
+    def __str__(self) -> str:
+        who = "the newcomer" if self.victim == NEWCOMER else f"replica {self.victim}"
+        where = (
+            f"{'its ' if self.inside else 'the driver: '}{self.point!r}" if self.point else "begin"
+        )
+        text = f"{who}, {self.after * 1e3:.2f} ms after {where}" + f" (+{self.skip})" * bool(
+            self.skip
+        )
+        return text + (f", then {self.then}" if self.then else "")
+
+
+class Points:
+    """Calls what waits for a named point of the driver when the driver passes it, once."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, Callable[[], None]] = {}
+        self.newest: Mapping[int, Any] = {}  # actors that were started last, by rank
+        self._kind = ""
+
+    def reach(self, point: str) -> None:
+        """Strike if something waits for this point."""
+        call = self.waiting.pop(point, None)
+        if call is not None:
+            call()
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Pass points in the driver until the block ends."""
+        home = ray_gang.RayDelivery
+        start, finish, pull = home.start, home.finish, Line.pull
+        kinds: dict[int, str] = {}
+
+        def started(delivery: Any, messages: Mapping[int, Any], ahead: bool = False) -> int:
+            kind = next(iter(messages.values())).kind
+            self.reach(f"before {kind}")
+            number = start(delivery, messages, ahead)
+            kinds[number] = self._kind = kind
+            self.reach(f"sent {kind}")
+            return number
+
+        def finished(delivery: Any, number: int) -> dict[int, Any]:
+            answers = finish(delivery, number)
+            self.reach(f"answered {kinds.get(number)}")
+            return answers
+
+        def pulled(line: Line) -> Iterator[Any]:
+            for frame in pull(line):
+                self.reach(f"heard {self._kind}")
+                yield frame
+
+        with contextlib.ExitStack() as stack:
+            for holder, name, body in (
+                (home, "start", started),
+                (home, "finish", finished),
+                (Line, "pull", pulled),
+                (home, "_connect", self._around(home._connect, "connect")),
+                (ray_gang, "describe", self._around(installing(ray_gang.describe), "start")),
+            ):
+                stack.enter_context(mock.patch.object(holder, name, body))
+            yield
+
+    def _around(self, call: Callable[..., Any], name: str) -> Callable[..., Any]:
+        def body(*args: Any) -> Any:
+            self.newest = next(a for a in args if isinstance(a, dict))
+            self.reach(f"before {name}")
+            value = call(*args)
+            self.reach(f"answered {name}")
+            return value
+
+        return body
+
+
+def installing(describe: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a ``describe`` that also puts the named points into the actors."""
+
+    def body(members: Mapping[int, Any], within: float) -> None:
+        describe(members, within)
+        calls = [m.actor.__ray_call__.remote(inside.install) for m in members.values()]
+        with contextlib.suppress(
+            ray.exceptions.RayError
+        ):  # it was killed meanwhile: found elsewhere
+            ray.get(calls)
+
+    return body
+
+
+class Striker:
+    """Carries strikes out on one gang after another."""
+
+    def __init__(self, points: Points) -> None:
+        self.points = points
+        self._last = 0
+
+    def strike(self, gang: Any, strike: Strike) -> None:
+        """See to it that a replica is killed when the strike says so; returns before that."""
+        if strike.then is not None and strike.then.inside:
+            self.strike(gang, strike.then)
+        if strike.inside:
+            member = gang.delivery._members[strike.victim]
+            ray.get(
+                member.actor.__ray_call__.remote(
+                    inside.arm, strike.point, strike.skip, strike.after
+                )
+            )
+        elif strike.point:
+            self.points.waiting[strike.point] = lambda: self._kill(gang, strike)
+        else:
+            threading.Thread(target=self._later, args=(gang, strike)).start()
+
+    def settle(self, gang: Any) -> int:
+        """Give up what waits for a point that was not reached; return how many did."""
+        missed = len(self.points.waiting)
+        self.points.waiting.clear()
+        calls = [m.actor.__ray_call__.remote(inside.disarm) for m in gang.delivery._members]
+        ray.wait(calls, num_returns=len(calls), timeout=5.0)
+        return missed
+
+    def _later(self, gang: Any, strike: Strike) -> None:
+        time.sleep(strike.after)
+        self._kill(gang, strike)
+
+    def _kill(self, gang: Any, strike: Strike) -> None:
+        member = gang.delivery._members[self._last if strike.victim == NEWCOMER else strike.victim]
+        if strike.victim == NEWCOMER:
+            member = self.points.newest.get(self._last, member)
+        else:
+            self._last = strike.victim
+        if strike.then is not None and not strike.then.inside:
+            self.strike(gang, strike.then)
+        with contextlib.suppress(ProcessLookupError, KeyError):
+            os.kill(member.where["pid"], signal.SIGKILL)
+
+
+def named(draw: random.Random, places: int) -> list[Strike]:
+    """Return a strike at every named point of a step, and at every one of recovery."""
+    strikes = [Strike(draw.randrange(places), point, inside=True) for point in IN_STEP]
+    for point, within in [(p, False) for p in AT_DRIVER] + [(p, True) for p in IN_REPLICA]:
+        first = draw.randrange(places)
+        others = [rank for rank in range(places) if rank != first]
+        other = draw.choice(others if within else [NEWCOMER, *others])
+        then = Strike(other, point, inside=within)
+        strikes.append(Strike(first, "before step", then=then))
+    return strikes
+
+
+def at_random(draw: random.Random, places: int) -> Strike:
+    """Return a strike at a random moment of a step."""
+    victim = draw.randrange(places)
+    if draw.random() < 0.4:
+        return Strike(victim, after=draw.random() * 4e-3)
+    point, longest = draw.choice(
+        [("takes step", 2e-3), ("after hand_over", 3e-4), ("after come", 3e-4), ("after go", 2e-4)]
+    )
+    after = 1e-6 + draw.random() * longest
+    return Strike(victim, point, inside=True, after=after, skip=draw.randrange(2))
