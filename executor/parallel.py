@@ -88,12 +88,13 @@ class ParallelRun:
         self._capped = execution.settle_threads(len(self.places))
         # What the user changes from now on has no effect on this program.
         self.build, self.execution = build.model_copy(deep=True), execution.model_copy(deep=True)
-        if share_with is not None:
-            self._check_shared(share_with)
         self.wishes = Wishes(self.build.memory_optimize is not False, self.build.enable_inplace)
         if gang is None:
             gang = gang_for(self.places) if share_with is None else share_with.gang
         self.gang: Gang = gang
+        self.places = gang.left_of(self.places)
+        if share_with is not None:
+            self._check_shared(share_with)
         gang.users.add(self)
         self._keep = keep
         self.values = (

@@ -11,20 +11,23 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from unittest import mock
 
+import pytest
 import ray
 
-from rowlock.cluster import gang as ray_gang
+from rowlock.cluster import gang as cluster_gang
+from rowlock.cluster.gang import RayDelivery
 from rowlock.cluster.line import Line
+from tests.contract.strikes import Scene, hook_actors, hook_messages
 
 from . import inside
 
+PARTS = ("waiting", "replace", "describe", "connect")
 RECOVERY = ("inventory", "settle", "regroup", "names", "read", "write", "resume", "load", "step")
 AT_DRIVER = [
     f"{when} {kind}" for kind in RECOVERY for when in ("before", "sent", "heard", "answered")
 ]
-AT_DRIVER += ["before start", "answered start", "before connect", "answered connect"]
+AT_DRIVER += [f"{when} {what}" for when in ("before", "sent") for what in PARTS]
 IN_REPLICA = [f"{when} {kind}" for kind in RECOVERY for when in ("takes", "did")]
 IN_STEP = ["takes step", "did step"]
 IN_STEP += [
@@ -61,13 +64,18 @@ class Strike:
         return text + (f", then {self.then}" if self.then else "")
 
 
-class Points:
+class Points(Scene):
     """Calls what waits for a named point of the driver when the driver passes it, once."""
 
     def __init__(self) -> None:
+        super().__init__([])
         self.waiting: dict[str, Callable[[], None]] = {}
-        self.newest: Mapping[int, Any] = {}  # actors that were started last, by rank
         self._kind = ""
+
+    def at(self, point: str, late: bool) -> None:
+        """Pass a point: before the driver's part in something, or after."""
+        self._kind = point
+        self.reach(f"{'sent' if late else 'before'} {point}")
 
     def reach(self, point: str) -> None:
         """Strike if something waits for this point."""
@@ -77,22 +85,12 @@ class Points:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Pass points in the driver until the block ends."""
-        home = ray_gang.RayDelivery
-        start, finish, pull = home.start, home.finish, Line.pull
-        kinds: dict[int, str] = {}
-
-        def started(delivery: Any, messages: Mapping[int, Any], ahead: bool = False) -> int:
-            kind = next(iter(messages.values())).kind
-            self.reach(f"before {kind}")
-            number = start(delivery, messages, ahead)
-            kinds[number] = self._kind = kind
-            self.reach(f"sent {kind}")
-            return number
+        """Pass points in the driver, and have actors pass theirs, until the block ends."""
+        finish, pull = RayDelivery.finish, Line.pull
 
         def finished(delivery: Any, number: int) -> dict[int, Any]:
             answers = finish(delivery, number)
-            self.reach(f"answered {kinds.get(number)}")
+            self.reach(f"answered {self._kind}")
             return answers
 
         def pulled(line: Line) -> Iterator[Any]:
@@ -100,26 +98,13 @@ class Points:
                 self.reach(f"heard {self._kind}")
                 yield frame
 
-        with contextlib.ExitStack() as stack:
-            for holder, name, body in (
-                (home, "start", started),
-                (home, "finish", finished),
-                (Line, "pull", pulled),
-                (home, "_connect", self._around(home._connect, "connect")),
-                (ray_gang, "describe", self._around(installing(ray_gang.describe), "start")),
-            ):
-                stack.enter_context(mock.patch.object(holder, name, body))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(cluster_gang, "describe", installing(cluster_gang.describe))
+            patch.setattr(RayDelivery, "finish", finished)
+            patch.setattr(Line, "pull", pulled)
+            hook_messages(patch, self)
+            hook_actors(patch, self)
             yield
-
-    def _around(self, call: Callable[..., Any], name: str) -> Callable[..., Any]:
-        def body(*args: Any) -> Any:
-            self.newest = next(a for a in args if isinstance(a, dict))
-            self.reach(f"before {name}")
-            value = call(*args)
-            self.reach(f"answered {name}")
-            return value
-
-        return body
 
 
 def installing(describe: Callable[..., Any]) -> Callable[..., Any]:
@@ -148,7 +133,7 @@ class Striker:
         if strike.then is not None and strike.then.inside:
             self.strike(gang, strike.then)
         if strike.inside:
-            member = gang.delivery._members[strike.victim]
+            member = gang.delivery._members[min(strike.victim, gang.size - 1)]
             ray.get(
                 member.actor.__ray_call__.remote(
                     inside.arm, strike.point, strike.skip, strike.after
@@ -172,9 +157,10 @@ class Striker:
         self._kill(gang, strike)
 
     def _kill(self, gang: Any, strike: Strike) -> None:
-        member = gang.delivery._members[self._last if strike.victim == NEWCOMER else strike.victim]
+        rank = self._last if strike.victim == NEWCOMER else strike.victim
+        member = gang.delivery._members[min(rank, gang.size - 1)]
         if strike.victim == NEWCOMER:
-            member = self.points.newest.get(self._last, member)
+            member = self.points.fresh.get(self._last, member)
         else:
             self._last = strike.victim
         if strike.then is not None and not strike.then.inside:
