@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import random
 import time
 
@@ -38,7 +37,6 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--only", default=",".join(PARTS))
     chosen = parser.parse_args()
-    logging.getLogger("rowlock").setLevel(logging.ERROR)
     parts = chosen.only.split(",")
     print(f"seed {chosen.seed}", flush=True)
     start_ray()

@@ -55,9 +55,9 @@ class Model:
         return {name: np.array(v.get_tensor()) for name, v in values.items() if v is not None}
 
     def copies(self) -> dict[str, Values]:
-        """Return the parameters as each replica holds them."""
+        """Return the persistables as each replica holds them, less those that one holds alone."""
         run: Any = self.program._parallel
-        names = [p.name for p in self.main.all_parameters() if p.trainable]
+        names = [n for n in run.values.names if n not in run.values.owners]
         return {
             f"at place {rank}": {n: run.gang.read(run.values.id, n, rank) for n in names}
             for rank in range(run.gang.size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import logging
 import os
 import threading
 import time
@@ -27,6 +28,30 @@ _SHARE_OF_BOUND = (
 _END_S = 10.0
 
 
+class Told(logging.Handler):
+    """Keeps what the logger ``rowlock`` tells, instead of showing it."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a text."""
+        self.texts.append(record.getMessage())
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Listen until the block ends."""
+        logger = logging.getLogger("rowlock")
+        shown, logger.propagate = logger.propagate, False
+        logger.addHandler(self)
+        try:
+            yield
+        finally:
+            logger.removeHandler(self)
+            logger.propagate = shown
+
+
 @dataclass
 class Report:
     """One attack: its seed, what it counted, what went wrong. ``strict``: no allowance for slow machines."""
@@ -37,6 +62,7 @@ class Report:
     counts: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
     longest: tuple[float, str] = (0.0, "nothing")
+    told: Told = field(default_factory=Told)
 
     @property
     def bound(self) -> float:
@@ -71,7 +97,7 @@ class Report:
     def leaving_nothing(self) -> Iterator[None]:
         """Note what is left behind at the end of the block that was not there before."""
         before = set(_left())
-        with Starting.watched():
+        with Starting.watched(), self.told.listening():
             yield
         deadline = time.monotonic() + _END_S
         while (left := set(_left()) - before) and time.monotonic() < deadline:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import random
-from collections.abc import Iterator
 
 import pytest
 
@@ -20,14 +18,6 @@ AMOUNTS = {
     "caches": 1,
     "frames": 20_000,
 }
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """What is told about lost replicas is not shown."""
-    logging.getLogger("rowlock").setLevel(logging.ERROR)
-    yield
-    logging.getLogger("rowlock").setLevel(logging.NOTSET)
 
 
 @pytest.mark.attack
