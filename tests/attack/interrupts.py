@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import dis
-import functools
 import os
 import random
 import signal
-import sys
-from collections.abc import Callable, Iterator
-from types import CodeType, FrameType
+from collections.abc import Callable
 from typing import Any
 
 import rowlock
+from tests.contract.interrupts import Strike as Interrupt
 
 from .kills import CONFIG, Enough
 from .programs import KINDS, Fetched, Model, Values, differences, same
@@ -21,82 +18,29 @@ from .report import Report
 
 STEPS = 150  # a model trains before it begins again
 KILLS = 0.1  # of the interrupts are followed by one
-_LOOKS = {
-    number
-    for name, number in dis.opmap.items()
-    if name in ("CALL", "CALL_FUNCTION_EX", "JUMP_BACKWARD", "YIELD_VALUE", "SEND")
-    or name.startswith("POP_JUMP_BACKWARD")
-}  # opcodes after which Python looks for signals; it does so when a function begins, too
+TIMED = 0.3  # of the interrupts are real signals, the others come before a bytecode of ours
 
 
-class Interrupter:
-    """Raises KeyboardInterrupt at one of the moments at which Python looks for signals, by number."""
+def _timed(operation: Callable[[], Any], seconds: float) -> bool:
+    """Run an operation with a real signal after so many seconds; tell whether that struck it."""
+    armed = [True]
 
-    def __init__(self) -> None:
-        self.passed, self._at = 0, -1
-        self._before: dict[FrameType, int] = {}
-
-    @contextlib.contextmanager
-    def armed(self, at: int) -> Iterator[None]:
-        """Raise at moment number ``at`` (-1: count the moments)."""
-        self.passed, self._at = 0, at
-        self._before.clear()
-        sys.settrace(self._trace)
-        try:
-            yield
-        finally:
-            sys.settrace(None)
-
-    def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
-        if event == "call":
-            if frame.f_code.co_filename == __file__:
-                return None
-            frame.f_trace_opcodes, frame.f_trace_lines = True, False
-            self._look()
-        elif event == "opcode":
-            before = self._before.get(frame)
-            self._before[frame] = _codes(frame.f_code)[frame.f_lasti]
-            if before in _LOOKS:
-                self._look()
-        elif event == "return":
-            self._before.pop(frame, None)
-        return self._trace
-
-    def _look(self) -> None:
-        self.passed += 1
-        if self.passed == self._at + 1:
-            sys.settrace(None)
+    def ring(*_: object) -> None:
+        if armed:
+            armed.clear()
             raise KeyboardInterrupt
 
-
-@functools.cache
-def _codes(code: CodeType) -> bytes:
-    return code.co_code
-
-
-class Alarm:
-    """Raises KeyboardInterrupt after some time, as Ctrl-C does."""
-
-    def __init__(self) -> None:
-        self._armed = False
-
-    def _ring(self, *_: Any) -> None:
-        if self._armed:
-            self._armed = False
-            raise KeyboardInterrupt
-
-    @contextlib.contextmanager
-    def armed(self, seconds: float) -> Iterator[None]:
-        """Raise after so many seconds, unless the block ended before."""
-        before = signal.signal(signal.SIGALRM, self._ring)
-        self._armed = True
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
         signal.setitimer(signal.ITIMER_REAL, seconds)
-        try:
-            yield
-        finally:
-            self._armed = False
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
+        operation()
+        armed.clear()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    return False
 
 
 class Trial:
@@ -111,11 +55,11 @@ class Trial:
         for step in range(STEPS + 2):
             self.fetched.append(calm.run(step))
             self.values.append(calm.persistables())
-        self.interrupter = Interrupter()
+        self.where = ""
         self.begin_again()
-        with self.interrupter.armed(-1):
-            self.model.run(1)
-        self.moments, self.step = self.interrupter.passed, 2
+        calm_run = Interrupt()
+        calm_run.during(lambda: self.model.run(1))
+        self.bytecodes, self.step = calm_run.count, 2
 
     def begin_again(self) -> None:
         """Train from the start."""
@@ -158,18 +102,15 @@ class Trial:
 
     def _interrupted(self, operation: Callable[[], Any], what: str) -> bool:
         """Run an operation; tell whether an interrupt struck it."""
-        if self.draw.random() < 0.7:
-            at = self.draw.randrange(self.moments)
-            armed, what = self.interrupter.armed(at), f"{what} at moment {at}"
-        else:
-            armed = Alarm().armed(1e-6 + self.draw.random() * 1.5e-3)
-        try:
-            with self.report.waiting(what), armed:
-                operation()
-        except KeyboardInterrupt:
-            self.report.counts["interrupts"] += 1
-            return True
-        return False
+        with self.report.waiting(what):
+            if self.draw.random() < TIMED:
+                struck = _timed(operation, 1e-6 + self.draw.random() * 2e-3)
+            else:
+                interrupt = Interrupt(self.draw.randrange(1, self.bytecodes + 1))
+                struck = interrupt.during(operation) is None
+                self.where = interrupt.where
+        self.report.counts["interrupts"] += struck
+        return struck
 
     def _kill(self) -> None:
         members = self.model.gang.delivery.where
@@ -183,12 +124,12 @@ def attack(report: Report, enough: Enough) -> None:
     draw = random.Random(report.seed)
     with report.leaving_nothing(), rowlock.cluster(launcher="ray", **CONFIG):
         trial = Trial(report, draw)
-        report.counts["moments of a step"] = trial.moments
+        report.counts["bytecodes of a step"] = trial.bytecodes
         while not enough(report.counts["interrupts"]):
             try:
                 trial.once()
             except Exception as error:
-                report.note(f"{type(error).__name__}: {error}")
+                report.note(f"{type(error).__name__}: {error} (interrupted at {trial.where})")
                 trial.begin_again()
             if trial.step >= STEPS:
                 trial.begin_again()
