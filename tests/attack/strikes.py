@@ -93,10 +93,12 @@ class Points(Scene):
             self.reach(f"answered {self._kind}")
             return answers
 
-        def pulled(line: Line) -> Iterator[Any]:
-            for frame in pull(line):
+        def pulled(line: Line, take: Callable[[Any], None]) -> None:
+            def taken(frame: Any) -> None:
                 self.reach(f"heard {self._kind}")
-                yield frame
+                take(frame)
+
+            pull(line, taken)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(cluster_gang, "describe", installing(cluster_gang.describe))

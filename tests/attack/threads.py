@@ -28,21 +28,21 @@ Runs = list[
 class Caller(threading.Thread):
     """A driver thread that runs steps of a program, each on rows of its own choice, and keeps what it got."""
 
-    def __init__(self, model: Model, program: Any, seed: int, until: float) -> None:
+    def __init__(
+        self, report: Report, what: str, model: Model, program: Any, seed: int, until: float
+    ) -> None:
         super().__init__(daemon=True)
-        self.model, self.program = model, program
+        self.report, self.what, self.model, self.program = report, what, model, program
         self.draw, self.until = random.Random(seed), until
         self.runs: Runs = []
         self.failed: BaseException | None = None
-        self.longest = 0.0
 
     def run(self) -> None:
         """Run steps, plain ones and some that are begun ahead, and read between them."""
         try:
             while time.monotonic() < self.until:
-                began = time.monotonic()
-                self._once()
-                self.longest = max(self.longest, time.monotonic() - began)
+                with self.report.waiting(self.what):
+                    self._once()
         except BaseException as error:
             self.failed = error
 
@@ -107,7 +107,7 @@ def _together(report: Report, what: str, name: str, seed: int) -> None:
     elif name == "two programs on one scope":
         models[0].run(0)
     callers = [
-        Caller(model, program, seed * THREADS + i, time.monotonic() + SECONDS)
+        Caller(report, what, model, program, seed * THREADS + i, time.monotonic() + SECONDS)
         for i, (model, program) in enumerate(ARRANGEMENTS[name](models))
     ]
     with report.waiting(f"{what}: {SECONDS:g} s of steps, and what came on top", meant=SECONDS):
@@ -121,7 +121,6 @@ def _together(report: Report, what: str, name: str, seed: int) -> None:
         if caller.failed is not None:
             report.note(f"{what}: {type(caller.failed).__name__}: {caller.failed}")
         report.counts["steps"] += len(caller.runs)
-        report.longest = max(report.longest, (caller.longest, what))
     if all(caller.failed is None and not caller.is_alive() for caller in callers):
         for model in {id(c.model): c.model for c in callers}.values():
             runs = [run for c in callers if c.model is model for run in c.runs]

@@ -140,10 +140,10 @@ def hook_messages(patch: pytest.MonkeyPatch, scene: Scene) -> None:
     """Tell the scene of every message that is sent, and of the wait for the living."""
     start, settle = RayDelivery.start, RayDelivery.settle
 
-    def started(self: RayDelivery, messages: Any, *args: Any) -> int:
+    def started(self: RayDelivery, messages: Any, *args: Any, **how: Any) -> int:
         kind = next(iter(messages.values())).kind
         scene.at(kind, late=False)
-        number = start(self, messages, *args)
+        number = start(self, messages, *args, **how)
         scene.at(kind, late=True)
         return number
 
