@@ -87,6 +87,7 @@ class Trial:
             if wrong:
                 well = False
                 self.report.note(f"{what}: fetches {wrong} of step {number} differ")
+        striker.wait()
         with self.report.waiting(f"{what}: reading"):
             found = lasting(self.model)
         for where, values in found.items():

@@ -129,6 +129,7 @@ class Striker:
     def __init__(self, points: Points) -> None:
         self.points = points
         self._last = 0
+        self._killer: threading.Thread | None = None
 
     def strike(self, gang: Any, strike: Strike) -> None:
         """See to it that a replica is killed when the strike says so; returns before that."""
@@ -144,7 +145,13 @@ class Striker:
         elif strike.point:
             self.points.waiting[strike.point] = lambda: self._kill(gang, strike)
         else:
-            threading.Thread(target=self._later, args=(gang, strike)).start()
+            self._killer = threading.Thread(target=self._later, args=(gang, strike))
+            self._killer.start()
+
+    def wait(self) -> None:
+        """Wait for a kill that comes so long after the step began."""
+        if self._killer is not None:
+            self._killer.join()
 
     def settle(self, gang: Any) -> int:
         """Give up what waits for a point that was not reached; return how many did."""
