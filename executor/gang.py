@@ -23,6 +23,7 @@ from .message import Message
 
 if TYPE_CHECKING:
     from ..strategies.cluster import ClusterConfig
+    from .place import Place
 
 
 class Gang:
@@ -38,6 +39,7 @@ class Gang:
         self._owner = _process[0]
         self._sent: list[int] = []  # numbers of messages whose answers are kept
         self.shrunk: list[list[int]] = []  # each time: the ranks that the replicas had before
+        self._started_with = delivery.size
         self.users: weakref.WeakSet[Any] = weakref.WeakSet()  # what may run on it again
         self._ids = itertools.count(1)
         self._leaving: list[weakref.WeakMethod[Callable[[], None]]] = []
@@ -80,6 +82,14 @@ class Gang:
     def size(self) -> int:
         """Number of replicas."""
         return self.delivery.size
+
+    def left_of(self, places: Sequence[Place]) -> list[Place]:
+        """Return the places, less those that were lost if they are the ones that the gang was started on."""
+        left = list(places)
+        if len(left) == self._started_with:
+            for ranks in self.shrunk:
+                left = [left[rank] for rank in ranks]
+        return left
 
     def new_id(self) -> int:
         """Return a number that no program or device scope of this gang has."""

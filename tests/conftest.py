@@ -23,6 +23,15 @@ def ray_cluster() -> Iterator[None]:
     """A local Ray that gangs join."""
     import ray
 
+    start_ray()
+    yield
+    ray.shutdown()
+
+
+def start_ray() -> None:
+    """Start a local Ray with simulated GPUs, where there are no others."""
+    import ray
+
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     before = os.environ.get(COUNT)
@@ -40,8 +49,6 @@ def ray_cluster() -> Iterator[None]:
     )
     if before is None:
         os.environ.pop(COUNT, None)
-    yield
-    ray.shutdown()
 
 
 @pytest.fixture(scope="session", autouse=True)

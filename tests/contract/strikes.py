@@ -102,8 +102,8 @@ def striking(strikes: Sequence[Strike]) -> Iterator[Scene]:
     scene = Scene(list(strikes))
     with pytest.MonkeyPatch.context() as patch:
         _hook_recovery(patch, scene)
-        _hook_messages(patch, scene)
-        _hook_actors(patch, scene)
+        hook_messages(patch, scene)
+        hook_actors(patch, scene)
         yield scene
 
 
@@ -136,13 +136,14 @@ def _hook_recovery(patch: pytest.MonkeyPatch, scene: Scene) -> None:
     patch.setattr(Recovery, "_ask", behind)
 
 
-def _hook_messages(patch: pytest.MonkeyPatch, scene: Scene) -> None:
+def hook_messages(patch: pytest.MonkeyPatch, scene: Scene) -> None:
+    """Tell the scene of every message that is sent, and of the wait for the living."""
     start, settle = RayDelivery.start, RayDelivery.settle
 
-    def started(self: RayDelivery, messages: Any, *args: Any) -> int:
+    def started(self: RayDelivery, messages: Any, *args: Any, **how: Any) -> int:
         kind = next(iter(messages.values())).kind
         scene.at(kind, late=False)
-        number = start(self, messages, *args)
+        number = start(self, messages, *args, **how)
         scene.at(kind, late=True)
         return number
 
@@ -155,7 +156,8 @@ def _hook_messages(patch: pytest.MonkeyPatch, scene: Scene) -> None:
     patch.setattr(RayDelivery, "settle", settled)
 
 
-def _hook_actors(patch: pytest.MonkeyPatch, scene: Scene) -> None:
+def hook_actors(patch: pytest.MonkeyPatch, scene: Scene) -> None:
+    """Tell the scene of every actor that comes in."""
     replace, describe, connect = (
         RayDelivery.replace,
         cluster_gang.describe,

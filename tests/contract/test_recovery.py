@@ -207,6 +207,12 @@ def test_fewer_places() -> None:
         assert len(pids(program)) == 2
         assert_close(net.parameters(), alone.parameters(), 1e-5)
         replicas_equal(net, program)
+        other = Net(OPTIMIZERS["adam"])  # what begins now has the places that are left, too
+        assert len(other.run(other.compiled(3), feed(6, 0), [other.loss])[0]) == 2
+        test = fluid.CompiledProgram(net.test).with_data_parallel(
+            share_vars_from=program, places=fluid.cpu_places(3)
+        )
+        assert len(net.run(test, feed(6, 0), [net.loss])[0]) == 2
 
 
 def test_fewer_places_with_steps_in_flight() -> None:

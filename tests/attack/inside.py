@@ -1,0 +1,78 @@
+"""Named points inside a replica at which it ends itself; installed in the actors by the attack."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+# The point at which this process ends, how often it is passed before, and the seconds after it.
+_armed: list[tuple[str, int, float]] = []
+_installed: list[bool] = []
+
+
+def reached(point: str) -> None:
+    """End this process, or set the kernel's timer to do so, if it was armed for this point."""
+    if not _armed or _armed[0][0] != point:
+        return
+    name, skip, after = _armed.pop()
+    if skip:
+        _armed.append((name, skip - 1, after))
+    elif after:
+        signal.setitimer(
+            signal.ITIMER_REAL, after
+        )  # SIGALRM ends a process that does not handle it
+    else:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def install(actor: Any) -> None:
+    """Have this process pass the named points, once."""
+    from rowlock.cluster.collective.group import SharedMemoryGroup
+    from rowlock.cluster.line import Outbox
+    from rowlock.executor.plan import Vote
+    from rowlock.executor.replica import Replica
+
+    if _installed:
+        return
+    _installed.append(True)
+    for home, method in (
+        (Vote, "hand_over"),
+        (Vote, "come"),
+        (Vote, "go"),
+        (Outbox, "_answer"),
+        (SharedMemoryGroup, "all_reduce"),
+    ):
+        _around(home, method)
+    handle = Replica.handle
+
+    def handled(self: Any, message: Any) -> Any:
+        reached(f"takes {message.kind}")
+        answer = handle(self, message)
+        reached(f"did {message.kind}")
+        return answer
+
+    Replica.handle = handled  # type: ignore[method-assign]
+
+
+def _around(home: Any, method: str) -> None:
+    call = getattr(home, method)
+
+    def body(*args: Any, **kwargs: Any) -> Any:
+        reached(f"before {method}")
+        answer = call(*args, **kwargs)
+        reached(f"after {method}")
+        return answer
+
+    setattr(home, method, body)
+
+
+def arm(actor: Any, point: str, skip: int = 0, after: float = 0.0) -> None:
+    """End this process when it passes the point the next time but ``skip``."""
+    _armed[:] = [(point, skip, after)]
+
+
+def disarm(actor: Any) -> None:
+    """Let this process live."""
+    _armed.clear()
+    signal.setitimer(signal.ITIMER_REAL, 0)

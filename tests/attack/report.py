@@ -1,0 +1,194 @@
+"""What an attack counts and finds: wrong values, waits that are too long, what is left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import logging
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+from unittest import mock
+
+import ray
+from ray.util import placement_group_table
+
+from rowlock.cluster import gang as ray_gang
+
+DEADLINE_S = 20.0  # of steps and collectives: an attack that runs into it has found a stall
+BOUND_S = 5.0  # promised for any operation, less what Ray takes to start actors
+START_S = 45.0  # within which Ray starts actors on a busy machine; the deadline is 60 s
+_SHARE_OF_BOUND = (
+    2.0  # in CI, whose machines are slow; every stall that was ever seen lasted 10 s or more
+)
+_END_S = 10.0
+
+
+class Told(logging.Handler):
+    """Keeps what the logger ``rowlock`` tells, instead of showing it."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a text."""
+        self.texts.append(record.getMessage())
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Listen until the block ends."""
+        logger = logging.getLogger("rowlock")
+        shown, logger.propagate = logger.propagate, False
+        logger.addHandler(self)
+        try:
+            yield
+        finally:
+            logger.removeHandler(self)
+            logger.propagate = shown
+
+
+@dataclass
+class Report:
+    """One attack: its seed, what it counted, what went wrong. ``strict``: no allowance for slow machines."""
+
+    part: str
+    seed: int
+    strict: bool = False
+    counts: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+    longest: tuple[float, str] = (0.0, "nothing")
+    told: Told = field(default_factory=Told)
+
+    @property
+    def bound(self) -> float:
+        """Seconds that an operation may take."""
+        return BOUND_S * (1.0 if self.strict else _SHARE_OF_BOUND)
+
+    def note(self, text: str) -> None:
+        """Count something that went wrong, and say it at once: a later stall must not hide it."""
+        self.wrong.append(text)
+        print(f"[{self.part}] WRONG: {text}", flush=True)
+
+    @contextlib.contextmanager
+    def waiting(self, what: str, meant: float = 0.0) -> Iterator[None]:
+        """Time an operation, less the time in which actors start; note if it took too long.
+
+        ``meant``: seconds that it takes by design.
+        """
+        began, starting = time.monotonic(), Starting.seconds
+        try:
+            yield
+        finally:
+            start = Starting.seconds - starting
+            took = time.monotonic() - began - start - meant
+            self.longest = max(self.longest, (took, what))
+            self.counts["waits above 1 s"] += took > 1.0
+            if took > self.bound:
+                self.note(f"{what} took {took:.1f} s")
+            if start > START_S:
+                self.note(f"{what} waited {start:.1f} s for actors to start")
+
+    @contextlib.contextmanager
+    def leaving_nothing(self) -> Iterator[None]:
+        """Note what is left behind at the end of the block that was not there before."""
+        before = set(_left())
+        with Starting.watched(), self.told.listening():
+            yield
+        deadline = time.monotonic() + _END_S
+        while (left := set(_left()) - before) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        if left:
+            self.note(f"left behind: {sorted(left)}")
+
+    def verdict(self) -> None:
+        """Print the figures, and fail if anything was wrong."""
+        print(self, flush=True)
+        replay = f"python -m tests.attack --only {self.part} --seed {self.seed}"
+        found = "\n  ".join(self.wrong[:20])
+        assert not self.wrong, f"{len(self.wrong)} found, replay with: {replay}\n  {found}"
+
+    def __str__(self) -> str:
+        counted = ", ".join(f"{count} {what}" for what, count in self.counts.items())
+        longest = f"longest wait {self.longest[0]:.2f} s ({self.longest[1]})"
+        return f"[{self.part}] {counted}; {len(self.wrong)} wrong; {longest}"
+
+
+class Starting:
+    """Counts the seconds in which the driver waits for actors to start, and the processes that were started."""
+
+    seconds = 0.0
+    pids: ClassVar[set[int]] = set()
+    _began: ClassVar[list[float]] = []  # of each thread that waits
+    _lock = threading.Lock()
+
+    @classmethod
+    @contextlib.contextmanager
+    def watched(cls) -> Iterator[None]:
+        """Time what launches actors, until the block ends."""
+
+        def timed(call: Any) -> Any:
+            def body(*args: Any, **kwargs: Any) -> Any:
+                with cls._lock:
+                    cls._began.append(time.monotonic())
+                try:
+                    return call(*args, **kwargs)
+                finally:
+                    with cls._lock:
+                        first = cls._began.pop(0)  # several that wait at once wait together
+                        now = time.monotonic()
+                        cls._began[:] = [now] * len(cls._began)
+                        cls.seconds += now - first
+                    members = next((a for a in args if isinstance(a, dict)), {})
+                    cls.pids |= {m.where["pid"] for m in members.values() if m.where}
+
+            return body
+
+        connect = ray_gang.RayDelivery._connect
+        with (
+            mock.patch.object(ray_gang, "describe", timed(ray_gang.describe)),
+            mock.patch.object(ray_gang.RayDelivery, "_connect", timed(connect)),
+        ):
+            yield
+
+
+def _left() -> list[str]:
+    """Return what there is of gangs: processes, sockets, shared memory, bundles, actors."""
+    found = [f"process {pid}" for pid in Starting.pids if _is_replica(pid)]
+    found += glob.glob("/dev/shm/rowlock-*")
+    mine = {os.readlink(f"/proc/self/fd/{name}") for name in _own_descriptors()}
+    with open("/proc/net/unix") as sockets:
+        ours = [line.split() for line in sockets if "@rowlock-" in line]
+    found += [words[-1] for words in ours if f"socket:[{words[-2]}]" in mine]
+    if ray.is_initialized():
+        groups = placement_group_table().values()
+        found += [f"bundles {g['placement_group_id']}" for g in groups if g["state"] != "REMOVED"]
+        found += [f"actor {a['ActorID']}" for a in _actors() if a["State"] not in ("DEAD",)]
+    return found
+
+
+def _actors() -> list[dict[str, Any]]:
+    from ray._private.state import actors  # the public one needs the dashboard
+
+    return [a for a in actors().values() if "Replica" in a.get("ActorClassName", "")]
+
+
+def _is_replica(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return b"ReplicaActor" in file.read()
+    except OSError:
+        return False
+
+
+def own_descriptors() -> int:
+    """Return how many descriptors this process has open."""
+    return len(_own_descriptors())
+
+
+def _own_descriptors() -> list[str]:
+    return [name for name in os.listdir("/proc/self/fd") if os.path.islink(f"/proc/self/fd/{name}")]

@@ -1,0 +1,164 @@
+"""Strangers at every port: they say nothing, garbage, half a hello, or come in floods; work goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+import rowlock
+from rowlock.cluster import listener
+from rowlock.cluster.collective.links import Links
+from rowlock.cluster.collective.wire import SECRET_BYTES, Address
+
+from .kills import CONFIG, Enough
+from .programs import KINDS, Model, same
+from .report import DEADLINE_S, Report, Starting, own_descriptors
+
+_FLOOD = 200
+_HOSTS = 3
+
+Door = tuple[Any, ...] | str  # a TCP address, or the name of a Unix socket
+
+
+class Strangers:
+    """Threads that keep calling at doors, each in its own bad manner."""
+
+    def __init__(self, draw: random.Random) -> None:
+        self.doors: list[Door] = []
+        self.calls = 0
+        self._draw, self._over = random.Random(draw.random()), threading.Event()
+        manners = (self._silent, self._garbage, self._half, self._flood)
+        self._threads = [threading.Thread(target=self._keep_on, args=(m,)) for m in manners]
+
+    def __enter__(self) -> Strangers:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _keep_on(self, manner: Any) -> None:
+        mine: list[socket.socket] = []
+        while not self._over.is_set():
+            for door in list(self.doors):
+                with contextlib.suppress(OSError):
+                    manner(door, mine)
+            time.sleep(0.01)
+            while len(mine) > _FLOOD:
+                mine.pop(0).close()
+        for one in mine:
+            one.close()
+
+    def _call(self, door: Door, mine: list[socket.socket]) -> socket.socket:
+        caller = socket.socket(socket.AF_UNIX if isinstance(door, str) else socket.AF_INET)
+        mine.append(caller)
+        caller.settimeout(0.2)
+        caller.connect(door)
+        self.calls += 1
+        return caller
+
+    def _silent(self, door: Door, mine: list[socket.socket]) -> None:
+        self._call(door, mine)
+
+    def _garbage(self, door: Door, mine: list[socket.socket]) -> None:
+        self._call(door, mine).sendall(self._draw.randbytes(self._draw.choice([1, 37, 48, 10_000])))
+
+    def _half(self, door: Door, mine: list[socket.socket]) -> None:
+        self._call(door, mine).sendall(self._draw.randbytes(SECRET_BYTES // 2))
+
+    def _flood(self, door: Door, mine: list[socket.socket]) -> None:
+        for _ in range(_FLOOD // 4):
+            self._call(door, mine).close()
+
+
+@contextlib.contextmanager
+def _doors_of_the_driver(strangers: Strangers) -> Iterator[None]:
+    """Tell strangers the doors of every listener that the driver opens."""
+    init = listener.Listener.__init__
+
+    def opened(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        strangers.doors += [self.address, self.local_name]
+        time.sleep(0.05)  # they are there first
+
+    with mock.patch.object(listener.Listener, "__init__", opened):
+        yield
+
+
+def attack(report: Report, enough: Enough) -> None:
+    """Form gangs and groups, and step, with strangers at every door, until it is enough."""
+    draw = random.Random(report.seed)
+    before = own_descriptors()
+    with report.leaving_nothing():
+        while not report.counts["formed"] or not enough(report.counts["formed"]):
+            _at_the_driver(report, draw)
+            _between_hosts(report, draw)
+    if own_descriptors() > before + 50:  # Ray has some of its own
+        report.note(f"{own_descriptors()} descriptors are open, {before} were before")
+
+
+def _at_the_driver(report: Report, draw: random.Random) -> None:
+    kind = KINDS[0]
+    with Strangers(draw) as strangers, _doors_of_the_driver(strangers):
+        began = Starting.seconds
+        with rowlock.cluster(launcher="ray", **CONFIG):
+            with report.waiting("forming a gang"):
+                struck, calm = Model(kind), Model(kind)
+                struck.run(0), calm.run(0)
+            if Starting.seconds - began > DEADLINE_S:
+                report.note(f"a gang took {Starting.seconds - began:.1f} s to form")
+            for step in range(1, 50):
+                if step % 10 == 0:  # the newcomer connects while they call
+                    os.kill(draw.choice(struck.gang.delivery.where)["pid"], 9)
+                with report.waiting(f"step {step} among strangers"):
+                    fetched = struck.run(step)
+                if not all(map(same, fetched, calm.run(step))):
+                    report.note(f"step {step} fetched something else among strangers")
+        report.counts["formed"] += 1
+        report.counts["calls of strangers"] += strangers.calls
+
+
+def _between_hosts(report: Report, draw: random.Random) -> None:
+    """Groups over hosts: leaders connect, meet, and connect again after an abort."""
+    listeners = [socket.create_server(("127.0.0.1", 0), backlog=_HOSTS) for _ in range(_HOSTS)]
+    addresses = [Address(*s.getsockname()[:2], os.urandom(SECRET_BYTES)) for s in listeners]
+    sums: dict[int, list[np.ndarray]] = {}
+
+    def leader(index: int) -> None:
+        links = Links(index, addresses, listeners[index], DEADLINE_S)
+        try:
+            for epoch in (1, 2):
+                array = np.arange(1000.0) * (index + 1)
+                links.all_reduce(array, "sum", DEADLINE_S, "among strangers")
+                sums.setdefault(index, []).append(array)
+                links.reset(epoch)
+        finally:
+            links.close()
+
+    with Strangers(draw) as strangers:
+        strangers.doors = [s.getsockname() for s in listeners]
+        time.sleep(0.2)  # they are there first
+        threads = [threading.Thread(target=leader, args=(i,), daemon=True) for i in range(_HOSTS)]
+        with report.waiting("forming a group over hosts"):
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(2 * DEADLINE_S)
+        report.counts["formed"] += 1
+        report.counts["calls of strangers"] += strangers.calls
+    wanted = np.arange(1000.0) * sum(range(1, _HOSTS + 1))
+    right = [array for arrays in sums.values() for array in arrays if (array == wanted).all()]
+    if len(right) != 2 * _HOSTS:
+        report.note(f"only {len(right)} of {2 * _HOSTS} sums over hosts are right")
