@@ -21,11 +21,6 @@ class Begun:
         self.version: Version | None = None
         self.request: Request | None = None
 
-    @property
-    def open(self) -> bool:
-        """Whether some of it is under way, or has to be split anew."""
-        return self.request is not None and (self.request.void or not self.request.settled)
-
 
 class StepFuture:
     """Steps that may still be under way."""

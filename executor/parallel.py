@@ -22,7 +22,7 @@ from ..graph.passes.target import Target
 from ..graph.program import Program
 from ..graph.report import CompileReport
 from ..graph.where import user_frames
-from ..strategies.errors import EnforceNotMet, InvalidType, RowlockError, ShapeError
+from ..strategies.errors import EnforceNotMet, InvalidType, ShapeError
 from ..strategies.flags import flag_value
 from ..strategies.log import log
 from .budget import Budget
@@ -124,7 +124,6 @@ class ParallelRun:
         self.tracing, self.spans = False, Spans()
         self.last: Version | None = None
         self.versions: dict[tuple[Any, ...], Version] = {}
-        self._begun: tuple[weakref.ref[Begun], ...] = ()  # in order; some may be done
 
     def start(
         self,
@@ -213,7 +212,6 @@ class ParallelRun:
     def _begin(self, begun: Begun, becomes: Begun, ahead: bool) -> None:
         """Compile, check and send what has not happened yet; note it where it ``becomes`` known."""
         batches, fetch_names = begun.batches, begun.fetch_names
-        self._resume_before(becomes)
         self.gang.make_way(ahead)
         with self.spans("prepare", self.steps):
             version = self._version(
@@ -250,7 +248,6 @@ class ParallelRun:
                 (becomes, "iterations", begun.iterations),
                 (becomes, "version", version),
                 (becomes, "request", request),
-                (self, "_begun", self._and_begun(becomes)),
             )
         self._since_drop = 0 if drop else self._since_drop
 
@@ -266,30 +263,6 @@ class ParallelRun:
             except GangChanged:
                 with contextlib.suppress(GangChanged):  # once more
                     self._in_turn(partial(self._resume, begun, request))
-
-    def _and_begun(self, begun: Begun) -> tuple[weakref.ref[Begun], ...]:
-        """Return what was begun and is not done, in order, this among it."""
-        known = [one for ref in self._begun if (one := ref()) is not None]
-        left = [one for one in known if one is begun or one.open]
-        return tuple(map(weakref.ref, left if begun in left else [*left, begun]))
-
-    def _resume_before(self, begun: Begun) -> None:
-        """Resume what was begun before and has to be split anew: steps happen in the order of their begin.
-
-        Raises:
-            RowlockError: a step before failed.
-            GangChanged: there are fewer replicas again.
-        """
-        for one in [ref() for ref in self._begun]:
-            if one is begun:
-                return
-            request = one.request if one is not None else None
-            if one is not None and request is not None and request.void:
-                try:
-                    self._resume(one, request)
-                except RowlockError as error:
-                    assign((request, "failed", error), (request, "void", False))
-                    raise
 
     def _resume(self, begun: Begun, request: Request) -> None:
         """Split what has not happened over the places that are left, and send it."""
