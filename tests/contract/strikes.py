@@ -139,10 +139,10 @@ def _hook_recovery(patch: pytest.MonkeyPatch, scene: Scene) -> None:
 def _hook_messages(patch: pytest.MonkeyPatch, scene: Scene) -> None:
     start, settle = RayDelivery.start, RayDelivery.settle
 
-    def started(self: RayDelivery, messages: Any, *args: Any) -> int:
+    def started(self: RayDelivery, messages: Any, *args: Any, **how: Any) -> int:
         kind = next(iter(messages.values())).kind
         scene.at(kind, late=False)
-        number = start(self, messages, *args)
+        number = start(self, messages, *args, **how)
         scene.at(kind, late=True)
         return number
 
