@@ -21,6 +21,12 @@ class Begun:
         self.version: Version | None = None
         self.request: Request | None = None
 
+    @property
+    def open(self) -> bool:
+        """Whether steps have yet to happen, as far as is known."""
+        request = self.request
+        return request is not None and request.failed is None and request.fetched is None
+
 
 class StepFuture:
     """Steps that may still be under way."""

@@ -315,9 +315,10 @@ class ThreadDelivery:
             self._workers[0] = ReplicaThread(self.replicas[0])
         kept = number is not None
         number = self.reserve() if number is None else number
-        self._epoch = max([self._epoch, *(m.head.get("epoch", 0) for m in messages.values())])
-        own = None if ahead else messages.get(0)
-        by_worker = {rank: m for rank, m in messages.items() if rank or own is None}
+        for message in messages.values():
+            self._epoch = max(self._epoch, message.head.get("epoch", 0))
+        by_worker = dict(messages)
+        own = None if ahead else by_worker.pop(0, None)
         for earlier, other in self._exchanges.items():  # that an interrupt left
             if not other.handed_out:
                 self._hand_out(earlier, other)
@@ -344,13 +345,15 @@ class ThreadDelivery:
             self._hand_out(number, exchange)
         if exchange.own is not None and 0 not in exchange.answers:
             self._run_own(exchange, exchange.own)
-        self._gather(number, exchange, until)
+        if exchange.by_worker:
+            self._gather(number, exchange, until)
         for answer in exchange.answers.values():
             if isinstance(answer.arrays, Arriving):
                 answer.arrays.wait()
         if not exchange.kept:
             self.give_up(number)
-        return dict(sorted(exchange.answers.items()))
+        answers = exchange.answers
+        return {rank: answers[rank] for rank in sorted(answers)}
 
     def _run_own(self, exchange: _Exchange, message: Message) -> None:
         if exchange.began:
