@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import starmap
@@ -272,4 +271,4 @@ def assign(*changes: Change) -> None:
 
     Python takes up signals between bytecodes, and there is none between these assignments.
     """
-    deque(starmap(setattr, changes), maxlen=0)
+    any(starmap(setattr, changes))

@@ -27,6 +27,14 @@ class Begun:
         request = self.request
         return request is not None and request.failed is None and request.fetched is None
 
+    @property
+    def steps(self) -> int:
+        """Steps that happened, or are under way."""
+        request = self.request
+        if request is None:
+            return 0
+        return request.done if request.settled else request.iterations
+
 
 class StepFuture:
     """Steps that may still be under way."""

@@ -9,7 +9,7 @@ import itertools
 import os
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -154,10 +154,9 @@ class Gang:
         return message._replace(head={**message.head, "epoch": self.epoch})
 
     def _check(self, answers: Mapping[int, Message]) -> None:
-        failures = [answer for answer in answers.values() if answer.kind == "error"]
-        if failures:
+        if any(answer.kind == "error" for answer in answers.values()):
             self.epoch += 1
-            raise _cause(failures)
+            raise _cause(answers.values())
 
     # -- steps ------------------------------------------------------------------------------------
 
@@ -179,7 +178,8 @@ class Gang:
         """
         with self.turn:
             ledger, changes_before = self.ledger, len(self.shrunk)
-            self.make_way(ahead)
+            if self.under_way or self._sent:
+                self.make_way(ahead)
             self._mend()
             if ledger.kept.old:
                 self._look_again()
@@ -299,8 +299,8 @@ class Gang:
         ledger, sent = self.ledger, self._sent
         if ledger.uneven or ledger.torn or len(sent) != len(self.under_way):
             return False
-        for request, number in zip(self.under_way, sent, strict=True):
-            if request.number != number or not self.delivery.knows(number):
+        for index, request in enumerate(self.under_way):
+            if request.number != sent[index] or not self.delivery.knows(sent[index]):
                 return False
         return True
 
@@ -321,13 +321,15 @@ class Gang:
         except RowlockError as error:  # the gang cannot be used again
             assign(*((one, "failed", error) for one in self.under_way), (self, "under_way", []))
             raise
-        try:
-            self._check(answers)
-        except RowlockError as error:
-            self._failed(request, answers, error)
-            return
         ledger = self.ledger
-        fetched = [answers[rank].arrays for rank in range(len(answers))]
+        fetched = []
+        for rank in range(len(answers)):
+            answer = answers[rank]
+            if answer.kind == "error":
+                self.epoch += 1
+                self._failed(request, answers, _cause(answers.values()))
+                return
+            fetched.append(answer.arrays)
         if request.results.kept:
             fetched = request.keep(ledger, fetched)
         ledger.failures = 0
@@ -335,8 +337,8 @@ class Gang:
             (ledger, "done", request.end(request.base) if request.votes else ledger.done),
             (request, "done", request.iterations),
             (request, "fetched", fetched),
+            (self, "under_way", self.under_way[1:]),
         )
-        self.under_way.remove(request)
         self._forget(request.number)
 
     def _failed(
@@ -545,7 +547,9 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def _cause(failures: Sequence[Message]) -> RowlockError:
+def _cause(answers: Iterable[Message]) -> RowlockError:
+    """Return the error that replicas answered first, not what followed from it."""
+    failures = [answer for answer in answers if answer.kind == "error"]
     first = next((f for f in failures if not f.head["collateral"]), failures[0])
     kind, text, rank = first.head["type"], first.head["text"], first.head["rank"]
     known = getattr(errors, kind, None)

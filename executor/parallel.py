@@ -99,8 +99,8 @@ class ParallelRun:
             share_with.values if share_with is not None else DeviceValues(self.gang, scope, follows)
         )
         self.report: CompileReport | None = None
-        self._count: tuple[int, tuple[Request, ...]] = (0, ())
-        self._begun: tuple[Begun, ...] = ()  # the last ones, all that are not settled among them
+        # Steps that happened, and what was begun since: all that has yet to happen is there.
+        self._count: tuple[int, tuple[Begun, ...]] = (0, ())
         self._itself: weakref.ref[Owner] = weakref.ref(self)
         self._splitting = threading.RLock()
         self.compilations = 0
@@ -180,7 +180,8 @@ class ParallelRun:
     @property
     def steps(self) -> int:
         """Steps that happened, or are under way."""
-        return _counted(*self._count)
+        steps, begun = self._count
+        return steps + sum([one.steps for one in begun])
 
     @steps.setter
     def steps(self, steps: int) -> None:
@@ -209,22 +210,25 @@ class ParallelRun:
         if version.writes:
             self.values.version += 1  # now: a step that is interrupted may have written, too
         counted, earlier = self._count
-        while earlier and earlier[0].settled:
-            counted, earlier = counted + earlier[0].done, earlier[1:]
-        step, results, iterations = _counted(counted, earlier), version.results, begun.iterations
+        others = []
+        for one in earlier:
+            if one.open and one is not becomes:
+                others.append(one)
+            else:
+                counted += one.steps
+        step = counted + sum([one.steps for one in others])
+        results, iterations = version.results, begun.iterations
         request = Request(
             *(version.number, shares, step, iterations, dropped, version.votes, results),
             owner=self._itself,
         )
+        becomes.version = self.last = version
         changes: list[Change] = [
-            (self, "_count", (counted, (*earlier, request))),
-            (self, "_begun", (*[b for b in self._begun if b.open and b is not becomes], becomes)),
-            (becomes, "version", version),
+            (self, "_count", (counted, (*others, becomes))),
             (becomes, "request", request),
         ]
         if becomes is not begun:
             changes += [(becomes, "batches", batches), (becomes, "iterations", iterations)]
-        self.last = version
         if len(self.gang.shrunk) > self._shrunk:
             raise GangChanged
         with self.spans("send", step):
@@ -246,7 +250,7 @@ class ParallelRun:
 
     def go_on(self, request: Request) -> None:
         """Split over the places that are left what has not happened of a void request, and send it."""
-        for begun in self._begun:
+        for begun in self._count[1]:
             if begun.request is request:
                 self._in_turn(self._resume, begun, request)
 
@@ -480,10 +484,3 @@ class ParallelRun:
                 zip(names, lod_sources(version.program, fed), strict=True)
             )
         ]
-
-
-def _counted(steps: int, requests: Sequence[Request]) -> int:
-    """Return so many steps, and those of requests that happened, or are under way."""
-    for request in requests:
-        steps += request.done if request.settled else request.iterations
-    return steps

@@ -260,10 +260,12 @@ def _in_rank_order(parts: Sequence[np.ndarray]) -> np.ndarray:
 class _Exchange:
     """One message to each replica: ``own`` is for the caller's thread. ``answers`` are noted by the workers."""
 
+    __slots__ = ("answers", "began", "by_worker", "handed_out", "kept", "own", "size")
+
     def __init__(self, own: Message | None, by_worker: dict[int, Message], kept: bool) -> None:
         self.own, self.by_worker, self.kept = own, by_worker, kept
         self.size = len(by_worker) + (own is not None)
-        self.handed_out = self.began = False
+        self.handed_out, self.began = not by_worker, False
         self.answers: dict[int, Message] = {}
 
 
@@ -323,7 +325,8 @@ class ThreadDelivery:
             if not other.handed_out:
                 self._hand_out(earlier, other)
         self._exchanges[number] = exchange = _Exchange(own, by_worker, kept)
-        self._hand_out(number, exchange)
+        if by_worker:
+            self._hand_out(number, exchange)
         return number
 
     def _hand_out(self, number: int, exchange: _Exchange) -> None:
