@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import starmap
@@ -161,6 +161,14 @@ class Results(NamedTuple):
 NO_RESULTS = Results()
 
 
+class Owner(Protocol):
+    """What requests come from."""
+
+    def go_on(self, request: Request) -> None:
+        """Split over the places that are left what has not happened of a void request, and send it."""
+        ...
+
+
 @dataclass(eq=False)
 class Request:
     """Steps to run everywhere, the first of them being number ``step``; ``shares[i]`` is for replica i.
@@ -170,7 +178,7 @@ class Request:
     will. ``void``: the number of replicas changed, the rest has to be split anew. ``votes``: the steps
     happen on all replicas or on none, and are counted; the others write nothing. ``base``: so many counted
     steps come before them. ``begun``: they were sent, once or more often; ``ahead``: they may
-    wait for others.
+    wait for others. ``owner``: what splits them anew.
     """
 
     program: int
@@ -184,6 +192,7 @@ class Request:
     base: int = 0
     begun: bool = False
     ahead: bool = False
+    owner: weakref.ref[Owner] | None = None
     done: int = 0
     fetched: list[Sequence[np.ndarray]] | None = None
     failed: BaseException | None = None
@@ -224,8 +233,6 @@ class Request:
     ) -> list[Sequence[np.ndarray]]:
         """Keep what was returned of each place's own values, and return what the user fetches."""
         count = len(self.results.kept)
-        if not count:
-            return returned
         own = [arrays[-count:] for arrays in returned]
         ledger.kept.note(self.results.scope, self.program, self.results.kept, own)
         return [arrays[:-count] for arrays in returned]
@@ -264,4 +271,4 @@ def assign(*changes: Change) -> None:
 
     Python takes up signals between bytecodes, and there is none between these assignments.
     """
-    deque(starmap(setattr, changes), maxlen=0)
+    any(starmap(setattr, changes))

@@ -21,6 +21,20 @@ class Begun:
         self.version: Version | None = None
         self.request: Request | None = None
 
+    @property
+    def open(self) -> bool:
+        """Whether steps have yet to happen, as far as is known."""
+        request = self.request
+        return request is not None and request.failed is None and request.fetched is None
+
+    @property
+    def steps(self) -> int:
+        """Steps that happened, or are under way."""
+        request = self.request
+        if request is None:
+            return 0
+        return request.done if request.settled else request.iterations
+
 
 class StepFuture:
     """Steps that may still be under way."""

@@ -9,7 +9,7 @@ import itertools
 import os
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from ..strategies.errors import ExecutionError, InvalidState, ReplicaLost, Rowlo
 from .capabilities import common
 from .delivery import VALUES_GONE, Change, Delivery, GangChanged, Ledger, Request, Torn, assign
 from .message import Message
+from .turns import Lock, Refusal
 
 if TYPE_CHECKING:
     from ..strategies.cluster import ClusterConfig
@@ -35,8 +36,10 @@ class Gang:
         self.epoch = 0
         self.ledger = Ledger()
         self.under_way: list[Request] = []
-        self._turn = threading.RLock()
-        self._owner = _process[0]
+        self.voided: list[Request] = []  # that are to be split anew, before any other is begun
+        # For all that is asked of the replicas: threads wait their turn, ``with gang.turn:``.
+        self.turn: Lock = threading.RLock()
+        self._owner = os.getpid()
         self._sent: list[int] = []  # numbers of messages whose answers are kept
         self.shrunk: list[list[int]] = []  # each time: the ranks that the replicas had before
         self._started_with = delivery.size
@@ -46,25 +49,16 @@ class Gang:
         self._unwanted: dict[str, list[int]] = {"programs": [], "scopes": []}
         self._libraries: frozenset[str] | None = None
         self._memory: dict[int, int] = {}  # program -> what its replicas had when it was loaded
-
-    @property
-    def turn(self) -> threading.RLock:
-        """The lock for all that is asked of the replicas: threads wait their turn, ``with gang.turn:``.
-
-        Raises:
-            InvalidState: this process was forked from the one that has the replicas.
-        """
-        self.check_owner()
-        return self._turn
+        _gangs.add(self)
 
     def has_turn(self) -> bool:
         """Tell whether it is the calling thread's turn."""
-        return self._turn._is_owned()  # type: ignore[attr-defined, no-any-return]  # as Condition does
+        return self.turn._is_owned()  # type: ignore[union-attr]  # as Condition does
 
     @property
     def owned(self) -> bool:
         """Whether this process started the replicas, and was not forked from the one that did."""
-        return _process[0] == self._owner
+        return not isinstance(self.turn, Refusal)
 
     def check_owner(self) -> None:
         """Refuse a process that was forked.
@@ -72,11 +66,15 @@ class Gang:
         Raises:
             InvalidState: the replicas answer another process.
         """
-        if _process[0] != self._owner:
-            raise InvalidState(
-                f"process {os.getpid()} was forked from process {self._owner}, whose replicas answer that "
-                f"process alone: run the program there, or in a process that is spawned, not forked."
-            )
+        if isinstance(self.turn, Refusal):
+            raise InvalidState(self.turn.reason)
+
+    def disown(self) -> None:
+        """Refuse whatever is asked of the replicas: this process was forked from the one that has them."""
+        self.turn = Refusal(
+            f"process {os.getpid()} was forked from process {self._owner}, whose replicas answer that process "
+            f"alone: run the program there, or in a process that is spawned, not forked."
+        )
 
     @property
     def size(self) -> int:
@@ -166,17 +164,17 @@ class Gang:
         return message._replace(head={**message.head, "epoch": self.epoch})
 
     def _check(self, answers: Mapping[int, Message]) -> None:
-        failures = [answer for answer in answers.values() if answer.kind == "error"]
-        if failures:
+        if any(answer.kind == "error" for answer in answers.values()):
             self.epoch += 1
-            raise _cause(failures)
+            raise _cause(answers.values())
 
     # -- steps ------------------------------------------------------------------------------------
 
     def make_way(self, ahead: bool) -> None:
         """Wait until steps can be begun, ``ahead`` of others or not."""
-        ahead = ahead and all(request.ahead for request in self.under_way)
-        self.drain(self.config.steps_in_flight - 1 if ahead else 0)
+        if self.under_way or self._sent:
+            ahead = ahead and all(request.ahead for request in self.under_way)
+            self.drain(self.config.steps_in_flight - 1 if ahead else 0)
 
     def begin(self, request: Request, ahead: bool = False, *changes: Change) -> None:
         """Have steps run; :meth:`finish` returns what they fetch.
@@ -189,14 +187,16 @@ class Gang:
             GangChanged: there are not as many replicas as shares any more.
         """
         with self.turn:
-            self.make_way(ahead)
+            ledger, changes_before = self.ledger, len(self.shrunk)
+            if self.under_way or self._sent:
+                self.make_way(ahead)
             self._mend()
-            if self.ledger.kept.old:
+            if ledger.kept.old:
                 self._look_again()
-            if len(request.shares) != self.size:
+            if len(request.shares) != self.size or len(self.shrunk) > changes_before:
                 raise GangChanged
             before = self.under_way[-1] if self.under_way else None
-            request.base = before.end(before.base) if before is not None else self.ledger.done
+            request.base = before.end(before.base) if before is not None else ledger.done
             request.number, request.ahead = self._new_number(), ahead
             under_way = [*self.under_way, request]  # noted before it is sent: see _review
             assign((self, "under_way", under_way), *changes)
@@ -227,27 +227,43 @@ class Gang:
             GangChanged: there are fewer replicas now; ``request.done`` of the steps have happened.
         """
         with self.turn:
-            self._review()
+            if not self._orderly():
+                self._review()
             while not request.settled:
                 self._finish(self.under_way[0])
-            if request.void:
-                raise GangChanged
             if request.failed is not None:
                 raise request.failed
+            if request.void:
+                raise GangChanged
             assert request.fetched is not None
             return request.fetched
 
+    def go_on(self) -> None:
+        """Have steps that became void split anew, and sent, in order; called without the turn."""
+        while self.voided:
+            request = self.voided[0]
+            owner = request.owner() if request.owner is not None else None
+            try:
+                if owner is not None and request.failed is None:
+                    owner.go_on(request)
+            except GangChanged:  # once more
+                continue
+            except RowlockError as error:  # those behind it do not happen either
+                assign(*((one, "failed", error) for one in self.voided))
+            with self.turn:
+                if self.voided and self.voided[0] is request:
+                    del self.voided[0]
+
     def poll(self, request: Request) -> bool:
         """Tell, without waiting, whether a request and those before it are done."""
-        self.check_owner()
         free: list[bool] = []
         try:
             # The lock is taken and noted between two bytecodes: no interrupt keeps it from being let go of.
-            free.extend(map(self._turn.acquire, (False,)))
+            free.extend(map(self.turn.acquire, (False,)))
             return request.settled or (free[0] and self.delivery.poll(request.number))
         finally:
             if True in free:
-                self._turn.release()
+                self.turn.release()
 
     def drain(self, left: int = 0) -> None:
         """Wait until at most ``left`` requests are under way; what they fetch, or why they fail, is kept."""
@@ -255,7 +271,8 @@ class Gang:
             self.check_owner()
             return
         with self.turn:
-            self._review()
+            if not self._orderly():
+                self._review()
             while len(self.under_way) > left:
                 self._finish(self.under_way[0])
 
@@ -266,10 +283,8 @@ class Gang:
         although it was never sent, then it is withdrawn; or although it is settled, then it is done with; or
         it has to be sent again, as a replica was lost. Other answers are wanted by nobody.
         """
-        if self._orderly():
-            return
+        self._mend_first()
         try:
-            self._mend_first()
             for request in [r for r in self.under_way if r.settled]:
                 self.under_way.remove(request)
             for request in list(self.under_way):
@@ -291,9 +306,13 @@ class Gang:
 
     def _orderly(self) -> bool:
         """Tell whether all that is under way was sent, and nothing else."""
-        numbers = [request.number for request in self.under_way]
-        mended = not (self.ledger.uneven or self.ledger.torn)
-        return mended and numbers == self._sent and all(map(self.delivery.knows, numbers))
+        ledger, sent = self.ledger, self._sent
+        if ledger.uneven or ledger.torn or len(sent) != len(self.under_way):
+            return False
+        for index, request in enumerate(self.under_way):
+            if request.number != sent[index] or not self.delivery.knows(sent[index]):
+                return False
+        return True
 
     def _mend_first(self) -> None:
         """Mend the gang before what is under way finishes, if an interrupt kept it from being mended."""
@@ -312,21 +331,24 @@ class Gang:
         except RowlockError as error:  # the gang cannot be used again
             assign(*((one, "failed", error) for one in self.under_way), (self, "under_way", []))
             raise
-        try:
-            self._check(answers)
-        except RowlockError as error:
-            self._failed(request, answers, error)
-            return
-        returned = [answers[rank].arrays for rank in range(len(answers))]
-        fetched = request.keep(self.ledger, returned)
-        counted = request.end(request.base) if request.votes else self.ledger.done
+        ledger = self.ledger
+        fetched = []
+        for rank in range(len(answers)):
+            answer = answers[rank]
+            if answer.kind == "error":
+                self.epoch += 1
+                self._failed(request, answers, _cause(answers.values()))
+                return
+            fetched.append(answer.arrays)
+        if request.results.kept:
+            fetched = request.keep(ledger, fetched)
+        ledger.failures = 0
         assign(
-            (self.ledger, "done", counted),
-            (self.ledger, "failures", 0),
+            (ledger, "done", request.end(request.base) if request.votes else ledger.done),
             (request, "done", request.iterations),
             (request, "fetched", fetched),
+            (self, "under_way", self.under_way[1:]),
         )
-        self.under_way.remove(request)
         self._forget(request.number)
 
     def _failed(
@@ -511,7 +533,7 @@ class Gang:
         """End the replicas; a process that was forked leaves them to the one that has them."""
         if not self.owned:
             return
-        with self._turn:
+        with self.turn:
             try:
                 if not self.delivery.broken:
                     self.drain()
@@ -524,17 +546,20 @@ class Gang:
                 self.delivery.close()
 
 
-_process = [os.getpid()]  # kept: to ask for it at every step costs microseconds
+_gangs: weakref.WeakSet[Gang] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    _process[:] = [os.getpid()]
+    for gang in _gangs:
+        gang.disown()
 
 
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def _cause(failures: Sequence[Message]) -> RowlockError:
+def _cause(answers: Iterable[Message]) -> RowlockError:
+    """Return the error that replicas answered first, not what followed from it."""
+    failures = [answer for answer in answers if answer.kind == "error"]
     first = next((f for f in failures if not f.head["collateral"]), failures[0])
     kind, text, rank = first.head["type"], first.head["text"], first.head["rank"]
     known = getattr(errors, kind, None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 import warnings
@@ -28,7 +27,7 @@ from ..strategies.log import log
 from .budget import Budget
 from .capabilities import capabilities
 from .copies import Copies
-from .delivery import GangChanged, Request, Share, assign
+from .delivery import Change, GangChanged, Owner, Request, Share, assign
 from .device import Clock
 from .executor import check_initialized, set_scheduled_rate
 from .feeds import Portion, check, rows_of
@@ -113,7 +112,9 @@ class ParallelRun:
             share_with.values if share_with is not None else DeviceValues(self.gang, scope, follows)
         )
         self.report: CompileReport | None = None
-        self._count: tuple[int, tuple[Request, ...]] = (0, ())
+        # Steps that happened, and what was begun since: all that has yet to happen is there.
+        self._count: tuple[int, tuple[Begun, ...]] = (0, ())
+        self._itself: weakref.ref[Owner] = weakref.ref(self)
         self._splitting = threading.RLock()
         self.compilations = 0
         self._since_drop = 0
@@ -142,16 +143,18 @@ class ParallelRun:
             self._warn_of_edits()
         if PROFILER.on:
             PROFILER.follow(self)
-        iterations = self._iterations
+        iterations, copies = self._iterations, self._copies if ahead else None
         # A reader may have to be waited for: other threads have their turn meanwhile.
-        with self._splitting, self.spans("split", self.steps):
+        with self._splitting, self.spans("split", self.steps if self.tracing else 0):
             splitter = self._splitter
-            # The user may change arrays while steps are under way, which may have to be sent again.
-            self._copies.begin()
-            batches = splitter.batches(feed, iterations, self._copies.copy if ahead else None)
-            begun = Begun(batches, fetch_names, iterations)
-            self._copies.lend(begun)
-        self._in_turn(partial(self._start, begun, splitter, ahead))
+            if copies is None:
+                begun = Begun(splitter.batches(feed, iterations), fetch_names, iterations)
+            else:  # the user may change arrays while steps are under way, which may have to be sent again
+                copies.begin()
+                batches = splitter.batches(feed, iterations, copies.copy)
+                begun = Begun(batches, fetch_names, iterations)
+                copies.lend(begun)
+        self._in_turn(self._start, begun, splitter, ahead)
         return StepFuture(self, begun, return_numpy, return_merged)
 
     def _warn_of_edits(self) -> None:
@@ -168,6 +171,8 @@ class ParallelRun:
 
     def _start(self, begun: Begun, splitter: Splitter, ahead: bool) -> None:
         while begun.request is None:
+            if self.gang.voided:  # they come first
+                raise NeedsTurn(self.gang)
             if len(self.gang.shrunk) > self._shrunk:
                 self._follow_gang()
             if self._splitter is not splitter:
@@ -178,32 +183,34 @@ class ParallelRun:
             except GangChanged:
                 continue
 
-    def _in_turn(self, call: Callable[[], None], others: tuple[Gang, ...] = ()) -> None:
+    def _in_turn(self, call: Callable[..., None], *args: Any) -> None:
         """Call when it is this thread's turn at the scope and at the gang, and at others whose values it needs.
 
         Scopes come before gangs, and gangs in one order, so that no two threads wait for each other.
         """
-        if not others:
+        gangs = [self.gang]
+        try:
+            with self.values.scope.turn, self.gang.turn:
+                call(*args)
+            return
+        except NeedsTurn as needed:
+            gangs.append(needed.gang)
+        while True:
+            if gangs[-1] is self.gang:
+                self.gang.go_on()
             try:
-                with self.values.scope.turn, self.gang.turn:
-                    call()
+                with self.values.scope.turn:
+                    turns = [gang.turn for gang in sorted(gangs, key=id)]
+                    in_turn(turns, partial(call, *args))
                 return
             except NeedsTurn as needed:
-                others = (needed.gang,)
-        gangs = sorted({id(gang): gang for gang in (self.gang, *others)}.values(), key=id)
-        try:
-            with self.values.scope.turn:
-                in_turn([gang.turn for gang in gangs], call)
-        except NeedsTurn as needed:
-            self._in_turn(call, (*others, needed.gang))
+                gangs.append(needed.gang)
 
     @property
     def steps(self) -> int:
         """Steps that happened, or are under way."""
-        counted, begun = self._count
-        for request in begun:
-            counted += request.done if request.settled else request.iterations
-        return counted
+        steps, begun = self._count
+        return steps + sum([one.steps for one in begun])
 
     @steps.setter
     def steps(self, steps: int) -> None:
@@ -213,7 +220,7 @@ class ParallelRun:
         """Compile, check and send what has not happened yet; note it where it ``becomes`` known."""
         batches, fetch_names = begun.batches, begun.fetch_names
         self.gang.make_way(ahead)
-        with self.spans("prepare", self.steps):
+        with self.spans("prepare", self.steps if self.tracing else 0):
             version = self._version(
                 tuple(batches[0][0].arrays), fetch_names, self._splitter.whole(batches)
             )
@@ -231,25 +238,32 @@ class ParallelRun:
         dropped = [v.number for v in self.versions.values()] if drop else []
         if version.writes:
             self.values.version += 1  # now: a step that is interrupted may have written, too
-        step, results = self.steps, version.results
-        request = Request(
-            *(version.number, shares, step, begun.iterations, dropped, version.votes, results)
-        )
         counted, earlier = self._count
-        while earlier and earlier[0].settled:
-            counted, earlier = counted + earlier[0].done, earlier[1:]
-        with self.spans("send", self.steps):
-            self.gang.begin(
-                request,
-                ahead,
-                (self, "_count", (counted, (*earlier, request))),
-                (self, "last", version),
-                (becomes, "batches", batches),
-                (becomes, "iterations", begun.iterations),
-                (becomes, "version", version),
-                (becomes, "request", request),
-            )
-        self._since_drop = 0 if drop else self._since_drop
+        others = []
+        for one in earlier:
+            if one.open and one is not becomes:
+                others.append(one)
+            else:
+                counted += one.steps
+        step = counted + sum([one.steps for one in others])
+        results, iterations = version.results, begun.iterations
+        request = Request(
+            *(version.number, shares, step, iterations, dropped, version.votes, results),
+            owner=self._itself,
+        )
+        becomes.version = self.last = version
+        changes: list[Change] = [
+            (self, "_count", (counted, (*others, becomes))),
+            (becomes, "request", request),
+        ]
+        if becomes is not begun:
+            changes += [(becomes, "batches", batches), (becomes, "iterations", iterations)]
+        if len(self.gang.shrunk) > self._shrunk:
+            raise GangChanged
+        with self.spans("send", step):
+            self.gang.begin(request, ahead, *changes)
+        if drop:
+            self._since_drop = 0
 
     def finish(self, begun: Begun) -> list[Joined]:
         """Return what steps that were begun fetch; those begun before them finish first."""
@@ -261,8 +275,13 @@ class ParallelRun:
                     fetched = self.gang.finish(request)
                 return self._joined(begun.version, begun.fetch_names, fetched, begun.batches[-1])
             except GangChanged:
-                with contextlib.suppress(GangChanged):  # once more
-                    self._in_turn(partial(self._resume, begun, request))
+                self.gang.go_on()
+
+    def go_on(self, request: Request) -> None:
+        """Split over the places that are left what has not happened of a void request, and send it."""
+        for begun in self._count[1]:
+            if begun.request is request:
+                self._in_turn(self._resume, begun, request)
 
     def _resume(self, begun: Begun, request: Request) -> None:
         """Split what has not happened over the places that are left, and send it."""

@@ -261,6 +261,7 @@ class Recovery:
             *ledger.kept.renumbered(alive),
             (ledger, "programs", {}),
             *((request, "void", True) for request in gang.under_way),
+            (gang, "voided", [*gang.under_way, *gang.voided]),
             (gang, "under_way", []),
         )
         self.delivery.regroup()  # last: if one more is lost, all is as the others are numbered now

@@ -70,7 +70,7 @@ class Solo(Gang):
     def __init__(self, gang: Gang, rank: int) -> None:
         self._gang, self._rank = gang, rank
         super().__init__(_OneOf(gang.delivery, rank), gang.config)
-        self._turn = gang._turn
+        self.turn = gang.turn
         gang.before_close(self.close)
 
     @property

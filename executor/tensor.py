@@ -31,6 +31,10 @@ class Link(Protocol):
         """The lock for what is pulled and for ``dirty``."""
         ...
 
+    def settle(self) -> None:
+        """Have all steps happen that were begun; called without the turn."""
+        ...
+
     def pull(self, name: str) -> np.ndarray:
         """Return the newest value of ``name``."""
         ...
@@ -183,6 +187,7 @@ class Tensor:
         assert link is not None
         if not self.newer_elsewhere:
             return
+        link.settle()
         with link.turn:
             version = link.version
             value = link.pull(self.name)

@@ -260,10 +260,12 @@ def _in_rank_order(parts: Sequence[np.ndarray]) -> np.ndarray:
 class _Exchange:
     """One message to each replica: ``own`` is for the caller's thread. ``answers`` are noted by the workers."""
 
+    __slots__ = ("answers", "began", "by_worker", "handed_out", "kept", "own", "size")
+
     def __init__(self, own: Message | None, by_worker: dict[int, Message], kept: bool) -> None:
         self.own, self.by_worker, self.kept = own, by_worker, kept
         self.size = len(by_worker) + (own is not None)
-        self.handed_out = self.began = False
+        self.handed_out, self.began = not by_worker, False
         self.answers: dict[int, Message] = {}
 
 
@@ -315,14 +317,16 @@ class ThreadDelivery:
             self._workers[0] = ReplicaThread(self.replicas[0])
         kept = number is not None
         number = self.reserve() if number is None else number
-        self._epoch = max([self._epoch, *(m.head.get("epoch", 0) for m in messages.values())])
-        own = None if ahead else messages.get(0)
-        by_worker = {rank: m for rank, m in messages.items() if rank or own is None}
+        for message in messages.values():
+            self._epoch = max(self._epoch, message.head.get("epoch", 0))
+        by_worker = dict(messages)
+        own = None if ahead else by_worker.pop(0, None)
         for earlier, other in self._exchanges.items():  # that an interrupt left
             if not other.handed_out:
                 self._hand_out(earlier, other)
         self._exchanges[number] = exchange = _Exchange(own, by_worker, kept)
-        self._hand_out(number, exchange)
+        if by_worker:
+            self._hand_out(number, exchange)
         return number
 
     def _hand_out(self, number: int, exchange: _Exchange) -> None:
@@ -344,13 +348,15 @@ class ThreadDelivery:
             self._hand_out(number, exchange)
         if exchange.own is not None and 0 not in exchange.answers:
             self._run_own(exchange, exchange.own)
-        self._gather(number, exchange, until)
+        if exchange.by_worker:
+            self._gather(number, exchange, until)
         for answer in exchange.answers.values():
             if isinstance(answer.arrays, Arriving):
                 answer.arrays.wait()
         if not exchange.kept:
             self.give_up(number)
-        return dict(sorted(exchange.answers.items()))
+        answers = exchange.answers
+        return {rank: answers[rank] for rank in sorted(answers)}
 
     def _run_own(self, exchange: _Exchange, message: Message) -> None:
         if exchange.began:

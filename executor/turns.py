@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
+
+from ..strategies.errors import InvalidState
 
 if TYPE_CHECKING:
     from .gang import Gang
@@ -18,7 +20,33 @@ class NeedsTurn(Exception):
         self.gang = gang
 
 
-def in_turn(locks: Sequence[threading.RLock], call: Callable[[], None]) -> None:
+class Refusal:
+    """Stands in a forked process for the lock of what answers its parent alone: it cannot be taken."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def __enter__(self) -> NoReturn:
+        raise InvalidState(self.reason)
+
+    def __exit__(self, *raised: object) -> None:
+        """It was never taken."""
+
+    def acquire(self, blocking: bool = True) -> NoReturn:
+        """Refuse."""
+        raise InvalidState(self.reason)
+
+    def release(self) -> None:
+        """It was never taken."""
+
+    def _is_owned(self) -> bool:
+        return False
+
+
+Lock: TypeAlias = "threading.RLock | Refusal"
+
+
+def in_turn(locks: Sequence[Lock], call: Callable[[], None]) -> None:
     """Call with these locks, taken in this order.
 
     They are taken by plain ``with`` statements: an interrupt leaves none of them taken.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 
@@ -14,7 +13,7 @@ from .delivery import VALUES_GONE, assign
 from .gang import Gang
 from .scope import Scope
 from .tensor import Tensor
-from .turns import NeedsTurn
+from .turns import Lock, NeedsTurn
 
 
 class DeviceValues:
@@ -59,7 +58,7 @@ class DeviceValues:
         large[self.id] = (large.get(self.id, set()) | set(names)) - set(kept)
 
     @property
-    def turn(self) -> threading.RLock:
+    def turn(self) -> Lock:
         """The lock for what is read, or was written, here."""
         return self.gang.turn
 
@@ -67,6 +66,15 @@ class DeviceValues:
     def names(self) -> list[str]:
         """Names of the persistables held."""
         return list(self._tensors)
+
+    def settle(self) -> None:
+        """Have all steps happen that were begun, also those that became void as the gang shrank."""
+        gang = self.gang
+        if gang.config.on_failure == "shrink" and not gang.has_turn():
+            gang.drain()
+            while gang.voided:
+                gang.go_on()
+                gang.drain()
 
     def pull(self, name: str) -> np.ndarray:
         """Return the value of ``name`` at its owner, or on replica 0."""

@@ -412,6 +412,7 @@ def test_the_secret_does_not_travel_and_what_was_heard_is_of_no_use() -> None:
     """Between a replica and its driver a third hears all; it can be neither of them afterwards."""
     listener, result = accept(1)
     heard: list[bytes] = []
+    all_heard = threading.Event()
 
     def between(caller: socket.socket) -> None:
         with socket.create_connection(listener.address) as called:
@@ -419,12 +420,14 @@ def test_the_secret_does_not_travel_and_what_was_heard_is_of_no_use() -> None:
                 source, target = (caller, called) if caller_speaks else (called, caller)
                 heard.append(source.recv(count, socket.MSG_WAITALL))
                 target.sendall(heard[-1])
+            all_heard.set()
             called.recv(1)
 
     near, far = socket.socketpair()
     thread = threading.Thread(target=between, args=(far,))
     thread.start()
     introduce(near, SECRET, Claim(0, STEPS), 5)
+    assert all_heard.wait(5)
     hello, challenge, proof = heard
     assert SECRET not in b"".join(heard)
     with socket.create_connection(listener.address) as again:

@@ -216,20 +216,28 @@ def test_fewer_places() -> None:
 
 
 def test_fewer_places_with_steps_in_flight() -> None:
+    """Steps happen in the order in which they were begun, whichever of them finds a replica lost."""
     with rowlock.cluster(launcher="ray", on_failure="shrink", steps_in_flight=3):
         net, alone = Net(OPTIMIZERS["sgd"]), Net(OPTIMIZERS["sgd"])
         program = net.compiled(3, execution={"num_iteration_per_run": 2})
         net.run(program, feed(6, 0), [net.loss])
+
+        def begin(step: int) -> Any:
+            return net.exe.run_async(program, feed(6, step), [net.loss], scope=net.scope)
+
         kill(program, 2)
-        futures = [
-            net.exe.run_async(program, feed(6, step), [net.loss], scope=net.scope)
-            for step in range(1, 4)
-        ]
+        futures = [begin(step) for step in range(1, 4)]
         assert [len(future.result()[0]) for future in futures] == [2, 2, 2]
-        for step in range(4):
+        futures = [begin(4), begin(5)]
+        kill(program, 0)
+        time.sleep(0.2)  # the next one finds it
+        futures.append(begin(6))
+        parameters = net.parameters()  # after all of them
+        assert [len(future.result()[0]) for future in futures[2:]] == [1]
+        for step in range(7):
             for _ in range(2):
                 alone.run(alone.main, feed(6, step), [])
-        assert_close(net.parameters(), alone.parameters(), 1e-5)
+        assert_close(parameters, alone.parameters(), 1e-5)
 
 
 def test_raised_and_mended_at_the_next_run() -> None:
