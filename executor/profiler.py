@@ -121,12 +121,12 @@ def table(steps: list[list[TracedStep]], names: list[str], key: str, state: str)
     head = "".join(f"{title:<12}" for title in ("Calls", "Total", "Min.", "Max.", "Ave.", "Ratio."))
     lines = ["", "Profiling Report", f"Place: {state}", "Time unit: ms"]
     lines += [f"Sorted by: {key}" if key != "default" else "In the order of the first call"]
-    for name, spent_by in by_place:
+    for name, times in by_place:
         order = _ORDERS[key]
-        rows = list(spent_by.items()) if order is None else sorted(spent_by.items(), key=order)
+        rows = list(times.items()) if order is None else sorted(times.items(), key=order)
         lines += [
             "",
-            f"{name}, {sum(map(sum, spent_by.values())):.4g} ms",
+            f"{name}, {sum(map(sum, times.values())):.4g} ms",
             f"{'Event':<{width}}{head}",
         ]
         for op, spent in rows:
