@@ -1,30 +1,8 @@
 """``paddle.reader``: readers made of readers."""
 
-from ..executor.sample_readers import (
-    ComposeNotAligned,
-    buffered,
-    cache,
-    chain,
-    compose,
-    firstn,
-    map_readers,
-    multiprocess_reader,
-    shuffle,
-    xmap_readers,
-)
 from ..names import listing, missing
+from .decorator import *  # noqa: F403 - the list is kept there
+from .decorator import __all__ as __all__
 
-__all__ = [
-    "ComposeNotAligned",
-    "buffered",
-    "cache",
-    "chain",
-    "compose",
-    "firstn",
-    "map_readers",
-    "multiprocess_reader",
-    "shuffle",
-    "xmap_readers",
-]
 __dir__ = listing(__name__)
 __getattr__ = missing(__name__)
