@@ -91,6 +91,8 @@ class Binder:
         for node in self.nodes:
             if node is self._vote_at:
                 return
+            if not self.program.changed_by(node):
+                continue
             for i in (i for held in node.outputs.values() for i in held if i >= 0):
                 if self.program.values[i].kind == STATE:
                     raise ExecutionError(

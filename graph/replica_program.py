@@ -209,9 +209,10 @@ class ReplicaProgram:
     @functools.cached_property
     def changes(self) -> bool:
         """Whether a step may change a persistable; statistics of a batch norm that only uses them stay."""
-        return any(self._changed_by(node) for node in self.nodes)
+        return any(self.changed_by(node) for node in self.nodes)
 
-    def _changed_by(self, node: NodeRecord) -> bool:
+    def changed_by(self, node: NodeRecord) -> bool:
+        """Whether a node may change a persistable."""
         read, written = (
             {
                 self.values[i].name

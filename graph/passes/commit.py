@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from ..ir import STATE, TEMP, Graph, Node, Value
 from ..ops.collective import BARRIER, COLLECTIVES
+from ..ops.registry import OPS
 from ..replicated import kept_states, replicated
 from ..role import OpRole
 from .target import Pass, Target
@@ -27,7 +28,7 @@ def write_after_vote(graph: Graph, target: Target) -> Graph:
     program that writes without any collective gets a barrier to vote at; so does one in which a place's own
     rows meet what the last collective made, for what it fetches of that must be known before the vote.
     """
-    written = [value for node in graph.nodes for value in node.writes() if value.kind == STATE]
+    written = [value for node in graph.nodes for value in _changed(node)]
     meetings = [node for node in graph.nodes if node.op in COLLECTIVES]
     if not written and not meetings:
         return graph
@@ -49,6 +50,14 @@ def write_after_vote(graph: Graph, target: Target) -> Graph:
     nodes += _copies(beside, [*graph.nodes, vote])
     same = nodes == list(graph.nodes)
     return graph if same else graph.with_nodes(nodes, {**swap, **last})
+
+
+def _changed(node: Node) -> list[Value]:
+    """Return the persistables that a node changes; a batch norm that only uses its statistics changes none."""
+    written = [value for value in node.writes() if value.kind == STATE]
+    read = {value.name for value in node.reads() if value.kind == STATE}
+    uses = all(value.name in read for value in written) and OPS[node.op].only_uses(node.attrs)
+    return [] if uses else written
 
 
 def _own(graph: Graph, target: Target) -> set[Value]:
@@ -80,8 +89,7 @@ def _before_the_vote(graph: Graph, meetings: Iterable[Node], own: Iterable[Value
     early = _needed(graph, own, meetings)
     reduced = {value for node in early if node.op in COLLECTIVES for value in node.writes()}
     for node in graph.nodes:
-        keeps = any(value.kind == STATE for value in node.writes())
-        if reduced.intersection(node.reads()) or (keeps and node not in early):
+        if reduced.intersection(node.reads()) or (_changed(node) and node not in early):
             reduced.update(node.writes())
         else:
             early.add(node)
@@ -98,13 +106,12 @@ def _beside(early: Iterable[Node], newest: dict[str, Value]) -> Beside:
     """
     found: Beside = {}
     for node in early:
-        for value in node.writes():
-            if value.kind == STATE:
-                kept = replace(value, version=value.version + 1)
-                found[value] = (
-                    replace(value, kind=TEMP),
-                    kept if newest[value.name] is value else None,
-                )
+        for value in _changed(node):
+            kept = replace(value, version=value.version + 1)
+            found[value] = (
+                replace(value, kind=TEMP),
+                kept if newest[value.name] is value else None,
+            )
     return found
 
 

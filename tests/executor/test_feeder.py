@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import rowlock.fluid as fluid
-from rowlock.executor import data_feeder
+from rowlock.executor import place
 from rowlock.strategies.errors import FeedError
 
 from ..reference import feeder_cases
@@ -48,7 +48,7 @@ def test_samples_that_are_not_nested_as_deeply_as_declared() -> None:
 
 def test_a_mini_batch_for_each_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CPU_NUM", "2")
-    monkeypatch.setattr(data_feeder, "cuda_places", lambda: [fluid.CUDAPlace(i) for i in range(3)])
+    monkeypatch.setattr(place, "gpu_count", lambda: 3)
     on_cpu = feeder([None, 2], "float32", 0)
     on_gpu = feeder([None, 2], "float32", 0, fluid.CUDAPlace(0))
 

@@ -137,7 +137,10 @@ def explained(build: Callable[[], tuple[Any, list[Any]]], **flags: bool) -> str:
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
         loss, fetched = build()
-        fluid.optimizer.SGD(0.1).minimize(loss)
+        if main.all_parameters():
+            fluid.optimizer.SGD(0.1).minimize(loss)
+        else:
+            fluid.append_backward(loss)
     feeds = [v.name for v in main.list_vars() if v.name in ("q", "k", "v")]
     target = Target(
         strategy=fluid.BuildStrategy(**(flags or {"fused_attention": True})), has_loss=True

@@ -30,7 +30,10 @@ def compiled(
     main = fluid.Program()
     with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
         loss = L.mean(build())
-        fluid.optimizer.SGD(0.1).minimize(loss)
+        if main.all_parameters():
+            fluid.optimizer.SGD(0.1).minimize(loss)
+        else:
+            fluid.append_backward(loss)
     target = Target(strategy=BuildStrategy(**flags), has_loss=True, replicas=replicas)
     able = capabilities(frozenset())
     return compile_program(main, ("x",), (loss.name, *fetch), target, able)
