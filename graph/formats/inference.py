@@ -115,8 +115,8 @@ def fed_and_fetched(program: Program, what: str) -> tuple[list[str], list[str]]:
         DamagedFile: columns are missing or named twice.
     """
     ops = program.global_block().ops
-    fed = {op.attrs.get("col"): op.output("Out") for op in ops if op.type == _FEED}
-    fetched = {op.attrs.get("col"): op.input("X") for op in ops if op.type == _FETCH}
+    fed = {op.attrs.get("col"): op.outputs.get("Out", []) for op in ops if op.type == _FEED}
+    fetched = {op.attrs.get("col"): op.inputs.get("X", []) for op in ops if op.type == _FETCH}
     result = []
     for kind, columns in ((_FEED, fed), (_FETCH, fetched)):
         count = sum(op.type == kind for op in ops)
