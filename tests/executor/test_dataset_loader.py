@@ -174,12 +174,18 @@ def test_workers_end_with_their_iteration_or_last_until_the_loader_goes() -> Non
     def workers() -> set[int]:
         return {child.pid for child in psutil.Process().children()} - before
 
+    def gone() -> bool:
+        deadline = time.monotonic() + 10
+        while workers() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return not workers()
+
     before = {child.pid for child in psutil.Process().children()}
     iterator = iter(io.DataLoader(Images(), num_workers=2))
     next(iterator)
     assert len(workers()) == 2
     del iterator
-    assert not workers()
+    assert gone()
 
     class Counting(io.IterableDataset):
         def __iter__(self) -> Iterator[int]:
@@ -196,7 +202,7 @@ def test_workers_end_with_their_iteration_or_last_until_the_loader_goes() -> Non
         assert epochs[0] == epochs[1] == epochs[2] and len(epochs[0]) in (4, 6)
         assert workers() == same and len(same) == 2
         del loader
-        assert not workers()
+        assert gone()
 
 
 def test_workers_draw_different_numbers_that_a_seed_repeats() -> None:
