@@ -62,7 +62,7 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
         if not local_gpus():
             monkeypatch.setenv(COUNT, str(_GPUS))
         monkeypatch.setattr(fluid, "CPUPlace", lambda: fluid.CUDAPlace(0))
-        monkeypatch.setattr(executor, "CPUPlace", lambda: fluid.CUDAPlace(0))  # the default
+        monkeypatch.setattr(executor, "default_place", lambda: fluid.CUDAPlace(0))
         monkeypatch.setattr(fluid, "cpu_places", _gpus)
     return kind
 
