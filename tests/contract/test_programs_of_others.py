@@ -60,7 +60,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
 
 def test_a_residual_net_with_named_parameters_and_piecewise_decay(run) -> None:
     losses = run("resnet_cifar --num_epochs 2 --samples 96 --batch_size 16 --places 2")
-    assert losses[2] < 0.9 * losses[0]  # losses of training; between them, those of testing
+    assert losses[2] < 0.95 * losses[0]  # losses of training; between them, those of testing
 
 
 @pytest.mark.parametrize("places", [1, 2])
