@@ -1,6 +1,6 @@
 """Programs as people write them for Paddle run unchanged under the alias, in parallel on Ray where they ask.
 
-Paddle 1.8.5 runs the same files (``static_2x.py``: 2.x to 3.x, without PIR).
+Paddle 1.8.5 runs the same files, but for ``static_2x.py``, which is in the style of 2.x.
 """
 
 from __future__ import annotations
