@@ -51,17 +51,18 @@ def reserve(
             found, where = living, _homes(size, living, config, gpus)
         elif state == "INFEASIBLE" or time.monotonic() > deadline:
             raise PlacementError(_not_free(size, found, config, state))
-        elif not waiting:
-            waiting = True
-            asked = _amounts({name: much * size for name, much in needs(config).items()})
-            log.warning(
-                "waiting for %s, up to %g s: %s",
-                asked,
-                config.start_deadline_s,
-                _free(found, config),
-            )
-        elif not gpus:
-            where = _plan_free(size, found, config) or where
+        else:
+            free = None if gpus else _plan_free(size, found, config)
+            if free is None and not waiting:
+                waiting = True
+                asked = _amounts({name: much * size for name, much in needs(config).items()})
+                log.warning(
+                    "waiting for %s, up to %g s: %s",
+                    asked,
+                    config.start_deadline_s,
+                    _free(found, config),
+                )
+            where = free or where
 
 
 def _homes(

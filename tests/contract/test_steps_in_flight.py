@@ -102,8 +102,8 @@ def test_an_error_ends_those_behind_it(gang: str) -> None:
         index = fluid.data("index", [None, 1], "int64")
         picked = fluid.layers.gather(net.prediction, index)
     program = net.compiled(2)
-    good = {"index": np.zeros((4, 1), "int64")}
-    bad = {"index": np.full((4, 1), 99, "int64")}
+    good = {"index": np.zeros((8, 1), "int64")}
+    bad = {"index": np.full((8, 1), 99, "int64")}
     fetches = [net.loss, picked]
     net.run(program, {**feed(8, 0), **good}, fetches)
     before = net.parameters()
