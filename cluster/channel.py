@@ -7,7 +7,7 @@ import math
 import select
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -100,13 +100,15 @@ class Channels:
             CollectiveError: a replica is gone, or does not take in what was sent before.
         """
         deadline = time.monotonic() + within
-        if not self._under_way:
-            self._make_room(within)
-        while self._push():  # what an interrupt, or the step before, left on the way
-            if not self._turn(deadline):
-                raise self._late(self._unsent(), within)
-        taken = {exchange.slot for exchange in self._under_way.values()}
-        slot = next((slot for slot in range(SLOTS) if slot not in taken), None)
+        slot: int | None = 0
+        if self._under_way:
+            while self._push():  # what an interrupt, or the step before, left on the way
+                if not self._turn(deadline):
+                    raise self._late(self._unsent(), within)
+            taken = {exchange.slot for exchange in self._under_way.values()}
+            slot = next((slot for slot in range(SLOTS) if slot not in taken), None)
+        elif cramped := [rank for rank, line in self.lines.items() if line.cramped]:
+            self._make_room(cramped, within)
         lasting = number is not None
         number = self.reserve() if number is None else number
         frames: dict[int, list[memoryview]] = {}  # a message for all is encoded once
@@ -210,9 +212,9 @@ class Channels:
             if not self._turn(deadline):
                 raise self._late(sorted(late), within)
 
-    def _make_room(self, within: float) -> None:
-        """Give replicas a larger area where something did not fit."""
-        messages = {rank: room for rank, line in self.lines.items() if (room := line.room())}
+    def _make_room(self, ranks: Iterable[int], within: float) -> None:
+        """Give replicas a larger area, for something did not fit."""
+        messages = {rank: room for rank in ranks if (room := self.lines[rank].room())}
         if not messages:
             return
         number = self.reserve()
@@ -261,10 +263,10 @@ class Channels:
 
         To be woken by each answer would take the processor from a replica that still computes.
         """
-        if not self._bulky and any(
-            self._last in exchange.waiting for exchange in self._under_way.values()
-        ):
-            return self._pollers[self._last]
+        if not self._bulky:
+            for exchange in self._under_way.values():
+                if self._last in exchange.waiting:
+                    return self._pollers[self._last]
         return self._poller
 
     def _pull(self, rank: int) -> None:
@@ -306,7 +308,7 @@ class Channels:
         for exchange in list(self._under_way.values()):
             for rank in list(exchange.outgoing):
                 try:
-                    if self.lines[rank].push(exchange.outgoing[rank]):
+                    if exchange.outgoing[rank].push(self.lines[rank].connection):
                         del exchange.outgoing[rank]
                     else:
                         left = True

@@ -43,6 +43,7 @@ _KEPT = 64 << 20  # a larger buffer is not held between messages
 SLOTS = 2  # parts of the memory that both ends share (``area.py``)
 # Flags: the slot that holds the arrays, the one that holds a post; plus one.
 _SLOT, _POSTED_SHIFT = 0xFF, 8
+_FLAGS = frozenset(s | p << _POSTED_SHIFT for s in range(SLOTS + 1) for p in range(SLOTS + 1))
 _DTYPE = re.compile(r"[<>|=]([biufc]\d{1,2}|[SU]\d{1,7}|[mM]8(\[\d{0,9}[A-Za-z]{1,2}\])?)")
 
 
@@ -134,7 +135,7 @@ class Outgoing:
     """A message on its way into a socket."""
 
     def __init__(self, pieces: list[memoryview]) -> None:
-        self._pieces = pieces
+        self._pieces, self._many = pieces, len(pieces) > _PIECES
         self._total = sum(map(len, pieces))
         self._moved: list[int] = []
 
@@ -144,7 +145,8 @@ class Outgoing:
         while (done := sum(moved)) < self._total:
             moved[:] = [done]
             try:
-                moved.extend(map(sock.sendmsg, (self._from(done),)))
+                rest = self._from(done) if done or self._many else self._pieces
+                moved.extend(map(sock.sendmsg, (rest,)))
             except BlockingIOError:
                 return False
         return True
@@ -208,26 +210,27 @@ class Incoming:
                     return None
                 continue
             magic, number, head, flags, body, step = _HEADER.unpack_from(buffer)
-            if magic != _MAGIC or not 0 < head <= _LARGEST_HEAD or not _known(flags):
+            if magic != _MAGIC or not 0 < head <= _LARGEST_HEAD or flags not in _FLAGS:
                 raise NoMessage("what arrived on the step channel is no message.")
             total = _HEADER.size + head + body
             # What is announced is believed, and given memory, once a head describes just that.
             here = total if total <= _ROOM else _HEADER.size + head
-            if here > wanted:
+            if here > done:
                 self._state = self._make_room(buffer, moved, here)
                 continue
             text = bytes(buffer[_HEADER.size : _HEADER.size + head])
             layout = read_head(text)
             if body != (0 if flags & _SLOT else layout.nbytes):
                 raise NoMessage("what arrived is no message: its head describes another body.")
-            if total > wanted:
+            if total > done:
                 if body > total_memory():
                     raise NoMessage(
                         f"a message cannot be read: {body} bytes are more than this host has."
                     )
                 self._state = self._make_room(buffer, moved, total)
                 continue
-            arrays = [] if flags & _SLOT else self._arrays(buffer[:total], head, layout)
+            beside = flags & _SLOT or not layout.arrays
+            arrays = [] if beside else self._arrays(buffer[:total], head, layout)
             message = Message(layout.kind, layout.head, arrays, step)
             posted = (flags >> _POSTED_SHIFT & _SLOT) - 1
             frame = Frame(number, message, text, (flags & _SLOT) - 1, posted)
@@ -364,12 +367,6 @@ def _check_depth(head: object) -> None:
             return
         level = inner
     raise ValueError(f"it is nested more than {_NESTED} deep")
-
-
-def _known(flags: int) -> bool:
-    """Tell whether flags name slots that there are."""
-    posted = flags >> _POSTED_SHIFT
-    return posted <= SLOTS and flags & _SLOT <= SLOTS
 
 
 def _padding(nbytes: int) -> int:

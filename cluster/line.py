@@ -42,6 +42,7 @@ class Line:
         self._near = near
         self._new = ""  # path of an area that the replica does not have yet
         self._wanted = (0, 0)  # bytes of feeds and of posted values that should have fitted
+        self.cramped = False  # whether there is no room for them: see room()
         self._incoming = Incoming()
         self._last: tuple[dict[str, Any], list[Any], bytes] = ({}, [], b"")
 
@@ -53,7 +54,7 @@ class Line:
         area = self.area if not self._new else None
         places = area.places(slot, text) if area is not None else None
         if area is None or places is None:
-            self._wanted = (max(self._wanted[0], read_head(text).offsets()[-1]), self._wanted[1])
+            self._want(read_head(text).offsets()[-1], 0)
             return encode(number, message)
         try:
             area.take(slot)
@@ -74,18 +75,15 @@ class Line:
         """Return the message that makes room for what did not fit; sent when nothing is under way."""
         if self._new:  # an interrupt left it half made
             self.mapped(well=False)
-        fed, posted = self._wanted
+        if not self.cramped:
+            return None
         area = self.area
-        if not self._near or (area is not None and fed <= area.fed and posted <= area.posted):
-            return None
-        if area is None and (fed, posted) == (0, 0):
-            return None
-        fed, posted = max(fed, area.fed if area else 0), max(posted, area.posted if area else 0)
+        fed, posted = map(max, self._wanted, (area.fed, area.posted) if area else (0, 0))
         self._new = Area.new_path()  # noted before it is there, so that close() finds it
         try:
             made = Area.create(self._new, fed, posted)
         except (CollectiveError, OSError):  # no shared memory to be had: the socket does it
-            self._near = False
+            self._near = self.cramped = False
             self._forget_name()
             return None
         self.area = made
@@ -99,6 +97,15 @@ class Line:
         if self.area is not None and not well:
             self.area.close()
             self.area = None
+        self._want(0, 0)
+
+    def _want(self, fed: int, posted: int) -> None:
+        """Note how many bytes a message needed, and whether there is less room than any needed."""
+        self._wanted = (max(self._wanted[0], fed), max(self._wanted[1], posted))
+        area = self.area
+        self.cramped = self._wanted > (0, 0) and (
+            area is None or self._wanted[0] > area.fed or self._wanted[1] > area.posted
+        )
 
     def _forget_name(self) -> None:
         if self._new:
@@ -106,16 +113,12 @@ class Line:
                 os.unlink(self._new)
         self._new = ""
 
-    def push(self, outgoing: Outgoing) -> bool:
-        """Send what can be sent at once, and tell whether that was all."""
-        return outgoing.push(self.connection)
-
     def pull(self, note: Callable[[Frame], None]) -> None:
         """Note the frames that came; after an interrupt the last one may be noted once more."""
         while (frame := self._incoming.pull(self.connection, note=note)) is not None:
             if frame.message.kind == _POSTED and self.area is not None:
                 nbytes = sum(a.nbytes + 64 for a in frame.message.arrays) + len(frame.text) + 64
-                self._wanted = (self._wanted[0], max(self._wanted[1], nbytes))
+                self._want(0, nbytes)
             if not self._incoming.ahead:
                 return
 

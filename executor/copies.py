@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from .future import Begun
 
 _ARRAYS_KEPT = 16  # that are free: steps in flight times feeds, of one or two shapes
+_SMALL = 1 << 16  # bytes up to which new memory is as quick to get as old is to find
 
 _Key = tuple[tuple[int, ...], Any]
 
 
 class Copies:
-    """Makes copies, and notes for which steps. New memory costs several times what copying into old does."""
+    """Makes copies, and notes for which steps. Much new memory costs several times what copying costs."""
 
     def __init__(self) -> None:
         self._free: OrderedDict[int, np.ndarray] = OrderedDict()  # by address, the oldest first
@@ -27,6 +28,8 @@ class Copies:
 
     def copy(self, array: np.ndarray) -> np.ndarray:
         """Return a copy (in C order)."""
+        if array.nbytes <= _SMALL:
+            return array.copy()
         key: _Key = (array.shape, array.dtype)
         found = next((k for k, a in self._free.items() if (a.shape, a.dtype) == key), None)
         made = self._free.pop(found) if found is not None else np.empty(*key)

@@ -135,7 +135,7 @@ class Share(NamedTuple):
 
     def rest(self, done: int) -> Share:
         """Return what is left after ``done`` steps."""
-        if len(self.rows) == 1 or not done:
+        if len(self.rows) == 1:  # fed once for all steps
             return self
         width = len(self.arrays) // len(self.rows)
         return Share(
@@ -215,7 +215,7 @@ class Request:
         """Return what is to be sent for the steps that have not happened, by rank."""
         found = {}
         for rank, share in enumerate(self.shares):
-            left = share.rest(self.done)
+            left = share.rest(self.done) if self.done else share
             head = {
                 "id": self.program,
                 "iterations": self.iterations - self.done,

@@ -13,7 +13,7 @@ from ..graph.program import Program
 from ..graph.role import GRAD_SUFFIX
 from ..graph.variable import Variable
 from ..strategies.errors import FeedError, FeedTypeError, InvalidType, nearest
-from ..strategies.types import BFLOAT16, VarType, is_element_type, is_float, to_numpy
+from ..strategies.types import BFLOAT16, ELEMENT_TYPES, VarType, is_float, to_numpy
 from .tensor import LoD, Tensor
 
 Feed = Mapping[str, Any]
@@ -41,7 +41,7 @@ def to_array(name: str, value: Any, variable: Variable) -> np.ndarray:
         array = value.numpy() if isinstance(value, Tensor) else _as_array(name, value, variable)
     if array.dtype == np.uint16 and variable.dtype == VarType.BF16:
         return array.view(BFLOAT16)  # Paddle's way to feed it
-    if not is_element_type(array.dtype):
+    if array.dtype not in ELEMENT_TYPES:
         raise FeedTypeError(
             f"feed {name!r}: an array of {array.dtype} cannot be fed; use numbers of a type that variables "
             f"have, for example {_dtype_name(variable)}."

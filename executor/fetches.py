@@ -116,9 +116,10 @@ class Joined:
                 f"Use return_merged=False."
             )
         array = first if len(self.parts) == 1 else np.concatenate(self.parts)
-        lod = joined_lods(self.lods)
+        lod = joined_lods(self.lods) if self.lods else ()
         if return_numpy:
-            self._refuse_sequences(lod)
+            if lod:
+                self._refuse_sequences(lod)
             return as_fetched(array)
         return as_tensor(self.name, array, lod)
 

@@ -515,9 +515,10 @@ class Gang:
         Raises:
             InvalidState: the gang was closed, or no replica of it is left.
         """
-        if self.delivery.broken:
-            raise InvalidState(VALUES_GONE)
-        if self.ledger.stale or self.ledger.uneven or self.ledger.torn:
+        ledger = self.ledger
+        if ledger.stale or ledger.uneven or ledger.torn:
+            if self.delivery.broken:  # else the delivery says so when it is asked to send
+                raise InvalidState(VALUES_GONE)
             from .recovery import Recovery
 
             Recovery(self).resume()

@@ -48,7 +48,7 @@ class Bound:
         self.plan = plan
         self.deliver: Callable[[], None] | None = None
         if plan.vote is not None and self._post is not None:
-            early = plan.vote.early
+            early = dict(sorted(plan.vote.early.items()))
             self.deliver = partial(
                 self._post, Message("posted", {"which": list(early)}, list(early.values()))
             )

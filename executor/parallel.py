@@ -98,7 +98,8 @@ class ParallelRun:
             (build, self.build),
             (execution, self.execution),
         ]
-        self._edits = build.edits + execution.edits
+        self._edits = build.edits, execution.edits
+        self._edits_seen = self._edits[0].count + self._edits[1].count
         self.wishes = Wishes(self.build.memory_optimize is not False, self.build.enable_inplace)
         if gang is None:
             gang = gang_for(self.places) if share_with is None else share_with.gang
@@ -139,7 +140,7 @@ class ParallelRun:
         Results are joined on dim 0 in place order unless told otherwise. ``ahead``: steps before may still be
         under way, and this one stay so.
         """
-        if self._edits != sum(original.edits for original, _ in self._originals):
+        if self._edits_seen != self._edits[0].count + self._edits[1].count:
             self._warn_of_edits()
         if PROFILER.on:
             PROFILER.follow(self)
@@ -159,7 +160,7 @@ class ParallelRun:
 
     def _warn_of_edits(self) -> None:
         """Say once of strategies that the user changed since that this program does not follow."""
-        self._edits = sum(original.edits for original, _ in self._originals)
+        self._edits_seen = self._edits[0].count + self._edits[1].count
         for original, copied in self._originals:
             names = original.differing(copied)
             if names:

@@ -342,7 +342,9 @@ def whole(posted: Message | None, answer: Message) -> Message:
     """Return an answer with what was posted of it in its place."""
     if posted is None or answer.kind == "error":
         return answer
-    late = iter(answer.arrays)
-    early = _early(posted)
-    count = len(early) + len(answer.arrays)
-    return answer._replace(arrays=[early[i] if i in early else next(late) for i in range(count)])
+    arrays = posted.arrays  # in the order of the fetch list
+    if answer.arrays:
+        late, early = iter(answer.arrays), _early(posted)
+        count = len(early) + len(answer.arrays)
+        arrays = [early[i] if i in early else next(late) for i in range(count)]
+    return Message(answer.kind, answer.head, arrays, answer.step)

@@ -82,7 +82,7 @@ class Splitter:
         count = self.count
         if feed is None:
             return Portions(Portion({}, {}) for _ in range(count))
-        if isinstance(feed, Mapping):
+        if isinstance(feed, (dict, Mapping)):  # a dict is known at once
             arrays = convert(self.program, feed, keep)
             lods = sequences_in(feed)
             if lods:

@@ -27,14 +27,14 @@ def semantic(default: Any = ..., *, built: tuple[Any, ...] = (), **settings: Any
     return Field(default, json_schema_extra={"built": names}, **settings)
 
 
-class _Edits:
+class Edits:
     """How many times fields were assigned; it makes no two strategies differ."""
 
     def __init__(self) -> None:
         self.count = 0
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Edits)
+        return isinstance(other, Edits)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -54,7 +54,7 @@ class Strategy(BaseModel):
 
     frozen_by_finalize: ClassVar[frozenset[str]] = frozenset()
     _finalized: bool = False
-    _edits: _Edits = PrivateAttr(default_factory=_Edits)
+    _edits: Edits = PrivateAttr(default_factory=Edits)
 
     def __init__(self, **fields: Any) -> None:
         for name in fields:
@@ -80,9 +80,9 @@ class Strategy(BaseModel):
         self._edits.count += 1
 
     @property
-    def edits(self) -> int:
-        """How many times a field was assigned."""
-        return self._edits.count
+    def edits(self) -> Edits:
+        """How many times a field was assigned: the same object at all times, quick to look at."""
+        return self._edits
 
     def differing(self, other: Strategy) -> list[str]:
         """Return the names of the fields that another strategy of this kind has otherwise."""

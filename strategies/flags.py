@@ -1,4 +1,8 @@
-"""Paddle's global flags: ``set_flags``, ``get_flags``. Each starts from the environment variable it names."""
+"""Paddle's global flags: ``set_flags``, ``get_flags``.
+
+Each starts from the environment variable it names, which is read once, when the flag is first asked for. Only
+``FLAGS_selected_gpus`` follows its variable until it is set, as in Paddle.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +16,15 @@ from .errors import InvalidType, InvalidValue, nearest
 
 @dataclass(frozen=True)
 class Flag:
-    """One flag: its default, and what it governs here."""
+    """One flag: its default, what it governs here, and whether it follows its environment variable."""
 
     default: bool | int | float | str
     meaning: str
+    follows: bool = False
 
 
 FLAGS: dict[str, Flag] = {
-    "FLAGS_selected_gpus": Flag("", "ids that cuda_places() returns, such as '0,1'"),
+    "FLAGS_selected_gpus": Flag("", "ids that cuda_places() returns, such as '0,1'", follows=True),
     "FLAGS_fuse_parameter_memory_size": Flag(
         -1.0,
         "MB of gradients that travel in one collective; not above 0: ClusterConfig.bucket_bytes",
@@ -72,11 +77,13 @@ def flag_value(name: str) -> Any:
     Raises:
         InvalidValue: there is no such flag, or the environment's value cannot be read.
     """
-    flag = _known(name)
-    if name in _values:
-        return _values[name]
-    text = os.environ.get(name)
-    return flag.default if text is None else _read(name, text)
+    value = _values.get(name)
+    if value is None:
+        flag, text = _known(name), os.environ.get(name)
+        value = flag.default if text is None else _read(name, text)
+        if not flag.follows:
+            _values[name] = value
+    return value
 
 
 def _known(name: Any) -> Flag:

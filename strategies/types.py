@@ -108,9 +108,7 @@ def to_numpy(dtype: VarType | int) -> np.dtype:
         raise InvalidValue(f"{dtype!r} is not an element type of a tensor.") from None
 
 
-def is_element_type(dtype: np.dtype) -> bool:
-    """Tell whether a tensor can have elements of this NumPy dtype."""
-    return dtype in _FROM_NUMPY
+ELEMENT_TYPES = frozenset(_FROM_NUMPY)  # the NumPy dtypes that elements of a tensor can have
 
 
 def is_float(dtype: np.dtype) -> bool:
