@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 os.environ.update(
     OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", RAY_USAGE_STATS_ENABLED="0", RAY_DEDUP_LOGS="0"
@@ -12,9 +15,14 @@ os.environ.update(
 
 import pytest
 
+import rowlock
 from rowlock.executor.cuda.gpus import local_gpus
 from rowlock.executor.cuda.simulated import COUNT
+from rowlock.executor.launchers import pop_config
 
+# Actors import the package hundreds of times: its bytecode halves the time in which one starts.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 GPUS = 4  # that actors may have, simulated ones
 
 
@@ -25,7 +33,22 @@ def ray_cluster() -> Iterator[None]:
 
     start_ray()
     yield
+    rowlock.shutdown()
     ray.shutdown()
+
+
+@contextmanager
+def lasting(launcher: str) -> Iterator[None]:
+    """Put a launcher in force; gangs of Ray go on behind the block, for tests that leave them as they were."""
+    if launcher != "ray":
+        with rowlock.cluster(launcher=launcher):
+            yield
+        return
+    config = rowlock.configure(launcher=launcher)
+    try:
+        yield
+    finally:
+        pop_config(config)
 
 
 def start_ray() -> None:
@@ -55,4 +78,12 @@ def start_ray() -> None:
 def nothing_left_behind() -> Iterator[None]:
     """No shared memory of ours outlives the tests."""
     yield
-    assert not glob.glob("/dev/shm/rowlock-*")
+    assert eventually(lambda: not glob.glob("/dev/shm/rowlock-*"))  # other tests run beside these
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 10) -> bool:
+    """Wait until a condition holds, and tell whether it does."""
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return condition()

@@ -34,6 +34,7 @@ from rowlock.strategies.errors import (
     ResourceExhausted,
 )
 
+from ..conftest import eventually
 from ..executor.test_gang_contract import Regression, feeds
 
 ROOT = Path(__file__).parents[2]
@@ -60,13 +61,6 @@ def delivery(gang: Gang) -> RayDelivery:
 
 def processes(gang: Gang) -> list[int]:
     return [place["pid"] for place in delivery(gang).where]
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 10) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return condition()
 
 
 def running(pid: int) -> bool:
@@ -336,7 +330,7 @@ def test_many_kills_in_a_row_leave_nothing(launch: Launch) -> None:
     assert resident(os.getpid()) < before[1] + grown
     assert resident(survivor) < before[2] + grown
     assert eventually(lambda: replica_processes(survivor) == 3), "two, and a spare"
-    assert not glob.glob("/dev/shm/rowlock-*")
+    assert eventually(lambda: not glob.glob("/dev/shm/rowlock-*"))
 
 
 def test_a_replica_stuck_in_an_op_is_named_with_the_op(launch: Launch) -> None:

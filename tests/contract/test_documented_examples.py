@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import rowlock.fluid as fluid
+from tests.conftest import lasting
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples" / "paddle").glob("*.py"))
@@ -53,9 +54,7 @@ def test_it_runs_on_threads(threads: None, path: Path, capsys: pytest.CaptureFix
 
 
 def test_it_runs_on_rays_actors(ray_cluster: None, capsys: pytest.CaptureFixture[str]) -> None:
-    import rowlock
-
-    with rowlock.cluster(launcher="ray"):
+    with lasting("ray"):
         runpy.run_path(str(ROOT / "examples" / "paddle" / "two_cpu_places.py"))
     assert numbers(capsys.readouterr().out)
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import rowlock
 import rowlock.fluid as fluid
 from rowlock.strategies.build import BuildStrategy
+from tests.conftest import lasting
 from tests.contract.nets import OPTIMIZERS, Net, assert_close, feed
 
 RUNNERS = [("single", 1), *((kind, n) for kind in ("threads", "ray") for n in (1, 2, 3))]
@@ -42,7 +42,7 @@ def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
     kind, places = request.param
     if kind == "ray":
         request.getfixturevalue("ray_cluster")
-    with rowlock.cluster(launcher="threads" if kind == "single" else kind):
+    with lasting("threads" if kind == "single" else kind):
         yield Runner(kind, places)
 
 

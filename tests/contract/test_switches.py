@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-import rowlock
 import rowlock.fluid as fluid
 from rowlock.executor import capabilities as able
 from rowlock.executor.kernels.onednn.library import Library
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import StrategyError, Unsupported
 from rowlock.strategies.execution import ExecutionStrategy
+from tests.conftest import lasting
 
 from .nets import assert_close
 
@@ -84,7 +84,7 @@ def trained(
     """
     main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
     main.random_seed = startup.random_seed = 7
-    with rowlock.cluster(launcher=launcher):
+    with lasting(launcher):
         with fluid.program_guard(main, startup), fluid.unique_name.guard():
             loss, kept = build()
             made = [n for op in main.global_block().ops for n in op.output_arg_names]

@@ -22,6 +22,7 @@ import rowlock.fluid as fluid
 from rowlock import io
 from rowlock.strategies.errors import ExecutionError, FeedError
 
+from ..conftest import eventually
 from ..reference import loader_cases
 
 REFERENCE = json.loads((Path(loader_cases.__file__).parent / "loader.json").read_text())
@@ -48,7 +49,7 @@ def nothing_left() -> Iterator[None]:
     yield
     assert set(process.children()) <= before[0]
     assert descriptors() <= before[1]
-    assert set(os.listdir("/dev/shm")) <= before[2]
+    assert eventually(lambda: set(os.listdir("/dev/shm")) <= before[2])
 
 
 @pytest.fixture(scope="module")
