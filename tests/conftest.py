@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import glob
 import os
+import random
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 os.environ.update(
     OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", RAY_USAGE_STATS_ENABLED="0", RAY_DEDUP_LOGS="0"
@@ -17,6 +19,7 @@ import pytest
 
 import rowlock
 from rowlock.executor.cuda.gpus import local_gpus
+from rowlock.executor.cuda.host_compiler import host_compiler
 from rowlock.executor.cuda.simulated import COUNT
 from rowlock.executor.launchers import pop_config
 
@@ -24,6 +27,41 @@ from rowlock.executor.launchers import pop_config
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 GPUS = 4  # that actors may have, simulated ones
+# Of all that is drawn at random; processes that run tests side by side, or for one, have the same.
+SEED = int(os.environ.setdefault("ROWLOCK_TEST_SEED", str(random.randrange(1 << 16))))
+
+
+_RAY = {"ray", "actor calls"}  # of what tests are parametrised over
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is seen to start Ray or to run kernels of a GPU; and attacks, which take long."""
+    for item in items:
+        chosen = getattr(item, "callspec", None)
+        values = list(chosen.params.values()) if chosen else []
+        words = {
+            w for v in values for w in (v if isinstance(v, tuple) else (v,)) if isinstance(w, str)
+        }
+        if "ray_cluster" in getattr(item, "fixturenames", ()) or words & _RAY:
+            item.add_marker("ray")
+        if chosen and chosen.params.get("device") == "gpu":
+            item.add_marker("cuda")
+        if item.get_closest_marker("attack"):
+            item.add_marker("slow")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what needs a GPU where none can be simulated either."""
+    if item.get_closest_marker("cuda") and not local_gpus() and not host_compiler():
+        pytest.skip("a simulated GPU needs g++ on this host")
+
+
+@pytest.fixture(autouse=True)
+def drawn_again(request: pytest.FixtureRequest) -> None:
+    """Let what a test draws depend on the seed alone, which is shown if the test fails."""
+    print(f"ROWLOCK_TEST_SEED={SEED} draws the same again")
+    random.seed(f"{SEED} {request.node.nodeid}")
 
 
 @pytest.fixture(scope="session")
@@ -38,13 +76,13 @@ def ray_cluster() -> Iterator[None]:
 
 
 @contextmanager
-def lasting(launcher: str) -> Iterator[None]:
+def lasting(launcher: str, **settings: Any) -> Iterator[None]:
     """Put a launcher in force; gangs of Ray go on behind the block, for tests that leave them as they were."""
     if launcher != "ray":
-        with rowlock.cluster(launcher=launcher):
+        with rowlock.cluster(launcher=launcher, **settings):
             yield
         return
-    config = rowlock.configure(launcher=launcher)
+    config = rowlock.configure(launcher=launcher, **settings)
     try:
         yield
     finally:

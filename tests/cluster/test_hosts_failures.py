@@ -28,6 +28,8 @@ from tests.cluster.test_meeting import bfloat16, failing
 
 TWO_OF_TWO = [[0, 1], [2, 3]]
 
+pytestmark = pytest.mark.kills
+
 
 # -- agreement ---------------------------------------------------------------------------------------
 
@@ -299,6 +301,7 @@ def cable() -> Iterator[tuple[str, str]]:
             subprocess.run(["ip", "netns", "del", space], capture_output=True)
 
 
+@pytest.mark.slow
 def test_a_cut_cable_is_noticed_at_the_deadline_on_both_sides(cable: tuple[str, str]) -> None:
     results: Any = _context.SimpleQueue()
     tag = cable[0][4:9]

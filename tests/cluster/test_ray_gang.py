@@ -40,6 +40,8 @@ from ..executor.test_gang_contract import Regression, feeds
 ROOT = Path(__file__).parents[2]
 Launch = Callable[..., Gang]
 
+pytestmark = pytest.mark.ray
+
 
 @pytest.fixture
 def launch(ray_cluster: None) -> Iterator[Launch]:
@@ -306,6 +308,7 @@ def replica_processes(like: int) -> int:
     return count
 
 
+@pytest.mark.slow
 def test_many_kills_in_a_row_leave_nothing(launch: Launch) -> None:
     """The replica that is never killed, and this process, keep their size and their sockets.
 

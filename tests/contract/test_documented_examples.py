@@ -59,6 +59,7 @@ def test_it_runs_on_rays_actors(ray_cluster: None, capsys: pytest.CaptureFixture
     assert numbers(capsys.readouterr().out)
 
 
+@pytest.mark.ray
 def test_a_plain_script_starts_its_own_ray_and_ends_it() -> None:
     """No launcher, no shutdown call: nothing is said at exit, and nothing stays."""
     environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}

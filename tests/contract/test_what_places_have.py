@@ -18,6 +18,7 @@ import rowlock.fluid as fluid
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import CollectiveError
 
+from ..conftest import lasting
 from .nets import OPTIMIZERS, Net, feed
 from .test_sync_batch_norm import Normed
 
@@ -179,7 +180,7 @@ CASES: dict[str, Any] = {
 
 
 def test_the_same_bits_as_undisturbed() -> None:
-    with rowlock.cluster(launcher="ray", spares=1):
+    with lasting("ray", spares=1):
         for name, case in CASES.items():
             twice(name, *case)
 

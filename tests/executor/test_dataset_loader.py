@@ -159,6 +159,7 @@ def test_an_error_of_a_worker_names_its_line() -> None:
         list(io.DataLoader(Images(3, lambda: 1 // 0)))
 
 
+@pytest.mark.kills
 def test_a_killed_and_a_silent_worker_are_named() -> None:
     def die() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -238,6 +239,7 @@ if sys.argv[1] == "wait":
 """
 
 
+@pytest.mark.kills
 @pytest.mark.parametrize("end", ["exit", "wait"])
 def test_workers_go_with_a_driver_that_ends_or_is_killed(end: str) -> None:
     driver = subprocess.Popen(

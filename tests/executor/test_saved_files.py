@@ -318,6 +318,7 @@ for step in range(1, 1000):
 """
 
 
+@pytest.mark.kills
 def test_a_killed_save_leaves_whole_files(exe: fluid.Executor, tmp_path: Path) -> None:
     main = fluid.Program()
     for i in range(30):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,10 +16,7 @@ from rowlock.executor.cuda.runtime import Runtime
 from rowlock.executor.cuda.simulated import SimulatedRuntime
 from rowlock.executor.device import Device
 
-needs_compiler = pytest.mark.skipif(
-    not local_gpus() and shutil.which("g++") is None,
-    reason="a simulated GPU needs g++ on this host",
-)
+needs_compiler = pytest.mark.cuda
 _made: list[tuple[Runtime, DeviceMemory]] = []
 
 
