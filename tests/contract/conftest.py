@@ -32,8 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _shown_elsewhere(item: pytest.Item) -> bool:
-    chosen = getattr(getattr(item, "callspec", None), "params", {})
-    both = chosen.get("device") == "gpu" and chosen.get("gang") == "ray"
+    both = all(map(item.get_closest_marker, ("cuda", "ray")))
     return both and "test_execution" not in item.nodeid
 
 
