@@ -3,7 +3,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 RUN := $(VENV)/bin
-# Files of tests run two at a time, except for what is slow: that fills hosts, and runs one after the other.
+# Files of tests run two at a time, but attacks fill the host: one after the other.
 PYTEST := $(RUN)/python -m pytest -q
 IN_PAIRS := $(PYTEST) -n 2 --dist loadfile
 
@@ -22,7 +22,8 @@ test-fast: $(VENV)/.dev
 	$(IN_PAIRS) -m "not slow and not ray and not kills and not cuda"
 
 test-all: test
-	$(PYTEST) -m slow
+	$(IN_PAIRS) -m "slow and not attack"
+	$(PYTEST) -m attack
 
 test-gpu: $(VENV)/.gpu
 	$(RUN)/python -m tests.gpu.run

@@ -31,7 +31,7 @@ GPUS = 4  # that actors may have, simulated ones
 SEED = int(os.environ.setdefault("ROWLOCK_TEST_SEED", str(random.randrange(1 << 16))))
 
 
-_RAY = {"ray", "actor calls"}  # of what tests are parametrised over
+_RAY, _GPUS = {"ray", "actor calls"}, {"gpu", "nccl"}  # of what tests are parametrised over
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         }
         if "ray_cluster" in getattr(item, "fixturenames", ()) or words & _RAY:
             item.add_marker("ray")
-        if chosen and chosen.params.get("device") == "gpu":
+        if words & _GPUS:
             item.add_marker("cuda")
         if item.get_closest_marker("attack"):
             item.add_marker("slow")
