@@ -56,7 +56,10 @@ def trained(name: str, places: int = 2, **build: Any) -> tuple[dict[str, Any], A
 
 
 @needs_jax
-@pytest.mark.parametrize("name", ["mlp", "lenet", "resnet", "attention"])
+@pytest.mark.parametrize(
+    "name",
+    ["mlp", "lenet", *(pytest.param(n, marks=pytest.mark.slow) for n in ("resnet", "attention"))],
+)
 def test_training_agrees_with_the_kernels(name: str) -> None:
     wanted, _ = trained(name)
     found, report = trained(name, build_cinn_pass=True)
