@@ -7,7 +7,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,6 +29,18 @@ sys.dont_write_bytecode = False
 GPUS = 4  # that actors may have, simulated ones
 # Of all that is drawn at random; processes that run tests side by side, or for one, have the same.
 SEED = int(os.environ.setdefault("ROWLOCK_TEST_SEED", str(random.randrange(1 << 16))))
+
+
+def one_of_each(cases: Iterable[tuple[str, int]]) -> list[Any]:
+    """Leave one of the samples of each op to ``make test``, drawn by the seed; the others are slow."""
+    by_op: dict[str, list[tuple[str, int]]] = {}
+    for case in cases:
+        by_op.setdefault(case[0], []).append(case)
+    draw = random.Random(SEED)
+    drawn = {draw.choice(samples) for samples in by_op.values()}
+    slow = pytest.mark.slow
+    every = [case for samples in by_op.values() for case in samples]
+    return [case if case in drawn else pytest.param(*case, marks=slow) for case in every]
 
 
 _RAY, _GPUS = {"ray", "actor calls"}, {"gpu", "nccl"}  # of what tests are parametrised over
