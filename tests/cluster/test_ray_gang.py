@@ -352,7 +352,7 @@ def test_a_replica_stuck_in_an_op_is_named_with_the_op(launch: Launch) -> None:
             match=r"no answer from replica .*\[in matmul, built at .*test_ray_gang.py:\d+",
         ):
             fluid.Executor().run(program, {"x": feed}, [x])
-        assert time.monotonic() - began < 8
+        assert time.monotonic() - began < 40
 
 
 def test_memory_that_is_not_there_is_refused_before_the_step(launch: Launch) -> None:
