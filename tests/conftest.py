@@ -128,7 +128,8 @@ def start_ray() -> None:
 def nothing_left_behind() -> Iterator[None]:
     """No shared memory of ours outlives the tests."""
     yield
-    assert eventually(lambda: not glob.glob("/dev/shm/rowlock-*"))  # other tests run beside these
+    left = set(glob.glob("/dev/shm/rowlock-*"))  # perhaps of tests that run beside these
+    assert eventually(lambda: not left.intersection(glob.glob("/dev/shm/rowlock-*")), 30)
 
 
 def eventually(condition: Callable[[], bool], seconds: float = 10) -> bool:
