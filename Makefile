@@ -1,12 +1,13 @@
-# make demo: trains on two Ray replicas. make test: lint, types, tests, notebooks. make test-gpu: on a GPU.
+# make demo: trains on two Ray replicas. make test: lint, types, tests, notebooks. make test-fast: tests that start
+# no Ray, kill nothing and compile no kernels of a GPU. make test-all: the slow tests too. make test-gpu: on a GPU.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 RUN := $(VENV)/bin
-# These start Ray, kill processes and fill hosts: one after the other. All others run two at a time.
-ON_RAY := $(wildcard tests/attack) tests/cluster tests/contract tests/notebooks \
-	$(patsubst %,tests/executor/test_%.py,against_paddle gang_contract running timeline)
+# Files of tests run two at a time, but attacks fill the host: one after the other.
+PYTEST := $(RUN)/python -m pytest -q
+IN_PAIRS := $(PYTEST) -n 2 --dist loadfile
 
-.PHONY: demo test test-gpu clean
+.PHONY: demo test test-fast test-all test-gpu clean
 
 demo: $(VENV)/.demo
 	$(RUN)/rowlock demo
@@ -15,8 +16,14 @@ test: $(VENV)/.dev
 	$(RUN)/ruff check .
 	$(RUN)/mypy
 	$(RUN)/python -m tests.house.sizes
-	$(RUN)/python -m pytest -q -n 2 --dist loadfile $(addprefix --ignore=,$(ON_RAY))
-	$(RUN)/python -m pytest -q $(ON_RAY)
+	$(IN_PAIRS) -m "not slow"
+
+test-fast: $(VENV)/.dev
+	$(IN_PAIRS) -m "not slow and not ray and not kills and not cuda"
+
+test-all: test
+	$(IN_PAIRS) -m "slow and not attack"
+	$(PYTEST) -m attack
 
 test-gpu: $(VENV)/.gpu
 	$(RUN)/python -m tests.gpu.run

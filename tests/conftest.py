@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator
+import random
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 os.environ.update(
     OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", RAY_USAGE_STATS_ENABLED="0", RAY_DEDUP_LOGS="0"
@@ -12,10 +17,63 @@ os.environ.update(
 
 import pytest
 
+import rowlock
 from rowlock.executor.cuda.gpus import local_gpus
+from rowlock.executor.cuda.host_compiler import host_compiler
 from rowlock.executor.cuda.simulated import COUNT
+from rowlock.executor.launchers import pop_config
 
+# Actors import the package hundreds of times: its bytecode halves the time in which one starts.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 GPUS = 4  # that actors may have, simulated ones
+# Of all that is drawn at random; processes that run tests side by side, or for one, have the same.
+SEED = int(os.environ.setdefault("ROWLOCK_TEST_SEED", str(random.randrange(1 << 16))))
+
+
+def one_of_each(cases: Iterable[tuple[str, int]]) -> list[Any]:
+    """Leave one of the samples of each op to ``make test``, drawn by the seed; the others are slow."""
+    by_op: dict[str, list[tuple[str, int]]] = {}
+    for case in cases:
+        by_op.setdefault(case[0], []).append(case)
+    draw = random.Random(SEED)
+    drawn = {draw.choice(samples) for samples in by_op.values()}
+    slow = pytest.mark.slow
+    every = [case for samples in by_op.values() for case in samples]
+    return [case if case in drawn else pytest.param(*case, marks=slow) for case in every]
+
+
+_RAY, _GPUS = {"ray", "actor calls"}, {"gpu", "nccl"}  # of what tests are parametrised over
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is seen to start Ray or to run kernels of a GPU; and attacks, which take long."""
+    for item in items:
+        chosen = getattr(item, "callspec", None)
+        values = list(chosen.params.values()) if chosen else []
+        words = {
+            w for v in values for w in (v if isinstance(v, tuple) else (v,)) if isinstance(w, str)
+        }
+        if "ray_cluster" in getattr(item, "fixturenames", ()) or words & _RAY:
+            item.add_marker("ray")
+        if words & _GPUS:
+            item.add_marker("cuda")
+        if item.get_closest_marker("attack"):
+            item.add_marker("slow")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what needs a GPU where none can be simulated either."""
+    if item.get_closest_marker("cuda") and not local_gpus() and not host_compiler():
+        pytest.skip("a simulated GPU needs g++ on this host")
+
+
+@pytest.fixture(autouse=True)
+def drawn_again(request: pytest.FixtureRequest) -> None:
+    """Let what a test draws depend on the seed alone, which is shown if the test fails."""
+    print(f"ROWLOCK_TEST_SEED={SEED} draws the same again")
+    random.seed(f"{SEED} {request.node.nodeid}")
 
 
 @pytest.fixture(scope="session")
@@ -25,7 +83,22 @@ def ray_cluster() -> Iterator[None]:
 
     start_ray()
     yield
+    rowlock.shutdown()
     ray.shutdown()
+
+
+@contextmanager
+def lasting(launcher: str, **settings: Any) -> Iterator[None]:
+    """Put a launcher in force; gangs of Ray go on behind the block, for tests that leave them as they were."""
+    if launcher != "ray":
+        with rowlock.cluster(launcher=launcher, **settings):
+            yield
+        return
+    config = rowlock.configure(launcher=launcher, **settings)
+    try:
+        yield
+    finally:
+        pop_config(config)
 
 
 def start_ray() -> None:
@@ -55,4 +128,13 @@ def start_ray() -> None:
 def nothing_left_behind() -> Iterator[None]:
     """No shared memory of ours outlives the tests."""
     yield
-    assert not glob.glob("/dev/shm/rowlock-*")
+    left = set(glob.glob("/dev/shm/rowlock-*"))  # perhaps of tests that run beside these
+    assert eventually(lambda: not left.intersection(glob.glob("/dev/shm/rowlock-*")), 30)
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 10) -> bool:
+    """Wait until a condition holds, and tell whether it does."""
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return condition()

@@ -170,11 +170,11 @@ def test_waiting_uses_no_processor(start: Start) -> None:
 
 def test_who_does_not_answer_in_time_is_named(start: Start) -> None:
     channels = start(3, threads=True)
-    slow = Message("count", {"seconds": 0.5})
+    slow = Message("count", {"seconds": 2.0})
     began = time.monotonic()
     with pytest.raises(CollectiveError, match=r"late \[0, 2\] 0.1"):
         exchange(channels, [slow, echo(1), slow], 0.1)
-    assert time.monotonic() - began < 0.4
+    assert time.monotonic() - began < 1.5
     # The answers that come too late are not taken for those of the next exchange.
     assert [a.head["i"] for a in exchange(channels, [echo(9)] * 3, 5)] == [9, 9, 9]
 

@@ -223,6 +223,7 @@ def test_an_abort_releases_the_others_and_a_reset_mends_the_group(kind: str) -> 
         assert total == 2.0
 
 
+@pytest.mark.kills
 def test_nothing_stays_behind_when_a_rank_is_killed() -> None:
     def work(group: SharedMemoryGroup) -> Any:
         group.buffer(1024)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import time
@@ -13,7 +14,7 @@ import pytest
 
 from rowlock.cluster.collective.group import SharedMemoryGroup
 from rowlock.cluster.collective.links import Links
-from rowlock.cluster.collective.shm import segment_path
+from rowlock.cluster.collective.shm import _lock, segment_path
 from rowlock.cluster.collective.wire import SECRET_BYTES, Address
 from rowlock.strategies.errors import CollectiveAborted
 
@@ -83,13 +84,15 @@ def test_it_is_told_by_the_driver_and_by_the_rank_that_fails(ray_cluster: None) 
     assert "rank 0 is gone" in error_of(pair.regroup(1, third), collateral=True)
     # By a rank that fails on its way: there is something under the name of its memory.
     path = segment_path(fourth, "control")
-    os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR)
+    _lock(descriptor, fcntl.F_RDLCK, fcntl.F_OFD_SETLK)  # or a replica that starts now sweeps it
     try:
         asked = pair.regroup(1, fourth)
         assert "exists" in error_of(pair.regroup(0, fourth), collateral=False).lower()
         assert "rank 0 failed" in error_of(asked, collateral=True)
     finally:
         os.unlink(path)
+        os.close(descriptor)
     # And all is well afterwards.
     last = f"test-{uuid.uuid4().hex}"
     answers = ray.get([pair.regroup(rank, last) for rank in range(2)], timeout=_AT_ONCE_S)

@@ -22,7 +22,7 @@ SILENT_HOST_IS_SEEN_WITHIN_S = 3.5  # two seconds, on a machine that does other 
 REPLACED_WITHIN_S = 4.0  # with a cold actor
 DRIVER_S = 60.0
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 
 @pytest.fixture(scope="module")

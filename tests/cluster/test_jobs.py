@@ -14,6 +14,8 @@ from .namespaces import DASHBOARD, CannotMakeHosts, hosts
 
 ROOT = Path(__file__).parents[2]
 
+pytestmark = pytest.mark.ray
+
 
 def clean_environment() -> dict[str, str]:
     left_out = ("RAY_ADDRESS", "PYTHONPATH")
@@ -33,6 +35,7 @@ def test_the_example_as_a_job_and_without() -> None:
     assert "jobs: done" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     importlib.util.find_spec("aiohttp_cors") is None,
     reason="ray job submit needs ray[default], which is not installed",

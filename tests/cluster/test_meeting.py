@@ -74,6 +74,7 @@ def test_what_differs_is_said_in_words() -> None:
 # -- death and abort ---------------------------------------------------------------------------------
 
 
+@pytest.mark.kills
 @pytest.mark.parametrize("how", ["killed", "aborts"])
 @pytest.mark.parametrize("size", [2, 3])
 def test_who_arrived_before_it_died_counts(
@@ -129,6 +130,7 @@ def among(size: int, work: Callable[[SharedMemoryGroup], Any]) -> dict[int, Any]
     return found
 
 
+@pytest.mark.kills
 def test_living_ranks_leave_together_whenever_a_rank_is_killed() -> None:
     """A victim is killed at a random moment: those who live got through the same number of meetings."""
     for seed in range(12):
@@ -210,6 +212,7 @@ def test_sizes_that_differ_are_an_error_on_both_sides_and_the_next_send_works() 
     assert first[1] == [0.0] * 3
 
 
+@pytest.mark.kills
 def test_a_receiver_is_released_by_deadline_abort_and_death() -> None:
     def late(group: SharedMemoryGroup) -> Any:
         if group.rank == 0:

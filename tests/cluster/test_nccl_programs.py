@@ -24,6 +24,8 @@ from tests.contract.crews import Crew, crew
 GPU = capabilities(frozenset({"cuda", "cublaslt", "cudnn"}))
 SCOPE, WIDTH = 1, 12
 
+pytestmark = pytest.mark.cuda
+
 
 def compiled(
     replicas: int, on_gpus: bool = True, **switches: Any

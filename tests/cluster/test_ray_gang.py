@@ -34,10 +34,13 @@ from rowlock.strategies.errors import (
     ResourceExhausted,
 )
 
+from ..conftest import eventually
 from ..executor.test_gang_contract import Regression, feeds
 
 ROOT = Path(__file__).parents[2]
 Launch = Callable[..., Gang]
+
+pytestmark = pytest.mark.ray
 
 
 @pytest.fixture
@@ -60,13 +63,6 @@ def delivery(gang: Gang) -> RayDelivery:
 
 def processes(gang: Gang) -> list[int]:
     return [place["pid"] for place in delivery(gang).where]
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 10) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return condition()
 
 
 def running(pid: int) -> bool:
@@ -312,6 +308,7 @@ def replica_processes(like: int) -> int:
     return count
 
 
+@pytest.mark.slow
 def test_many_kills_in_a_row_leave_nothing(launch: Launch) -> None:
     """The replica that is never killed, and this process, keep their size and their sockets.
 
@@ -336,7 +333,7 @@ def test_many_kills_in_a_row_leave_nothing(launch: Launch) -> None:
     assert resident(os.getpid()) < before[1] + grown
     assert resident(survivor) < before[2] + grown
     assert eventually(lambda: replica_processes(survivor) == 3), "two, and a spare"
-    assert not glob.glob("/dev/shm/rowlock-*")
+    assert eventually(lambda: not glob.glob("/dev/shm/rowlock-*"))
 
 
 def test_a_replica_stuck_in_an_op_is_named_with_the_op(launch: Launch) -> None:
@@ -355,7 +352,7 @@ def test_a_replica_stuck_in_an_op_is_named_with_the_op(launch: Launch) -> None:
             match=r"no answer from replica .*\[in matmul, built at .*test_ray_gang.py:\d+",
         ):
             fluid.Executor().run(program, {"x": feed}, [x])
-        assert time.monotonic() - began < 8
+        assert time.monotonic() - began < 40
 
 
 def test_memory_that_is_not_there_is_refused_before_the_step(launch: Launch) -> None:

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 DRIVER = """
 import json, os, signal
 import numpy as np
@@ -50,6 +52,7 @@ print("RESULT" + json.dumps([on_gpus, on_cpus]))
 """
 
 
+@pytest.mark.ray
 def test_actors_on_gpus_learn_what_threads_on_cpus_learn_though_one_is_replaced() -> None:
     root = str(Path(__file__).parents[2])
     environment = {**os.environ, "ROWLOCK_SIMULATED_GPUS": "2", "PYTHONPATH": root}

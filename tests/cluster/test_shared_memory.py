@@ -45,6 +45,7 @@ def makes_many(ready: Any) -> None:
         area.close()
 
 
+@pytest.mark.kills
 def test_what_a_killed_process_leaves_is_swept() -> None:
     found = 0
     for _ in range(25):
@@ -61,6 +62,7 @@ def test_what_a_killed_process_leaves_is_swept() -> None:
     assert found, "no kill struck while a name was there"
 
 
+@pytest.mark.kills
 def test_what_is_in_use_is_not_swept() -> None:
     """The maker may have closed the file: it is in use as long as it is mapped, here or in a child."""
     path = segment_path(GROUP, "used")

@@ -12,6 +12,7 @@ from rowlock import fluid
 from rowlock.executor import executor
 from rowlock.executor.cuda.gpus import local_gpus
 from rowlock.executor.cuda.simulated import COUNT
+from tests.conftest import lasting
 
 DEVICE = os.environ.get("ROWLOCK_TEST_DEVICE", "cpu")  # "gpu": all of it on GPUs
 BOTH = ("test_execution", "test_documented_examples", "test_matrix")  # run on both kinds of places
@@ -31,8 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _shown_elsewhere(item: pytest.Item) -> bool:
-    chosen = getattr(getattr(item, "callspec", None), "params", {})
-    both = chosen.get("device") == "gpu" and chosen.get("gang") == "ray"
+    both = all(map(item.get_closest_marker, ("cuda", "ray")))
     return both and "test_execution" not in item.nodeid
 
 
@@ -41,7 +41,7 @@ def gang(request: pytest.FixtureRequest) -> Iterator[str]:
     """Each kind of gang in turn."""
     if request.param == "ray":
         request.getfixturevalue("ray_cluster")
-    with rowlock.cluster(launcher=request.param):
+    with lasting(request.param):
         yield request.param
 
 

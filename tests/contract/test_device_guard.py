@@ -20,6 +20,9 @@ guard, layers = fluid.device_guard, fluid.layers
 _STEPS = 4
 
 
+pytestmark = pytest.mark.cuda
+
+
 @pytest.fixture(autouse=True)
 def gpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     if not local_gpus():

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import rowlock.fluid as fluid
+from tests.conftest import lasting
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples" / "paddle").glob("*.py"))
@@ -53,13 +54,12 @@ def test_it_runs_on_threads(threads: None, path: Path, capsys: pytest.CaptureFix
 
 
 def test_it_runs_on_rays_actors(ray_cluster: None, capsys: pytest.CaptureFixture[str]) -> None:
-    import rowlock
-
-    with rowlock.cluster(launcher="ray"):
+    with lasting("ray"):
         runpy.run_path(str(ROOT / "examples" / "paddle" / "two_cpu_places.py"))
     assert numbers(capsys.readouterr().out)
 
 
+@pytest.mark.ray
 def test_a_plain_script_starts_its_own_ray_and_ends_it() -> None:
     """No launcher, no shutdown call: nothing is said at exit, and nothing stays."""
     environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}

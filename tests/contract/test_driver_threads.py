@@ -13,6 +13,7 @@ import pytest
 
 import rowlock
 from rowlock.strategies.errors import InvalidState
+from tests.conftest import lasting
 
 from .nets import OPTIMIZERS, Net, feed
 
@@ -42,7 +43,7 @@ def test_four_threads(launcher: str, request: pytest.FixtureRequest) -> None:
     if launcher == "ray":
         request.getfixturevalue("ray_cluster")
     steps, batch = 40, feed(8)
-    with rowlock.cluster(launcher=launcher):
+    with lasting(launcher):
         alone, net = Net(OPTIMIZERS["adam"], drop=0.3), Net(OPTIMIZERS["adam"], drop=0.3)
         program, other = alone.compiled(2), net.compiled(2)
         for _ in range(2 * steps + 1):
@@ -91,7 +92,7 @@ def test_a_forked_child_is_refused_and_harms_nothing(
 ) -> None:
     if launcher == "ray":
         request.getfixturevalue("ray_cluster")
-    with rowlock.cluster(launcher=launcher):
+    with lasting(launcher):
         net = Net()
         program = net.compiled(2)
         net.run(program, feed(8), [net.loss])

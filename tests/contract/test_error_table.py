@@ -13,6 +13,7 @@ import pytest
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.executor import place
+from tests.conftest import lasting
 
 EnforceNotMet = fluid.core.EnforceNotMet
 PLACES = 2
@@ -77,7 +78,7 @@ def own_world() -> Iterator[None]:
 def gang(request: pytest.FixtureRequest) -> Iterator[str]:
     if request.param == "ray":
         request.getfixturevalue("ray_cluster")
-    with rowlock.cluster(launcher=request.param):
+    with lasting(request.param):
         yield request.param
 
 

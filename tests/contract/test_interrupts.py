@@ -13,12 +13,12 @@ import pytest
 
 import rowlock
 
+from ..conftest import SEED, lasting
 from .interrupts import Strike
 from .nets import OPTIMIZERS, Net, feed
 
 BATCH = feed(8)
 SAMPLED = not os.environ.get("ROWLOCK_TEST_LONG")  # else: every bytecode
-SEED = int(os.environ.get("ROWLOCK_TEST_SEED", random.randrange(1 << 16)))
 
 
 class Training:
@@ -61,7 +61,6 @@ def undisturbed(steps: int) -> list[list[bytes]]:
 
 def interrupted(count: int, kill_each: int, seed: int, call: str = "step") -> dict[str, int]:
     """Interrupt steps at ``count`` bytecodes (0: at each), and compare; now and then a replica dies."""
-    print(f"ROWLOCK_TEST_SEED={seed} draws the same again")
     draw = random.Random(seed)
     states = undisturbed(3 * (count or 6000) + 20)
     training = Training()
@@ -109,7 +108,7 @@ def test_threads(call: str) -> None:
 def test_replicas_of_ray_that_die(ray_cluster: None, call: str) -> None:
     logging.getLogger("rowlock").setLevel(logging.ERROR)
     try:
-        with rowlock.cluster(launcher="ray", spares=1):
+        with lasting("ray", spares=1):
             told = interrupted(30 * SAMPLED, 10, SEED, call)
     finally:
         logging.getLogger("rowlock").setLevel(logging.NOTSET)

@@ -10,6 +10,7 @@ import pytest
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.strategies.errors import ExecutionError
+from tests.conftest import lasting
 
 
 def _program() -> tuple[Any, Any, Any]:
@@ -43,7 +44,7 @@ def test_the_first_operator_is_named_and_the_step_changes_nothing(places: str) -
     main, startup, loss = _program()
     exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
     launcher = places if places == "ray" else "threads"
-    with fluid.scope_guard(scope), rowlock.cluster(launcher=launcher):
+    with fluid.scope_guard(scope), lasting(launcher):
         exe.run(startup)
         program: Any = main
         if places != "one":

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-import rowlock
 import rowlock.fluid as fluid
+from tests.conftest import lasting
 
 PROGRAMS = Path(__file__).parents[2] / "examples" / "programs"
 
@@ -36,7 +36,7 @@ def like_a_fresh_process(
         fluid.program_guard(main, startup),
         fluid.unique_name.guard(),
         fluid.scope_guard(fluid.Scope()),
-        rowlock.cluster(launcher="ray"),
+        lasting("ray"),
     ):
         yield
     for name in set(sys.modules) - before:

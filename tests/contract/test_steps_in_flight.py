@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -86,14 +87,12 @@ def test_feeding_overlaps_the_step_before(gang: str) -> None:
     program = fluid.CompiledProgram(main).with_data_parallel(places=fluid.cpu_places(2))
     exe, data = fluid.Executor(), {"x": np.ones((1000, 500), "float32")}
     exe.run(program, data, [top])
-    began = time.perf_counter()
-    exe.run(program, data, [top])
-    step = time.perf_counter() - began
-    began = time.perf_counter()
-    future = exe.run_async(program, data, [top])
-    begun = time.perf_counter() - began
-    future.result()
-    assert begun < step / 2, "it does not wait for the step"
+    early = 0
+    for _ in range(5):  # this thread may be kept from its processor for as long as a step takes
+        future = exe.run_async(program, data, [top])
+        early += not future.done()
+        future.result()
+    assert early, "it waits for the step"
 
 
 def test_an_error_ends_those_behind_it(gang: str) -> None:
@@ -130,7 +129,15 @@ def test_what_cannot_be_fed_is_refused_at_once(gang: str) -> None:
         begin(net, program, 0)
 
 
-def test_ctrl_c_with_steps_in_flight(gang: str) -> None:
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """SIGINT raises KeyboardInterrupt; for what runs in the background, a shell has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_with_steps_in_flight(gang: str, ctrl_c: None) -> None:
     """The steps happen all the same, on every replica; the next ones go on from there."""
     net = Net(OPTIMIZERS["momentum"], layers=2)
     program = net.compiled(2)

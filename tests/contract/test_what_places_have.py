@@ -6,7 +6,6 @@ Replicas end at chosen points: after the vote and before the answer, or within s
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -18,18 +17,13 @@ import rowlock.fluid as fluid
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import CollectiveError
 
+from ..conftest import lasting
 from .nets import OPTIMIZERS, Net, feed
+from .test_recovery import quiet
 from .test_sync_batch_norm import Normed
 
+__all__ = ["quiet"]
 STEPS = 6
-
-
-@pytest.fixture(autouse=True)
-def quiet(ray_cluster: None) -> Iterator[None]:
-    """Ray is there, and what is told about lost replicas is not shown."""
-    logging.getLogger("rowlock").setLevel(logging.ERROR)
-    yield
-    logging.getLogger("rowlock").setLevel(logging.NOTSET)
 
 
 def doom(program: Any, rank: int, steps: int, *, answered: bool = False) -> None:
@@ -179,7 +173,7 @@ CASES: dict[str, Any] = {
 
 
 def test_the_same_bits_as_undisturbed() -> None:
-    with rowlock.cluster(launcher="ray", spares=1):
+    with lasting("ray", spares=1):
         for name, case in CASES.items():
             twice(name, *case)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import rowlock
 import rowlock.fluid as fluid
+from tests.conftest import lasting
 from tests.reference import models
 
 REFERENCE = Path(__file__).parents[1] / "reference"
@@ -25,7 +25,7 @@ def gang(request: pytest.FixtureRequest) -> Iterator[str]:
     if request.param == "single":
         yield "single"
         return
-    with rowlock.cluster(launcher=request.param):
+    with lasting(request.param):
         yield request.param
 
 

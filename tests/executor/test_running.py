@@ -21,6 +21,7 @@ from rowlock.strategies.errors import (
     ShapeError,
     Unsupported,
 )
+from tests.conftest import lasting
 
 RNG = np.random.default_rng(0)
 PLACES = 2
@@ -30,7 +31,7 @@ PLACES = 2
 def gang(request: pytest.FixtureRequest) -> Iterator[str]:
     if request.param == "ray":
         request.getfixturevalue("ray_cluster")
-    with rowlock.cluster(launcher=request.param):
+    with lasting(request.param):
         yield request.param
 
 

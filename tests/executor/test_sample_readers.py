@@ -84,6 +84,7 @@ def test_a_reader_that_is_left_early_leaves_no_thread() -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.kills
 def test_readers_in_processes() -> None:
     merged = paddle.reader.multiprocess_reader([numbers(3), numbers(4)])
     assert sorted(merged()) == [0, 0, 1, 1, 2, 2, 3]

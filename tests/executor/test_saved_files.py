@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import rowlock
 import rowlock.fluid as fluid
 import rowlock.static as static
 from rowlock.graph.formats.messages import decode, encode
@@ -27,6 +26,7 @@ from rowlock.strategies.errors import (
     StateMismatch,
     Unsupported,
 )
+from tests.conftest import lasting
 from tests.reference.formats.models import MODELS, dense
 
 ROOT = Path(__file__).parents[2]
@@ -225,7 +225,7 @@ def test_from_replicas(
     compiled = fluid.CompiledProgram(main).with_data_parallel(
         loss.name, build_strategy=build, places=fluid.cpu_places(2)
     )
-    with rowlock.cluster(launcher=launcher):
+    with lasting(launcher):
         exe.run(compiled, BATCH, [loss])
         fluid.io.save_persistables(exe, str(tmp_path), compiled, "all")
         fluid.save(compiled, str(tmp_path / "state"))
@@ -318,6 +318,7 @@ for step in range(1, 1000):
 """
 
 
+@pytest.mark.kills
 def test_a_killed_save_leaves_whole_files(exe: fluid.Executor, tmp_path: Path) -> None:
     main = fluid.Program()
     for i in range(30):

@@ -18,6 +18,7 @@ from rowlock.executor.timeline import Offset, Span, chrome_trace, offsets
 from rowlock.executor.traced import STEPS_KEPT, TracedStep
 from rowlock.graph.ops.collective import COLLECTIVES
 from rowlock.strategies.errors import InvalidState
+from tests.conftest import lasting
 from tests.contract.nets import Net, feed
 
 STEPS = 4
@@ -28,7 +29,7 @@ LATE_S = 0.001  # what clocks of one host may seem to differ by
 def gang(request: pytest.FixtureRequest) -> Any:
     if request.param == "ray":
         request.getfixturevalue("ray_cluster")
-    with rowlock.cluster(launcher=request.param, bucket_bytes=16):
+    with lasting(request.param, bucket_bytes=16):
         yield request.param
 
 

@@ -21,6 +21,7 @@ from rowlock.graph.ops.registry import OPS, Spec
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import InvalidValue
 from rowlock.strategies.types import to_var_type
+from tests.conftest import one_of_each
 from tests.ops import harness
 from tests.reference import models
 
@@ -56,7 +57,10 @@ def trained(name: str, places: int = 2, **build: Any) -> tuple[dict[str, Any], A
 
 
 @needs_jax
-@pytest.mark.parametrize("name", ["mlp", "lenet", "resnet", "attention"])
+@pytest.mark.parametrize(
+    "name",
+    ["mlp", "lenet", *(pytest.param(n, marks=pytest.mark.slow) for n in ("resnet", "attention"))],
+)
 def test_training_agrees_with_the_kernels(name: str) -> None:
     wanted, _ = trained(name)
     found, report = trained(name, build_cinn_pass=True)
@@ -167,7 +171,7 @@ SAMPLES = [(name, i) for name in sorted(OPS) for i in range(len(OPS[name].sample
 
 
 @needs_jax
-@pytest.mark.parametrize(("name", "index"), [s for s in SAMPLES if lowerable(*s)])
+@pytest.mark.parametrize(("name", "index"), one_of_each(s for s in SAMPLES if lowerable(*s)))
 def test_an_op_and_its_gradient_as_a_region(name: str, index: int) -> None:
     op = OPS[name]
     inputs, attrs = harness.draw(op, op.samples[index], "float32")

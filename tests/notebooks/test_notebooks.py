@@ -12,6 +12,7 @@ from nbclient import NotebookClient
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.ray
 @pytest.mark.filterwarnings("ignore")  # Jupyter's own
 @pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda p: p.stem)
 def test_notebook_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
