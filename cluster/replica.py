@@ -14,6 +14,7 @@ from ..executor.cores import set_threads
 from ..executor.cuda.gpus import open_gpu
 from ..executor.message import Message
 from ..executor.replica import Replica
+from ..graph.ops.python_function import FUNCTIONS, PythonFunction
 from .collective.backend import form_group, leave_group
 from .collective.forming import Terms
 from .collective.shm import check_shared_memory, sweep
@@ -124,6 +125,11 @@ class ReplicaActor:
             "host": ray.util.get_node_ip_address(),
             "gpus": ray.get_gpu_ids(),
         }
+
+    @ray.method(concurrency_group="admin")
+    def learn(self, functions: Mapping[int, PythonFunction]) -> None:
+        """Take in the Python functions that programs name by number."""
+        FUNCTIONS.update(functions)
 
     @ray.method(concurrency_group="step")
     def serve(self, *driver: Any) -> None:
