@@ -162,7 +162,9 @@ def teach(members: Sequence[Member], functions: Iterable[int], within: float) ->
             if lacking:
                 learning[member.actor.learn.remote(lacking)] = member
         except (TypeError, AttributeError, ValueError, PickleError) as error:
-            raise _untaught(lacking.values(), f"cannot be pickled: {error}") from error
+            raise _untaught(
+                lacking.values(), f"cannot be pickled: {error.__cause__ or error}"
+            ) from error
     for answer, member in learning.items():
         try:
             ray.get(answer, timeout=within)

@@ -62,6 +62,10 @@ class RayReplica(Replica):
             self._keeper.step()
         return super().on_step(head, arrays)
 
+    def learn(self, functions: Mapping[int, PythonFunction]) -> None:
+        """Take in the Python functions that programs name by number."""
+        FUNCTIONS.update(functions)
+
     def abort(self, name: str, reason: str) -> None:
         """Release this replica, and its peers, from what they wait for in a group, formed or not.
 
@@ -129,7 +133,7 @@ class ReplicaActor:
     @ray.method(concurrency_group="admin")
     def learn(self, functions: Mapping[int, PythonFunction]) -> None:
         """Take in the Python functions that programs name by number."""
-        FUNCTIONS.update(functions)
+        self._replica.learn(functions)
 
     @ray.method(concurrency_group="step")
     def serve(self, *driver: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,9 @@ def py_func(dev: Device, x: list[Any], out: list[Any], *, forward_callable_id: i
 def _checked(found: PythonFunction, i: int, value: Any, wanted: Any) -> Any:
     """Return what was returned for a variable, if it is an array as the variable's."""
     if value is None:
-        raise ValueError(f"{found} returned None for variable {i}, which is wanted: return an array")
+        raise ValueError(
+            f"{found} returned None for variable {i}, which is wanted: return an array"
+        )
     value = np.asarray(value)
     told = f"{found} returned {value.dtype}{list(value.shape)} for variable {i}"
     if value.shape != wanted.shape:

@@ -41,8 +41,12 @@ def py_func(
     if not callable(func):
         raise InvalidType(f"py_func: func must be a Python function, got {func!r}.")
     if backward_func is not None and not callable(backward_func):
-        raise InvalidType(f"py_func: backward_func must be a Python function, got {backward_func!r}.")
-    skipped = {v.name for v in _variables(skip_vars_in_backward_input, "skip_vars_in_backward_input")}
+        raise InvalidType(
+            f"py_func: backward_func must be a Python function, got {backward_func!r}."
+        )
+    skipped = {
+        v.name for v in _variables(skip_vars_in_backward_input, "skip_vars_in_backward_input")
+    }
     skipped = skipped if backward_func is not None else set()
     unknown = sorted(skipped - {v.name for v in (*given, *results)})
     if unknown:
@@ -105,8 +109,8 @@ def _check_sizes(variable: Variable, operands: Sequence[Sequence[int]]) -> None:
     for dim, size in enumerate(variable.shape or ()):
         if size < 0 and source(operands, dim) is None:
             raise InvalidValue(
-                f"py_func: dimension {dim} of {variable.name!r} is unknown, and no variable of x has an unknown "
-                f"dimension {dim} to take it from. Create out with its size there."
+                f"py_func: dimension {dim} of {variable.name!r} is unknown, and no variable of x tells it: none "
+                f"has an unknown dimension {dim}. Create out with its size there."
             )
 
 

@@ -20,7 +20,8 @@ PY_FUNC = "py_func"
 class PythonFunction:
     """A function of tensors, with its operands and results as the program declares them.
 
-    It ``takes`` as many arguments as there are operands, or none. An unknown size (-1) of a result is that of the operand dimension that :func:`source` names.
+    It ``takes`` as many arguments as there are operands, or none. An unknown size (-1) of a result is that of
+    the operand dimension that :func:`source` names.
     """
 
     function: Callable[..., Any]
