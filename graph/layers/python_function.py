@@ -109,8 +109,8 @@ def _check_sizes(variable: Variable, operands: Sequence[Sequence[int]]) -> None:
     for dim, size in enumerate(variable.shape or ()):
         if size < 0 and source(operands, dim) is None:
             raise InvalidValue(
-                f"py_func: dimension {dim} of {variable.name!r} is unknown, and no variable of x tells it: none "
-                f"has an unknown dimension {dim}. Create out with its size there."
+                f"py_func: dimension {dim} of {variable.name!r} is unknown, and no variable of x tells it: "
+                f"none has an unknown dimension {dim}. Create out with its size there."
             )
 
 
