@@ -177,11 +177,12 @@ def logical(p):
 CASES["logical_not"] = (4, lambda p: ({"X": integers(p.of(*SHAPES), 2, "bool")}, {}))
 
 
-@case("fused_elemwise_activation", 10)
+@case("fused_elemwise_activation", 24)
 def fused(p):
     functors = p.of(
-        ["relu", "elementwise_add"], ["elementwise_add", "relu"],
-        ["elementwise_add", "tanh"], ["tanh", "elementwise_add"],
+        ["relu", "elementwise_add"], ["elementwise_add", "relu"], ["tanh", "elementwise_add"],
+        ["elementwise_add", "scale"], ["scale", "elementwise_add"], ["elementwise_mul", "scale"],
+        ["elementwise_mul", "tanh"], ["elementwise_mul", "sigmoid"],
     )  # fmt: skip
     x, y, axis = p.any(*BINARY[:4])
     attrs = {"axis": axis, "functor_list": functors, "scale": p.any(0.5, 2.0), "save_intermediate_out": False}
