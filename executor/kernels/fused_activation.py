@@ -1,4 +1,4 @@
-"""A sum or product and an activation in one kernel: what stands between them is written only where it is wanted."""
+"""A sum or product and an activation in one kernel: what stands between is written only where it is wanted."""
 
 from __future__ import annotations
 

@@ -139,7 +139,10 @@ def test_an_activation_fused_with_a_sum_or_product() -> None:
         fused(x, y, ["elementwise_mul", "scale"], scale=2.0),
         fused(x, y, "relu,elementwise_add", save_intermediate_out=False),
     ]
-    feed = {"x": np.array([[1, -2, 3], [0, 5, -6]], "float32"), "y": np.array([1, 2, -3], "float32")}
+    feed = {
+        "x": np.array([[1, -2, 3], [0, 5, -6]], "float32"),
+        "y": np.array([1, 2, -3], "float32"),
+    }
     product, total = fluid.Executor().run(feed=feed, fetch_list=outs)
     np.testing.assert_array_equal(product, feed["x"] * feed["y"] * 2)
     np.testing.assert_array_equal(total, np.maximum(feed["x"] + feed["y"], 0))

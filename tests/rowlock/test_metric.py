@@ -110,7 +110,10 @@ def test_one_variable_may_hold_the_counts_of_all_steps() -> None:
     with fluid.scope_guard(fluid.Scope()):
         exe.run(startup)
         for step in range(1, 4):
-            assert exe.run(main, fetch_list=[states])[0].tolist() == [[0, 0, step, 0], [step, 0, 0, 0]]
+            assert exe.run(main, fetch_list=[states])[0].tolist() == [
+                [0, 0, step, 0],
+                [step, 0, 0, 0],
+            ]
 
 
 def test_classes_out_of_range_are_refused() -> None:

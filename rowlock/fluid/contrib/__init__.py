@@ -5,6 +5,13 @@ from ...names import listing, missing
 from . import layers, mixed_precision, model_stat
 from .layers import fused_elemwise_activation
 
-__all__ = ["fused_elemwise_activation", "layers", "memory_usage", "mixed_precision", "model_stat", "op_freq_statistic"]
+__all__ = [
+    "fused_elemwise_activation",
+    "layers",
+    "memory_usage",
+    "mixed_precision",
+    "model_stat",
+    "op_freq_statistic",
+]
 __dir__ = listing(__name__)
 __getattr__ = missing(__name__)

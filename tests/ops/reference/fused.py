@@ -21,9 +21,15 @@ def fused_elemwise_activation(ins: dict[str, Any], attrs: dict[str, Any]) -> dic
     settings = attrs["act_attrs"] or {"scale": attrs["scale"], "bias": 0, "bias_after_scale": True}
     if outer.startswith("elementwise"):
         middle = act(inner, ins["Y"], settings)
-        return {"Out": REFERENCE[outer]({**ins, "Y": middle}, attrs)["Out"], "IntermediateOut": middle}
+        return {
+            "Out": REFERENCE[outer]({**ins, "Y": middle}, attrs)["Out"],
+            "IntermediateOut": middle,
+        }
     middle = REFERENCE[inner](ins, attrs)["Out"]
-    return {"Out": act(outer, middle, {"approximate": False, **settings}), "IntermediateOut": middle}
+    return {
+        "Out": act(outer, middle, {"approximate": False, **settings}),
+        "IntermediateOut": middle,
+    }
 
 
 @reference("fused_batch_norm_act", "fused_bn_add_activation")
