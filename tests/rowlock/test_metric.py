@@ -11,7 +11,7 @@ import pytest
 import rowlock as paddle
 import rowlock.fluid as fluid
 from rowlock.strategies.errors import ExecutionError
-from tests.reference import measures
+from tests.reference import measures, metrics_2x
 
 
 def test_accuracy_of_several_ranks_and_kinds_of_labels() -> None:
@@ -145,3 +145,13 @@ def test_summary_counts_as_paddles() -> None:
         return [*table, *totals]
 
     assert rows(measures.summary(fluid)) == rows(MEASURES["summary"])
+
+
+LATER = json.loads((Path(__file__).parents[1] / "reference/metrics_2x.json").read_text())
+
+
+def test_paddle_metric_gives_the_values_of_paddle_3() -> None:
+    made = metrics_2x.results(paddle, paddle.static.Executor(paddle.CPUPlace()))
+    assert made.keys() == LATER.keys()
+    for name, values in made.items():
+        assert json.dumps(values) == json.dumps(LATER[name]), name
