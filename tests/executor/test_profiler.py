@@ -10,7 +10,8 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.strategies.errors import InvalidValue
+from rowlock.executor.place import gpu_count
+from rowlock.strategies.errors import InvalidValue, Unsupported
 
 
 def test_plain_and_parallel_steps_are_in_table_and_timeline(
