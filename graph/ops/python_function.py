@@ -6,12 +6,14 @@ brought the functions of a program before the program (see ``cluster/gang.py``).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...strategies.errors import Unsupported
 from .registry import Grad, Inference, Op, Spec, Specs, define
+from .rules import merge_dims
 
 PY_FUNC = "py_func"
 
@@ -47,6 +49,7 @@ class PythonFunction:
 
 
 FUNCTIONS: dict[int, PythonFunction] = {}
+_numbers = itertools.count()  # threads may build programs side by side
 
 
 def source(operands: Sequence[Sequence[int]], dim: int) -> tuple[int, int] | None:
@@ -61,8 +64,9 @@ def source(operands: Sequence[Sequence[int]], dim: int) -> tuple[int, int] | Non
 
 def register(function: PythonFunction) -> int:
     """Keep a function for as long as the process lives, and return its number."""
-    FUNCTIONS[len(FUNCTIONS)] = function
-    return len(FUNCTIONS) - 1
+    number = next(_numbers)
+    FUNCTIONS[number] = function
+    return number
 
 
 def function_of(number: int, where: str = "") -> PythonFunction:
@@ -83,13 +87,20 @@ def function_of(number: int, where: str = "") -> PythonFunction:
 def py_func_shape(op: Inference) -> Mapping[str, Specs]:
     """Results are as the program declares them; their unknown sizes are those of operands."""
     found = function_of(op.attr("forward_callable_id"), op.where)
-    given = [spec.shape for spec in op.specs("X")]
+    given = op.specs("X")
+    # A number is all that a saved program holds, and in another process it may be another function's.
     op.require(
-        len(given) == len(found.operands),
-        f"X must hold {len(found.operands)} variables, as {found} was registered for",
+        len(given) == len(found.operands) and all(map(_fits, given, found.operands)),
+        f"{found} was registered for X = {', '.join(map(str, found.operands)) or 'nothing'}",
     )
-    shapes = (found.result_shape(k, given) for k in range(len(found.results)))
+    sizes = [spec.shape for spec in given]
+    shapes = (found.result_shape(k, sizes) for k in range(len(found.results)))
     return {"Out": [r._replace(shape=s) for r, s in zip(found.results, shapes, strict=True)]}
+
+
+def _fits(given: Spec, declared: Spec) -> bool:
+    alike = given.dtype == declared.dtype and len(given.shape) == len(declared.shape)
+    return alike and None not in map(merge_dims, given.shape, declared.shape)
 
 
 def _backward(attrs: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -206,6 +206,12 @@ def test_a_saved_program_has_no_functions() -> None:
     number = main.global_block().ops[0].attr("forward_callable_id")
     assert fluid.layers.py_func.registered_func(number) is FUNCTIONS[number].function
     assert fluid.layers.py_func.registered_func_num() == len(FUNCTIONS)
+    with fluid.program_guard(fluid.Program()):
+        x = fluid.data("x", [None, 3])
+        fluid.layers.py_func(lambda x: None, x, None)
+    again.global_block().ops[0].set_attr("forward_callable_id", len(FUNCTIONS) - 1)
+    with pytest.raises(ValueError, match=r"was registered for X = FP32\[-1,3\] \(got X 'x'"):
+        run(again, "out")
     again.global_block().ops[0].set_attr("forward_callable_id", 10**6)
     with pytest.raises(Unsupported, match=r"no Python function has number 1000000.*build it again"):
         run(again, "out")
