@@ -154,6 +154,22 @@ def test_what_it_keeps_of_a_step_stays() -> None:
     assert [np.array(one).tolist() for one in kept] == [ROWS.tolist()] * 3
 
 
+@pytest.mark.parametrize("device", ["cpu", "gpu"], indirect=True)
+def test_what_lasts_may_be_written_and_read_by_other_ops(device: str, threads: None) -> None:
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x = fluid.data("x", [None, 2])
+        total = fluid.layers.create_global_var([1], 0.0, "float32", persistable=True, name="total")
+        fluid.layers.py_func(lambda x, t: np.array(t) + np.array(x).sum(), [x, total], total)
+        double = fluid.layers.scale(total, 2.0)
+    exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
+    with fluid.scope_guard(scope):
+        exe.run(startup)
+        for step in range(1, 4):
+            assert exe.run(main, feed={"x": ROWS}, fetch_list=[double])[0] == 2 * step * ROWS.sum()
+    assert np.array(scope.find_var("total").get_tensor()) == 3 * ROWS.sum()
+
+
 def test_sizes_that_the_batch_tells() -> None:
     main, out = program_of(lambda x: np.array(x).sum(1), shape=(-1,))
     assert run(main, out).tolist() == ROWS.sum(1).tolist()
