@@ -25,7 +25,7 @@ from .channel import Channels
 from .collective.shm import forget_segments
 from .line import Line
 from .listener import SECRET_BYTES, Listener
-from .member import Lookouts, Member, describe, end_all
+from .member import Lookouts, Member, describe, end_all, teach
 from .nodes import GPU
 from .placement import reserve, reserve_another
 from .session import join_ray, leave_ray, session, unjoined
@@ -127,6 +127,10 @@ class RayDelivery:
         """
         if self.broken:
             raise InvalidState(VALUES_GONE)
+        for rank, message in messages.items():
+            functions = message.head.get("functions") if message.kind == "load" else None
+            if functions:
+                teach([self._members[rank]], functions, self.config.start_deadline_s)
         return self._channels.start(messages, self.config.step_deadline_s, number)
 
     def finish(self, number: int) -> dict[int, Message]:

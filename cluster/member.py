@@ -8,18 +8,21 @@ import os
 import signal
 import socket
 import textwrap
+from collections.abc import Iterable, Sequence
+from pickle import PickleError
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, RayError, RayTaskError
+from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
 from ray.util.placement_group import remove_placement_group
 from ray.util.scheduling_strategies import (
     NodeAffinitySchedulingStrategy,
     PlacementGroupSchedulingStrategy,
 )
 
+from ..graph.ops.python_function import PythonFunction, function_of
 from ..strategies.cluster import ClusterConfig
-from ..strategies.errors import CollectiveError, ReplicaLost
+from ..strategies.errors import CollectiveError, ReplicaLost, Unsupported
 from .line import Line
 from .nodes import GPU
 from .replica import ReplicaActor
@@ -39,6 +42,7 @@ class Member:
         self.who = next(_numbers)
         self.alive = True
         self.where: dict[str, Any] = {}
+        self.functions: set[int] = set()  # numbers of the Python functions that it has
         self.serving: Any = None
         self.line: Line | None = None
         self.watch: socket.socket | None = None
@@ -139,6 +143,50 @@ def describe(members: dict[int, Member], within: float) -> None:
             f"node of the cluster, or send it along: "
             f"ray.init(runtime_env={{'working_dir': <folder that holds rowlock>}})."
         ) from error
+
+
+def teach(members: Sequence[Member], functions: Iterable[int], within: float) -> None:
+    """Bring members the Python functions that they lack, pickled by Ray, as it does with all that is its own.
+
+    A member that is lost meanwhile is found out when it is spoken to.
+
+    Raises:
+        Unsupported: a function cannot be pickled, or not be read where the member runs.
+        CollectiveError: there is no answer in time.
+    """
+    wanted = set(functions)
+    learning: dict[Any, Member] = {}
+    for member in members:
+        lacking = {number: function_of(number) for number in sorted(wanted - member.functions)}
+        try:
+            if lacking:
+                learning[member.actor.learn.remote(lacking)] = member
+        except (TypeError, AttributeError, ValueError, PickleError) as error:
+            raise _untaught(
+                lacking.values(), f"cannot be pickled: {error.__cause__ or error}"
+            ) from error
+    for answer, member in learning.items():
+        try:
+            ray.get(answer, timeout=within)
+        except GetTimeoutError:
+            raise CollectiveError(
+                f"{member} took no Python functions in within {within:g} s "
+                f"(ClusterConfig.start_deadline_s)."
+            ) from None
+        except RayActorError:
+            continue
+        except RayError as error:
+            lacking = {number: function_of(number) for number in sorted(wanted - member.functions)}
+            raise _untaught(lacking.values(), f"cannot be read there: {why(error)}") from error
+        member.functions |= wanted
+
+
+def _untaught(functions: Iterable[PythonFunction], problem: str) -> Unsupported:
+    return Unsupported(
+        f"py_func: {', '.join(map(str, functions))} cannot be sent to replicas in other processes: it, or "
+        f"something it refers to, {problem}. Have it make what it needs when it is called, or run on threads: "
+        f"rowlock.configure(launcher='threads')."
+    )
 
 
 def why(error: RayError) -> str:

@@ -14,6 +14,7 @@ from ..executor.cores import set_threads
 from ..executor.cuda.gpus import open_gpu
 from ..executor.message import Message
 from ..executor.replica import Replica
+from ..graph.ops.python_function import FUNCTIONS, PythonFunction
 from .collective.backend import form_group, leave_group
 from .collective.forming import Terms
 from .collective.shm import check_shared_memory, sweep
@@ -60,6 +61,10 @@ class RayReplica(Replica):
         if self._keeper is not None:
             self._keeper.step()
         return super().on_step(head, arrays)
+
+    def learn(self, functions: Mapping[int, PythonFunction]) -> None:
+        """Take in the Python functions that programs name by number."""
+        FUNCTIONS.update(functions)
 
     def abort(self, name: str, reason: str) -> None:
         """Release this replica, and its peers, from what they wait for in a group, formed or not.
@@ -124,6 +129,11 @@ class ReplicaActor:
             "host": ray.util.get_node_ip_address(),
             "gpus": ray.get_gpu_ids(),
         }
+
+    @ray.method(concurrency_group="admin")
+    def learn(self, functions: Mapping[int, PythonFunction]) -> None:
+        """Take in the Python functions that programs name by number."""
+        self._replica.learn(functions)
 
     @ray.method(concurrency_group="step")
     def serve(self, *driver: Any) -> None:

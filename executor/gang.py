@@ -417,16 +417,18 @@ class Gang:
         wishes: Wishes = ALL_WISHES,
         captures: bool = True,
         alone: bool = False,
+        functions: Sequence[int] = (),
     ) -> int:
         """Give a compiled program (JSON) to every replica and return its id there.
 
         ``threads`` that a replica may use, ``capped`` by its share of the host's cores or not; ``every_lock``:
         they signal every dependency; ``wishes``: how temporaries may share memory; ``captures``: a GPU's work
-        is launched as graphs; ``alone``: peers take no part.
+        is launched as graphs; ``alone``: peers take no part; ``functions``: numbers of the Python functions
+        that it calls, which the delivery brings to replicas of other processes.
         """
         number = self.new_id()
         how: dict[str, Any] = {"threads": threads, "capped": capped, "every_lock": every_lock}
-        how.update(wishes=list(wishes), captures=captures, alone=alone)
+        how.update(wishes=list(wishes), captures=captures, alone=alone, functions=list(functions))
         head = {"id": number, "program": program, "scope": scope, **how}
         with self.turn:
             self._unload()

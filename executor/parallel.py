@@ -428,6 +428,7 @@ class ParallelRun:
                 every_lock=not self.build.remove_unnecessary_lock,
                 wishes=self.wishes,
                 captures=self.build.allow_cuda_graph_capture is not False,
+                functions=compiled.program.functions(),
             )
             limit, whose = self.gang.memory(number)
             budget = Budget(compiled.program, self.wishes, limit, whose, len(self.places))

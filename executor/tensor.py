@@ -65,6 +65,13 @@ class Tensor:
         self.link: Link | None = None
         self.link_version = 0
 
+    @classmethod
+    def of(cls, array: np.ndarray) -> Tensor:
+        """Return a tensor that belongs to no scope and holds a copy of an array."""
+        made = cls()
+        made._array = array.copy()
+        return made
+
     @property
     def initialized(self) -> bool:
         """Whether the tensor holds a value."""

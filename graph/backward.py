@@ -212,7 +212,9 @@ def _path(block: Block, targets: set[str], inputs: set[str], stopped: set[str]) 
     back: list[Operator] = []
     for op in reversed(block.ops):
         reached = op.role & 0xFF in (0, int(OpRole.Loss)) or inputs
-        if reached and needed.intersection(op.output_arg_names) and op.declaration.grad is not None:
+        grad = op.declaration.grad
+        differentiable = grad is not None and grad.exists(op.attrs)
+        if reached and differentiable and needed.intersection(op.output_arg_names):
             back.append(op)
             needed.update(n for n in op.input_arg_names if grad_name(n) not in stopped)
     if not inputs:
@@ -255,6 +257,10 @@ def _instances(op: Operator, grad: Grad) -> list[int | None]:
 def _wire(op: Operator, grad: Grad, one: int | None, stopped: set[str]) -> GradOp:
     """Fill the gradient op's slots with the forward op's names and those of their gradients."""
     of: dict[str, str] = {}
+    left_out = set(op.attrs[grad.without]) if grad.without else set()
+
+    def read(sources: str) -> list[str]:
+        return [n for s in sources.split("+") for n in names(s, False) if n not in left_out]
 
     def names(source: str, writing: bool) -> list[str]:
         base, is_grad, _ = source.partition(GRAD_SUFFIX)
@@ -270,7 +276,7 @@ def _wire(op: Operator, grad: Grad, one: int | None, stopped: set[str]) -> GradO
             result.append(EMPTY_VAR if unwanted else grad_name(name))
         return result
 
-    inputs = {slot: names(source, False) for slot, source in grad.reads().items()}
+    inputs = {slot: read(sources) for slot, sources in grad.reads().items()}
     outputs = {slot: names(source, True) for slot, source in grad.writes().items()}
     outputs = {s: ns for s, ns in outputs.items() if any(n != EMPTY_VAR for n in ns)}
     attrs = grad.attributes({k: v for k, v in op.attrs.items() if k in op.declaration.attrs})

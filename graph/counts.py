@@ -88,7 +88,9 @@ def summary(main_prog: Program) -> None:
             counted = _flops(block, op)
             if counted is None:
                 continue
-            read = (block.find_var_recursive(name) for name in op.input_arg_names)
+            # A norm's moving statistics are no parameters that are learned.
+            slots = [names for slot, names in op.inputs.items() if slot not in ("Mean", "Variance")]
+            read = (block.find_var_recursive(name) for names in slots for name in names)
             own = sum(math.prod(v.shape or ()) for v in read if isinstance(v, Parameter))
             source, made = (_sample(block, names) for names in (_data(op), op.output_arg_names))
             rows.append((str(len(rows)), op.type, source, made, str(own), str(counted)))

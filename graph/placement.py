@@ -48,6 +48,8 @@ def place_on_host(graph: Graph, gpu: Collection[str]) -> Graph:
     if not host:
         return graph
     stay, shared = _that_stay(graph, host)
+    if stay & lacking:
+        return place_on_host(_written_by_copies(graph, stay & lacking), gpu)
     placer = _Placer(graph, host - stay, shared)
     nodes = [*placer.ahead(), *(made for node in graph.nodes for made in placer.place(node))]
     feeds = tuple(placer.swap.get(value, value) for value in graph.feeds)
@@ -74,6 +76,27 @@ def _that_stay(graph: Graph, host: Collection[Node]) -> tuple[set[Node], set[str
         if more <= stay:
             return stay, shared
         stay |= more
+
+
+def _written_by_copies(graph: Graph, nodes: Collection[Node]) -> Graph:
+    """Let nodes without a kernel for GPUs make temporaries, of which copies update what lies on the GPU."""
+    made: list[Node] = []
+    for node in graph.nodes:
+        if node not in nodes:
+            made.append(node)
+            continue
+        lasting = [value for value in node.writes() if value.kind == STATE]
+        swap = {v: replace(v, name=f"{v.name}@MADE", kind=TEMP) for v in lasting}
+        outputs = {
+            s: tuple(swap.get(v, v) if v else v for v in vs) for s, vs in node.outputs.items()
+        }
+        made.append(replace(node, outputs=outputs))
+        for value, temporary in swap.items():
+            slots = {"X": (temporary,)}, {"Out": (value,)}
+            made.append(
+                Node("assign", *slots, {}, node.role, node.where, at=node.at, scope=node.scope)
+            )
+    return graph.with_nodes(made)
 
 
 class _Copy(NamedTuple):

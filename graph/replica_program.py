@@ -14,6 +14,7 @@ from ..strategies.types import VarType
 from .ir import EVERYWHERE, FEED, STATE, Graph, Node, Value
 from .ops.amp import LOSS_SCALING
 from .ops.collective import COLLECTIVES
+from .ops.python_function import PY_FUNC
 from .ops.region import REGION
 from .ops.registry import OPS, Spec
 from .role import OpRole
@@ -156,6 +157,11 @@ class ReplicaProgram:
     def wanted(self) -> tuple[int, ...]:
         """Positions of what the user fetches."""
         return self.fetches[: len(self.fetches) - len(self.kept)]
+
+    def functions(self) -> list[int]:
+        """Numbers of the Python functions that the program calls."""
+        called = (n.attrs["forward_callable_id"] for n in self.nodes if n.op == PY_FUNC)
+        return sorted(set(called))
 
     def own_names(self) -> frozenset[str]:
         """Names of the persistables of which each place may have a value of its own after a step."""

@@ -120,11 +120,21 @@ class _Emitter:
             return self._where(condition, yes, no, out)
         if fn == "erf":
             return erf_into(self.dev, args[0], out)
+        if fn == "exp" and xp is np and out.size == 1 and out.dtype == np.float32:
+            return self._exact_exp(args[0], out)
         if fn == "arg":
             return [partial(xp.copyto, out, args[0])]
         if fn in ("maximum", "minimum"):  # NumPy wants these two to be told by keyword
             return [partial(getattr(xp, fn), *args, out=out)]
         return [partial(getattr(xp, fn), *args, out)]
+
+    def _exact_exp(self, x: Any, out: Any) -> list[Callable[[], Any]]:
+        """Round once: of one number, such as a learning rate, Paddle calls C's function, which does so."""
+        wide = self.dev.scratch(out.shape, np.float64)
+        return [
+            partial(np.exp, x, wide, dtype=np.float64),
+            partial(np.copyto, out, wide, casting="same_kind"),
+        ]
 
     def _where(self, condition: Any, yes: Any, no: Any, out: Any) -> list[Callable[[], Any]]:
         """``out`` may be the memory of ``yes`` or ``no``: write the other one, masked, over it."""

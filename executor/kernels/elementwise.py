@@ -115,3 +115,5 @@ for _op_type in BINARY_GRADS:
     if _op_type != "elementwise_div":
         kernel(_op_type)(_forward(_op_type))
     kernel(f"{_op_type}_grad")(_backward(_op_type))
+
+product_grad = _backward("elementwise_mul")

@@ -1,4 +1,4 @@
-"""A sum and an activation in one kernel: what stands between them is written only where it is wanted."""
+"""A sum or product and an activation in one kernel: what stands between is written only where it is wanted."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from ...graph.ops.expr import Expr, copy
 from ...graph.ops.fused_activation import (
     FUSED,
     activation_in,
-    outer_sum,
+    binary_is_outer,
+    settings_in,
     slope_of,
     slope_reads,
+    sums,
     value_of,
 )
 from ..codegen.array_calls import bind_scalar
 from ..device import Device
 from .activation import relu_grad
-from .elementwise import aligned, summed
+from .elementwise import aligned, product_grad, summed
 from .registry import Step, kernel
 
 
@@ -32,20 +34,30 @@ def fused_elemwise_activation(
     axis: int,
     functor_list: list[str],
     act_attrs: Mapping[str, Any],
+    scale: float,
 ) -> list[Step]:
-    act = value_of(activation_in(functor_list), act_attrs)
+    act = value_of(activation_in(functor_list), settings_in(functor_list, act_attrs, scale))
+    join = _sum if sums(functor_list) else _product
     a, b = aligned(x, y, axis)
-    if outer_sum(functor_list):
+    if binary_is_outer(functor_list):
         if intermediate_out is None:
-            return bind_scalar(lambda x, y: x + act(y), {"x": a, "y": b}, {}, out, dev)
+            return bind_scalar(lambda x, y: join(x, act(y)), {"x": a, "y": b}, {}, out, dev)
         steps = bind_scalar(lambda y: act(y), {"y": y}, {}, intermediate_out, dev)
         a, b = aligned(x, intermediate_out, axis)
-        return [*steps, *bind_scalar(lambda x, y: x + y, {"x": a, "y": b}, {}, out, dev)]
+        return [*steps, *bind_scalar(lambda x, y: join(x, y), {"x": a, "y": b}, {}, out, dev)]
     middle = out if intermediate_out is None else intermediate_out
     return [
-        *bind_scalar(lambda x, y: x + y, {"x": a, "y": b}, {}, middle, dev),
+        *bind_scalar(lambda x, y: join(x, y), {"x": a, "y": b}, {}, middle, dev),
         *bind_scalar(lambda m: act(m), {"m": middle}, {}, out, dev),
     ]
+
+
+def _sum(x: Expr, y: Expr) -> Expr:
+    return x + y
+
+
+def _product(x: Expr, y: Expr) -> Expr:
+    return x * y
 
 
 @kernel(f"{FUSED}_grad")
@@ -62,10 +74,15 @@ def fused_elemwise_activation_grad(
     axis: int,
     functor_list: list[str],
     act_attrs: Mapping[str, Any],
+    scale: float,
 ) -> list[Step]:
-    act = activation_in(functor_list)
+    act, act_attrs = activation_in(functor_list), settings_in(functor_list, act_attrs, scale)
+    if not sums(functor_list):
+        through = _through_product_of if binary_is_outer(functor_list) else _through_product
+        arrays = (x, y, out, intermediate_out, d_out, d_x, d_y)
+        return through(dev, act, act_attrs, arrays, axis)
     like = d_out if x is None else x
-    if outer_sum(functor_list):
+    if binary_is_outer(functor_list):
         held = {"X": y, "Out": intermediate_out}
         return _after_sum(dev, act, act_attrs, (like, y, d_out, d_x, d_y), held, axis)
     a, b = aligned(like, y, axis)
@@ -127,3 +144,34 @@ def _brought(dev: Device, full: Any, view: Any) -> list[Step]:
     if view.shape == full.shape:
         return bind_scalar(lambda d: copy(d), {"d": full}, {}, view, dev)
     return summed(dev, full, view)
+
+
+def _through_product_of(
+    dev: Device, act: str, settings: Mapping[str, Any], arrays: tuple[Any, ...], axis: int
+) -> list[Step]:
+    """X * act(Y): the product's gradients, and Y's through the activation."""
+    x, y, _, middle, d_out, d_x, d_y = arrays
+    steps: list[Step] = []
+    if middle is None:
+        value, middle = value_of(act, settings), dev.scratch(y.shape, y.dtype)
+        steps += bind_scalar(lambda y: value(y), {"y": y}, {}, middle, dev)
+    d_middle = None if d_y is None else dev.scratch(y.shape, y.dtype)
+    steps += product_grad(dev, x, middle, d_out, d_x, d_middle, axis=axis)
+    if d_y is not None:
+        steps += sloped(dev, act, settings, {"X": y, "Out": middle}, d_middle, d_y)
+    return steps
+
+
+def _through_product(
+    dev: Device, act: str, settings: Mapping[str, Any], arrays: tuple[Any, ...], axis: int
+) -> list[Step]:
+    """act(X * Y): through the activation, then the product's gradients."""
+    x, y, out, middle, d_out, d_x, d_y = arrays
+    steps: list[Step] = []
+    if middle is None and slope_reads(act) == "X":
+        middle = dev.scratch(d_out.shape, d_out.dtype)
+        a, b = aligned(x, y, axis)
+        steps += bind_scalar(lambda x, y: x * y, {"x": a, "y": b}, {}, middle, dev)
+    d_middle = dev.scratch(d_out.shape, d_out.dtype)
+    steps += sloped(dev, act, settings, {"X": middle, "Out": out}, d_out, d_middle)
+    return [*steps, *product_grad(dev, x, y, d_middle, d_x, d_y, axis=axis)]

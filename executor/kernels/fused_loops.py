@@ -10,9 +10,11 @@ from ...graph.ops.expr import Expr, argument, copy
 from ...graph.ops.fused_activation import (
     FUSED,
     activation_in,
-    outer_sum,
+    binary_is_outer,
+    settings_in,
     slope_of,
     slope_reads,
+    sums,
     value_of,
 )
 from ...graph.ops.pointwise import arguments
@@ -26,7 +28,11 @@ def register(loops: Loops) -> None:
     """Register the fused op and its gradient."""
 
     def takes(node: Node) -> bool:
-        act, settings = activation_in(node.attrs["functor_list"]), node.attrs["act_attrs"]
+        functors = node.attrs["functor_list"]
+        if not sums(functors):
+            return False
+        act = activation_in(functors)
+        settings = settings_in(functors, node.attrs["act_attrs"], node.attrs["scale"])
         x, d = argument("x"), argument("d")
         slope = slope_of(act, settings)
         made = (value_of(act, settings)(x), slope(x, d) if slope_reads(act) else slope(d))
@@ -48,11 +54,12 @@ def _register_forward(loops: Loops, takes: Callable[[Node], bool]) -> None:
         axis: int,
         functor_list: list[str],
         act_attrs: Mapping[str, Any],
+        scale: float,
     ) -> list[Step]:
-        act = value_of(activation_in(functor_list), act_attrs)
+        act = value_of(activation_in(functor_list), settings_in(functor_list, act_attrs, scale))
         a, b = aligned(x, y, axis)
         first, second = argument("x"), argument("y")
-        if not outer_sum(functor_list):
+        if not binary_is_outer(functor_list):
             middle = first + second
             kept = intermediate_out
             made = act(middle)
@@ -83,12 +90,13 @@ def _register_backward(loops: Loops, takes: Callable[[Node], bool]) -> None:
         axis: int,
         functor_list: list[str],
         act_attrs: Mapping[str, Any],
+        scale: float,
     ) -> list[Step]:
-        act = activation_in(functor_list)
+        act, act_attrs = activation_in(functor_list), settings_in(functor_list, act_attrs, scale)
         a, b = aligned(d_out if x is None else x, y, axis)
         arrays = {"x": a, "y": b, "out": out, "d": d_out}
         first, second, d = argument("x"), argument("y"), argument("d")
-        if outer_sum(functor_list):
+        if binary_is_outer(functor_list):
             at = {"X": second, "Out": argument("middle")}
             if intermediate_out is not None:
                 arrays["middle"] = intermediate_out.reshape(b.shape)

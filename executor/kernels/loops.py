@@ -14,6 +14,7 @@ from ...graph.ir import Node
 from ...graph.ops import expr as e
 from ...graph.ops.pointwise import BINARY_GRADS, arguments, scaled, total
 from ...graph.ops.registry import OPS, Op
+from ...graph.ops.rules import product
 from ...strategies.types import VarType
 from ..codegen.array_calls import trace
 from ..codegen.loops import Outputs, bind_loop
@@ -38,7 +39,7 @@ class Loops:
     """What makes loops of expressions: for which back end, of which nodes and functions.
 
     ``bind`` returns the calls that evaluate expressions on arrays into the outputs, in one pass; ``low``: of
-    float16 and bfloat16 too.
+    float16 and bfloat16 too; ``exact_exp``: exp of one number is left to the array module, which is exact.
     """
 
     back_end: str
@@ -46,6 +47,7 @@ class Loops:
     takes: Callable[[Node], bool]
     known: Callable[[e.Expr], bool]
     low: bool = False
+    exact_exp: bool = False
 
     def register(
         self, *op_types: str, takes: Callable[[Node], bool] | None = None
@@ -55,8 +57,16 @@ class Loops:
 
 
 NUMBA = Loops(
-    "numba", lambda dev, outputs, arrays: [*bind_loop(outputs, arrays)], in_float32, known
+    "numba",
+    lambda dev, outputs, arrays: [*bind_loop(outputs, arrays)],
+    in_float32,
+    known,
+    exact_exp=True,
 )
+
+
+def _one_number(node: Node) -> bool:
+    return all(product(value.spec.shape) == 1 for value in node.writes())
 
 
 def _expression(loops: Loops, op: Op) -> None:
@@ -73,7 +83,9 @@ def _expression(loops: Loops, op: Op) -> None:
         return loops.bind(dev, [(trace(scalar, attrs), out)], read)
 
     def takes(node: Node) -> bool:
-        return loops.takes(node) and of_floats(node) and loops.known(trace(scalar, node.attrs))
+        exact = loops.exact_exp and op.type == "exp" and _one_number(node)
+        known = loops.takes(node) and of_floats(node) and loops.known(trace(scalar, node.attrs))
+        return known and not exact
 
     bind.__doc__ = f"The expression of {op.type} in one loop."
     operands = (*names, out_slot.parameter)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...strategies.errors import InvalidType
+from ...strategies.errors import InvalidType, InvalidValue
+from ..ops.fused_activation import FUSED
 from ..variable import Variable
 from . import operators, subscript  # noqa: F401 - they give Variable its operators
 from .helper import LayerHelper, check_variable
@@ -36,6 +37,43 @@ elementwise_min = _elementwise("elementwise_min")
 elementwise_pow = _elementwise("elementwise_pow")
 elementwise_mod = _elementwise("elementwise_mod")
 elementwise_floordiv = _elementwise("elementwise_floordiv")
+
+
+def fused_elemwise_activation(
+    x: Variable,
+    y: Variable,
+    functor_list: list[str] | str,
+    axis: int = -1,
+    scale: float = 0.0,
+    save_intermediate_out: bool = True,
+) -> Variable:
+    """Return act(x + y), x + act(y), or the same of products, as one op.
+
+    ``functor_list`` names what is applied, outermost first: ["relu", "elementwise_add"] is relu(x + y). Of an
+    activation "scale", ``scale`` is the factor.
+
+    Raises:
+        InvalidType: ``x`` or ``y`` is no Variable.
+        InvalidValue: ``functor_list`` does not hold two names, or not of such ops.
+    """
+    check_variable(x, "x", FUSED)
+    check_variable(y, "y", FUSED)
+    functors = functor_list.split(",") if isinstance(functor_list, str) else functor_list
+    if not isinstance(functors, list) or len(functors) != 2:
+        raise InvalidValue(
+            f"{FUSED}: functor_list must be a list of two op types, such as ['elementwise_add', 'relu'], got "
+            f"{functor_list!r}."
+        )
+    helper = LayerHelper(FUSED)
+    outputs = {"Out": helper.new(x.dtype), "IntermediateOut": helper.new(x.dtype)}
+    attrs = {
+        "axis": axis,
+        "scale": scale,
+        "save_intermediate_out": save_intermediate_out,
+        "functor_list": functors,
+    }
+    helper.append_op(FUSED, {"X": x, "Y": y}, outputs, attrs)
+    return outputs["Out"]
 
 
 def _result(helper: LayerHelper, out: Variable | None, argument: str) -> Variable:

@@ -1,7 +1,8 @@
-"""A sum and an activation as one op, in either order (Paddle's fused_elemwise_activation).
+"""A sum or product and an activation as one op, in either order (Paddle's fused_elemwise_activation).
 
 ``functor_list`` says what is applied, outermost first: [act, "elementwise_add"] is act(X + Y), and
-["elementwise_add", act] is X + act(Y). ``act_attrs`` (not in Paddle) are the activation's attributes. The
+["elementwise_add", act] is X + act(Y); so for "elementwise_mul". ``act_attrs`` (not in Paddle) are the
+activation's attributes off their defaults; without them ``scale`` is the factor of a scale. The
 gradient of act(X + Y) forms the sum again where the slope is a function of it, so it need not be kept.
 """
 
@@ -16,7 +17,7 @@ from .expr import Expr
 from .registry import OPS, Grad, Inference, Op, Spec, Specs, define
 from .samples import normal, sample
 
-ADD, FUSED = "elementwise_add", "fused_elemwise_activation"
+ADD, MUL, FUSED = "elementwise_add", "elementwise_mul", "fused_elemwise_activation"
 
 
 def foldable(op_type: str) -> bool:
@@ -57,30 +58,47 @@ def _filled_in(op_type: str, settings: Mapping[str, Any]) -> Callable[..., Expr]
     scalar = OPS[op_type].scalar
     assert scalar is not None, op_type
     wanted = inspect.signature(scalar).parameters.values()
-    held = {p.name: settings[p.name] for p in wanted if p.kind is p.KEYWORD_ONLY}
+    chosen = {**OPS[op_type].attrs, **settings}
+    held = {p.name: chosen[p.name] for p in wanted if p.kind is p.KEYWORD_ONLY}
     return lambda *operands: scalar(*operands, **held)
 
 
-def outer_sum(functor_list: list[str]) -> bool:
-    """Tell whether the sum is applied last: X + act(Y)."""
-    return functor_list[0].startswith(ADD)
+def binary_is_outer(functor_list: list[str]) -> bool:
+    """Tell whether the sum or product is applied last: X + act(Y)."""
+    return functor_list[0].startswith((ADD, MUL))
+
+
+def sums(functor_list: list[str]) -> bool:
+    """Tell whether the operands are added, not multiplied."""
+    return any(name.startswith(ADD) for name in functor_list)
 
 
 def activation_in(functor_list: list[str]) -> str:
     """Return the activation's op type."""
-    found = functor_list[1] if outer_sum(functor_list) else functor_list[0]
+    found = functor_list[1] if binary_is_outer(functor_list) else functor_list[0]
     return found.removesuffix("_grad")
+
+
+def settings_in(
+    functor_list: list[str], act_attrs: Mapping[str, Any], scale: float
+) -> Mapping[str, Any]:
+    """Return the activation's attributes; Paddle's own op has those of a scale alone."""
+    if activation_in(functor_list) == "scale" and not act_attrs:
+        return {"scale": scale, "bias": 0.0, "bias_after_scale": True}
+    return act_attrs
 
 
 def fused_shape(op: Inference) -> Mapping[str, Specs]:
     """The broadcast shape; what stands between is like Y (X + act(Y)) or like Out."""
     functors = op.attr("functor_list")
     op.require(
-        len(functors) == 2 and ADD in functors and foldable(activation_in(functors)),
-        f"functor_list={functors} must hold elementwise_add and an activation",
+        len(functors) == 2
+        and len({ADD, MUL}.intersection(functors)) == 1
+        and foldable(activation_in(functors)),
+        f"functor_list={functors} must hold elementwise_add or elementwise_mul, and an activation",
     )
     out = Spec(broadcast_shape(op), op.spec("X").dtype)
-    return {"Out": out, "IntermediateOut": op.spec("Y") if outer_sum(functors) else out}
+    return {"Out": out, "IntermediateOut": op.spec("Y") if binary_is_outer(functors) else out}
 
 
 def fused_grad_shape(op: Inference) -> Mapping[str, Specs]:
@@ -134,6 +152,12 @@ define(
                 functor_list=[ADD, "leaky_relu"],
                 act_attrs={"alpha": 0.1},
             ),
+            sample(_WITH_BIAS, axis=1, functor_list=[ADD, "scale"], scale=2.0),
+            sample(_WITH_BIAS, axis=1, functor_list=[MUL, "scale"], scale=-0.5),
+            sample(_WITH_BIAS, axis=1, functor_list=[MUL, "tanh"]),
+            sample({"X": normal(3, 4), "Y": normal(3, 4)}, functor_list=[MUL, "sigmoid"]),
+            sample(_WITH_BIAS, axis=1, functor_list=["gelu", MUL]),
+            sample({"X": normal(2, 4), "Y": normal(4)}, functor_list=["sigmoid", MUL]),
         ),
         refuses=(
             sample({"X": normal(3, 4), "Y": normal(3)}, functor_list=["relu", ADD]),

@@ -127,13 +127,19 @@ def mean_iou_shape(op: Inference) -> Mapping[str, Specs]:
     )
     counts = Spec((op.attr("num_classes"),), VarType.INT32)
     op.require(op.attr("num_classes") > 0, "num_classes must be positive")
+    for slot, wanted in (
+        ("InWrongs", counts),
+        ("InCorrects", counts),
+        ("InMeanIou", Spec((1,), VarType.FP32)),
+    ):
+        op.require(all(s == wanted for s in op.specs(slot)), f"{slot} must be {wanted}")
     return {"OutMeanIou": Spec((1,), VarType.FP32), "OutWrong": counts, "OutCorrect": counts}
 
 
 define(
     Op(
         type="mean_iou",
-        inputs=("Predictions", "Labels"),
+        inputs=("Predictions", "Labels", "InWrongs*?", "InCorrects*?", "InMeanIou*?"),
         outputs=("OutMeanIou", "OutWrong", "OutCorrect"),
         attrs={"num_classes": 0},
         shape=mean_iou_shape,
@@ -148,6 +154,115 @@ define(
                 {"Predictions": integers(5, 4, high=3), "Labels": integers(5, 3, high=3)},
                 num_classes=5,
             ),
+        ),
+    )
+)
+
+
+def _column(op: Inference, slot: str, rows: int) -> Spec:
+    """Return the spec of an input that has one element for each row."""
+    spec = op.spec(slot)
+    op.require(
+        spec.shape in ((rows, 1), (-1, 1)) or (rows == -1 and spec.shape[1:] == (1,)),
+        f"{slot} must have shape [{rows}, 1]: one element for each row",
+    )
+    return spec
+
+
+def precision_recall_shape(op: Inference) -> Mapping[str, Specs]:
+    """Six measures (macro precision, recall, F1, then micro) of the batch and of all; counts by class."""
+    probs, classes = op.spec("MaxProbs"), op.attr("class_number")
+    op.require(classes > 0, "class_number must be positive")
+    op.require(probs.dtype in FLOATS, "MaxProbs must be floating point")
+    rows = probs.shape[0] if probs.shape else 0
+    _column(op, "MaxProbs", rows)
+    for slot in ("Indices", "Labels"):
+        op.require(_column(op, slot, rows).dtype in INTEGERS, f"{slot} must hold class numbers")
+    if op.has("Weights"):
+        op.require(_column(op, "Weights", rows).dtype == probs.dtype, "Weights must be as MaxProbs")
+    states = Spec((classes, 4), probs.dtype)
+    if op.has("StatesInfo"):
+        op.require(op.spec("StatesInfo") == states, f"StatesInfo must be {states}")
+    metrics = Spec((6,), VarType.FP64)
+    return {"BatchMetrics": metrics, "AccumMetrics": metrics, "AccumStatesInfo": states}
+
+
+_CLASSES = {slot: integers(9, 1, high=3) for slot in ("Indices", "Labels")}
+_GUESSES = {"MaxProbs": uniform(9, 1), **_CLASSES}
+
+define(
+    Op(
+        type="precision_recall",
+        inputs=("MaxProbs", "Indices", "Labels", "Weights?", "StatesInfo?"),
+        outputs=("BatchMetrics", "AccumMetrics", "AccumStatesInfo"),
+        attrs={"class_number": 0},
+        shape=precision_recall_shape,
+        samples=(
+            sample(_GUESSES, class_number=4),
+            sample(
+                {**_GUESSES, "Weights": uniform(9, 1), "StatesInfo": uniform(4, 4)},
+                class_number=4,
+            ),
+        ),
+        refuses=(
+            sample(_GUESSES, class_number=0),
+            sample({**_GUESSES, "StatesInfo": uniform(3, 4)}, class_number=4),
+            sample({**_GUESSES, "Weights": uniform(8, 1)}, class_number=4),
+        ),
+    )
+)
+
+PAIRS = ("PositivePair", "NegativePair", "NeutralPair")
+_PAIRS_BEFORE = tuple(f"Accumulate{slot}" for slot in PAIRS)
+
+
+def positive_negative_pair_shape(op: Inference) -> Mapping[str, Specs]:
+    """Three sums over pairs of rows; what they begin with is given for all or for none."""
+    score, column = op.spec("Score"), op.attr("column")
+    op.require(score.dtype in FLOATS, "Score must be floating point")
+    op.require(len(score.shape) == 2, "Score must be a matrix: one of its columns counts")
+    width = score.shape[1]
+    op.require(
+        width < 0 or -width <= column < width, f"column={column} is none of the {width} of Score"
+    )
+    for slot in ("Label", "Weight"):
+        if slot == "Label" or op.has(slot):
+            spec = _column(op, slot, score.shape[0])
+            op.require(spec.dtype == score.dtype, f"{slot} must have the dtype of Score")
+    queries = _column(op, "QueryID", score.shape[0])
+    op.require(queries.dtype in INTEGERS, "QueryID must be integers")
+    one = Spec((1,), score.dtype)
+    before = [slot for slot in _PAIRS_BEFORE if op.has(slot)]
+    op.require(len(before) in (0, 3), f"{', '.join(_PAIRS_BEFORE)} must be given together")
+    for slot in before:
+        op.require(op.spec(slot) == one, f"{slot} must be {one}")
+    return dict.fromkeys(PAIRS, one)
+
+
+_RANKED = {"Score": uniform(9, 2), "Label": uniform(9, 1), "QueryID": integers(9, 1, high=3)}
+
+define(
+    Op(
+        type="positive_negative_pair",
+        inputs=("Score", "Label", "QueryID", *(f"{slot}?" for slot in _PAIRS_BEFORE), "Weight?"),
+        outputs=("PositivePair", "NegativePair", "NeutralPair?"),
+        attrs={"column": -1},
+        shape=positive_negative_pair_shape,
+        samples=(
+            sample(_RANKED),
+            sample(
+                {
+                    **_RANKED,
+                    "Weight": uniform(9, 1),
+                    **dict.fromkeys(_PAIRS_BEFORE, uniform(1)),
+                },
+                column=0,
+            ),
+        ),
+        refuses=(
+            sample(_RANKED, column=2),
+            sample({**_RANKED, "Label": uniform(8, 1)}),
+            sample({**_RANKED, _PAIRS_BEFORE[0]: uniform(1)}),
         ),
     )
 )

@@ -69,9 +69,9 @@ class Inference:
     ) -> None:
         self.op = op
         self.attrs = attrs
+        self.where = where
         self._read = read
         self._names = names or {}
-        self._where = where
 
     def has(self, slot: str) -> bool:
         """Tell whether the slot is in use."""
@@ -111,7 +111,7 @@ class Inference:
             for i, spec in enumerate(specs):
                 name = f" {self._names[slot][i]!r}" if self._names.get(slot) else ""
                 operands.append(f"{slot}{name}={spec}")
-        place = f" Built at {self._where}." if self._where else ""
+        place = f" Built at {self.where}." if self.where else ""
         raise ShapeError(
             f"{self.op.type}: {problem} (got {', '.join(operands) or 'no operands'}).{place}"
         )
@@ -129,10 +129,12 @@ class Grad:
 
     ``inputs`` may name inputs and outputs of the forward op, and ``Out@GRAD`` for the gradient of an output;
     ``outputs`` are ``X@GRAD``. Where the gradient op is an ordinary op (the gradient of split is concat),
-    both are mappings from its own slots to those names.
+    both are mappings from its own slots to those names; names joined by ``+`` fill one slot in turn.
 
     Attributes are the forward op's, or what ``attrs`` makes of them; none if ``keep_attrs`` is False.
     ``each`` names a forward slot that takes any number of variables: one gradient op is made for each.
+    ``exists`` tells by the forward op's attributes whether it has a gradient; ``without`` names the attribute
+    that lists the variables which the gradient op does not read.
     """
 
     type: str
@@ -141,6 +143,8 @@ class Grad:
     keep_attrs: bool = True
     attrs: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     each: str = ""
+    exists: Callable[[Mapping[str, Any]], bool] = lambda attrs: True
+    without: str = ""
 
     def reads(self) -> Mapping[str, str]:
         """Return the gradient op's input slots and the forward names they are filled with."""

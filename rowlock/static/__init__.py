@@ -14,6 +14,7 @@ from ..executor.scope import Scope, global_scope, scope_guard
 from ..graph.backward import append_backward, gradients
 from ..graph.layers.io import create_global_var, create_parameter
 from ..graph.layers.loss import accuracy
+from ..graph.layers.python_function import py_func
 from ..graph.param_attr import WeightNormParamAttr
 from ..graph.program import (
     Program,
@@ -96,6 +97,7 @@ __all__ = [
     "nn",
     "normalize_program",
     "program_guard",
+    "py_func",
     "save",
     "save_inference_model",
     "save_to_file",

@@ -10,7 +10,8 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.strategies.errors import InvalidValue
+from rowlock.executor.place import gpu_count
+from rowlock.strategies.errors import InvalidValue, Unsupported
 
 
 def test_plain_and_parallel_steps_are_in_table_and_timeline(
@@ -62,3 +63,11 @@ def test_what_is_no_state_or_key_is_refused(tmp_path: Path) -> None:
         pass
     fluid.profiler.stop_profiler()  # it is off
     fluid.profiler.reset_profiler()
+
+
+def test_cuda_profiler_refuses_as_paddle_without_a_gpu() -> None:
+    with pytest.raises(ValueError, match="must be one of"), fluid.profiler.cuda_profiler("out", "x"):
+        pass
+    if not gpu_count():
+        with pytest.raises(Unsupported, match="no GPU here"), fluid.profiler.cuda_profiler("out"):
+            pass

@@ -67,7 +67,7 @@ def run_case(op_type, described, attrs, seed):
                 )
         outputs = {slot: inputs[source] for slot, source in IN_PLACE.get(op_type, {}).items()}
         for slot in slots_of(op_type)[1]:
-            if slot.name in outputs or (slot.dispensable and slot.name != "XShape"):
+            if slot.name in outputs or (slot.dispensable and slot.name not in ("XShape", "NeutralPair")):
                 continue
             count = OUTPUT_COUNT[op_type](attrs, arrays) if slot.duplicable else 1
             outputs[slot.name] = [

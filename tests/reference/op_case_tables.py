@@ -177,11 +177,12 @@ def logical(p):
 CASES["logical_not"] = (4, lambda p: ({"X": integers(p.of(*SHAPES), 2, "bool")}, {}))
 
 
-@case("fused_elemwise_activation", 10)
+@case("fused_elemwise_activation", 24)
 def fused(p):
     functors = p.of(
-        ["relu", "elementwise_add"], ["elementwise_add", "relu"],
-        ["elementwise_add", "tanh"], ["tanh", "elementwise_add"],
+        ["relu", "elementwise_add"], ["elementwise_add", "relu"], ["tanh", "elementwise_add"],
+        ["elementwise_add", "scale"], ["scale", "elementwise_add"], ["elementwise_mul", "scale"],
+        ["elementwise_mul", "tanh"], ["elementwise_mul", "sigmoid"],
     )  # fmt: skip
     x, y, axis = p.any(*BINARY[:4])
     attrs = {"axis": axis, "functor_list": functors, "scale": p.any(0.5, 2.0), "save_intermediate_out": False}
@@ -444,6 +445,74 @@ CASES["accuracy"] = (
         {},
     ),
 )
+
+
+@case("mean_iou", 8)
+def mean_iou(p):
+    classes, dtype, shape = p.of(3, 5), p.of("int64", "int32"), p.any([6], [2, 4], [2, 3, 2])
+    inputs = {slot: integers(shape, classes - 1, dtype) for slot in ("Predictions", "Labels")}
+    if p.of(False, True):
+        for slot in ("InWrongs", "InCorrects"):
+            inputs[slot] = [integers([classes], 9, "int32") for _ in range(p.any(1, 2))]
+        inputs["InMeanIou"] = [[[1], "float32", "uniform", 0.0, 1.0] for _ in range(p.any(1, 2))]
+    return inputs, {"num_classes": classes}
+
+
+@case("precision_recall", 10)
+def precision_recall(p):
+    classes, rows, dtype = p.of(2, 4), p.any(1, 6, 9), p.of("float32", "float32", "float64")
+    inputs = {slot: integers([rows, 1], classes, "int32") for slot in ("Indices", "Labels")}
+    inputs["MaxProbs"] = [[rows, 1], dtype, "uniform", 0.0, 1.0]
+    if p.of(False, True):
+        inputs["Weights"] = [[rows, 1], dtype, "uniform", 0.0, 1.0]
+    if p.of(False, False, True):
+        inputs["StatesInfo"] = [[classes, 4], dtype, "uniform", 0.0, 5.0]
+    return inputs, {"class_number": classes}
+
+
+@case("positive_negative_pair", 12)
+def positive_negative_pair(p):
+    rows, columns, dtype = p.any(1, 7, 12), p.of(1, 3), p.of("float32", "float32", "float64")
+    inputs = {
+        "Score": [[rows, columns], dtype, "integers", 0, 6],  # some are equal
+        "Label": [[rows, 1], dtype, "integers", 0, 3],
+        "QueryID": integers([rows, 1], 3),
+    }
+    if p.of(False, True):
+        inputs["Weight"] = [[rows, 1], dtype, "uniform", 0.1, 2.0]
+    if p.of(False, False, True):
+        for slot in ("AccumulatePositivePair", "AccumulateNegativePair", "AccumulateNeutralPair"):
+            inputs[slot] = [[1], dtype, "uniform", 0.0, 9.0]
+    return inputs, {"column": p.any(-1, 0, -1, columns - 1)}
+
+
+@case("auc", 9)
+def auc(p):
+    steps, rows, bins = p.of(0, 1, 3), p.any(5, 9), p.any(7, 15)
+    size = [(1 + steps) * (bins + 1) + 1] if steps else [1, bins + 1]
+    inputs = {"Predict": [[rows, 2], "float32", "uniform", 0.0, 1.0], "Label": integers([rows, 1], 2)}
+    for slot in ("StatPos", "StatNeg"):
+        inputs[slot] = integers(size, 1 if steps else 4)
+    return inputs, {"num_thresholds": bins, "slide_steps": steps}
+
+
+NO_GRADIENT.update(("auc", "mean_iou", "precision_recall", "positive_negative_pair"))
+
+
+@case("strided_slice", 16)
+def strided_slice(p):
+    shape, axes = p.of(([4, 5], [0]), ([4, 5], [1]), ([3, 4, 5], [0, 2]), ([7], [0]))
+    at = [p.any((0, 3, 1), (-1, -4, -1), (1, 100, 2), (-100, 2, 1), (2, 0, -1), (-3, 3, 2)) for _ in axes]
+    starts, ends, strides = ([one[k] for one in at] for k in range(3))
+    inputs = {"Input": normal(shape, p.any(*ALL))}
+    attrs = {"axes": axes, "starts": starts, "ends": ends, "strides": strides, "infer_flags": [1] * len(axes)}
+    how = p.of("attrs", "tensor", "list")
+    for slot, numbers in (("Starts", starts), ("Ends", ends), ("Strides", strides)):
+        if how == "tensor":
+            inputs[slot + "Tensor"] = values(numbers)
+        elif how == "list":
+            inputs[slot + "TensorList"] = scalars(numbers)
+    return inputs, attrs
 
 
 # Views.

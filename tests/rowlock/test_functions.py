@@ -130,3 +130,25 @@ def test_what_makes_no_sense_is_refused(
     k = paddle.static.data("k", [None, 1], "int64")
     with pytest.raises(error):
         refused(x, k)
+
+
+def test_an_activation_fused_with_a_sum_or_product() -> None:
+    fused = fluid.contrib.layers.fused_elemwise_activation
+    x, y = fluid.data("x", [2, 3]), fluid.data("y", [3])
+    outs = [
+        fused(x, y, ["elementwise_mul", "scale"], scale=2.0),
+        fused(x, y, "relu,elementwise_add", save_intermediate_out=False),
+    ]
+    feed = {
+        "x": np.array([[1, -2, 3], [0, 5, -6]], "float32"),
+        "y": np.array([1, 2, -3], "float32"),
+    }
+    product, total = fluid.Executor().run(feed=feed, fetch_list=outs)
+    np.testing.assert_array_equal(product, feed["x"] * feed["y"] * 2)
+    np.testing.assert_array_equal(total, np.maximum(feed["x"] + feed["y"], 0))
+    with pytest.raises(ValueError, match="list of two op types, such as"):
+        fused(x, y, ["relu"])
+    with pytest.raises(ValueError, match="elementwise_add or elementwise_mul, and an activation"):
+        fused(x, y, ["elementwise_sub", "relu"])
+    with pytest.raises(TypeError, match="x must be a Variable"):
+        fused(3, y, ["relu", "elementwise_add"])

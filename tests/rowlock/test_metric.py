@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import rowlock as paddle
 import rowlock.fluid as fluid
+from rowlock.strategies.errors import ExecutionError
+from tests.reference import measures, metrics_2x
 
 
 def test_accuracy_of_several_ranks_and_kinds_of_labels() -> None:
@@ -71,3 +76,82 @@ def test_auc_layers_keep_counts_over_steps() -> None:
                 assert float(value[0]) == pytest.approx(by_hand.eval(), rel=1e-12)
     with pytest.raises(TypeError, match="label must be a Variable of integers"):
         fluid.layers.auc(p, p)
+
+
+MEASURES = json.loads((Path(__file__).parents[1] / "reference/measures.json").read_text())
+
+
+@pytest.mark.parametrize("name", MEASURES["steps"])
+def test_measures_of_steps_are_paddles(name: str) -> None:
+    for step, told in zip(measures.measured(fluid, name), MEASURES["steps"][name], strict=True):
+        for value, wanted in zip(step, told, strict=True):
+            np.testing.assert_allclose(value, wanted, rtol=1e-6, atol=1e-7)
+
+
+def test_one_variable_may_hold_the_counts_of_all_steps() -> None:
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup):
+        one = fluid.layers.fill_constant([1, 1], "int32", 1)
+        states = measures.state(fluid, "states", [2, 4])
+        block = main.global_block()
+        outs = {s: block.create_var(name=s) for s in ("BatchMetrics", "AccumMetrics")}
+        block.append_op(
+            type="precision_recall",
+            inputs={
+                "MaxProbs": fluid.layers.ones([1, 1], "float32"),
+                "Indices": one,
+                "Labels": one,
+                "StatesInfo": states,
+            },
+            outputs={**outs, "AccumStatesInfo": states},
+            attrs={"class_number": 2},
+        )
+    exe = fluid.Executor(fluid.CPUPlace())
+    with fluid.scope_guard(fluid.Scope()):
+        exe.run(startup)
+        for step in range(1, 4):
+            assert exe.run(main, fetch_list=[states])[0].tolist() == [
+                [0, 0, step, 0],
+                [step, 0, 0, 0],
+            ]
+
+
+def test_classes_out_of_range_are_refused() -> None:
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        guess = fluid.data("guess", [None, 1], "int32")
+        block = main.global_block()
+        slots = ("BatchMetrics", "AccumMetrics", "AccumStatesInfo")
+        block.append_op(
+            type="precision_recall",
+            inputs={
+                "MaxProbs": fluid.layers.cast(guess, "float32"),
+                "Indices": guess,
+                "Labels": guess,
+            },
+            outputs={s: block.create_var(name=s) for s in slots},
+            attrs={"class_number": 2},
+        )
+    with pytest.raises(ExecutionError, match="classes lie from 0 to 2, class_number is 2"):
+        fluid.Executor(fluid.CPUPlace()).run(
+            main, feed={"guess": np.array([[0], [2]], np.int32)}, fetch_list=["AccumMetrics"]
+        )
+
+
+def test_summary_counts_as_paddles() -> None:
+    def rows(lines: list[str]) -> list[str]:
+        table = [line for line in lines if line.startswith("|")]
+        totals = (line.replace(" (", "(") for line in lines if line.startswith("Total"))
+        return [*table, *totals]
+
+    assert rows(measures.summary(fluid)) == rows(MEASURES["summary"])
+
+
+LATER = json.loads((Path(__file__).parents[1] / "reference/metrics_2x.json").read_text())
+
+
+def test_paddle_metric_gives_the_values_of_paddle_3() -> None:
+    made = metrics_2x.results(paddle, paddle.static.Executor(paddle.CPUPlace()))
+    assert made.keys() == LATER.keys()
+    for name, values in made.items():
+        assert json.dumps(values) == json.dumps(LATER[name]), name

@@ -11,9 +11,11 @@ from ....graph.ops.expr import argument
 from ....graph.ops.fused_activation import (
     FUSED,
     activation_in,
-    outer_sum,
+    binary_is_outer,
+    settings_in,
     slope_of,
     slope_reads,
+    sums,
     value_of,
 )
 from ....graph.ops.fused_linear import GEMM, leading
@@ -53,12 +55,20 @@ def _brought(full: Any, like: Any) -> Any:
     return jnp.sum(full, axes, keepdims=True) if axes else full
 
 
-@lowering(FUSED)
+def _adds(node: Node) -> bool:
+    return sums(node.attrs["functor_list"])
+
+
+def _settings(x: Operands) -> Settings:
+    return settings_in(x.attr("functor_list"), x.attr("act_attrs"), x.attr("scale"))
+
+
+@lowering(FUSED, takes=_adds)
 def fused_elemwise_activation(x: Operands) -> Made:
     """act(X + Y), or X + act(Y)."""
-    functors, settings = x.attr("functor_list"), x.attr("act_attrs")
+    functors, settings = x.attr("functor_list"), _settings(x)
     act, a, b = activation_in(functors), x["X"], x["Y"]
-    if outer_sum(functors):
+    if binary_is_outer(functors):
         between = _activated(act, settings, b)
         a, b = aligned(a, between, x.attr("axis"))
         return {"Out": a + b, "IntermediateOut": between}
@@ -66,13 +76,13 @@ def fused_elemwise_activation(x: Operands) -> Made:
     return {"Out": _activated(act, settings, a + b), "IntermediateOut": a + b}
 
 
-@lowering(f"{FUSED}_grad")
+@lowering(f"{FUSED}_grad", takes=_adds)
 def fused_elemwise_activation_grad(x: Operands) -> Made:
     """The sum passes the gradient on to both operands; Y's, or both, go through the activation."""
-    functors, settings = x.attr("functor_list"), x.attr("act_attrs")
+    functors, settings = x.attr("functor_list"), _settings(x)
     act, y, between, d = activation_in(functors), x["Y"], x["IntermediateOut"], x["Out@GRAD"]
     a, b = aligned(d if x["X"] is None else x["X"], y, x.attr("axis"))
-    if outer_sum(functors):
+    if binary_is_outer(functors):
         out = between if between is not None else _activated(act, settings, y)
         d_y = _brought(d, b).reshape(y.shape)
         held = {"X": y, "Out": out}

@@ -2,8 +2,16 @@
 
 from ...graph.counts import memory_usage, op_freq_statistic
 from ...names import listing, missing
-from . import mixed_precision, model_stat
+from . import layers, mixed_precision, model_stat
+from .layers import fused_elemwise_activation
 
-__all__ = ["memory_usage", "mixed_precision", "model_stat", "op_freq_statistic"]
+__all__ = [
+    "fused_elemwise_activation",
+    "layers",
+    "memory_usage",
+    "mixed_precision",
+    "model_stat",
+    "op_freq_statistic",
+]
 __dir__ = listing(__name__)
 __getattr__ = missing(__name__)

@@ -29,6 +29,7 @@ from ...graph.layers.nn import (
     layer_norm,
     pool2d,
 )
+from ...graph.layers.python_function import py_func
 from ...graph.layers.shape import (
     expand,
     flatten,
@@ -166,6 +167,7 @@ __all__ = [
     "pixel_shuffle",
     "pool2d",
     "pow",
+    "py_func",
     "rank",
     "reduce_all",
     "reduce_any",

@@ -18,12 +18,18 @@ def act(name: str, x: np.ndarray, attrs: dict[str, Any]) -> np.ndarray:
 @reference("fused_elemwise_activation")
 def fused_elemwise_activation(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     outer, inner = attrs["functor_list"]
-    add = REFERENCE["elementwise_add"]
-    if outer == "elementwise_add":
-        middle = act(inner, ins["Y"], attrs["act_attrs"])
-        return {"Out": add({**ins, "Y": middle}, attrs)["Out"], "IntermediateOut": middle}
-    middle = add(ins, attrs)["Out"]
-    return {"Out": act(outer, middle, attrs["act_attrs"]), "IntermediateOut": middle}
+    settings = attrs["act_attrs"] or {"scale": attrs["scale"], "bias": 0, "bias_after_scale": True}
+    if outer.startswith("elementwise"):
+        middle = act(inner, ins["Y"], settings)
+        return {
+            "Out": REFERENCE[outer]({**ins, "Y": middle}, attrs)["Out"],
+            "IntermediateOut": middle,
+        }
+    middle = REFERENCE[inner](ins, attrs)["Out"]
+    return {
+        "Out": act(outer, middle, {"approximate": False, **settings}),
+        "IntermediateOut": middle,
+    }
 
 
 @reference("fused_batch_norm_act", "fused_bn_add_activation")

@@ -108,3 +108,46 @@ def mean_iou(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
             wrong[meant] += 1
     shares = [c / (c + w) for c, w in zip(correct, wrong, strict=True) if c + w]
     return {"OutMeanIou": [np.mean(shares)], "OutWrong": wrong, "OutCorrect": correct}
+
+
+@reference("precision_recall")
+def precision_recall(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
+    classes = attrs["class_number"]
+    states = np.zeros((classes, 4))
+    for i, (said, meant) in enumerate(zip(ins["Indices"], ins["Labels"], strict=True)):
+        weight = float(np.ravel(ins["Weights"])[i]) if "Weights" in ins else 1.0
+        for c in range(classes):
+            column = (0 if c == meant else 1) if c == said else (3 if c == meant else 2)
+            states[c, column] += weight
+    total = states + ins.get("StatesInfo", 0)
+    return {
+        "BatchMetrics": six_measures(states),
+        "AccumMetrics": six_measures(total),
+        "AccumStatesInfo": total,
+    }
+
+
+def six_measures(states: np.ndarray) -> list[float]:
+    made: list[float] = []
+    for rows in (states, [states.sum(0)]):
+        precision = np.mean([tp / (tp + fp) if tp + fp else 1 for tp, fp, _, _ in rows])
+        recall = np.mean([tp / (tp + fn) if tp + fn else 1 for tp, _, _, fn in rows])
+        both = precision + recall
+        made += [precision, recall, 2 * precision * recall / both if both else 0]
+    return made
+
+
+@reference("positive_negative_pair")
+def positive_negative_pair(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
+    slots = ("PositivePair", "NegativePair", "NeutralPair")
+    sums = [float(np.ravel(ins.get(f"Accumulate{slot}", 0))[0]) for slot in slots]
+    scores, labels = ins["Score"][:, attrs["column"]], np.ravel(ins["Label"])
+    weights = np.ravel(ins.get("Weight", np.ones(len(labels))))
+    for i in range(len(labels)):
+        for j in range(i):
+            if ins["QueryID"][i] == ins["QueryID"][j] and labels[i] != labels[j]:
+                weight = (weights[i] + weights[j]) / 2
+                sums[2] += weight * (scores[i] == scores[j])
+                agree = (scores[i] - scores[j]) * (labels[i] - labels[j]) > 0
+                sums[0 if agree else 1] += weight
+    return {slot: [total] for slot, total in zip(slots, sums, strict=True)}

@@ -1,0 +1,233 @@
+"""Python functions as ops: the values of Paddle 1.8.5 on one place, on threads, on Ray and on GPUs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rowlock
+import rowlock.fluid as fluid
+from rowlock.graph.ops.python_function import FUNCTIONS
+from rowlock.strategies.errors import ExecutionError, InvalidType, InvalidValue, Unsupported
+from tests.reference import py_func_cases
+
+TABLE = json.loads((Path(__file__).parents[1] / "reference/py_func.json").read_text())
+TRAINED = [name for name, entry in TABLE.items() if len(entry["steps"][0]) > 2]
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"], indirect=True)
+@pytest.mark.parametrize("name", TABLE)
+def test_values_gradients_and_ops_are_paddles(name: str, device: str, threads: None) -> None:
+    entry, expected = py_func_cases.run(fluid, name), TABLE[name]
+    assert (entry["ops"], entry["calls"]) == (expected["ops"], expected["calls"])
+    for step, told in zip(entry["steps"], expected["steps"], strict=True):
+        for value, wanted in zip(step, told, strict=True):
+            np.testing.assert_allclose(value, wanted, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_replicas_train_as_one_place_does(name: str, gang: str) -> None:
+    main, startup, fetches, _ = py_func_cases.build(fluid, name)
+    program = fluid.CompiledProgram(main).with_data_parallel(
+        fetches[0].name, places=fluid.cpu_places(2)
+    )
+    exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
+    weight = main.all_parameters()[0].name
+    with fluid.scope_guard(scope):
+        exe.run(startup)
+        for feed, told in zip(py_func_cases.feeds(main), TABLE[name]["steps"], strict=True):
+            (loss,) = exe.run(program, feed=feed, fetch_list=[fetches[0]])
+            np.testing.assert_allclose(np.mean(loss), told[0][0], rtol=1e-5, atol=1e-7)
+    if weight in fetches:
+        value = np.array(scope.find_var(weight).get_tensor())
+        after = TABLE[name]["steps"][-1][fetches.index(weight)]
+        np.testing.assert_allclose(value, after, rtol=1e-5, atol=1e-7)
+
+
+def program_of(
+    function: Callable[..., Any],
+    backward: Callable[..., Any] | None = None,
+    shape: tuple[int, ...] = (-1, 2),
+    dtype: str = "float32",
+) -> tuple[Any, Any]:
+    """Return a program that calls a function of x [batch, 2], and the variable that it writes."""
+    main = fluid.Program()
+    with fluid.program_guard(main), fluid.unique_name.guard():
+        x = fluid.data("x", [None, 2])
+        out = main.global_block().create_var(name="out", dtype=dtype, shape=shape)
+        fluid.layers.py_func(function, x, out, backward)
+    return main, out
+
+
+ROWS = np.arange(8, dtype=np.float32).reshape(4, 2)
+
+
+def run(main: Any, out: Any, replicas: int = 0) -> np.ndarray:
+    """Run a program once on ROWS."""
+    program = main
+    if replicas:
+        program = fluid.CompiledProgram(main).with_data_parallel(places=fluid.cpu_places(replicas))
+    value: np.ndarray = fluid.Executor(fluid.CPUPlace()).run(
+        program, feed={"x": ROWS}, fetch_list=[out]
+    )[0]
+    return value
+
+
+def test_threads_share_this_process_and_ray_has_copies(gang: str) -> None:
+    counts = [0]
+
+    def count(x: Any) -> np.ndarray:
+        counts[0] += 1
+        return np.array(x) * 0 + counts[0]
+
+    value = run(*program_of(count), replicas=2)
+    if gang == "ray":
+        assert counts == [0]
+        assert value.tolist() == [[1, 1]] * 4
+    else:
+        assert counts == [2]
+
+
+def test_a_replacement_is_brought_the_functions(ray_cluster: None) -> None:
+    main, out = program_of(lambda x: np.array(x) + os.getpid() * 0)
+    with rowlock.cluster(launcher="ray"), fluid.scope_guard(fluid.Scope()):
+        exe = fluid.Executor(fluid.CPUPlace())
+        program = fluid.CompiledProgram(main).with_data_parallel(places=fluid.cpu_places(2))
+        for step in range(4):
+            if step == 2:
+                pid = program._parallel.gang.delivery.where[1]["pid"]
+                os.kill(pid, signal.SIGKILL)
+            value = exe.run(program, feed={"x": ROWS}, fetch_list=[out])[0]
+            assert value.tolist() == ROWS.tolist()
+
+
+def test_what_cannot_be_pickled_is_refused_on_ray(ray_cluster: None) -> None:
+    lock = threading.Lock()
+
+    def locked(x: Any) -> np.ndarray:
+        with lock:
+            return np.array(x)
+
+    main, out = program_of(locked)
+    with rowlock.cluster(launcher="threads"):
+        assert run(main, out, 2).tolist() == ROWS.tolist()
+    with (
+        rowlock.cluster(launcher="ray"),
+        pytest.raises(Unsupported, match=r"locked .*cannot be pickled.*launcher='threads'"),
+    ):
+        run(main, out, 2)
+
+
+@pytest.mark.parametrize(
+    ("function", "problem"),
+    [
+        (lambda x: np.zeros((4, 3), "float32"), r"float32\[4, 3\] for variable 0.*create out with"),
+        (lambda x: np.array(x).astype("float64"), r"astype\('float32'\)"),
+        (lambda x: None, r"returned None for variable 0"),
+        (lambda x: (x, x), r"returned 2 value\(s\) for 1 variable"),
+        (lambda x: 1 / 0, r"operator py_func failed: division by zero .*test_py_func"),
+    ],
+)
+def test_what_a_function_returns_must_fit(function: Any, problem: str) -> None:
+    with pytest.raises(ExecutionError, match=problem):
+        run(*program_of(function))
+
+
+def test_what_it_keeps_of_a_step_stays() -> None:
+    kept: list[Any] = []
+
+    def keep(x: Any) -> np.ndarray:
+        kept.append(x)
+        return np.array(x) + len(kept)
+
+    main, out = program_of(keep)
+    for _ in range(3):
+        run(main, out)
+    assert [np.array(one).tolist() for one in kept] == [ROWS.tolist()] * 3
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"], indirect=True)
+def test_what_lasts_may_be_written_and_read_by_other_ops(device: str, threads: None) -> None:
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x = fluid.data("x", [None, 2])
+        total = fluid.layers.create_global_var([1], 0.0, "float32", persistable=True, name="total")
+        fluid.layers.py_func(lambda x, t: np.array(t) + np.array(x).sum(), [x, total], total)
+        double = fluid.layers.scale(total, 2.0)
+    exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
+    with fluid.scope_guard(scope):
+        exe.run(startup)
+        for step in range(1, 4):
+            assert exe.run(main, feed={"x": ROWS}, fetch_list=[double])[0] == 2 * step * ROWS.sum()
+    assert np.array(scope.find_var("total").get_tensor()) == 3 * ROWS.sum()
+
+
+def test_sizes_that_the_batch_tells() -> None:
+    main, out = program_of(lambda x: np.array(x).sum(1), shape=(-1,))
+    assert run(main, out).tolist() == ROWS.sum(1).tolist()
+    main, out = program_of(
+        lambda x: np.array(x).T.copy(), shape=(2, -1)
+    )  # the one unknown size of x
+    assert run(main, out).tolist() == ROWS.T.tolist()
+
+
+def test_mistakes_are_named() -> None:
+    def declare(**changes: Any) -> None:
+        main = fluid.Program()
+        with fluid.program_guard(main):
+            x = fluid.data("x", [3, 2])
+            out = main.global_block().create_var(name="o", dtype="float32", shape=[3, 2])
+            bare = main.global_block().create_var(name="bare")
+            open_size = main.global_block().create_var(name="p", dtype="float32", shape=[-1, 2])
+            named = {"bare": bare, "open": open_size}
+            given = {"func": lambda x: x, "x": x, "out": out}
+            given.update(
+                {k: named.get(v, v) if isinstance(v, str) else v for k, v in changes.items()}
+            )
+            fluid.layers.py_func(**given)
+
+    declare()
+    for error, problem, changes in (
+        (InvalidType, "func must be a Python function, got 3", {"func": 3}),
+        (InvalidType, "backward_func must be a Python function", {"backward_func": 3}),
+        (InvalidType, "x must be a Variable or a list", {"x": np.zeros(3)}),
+        (InvalidType, "out must be a Variable or a list", {"out": [3]}),
+        (InvalidValue, "'bare' has no shape or no dtype. Create it with both", {"out": "bare"}),
+        (InvalidValue, "dimension 0 of 'p' is unknown", {"out": "open"}),
+        (InvalidValue, "func must take 1 arguments", {"func": lambda a, b: a}),
+        (InvalidValue, "backward_func must take 3 arguments", {"backward_func": lambda dy: dy}),
+        (
+            InvalidValue,
+            "'p', which is neither in x nor in out",
+            {"backward_func": lambda x, y, d: d, "skip_vars_in_backward_input": "open"},
+        ),
+    ):
+        with pytest.raises(error, match=problem):
+            declare(**changes)
+
+
+def test_a_saved_program_has_no_functions() -> None:
+    main, _ = program_of(lambda x: np.array(x) * 2)
+    text = main.desc.serialize_to_string()
+    again = fluid.Program.parse_from_string(text)
+    assert run(again, "out").tolist() == (ROWS * 2).tolist()  # in the process that has them
+    number = main.global_block().ops[0].attr("forward_callable_id")
+    assert fluid.layers.py_func.registered_func(number) is FUNCTIONS[number].function
+    assert fluid.layers.py_func.registered_func_num() == len(FUNCTIONS)
+    with fluid.program_guard(fluid.Program()):
+        x = fluid.data("x", [None, 3])
+        fluid.layers.py_func(lambda x: None, x, None)
+    again.global_block().ops[0].set_attr("forward_callable_id", len(FUNCTIONS) - 1)
+    with pytest.raises(ValueError, match=r"was registered for X = FP32\[-1,3\] \(got X 'x'"):
+        run(again, "out")
+    again.global_block().ops[0].set_attr("forward_callable_id", 10**6)
+    with pytest.raises(Unsupported, match=r"no Python function has number 1000000.*build it again"):
+        run(again, "out")
