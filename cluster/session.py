@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import errno
 import os
+import random
 import socket
 import tempfile
 import textwrap
@@ -50,11 +51,17 @@ os.register_at_fork(after_in_child=_after_fork)
 def join_ray(config: ClusterConfig, replicas: int = 1) -> None:
     """Join the Ray that is initialised, or the one named (RAY_ADDRESS counts), or start one for them here.
 
+    Python's random numbers go on as if no Ray had been joined.
+
     Raises:
         CollectiveError: no Ray answers at the address, or it cannot be started; says why, and what to do.
     """
+    drawn = random.getstate()  # Ray draws from it; the programs' shuffles must not depend on that
     with launching():
-        _join(config, replicas)
+        try:
+            _join(config, replicas)
+        finally:
+            random.setstate(drawn)
 
 
 def _join(config: ClusterConfig, replicas: int) -> None:

@@ -1,7 +1,8 @@
 """Learning-rate schedules built from ops (Paddle 1.x): they move on with every step the program runs.
 
 ``@LR_DECAY_COUNTER@`` counts steps. Where Paddle branches (piecewise, polynomial with cycles, warm-up),
-comparisons select the rate: the same numbers without control flow.
+comparisons select the rate: the same numbers without control flow. What Paddle keeps of them in
+persistables is kept under the same names.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ..strategies.errors import InvalidValue
+from . import unique_name
 from .initializer import ConstantInitializer
-from .layers import binary, shape, unary
+from .layers import binary, io, shape, unary
 from .layers.helper import LayerHelper
 from .program import default_main_program
 from .variable import Variable
@@ -39,6 +42,13 @@ def _where(condition: Variable, yes: Any, no: Any) -> Variable:
     """yes * condition + no * (1 - condition), for finite numbers."""
     chosen = shape.cast(condition, "float32")
     return chosen * yes + (1.0 - chosen) * no
+
+
+def _in_persistable(name: str, rate: Variable) -> Variable:
+    """Return the persistable ``name`` (or a numbered one, where the program has it) that takes the rate."""
+    block = default_main_program().global_block()
+    name = unique_name.generate(name) if block.has_var(name) else name
+    return shape.assign(rate, io.create_global_var([1], 0.0, rate.dtype, True, name=name))
 
 
 def exponential_decay(
@@ -91,13 +101,21 @@ def polynomial_decay(
 
 
 def piecewise_decay(boundaries: Sequence[int], values: Sequence[float]) -> Variable:
-    """``values[i]`` until step ``boundaries[i]``."""
+    """``values[i]`` until step ``boundaries[i]``, in the variable ``learning_rate``.
+
+    Raises:
+        InvalidValue: there is not one value more than boundaries.
+    """
+    if len(values) != len(boundaries) + 1:
+        raise InvalidValue(
+            f"piecewise_decay needs one value more than boundaries, got {len(values)} and {len(boundaries)}."
+        )
     with default_main_program().lr_schedule_guard():
         step = _steps()
         rate = _number(float(values[-1]))
-        for boundary, value in reversed(list(zip(boundaries, values, strict=False))):
+        for boundary, value in reversed(list(zip(boundaries, values[:-1], strict=True))):
             rate = _where(step < float(boundary), float(value), rate)
-        return rate
+        return _in_persistable("learning_rate", rate)
 
 
 def noam_decay(d_model: float, warmup_steps: int, learning_rate: float = 1.0) -> Variable:
@@ -119,8 +137,12 @@ def cosine_decay(learning_rate: float, step_each_epoch: int, epochs: int) -> Var
 def linear_lr_warmup(
     learning_rate: Any, warmup_steps: int, start_lr: float, end_lr: float
 ) -> Variable:
-    """From ``start_lr`` to ``end_lr`` in ``warmup_steps``, then ``learning_rate`` (number or schedule)."""
+    """From ``start_lr`` to ``end_lr`` in ``warmup_steps``, then ``learning_rate`` (number or schedule).
+
+    The rate stands in the variable ``learning_rate_warmup``.
+    """
     with default_main_program().lr_schedule_guard():
         step = _steps()
         rising = start_lr + (end_lr - start_lr) * (step / float(warmup_steps))
-        return _where(step < float(warmup_steps), rising, learning_rate)
+        rate = _where(step < float(warmup_steps), rising, learning_rate)
+        return _in_persistable("learning_rate_warmup", rate)

@@ -75,8 +75,6 @@ ALSO_GIVEN = {
     "conv2d": {"fuse_relu_before_depthwise_conv", "use_mkldnn"},
     "depthwise_conv2d": {"fuse_relu_before_depthwise_conv", "use_mkldnn"},
     "gaussian_random": {"use_mkldnn"},
-    "lookup_table": {"remote_prefetch"},
-    "lookup_table_v2": {"remote_prefetch"},
     "pool2d": {"use_mkldnn"},
 }
 # Outputs of which Paddle's shape inference does not say how many LoD levels they have.

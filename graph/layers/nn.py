@@ -64,11 +64,11 @@ def _lookup(
     check_variable(input, "input", "embedding")
     helper = LayerHelper("embedding")
     w = helper.create_parameter(param_attr, size, dtype)
-    padding = flags.pop("padding_idx")
+    padding = flags["padding_idx"]
     padding = -1 if padding is None else padding if padding >= 0 else size[0] + padding
-    return helper.apply(
-        op_type, {"W": w, "Ids": input}, {**flags, "padding_idx": padding}, dtype=dtype
-    )
+    prefetch = flags["is_sparse"] and not flags["is_distributed"]
+    attrs = {**flags, "padding_idx": padding, "remote_prefetch": prefetch}
+    return helper.apply(op_type, {"W": w, "Ids": input}, attrs, dtype=dtype)
 
 
 def embedding(

@@ -1,4 +1,7 @@
-"""Embedding lookups. ``is_sparse`` is accepted: the gradient is dense and has the same numbers."""
+"""Embedding lookups. ``is_sparse`` is accepted: the gradient is dense and has the same numbers.
+
+``is_distributed`` and ``remote_prefetch`` matter to parameter servers only; without endpoints rows come from W.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +30,7 @@ def lookup_shape(op: Inference) -> Mapping[str, Specs]:
     w, ids = op.spec("W"), op.spec("Ids")
     op.require(len(w.shape) == 2, "W must be a matrix")
     op.require(ids.dtype in INTEGERS, "Ids must be integers")
-    op.require(
-        not (op.attr("is_distributed") or op.attr("remote_prefetch")),
-        "is_distributed and remote_prefetch are not built",
-    )
+    op.require(not op.attr("epmap"), "rows on parameter servers are not built")
     shape = ids.shape
     if op.op.type == "lookup_table":
         op.require(len(shape) > 1 and shape[-1] in (1, -1), "the last dimension of Ids must be 1")
@@ -52,7 +52,10 @@ for _name, _last in (("lookup_table", (1,)), ("lookup_table_v2", ())):
                 sample({"W": normal(7, 3), "Ids": integers(4, 2, *_last, high=7)}),
                 sample({"W": normal(7, 3), "Ids": integers(9, *_last, high=7)}, padding_idx=2),
             ),
-            refuses=(sample({"W": normal(7, 3), "Ids": normal(4, 2, *_last)}),),
+            refuses=(
+                sample({"W": normal(7, 3), "Ids": normal(4, 2, *_last)}),
+                sample({"W": normal(7, 3), "Ids": integers(4, *_last, high=7)}, epmap=["ps:1"]),
+            ),
         )
     )
     define(

@@ -71,6 +71,7 @@ from . import (
 from .core import is_compiled_with_cuda
 from .framework import in_dygraph_mode
 from .io import load, load_program_state, save, set_program_state
+from .transpiler import memory_optimize, release_memory
 
 
 def __getattr__(name: str) -> Any:
@@ -134,6 +135,7 @@ __all__ = [
     "layers",
     "load",
     "load_program_state",
+    "memory_optimize",
     "metrics",
     "name_scope",
     "nets",
@@ -144,6 +146,7 @@ __all__ = [
     "program_guard",
     "reader",
     "regularizer",
+    "release_memory",
     "require_version",
     "save",
     "scope_guard",

@@ -224,12 +224,14 @@ def script(text: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_without_a_ray_one_is_started_and_ended() -> None:
-    """From a source checkout that no worker knows of."""
+    """From a source checkout that no worker knows of; a program's shuffles stay what they are."""
     done = script(
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
-        "import os, ray, rowlock, rowlock.fluid as fluid\n"
+        "import os, random, ray, rowlock, rowlock.fluid as fluid\n"
         "from rowlock.executor.launchers import gang_for\n"
+        "drawn = random.getstate()\n"
         "gang = gang_for(fluid.cpu_places(2))\n"
+        "assert random.getstate() == drawn\n"
         "assert len(gang.all('drop', id=0)) == 2\n"
         "assert 'PYTHONPATH' not in os.environ\n"
         "pids = [p['pid'] for p in gang.delivery.where]\n"

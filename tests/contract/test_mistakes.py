@@ -107,3 +107,15 @@ def test_errors_of_feeds_tell_the_size_that_was_fed() -> None:
             exe.run(program, feed={"x": four, "u": three}, fetch_list=[out])
         with pytest.raises(ShapeError, match="Place 0 of 2 is fed 4 of the 8 rows of 'x'"):
             exe.run(program, feed={"x": three, "u": four}, fetch_list=[out])
+
+
+def test_memory_optimize_says_that_memory_is_planned_anyway(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level("WARNING", logger="rowlock"):
+        assert fluid.memory_optimize(fluid.Program(), skip_opt_set={"x"}) is None
+        assert fluid.transpiler.release_memory(fluid.Program()) is None
+    assert [record.getMessage().split(":")[0] for record in caplog.records] == [
+        "fluid.memory_optimize changes nothing",
+        "fluid.release_memory changes nothing",
+    ]

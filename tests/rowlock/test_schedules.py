@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import rowlock.fluid as fluid
 from tests.reference import schedules
@@ -27,3 +28,26 @@ def test_rates_are_paddles() -> None:
         if name not in BRANCHES:
             assert ops == their_ops[-len(ops) :], name
         np.testing.assert_array_equal(rates.astype("float32").view("int32"), bits, name)
+
+
+def test_rates_of_branches_are_saved_under_paddles_names() -> None:
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        steps = fluid.layers.piecewise_decay([1, 2], [0.5, 0.25, 0.125])
+        fluid.layers.linear_lr_warmup(steps, 1, 0.0, 0.1)
+        other = fluid.layers.piecewise_decay([1], [8.0, 4.0])
+    names = sorted(v.name for v in main.list_vars() if v.persistable)
+    assert names == ["@LR_DECAY_COUNTER@", "learning_rate", "learning_rate_0", "learning_rate_warmup"]
+    exe = fluid.Executor(fluid.CPUPlace())
+    with fluid.scope_guard(fluid.Scope()):
+        exe.run(startup)
+        for _ in range(2):
+            exe.run(main)
+        values = [fluid.global_scope().find_var(name).get_tensor() for name in names[1:]]
+        assert [float(np.array(value)[0]) for value in values] == [0.25, 4.0, 0.25]
+    assert other.name == "learning_rate_0"
+
+
+def test_boundaries_and_values_must_match() -> None:
+    with pytest.raises(ValueError, match="one value more than boundaries, got 2 and 2"):
+        fluid.layers.piecewise_decay([1, 2], [0.5, 0.25])

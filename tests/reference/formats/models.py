@@ -25,7 +25,8 @@ def image(fluid):
 def words(fluid):
     word = fluid.data("word", [None, 5], dtype="int64")
     embedded = fluid.layers.embedding(fluid.layers.unsqueeze(word, [2]), [12, 4])
-    mean = fluid.layers.reduce_mean(embedded, dim=1)
+    sparse = fluid.embedding(word, [12, 4], is_sparse=True)
+    mean = fluid.layers.reduce_mean(embedded + sparse, dim=1)
     return [word], [fluid.layers.scale(fluid.layers.fc(mean, 2), 2.0, 1.0)]
 
 
