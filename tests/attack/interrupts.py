@@ -76,7 +76,8 @@ class Trial:
 
     def once(self) -> None:
         """Interrupt one operation, and see what became of the values."""
-        name = self.draw.choices(list(self.operations), self.weights)[0]
+        weights = self.weights if not self.kills else (*self.weights[:-1], 1)  # actors start slowly
+        name = self.draw.choices(list(self.operations), weights)[0]
         operation, what = self.operations[name], f"step {self.step}: {name}"
         killed = self.draw.random()
         if killed < self.kills / 2:  # its recovery is interrupted

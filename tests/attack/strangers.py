@@ -230,7 +230,9 @@ def listening(pid: int) -> list[Door]:
             if row[3] == "0A" and f"socket:[{row[9]}]" in held:
                 host, port = row[1].split(":")
                 known = table == "tcp" and int(host, 16)
-                address = socket.inet_ntoa(struct.pack("=I", int(host, 16))) if known else "127.0.0.1"
+                address = (
+                    socket.inet_ntoa(struct.pack("=I", int(host, 16))) if known else "127.0.0.1"
+                )
                 doors.append((address, int(port, 16)))
     with open(f"/proc/{pid}/net/unix") as file:
         rows = [line.split() for line in file][1:]
