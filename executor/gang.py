@@ -544,9 +544,13 @@ class Gang:
                         call = held()
                         if call is not None:
                             call()
-            finally:  # a replica may be found dead only now
+            except Exception:  # a replica may be found dead only now
                 self._leaving.clear()
                 self.delivery.close()
+                raise
+            # An interrupt before this leaves the gang, which has values that nobody else has, to be closed.
+            self._leaving.clear()
+            self.delivery.close()
 
 
 _gangs: weakref.WeakSet[Gang] = weakref.WeakSet()

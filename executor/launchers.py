@@ -131,8 +131,8 @@ def _make_room(places: Sequence[Place]) -> None:
     for key in [key for key in _gangs if set(key[1]).intersection(gpus)]:
         other_config = key[0] != current_config().model_dump_json()
         if key in _standing or other_config or not _in_use(_gangs[key]):
+            _close(key)
             _standing.discard(key)
-            _gangs.pop(key).close()
             continue
         shared = sorted(place.device_id for place in set(key[1]).intersection(gpus))
         raise PlacementError(

@@ -45,11 +45,13 @@ class DeviceValues:
 
     def bring_home(self) -> None:
         """Fetch the newest values into the driver's scope, which from then on stands alone."""
-        for tensor in list(self._tensors.values()):
-            if tensor.link is self:
-                if tensor.initialized:
-                    tensor.memory()
-                tensor.link = None
+        linked = [tensor for tensor in self._tensors.values() if tensor.link is self]
+        for tensor in linked:
+            if tensor.initialized:
+                tensor.memory()
+        # What the user writes now is sent if an interrupt keeps the gang from being closed.
+        self.dirty.update(tensor.name for tensor in linked if tensor.name not in self.own)
+        assign(*((tensor, "link", None) for tensor in linked))
 
     def note_own(self, names: Collection[str], kept: Collection[str]) -> None:
         """Note the persistables of which each place may have a value of its own, and which the driver keeps."""

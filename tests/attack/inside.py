@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
 import signal
+from types import SimpleNamespace
 from typing import Any
+
+import ray
 
 # The point at which this process ends, how often it is passed before, and the seconds after it.
 _armed: list[tuple[str, int, float]] = []
@@ -76,3 +81,36 @@ def disarm(actor: Any) -> None:
     """Let this process live."""
     _armed.clear()
     signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def sit_apart(actor: Any, host: str) -> None:
+    """Have this process be on a host of its own, as far as a group that it forms can tell."""
+    from rowlock.cluster.collective import backend
+
+    context = SimpleNamespace(get_node_id=lambda: host)
+    backend.ray = SimpleNamespace(util=ray.util, get_runtime_context=lambda: context)  # type: ignore[attr-defined]
+
+
+def babble(actor: Any, what: str, data: bytes) -> int:
+    """Send bytes over connections that this process was let into; return how many there were.
+
+    ``what``: "steps" or "watch" (to the driver), "alarm" or "data" (to the other hosts).
+    """
+    from rowlock.cluster.collective.alarm import Alarm
+    from rowlock.cluster.collective.links import Links
+    from rowlock.cluster.line import Outbox
+    from rowlock.cluster.watch import WatchPost
+
+    kind, connections = {
+        "steps": (Outbox, lambda one: [one._connection]),
+        "watch": (WatchPost, lambda one: [one._connection]),
+        "alarm": (Alarm, lambda one: one._connections.values()),
+        "data": (Links, lambda one: one._sockets.values()),
+    }[what]
+    sent = 0
+    for one in [o for o in gc.get_objects() if isinstance(o, kind)]:
+        for connection in list(connections(one)):
+            with contextlib.suppress(OSError):
+                connection.send(data)
+                sent += 1
+    return sent

@@ -1,4 +1,7 @@
-"""Ctrl-C at random bytecodes of the driver's step, some followed by a kill: no stall, right steps."""
+"""Ctrl-C at random bytecodes of the driver's steps, recoveries, reads, saves, loads and ends of gangs.
+
+Some are followed by a kill. There is no stall, each step happens once or not at all, and no value is lost.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,14 @@ import contextlib
 import os
 import random
 import signal
+import tempfile
+import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import rowlock
+import rowlock.fluid as fluid
+from rowlock.executor.launchers import close_gangs
 from tests.contract.interrupts import Strike as Interrupt
 
 from .kills import CONFIG, Enough
@@ -17,7 +24,6 @@ from .programs import KINDS, Fetched, Model, Values, differences, same
 from .report import Report
 
 STEPS = 150  # a model trains before it begins again
-KILLS = 0.1  # of the interrupts are followed by one
 TIMED = 0.3  # of the interrupts are real signals, the others come before a bytecode of ours
 
 
@@ -46,8 +52,8 @@ def _timed(operation: Callable[[], Any], seconds: float) -> bool:
 class Trial:
     """A model whose step counter tells how many steps happened, beside what an undisturbed one does."""
 
-    def __init__(self, report: Report, draw: random.Random) -> None:
-        self.report, self.draw = report, draw
+    def __init__(self, report: Report, draw: random.Random, folder: str, kills: float) -> None:
+        self.report, self.draw, self.folder, self.kills = report, draw, folder, kills
         self.kind = next(kind for kind in KINDS if kind.name == "two optimizers")
         calm = Model(self.kind)
         self.fetched: list[Fetched] = []
@@ -56,80 +62,133 @@ class Trial:
             self.fetched.append(calm.run(step))
             self.values.append(calm.persistables())
         self.where = ""
+        # Bytecodes and seconds of each operation, when it was last not interrupted.
+        self.lengths: dict[str, int] = {}
+        self.seconds: dict[str, float] = {}
         self.begin_again()
-        calm_run = Interrupt()
-        calm_run.during(lambda: self.model.run(1))
-        self.bytecodes, self.step = calm_run.count, 2
 
     def begin_again(self) -> None:
-        """Train from the start."""
+        """Train from the start, and keep the values of the first step on disk."""
         self.model, self.step = Model(self.kind), 1
         self.model.run(0)
+        with fluid.scope_guard(self.model.scope):
+            self._save()
 
     def once(self) -> None:
-        """Interrupt one operation, and see what became of the step."""
-        operation, what = self._drawn()
+        """Interrupt one operation, and see what became of the values."""
+        weights = self.weights if not self.kills else (*self.weights[:-1], 1)  # actors start slowly
+        name = self.draw.choices(list(self.operations), weights)[0]
+        operation, what = self.operations[name], f"step {self.step}: {name}"
         killed = self.draw.random()
-        if killed < KILLS / 4:
-            self._kill()  # recovery is interrupted
-            what += " behind a kill"
-        interrupted = self._interrupted(operation, what)
-        if interrupted and KILLS / 4 <= killed < KILLS:
+        if killed < self.kills / 2:  # its recovery is interrupted
+            self._kill()
+            name, what = f"{name} behind a kill", f"{what} behind a kill"
+        interrupted = self._interrupted(name, lambda: operation(self), what)
+        if interrupted and self.kills / 2 <= killed < self.kills:
             self._kill()
             what += ", then a kill"
+        if operation in (Trial._load, Trial._save, Trial._close):  # as a user does who goes on
+            with self.report.waiting(f"{what}: again"), fluid.scope_guard(self.model.scope):
+                operation(self)
+        steps = {Trial._load: [1], Trial._step: [self.step, self.step + 1]}
+        steps[Trial._async] = steps[Trial._step]
+        self._compare(what, steps.get(operation, [self.step]))
+
+    def _compare(self, what: str, steps: list[int]) -> None:
+        """Check that as many steps happened as may have, and that the next one is as it should be."""
         with self.report.waiting(f"{what}: reading"):
             found = self.model.persistables()
         happened = int(found["steps"][0])
-        if not self.step <= happened <= self.step + 1:
-            raise AssertionError(f"{what}: {happened} steps happened, not {self.step} or one more")
+        if happened not in steps:
+            raise AssertionError(f"{what}: {happened} steps happened, not one of {steps}")
         if names := differences(found, self.values[happened]):
             raise AssertionError(f"{what}: after {happened} steps these differ: {names}")
         with self.report.waiting(f"{what}: the next step"):
             fetched = self.model.run(happened)
         if not all(map(same, fetched, self.fetched[happened])):
             raise AssertionError(f"{what}: step {happened} fetches something else")
+        self.report.counts["fetches compared"] += len(fetched)
         self.step = happened + 1
 
-    def _drawn(self) -> tuple[Callable[[], Any], str]:
-        """Return an operation to interrupt, mostly a step."""
-        step, model = self.step, self.model
-        number = self.draw.random()
-        if number < 0.1:
-            return model.persistables, f"step {step}: reading interrupted"
-        if number < 0.3:
-            return lambda: model.begin(step).result(), f"step {step}: run_async interrupted"
-        return lambda: model.run(step), f"step {step}: run interrupted"
+    # -- what is interrupted ------------------------------------------------------------------------
 
-    def _interrupted(self, operation: Callable[[], Any], what: str) -> bool:
+    def _step(self) -> None:
+        self.model.run(self.step)
+
+    def _async(self) -> None:
+        self.model.begin(self.step).result()
+
+    def _read(self) -> None:
+        self.model.persistables()
+
+    def _save(self) -> None:
+        folder = self.folder if self.step == 1 else f"{self.folder}-later"
+        fluid.io.save_persistables(self.model.exe, folder, self.model.main)
+
+    def _load(self) -> None:
+        fluid.io.load_persistables(self.model.exe, self.folder, self.model.main)
+
+    def _close(self) -> None:
+        close_gangs()
+
+    operations: ClassVar[dict[str, Callable[[Trial], None]]] = {
+        "run interrupted": _step,
+        "run_async interrupted": _async,
+        "reading interrupted": _read,
+        "save interrupted": _save,
+        "load interrupted": _load,
+        "close interrupted": _close,
+    }
+    weights = (50, 20, 10, 6, 6, 8)
+
+    def _interrupted(self, name: str, operation: Callable[[], Any], what: str) -> bool:
         """Run an operation; tell whether an interrupt struck it."""
-        with self.report.waiting(what):
-            if self.draw.random() < TIMED:
-                struck = _timed(operation, 1e-6 + self.draw.random() * 2e-3)
+        began = time.monotonic()
+        with self.report.waiting(what), fluid.scope_guard(self.model.scope):
+            length = self.lengths.get(name, 0)
+            if length and self.draw.random() < TIMED:
+                struck = _timed(operation, 1e-6 + self.draw.random() * self.seconds[name])
             else:
-                interrupt = Interrupt(self.draw.randrange(1, self.bytecodes + 1))
-                struck = interrupt.during(operation) is None
+                interrupt = Interrupt(self.draw.randrange(1, length + 1) if length else 0)
+                struck = interrupt.during(operation) is None and bool(interrupt.where)
                 self.where = interrupt.where
+                if not struck:
+                    self.lengths[name] = interrupt.count
+        if not struck:
+            self.seconds[name] = time.monotonic() - began
         self.report.counts["interrupts"] += struck
+        self.report.counts[name] += struck
         return struck
 
     def _kill(self) -> None:
-        members = self.model.gang.delivery.where
+        run: Any = self.model.program._parallel
+        if run.gang.delivery.broken:
+            return
         with contextlib.suppress(ProcessLookupError):
-            os.kill(self.draw.choice(members)["pid"], signal.SIGKILL)
+            os.kill(self.draw.choice(run.gang.delivery.where)["pid"], signal.SIGKILL)
         self.report.counts["kills"] += 1
 
 
 def attack(report: Report, enough: Enough) -> None:
-    """Interrupt steps until it is enough."""
+    """Interrupt on replicas that are threads, which is quick, and on actors that are killed, too."""
     draw = random.Random(report.seed)
-    with report.leaving_nothing(), rowlock.cluster(launcher="ray", **CONFIG):
-        trial = Trial(report, draw)
-        report.counts["bytecodes of a step"] = trial.bytecodes
-        while not enough(report.counts["interrupts"]):
-            try:
-                trial.once()
-            except Exception as error:
-                report.note(f"{type(error).__name__}: {error} (interrupted at {trial.where})")
-                trial.begin_again()
-            if trial.step >= STEPS:
-                trial.begin_again()
+    with report.leaving_nothing(), tempfile.TemporaryDirectory() as folder:
+        while not report.counts["interrupts"] or not enough(report.counts["interrupts"]):
+            for launcher, count, kills in (("threads", 900, 0.0), ("ray", 100, 1.0)):
+                with rowlock.cluster(launcher=launcher, **CONFIG):
+                    _attack_on(report, draw, f"{folder}/{launcher}", count, kills, enough)
+
+
+def _attack_on(
+    report: Report, draw: random.Random, folder: str, count: int, kills: float, enough: Enough
+) -> None:
+    trial = Trial(report, draw, folder, kills)
+    until = report.counts["interrupts"] + count
+    while report.counts["interrupts"] < until and not enough(report.counts["interrupts"]):
+        try:
+            trial.once()
+        except Exception as error:
+            report.note(f"{type(error).__name__}: {error} (interrupted at {trial.where})")
+            trial.begin_again()
+        if trial.step >= STEPS:
+            trial.begin_again()

@@ -179,7 +179,9 @@ _APART = (
     "Reduce mode, state of one",
 )  # that a loss leaves fewer places, or no gang
 DELIVERIES = [
-    Delivery({"transport": "actor"}, ["sgd", "momentum, batch norm", "4 iterations"], 12),
+    Delivery(
+        {"transport": "actor", "spares": 1}, ["sgd", "momentum, batch norm", "4 iterations"], 12
+    ),
     Delivery({"on_failure": "shrink", "spares": 0}, [_APART[0]], 6, each=3),
     Delivery({"spares": 0}, [_APART[1]], 2),
     Delivery({"spares": 1}, ["sgd", "momentum, batch norm"], 6, gpus=4),

@@ -6,25 +6,31 @@ import contextlib
 import os
 import random
 import socket
+import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 from unittest import mock
 
 import numpy as np
+import ray
 
 import rowlock
+from rowlock.cluster import gang as cluster_gang
 from rowlock.cluster import listener
 from rowlock.cluster.collective.links import Links
 from rowlock.cluster.collective.wire import SECRET_BYTES, Address
+from rowlock.strategies.errors import CollectiveError
 
+from . import inside
 from .kills import CONFIG, Enough
-from .programs import KINDS, Model, same
+from .programs import KINDS, Fetched, Model, same
 from .report import DEADLINE_S, Report, Starting, own_descriptors
 
 _FLOOD = 200
 _HOSTS = 3
+_STEPS_S = 4.0  # for which steps run among strangers
 
 Door = tuple[Any, ...] | str  # a TCP address, or the name of a Unix socket
 
@@ -105,7 +111,10 @@ def attack(report: Report, enough: Enough) -> None:
         while not report.counts["formed"] or not enough(report.counts["formed"]):
             _at_the_driver(report, draw)
             _between_hosts(report, draw)
-    if own_descriptors() > before + 50:  # Ray has some of its own
+            for apart in (False, True):
+                _while_steps_run(report, draw, apart)
+    # Ray keeps some for each actor that was.
+    if own_descriptors() > before + 50:
         report.note(f"{own_descriptors()} descriptors are open, {before} were before")
 
 
@@ -128,6 +137,109 @@ def _at_the_driver(report: Report, draw: random.Random) -> None:
                     report.note(f"step {step} fetched something else among strangers")
         report.counts["formed"] += 1
         report.counts["calls of strangers"] += strangers.calls
+
+
+def _while_steps_run(report: Report, draw: random.Random, apart: bool) -> None:
+    """Strike every port of a running gang, then send garbage over connections that were let in.
+
+    ``apart``: each replica is a host of its own to the others, so that they are joined by sockets.
+    """
+    kind = next(kind for kind in KINDS if kind.name == "two optimizers")
+    describe = cluster_gang.describe
+
+    def described(members: Mapping[int, Any], within: float) -> None:
+        describe(members, within)
+        calls = [
+            member.actor.__ray_call__.remote(inside.sit_apart, f"host of {member.where['pid']}")
+            for member in members.values()
+        ]
+        ray.get(calls)
+
+    where = "over hosts" if apart else "on one host"
+    with (
+        mock.patch.object(cluster_gang, "describe", described if apart else describe),
+        rowlock.cluster(launcher="ray", **{**CONFIG, "spares": 1, "heartbeat_deadline_s": 2.0}),
+    ):
+        struck, calm = Model(kind), Model(kind)
+        trial = _Compared(report, struck, calm, where)
+        members = struck.gang.delivery.where
+        with Strangers(draw) as strangers:
+            pids = [os.getpid(), *(place["pid"] for place in members)]
+            strangers.doors = [door for pid in pids for door in listening(pid)]
+            report.counts[f"doors {where}"] = len(strangers.doors)
+            until = time.monotonic() + _STEPS_S
+            while time.monotonic() < until:
+                trial.step()
+            report.counts["calls of strangers"] += strangers.calls
+        if [place["pid"] for place in members] != [p["pid"] for p in struck.gang.delivery.where]:
+            report.note(f"{where}: strangers cost the gang a replica")
+        for what in ("steps", "watch", *(("alarm", "data") if apart else ())):
+            data = draw.randbytes(draw.choice([1, 48, 10_000]))
+            member = draw.choice(struck.gang.delivery._members)
+            report.counts["garbage let in"] += ray.get(
+                member.actor.__ray_call__.remote(inside.babble, what, data)
+            )
+            for _ in range(5):
+                trial.step(f"behind garbage on {what}")
+    report.counts["formed"] += 1
+
+
+class _Compared:
+    """A model among strangers, beside one that runs afterwards, alone."""
+
+    def __init__(self, report: Report, struck: Model, calm: Model, where: str) -> None:
+        self.report, self.struck, self.calm, self.where = report, struck, calm, where
+        struck.run(0), calm.run(0)
+        self.number = 1
+
+    def step(self, behind: str = "among strangers") -> None:
+        """Run a step of both; one that fails with an error of the family happened or did not."""
+        what = f"step {self.number} {self.where} {behind}"
+        fetched, wanted = (self._run(model, what, behind) for model in (self.struck, self.calm))
+        if fetched is not None and wanted is not None:
+            self.report.counts["fetches compared"] += len(wanted)
+            if not all(map(same, fetched, wanted)):
+                self.report.note(f"{what} fetched something else")
+        self.number += 1
+
+    def _run(self, model: Model, what: str, behind: str) -> Fetched | None:
+        """Return what a step fetches; None if an error was told although it happened."""
+        while True:
+            try:
+                with self.report.waiting(what):
+                    return model.run(self.number)
+            except CollectiveError as error:
+                self.report.counts["errors told"] += 1
+                if behind == "among strangers":
+                    self.report.note(f"{what}: {error}")
+            if int(model.persistables()["steps"][0]) > self.number:
+                return None
+
+
+def listening(pid: int) -> list[Door]:
+    """Return the doors at which a process of this machine listens, Ray's own among them."""
+    held = set()
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError):
+            held.add(os.readlink(f"/proc/{pid}/fd/{name}"))
+    doors: list[Door] = []
+    for table in ("tcp", "tcp6"):
+        with open(f"/proc/{pid}/net/{table}") as file:
+            rows = [line.split() for line in file][1:]
+        for row in rows:
+            if row[3] == "0A" and f"socket:[{row[9]}]" in held:
+                host, port = row[1].split(":")
+                known = table == "tcp" and int(host, 16)
+                address = (
+                    socket.inet_ntoa(struct.pack("=I", int(host, 16))) if known else "127.0.0.1"
+                )
+                doors.append((address, int(port, 16)))
+    with open(f"/proc/{pid}/net/unix") as file:
+        rows = [line.split() for line in file][1:]
+    for row in rows:
+        if row[3] == "00010000" and f"socket:[{row[6]}]" in held and len(row) > 7:
+            doors.append(row[7].replace("@", "\0", 1) if row[7].startswith("@") else row[7])
+    return doors
 
 
 def _between_hosts(report: Report, draw: random.Random) -> None:

@@ -13,12 +13,12 @@ from .report import Report
 # What each part counts (kills, interrupts, steps, groups formed, caches, frames), and the seconds after
 # which it begins no more.
 SIZES = {
-    "kills": (200, 150),
-    "interrupts": (2000, 100),
+    "kills": (200, 110),
+    "interrupts": (2000, 90),
     "threads": (1, 30),
     "strangers": (1, 10),
     "caches": (1, 10),
-    "frames": (20_000, 30),
+    "frames": (20_000, 20),
 }
 
 
