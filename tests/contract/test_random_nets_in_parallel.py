@@ -20,7 +20,7 @@ GRAPHS = 200  # for each pass between places
 FUSED = 60  # with all fusions on, each of which has 200 of its own on one place
 PLACES = 2
 ORDER = random.Random(SEED).sample(range(GRAPHS), GRAPHS)
-shares = pytest.mark.parametrize("share", [5, pytest.param(1, marks=pytest.mark.slow)])
+shares = pytest.mark.parametrize("share", [10, pytest.param(1, marks=pytest.mark.slow)])
 Result = tuple[list[np.ndarray], dict[str, np.ndarray]]
 # Every sample weighs the same, so that two places with one row and two train as one place with three.
 WEIGHTED = {"gradient_scale_strategy": GradientScaleStrategy.SampleWeighted}

@@ -259,6 +259,7 @@ def test_foreign_machine_code_is_never_run(folder: Path, keeps: bool) -> None:
     assert (code.read_bytes() == garbage) == (not keeps)
 
 
+@pytest.mark.cuda
 @pytest.mark.skipif(host_compiler.host_compiler() is None, reason="needs g++")
 def test_kernels_of_a_simulated_gpu_are_loaded_from_what_was_checked(folder: Path) -> None:
     def doubled() -> float:
