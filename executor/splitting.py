@@ -91,7 +91,8 @@ class Splitter:
             return self._alike_before(arrays)
         if not isinstance(feed, (list, tuple)):
             raise FeedTypeError(
-                f"feed must be a dict or a list of dicts, got {type(feed).__name__}."
+                f"feed must be a dict or a list of dicts, got {type(feed).__name__}. What feed_parallel "
+                f"gives goes through list() first."
             )
         if len(feed) != count:
             raise FeedError(f"the feed list has {len(feed)} elements for {count} places.")

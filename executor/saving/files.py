@@ -114,6 +114,9 @@ def reading(path: str, cure: str = "") -> Iterator[BinaryIO]:
     try:
         file = open(path, "rb", buffering=1 << 16)  # noqa: SIM115 - closed below
     except FileNotFoundError:
+        folder = os.path.dirname(path)
+        if folder and not os.path.isdir(folder):
+            raise MissingFile(f"there is no folder {folder!r} to read {path!r} from.") from None
         raise MissingFile(f"there is no file {path!r}.{cure}") from None
     except (OSError, ValueError) as error:
         raise MissingFile(f"the file {path!r} cannot be opened: {error}.{cure}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.strategies.errors import FeedError, InvalidValue, ShapeError
+from rowlock.strategies.errors import FeedError, InvalidValue, MissingFile, ShapeError
 
 
 def _net() -> tuple[Any, Any]:
@@ -119,3 +120,21 @@ def test_memory_optimize_says_that_memory_is_planned_anyway(
         "fluid.memory_optimize changes nothing",
         "fluid.release_memory changes nothing",
     ]
+
+
+def test_files_and_feeds_that_are_not_there_are_named_with_their_cure(
+    threads: None, tmp_path: Path
+) -> None:
+    exe = fluid.Executor(fluid.CPUPlace())
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [None, 2])
+        loss = fluid.layers.mean(fluid.layers.fc(x, 1))
+        exe.run(fluid.default_startup_program())
+        with pytest.raises(MissingFile, match=r"there is no folder '.*absent' to read"):
+            fluid.io.load_persistables(exe, str(tmp_path / "absent"))
+        train = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(
+            places=fluid.cpu_places(2)
+        )
+        portions = fluid.DataFeeder([x], fluid.CPUPlace()).feed_parallel([[([1, 2],)]] * 2, 2)
+        with pytest.raises(TypeError, match=r"feed_parallel gives goes through list\(\) first"):
+            exe.run(train, feed=portions, fetch_list=[loss])

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import rowlock.fluid as fluid
@@ -89,3 +90,26 @@ def test_a_loader_made_from_a_generator(run, iterable: int) -> None:
 def test_a_program_in_the_style_of_2x(run) -> None:
     losses = run("static_2x")
     assert losses[-1] < losses[0]
+
+
+def test_an_image_classifier_goes_on_from_its_checkpoint(run) -> None:
+    losses = run("image_classifier --num_epochs 1 --total_images 128")
+    again = "--pretrained_model output/MobileSE/0 --reduce_strategy reduce --num_epochs 1"
+    resumed = run(f"image_classifier --checkpoint output/MobileSE/0 {again} --total_images 128")
+    assert resumed[0] < losses[0]
+    rate = Path("output/MobileSE/0/learning_rate").read_bytes()
+    assert np.frombuffer(rate[-4:], "float32")[0] == np.float32(0.1)
+
+
+@pytest.mark.parametrize("clip", ["global", "norm"])
+def test_a_net_over_sentences_in_batches_of_any_size(run, clip: str) -> None:
+    losses = run(f"text_cnn --clip {clip}")
+    assert losses[-1] < losses[0]
+
+
+def test_a_trainer_that_its_environment_describes(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "0")
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "1")
+    losses = run("trainer_from_environment --memory_optimize --pass_num 1")
+    assert losses[-1] < losses[0]
+    assert Path("params/conv2d_0.w_0").is_file()

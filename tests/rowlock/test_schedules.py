@@ -37,7 +37,12 @@ def test_rates_of_branches_are_saved_under_paddles_names() -> None:
         fluid.layers.linear_lr_warmup(steps, 1, 0.0, 0.1)
         other = fluid.layers.piecewise_decay([1], [8.0, 4.0])
     names = sorted(v.name for v in main.list_vars() if v.persistable)
-    assert names == ["@LR_DECAY_COUNTER@", "learning_rate", "learning_rate_0", "learning_rate_warmup"]
+    assert names == [
+        "@LR_DECAY_COUNTER@",
+        "learning_rate",
+        "learning_rate_0",
+        "learning_rate_warmup",
+    ]
     exe = fluid.Executor(fluid.CPUPlace())
     with fluid.scope_guard(fluid.Scope()):
         exe.run(startup)
