@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import rowlock
+from rowlock.executor.launchers import close_gangs
 
 from .interrupts import Strike
 from .nets import OPTIMIZERS, Net, feed
@@ -114,3 +115,18 @@ def test_replicas_of_ray_that_die(ray_cluster: None, call: str) -> None:
     finally:
         logging.getLogger("rowlock").setLevel(logging.NOTSET)
     assert told["interrupts"] > 25 and told["kills"] >= 3
+
+
+def test_a_gang_whose_end_is_interrupted_keeps_its_values(threads: None) -> None:
+    draw = random.Random(SEED)
+    print(f"ROWLOCK_TEST_SEED={SEED} draws the same again")
+    count = 30
+    states = undisturbed(count + 2)
+    training = Training()
+    counting = Strike()
+    counting.during(close_gangs)
+    for step, at in enumerate(draw.choices(range(1, counting.count + 1), k=count), start=2):
+        training.step()
+        strike = Strike(at)
+        strike.during(close_gangs)
+        assert training.state() == states[step], f"interrupt {at} (seed {SEED}) at {strike.where}"
