@@ -120,13 +120,14 @@ def test_replicas_of_ray_that_die(ray_cluster: None, call: str) -> None:
 def test_a_gang_whose_end_is_interrupted_keeps_its_values(threads: None) -> None:
     draw = random.Random(SEED)
     print(f"ROWLOCK_TEST_SEED={SEED} draws the same again")
-    count = 30
-    states = undisturbed(count + 2)
-    training = Training()
+    calm, training = Training(), Training()
     counting = Strike()
     counting.during(close_gangs)
-    for step, at in enumerate(draw.choices(range(1, counting.count + 1), k=count), start=2):
+    for at in draw.choices(range(1, counting.count + 1), k=30):
+        calm.step()
         training.step()
+        wanted = calm.state()
         strike = Strike(at)
         strike.during(close_gangs)
-        assert training.state() == states[step], f"interrupt {at} (seed {SEED}) at {strike.where}"
+        assert training.state() == wanted, f"interrupt {at} (seed {SEED}) at {strike.where}"
+        close_gangs()
