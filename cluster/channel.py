@@ -119,7 +119,13 @@ class Channels:
             outgoing[rank] = Outgoing(frames[id(message)])
         # From this statement on an interrupt leaves no replica without its message.
         self._under_way[number] = _Exchange(slot, outgoing, set(messages), lasting=lasting)
-        self._push()
+        try:
+            self._push()
+        except CollectiveError:
+            raise
+        except BaseException:  # a recovery that begins again forgets what is under way
+            self._hand_over()
+            raise
         return number
 
     def finish(self, number: int, within: float) -> dict[int, Message]:

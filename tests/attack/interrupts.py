@@ -147,6 +147,7 @@ class Trial:
         with self.report.waiting(what), fluid.scope_guard(self.model.scope):
             length = self.lengths.get(name, 0)
             if length and self.draw.random() < TIMED:
+                self.where = "a moment"
                 struck = _timed(operation, 1e-6 + self.draw.random() * self.seconds[name])
             else:
                 interrupt = Interrupt(self.draw.randrange(1, length + 1) if length else 0)

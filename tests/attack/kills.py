@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import signal
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -199,6 +201,39 @@ def attack(report: Report, enough: Enough) -> None:
                 _attack_on(delivery, report, draw, points, enough)
             if enough(report.counts["kills"]):
                 break
+            _lose_all(report, draw)
+
+
+def _lose_all(report: Report, draw: random.Random) -> None:
+    """Kill every replica amid steps: each use says so at once, until the startup program heals it."""
+    kind = next(kind for kind in KINDS if kind.in_flight)
+    with rowlock.cluster(launcher="ray", **{**CONFIG, "spares": 0}):
+        model, calm = Model(kind), Model(kind)
+        wanted = [calm.run(step) for step in range(STEPS)]
+        model.run(0)
+        futures = [model.begin(step) for step in range(1, STEPS)]
+        time.sleep(draw.random() * 5e-3)
+        for pid in pids(model):
+            os.kill(pid, signal.SIGKILL)
+        report.counts["kills"] += kind.places
+        calls = [*(future.result for future in futures), lambda: model.run(STEPS)]
+        calls += [model.persistables] * 2 + calls[-1:]
+        for number, call in enumerate(calls):
+            with report.waiting(f"all are lost: use {number}"):
+                try:
+                    fetched = call()
+                    if number >= len(futures) or not all(map(same, fetched, wanted[number + 1])):
+                        report.note(f"all are lost: use {number} returned something")
+                except InvalidState:
+                    report.counts["documented errors"] += 1
+                except CollectiveError as error:  # it happened; the replicas were lost behind it
+                    if number >= len(futures):
+                        report.note(f"all are lost: use {number}: {type(error).__name__}: {error}")
+        with report.waiting("all are lost: starting again"):
+            model.start()
+            fetched = model.run(0)
+        if not all(map(same, fetched, wanted[0])):
+            report.note("after all were lost a fresh start fetched something else")
 
 
 def _attack_on(

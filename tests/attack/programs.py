@@ -24,12 +24,12 @@ class Model:
 
     def __init__(self, kind: Kind, program_seed: int = 7) -> None:
         self.kind = kind
-        self.main, startup, self.scope = fluid.Program(), fluid.Program(), fluid.Scope()
-        self.main.random_seed = startup.random_seed = program_seed
-        with fluid.program_guard(self.main, startup), fluid.unique_name.guard():
+        self.main, self.startup, self.scope = fluid.Program(), fluid.Program(), fluid.Scope()
+        self.main.random_seed = self.startup.random_seed = program_seed
+        with fluid.program_guard(self.main, self.startup), fluid.unique_name.guard():
             self.loss, self.fetches = kind.net()
         self.exe = fluid.Executor(kind.on(1)[0])
-        self.exe.run(startup, scope=self.scope)
+        self.start()
         self.program = fluid.CompiledProgram(self.main).with_data_parallel(
             loss_name=self.loss.name,
             places=kind.on(kind.places),
@@ -37,16 +37,24 @@ class Model:
             exec_strategy=ExecutionStrategy(**kind.execution),
         )
 
+    def start(self) -> None:
+        """Draw the parameters, which are the same each time."""
+        self.exe.run(self.startup, scope=self.scope)
+
     def run(self, step: int, program: Any = None) -> Fetched:
         """Run a step (or the ``num_iteration_per_run`` of a call), and return what it fetches."""
-        return self._call(self.exe.run, step, program)
+        return self._call(self.exe.run, feed(step), program)
 
     def begin(self, step: int, program: Any = None) -> Any:
-        """Begin a step; the future has what it fetches."""
-        return self._call(self.exe.run_async, step, program)
+        """Begin a step, and change what was fed; the future has what it fetches."""
+        fed = feed(step)
+        future = self._call(self.exe.run_async, fed, program)
+        for array in fed.values():
+            array.fill(np.nan)
+        return future
 
-    def _call(self, call: Callable[..., Any], step: int, program: Any) -> Any:
-        return call(program or self.program, feed(step), self.fetches, scope=self.scope)
+    def _call(self, call: Callable[..., Any], fed: Values, program: Any) -> Any:
+        return call(program or self.program, fed, self.fetches, scope=self.scope)
 
     def persistables(self) -> Values:
         """Return every persistable as the user sees it."""

@@ -18,6 +18,7 @@ import pytest
 
 from rowlock.cluster.channel import Channels
 from rowlock.cluster.doorway import Claim, Refused, introduce
+from rowlock.cluster.frame import Incoming
 from rowlock.cluster.line import Line, Outbox
 from rowlock.cluster.listener import STEPS, WATCH, Listener, connect
 from rowlock.cluster.watch import WatchPost
@@ -502,3 +503,29 @@ def test_without_room_for_a_slot_the_socket_does_it(
     channels = start(2, near=True)
     monkeypatch.setattr("rowlock.cluster.area.Segment.populate", full)
     assert not any([stepped(channels, i, np.arange(9.0)) for i in range(4)])
+
+
+def test_an_interrupt_while_messages_are_sent_leaves_no_replica_without_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A recovery that is begun again forgets what is under way: half of a group would wait for the others."""
+    pairs = [socket.socketpair() for _ in range(3)]
+    channels = Channels(
+        lambda rank: CollectiveError(f"{rank}"), lambda ranks, s: CollectiveError("late")
+    )
+    channels.use({rank: Line(ours, near=False) for rank, (ours, _) in enumerate(pairs)})
+    push, calls = Line.push, []
+
+    def interrupted(line: Line, outgoing: Any) -> bool:
+        calls.append(line)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return push(line, outgoing)
+
+    monkeypatch.setattr(Line, "push", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        channels.start({rank: Message("regroup", {}) for rank in range(3)}, 5.0)
+    for ours, theirs in pairs:
+        theirs.settimeout(1.0)
+        assert Incoming().pull(theirs) is not None
+        ours.close(), theirs.close()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import rowlock
+from rowlock.executor.launchers import close_gangs
 
 from ..conftest import SEED, lasting
 from .interrupts import Strike
@@ -113,3 +114,19 @@ def test_replicas_of_ray_that_die(ray_cluster: None, call: str) -> None:
     finally:
         logging.getLogger("rowlock").setLevel(logging.NOTSET)
     assert told["interrupts"] > 25 and told["kills"] >= 3
+
+
+def test_a_gang_whose_end_is_interrupted_keeps_its_values(threads: None) -> None:
+    draw = random.Random(SEED)
+    print(f"ROWLOCK_TEST_SEED={SEED} draws the same again")
+    calm, training = Training(), Training()
+    counting = Strike()
+    counting.during(close_gangs)
+    for at in draw.choices(range(1, counting.count + 1), k=30):
+        calm.step()
+        training.step()
+        wanted = calm.state()
+        strike = Strike(at)
+        strike.during(close_gangs)
+        assert training.state() == wanted, f"interrupt {at} (seed {SEED}) at {strike.where}"
+        close_gangs()
