@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import rowlock.fluid as fluid
 from benchmarks import large_models
 from benchmarks.sizes import SIZES, TINY, feed
+from rowlock.executor.arena import spec_of
 from rowlock.executor.bind import Binder
 from rowlock.executor.buckets import Buckets
 from rowlock.executor.capabilities import capabilities
@@ -33,7 +34,7 @@ from rowlock.executor.cuda.runtime import graph_can_hold
 from rowlock.executor.cuda.simulated import COUNT
 from rowlock.executor.cuda.transfers import device_array, upload
 from rowlock.executor.device import Device
-from rowlock.executor.shapes import infer_specs, spec_of
+from rowlock.executor.shapes import infer_specs
 from rowlock.graph.compile import compile_program
 from rowlock.graph.passes.target import Target
 from rowlock.strategies.types import to_numpy

@@ -13,11 +13,16 @@ import numpy as np
 from ..graph.layout import CHANNELS_LAST
 from ..graph.memory import ALIGNMENT, MemoryPlan, aligned
 from ..graph.ops.registry import Spec
-from ..strategies.types import to_numpy
+from ..strategies.types import to_numpy, to_var_type
 
 _LEAST, _LEAST_SCRATCH = 64 << 20, 1 << 30  # bytes of address space
 _ROOM = 4  # reserve so many times what is needed now: larger shapes may come
 _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # Python names it from 3.13 on
+
+
+def spec_of(array: Any) -> Spec:
+    """Return the spec of an array."""
+    return Spec(tuple(array.shape), to_var_type(array.dtype))
 
 
 def aligned_bytes(xp: ModuleType, nbytes: int) -> Any:

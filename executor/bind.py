@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.ir import EVERYWHERE, FEED, STATE, TEMP
+from ..graph.ir import EVERYWHERE, STATE, TEMP
 from ..graph.memory import ALL_WISHES, MemoryPlan, Usage, Wishes, places, plan_memory
 from ..graph.memory_report import contributors
 from ..graph.ops.collective import COLLECTIVES
@@ -18,7 +18,7 @@ from ..graph.replica_program import NodeRecord, ReplicaProgram
 from ..graph.select import ON_HOST
 from ..strategies.errors import ExecutionError, ResourceExhausted
 from ..strategies.types import to_numpy
-from .arena import Arena
+from .arena import Arena, spec_of
 from .buckets import Buckets, Collectives
 from .cuda.beside import beside as host_of
 from .cuda.runtime import Waiting
@@ -29,7 +29,7 @@ from .meetings import meeting
 from .numerics import looks
 from .plan import HAND_OVER, Instruction, Plan, Vote
 from .run import beside, dependencies
-from .shapes import batch_dependent, infer_specs, spec_of
+from .shapes import batch_dependent
 from .shared import Shared
 from .writes import address, constant
 
@@ -393,5 +393,3 @@ class Binder:
                         break
         return copies
 
-
-__all__ = ["FEED", "STATE", "TEMP", "Binder", "Buckets", "Collectives", "infer_specs", "spec_of"]

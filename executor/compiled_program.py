@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from ..graph.program import Program
 from ..graph.program_graph import ProgramGraph, snapshot
 from ..graph.report import CompileReport
+from ..strategies.current import current_config
 from ..strategies.errors import InvalidArgument, InvalidState, InvalidType, InvalidValue, nearest
 from .future import StepFuture
 from .gang import Gang
 from .insight import executed, explain, temporaries, timeline
-from .launchers import current_config, gang_at, launching
+from .launchers import gang_at, launching
 from .parallel import ParallelRun
 from .place import CPUPlace, CUDAPlace, Place, check_place, cpu_places, cuda_places
 from .run import Event

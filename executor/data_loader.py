@@ -11,11 +11,11 @@ import numpy as np
 from ..graph.layers.io import data_variable
 from ..graph.unique_name import generate
 from ..graph.variable import Variable
+from ..strategies.current import current_config
 from ..strategies.errors import EOFException, InvalidArgument, InvalidType, InvalidValue
 from .data_feeder import Columns, DataFeeder
 from .dataset_loader import DatasetLoader
 from .datasets import Dataset
-from .launchers import current_config
 from .place import check_source
 from .reader import Batch, Prefetch, Reader
 from .sample_readers import Generator, batch

@@ -11,9 +11,9 @@ import numpy as np
 from ..graph.ops.registry import Spec
 from ..strategies.errors import ResourceExhausted
 from ..strategies.types import to_numpy
+from .arena import spec_of
 from .cuda.runtime import Runtime, told
 from .cuda.transfers import Uploads, device_array, download
-from .shapes import spec_of
 from .writes import Writes
 
 

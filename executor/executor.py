@@ -9,30 +9,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..graph.compile import Compiled, compile_program
-from ..graph.ir import STATE
 from ..graph.lod import lod_sources
 from ..graph.memory import ALL_WISHES
 from ..graph.ops.registry import Spec
 from ..graph.passes.target import Target
 from ..graph.program import Program, default_main_program
 from ..graph.replica_program import ReplicaProgram
+from ..strategies.current import current_config
 from ..strategies.errors import (
     InvalidArgument,
     InvalidState,
     InvalidType,
-    NotInitialized,
     Unsupported,
 )
 from ..strategies.types import to_numpy
-from .arena import Memory
-from .bind import Binder, Buckets, spec_of
+from .arena import Memory, spec_of
+from .bind import Binder
+from .buckets import Buckets
 from .budget import Budget
 from .capabilities import capabilities
+from .checks import check_initialized, set_scheduled_rate
 from .device import Device
 from .feeds import check, convert, refuse_empty, sequences_in
 from .fetches import Joined, as_fetched, fetch_names_of
 from .host import available_memory
-from .launchers import current_config
 from .numerics import checking
 from .place import CUDAPlace, Place, default_place
 from .plan import Plan
@@ -368,44 +368,3 @@ def _one_feed(feed: Any) -> Any:
             f"feed must be a dict of arrays by variable name, got {type(feed).__name__}."
         )
     return feed
-
-
-def check_initialized(compiled: ReplicaProgram, scope: Scope) -> None:
-    """Refuse to run while a persistable that the program reads holds nothing, or was not made low precision.
-
-    Raises:
-        NotInitialized: names the variables.
-        InvalidState: a variable is in low precision in the program only, or in the scope only.
-    """
-    missing = []
-    for name in compiled.needed_names():
-        found = scope.find_var(name)
-        if found is None or not found.get_tensor().initialized:
-            missing.append(name)
-    if missing:
-        shown = ", ".join(repr(name) for name in missing[:5]) + (
-            ", ..." if len(missing) > 5 else ""
-        )
-        raise NotInitialized(
-            f"{len(missing)} variable(s) hold no value in the scope: {shown}. "
-            f"Run the startup program first: exe.run(startup_program)."
-        )
-    for value in compiled.values:
-        if value.kind == STATE and value.version == 0:
-            wanted = to_numpy(value.spec.dtype)
-            held = scope.find_var(value.name).get_tensor().memory(newest=False).dtype  # type: ignore[union-attr]
-            if held != wanted and "float16" in f"{held} {wanted}":
-                raise InvalidState(
-                    f"variable {value.name!r} holds {held}, but the program has it as {wanted}. After the "
-                    f"startup program call amp_init(place) of the decorated optimizer, and give it the test "
-                    f"program."
-                )
-
-
-def set_scheduled_rate(program: Program, scope: Scope) -> None:
-    """Write the learning rate that the program's Python scheduler gives now, if it changed."""
-    scheduler, name = program.lr_scheduler
-    tensor = scope.home(name).get_tensor()
-    rate = np.full((1,), scheduler.get_lr(), np.float32)
-    if not tensor.initialized or not np.array_equal(tensor.memory(), rate):
-        tensor.set(rate)

@@ -8,7 +8,8 @@ from .delivery import Request
 from .splitting import Portions
 
 if TYPE_CHECKING:
-    from .parallel import ParallelRun, Version
+    from .parallel import ParallelRun
+    from .version import Version
 
 
 class Begun:

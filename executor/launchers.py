@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from ..strategies.current import current_config
 from ..strategies.errors import InvalidArgument, PlacementError
 from .gang import Gang
 from .place import CUDAPlace, Place
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 Launcher = Callable[[Sequence[Place], "ClusterConfig"], Gang]
 _launchers: dict[str, Launcher] = {}
-_config: list[ClusterConfig] = []
 _gangs: dict[tuple[Any, ...], Gang] = {}
 _launching = [threading.RLock()]
 
@@ -42,26 +42,6 @@ os.register_at_fork(after_in_child=_after_fork)
 def register_launcher(name: str, launcher: Launcher) -> None:
     """Make ``ClusterConfig(launcher=name)`` start gangs with ``launcher``."""
     _launchers[name] = launcher
-
-
-def current_config() -> ClusterConfig:
-    """Return the configuration in force."""
-    if not _config:
-        from ..strategies.cluster import ClusterConfig
-
-        _config.append(ClusterConfig())
-    return _config[-1]
-
-
-def push_config(config: ClusterConfig) -> None:
-    """Put a configuration in force."""
-    _config.append(config)
-
-
-def pop_config(config: ClusterConfig) -> None:
-    """Put a configuration out of force: the one put in force last, of the others, is."""
-    last = max(i for i, one in enumerate(_config) if one is config)
-    del _config[last]
 
 
 def gang_for(places: Sequence[Place]) -> Gang:

@@ -12,6 +12,7 @@ import numpy as np
 from ..graph.ops.registry import Spec
 from ..graph.replica_program import ReplicaProgram
 from ..strategies.types import to_numpy
+from .arena import spec_of
 from .bind import Binder
 from .buckets import Buckets
 from .cuda.memory import DeviceMemory
@@ -20,7 +21,7 @@ from .cuda.plan import CudaPlan
 from .cuda.transfers import device_array
 from .device import Device
 from .plan import Plan
-from .shapes import infer_specs, spec_of
+from .shapes import infer_specs
 
 
 def _nothing(*args: Any, **keywords: Any) -> None:

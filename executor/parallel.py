@@ -21,27 +21,28 @@ from ..graph.passes.target import Target
 from ..graph.program import Program
 from ..graph.report import CompileReport
 from ..graph.where import user_frames
+from ..strategies.current import current_config
 from ..strategies.errors import EnforceNotMet, InvalidType, ShapeError
 from ..strategies.flags import flag_value
 from ..strategies.log import log
+from .arena import spec_of
 from .budget import Budget
 from .capabilities import capabilities
+from .checks import check_initialized, set_scheduled_rate
 from .copies import Copies
 from .delivery import Change, GangChanged, Owner, Request, Share, assign
 from .device import Clock
-from .executor import check_initialized, set_scheduled_rate
 from .feeds import Portion, check, rows_of
 from .fetches import Joined
 from .future import Begun, StepFuture
 from .gang import Gang
-from .launchers import current_config, gang_for
+from .launchers import gang_for
 from .message import Message
 from .numerics import checking
 from .place import CUDAPlace, Place
 from .profiler import PROFILER
 from .scope import Scope
 from .settling import settle
-from .shapes import spec_of
 from .splitting import SHAPES_KEPT, Portions, Splitter
 from .timeline import Spans
 from .turns import NeedsTurn, in_turn

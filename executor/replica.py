@@ -15,8 +15,8 @@ import numpy as np
 from ..graph.ops.registry import Spec
 from ..strategies.errors import CollectiveAborted, NotInitialized
 from .agreement import moment
-from .arena import Memory
-from .bind import Binder, spec_of
+from .arena import Memory, spec_of
+from .bind import Binder
 from .capabilities import installed
 from .cores import openmp_threads
 from .cuda.memory import DeviceMemory

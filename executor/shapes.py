@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
-from typing import Any
 
 from ..graph.ir import STATE
 from ..graph.ops.collective import COLLECTIVES
 from ..graph.ops.registry import OPS, Inference, Spec
 from ..graph.replica_program import NodeRecord, ReplicaProgram
-from ..strategies.types import to_var_type
 
 _SHAPES_KNOWN = 64  # kept per kind of node
 _Known = dict[tuple[Spec | None, ...], list[Spec | None]]  # what is read -> what is written
-
-
-def spec_of(array: Any) -> Spec:
-    """Return the spec of an array."""
-    return Spec(tuple(array.shape), to_var_type(array.dtype))
 
 
 def infer_specs(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..graph.program import Program
+from ..strategies.current import current_config
 from ..strategies.errors import FeedError, FeedTypeError, InvalidType
 from .feeds import (
     Copy,
@@ -27,7 +28,6 @@ from .feeds import (
     whole_batches,
 )
 from .fetches import joined_lods
-from .launchers import current_config
 from .reader import batches_for
 
 SHAPES_KEPT = 64

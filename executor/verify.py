@@ -21,9 +21,9 @@ from ..graph.ops.registry import OPS
 from ..graph.pipeline import Stage
 from ..strategies.errors import ExecutionError
 from ..strategies.types import is_float, to_numpy
+from .arena import spec_of
 from .device import Clock, Device
 from .kernels.registry import bind
-from .shapes import spec_of
 
 # Of the largest result, and of the largest operand for each element that is summed (root mean square).
 _NEAR: Mapping[str, tuple[float, float]] = {

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import secrets
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from weakref import WeakKeyDictionary
 
 from ..strategies.errors import nearest
 from ..strategies.types import to_numpy
@@ -23,9 +21,8 @@ from .program import Program
 from .replica_program import ReplicaProgram, lower
 from .replicated import kept_states, replicated
 from .report import CompileReport
+from .seeds import seed_of
 from .select import Capabilities, refuse_exact, select_kernels
-
-_drawn_seeds: WeakKeyDictionary[Program, int] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -124,17 +121,3 @@ def _owned_bytes(program: ReplicaProgram, replicas: int) -> tuple[int, ...]:
     for name, rank in owners.items():
         held[rank] += _nbytes(program, first[name])
     return tuple(held) if owners else ()
-
-
-def seed_of(program: Program) -> int:
-    """Return the program's seed; 0 is drawn once and kept for as long as the program lives."""
-    if program.random_seed:
-        return program.random_seed
-    if program not in _drawn_seeds:
-        _drawn_seeds[program] = secrets.randbits(31) | 1
-    return _drawn_seeds[program]
-
-
-def keep_seed(program: Program, copied: Program) -> None:
-    """Let a copy of a program draw what the program draws."""
-    _drawn_seeds[copied] = seed_of(program)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,7 +33,7 @@ from .passes import (
 )
 from .passes.target import Pass, Target
 from .pictures import places_dot, program_dot, write_picture
-from .report import to_dot
+from .report import PassRecord, to_dot
 
 PIPELINE: tuple[Pass, ...] = (
     narrow_casts.PASS,
@@ -62,17 +61,6 @@ PIPELINE: tuple[Pass, ...] = (
     order.SPREAD,
     build_cinn_pass.PASS,
 )
-
-
-@dataclass(frozen=True)
-class PassRecord:
-    """What one pass did: nodes before and after, whether it changed the graph, seconds taken."""
-
-    name: str
-    before: int
-    after: int
-    changed: bool
-    seconds: float
 
 
 class Stage(NamedTuple):

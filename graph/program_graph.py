@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..strategies.errors import InvalidType
 from .clone import copy_program
-from .compile import keep_seed
 from .program import Program
+from .seeds import keep_seed
 
 
 class ProgramGraph:

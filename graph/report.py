@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from .ir import STATE, Graph
 from .memory_report import MemoryReport
 from .svg import to_svg
-
-if TYPE_CHECKING:
-    from .pipeline import PassRecord
 
 __all__ = ["CompileReport", "to_dot", "to_svg"]
 
@@ -40,6 +36,17 @@ SLOWER = (
     "NumPy computes everything: right, but slower than with oneDNN and Numba "
     "(pip install '.[cpu]' in Rowlock's folder)"
 )
+
+
+@dataclass(frozen=True)
+class PassRecord:
+    """What one pass did: nodes before and after, whether it changed the graph, seconds taken."""
+
+    name: str
+    before: int
+    after: int
+    changed: bool
+    seconds: float
 
 
 @dataclass(frozen=True, repr=False)

@@ -15,6 +15,7 @@ from .executor import launchers
 from .executor.gang import Gang
 from .executor.place import Place, register_gpu_counter
 from .executor.threads import launch_threads
+from .strategies.current import current_config, pop_config, push_config
 
 if TYPE_CHECKING:
     from .strategies.cluster import ClusterConfig
@@ -30,7 +31,7 @@ def _launch_ray(places: Sequence[Place], config: ClusterConfig) -> Gang:
 
 
 def _cluster_gpus() -> int:
-    config = launchers.current_config()
+    config = current_config()
     named = config.address or os.environ.get("RAY_ADDRESS")
     if config.launcher != "ray" or ("ray" not in sys.modules and not named):
         return 0
@@ -52,7 +53,7 @@ def configure(config: ClusterConfig | None = None, **settings: Any) -> ClusterCo
     from .strategies.cluster import ClusterConfig
 
     config = config if config is not None else ClusterConfig(**settings)
-    launchers.push_config(config)
+    push_config(config)
     return config
 
 
@@ -66,7 +67,7 @@ def cluster(config: ClusterConfig | None = None, **settings: Any) -> Iterator[Cl
         try:
             launchers.close_gangs(chosen)
         finally:
-            launchers.pop_config(chosen)
+            pop_config(chosen)
             _leave_ray()
 
 

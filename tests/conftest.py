@@ -21,7 +21,7 @@ import rowlock
 from rowlock.executor.cuda.gpus import local_gpus
 from rowlock.executor.cuda.host_compiler import host_compiler
 from rowlock.executor.cuda.simulated import COUNT
-from rowlock.executor.launchers import pop_config
+from rowlock.strategies.current import pop_config
 
 # Actors import the package hundreds of times: its bytecode halves the time in which one starts.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

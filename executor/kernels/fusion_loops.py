@@ -13,10 +13,11 @@ from ...graph.ops.region import Body, infer_body
 from ...graph.ops.registry import parameter_name
 from ...graph.select import in_single
 from ...strategies.types import VarType
+from ..arena import spec_of
 from ..device import Device
 from .elementwise import placed
 from .loops import NUMBA, Loops
-from .region import one_by_one, region, spec_of
+from .region import one_by_one, region
 from .registry import KERNELS, Kernel, Step
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from ...graph.ops.region import Body, infer_body
 from ...strategies.types import to_numpy
+from ..arena import spec_of
 from ..device import Device
-from ..shapes import spec_of
 from .registry import KERNELS, Step, bind, kernel
 
 

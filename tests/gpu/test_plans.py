@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from rowlock import fluid
+from rowlock.executor.arena import spec_of
 from rowlock.executor.bind import Binder
 from rowlock.executor.buckets import Buckets
 from rowlock.executor.capabilities import capabilities
@@ -18,7 +19,7 @@ from rowlock.executor.cuda.plan import CudaPlan
 from rowlock.executor.cuda.runtime import Runtime
 from rowlock.executor.cuda.transfers import device_array, download, upload
 from rowlock.executor.device import Device
-from rowlock.executor.shapes import infer_specs, spec_of
+from rowlock.executor.shapes import infer_specs
 from rowlock.graph.compile import compile_program
 from rowlock.graph.ir import STATE
 from rowlock.graph.passes.target import Target

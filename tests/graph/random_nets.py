@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 
 import rowlock.fluid as fluid
-from rowlock.executor.bind import Binder, infer_specs, spec_of
+from rowlock.executor.arena import spec_of
+from rowlock.executor.bind import Binder
 from rowlock.executor.buckets import Buckets
 from rowlock.executor.capabilities import capabilities, installed
 from rowlock.executor.device import Device
+from rowlock.executor.shapes import infer_specs
 from rowlock.graph.compile import Compiled, compile_program
 from rowlock.graph.memory import ALL_WISHES, Wishes
 from rowlock.graph.passes.target import Target

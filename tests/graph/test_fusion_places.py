@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import rowlock.fluid as fluid
+from rowlock.executor.arena import spec_of
 from rowlock.executor.capabilities import capabilities
 from rowlock.executor.kernels.registry import KERNELS, bind
-from rowlock.executor.shapes import spec_of
 from rowlock.graph.compile import Compiled, compile_program
 from rowlock.graph.memory import Wishes
 from rowlock.graph.ops.fusion import FUSION

@@ -9,8 +9,9 @@ import pytest
 
 import rowlock.fluid as fluid
 from benchmarks import models as benchmarked
+from rowlock.executor.arena import spec_of
 from rowlock.executor.capabilities import capabilities
-from rowlock.executor.shapes import infer_specs, spec_of
+from rowlock.executor.shapes import infer_specs
 from rowlock.graph.compile import compile_program
 from rowlock.graph.memory import (
     MemoryPlan,

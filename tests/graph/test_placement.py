@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import rowlock.fluid as fluid
+from rowlock.executor.arena import spec_of
 from rowlock.executor.capabilities import capabilities
-from rowlock.executor.shapes import infer_specs, spec_of
+from rowlock.executor.shapes import infer_specs
 from rowlock.graph.compile import Compiled, compile_program
 from rowlock.graph.ir import STATE, Graph, Node, from_program
 from rowlock.graph.memory import ALL_WISHES, Usage, Wishes, nbytes, plan_memory

@@ -12,6 +12,7 @@ import pytest
 
 import rowlock.fluid as fluid
 from rowlock.executor import kernels as _kernels  # noqa: F401 - fills the table of kernels
+from rowlock.executor.arena import spec_of
 from rowlock.executor.bind import Binder
 from rowlock.executor.buckets import Buckets
 from rowlock.executor.capabilities import capabilities
@@ -24,7 +25,7 @@ from rowlock.executor.device import Device
 from rowlock.executor.kernels.cublaslt import attention, feedforward, score_rows
 from rowlock.executor.kernels.cublaslt.product import product
 from rowlock.executor.kernels.registry import bind
-from rowlock.executor.shapes import infer_specs, spec_of
+from rowlock.executor.shapes import infer_specs
 from rowlock.graph.compile import compile_program
 from rowlock.graph.ops.registry import OPS, Spec
 from rowlock.graph.passes.target import Target

@@ -23,10 +23,10 @@ from ....graph.ops.region import REGION, Body, infer_body
 from ....graph.ops.registry import Spec
 from ....strategies.errors import InvalidValue
 from ....strategies.types import to_numpy
+from ...arena import spec_of
 from ...codegen.native import cpu
 from ...device import Device
 from ...disk_cache import DiskCache, disk_cache
-from ...shapes import spec_of
 from ..registry import Step, kernel
 from .later import jax, jnp, stored
 from .lowering import Check, can_lower, lower_body
