@@ -47,7 +47,7 @@ def rowlock(rank, where, name):
     from rowlock.cluster.collective.group import SharedMemoryGroup
     from rowlock.cluster.collective.hosts import HostsGroup
     from rowlock.cluster.collective.links import Links
-    from rowlock.cluster.collective.wire import Address
+    from rowlock.cluster.primitives.wire import Address
 
     if where is None:
         group = SharedMemoryGroup(name, rank, 2)

@@ -4,12 +4,12 @@
 
 Two Ray replicas of one core each. Families are the files of kernels. "exposed" is communication while nothing
 else runs on that replica, with what of it is waiting for the peer. "empty calls" is a step in which every
-kernel's calls are made with their operands and do nothing (executor/null.py): what plan and Python cost.
+kernel's calls are made with their operands and do nothing (executor/plan/null.py): what plan and Python cost.
 
     python benchmarks/breakdown.py --device gpu
 
-What the host spends on a replayed step of a GPU, on a GPU that does nothing (executor/cuda/null.py), so that it
-needs none: the calls to CUDA are counted, not made. Also for ResNet-50 and GPT-2.
+What the host spends on a replayed step of a GPU, on a GPU that does nothing (executor/simulated/null.py), so
+that it needs none: the calls to CUDA are counted, not made. Also for ResNet-50 and GPT-2.
 """
 
 import argparse
@@ -32,10 +32,10 @@ import rowlock
 import rowlock.fluid as fluid
 from benchmarks import large_models, sizes
 from benchmarks.models import MODELS, build
-from rowlock.executor.capabilities import capabilities
-from rowlock.executor.cuda.null import NullRuntime
+from rowlock.executor.kernels.capabilities import capabilities
 from rowlock.executor.kernels.registry import KERNELS
-from rowlock.executor.null import null_gpu_plan, null_plan
+from rowlock.executor.plan.null import null_gpu_plan, null_plan
+from rowlock.executor.simulated.null import NullRuntime
 from rowlock.graph.compile import compile_program
 from rowlock.graph.ops.collective import COLLECTIVES
 from rowlock.graph.ops.registry import OPS

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import rowlock
 import rowlock.fluid as fluid
 from benchmarks import models
-from rowlock.cluster.pinning import idle_seconds
+from rowlock.cluster.ray.pinning import idle_seconds
 
 SETTLE_S = 2.0  # after a change: the policy looks three times a second, and wants a second of calm
 SECONDS = 2.0

@@ -61,7 +61,7 @@ def ahead(main, loss, feed):
 
 def empty_round(replicas):
     """A message to each replica that asks for nothing, and an answer from each."""
-    from rowlock.executor.launchers import gang_for
+    from rowlock.executor.gang.launchers import gang_for
 
     gang = gang_for(fluid.cpu_places(replicas))
     return median_us(lambda: gang.all("inventory"))

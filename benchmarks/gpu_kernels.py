@@ -23,18 +23,18 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import rowlock.fluid as fluid
 from benchmarks import large_models
 from benchmarks.sizes import SIZES, TINY, feed
-from rowlock.executor.arena import spec_of
-from rowlock.executor.bind import Binder
-from rowlock.executor.buckets import Buckets
-from rowlock.executor.capabilities import capabilities
-from rowlock.executor.cuda.gpus import open_gpu
 from rowlock.executor.cuda.memory import DeviceMemory
-from rowlock.executor.cuda.plan import CudaPlan
 from rowlock.executor.cuda.runtime import graph_can_hold
-from rowlock.executor.cuda.simulated import COUNT
 from rowlock.executor.cuda.transfers import device_array, upload
-from rowlock.executor.device import Device
-from rowlock.executor.shapes import infer_specs
+from rowlock.executor.device.device import Device
+from rowlock.executor.device.gpus import open_gpu
+from rowlock.executor.host.arena import spec_of
+from rowlock.executor.kernels.capabilities import capabilities
+from rowlock.executor.plan.bind import Binder
+from rowlock.executor.plan.buckets import Buckets
+from rowlock.executor.plan.cuda_plan import CudaPlan
+from rowlock.executor.plan.shapes import infer_specs
+from rowlock.executor.simulated.simulated import COUNT
 from rowlock.graph.compile import compile_program
 from rowlock.graph.passes.target import Target
 from rowlock.strategies.types import to_numpy

@@ -13,23 +13,23 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from ..executor.delivery import VALUES_GONE, Change, Outcome, assign
-from ..executor.gang import Gang
-from ..executor.message import Message
-from ..executor.place import CUDAPlace, Place
+from ..executor.device.place import CUDAPlace, Place
+from ..executor.gang.delivery import VALUES_GONE, Change, Outcome, assign
+from ..executor.gang.gang import Gang
+from ..executor.replica.message import Message
 from ..strategies.cluster import ClusterConfig
 from ..strategies.errors import CollectiveError, InvalidState, PlacementError, ReplicaLost
 from ..strategies.log import log
-from .calls import ActorCalls
-from .channel import Channels
-from .collective.shm import forget_segments
-from .line import Line
-from .listener import SECRET_BYTES, Listener
-from .member import Lookouts, Member, describe, end_all, teach
-from .nodes import GPU
-from .placement import reserve, reserve_another
-from .session import join_ray, leave_ray, session, unjoined
-from .watch import Watch
+from .channel.channel import Channels
+from .channel.line import Line
+from .channel.listener import SECRET_BYTES, Listener
+from .channel.watch import Watch
+from .primitives.shm import forget_segments
+from .ray.calls import ActorCalls
+from .ray.member import Lookouts, Member, describe, end_all, teach
+from .ray.nodes import GPU
+from .ray.placement import reserve, reserve_another
+from .ray.session import join_ray, leave_ray, session, unjoined
 
 __all__ = ["RayDelivery", "launch_ray", "leave_ray"]
 

@@ -6,20 +6,20 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from ..graph.program import Program
-from ..graph.program_graph import ProgramGraph, snapshot
-from ..graph.report import CompileReport
+from ..graph.program.program import Program
+from ..graph.program.program_graph import ProgramGraph, snapshot
+from ..graph.report.report import CompileReport
 from ..strategies.current import current_config
 from ..strategies.errors import InvalidArgument, InvalidState, InvalidType, InvalidValue, nearest
-from .future import StepFuture
-from .gang import Gang
-from .insight import executed, explain, temporaries, timeline
-from .launchers import gang_at, launching
-from .parallel import ParallelRun
-from .place import CPUPlace, CUDAPlace, Place, check_place, cpu_places, cuda_places
-from .run import Event
-from .scope import Scope
-from .threads import launch_threads
+from .device.place import CPUPlace, CUDAPlace, Place, check_place, cpu_places, cuda_places
+from .driver.future import StepFuture
+from .driver.insight import executed, explain, temporaries, timeline
+from .driver.parallel import ParallelRun
+from .feed.scope import Scope
+from .gang.gang import Gang
+from .gang.launchers import gang_at, launching
+from .gang.threads import launch_threads
+from .plan.run import Event
 
 if TYPE_CHECKING:
     from ..strategies.build import BuildStrategy

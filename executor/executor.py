@@ -9,46 +9,41 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..graph.compile import Compiled, compile_program
-from ..graph.lod import lod_sources
-from ..graph.memory import ALL_WISHES
+from ..graph.ir.lod import lod_sources
+from ..graph.ir.replica_program import ReplicaProgram
+from ..graph.lowering.memory import ALL_WISHES
 from ..graph.ops.registry import Spec
 from ..graph.passes.target import Target
-from ..graph.program import Program, default_main_program
-from ..graph.replica_program import ReplicaProgram
+from ..graph.program.program import Program, default_main_program
 from ..strategies.current import current_config
-from ..strategies.errors import (
-    InvalidArgument,
-    InvalidState,
-    InvalidType,
-    Unsupported,
-)
+from ..strategies.errors import InvalidArgument, InvalidState, InvalidType, Unsupported
 from ..strategies.types import to_numpy
-from .arena import Memory, spec_of
-from .bind import Binder
-from .buckets import Buckets
-from .budget import Budget
-from .capabilities import capabilities
-from .checks import check_initialized, set_scheduled_rate
-from .device import Device
-from .feeds import check, convert, refuse_empty, sequences_in
-from .fetches import Joined, as_fetched, fetch_names_of
-from .host import available_memory
-from .numerics import checking
-from .place import CUDAPlace, Place, default_place
-from .plan import Plan
-from .profiler import PROFILER
-from .reader import batches_for
-from .scope import Scope, global_scope
-from .shared import Shared
-from .tensor import Storage, Tensor
+from .device.device import Device
+from .device.place import CUDAPlace, Place, default_place
+from .device.tensor import Storage, Tensor
+from .driver.budget import Budget
+from .driver.checks import check_initialized, set_scheduled_rate
+from .driver.profiler import PROFILER
+from .feed.feeds import check, convert, refuse_empty, sequences_in
+from .feed.fetches import Joined, as_fetched, fetch_names_of
+from .feed.reader import batches_for
+from .feed.scope import Scope, global_scope
+from .host.arena import Memory, spec_of
+from .host.memory import available_memory
+from .kernels.capabilities import capabilities
+from .plan.bind import Binder
+from .plan.buckets import Buckets
+from .plan.numerics import checking
+from .plan.plan import Plan
+from .plan.shared import Shared
 
 PLANS_KEPT = 64
 _Known = tuple[Compiled, Memory, Shared]
 COMPILED_KEPT = 64
 
 if TYPE_CHECKING:
-    from .future import StepFuture
-    from .plain_runs import PlainRuns
+    from .driver.future import StepFuture
+    from .driver.plain_runs import PlainRuns
 
 
 class _Bound:
@@ -202,7 +197,7 @@ class Executor:
         self._bound.clear()
 
     def _gpu(self, place: CUDAPlace) -> PlainRuns:
-        from .plain_runs import PlainRuns
+        from .driver.plain_runs import PlainRuns
 
         with self._turn:
             if self._on_gpu is None:

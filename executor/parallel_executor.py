@@ -5,19 +5,19 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from ..graph.program import Program, default_main_program
-from ..graph.report import CompileReport
+from ..graph.program.program import Program, default_main_program
+from ..graph.report.report import CompileReport
 from ..strategies.errors import InvalidType
 from .compiled_program import CompiledProgram
+from .device.place import Place, cpu_places, cuda_places
 from .executor import Executor
-from .place import Place, cpu_places, cuda_places
-from .scope import Scope, global_scope
+from .feed.scope import Scope, global_scope
 
 if TYPE_CHECKING:
     from ..strategies.build import BuildStrategy
     from ..strategies.execution import ExecutionStrategy
-    from .future import StepFuture
-    from .run import Event
+    from .driver.future import StepFuture
+    from .plan.run import Event
 
 
 class ParallelExecutor:

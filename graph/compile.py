@@ -8,21 +8,21 @@ from dataclasses import dataclass, replace
 
 from ..strategies.errors import nearest
 from ..strategies.types import to_numpy
-from .ir import from_program
-from .layout import lay_out
+from .ir.graph import from_program
+from .ir.replica_program import ReplicaProgram, lower
+from .lowering.layout import lay_out
+from .lowering.placement import all_here, place_on_host
+from .lowering.select import Capabilities, refuse_exact, select_kernels
 from .ops.region import REGION
 from .ops.registry import OPS
 from .ops.rules import product
 from .passes.order import without_effect
+from .passes.replicated import kept_states, replicated
 from .passes.target import Target
 from .pipeline import Stage, run_pipeline
-from .placement import all_here, place_on_host
-from .program import Program
-from .replica_program import ReplicaProgram, lower
-from .replicated import kept_states, replicated
-from .report import CompileReport
-from .seeds import seed_of
-from .select import Capabilities, refuse_exact, select_kernels
+from .program.program import Program
+from .program.seeds import seed_of
+from .report.report import CompileReport
 
 
 @dataclass(frozen=True)

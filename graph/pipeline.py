@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..strategies.errors import ShapeError
-from .ir import TEMP, Graph, infer_node
+from .ir.graph import TEMP, Graph, infer_node
 from .passes import (
     build_cinn_pass,
     collectives,
@@ -32,8 +32,8 @@ from .passes import (
     sync_batch_norm,
 )
 from .passes.target import Pass, Target
-from .pictures import places_dot, program_dot, write_picture
-from .report import PassRecord, to_dot
+from .report.pictures import places_dot, program_dot, write_picture
+from .report.report import PassRecord, to_dot
 
 PIPELINE: tuple[Pass, ...] = (
     narrow_casts.PASS,

@@ -27,18 +27,18 @@ _SUBPACKAGES = (
 )
 _ROOMS = ("functions", "demo", "executor", "graph", "launch", "strategies")
 _HOMES = {
-    "CPUPlace": ".executor.place",
-    "CUDAPinnedPlace": ".executor.place",
-    "CUDAPlace": ".executor.place",
-    "ParamAttr": ".graph.param_attr",
-    "batch": ".executor.sample_readers",
-    "check_numerics": ".executor.numerics",
+    "CPUPlace": ".executor.device.place",
+    "CUDAPinnedPlace": ".executor.device.place",
+    "CUDAPlace": ".executor.device.place",
+    "ParamAttr": ".graph.layers.param_attr",
+    "batch": ".executor.loading.sample_readers",
+    "check_numerics": ".executor.plan.numerics",
     "configure": ".launch",
     "shutdown": ".launch",
     "ClusterConfig": ".strategies.cluster",
     "is_compiled_with_cuda": ".fluid.core",
     "is_compiled_with_xpu": ".functions.framework",
-    "regularizer": ".graph.regularizer",
+    "regularizer": ".graph.layers.regularizer",
 }
 
 

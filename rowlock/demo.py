@@ -150,7 +150,7 @@ def write_pictures(report: Any, history: History, out: Path) -> None:
     """Write the loss/accuracy picture, and the compiled graph as .dot and .svg."""
     from matplotlib.figure import Figure
 
-    from rowlock.graph.report import to_dot, to_svg
+    from rowlock.graph.report.report import to_dot, to_svg
 
     out.mkdir(parents=True, exist_ok=True)
     figure = Figure(figsize=(8, 3.2), layout="constrained")

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from .executor import launchers
-from .executor.gang import Gang
-from .executor.place import Place, register_gpu_counter
-from .executor.threads import launch_threads
+from .executor.device.place import Place, register_gpu_counter
+from .executor.gang import launchers
+from .executor.gang.gang import Gang
+from .executor.gang.threads import launch_threads
 from .strategies.current import current_config, pop_config, push_config
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ def _cluster_gpus() -> int:
     if config.launcher != "ray" or ("ray" not in sys.modules and not named):
         return 0
     if named:
-        importlib.import_module(".cluster.session", __package__).join_ray(config)
-    return importlib.import_module(".cluster.nodes", __package__).gpu_total()  # type: ignore[no-any-return]
+        importlib.import_module(".cluster.ray.session", __package__).join_ray(config)
+    return importlib.import_module(".cluster.ray.nodes", __package__).gpu_total()  # type: ignore[no-any-return]
 
 
 register_gpu_counter(_cluster_gpus)

@@ -115,15 +115,7 @@ from .functions.math import (
     trace,
     var,
 )
-from .functions.random import (
-    bernoulli,
-    normal,
-    rand,
-    randint,
-    randn,
-    randperm,
-    uniform,
-)
+from .functions.random import bernoulli, normal, rand, randint, randn, randperm, uniform
 from .functions.search import (
     allclose,
     argmax,

@@ -11,7 +11,7 @@ import sys
 from types import TracebackType
 from typing import Any
 
-from .graph.where import is_ours
+from .graph.program.where import is_ours
 from .strategies.errors import RowlockError
 
 SWITCH = "ROWLOCK_TRACEBACK"

@@ -18,9 +18,9 @@ os.environ.update(
 import pytest
 
 import rowlock
-from rowlock.executor.cuda.gpus import local_gpus
-from rowlock.executor.cuda.host_compiler import host_compiler
-from rowlock.executor.cuda.simulated import COUNT
+from rowlock.executor.device.gpus import local_gpus
+from rowlock.executor.simulated.host_compiler import host_compiler
+from rowlock.executor.simulated.simulated import COUNT
 from rowlock.strategies.current import pop_config
 
 # Actors import the package hundreds of times: its bytecode halves the time in which one starts.

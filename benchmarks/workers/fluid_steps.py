@@ -28,7 +28,7 @@ def about():
     found = {"python": sys.version.split()[0], "numpy": np.__version__}
     found[NAME.split(".")[0]] = str(getattr(package, "__version__", "?"))
     if NAME == "rowlock.fluid":
-        from rowlock.executor.capabilities import installed
+        from rowlock.executor.kernels.capabilities import installed
 
         found.update(installed())
     return found

@@ -14,8 +14,8 @@ from benchmarks.models import MODELS
 from benchmarks.models import build as build_small
 from benchmarks.rivals import FASTER
 from benchmarks.workers.gpu_serve import Settings, Steps, parted, serve_steps
-from rowlock.executor.capabilities import installed
-from rowlock.executor.cuda.gpus import open_gpu
+from rowlock.executor.device.gpus import open_gpu
+from rowlock.executor.kernels.capabilities import installed
 
 TOLD = Settings()
 PLACE = fluid.CUDAPlace(0) if TOLD.on_gpu else fluid.CPUPlace()

@@ -15,12 +15,13 @@ from ray.util import collective
 from ray.util.collective import backend_registry, types
 from ray.util.collective.collective_group.base_collective_group import BaseGroup
 
-from ...executor.agreement import named
-from ...executor.cuda.gpus import open_gpu
 from ...executor.cuda.runtime import Runtime
-from ...executor.cuda.staged import StagedGroup
+from ...executor.device.gpus import open_gpu
+from ...executor.gang.staged import StagedGroup
+from ...executor.replica.agreement import named
 from ...strategies.errors import CollectiveError, Unsupported
-from ..doorway import STRANGERS
+from ..primitives.doorway import STRANGERS
+from ..primitives.wire import SECRET_BYTES, Address
 from .direct import Direct
 from .forming import NAMESPACE, Forming, Terms
 from .group import SharedMemoryGroup
@@ -28,7 +29,6 @@ from .hosts import HostsGroup
 from .links import Links
 from .nccl import NcclGroup
 from .ray_groups import RayGroup
-from .wire import SECRET_BYTES, Address
 
 NAME, NCCL_NAME = "ROWLOCK", "ROWLOCK_NCCL"
 _OPS = {

@@ -9,8 +9,8 @@ from functools import partial
 import numpy as np
 
 from ...strategies.errors import CollectiveError
+from ..primitives.shm import Segment, segment_path
 from .meeting import Meeting
-from .shm import Segment, segment_path
 
 
 class Buffers:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from ..primitives.wire import DATA, Address, Header, Lines
 from .combine import describe
 from .stream import Exchange, Stream
-from .wire import DATA, Address, Header, Lines
 
 
 class Direct:

@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from ...strategies.errors import CollectiveAborted
+from ..primitives.wire import ALARM, DATA, Address, Header, Lines
 from .alarm import Alarm
 from .combine import combine, combine_apart, describe, flat, share
 from .group import SharedMemoryGroup
 from .meeting import lasts
 from .stream import Arrived, Exchange, Stream
-from .wire import ALARM, DATA, Address, Header, Lines
 
 _SMALL = (
     1 << 16

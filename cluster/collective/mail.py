@@ -12,9 +12,9 @@ import zlib
 
 import numpy as np
 
-from ...executor.agreement import when
+from ...executor.replica.agreement import when
 from ...strategies.errors import CollectiveError
-from . import futex
+from ..primitives import futex
 from .combine import plain
 from .meeting import EPOCH_SHIFT, SLICE_S, SPIN_S, Meeting
 

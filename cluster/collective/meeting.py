@@ -29,10 +29,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...executor.agreement import NO_STEP, differing, when
+from ...executor.replica.agreement import NO_STEP, differing, when
 from ...strategies.errors import CollectiveAborted, CollectiveError
-from . import futex
-from .shm import Segment, segment_path
+from ..primitives import futex
+from ..primitives.shm import Segment, segment_path
 
 _LINE = 16  # 64-bit words in a rank's line of the control segment
 _ATTACHED = 1  # word 0 is the sequence word

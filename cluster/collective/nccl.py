@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ...executor.agreement import NO_STEP
 from ...executor.cuda.runtime import Event, Fork, Runtime
+from ...executor.replica.agreement import NO_STEP
 from ...strategies.errors import CollectiveAborted, CollectiveError
 from .meeting import lasts
 from .nccl_calls import NcclCalls

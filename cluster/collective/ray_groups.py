@@ -14,7 +14,7 @@ import ray
 from ray.util import collective
 from ray.util.collective import types
 
-from ...executor.agreement import NO_STEP, named, when
+from ...executor.replica.agreement import NO_STEP, named, when
 from ...strategies.errors import CollectiveAborted, CollectiveError
 from .combine import check_op, flat
 

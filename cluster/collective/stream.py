@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from ...strategies.errors import CollectiveAborted, CollectiveError
+from ..primitives.wire import HEADER_BYTES, Header
 from .combine import plain
-from .wire import HEADER_BYTES, Header
 
 _PIECE = 1 << 18  # bytes handed to the kernel at once
 _SPIN_S = 100e-6

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.ops.expr import Expr, argument
-from ..device import Device
+from ..device.device import Device
 from .erf import erf_into
 
 _BOOLEAN = {

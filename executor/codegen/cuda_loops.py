@@ -16,7 +16,7 @@ import numpy as np
 
 from ...graph.ops.expr import Expr, argument, copy
 from ..cuda.runtime import Dims, Step
-from ..device import Device
+from ..device.device import Device
 from .cuda_nest import Memory, Nest
 from .cuda_text import THREADS, kernel_of
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...graph.ops.expr import Expr
-from ..device import Device
+from ..device.device import Device
 from .cuda_source import c_type, kind_of
 
 

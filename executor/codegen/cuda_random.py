@@ -1,4 +1,4 @@
-"""CUDA kernels that draw a word for each element, in the order in which ``executor/philox.py`` numbers them.
+"""CUDA kernels that draw a word for each element, in the order that ``executor/device/philox.py`` gives them.
 
 A thread makes a block of eight words. Where these are eight elements that lie side by side, they are loaded and
 stored as vectors; the first block of a replica may begin before its first element.
@@ -13,8 +13,8 @@ from typing import Any
 
 from ..cuda.kernel import CudaKernel
 from ..cuda.runtime import Step
-from ..device import Device
-from ..philox import Stream
+from ..device.device import Device
+from ..device.philox import Stream
 from .cuda_source import c_type
 
 _BLOCK = 256

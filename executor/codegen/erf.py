@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..device import Device
+from ..device.device import Device
 
 # erf(x) = 2/sqrt(pi) * sum (-1)^n x^(2n+1) / (n! (2n+1)) (DLMF 7.6.1) converges slowly for large x. A table
 # of exact values with a cubic Taylor step from the nearest entry (derivatives: DLMF 7.10.1) is as accurate

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ..disk_cache import disk_cache
+from ..host.disk_cache import disk_cache
 
 Launch = Callable[[], Any]
 ENTRY = "run"  # the function in a source that is compiled

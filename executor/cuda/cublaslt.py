@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import Any
 
 from ...strategies.errors import ExecutionError
-from ..disk_cache import disk_cache
+from ..host.disk_cache import disk_cache
 from .cublaslt_terms import (
     Algorithm,
     Description,

@@ -16,7 +16,7 @@ from functools import cache, cached_property
 from typing import Any
 
 from ...strategies.errors import ExecutionError
-from ..disk_cache import disk_cache
+from ..host.disk_cache import disk_cache
 from .cudnn_graphs import extra, planned
 from .dnn import BatchNorm, Convolution, Graph
 from .runtime import Runtime

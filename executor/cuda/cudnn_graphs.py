@@ -10,16 +10,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from .dnn import (
-    LOW,
-    Attention,
-    AttentionGrad,
-    BatchNorm,
-    BatchNormGrad,
-    Convolution,
-    Graph,
-    Tensor,
-)
+from .dnn import LOW, Attention, AttentionGrad, BatchNorm, BatchNormGrad, Convolution, Graph, Tensor
 
 # Bytes of scratch memory that a call may take at most. With less there is no exact convolution of large images.
 # The gradient of attention sums parts in order, which takes memory that grows with the square of the length.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..disk_cache import disk_cache
+from ..host.disk_cache import disk_cache
 from . import nvrtc
 from .kernel import CudaKernel
 from .runtime import Captured, Dims, Properties, Step

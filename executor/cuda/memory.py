@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arena import Memory
+from ..host.arena import Memory
 from .runtime import Event, Runtime
 
 _LEAST_SCRATCH = 64 << 20

@@ -10,7 +10,7 @@ import hashlib
 from functools import cache
 
 from ...strategies.errors import ExecutionError, Unsupported
-from ..disk_cache import disk_cache
+from ..host.disk_cache import disk_cache
 from .kernel import CudaKernel
 from .libraries import library
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.memory import aligned
+from ...graph.lowering.memory import aligned
 from .runtime import Event, Runtime
 
 SLOTS = 2

@@ -1,10 +1,9 @@
-"""How each op is computed: one file a family, named like the family's declarations in ``graph/ops``."""
+"""How each op is computed: a folder for each back end, a file for each family of ops as in ``graph/ops``."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
 
-for _module in pkgutil.iter_modules(__path__):
-    if _module.name != "registry":
-        importlib.import_module(f"{__name__}.{_module.name}")
+for _module in pkgutil.walk_packages(__path__, f"{__name__}."):  # each fills the table of kernels
+    importlib.import_module(_module.name)

@@ -29,15 +29,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from ...graph.ir import Node
+from ...graph.ir.graph import Node
+from ...graph.lowering.select import LIBRARIES, Takes
 from ...graph.ops.registry import OPS, Op, parameter_name
-from ...graph.select import LIBRARIES, Takes
 from ...strategies.errors import Unsupported
 from ...strategies.types import INTEGERS
 from ..codegen.array_calls import bind_scalar
-from ..device import Device
-from .channels_last import in_order, is_last, node_in_order
-from .widened import has_low, widened
+from ..device.device import Device
+from .array.channels_last import in_order, is_last, node_in_order
+from .array.widened import has_low, widened
 
 Step = Callable[[], Any]
 BACK_ENDS = tuple(LIBRARIES)

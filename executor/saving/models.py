@@ -8,14 +8,14 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from ...graph.clone import copy_program
-from ...graph.formats.inference import fed_and_fetched, inference_program, stamp_versions
-from ...graph.formats.program import order_as_copied, parse, serialize
 from ...graph.layers.unary import scale
-from ...graph.program import Program, program_guard
-from ...graph.variable import Variable
+from ...graph.program.clone import copy_program
+from ...graph.program.formats.inference import fed_and_fetched, inference_program, stamp_versions
+from ...graph.program.formats.program import order_as_copied, parse, serialize
+from ...graph.program.program import Program, program_guard
+from ...graph.program.variable import Variable
 from ...strategies.errors import DamagedFile, InvalidType, InvalidValue, MissingFile
-from ..scope import global_scope
+from ..feed.scope import global_scope
 from .files import inside, reading, replacing
 from .variables import chosen, is_persistable, load_variables, program_of, write_values
 

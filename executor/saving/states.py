@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.clone import copy_program
-from ...graph.formats.inference import stamp_versions
-from ...graph.formats.program import serialize
-from ...graph.formats.state_reader import read_arrays
-from ...graph.formats.state_writer import write_state
-from ...graph.program import Program
-from ...graph.variable import Parameter, Variable
+from ...graph.program.clone import copy_program
+from ...graph.program.formats.inference import stamp_versions
+from ...graph.program.formats.program import serialize
+from ...graph.program.formats.state_reader import read_arrays
+from ...graph.program.formats.state_writer import write_state
+from ...graph.program.program import Program
+from ...graph.program.variable import Parameter, Variable
 from ...strategies.errors import (
     InvalidArgument,
     InvalidType,
@@ -27,7 +27,7 @@ from ...strategies.errors import (
     nearest,
 )
 from ...strategies.types import BFLOAT16
-from ..scope import global_scope
+from ..feed.scope import global_scope
 from .files import reading, replacing
 from .variables import (
     chosen,

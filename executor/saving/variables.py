@@ -12,9 +12,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ...graph.formats.tensors import Entry, TensorFile, write_tensor
-from ...graph.program import Program, default_main_program
-from ...graph.variable import Parameter, Variable
+from ...graph.program.formats.tensors import Entry, TensorFile, write_tensor
+from ...graph.program.program import Program, default_main_program
+from ...graph.program.variable import Parameter, Variable
 from ...strategies.errors import (
     InvalidType,
     InvalidValue,
@@ -24,8 +24,8 @@ from ...strategies.errors import (
 )
 from ...strategies.types import VarType
 from ..compiled_program import CompiledProgram
-from ..scope import Scope, global_scope
-from ..tensor import Tensor
+from ..device.tensor import Tensor
+from ..feed.scope import Scope, global_scope
 from .files import inside, reading, replacing
 
 _logger = logging.getLogger("rowlock")

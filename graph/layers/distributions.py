@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...strategies.errors import InvalidType
-from ..variable import Variable
+from ..program.variable import Variable
 from . import shape as shapes
 from . import unary
 from .binary import less_than

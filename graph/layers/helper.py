@@ -7,12 +7,12 @@ from typing import Any
 
 from ...strategies.errors import InvalidType
 from ...strategies.types import FLOATS, to_var_type
-from .. import unique_name
-from ..initializer import ConstantInitializer, Initializer, XavierInitializer
-from ..operator import Operator
-from ..param_attr import ParamAttr, WeightNormParamAttr
-from ..program import Block, Program, default_main_program, default_startup_program
-from ..variable import Variable
+from ..program import unique_name
+from ..program.operator import Operator
+from ..program.program import Block, Program, default_main_program, default_startup_program
+from ..program.variable import Variable
+from .initializer import ConstantInitializer, Initializer, XavierInitializer
+from .param_attr import ParamAttr, WeightNormParamAttr
 
 
 class LayerHelper:
@@ -45,9 +45,7 @@ class LayerHelper:
 
     def new(self, dtype: Any = None, stop_gradient: bool = False) -> Variable:
         """Create a temporary named ``<layer>.tmp_<n>``; its shape comes from the op that writes it."""
-        return self.block.create_var(
-            name=self.new_name(), dtype=dtype, stop_gradient=stop_gradient
-        )
+        return self.block.create_var(name=self.new_name(), dtype=dtype, stop_gradient=stop_gradient)
 
     def new_name(self) -> str:
         """Return the next name of a temporary of this layer."""

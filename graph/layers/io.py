@@ -8,11 +8,11 @@ from typing import Any
 
 from ...strategies.errors import InvalidType
 from ...strategies.types import VarType
-from ..initializer import ConstantInitializer
-from ..program import default_main_program, is_outermost
-from ..variable import Variable
-from ..where import user_frames, user_line
+from ..program.program import default_main_program, is_outermost
+from ..program.variable import Variable
+from ..program.where import user_frames, user_line
 from .helper import LayerHelper
+from .initializer import ConstantInitializer
 
 
 def data(
@@ -90,7 +90,7 @@ def create_parameter(
     default_initializer: Any = None,
 ) -> Variable:
     """Create a parameter of your own."""
-    from ..param_attr import ParamAttr
+    from .param_attr import ParamAttr
 
     attr = ParamAttr(name=name) if attr is None else attr
     made = LayerHelper("create_parameter").create_parameter(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..variable import Variable
+from ..program.variable import Variable
 from .helper import LayerHelper, check_variable
 from .shape import topk
 

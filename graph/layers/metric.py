@@ -6,10 +6,10 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import FLOATS, INTEGERS, VarType
-from .. import unique_name
-from ..initializer import ConstantInitializer
-from ..variable import Variable
+from ..program import unique_name
+from ..program.variable import Variable
 from .helper import LayerHelper
+from .initializer import ConstantInitializer
 
 
 def auc(
@@ -77,7 +77,9 @@ def mean_iou(input: Variable, label: Variable, num_classes: int) -> tuple[Variab
     """
     for argument, given in (("input", input), ("label", label)):
         if not isinstance(given, Variable) or given.dtype not in INTEGERS:
-            raise InvalidType(f"mean_iou: {argument} must be a Variable of integers, got {given!r}.")
+            raise InvalidType(
+                f"mean_iou: {argument} must be a Variable of integers, got {given!r}."
+            )
     helper = LayerHelper("mean_iou")
     kinds: dict[str, Any] = {"OutMeanIou": "float32", "OutWrong": "int32", "OutCorrect": "int32"}
     outputs = {slot: helper.new(dtype, stop_gradient=True) for slot, dtype in kinds.items()}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...strategies.errors import InvalidValue
-from ..variable import Variable
+from ..program.variable import Variable
 from .binary import elementwise_mul, matmul
 from .nn import batch_norm, conv2d, pool2d
 from .shape import reshape, split, transpose

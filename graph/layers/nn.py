@@ -8,11 +8,11 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import LOW, VarType
-from ..initializer import ConstantInitializer, NormalInitializer
-from ..param_attr import ParamAttr
-from ..variable import Variable
+from ..program.variable import Variable
 from .helper import LayerHelper, check_variable
+from .initializer import ConstantInitializer, NormalInitializer
 from .numbers import real_number, whole
+from .param_attr import ParamAttr
 
 
 def fc(

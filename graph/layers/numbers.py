@@ -9,7 +9,7 @@ import numpy as np
 
 from ...strategies.errors import InvalidType
 from ...strategies.types import INTEGERS
-from ..variable import Variable
+from ..program.variable import Variable
 from .helper import LayerHelper
 
 Slots = dict[str, Any]

@@ -9,8 +9,8 @@ import numpy as np
 
 from ...strategies.errors import InvalidArgument, InvalidType
 from ...strategies.types import INTEGERS, VarType, to_var_type
-from .. import unique_name
-from ..variable import Variable
+from ..program import unique_name
+from ..program.variable import Variable
 from .helper import check_variable
 
 

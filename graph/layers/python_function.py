@@ -9,7 +9,7 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ..ops.python_function import FUNCTIONS, PY_FUNC, PythonFunction, register, source
 from ..ops.registry import Spec
-from ..variable import Variable
+from ..program.variable import Variable
 from .helper import LayerHelper
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...strategies.errors import InvalidType, InvalidValue, Unsupported
 from ...strategies.types import VarType, to_var_type
-from ..variable import Variable
+from ..program.variable import Variable
 from .helper import LayerHelper, check_variable
 from .numbers import one_number, several_numbers, whole
 

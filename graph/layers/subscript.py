@@ -10,8 +10,8 @@ import numpy as np
 
 from ...strategies.errors import InvalidType, InvalidValue, Unsupported
 from ...strategies.types import INTEGERS, VarType
-from .. import unique_name
-from ..variable import Variable
+from ..program import unique_name
+from ..program.variable import Variable
 
 END = 10_000_000  # stands for "to the last element", as in Paddle
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import VarType, to_var_type
-from ..initializer import ConstantInitializer
-from ..program import default_main_program
-from ..variable import Variable
+from ..program.program import default_main_program
+from ..program.variable import Variable
 from .helper import LayerHelper, check_variable
+from .initializer import ConstantInitializer
 from .numbers import several_numbers
 from .shape import fill_constant, sums
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..variable import Variable
+from ..program.variable import Variable
 from .helper import LayerHelper, check_variable
 from .numbers import real_number
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...strategies.errors import InvalidValue
-from .. import unique_name
-from ..initializer import Initializer
-from ..param_attr import WeightNormParamAttr
-from ..program import Block
-from ..variable import Variable
+from ..program import unique_name
+from ..program.program import Block
+from ..program.variable import Variable
+from .initializer import Initializer
+from .param_attr import WeightNormParamAttr
 
 if TYPE_CHECKING:
     from .helper import LayerHelper

@@ -8,13 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .norm import (
-    BATCH_NORM_ATTRS,
-    STATISTICS,
-    batch_norm_shape,
-    statistics_need,
-    uses_statistics,
-)
+from .norm import BATCH_NORM_ATTRS, STATISTICS, batch_norm_shape, statistics_need, uses_statistics
 from .registry import Grad, Inference, Op, Specs, define
 from .rules import grads_like, merge_dims
 from .samples import normal, sample, uniform

@@ -175,7 +175,7 @@ class Op:
     in_place: Mapping[str, str] = field(
         default_factory=dict
     )  # output slot -> input slot it may overwrite
-    # input slot -> attribute that it stands for, if it is in use (see ``graph/known.py``)
+    # input slot -> attribute that it stands for, if it is in use (see ``graph/program/known.py``)
     numbers: Mapping[str, str] = field(default_factory=dict)
     # ... and attributes that change with it
     numbers_set: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from ..ir import Node, Value
+from ..ir.graph import Node, Value
 from .match import Edit, given, one
 from .path import Hop, derives_same, gradient_op, gradient_read
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ..ir import FEED, STATE, Graph, Node, Value
+from ..ir.graph import FEED, STATE, Graph, Node, Value
 from ..ops.collective import COLLECTIVES
 from ..ops.region import REGION
 from .target import Pass, Target
@@ -23,7 +23,9 @@ Kind = tuple[bool, int]
 def compile_regions(graph: Graph, target: Target) -> Graph:
     """Put a region in the place of nodes that the compiler takes, wherever two or more can run as one."""
     if target.compiles is None:
-        return graph.noted("build_cinn_pass: no effect: jax is not installed (pip install '.[xla]')")
+        return graph.noted(
+            "build_cinn_pass: no effect: jax is not installed (pip install '.[xla]')"
+        )
     builder = _Builder(graph, target)
     nodes: list[Node] = []
     stretch: list[Node] = []

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ...strategies.types import to_numpy
-from ..ir import Graph, Node, Value
+from ..ir.graph import Graph, Node, Value
 from ..ops.collective import ALL_REDUCE, REDUCE
 from ..ops.rules import product
-from ..role import OpRole
+from ..program.role import OpRole
 from .target import Pass, Target
 
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ..ir import STATE, TEMP, Graph, Node, Value
+from ..ir.graph import STATE, TEMP, Graph, Node, Value
 from ..ops.collective import BARRIER, COLLECTIVES
 from ..ops.registry import OPS
-from ..replicated import kept_states, replicated
-from ..role import OpRole
+from ..program.role import OpRole
+from .replicated import kept_states, replicated
 from .target import Pass, Target
 
 

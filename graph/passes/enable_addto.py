@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..ir import TEMP, Graph, Node, Value
-from ..role import OpRole
+from ..ir.graph import TEMP, Graph, Node, Value
+from ..program.role import OpRole
 from .target import Pass, Target
 
 

@@ -12,11 +12,11 @@ import heapq
 from collections.abc import Iterable, Sequence
 
 from ...strategies.types import FLOATS, VarType
-from ..ir import STATE, Graph, Node, Value
+from ..ir.graph import STATE, Graph, Node, Value
 from ..ops.fusion import FUSION
 from ..ops.pointwise import BINARY, BINARY_BACKWARD, pointwise
 from ..ops.registry import OPS
-from ..role import OpRole
+from ..program.role import OpRole
 from .build_cinn_pass import needs_of, plain
 from .match import one
 from .target import Pass, Target

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..ir import Graph
+from ..ir.graph import Graph
 from .fuse_optimizers import gather_updates
 from .target import Pass, Target
 

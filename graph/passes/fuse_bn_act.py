@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..ir import Graph, Node
+from ..ir.graph import Graph, Node
 from ..ops.fused_norm import ACT, ACTIVATIONS
 from ..ops.registry import OPS
 from ..ops.sync_norm import APPLY

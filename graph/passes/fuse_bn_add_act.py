@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..ir import Graph, Node, Value
+from ..ir.graph import Graph, Node, Value
 from ..ops.fused_norm import ACTIVATIONS, ADD_ACT
 from ..ops.sync_norm import APPLY
 from .fuse_bn_act import APART, with_norm

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from ...strategies.types import FLOATS
-from ..ir import Graph, Node, Value
+from ..ir.graph import Graph, Node, Value
 from ..ops.fused_activation import FUSED, backward_attrs, foldable, slope_reads
 from .match import Change, Edit, given, one
 from .target import Pass, Target

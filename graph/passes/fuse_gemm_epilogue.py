@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..ir import Graph, Node, Value
+from ..ir.graph import Graph, Node, Value
 from ..ops.fused_linear import GEMM
 from .match import Change, Edit, given, one, output_of
 from .target import Pass, Target

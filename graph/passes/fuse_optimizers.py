@@ -9,7 +9,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
-from ..ir import Graph, Node, Value
+from ..ir.graph import Graph, Node, Value
 from ..ops.fused_optimize import FUSED, OWN, SOMETIMES, fused_slots
 from ..ops.registry import OPS
 from .target import Pass, Target

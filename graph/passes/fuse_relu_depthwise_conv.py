@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..ir import Graph, Node, Value
+from ..ir.graph import Graph, Node, Value
 from .match import Change, Edit, one
 from .target import Pass, Target
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...strategies.types import FLOATS
-from ..ir import Graph, Node, Value
+from ..ir.graph import Graph, Node, Value
 from ..ops.registry import Spec
 from ..ops.rules import statistic
 from .attention_layout import take_views

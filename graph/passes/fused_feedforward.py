@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...strategies.types import FLOATS
-from ..ir import Graph, Node, Value
+from ..ir.graph import Graph, Node, Value
 from .match import Edit, given, one, output_of
 from .path import Hop, derives_same, may_vanish, with_gradients
 from .target import Pass, Target

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ..ir import STATE, Graph, Node, Value
-from ..role import OpRole
+from ..ir.graph import STATE, Graph, Node, Value
+from ..program.role import OpRole
 from .target import Target
 
 Slots = Mapping[str, tuple[Value | None, ...]]

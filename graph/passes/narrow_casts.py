@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ...strategies.types import LOW, VarType
-from ..ir import TEMP, Graph, Node, Value
+from ..ir.graph import TEMP, Graph, Node, Value
 from ..ops.pointwise import pointwise
-from ..role import OpRole
+from ..program.role import OpRole
 from .match import one
 from .target import Pass, Target
 

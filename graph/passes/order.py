@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ...strategies.errors import InvalidArgument
-from ..ir import Graph, Node
+from ..ir.graph import Graph, Node
 from ..ops.collective import ALL_REDUCE, BARRIER, COLLECTIVES, HOST
-from ..role import OpRole
+from ..program.role import OpRole
 from .target import Pass, Target
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...strategies.errors import ShapeError
-from ..ir import Node, Value, infer_node
+from ..ir.graph import Node, Value, infer_node
 from ..ops.registry import OPS
 from .match import Edit, one, output_of
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..ir import FEED, STATE, Graph, Node, Value
+from ..ir.graph import FEED, STATE, Graph, Node, Value
 from ..ops.collective import BROADCAST, COLLECTIVES, REDUCE
-from ..role import OpRole
+from ..program.role import OpRole
 from .collectives import meeting, newest_versions
 from .target import Pass, Target
 

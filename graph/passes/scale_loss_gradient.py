@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..ir import Graph, Node
+from ..ir.graph import Graph, Node
 from ..ops.creation import SAMPLE_SHARE
-from ..role import OpRole
+from ..program.role import OpRole
 from .target import Pass, Target
 
 _SEED = OpRole.Backward | OpRole.Loss

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ...strategies.types import VarType
-from ..ir import EVERYWHERE, Graph, Node, Value
+from ..ir.graph import EVERYWHERE, Graph, Node, Value
 from ..ops.amp import CHECK, UPDATE, ZERO
 from ..ops.collective import REDUCE
 from ..ops.registry import OPS, Spec

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..ir import Graph, Node
+from ..ir.graph import Graph, Node
 
 if TYPE_CHECKING:
     from ...strategies.build import BuildStrategy

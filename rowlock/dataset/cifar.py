@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..graph.formats.state_reader import read_state
+from ..graph.program.formats.state_reader import read_state
 from ..names import listing, missing
 from ..strategies.errors import DamagedFile
 from . import common

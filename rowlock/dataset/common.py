@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO, Any, BinaryIO
 
-from ..graph.formats.state_reader import read_state
+from ..graph.program.formats.state_reader import read_state
 from ..names import listing, missing
 from ..strategies.errors import DamagedFile, InvalidType, InvalidValue, MissingFile
 
@@ -193,7 +193,7 @@ def split(
         InvalidType: ``dumper`` is no function.
         InvalidValue: ``line_count`` is below 1.
     """
-    from ..executor.sample_readers import batch
+    from ..executor.loading.sample_readers import batch
 
     _check_callable("dumper", dumper)
     if line_count < 1:

@@ -163,6 +163,6 @@ def batch_images_from_tar(
 
 
 def _batches(images: Iterable[Any], size: int) -> Iterable[list[Any]]:
-    from ..executor.sample_readers import batch
+    from ..executor.loading.sample_readers import batch
 
     return batch(lambda: images, size)()

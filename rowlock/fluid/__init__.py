@@ -6,10 +6,7 @@ from typing import Any
 
 from .. import launch as _launch  # noqa: F401 - registers the launchers
 from ..executor.compiled_program import CompiledProgram
-from ..executor.data_feeder import DataFeeder
-from ..executor.executor import Executor
-from ..executor.parallel_executor import ParallelExecutor
-from ..executor.place import (
+from ..executor.device.place import (
     CPUPlace,
     CUDAPinnedPlace,
     CUDAPlace,
@@ -17,27 +14,30 @@ from ..executor.place import (
     cuda_pinned_places,
     cuda_places,
 )
-from ..executor.scope import Scope, global_scope, scope_guard
-from ..executor.tensor import (
+from ..executor.device.tensor import (
     LoDTensor,
     Tensor,
     create_lod_tensor,
     create_random_int_lodtensor,
 )
-from ..graph.backward import append_backward, gradients
-from ..graph.clip import set_gradient_clip
+from ..executor.executor import Executor
+from ..executor.feed.scope import Scope, global_scope, scope_guard
+from ..executor.loading.data_feeder import DataFeeder
+from ..executor.parallel_executor import ParallelExecutor
 from ..graph.layers.io import checked_data as data
 from ..graph.layers.nn import embedding_v2 as embedding
+from ..graph.layers.param_attr import ParamAttr, WeightNormParamAttr
 from ..graph.layers.shape import one_hot_v2 as one_hot
-from ..graph.param_attr import ParamAttr, WeightNormParamAttr
-from ..graph.program import (
+from ..graph.program.program import (
     Program,
     default_main_program,
     default_startup_program,
     program_guard,
 )
-from ..graph.scopes import device_guard, name_scope
-from ..graph.variable import Parameter, Variable
+from ..graph.program.scopes import device_guard, name_scope
+from ..graph.program.variable import Parameter, Variable
+from ..graph.training.backward import append_backward, gradients
+from ..graph.training.clip import set_gradient_clip
 from ..names import listing, missing
 from ..strategies.flags import get_flags, set_flags
 from ..version import require_version

@@ -1,6 +1,6 @@
 """``fluid.average``."""
 
-from ..executor.metrics import WeightedAverage
+from ..executor.metrics.metrics import WeightedAverage
 from ..names import listing, missing
 
 __all__ = ["WeightedAverage"]

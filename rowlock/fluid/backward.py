@@ -1,6 +1,6 @@
 """``fluid.backward``."""
 
-from ..graph.backward import append_backward, gradients
+from ..graph.training.backward import append_backward, gradients
 from ..names import listing, missing
 
 __all__ = ["append_backward", "gradients"]

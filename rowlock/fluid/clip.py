@@ -1,6 +1,6 @@
 """``fluid.clip``."""
 
-from ..graph.clip import (
+from ..graph.training.clip import (
     ErrorClipByValue,
     GradientClipByGlobalNorm,
     GradientClipByNorm,

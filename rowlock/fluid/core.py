@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from ..executor.place import CPUPlace, CUDAPinnedPlace, CUDAPlace, gpu_count
-from ..executor.scope import Scope
-from ..executor.tensor import LoDTensor
-from ..graph import role
-from ..graph.program_graph import ProgramGraph as Graph
+from ..executor.device.place import CPUPlace, CUDAPinnedPlace, CUDAPlace, gpu_count
+from ..executor.device.tensor import LoDTensor
+from ..executor.feed.scope import Scope
+from ..graph.program import role
+from ..graph.program.program_graph import ProgramGraph as Graph
 from ..names import listing, missing
 from ..strategies.errors import EnforceNotMet, EOFException
 from ..strategies.flags import FLAGS, flag_value

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ..executor.data_feeder import DataFeeder
-from ..graph.variable import Variable
+from ..executor.loading.data_feeder import DataFeeder
+from ..graph.program.variable import Variable
 from ..names import listing, missing
 from ..strategies.errors import InvalidType
 from ..strategies.types import to_numpy, to_var_type

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from ..executor.scope import Scope, ScopeVariable
+from ..executor.feed.scope import Scope, ScopeVariable
 from ..names import listing, missing
 
 __all__ = [

@@ -1,7 +1,7 @@
 """``fluid.executor``: executors and scopes."""
 
 from ..executor.executor import Executor
-from ..executor.scope import global_scope, scope_guard
+from ..executor.feed.scope import global_scope, scope_guard
 from ..names import listing, missing
 
 __all__ = ["Executor", "global_scope", "scope_guard"]

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from ..executor.place import cpu_places, cuda_pinned_places, cuda_places
-from ..graph.operator import Operator
-from ..graph.program import (
+from ..executor.device.place import cpu_places, cuda_pinned_places, cuda_places
+from ..graph.program.operator import Operator
+from ..graph.program.program import (
     Block,
     Program,
     default_main_program,
@@ -13,9 +13,9 @@ from ..graph.program import (
     switch_main_program,
     switch_startup_program,
 )
-from ..graph.program_graph import IrGraph
-from ..graph.scopes import device_guard, name_scope
-from ..graph.variable import Parameter, Variable
+from ..graph.program.program_graph import IrGraph
+from ..graph.program.scopes import device_guard, name_scope
+from ..graph.program.variable import Parameter, Variable
 from ..names import listing, missing
 from ..strategies.flags import get_flags, set_flags
 from ..strategies.types import FLOATS, VarType, to_var_type

@@ -1,6 +1,6 @@
 """``fluid.initializer``."""
 
-from ..graph.initializer import (
+from ..graph.layers.initializer import (
     MSRA,
     Constant,
     ConstantInitializer,

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..executor.collate import default_collate_fn
-from ..executor.data_loader import DataLoader, PyReader
-from ..executor.sample_readers import (
+from ..executor.loading.collate import default_collate_fn
+from ..executor.loading.data_loader import DataLoader, PyReader
+from ..executor.loading.sample_readers import (
     ComposeNotAligned,
     batch,
     buffered,
@@ -35,9 +35,9 @@ from ..executor.saving.variables import (
     program_of,
     save_variables,
 )
-from ..graph.formats.inference import append_fetch_ops, prepend_feed_ops
-from ..graph.program import Program, default_main_program
-from ..graph.variable import Parameter, Variable
+from ..graph.program.formats.inference import append_fetch_ops, prepend_feed_ops
+from ..graph.program.program import Program, default_main_program
+from ..graph.program.variable import Parameter, Variable
 from ..names import listing, missing
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ..graph.initializer import Initializer
 from ..graph.layers import helper
+from ..graph.layers.initializer import Initializer
+from ..graph.layers.param_attr import ParamAttr
 from ..graph.layers.shape import assign
-from ..graph.param_attr import ParamAttr
-from ..graph.variable import Parameter, Variable
+from ..graph.program.variable import Parameter, Variable
 from ..names import listing, missing
 from ..strategies.errors import InvalidType, InvalidValue
 

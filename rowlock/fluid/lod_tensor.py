@@ -1,6 +1,6 @@
 """``fluid.lod_tensor``: tensors of sequences."""
 
-from ..executor.tensor import create_lod_tensor, create_random_int_lodtensor
+from ..executor.device.tensor import create_lod_tensor, create_random_int_lodtensor
 from ..names import listing, missing
 
 __all__ = ["create_lod_tensor", "create_random_int_lodtensor"]

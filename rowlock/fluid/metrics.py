@@ -1,6 +1,6 @@
 """``fluid.metrics``: metrics that the driver accumulates over batches."""
 
-from ..executor.metrics import (
+from ..executor.metrics.metrics import (
     Accuracy,
     Auc,
     ChunkEvaluator,

@@ -1,7 +1,7 @@
 """``fluid.optimizer``."""
 
-from ..graph.optimizer import *  # noqa: F403 - the list is kept there
-from ..graph.optimizer import __all__ as __all__
+from ..graph.training.optimizer import *  # noqa: F403 - the list is kept there
+from ..graph.training.optimizer import __all__ as __all__
 from ..names import listing, missing
 
 __dir__ = listing(__name__)

@@ -1,6 +1,6 @@
 """``fluid.param_attr``: settings of a parameter."""
 
-from ..graph.param_attr import ParamAttr, WeightNormParamAttr
+from ..graph.layers.param_attr import ParamAttr, WeightNormParamAttr
 from ..names import listing, missing
 
 __all__ = ["ParamAttr", "WeightNormParamAttr"]

@@ -1,6 +1,6 @@
 """``fluid.profiler``: which op took how long, as a table and as a timeline."""
 
-from ..executor.profiler import (
+from ..executor.driver.profiler import (
     cuda_profiler,
     profiler,
     reset_profiler,

@@ -1,6 +1,6 @@
 """``fluid.reader``: loaders that feed programs."""
 
-from ..executor.data_loader import DataLoader, PyReader
+from ..executor.loading.data_loader import DataLoader, PyReader
 from ..names import listing, missing
 
 __all__ = ["DataLoader", "PyReader"]

@@ -1,6 +1,6 @@
 """``fluid.regularizer``."""
 
-from ..graph.regularizer import L1Decay, L1DecayRegularizer, L2Decay, L2DecayRegularizer
+from ..graph.layers.regularizer import L1Decay, L1DecayRegularizer, L2Decay, L2DecayRegularizer
 from ..names import listing, missing
 
 __all__ = ["L1Decay", "L1DecayRegularizer", "L2Decay", "L2DecayRegularizer"]

@@ -1,6 +1,6 @@
 """``fluid.unique_name``: names of variables and parameters."""
 
-from ..graph.unique_name import UniqueNameGenerator, generate, guard, switch
+from ..graph.program.unique_name import UniqueNameGenerator, generate, guard, switch
 from ..names import listing, missing
 
 __all__ = ["UniqueNameGenerator", "generate", "guard", "switch"]

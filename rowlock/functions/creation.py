@@ -11,7 +11,7 @@ import numpy as np
 from ..graph.layers import shape as layers
 from ..graph.layers.helper import LayerHelper, check_variable
 from ..graph.layers.tensors import sizes_of
-from ..graph.variable import Variable
+from ..graph.program.variable import Variable
 from ..strategies.errors import InvalidType, InvalidValue, Unsupported
 from ..strategies.types import VarType, to_numpy, to_var_type
 from .framework import dtype_or_default

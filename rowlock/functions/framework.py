@@ -6,9 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..executor.place import CPUPlace, CUDAPlace, cuda_places, default_place, set_default_place
-from ..graph.program import Program
-from ..graph.variable import Variable
+from ..executor.device.place import (
+    CPUPlace,
+    CUDAPlace,
+    cuda_places,
+    default_place,
+    set_default_place,
+)
+from ..graph.program.program import Program
+from ..graph.program.variable import Variable
 from ..strategies.errors import InvalidType, InvalidValue
 from ..strategies.types import FLOATS, to_numpy, to_var_type
 
@@ -90,7 +96,7 @@ def is_compiled_with_xpu() -> bool:
 @contextmanager
 def no_grad() -> Iterator[None]:
     """Let no gradient flow through what is built inside (also as a decorator)."""
-    from ..graph.program import default_main_program
+    from ..graph.program.program import default_main_program
 
     block = default_main_program().current_block()
     before = len(block.ops)

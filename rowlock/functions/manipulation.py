@@ -11,7 +11,7 @@ from ..graph.layers import shape as layers
 from ..graph.layers import tensors, unary
 from ..graph.layers.helper import check_variable
 from ..graph.ops.rules import product
-from ..graph.variable import Variable
+from ..graph.program.variable import Variable
 from ..strategies.errors import InvalidType, InvalidValue
 from .creation import constant, known_sizes
 

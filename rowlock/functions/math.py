@@ -11,7 +11,7 @@ import numpy as np
 from ..graph.layers import binary, tensors, unary
 from ..graph.layers import shape as layers
 from ..graph.layers.helper import check_variable
-from ..graph.variable import Variable
+from ..graph.program.variable import Variable
 from ..strategies.errors import InvalidType, InvalidValue
 from ..strategies.types import INTEGERS, VarType, to_numpy, to_var_type
 from .creation import constant

@@ -7,7 +7,7 @@ from typing import Any
 from ..graph.layers import shape as layers
 from ..graph.layers import tensors, unary
 from ..graph.layers.helper import check_variable
-from ..graph.variable import Variable
+from ..graph.program.variable import Variable
 from ..strategies.errors import InvalidType, InvalidValue
 from .creation import constant, known_sizes
 from .framework import dtype_or_default

@@ -10,7 +10,7 @@ import numpy as np
 from ..graph.layers import binary, tensors, unary
 from ..graph.layers import shape as layers
 from ..graph.layers.helper import LayerHelper, check_variable
-from ..graph.variable import Variable
+from ..graph.program.variable import Variable
 from ..strategies.errors import InvalidType, InvalidValue
 from ..strategies.types import VarType, to_var_type
 from . import math as functions

@@ -1,8 +1,8 @@
 """``paddle.io``: data sets, samplers, and loaders of their batches."""
 
-from ..executor.data_loader import DataLoader as _FluidDataLoader
-from ..executor.dataset_loader import DatasetLoader
-from ..executor.datasets import (
+from ..executor.loading.data_loader import DataLoader as _FluidDataLoader
+from ..executor.loading.dataset_loader import DatasetLoader
+from ..executor.loading.datasets import (
     ChainDataset,
     ComposeDataset,
     ConcatDataset,
@@ -12,7 +12,7 @@ from ..executor.datasets import (
     TensorDataset,
     random_split,
 )
-from ..executor.samplers import (
+from ..executor.loading.samplers import (
     BatchSampler,
     DistributedBatchSampler,
     RandomSampler,
@@ -21,7 +21,7 @@ from ..executor.samplers import (
     SubsetRandomSampler,
     WeightedRandomSampler,
 )
-from ..executor.workers import get_worker_info
+from ..executor.loading.workers import get_worker_info
 from ..names import listing, missing
 
 __all__ = [

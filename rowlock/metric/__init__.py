@@ -1,8 +1,8 @@
 """``paddle.metric``: measures over batches."""
 
-from ..executor.step_metrics import Accuracy, Auc, Metric, Precision, Recall
+from ..executor.metrics.step_metrics import Accuracy, Auc, Metric, Precision, Recall
 from ..graph.layers.loss import accuracy as _accuracy
-from ..graph.variable import Variable
+from ..graph.program.variable import Variable
 from ..names import listing, missing
 
 

@@ -1,8 +1,8 @@
 """``paddle.nn``: gradient clips, initializers, and functions of tensors."""
 
-from ..graph.clip import GradientClipByGlobalNorm as ClipGradByGlobalNorm
-from ..graph.clip import GradientClipByNorm as ClipGradByNorm
-from ..graph.clip import GradientClipByValue as ClipGradByValue
+from ..graph.training.clip import GradientClipByGlobalNorm as ClipGradByGlobalNorm
+from ..graph.training.clip import GradientClipByNorm as ClipGradByNorm
+from ..graph.training.clip import GradientClipByValue as ClipGradByValue
 from ..names import listing, missing
 from . import functional, initializer
 

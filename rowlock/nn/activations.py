@@ -10,7 +10,7 @@ from ..graph.layers import binary, unary
 from ..graph.layers import shape as layers
 from ..graph.layers.helper import check_variable
 from ..graph.layers.tensors import check_float
-from ..graph.variable import Variable
+from ..graph.program.variable import Variable
 from ..strategies.errors import InvalidValue
 
 

@@ -11,7 +11,7 @@ from ..graph.layers import binary, tensors, unary
 from ..graph.layers import nn as nets
 from ..graph.layers import shape as layers
 from ..graph.layers.helper import LayerHelper, check_variable
-from ..graph.variable import Variable
+from ..graph.program.variable import Variable
 from ..strategies.errors import InvalidType, InvalidValue, Unsupported
 from .activations import SELU_FLOOR, alpha_factors
 

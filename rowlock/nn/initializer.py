@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..graph import initializer as base
-from ..graph.initializer import Constant, Normal, TruncatedNormal, Uniform
+from ..graph.layers import initializer as base
+from ..graph.layers.initializer import Constant, Normal, TruncatedNormal, Uniform
 from ..names import listing, missing
 
 

@@ -11,7 +11,7 @@ from ..graph.layers import loss as losses
 from ..graph.layers import shape as layers
 from ..graph.layers import unary
 from ..graph.layers.helper import check_variable
-from ..graph.variable import Variable
+from ..graph.program.variable import Variable
 from ..strategies.errors import InvalidValue
 
 _REDUCTIONS = ("mean", "sum", "none")

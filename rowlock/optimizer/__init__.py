@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..graph import optimizer as methods
-from ..graph.optimizer import Optimizer
-from ..graph.optimizer.adamw import AdamW
+from ..graph.training import optimizer as methods
+from ..graph.training.optimizer import Optimizer
+from ..graph.training.optimizer.adamw import AdamW
 from ..names import listing, missing
 from . import lr
 
@@ -71,7 +71,7 @@ class Adam(methods.AdamOptimizer):
 
 def _decay(weight_decay: Any) -> Any:
     """Return a regularizer; a number means L2."""
-    from ..graph.regularizer import L2Decay
+    from ..graph.layers.regularizer import L2Decay
 
     return L2Decay(weight_decay) if isinstance(weight_decay, float) else weight_decay
 

@@ -1,6 +1,6 @@
 """``paddle.optimizer.lr``: schedules that ``step()`` moves on."""
 
-from ..graph.lr_scheduler import (
+from ..graph.training.lr_scheduler import (
     CosineAnnealingDecay,
     ExponentialDecay,
     LinearWarmup,

@@ -1,6 +1,6 @@
 """``paddle.reader.decorator``: where Paddle keeps ``paddle.reader``."""
 
-from ..executor.sample_readers import (
+from ..executor.loading.sample_readers import (
     ComposeNotAligned,
     buffered,
     cache,

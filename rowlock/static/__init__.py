@@ -7,23 +7,23 @@ from typing import Any
 
 from .. import launch as _launch  # noqa: F401 - registers the launchers
 from ..executor.compiled_program import CompiledProgram
+from ..executor.device.place import cpu_places, cuda_places
 from ..executor.executor import Executor
+from ..executor.feed.scope import Scope, global_scope, scope_guard
 from ..executor.parallel_executor import ParallelExecutor
-from ..executor.place import cpu_places, cuda_places
-from ..executor.scope import Scope, global_scope, scope_guard
-from ..graph.backward import append_backward, gradients
 from ..graph.layers.io import create_global_var, create_parameter
 from ..graph.layers.loss import accuracy
+from ..graph.layers.param_attr import WeightNormParamAttr
 from ..graph.layers.python_function import py_func
-from ..graph.param_attr import WeightNormParamAttr
-from ..graph.program import (
+from ..graph.program.program import (
     Program,
     default_main_program,
     default_startup_program,
     program_guard,
 )
-from ..graph.scopes import device_guard, name_scope
-from ..graph.variable import Variable
+from ..graph.program.scopes import device_guard, name_scope
+from ..graph.program.variable import Variable
+from ..graph.training.backward import append_backward, gradients
 from ..names import listing, missing
 from . import amp, io, nn
 from .input_spec import InputSpec

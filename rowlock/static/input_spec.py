@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.variable import Variable
+from ..graph.program.variable import Variable
 from ..strategies.errors import InvalidType, InvalidValue
 from ..strategies.types import VarType, to_var_type
 

@@ -10,7 +10,7 @@ from ..executor.saving.files import reading, replacing
 from ..executor.saving.models import normalize_program
 from ..executor.saving.states import load, load_program_state, set_program_state
 from ..executor.saving.variables import chosen, is_persistable, load_variables, program_of
-from ..graph.program import Program
+from ..graph.program.program import Program
 from ..strategies.errors import InvalidArgument, InvalidType, InvalidValue
 
 

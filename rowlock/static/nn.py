@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..graph.layers import nn as layers
-from ..graph.variable import Variable
+from ..graph.program.variable import Variable
 from ..names import listing, missing
 
 conv2d = layers.conv2d

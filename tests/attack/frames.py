@@ -13,10 +13,10 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from rowlock.cluster.collective.wire import HEADER_BYTES, Header
-from rowlock.cluster.frame import Incoming, encode
-from rowlock.executor.message import Message
-from rowlock.executor.replica import Replica
+from rowlock.cluster.channel.frame import Incoming, encode
+from rowlock.cluster.primitives.wire import HEADER_BYTES, Header
+from rowlock.executor.replica.message import Message
+from rowlock.executor.replica.replica import Replica
 from rowlock.strategies.errors import CollectiveError
 
 from .kills import Enough

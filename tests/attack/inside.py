@@ -33,10 +33,10 @@ def reached(point: str) -> None:
 
 def install(actor: Any) -> None:
     """Have this process pass the named points, once."""
+    from rowlock.cluster.channel.line import Outbox
     from rowlock.cluster.collective.group import SharedMemoryGroup
-    from rowlock.cluster.line import Outbox
-    from rowlock.executor.plan import Vote
-    from rowlock.executor.replica import Replica
+    from rowlock.executor.plan.plan import Vote
+    from rowlock.executor.replica.replica import Replica
 
     if _installed:
         return
@@ -96,10 +96,10 @@ def babble(actor: Any, what: str, data: bytes) -> int:
 
     ``what``: "steps" or "watch" (to the driver), "alarm" or "data" (to the other hosts).
     """
+    from rowlock.cluster.channel.line import Outbox
+    from rowlock.cluster.channel.watch import WatchPost
     from rowlock.cluster.collective.alarm import Alarm
     from rowlock.cluster.collective.links import Links
-    from rowlock.cluster.line import Outbox
-    from rowlock.cluster.watch import WatchPost
 
     kind, connections = {
         "steps": (Outbox, lambda one: [one._connection]),

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.executor.launchers import close_gangs
+from rowlock.executor.gang.launchers import close_gangs
 from tests.contract.interrupts import Strike as Interrupt
 
 from .kills import CONFIG, Enough

@@ -14,7 +14,7 @@ from unittest import mock
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.executor.cuda.simulated import COUNT
+from rowlock.executor.simulated.simulated import COUNT
 from rowlock.strategies.errors import CollectiveError, InvalidState
 
 from .programs import KINDS, Fetched, Kind, Model, Values, differences, same

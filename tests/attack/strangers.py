@@ -18,9 +18,9 @@ import ray
 
 import rowlock
 from rowlock.cluster import gang as cluster_gang
-from rowlock.cluster import listener
+from rowlock.cluster.channel import listener
 from rowlock.cluster.collective.links import Links
-from rowlock.cluster.collective.wire import SECRET_BYTES, Address
+from rowlock.cluster.primitives.wire import SECRET_BYTES, Address
 from rowlock.strategies.errors import CollectiveError
 
 from . import inside

@@ -16,8 +16,8 @@ import pytest
 import ray
 
 from rowlock.cluster import gang as cluster_gang
+from rowlock.cluster.channel.line import Line
 from rowlock.cluster.gang import RayDelivery
-from rowlock.cluster.line import Line
 from tests.contract.strikes import Scene, hook_actors, hook_messages
 
 from . import inside

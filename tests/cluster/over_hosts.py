@@ -17,11 +17,11 @@ import ray
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.cluster.nodes import nodes
-from rowlock.executor import replica
-from rowlock.executor.overlap import meetings
-from rowlock.executor.plan import Plan
-from rowlock.executor.run import MEASURED_STEPS
+from rowlock.cluster.ray.nodes import nodes
+from rowlock.executor.plan.overlap import meetings
+from rowlock.executor.plan.plan import Plan
+from rowlock.executor.plan.run import MEASURED_STEPS
+from rowlock.executor.replica import replica
 from rowlock.strategies.errors import CollectiveError
 from tests.contract.nets import OPTIMIZERS, Net, assert_close, feed
 

@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rowlock.cluster.channel import Channels
-from rowlock.cluster.doorway import Claim, Refused, introduce
-from rowlock.cluster.frame import Incoming
-from rowlock.cluster.line import Line, Outbox
-from rowlock.cluster.listener import STEPS, WATCH, Listener, connect
-from rowlock.cluster.watch import WatchPost
+from rowlock.cluster.channel.channel import Channels
+from rowlock.cluster.channel.frame import Incoming
+from rowlock.cluster.channel.line import Line, Outbox
+from rowlock.cluster.channel.listener import STEPS, WATCH, Listener, connect
+from rowlock.cluster.channel.watch import WatchPost
+from rowlock.cluster.primitives.doorway import Claim, Refused, introduce
 from rowlock.executor.cuda.transfers import Arriving
-from rowlock.executor.message import Message
-from rowlock.executor.replica import Replica
+from rowlock.executor.replica.message import Message
+from rowlock.executor.replica.replica import Replica
 from rowlock.strategies.errors import CollectiveError
 
 SECRET = bytes(range(32))
@@ -490,7 +490,7 @@ def test_without_room_for_shared_memory_the_socket_does_it(
         raise CollectiveError("/dev/shm has no room")
 
     channels = start(2, near=True)
-    monkeypatch.setattr("rowlock.cluster.area.Segment.create", full)
+    monkeypatch.setattr("rowlock.cluster.channel.area.Segment.create", full)
     assert not any([stepped(channels, i, np.arange(9.0)) for i in range(4)])
 
 
@@ -501,7 +501,7 @@ def test_without_room_for_a_slot_the_socket_does_it(
         raise CollectiveError("/dev/shm has no room")
 
     channels = start(2, near=True)
-    monkeypatch.setattr("rowlock.cluster.area.Segment.populate", full)
+    monkeypatch.setattr("rowlock.cluster.channel.area.Segment.populate", full)
     assert not any([stepped(channels, i, np.arange(9.0)) for i in range(4)])
 
 

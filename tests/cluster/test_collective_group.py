@@ -14,9 +14,9 @@ import pytest
 
 from rowlock.cluster.collective.group import SharedMemoryGroup
 from rowlock.cluster.collective.nccl import NcclGroup
-from rowlock.cluster.collective.shm import segment_path
-from rowlock.executor.cuda.simulated import SimulatedRuntime
-from rowlock.executor.cuda.staged import StagedGroup
+from rowlock.cluster.primitives.shm import segment_path
+from rowlock.executor.gang.staged import StagedGroup
+from rowlock.executor.simulated.simulated import SimulatedRuntime
 from rowlock.strategies.errors import CollectiveAborted, CollectiveError
 
 _context = multiprocessing.get_context("fork")

@@ -14,8 +14,8 @@ import pytest
 
 from rowlock.cluster.collective.group import SharedMemoryGroup
 from rowlock.cluster.collective.links import Links
-from rowlock.cluster.collective.shm import _lock, segment_path
-from rowlock.cluster.collective.wire import SECRET_BYTES, Address
+from rowlock.cluster.primitives.shm import _lock, segment_path
+from rowlock.cluster.primitives.wire import SECRET_BYTES, Address
 from rowlock.strategies.errors import CollectiveAborted
 
 _LONG_S = 60.0
@@ -50,7 +50,7 @@ class Pair:
     """Two actors that are told to form a group by hand."""
 
     def __init__(self) -> None:
-        from rowlock.cluster.replica import ReplicaActor
+        from rowlock.cluster.ray.replica import ReplicaActor
 
         self.actors = [ReplicaActor.options(num_cpus=0).remote(1, _LONG_S, False) for _ in "12"]
         self.number = 0

@@ -17,7 +17,7 @@ import msgpack
 import numpy as np
 import pytest
 
-from rowlock.cluster.frame import (
+from rowlock.cluster.channel.frame import (
     ChannelClosed,
     Incoming,
     Outgoing,
@@ -26,7 +26,7 @@ from rowlock.cluster.frame import (
     head_of,
     send,
 )
-from rowlock.executor.message import Message
+from rowlock.executor.replica.message import Message
 from rowlock.strategies.errors import InvalidType, ProtocolError
 
 Pair = tuple[socket.socket, socket.socket]

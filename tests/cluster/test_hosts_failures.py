@@ -20,7 +20,7 @@ from rowlock.cluster.collective import links as links_module
 from rowlock.cluster.collective.hosts import HostsGroup
 from rowlock.cluster.collective.links import Links
 from rowlock.cluster.collective.stream import Stream
-from rowlock.cluster.collective.wire import SECRET_BYTES, Address
+from rowlock.cluster.primitives.wire import SECRET_BYTES, Address
 from rowlock.strategies.errors import CollectiveAborted, CollectiveError
 from rowlock.strategies.types import BFLOAT16
 from tests.cluster.test_hosts_group import _context, across

@@ -17,7 +17,7 @@ from rowlock.cluster.collective.direct import Direct
 from rowlock.cluster.collective.group import SharedMemoryGroup
 from rowlock.cluster.collective.hosts import HostsGroup
 from rowlock.cluster.collective.links import Links
-from rowlock.cluster.collective.wire import SECRET_BYTES, Address
+from rowlock.cluster.primitives.wire import SECRET_BYTES, Address
 from rowlock.strategies.errors import CollectiveAborted, CollectiveError
 
 _context = multiprocessing.get_context("fork")

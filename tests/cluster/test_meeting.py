@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rowlock.cluster.collective import futex
 from rowlock.cluster.collective.group import SharedMemoryGroup
 from rowlock.cluster.collective.hosts import HostsGroup
 from rowlock.cluster.collective.ray_groups import RayGroup
+from rowlock.cluster.primitives import futex
 from rowlock.strategies.errors import CollectiveAborted, CollectiveError
 from rowlock.strategies.types import BFLOAT16
 from tests.cluster.test_collective_group import together

@@ -15,7 +15,7 @@ import pytest
 from rowlock.cluster.collective.group import SharedMemoryGroup
 from rowlock.cluster.collective.nccl import NcclGroup
 from rowlock.cluster.collective.nccl_calls import joined_parts
-from rowlock.executor.cuda.simulated import SimulatedRuntime
+from rowlock.executor.simulated.simulated import SimulatedRuntime
 from rowlock.strategies.errors import CollectiveAborted, CollectiveError
 
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import rowlock.fluid as fluid
-from rowlock.executor.capabilities import capabilities
-from rowlock.executor.cuda.plan import CudaPlan
-from rowlock.executor.cuda.staged import StagedGroup
-from rowlock.executor.delivery import Request, Share
-from rowlock.executor.message import Message
-from rowlock.executor.threads import launch_threads
+from rowlock.executor.gang.delivery import Request, Share
+from rowlock.executor.gang.staged import StagedGroup
+from rowlock.executor.gang.threads import launch_threads
+from rowlock.executor.kernels.capabilities import capabilities
+from rowlock.executor.plan.cuda_plan import CudaPlan
+from rowlock.executor.replica.message import Message
 from rowlock.graph.compile import Compiled, compile_program
 from rowlock.graph.passes.target import Target
 from rowlock.strategies.build import BuildStrategy

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from rowlock.cluster import pinning
-from rowlock.cluster.pinning import Counters, PinPolicy, Sample
+from rowlock.cluster.ray import pinning
+from rowlock.cluster.ray.pinning import Counters, PinPolicy, Sample
 
 CALM, BUSY = Sample(0.25, 0.05, 0.5), Sample(0.25, 0.9, 0.9)
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from rowlock.cluster import placement
-from rowlock.cluster.nodes import Node, homes
-from rowlock.cluster.placement import choose, needs, plan
+from rowlock.cluster.ray import placement
+from rowlock.cluster.ray.nodes import Node, homes
+from rowlock.cluster.ray.placement import choose, needs, plan
 from rowlock.strategies.cluster import ClusterConfig
 from rowlock.strategies.errors import CollectiveError, PlacementError
 

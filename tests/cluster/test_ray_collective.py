@@ -14,7 +14,7 @@ from ray.util import collective
 
 from rowlock.cluster.collective.backend import form_group
 from rowlock.cluster.collective.ray_groups import RayGroup
-from rowlock.executor.agreement import moment
+from rowlock.executor.replica.agreement import moment
 from rowlock.strategies.errors import CollectiveError
 
 Call = Callable[..., list[Any]]

@@ -23,16 +23,11 @@ import ray
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.cluster.gang import RayDelivery, launch_ray
-from rowlock.cluster.replica import set_threads
-from rowlock.executor.gang import Gang
-from rowlock.executor.message import Message
+from rowlock.cluster.ray.replica import set_threads
+from rowlock.executor.gang.gang import Gang
+from rowlock.executor.replica.message import Message
 from rowlock.strategies.cluster import ClusterConfig
-from rowlock.strategies.errors import (
-    CollectiveError,
-    InvalidState,
-    ReplicaLost,
-    ResourceExhausted,
-)
+from rowlock.strategies.errors import CollectiveError, InvalidState, ReplicaLost, ResourceExhausted
 
 from ..conftest import eventually
 from ..executor.test_gang_contract import Regression, feeds
@@ -228,7 +223,7 @@ def test_without_a_ray_one_is_started_and_ended() -> None:
     done = script(
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
         "import os, random, ray, rowlock, rowlock.fluid as fluid\n"
-        "from rowlock.executor.launchers import gang_for\n"
+        "from rowlock.executor.gang.launchers import gang_for\n"
         "drawn = random.getstate()\n"
         "gang = gang_for(fluid.cpu_places(2))\n"
         "assert random.getstate() == drawn\n"
@@ -253,7 +248,7 @@ def test_a_cluster_that_does_not_know_the_package() -> None:
     done = script(
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
         "import ray, rowlock, rowlock.fluid as fluid\n"
-        "from rowlock.executor.launchers import gang_for\n"
+        "from rowlock.executor.gang.launchers import gang_for\n"
         # Workers that find Ray, but no package that was installed by a path file.
         "import pathlib, sys\n"
         "site = str(pathlib.Path(ray.__file__).parents[1])\n"

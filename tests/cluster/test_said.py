@@ -13,7 +13,7 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.cluster import session
+from rowlock.cluster.ray import session
 from rowlock.strategies.errors import PlacementError
 
 

@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 import ray
 
-from rowlock.cluster import session
-from rowlock.cluster.area import Area
-from rowlock.cluster.collective.shm import Segment, segment_path, sweep
+from rowlock.cluster.channel.area import Area
+from rowlock.cluster.primitives.shm import Segment, segment_path, sweep
+from rowlock.cluster.ray import session
 from rowlock.strategies.cluster import ClusterConfig
 from rowlock.strategies.errors import CollectiveError
 
@@ -135,7 +135,7 @@ def in_small_memory(mount: str, body: str) -> str:
 
 
 _TOLD = "\nexcept CollectiveError as error:\n print(error)\n"
-_SHM = "from rowlock.cluster.collective.shm import *\nfrom rowlock.strategies.errors import *\n"
+_SHM = "from rowlock.cluster.primitives.shm import *\nfrom rowlock.strategies.errors import *\n"
 
 
 def test_full_memory_is_an_error_and_no_signal() -> None:

@@ -13,7 +13,7 @@ from ray.cluster_utils import Cluster
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.cluster.gang import launch_ray
-from rowlock.cluster.nodes import homes, nodes
+from rowlock.cluster.ray.nodes import homes, nodes
 from rowlock.strategies.cluster import ClusterConfig
 from rowlock.strategies.errors import PlacementError
 from tests.cluster.test_ray_collective import Member

@@ -10,8 +10,8 @@ import pytest
 import rowlock
 from rowlock import fluid
 from rowlock.executor import executor
-from rowlock.executor.cuda.gpus import local_gpus
-from rowlock.executor.cuda.simulated import COUNT
+from rowlock.executor.device.gpus import local_gpus
+from rowlock.executor.simulated.simulated import COUNT
 from tests.conftest import lasting
 
 DEVICE = os.environ.get("ROWLOCK_TEST_DEVICE", "cpu")  # "gpu": all of it on GPUs

@@ -15,11 +15,11 @@ from rowlock.cluster.collective.group import SharedMemoryGroup
 from rowlock.cluster.collective.hosts import HostsGroup
 from rowlock.cluster.collective.links import Links
 from rowlock.cluster.collective.nccl import NcclGroup
-from rowlock.cluster.collective.wire import SECRET_BYTES, Address
-from rowlock.executor.cuda.simulated import SimulatedRuntime
-from rowlock.executor.message import Message
-from rowlock.executor.replica import Replica
-from rowlock.executor.threads import ThreadGroup, _Meeting
+from rowlock.cluster.primitives.wire import SECRET_BYTES, Address
+from rowlock.executor.gang.threads import ThreadGroup, _Meeting
+from rowlock.executor.replica.message import Message
+from rowlock.executor.replica.replica import Replica
+from rowlock.executor.simulated.simulated import SimulatedRuntime
 
 _PATIENCE_S = 60.0
 HOSTS = {2: [[0], [1]], 3: [[0, 1], [2]]}

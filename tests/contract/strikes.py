@@ -14,8 +14,8 @@ import ray
 
 from rowlock.cluster import gang as cluster_gang
 from rowlock.cluster.gang import RayDelivery
-from rowlock.executor.delivery import Ledger
-from rowlock.executor.recovery import Recovery
+from rowlock.executor.gang.delivery import Ledger
+from rowlock.executor.gang.recovery import Recovery
 
 Victim = Callable[["Scene"], int]
 """Returns the rank that is to die; of a new one that is on its way, ``~rank``."""

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import rowlock.fluid as fluid
-from rowlock.executor import place
-from rowlock.executor.cuda.gpus import local_gpus
+from rowlock.executor.device import place
+from rowlock.executor.device.gpus import local_gpus
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import EnforceNotMet, InvalidState
 from tests.contract.nets import OPTIMIZERS, Net, assert_close, feed
@@ -148,7 +148,7 @@ def test_one_place_may_stand_alone(gang: str) -> None:
 
 @pytest.mark.cpu
 def test_gpu_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    from rowlock.executor import place
+    from rowlock.executor.device import place
 
     monkeypatch.setattr(place, "gpu_count", lambda: 0)
     with pytest.raises(AssertionError, match="no GPU"):

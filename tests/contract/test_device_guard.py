@@ -10,9 +10,9 @@ import pytest
 
 import rowlock
 from rowlock import fluid, static
-from rowlock.executor.cuda.gpus import local_gpus
-from rowlock.executor.cuda.simulated import COUNT
-from rowlock.executor.place import CPUPlace, CUDAPlace
+from rowlock.executor.device.gpus import local_gpus
+from rowlock.executor.device.place import CPUPlace, CUDAPlace
+from rowlock.executor.simulated.simulated import COUNT
 from rowlock.strategies.build import BuildStrategy
 
 Arrays = list[np.ndarray]

@@ -12,7 +12,7 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.executor import place
+from rowlock.executor.device import place
 from tests.conftest import lasting
 
 EnforceNotMet = fluid.core.EnforceNotMet

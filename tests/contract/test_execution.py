@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import rowlock.fluid as fluid
-from rowlock.executor.plan import Instruction
-from rowlock.executor.run import Event, LaneFailed, Lanes, deal, dependencies, worth_dealing
+from rowlock.executor.plan.plan import Instruction
+from rowlock.executor.plan.run import Event, LaneFailed, Lanes, deal, dependencies, worth_dealing
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.execution import ExecutionStrategy
 from tests.contract.nets import OPTIMIZERS, Net, assert_close, feed

@@ -9,7 +9,7 @@ import pytest
 
 import rowlock.fluid as fluid
 import rowlock.optimizer
-from rowlock.graph.ir import STATE, Graph, Node, Value
+from rowlock.graph.ir.graph import STATE, Graph, Node, Value
 from rowlock.graph.ops.registry import Spec
 from rowlock.graph.passes.fuse_optimizers import fuse_optimizers
 from rowlock.graph.passes.target import Target

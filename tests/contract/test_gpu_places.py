@@ -10,8 +10,8 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.executor.cuda.gpus import local_gpus
-from rowlock.executor.cuda.simulated import COUNT, MEMORY
+from rowlock.executor.device.gpus import local_gpus
+from rowlock.executor.simulated.simulated import COUNT, MEMORY
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import PlacementError, ResourceExhausted
 from tests.contract.nets import OPTIMIZERS, Net, feed

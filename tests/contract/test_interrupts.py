@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import rowlock
-from rowlock.executor.launchers import close_gangs
+from rowlock.executor.gang.launchers import close_gangs
 
 from ..conftest import SEED, lasting
 from .interrupts import Strike

@@ -54,7 +54,7 @@ def test_the_truth_of_a_variable_is_warned_of() -> None:
 
 
 def test_a_data_variable_declared_again_in_the_default_program_is_warned_of() -> None:
-    from rowlock.graph import program as programs
+    from rowlock.graph.program import program as programs
 
     outermost = programs._outermost
     programs._outermost = fluid.default_main_program()

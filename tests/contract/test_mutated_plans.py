@@ -19,12 +19,12 @@ import numpy as np
 import pytest
 
 import rowlock.fluid as fluid
-from rowlock.executor.capabilities import capabilities
-from rowlock.executor.message import Message
+from rowlock.executor.kernels.capabilities import capabilities
+from rowlock.executor.replica.message import Message
 from rowlock.graph.compile import compile_program
-from rowlock.graph.ir import FEED
+from rowlock.graph.ir.graph import FEED
+from rowlock.graph.ir.replica_program import ReplicaProgram
 from rowlock.graph.passes.target import Target
-from rowlock.graph.replica_program import ReplicaProgram
 from rowlock.strategies.build import BuildStrategy
 from tests.contract.crews import Crew, crew
 from tests.contract.mutants import drop_last, mutated

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import rowlock.fluid as fluid
-from rowlock.executor import capabilities as able
+from rowlock.executor.kernels import capabilities as able
 from rowlock.executor.kernels.onednn.library import Library
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import StrategyError, Unsupported

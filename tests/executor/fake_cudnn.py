@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rowlock.executor.cuda.simulated import SimulatedRuntime
+from rowlock.executor.simulated.simulated import SimulatedRuntime
 
 RESULTS = {"batchnorm": 5, "batchnorm_backward": 3, "sdpa": 2, "sdpa_backward": 3}
 

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from rowlock.executor.capabilities import capabilities, common, installed
+from rowlock.executor.kernels.capabilities import capabilities, common, installed
 from rowlock.executor.kernels.registry import ALL_LIBRARIES
 
 

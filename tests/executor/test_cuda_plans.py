@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from rowlock import fluid
-from rowlock.executor.capabilities import capabilities
 from rowlock.executor.cuda.memory import DeviceMemory
-from rowlock.executor.cuda.plan import CudaPlan
-from rowlock.executor.cuda.simulated import SimulatedRuntime
 from rowlock.executor.cuda.transfers import Arriving, Uploads, dense_like, download
-from rowlock.executor.message import Message
-from rowlock.executor.replica import Replica
+from rowlock.executor.kernels.capabilities import capabilities
+from rowlock.executor.plan.cuda_plan import CudaPlan
+from rowlock.executor.replica.message import Message
+from rowlock.executor.replica.replica import Replica
+from rowlock.executor.simulated.simulated import SimulatedRuntime
 from rowlock.graph.compile import compile_program
 from rowlock.graph.passes.target import Target
 from tests.ops.gpu import needs_compiler

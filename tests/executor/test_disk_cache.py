@@ -17,11 +17,12 @@ from typing import Any, NoReturn
 import numpy as np
 import pytest
 
-from rowlock.executor import disk_cache
 from rowlock.executor.codegen import native
-from rowlock.executor.cuda import cupy_runtime, host_compiler
+from rowlock.executor.cuda import cupy_runtime
 from rowlock.executor.cuda.kernel import CudaKernel
-from rowlock.executor.disk_cache import DiskCache
+from rowlock.executor.host import disk_cache
+from rowlock.executor.host.disk_cache import DiskCache
+from rowlock.executor.simulated import host_compiler
 
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")

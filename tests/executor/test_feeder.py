@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import rowlock.fluid as fluid
-from rowlock.executor import place
+from rowlock.executor.device import place
 from rowlock.strategies.errors import FeedError
 
 from ..reference import feeder_cases

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import rowlock.fluid as fluid
-from rowlock.executor.feeds import kept, to_array
-from rowlock.executor.tensor import Tensor
-from rowlock.graph.variable import Variable
+from rowlock.executor.device.tensor import Tensor
+from rowlock.executor.feed.feeds import kept, to_array
+from rowlock.graph.program.variable import Variable
 from rowlock.strategies.errors import FeedError, FeedTypeError
 from rowlock.strategies.types import BFLOAT16
 

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import rowlock.fluid as fluid
-from rowlock.executor.capabilities import capabilities
-from rowlock.executor.delivery import Request, Share
-from rowlock.executor.gang import Gang
-from rowlock.executor.message import Message
-from rowlock.executor.threads import launch_threads
+from rowlock.executor.gang.delivery import Request, Share
+from rowlock.executor.gang.gang import Gang
+from rowlock.executor.gang.threads import launch_threads
+from rowlock.executor.kernels.capabilities import capabilities
+from rowlock.executor.replica.message import Message
 from rowlock.graph.compile import compile_program
 from rowlock.graph.passes.target import Target
 from rowlock.strategies.build import BuildStrategy

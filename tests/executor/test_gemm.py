@@ -13,7 +13,7 @@ from rowlock.executor.cuda import cublaslt, cublaslt_terms
 from rowlock.executor.cuda.gemm import EPILOGUES, Gemm, Operands, ReferenceBlas, in_tf32
 from rowlock.executor.cuda.libraries import library
 from rowlock.executor.cuda.runtime import Properties
-from rowlock.executor.disk_cache import disk_cache
+from rowlock.executor.host.disk_cache import disk_cache
 from rowlock.strategies.errors import ExecutionError
 from tests.executor.column_major import ColumnMajorLibrary
 

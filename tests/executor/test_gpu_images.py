@@ -10,8 +10,8 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.executor.cuda.gpus import local_gpus
-from rowlock.executor.cuda.simulated import COUNT
+from rowlock.executor.device.gpus import local_gpus
+from rowlock.executor.simulated.simulated import COUNT
 from rowlock.strategies.build import BuildStrategy
 from tests.ops.gpu import needs_compiler
 

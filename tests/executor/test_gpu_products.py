@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import rowlock.fluid as fluid
-from rowlock.executor.cuda.gpus import local_gpus
+from rowlock.executor.device.gpus import local_gpus
 from tests.graph import gpt
 from tests.ops.gpu import needs_compiler
 

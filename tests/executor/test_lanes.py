@@ -9,7 +9,7 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.executor import overlap, run
+from rowlock.executor.plan import overlap, run
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.execution import ExecutionStrategy
 from tests.reference import models

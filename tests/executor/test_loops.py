@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("numba")
 
 from rowlock.executor.codegen.loops import bind_loop, bind_loops
-from rowlock.executor.device import Device
+from rowlock.executor.device.device import Device
 from rowlock.executor.kernels.registry import bind
 from rowlock.graph.ops import expr as e
 

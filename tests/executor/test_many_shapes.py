@@ -10,10 +10,10 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.executor.capabilities import capabilities
-from rowlock.executor.plan import Plan
-from rowlock.executor.replica import PLANS_KEPT
-from rowlock.executor.shapes import Shapes, infer_specs
+from rowlock.executor.kernels.capabilities import capabilities
+from rowlock.executor.plan.plan import Plan
+from rowlock.executor.plan.shapes import Shapes, infer_specs
+from rowlock.executor.replica.replica import PLANS_KEPT
 from rowlock.graph.compile import compile_program
 from rowlock.graph.ops.registry import Spec
 from rowlock.graph.passes.target import Target

@@ -10,8 +10,8 @@ import pytest
 import rowlock
 import rowlock.fluid as fluid
 from benchmarks import models as benchmarked
-from rowlock.executor import host
-from rowlock.executor.arena import Memory
+from rowlock.executor.host import memory as host
+from rowlock.executor.host.arena import Memory
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import EnforceNotMet, ResourceExhausted
 from rowlock.strategies.execution import ExecutionStrategy
@@ -157,7 +157,7 @@ def test_not_even_one_row_fits() -> None:
 
 
 def test_the_host_sets_the_limit_where_the_user_sets_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    from rowlock.executor import replica
+    from rowlock.executor.replica import replica
 
     monkeypatch.setattr(replica, "available_memory", lambda: 4_000_000)
     with pytest.raises(ResourceExhausted, match="a place has 2,000,000"):

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import rowlock.fluid as fluid
-from rowlock.executor.capabilities import capabilities
-from rowlock.executor.cuda.null import NullRuntime
-from rowlock.executor.device import Device
-from rowlock.executor.null import NullDevice, null_gpu_plan, null_plan
-from rowlock.executor.plan import Plan
+from rowlock.executor.device.device import Device
+from rowlock.executor.kernels.capabilities import capabilities
+from rowlock.executor.plan.null import NullDevice, null_gpu_plan, null_plan
+from rowlock.executor.plan.plan import Plan
+from rowlock.executor.simulated.null import NullRuntime
 from rowlock.graph.compile import compile_program
+from rowlock.graph.ir.replica_program import ReplicaProgram
 from rowlock.graph.passes.target import Target
-from rowlock.graph.replica_program import ReplicaProgram
 from tests.reference import models
 
 

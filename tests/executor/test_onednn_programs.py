@@ -9,7 +9,7 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.executor.capabilities import capabilities
+from rowlock.executor.kernels.capabilities import capabilities
 from rowlock.executor.kernels.onednn import primitive
 from rowlock.executor.kernels.onednn.library import library
 from rowlock.graph.compile import compile_program

@@ -12,8 +12,9 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.executor import bind, overlap, threads
-from rowlock.executor.run import Event, deal
+from rowlock.executor.gang import threads
+from rowlock.executor.plan import bind, overlap
+from rowlock.executor.plan.run import Event, deal
 from rowlock.graph.ops.collective import COLLECTIVES
 from tests.contract.nets import Net, assert_close, feed
 
@@ -166,8 +167,8 @@ def test_short_instructions_stay_off_the_lane_for_communication() -> None:
 
 
 def test_a_lane_for_communication_waits_as_long_as_others_get_on() -> None:
-    from rowlock.executor.plan import Instruction
-    from rowlock.executor.run import Lanes
+    from rowlock.executor.plan.plan import Instruction
+    from rowlock.executor.plan.run import Lanes
 
     slow = [
         Instruction("slow", (), (str(i),), "user.py:1", (partial(time.sleep, 0.06),))
@@ -188,7 +189,7 @@ def test_a_lane_for_communication_waits_as_long_as_others_get_on() -> None:
 
 def test_ranks_may_choose_differently(trouble: Trouble, monkeypatch: pytest.MonkeyPatch) -> None:
     """One replica has a lane for communication, the other has not."""
-    from rowlock.executor import replica
+    from rowlock.executor.replica import replica
 
     wanted, _ = trained(5, num_threads=1)
     choose = replica.choose

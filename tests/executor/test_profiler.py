@@ -10,7 +10,7 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.executor.place import gpu_count
+from rowlock.executor.device.place import gpu_count
 from rowlock.strategies.errors import InvalidValue, Unsupported
 
 
@@ -66,7 +66,10 @@ def test_what_is_no_state_or_key_is_refused(tmp_path: Path) -> None:
 
 
 def test_cuda_profiler_refuses_as_paddle_without_a_gpu() -> None:
-    with pytest.raises(ValueError, match="must be one of"), fluid.profiler.cuda_profiler("out", "x"):
+    with (
+        pytest.raises(ValueError, match="must be one of"),
+        fluid.profiler.cuda_profiler("out", "x"),
+    ):
         pass
     if not gpu_count():
         with pytest.raises(Unsupported, match="no GPU here"), fluid.profiler.cuda_profiler("out"):

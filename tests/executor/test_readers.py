@@ -14,7 +14,7 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.executor.reader import Prefetch
+from rowlock.executor.feed.reader import Prefetch
 from rowlock.strategies.errors import (
     ExecutionError,
     FeedError,

@@ -15,8 +15,8 @@ import pytest
 
 import rowlock.fluid as fluid
 import rowlock.static as static
-from rowlock.graph.formats.messages import decode, encode
-from rowlock.graph.formats.state_writer import write_state
+from rowlock.graph.program.formats.messages import decode, encode
+from rowlock.graph.program.formats.state_writer import write_state
 from rowlock.strategies.errors import (
     DamagedFile,
     EnforceNotMet,

@@ -11,11 +11,11 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.executor.message import Message
-from rowlock.executor.replica import Replica
-from rowlock.executor.run import Event
-from rowlock.executor.timeline import Offset, Span, chrome_trace, offsets
-from rowlock.executor.traced import STEPS_KEPT, TracedStep
+from rowlock.executor.driver.timeline import Offset, Span, chrome_trace, offsets
+from rowlock.executor.plan.run import Event
+from rowlock.executor.plan.traced import STEPS_KEPT, TracedStep
+from rowlock.executor.replica.message import Message
+from rowlock.executor.replica.replica import Replica
 from rowlock.graph.ops.collective import COLLECTIVES
 from rowlock.strategies.errors import InvalidState
 from tests.conftest import lasting

@@ -11,7 +11,7 @@ import pytest
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.graph import pipeline
-from rowlock.graph.ir import Graph
+from rowlock.graph.ir.graph import Graph
 from rowlock.graph.passes.target import Pass, Target
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import ExecutionError

@@ -11,11 +11,11 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.executor import capabilities as able
-from rowlock.executor.device import Device
+from rowlock.executor.device.device import Device
+from rowlock.executor.kernels import capabilities as able
 from rowlock.executor.kernels.registry import KERNELS, bind
 from rowlock.executor.kernels.xla.lowering import can_lower
-from rowlock.graph.ir import Node, Value
+from rowlock.graph.ir.graph import Node, Value
 from rowlock.graph.ops.region import REGION
 from rowlock.graph.ops.registry import OPS, Spec
 from rowlock.strategies.build import BuildStrategy

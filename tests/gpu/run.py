@@ -21,8 +21,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree
 
-from rowlock.executor.cuda import gpus
 from rowlock.executor.cuda.runtime import Runtime
+from rowlock.executor.device import gpus
 from rowlock.strategies.errors import Unsupported
 
 ROOT = Path(__file__).parents[2]

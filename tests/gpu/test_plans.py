@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 
 from rowlock import fluid
-from rowlock.executor.arena import spec_of
-from rowlock.executor.bind import Binder
-from rowlock.executor.buckets import Buckets
-from rowlock.executor.capabilities import capabilities
 from rowlock.executor.cuda.memory import DeviceMemory
-from rowlock.executor.cuda.plan import CudaPlan
 from rowlock.executor.cuda.runtime import Runtime
 from rowlock.executor.cuda.transfers import device_array, download, upload
-from rowlock.executor.device import Device
-from rowlock.executor.shapes import infer_specs
+from rowlock.executor.device.device import Device
+from rowlock.executor.host.arena import spec_of
+from rowlock.executor.kernels.capabilities import capabilities
+from rowlock.executor.plan.bind import Binder
+from rowlock.executor.plan.buckets import Buckets
+from rowlock.executor.plan.cuda_plan import CudaPlan
+from rowlock.executor.plan.shapes import infer_specs
 from rowlock.graph.compile import compile_program
-from rowlock.graph.ir import STATE
+from rowlock.graph.ir.graph import STATE
 from rowlock.graph.passes.target import Target
 from rowlock.strategies.types import to_numpy
 from tests.ops.gpu import needs_compiler

@@ -9,9 +9,9 @@ import rowlock
 import rowlock.fluid as fluid
 from benchmarks import large_models
 from benchmarks.sizes import SIZES, TINY, feed
-from rowlock.executor.cuda.gpus import local_gpus
-from rowlock.executor.cuda.simulated import COUNT
-from rowlock.executor.place import Place
+from rowlock.executor.device.gpus import local_gpus
+from rowlock.executor.device.place import Place
+from rowlock.executor.simulated.simulated import COUNT
 from tests.ops.gpu import needs_compiler
 
 pytestmark = needs_compiler

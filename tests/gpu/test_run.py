@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rowlock.executor.cuda import gpus
+from rowlock.executor.device import gpus
 from tests.gpu.run import ROOT, Part, main, parts
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import rowlock.fluid as fluid
-from rowlock.executor.capabilities import capabilities
+from rowlock.executor.kernels.capabilities import capabilities
 from rowlock.graph.compile import compile_program
 from rowlock.graph.passes.target import Target
 from tests.graph.random_nets import RandomNet, run_steps

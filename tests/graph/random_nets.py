@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 
 import rowlock.fluid as fluid
-from rowlock.executor.arena import spec_of
-from rowlock.executor.bind import Binder
-from rowlock.executor.buckets import Buckets
-from rowlock.executor.capabilities import capabilities, installed
-from rowlock.executor.device import Device
-from rowlock.executor.shapes import infer_specs
+from rowlock.executor.device.device import Device
+from rowlock.executor.host.arena import spec_of
+from rowlock.executor.kernels.capabilities import capabilities, installed
+from rowlock.executor.plan.bind import Binder
+from rowlock.executor.plan.buckets import Buckets
+from rowlock.executor.plan.shapes import infer_specs
 from rowlock.graph.compile import Compiled, compile_program
-from rowlock.graph.memory import ALL_WISHES, Wishes
+from rowlock.graph.ir.replica_program import ReplicaProgram
+from rowlock.graph.lowering.memory import ALL_WISHES, Wishes
 from rowlock.graph.passes.target import Target
-from rowlock.graph.replica_program import ReplicaProgram
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.types import to_numpy
 

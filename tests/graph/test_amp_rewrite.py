@@ -12,10 +12,10 @@ import pytest
 
 import rowlock.fluid as fluid
 from rowlock.executor.kernels.xla.lowering import can_lower
-from rowlock.graph.amp.lists import AutoMixedPrecisionLists, AutoMixedPrecisionLists18
-from rowlock.graph.amp.optimizer import MixedPrecision, Scaling
-from rowlock.graph.amp.rewrite import Rules, fp16_guard, rewrite
-from rowlock.graph.ir import from_program
+from rowlock.graph.ir.graph import from_program
+from rowlock.graph.training.amp.lists import AutoMixedPrecisionLists, AutoMixedPrecisionLists18
+from rowlock.graph.training.amp.optimizer import MixedPrecision, Scaling
+from rowlock.graph.training.amp.rewrite import Rules, fp16_guard, rewrite
 from rowlock.strategies.errors import InvalidState, InvalidType, InvalidValue
 from rowlock.strategies.types import VarType
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rowlock.graph.formats.inference import fed_and_fetched
-from rowlock.graph.formats.program import parse
-from rowlock.graph.formats.state_reader import read_arrays
-from rowlock.graph.formats.tensors import TensorFile
+from rowlock.graph.program.formats.inference import fed_and_fetched
+from rowlock.graph.program.formats.program import parse
+from rowlock.graph.program.formats.state_reader import read_arrays
+from rowlock.graph.program.formats.tensors import TensorFile
 from rowlock.strategies.errors import DamagedFile
 
 FILES = Path(__file__).parents[1] / "reference" / "formats"

@@ -12,14 +12,14 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.executor.arena import spec_of
-from rowlock.executor.bind import Binder
-from rowlock.executor.buckets import Buckets
-from rowlock.executor.capabilities import capabilities, installed
-from rowlock.executor.device import Device
-from rowlock.executor.kernels import attention as kernels
-from rowlock.executor.kernels import attention_tiles as tiles
-from rowlock.executor.shapes import infer_specs
+from rowlock.executor.device.device import Device
+from rowlock.executor.host.arena import spec_of
+from rowlock.executor.kernels.array import attention as kernels
+from rowlock.executor.kernels.capabilities import capabilities, installed
+from rowlock.executor.kernels.loops import attention_tiles as tiles
+from rowlock.executor.plan.bind import Binder
+from rowlock.executor.plan.buckets import Buckets
+from rowlock.executor.plan.shapes import infer_specs
 from rowlock.graph.compile import compile_program
 from rowlock.graph.passes.target import Target
 from tests.graph import gpt

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import rowlock.fluid as fluid
-from rowlock.executor.arena import spec_of
-from rowlock.executor.capabilities import capabilities
+from rowlock.executor.host.arena import spec_of
+from rowlock.executor.kernels.capabilities import capabilities
 from rowlock.executor.kernels.registry import KERNELS, bind
 from rowlock.graph.compile import Compiled, compile_program
-from rowlock.graph.memory import Wishes
+from rowlock.graph.lowering.memory import Wishes
 from rowlock.graph.ops.fusion import FUSION
 from rowlock.graph.ops.registry import OPS, Inference
 from rowlock.graph.passes.target import Target

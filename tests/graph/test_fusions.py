@@ -11,10 +11,10 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.executor.capabilities import capabilities
-from rowlock.executor.shapes import infer_specs
+from rowlock.executor.kernels.capabilities import capabilities
+from rowlock.executor.plan.shapes import infer_specs
 from rowlock.graph.compile import Compiled, compile_program
-from rowlock.graph.memory import Usage, plan_memory
+from rowlock.graph.lowering.memory import Usage, plan_memory
 from rowlock.graph.ops.registry import Spec
 from rowlock.graph.passes.target import Target
 from rowlock.strategies.build import BuildStrategy

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 import rowlock.fluid as fluid
-from rowlock.executor.arena import shaped
-from rowlock.executor.capabilities import capabilities
-from rowlock.graph.ir import Graph, from_program
-from rowlock.graph.layout import CHANNELS_LAST, TRANSFER, lay_out
-from rowlock.graph.select import select_kernels
+from rowlock.executor.host.arena import shaped
+from rowlock.executor.kernels.capabilities import capabilities
+from rowlock.graph.ir.graph import Graph, from_program
+from rowlock.graph.lowering.layout import CHANNELS_LAST, TRANSFER, lay_out
+from rowlock.graph.lowering.select import select_kernels
 
 
 def laid_out(*library: str, pools: str = "") -> Graph:

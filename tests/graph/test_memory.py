@@ -9,11 +9,12 @@ import pytest
 
 import rowlock.fluid as fluid
 from benchmarks import models as benchmarked
-from rowlock.executor.arena import spec_of
-from rowlock.executor.capabilities import capabilities
-from rowlock.executor.shapes import infer_specs
+from rowlock.executor.host.arena import spec_of
+from rowlock.executor.kernels.capabilities import capabilities
+from rowlock.executor.plan.shapes import infer_specs
 from rowlock.graph.compile import compile_program
-from rowlock.graph.memory import (
+from rowlock.graph.ir.replica_program import NodeRecord, ReplicaProgram
+from rowlock.graph.lowering.memory import (
     MemoryPlan,
     Usage,
     Wishes,
@@ -26,7 +27,6 @@ from rowlock.graph.memory import (
 from rowlock.graph.ops.collective import COLLECTIVES
 from rowlock.graph.ops.registry import Spec
 from rowlock.graph.passes.target import Target
-from rowlock.graph.replica_program import NodeRecord, ReplicaProgram
 from rowlock.strategies.build import BuildStrategy
 from tests.graph.random_nets import RandomNet, random_net
 

@@ -11,8 +11,8 @@ import pytest
 import rowlock
 import rowlock.fluid as fluid
 from rowlock import static
-from rowlock.executor.cuda.gpus import local_gpus
-from rowlock.graph.ir import Graph, from_program
+from rowlock.executor.device.gpus import local_gpus
+from rowlock.graph.ir.graph import Graph, from_program
 from rowlock.graph.passes.narrow_casts import narrow_casts
 from rowlock.graph.passes.target import Target
 from rowlock.graph.pipeline import run_pipeline

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 import rowlock.fluid as fluid
-from rowlock.executor.arena import spec_of
-from rowlock.executor.capabilities import capabilities
-from rowlock.executor.shapes import infer_specs
+from rowlock.executor.host.arena import spec_of
+from rowlock.executor.kernels.capabilities import capabilities
+from rowlock.executor.plan.shapes import infer_specs
 from rowlock.graph.compile import Compiled, compile_program
-from rowlock.graph.ir import STATE, Graph, Node, from_program
-from rowlock.graph.memory import ALL_WISHES, Usage, Wishes, nbytes, plan_memory
+from rowlock.graph.ir.graph import STATE, Graph, Node, from_program
+from rowlock.graph.ir.replica_program import ReplicaProgram
+from rowlock.graph.lowering.memory import ALL_WISHES, Usage, Wishes, nbytes, plan_memory
+from rowlock.graph.lowering.placement import COPY, place_on_host
 from rowlock.graph.ops.collective import COLLECTIVES
 from rowlock.graph.passes.target import Target
 from rowlock.graph.pipeline import check
-from rowlock.graph.placement import COPY, place_on_host
-from rowlock.graph.replica_program import ReplicaProgram
 from rowlock.strategies.build import BuildStrategy
 from tests.graph.random_nets import RandomNet, random_net, run_steps
 from tests.graph.test_memory import check_apart

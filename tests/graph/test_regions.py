@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rowlock.executor.capabilities import capabilities
+from rowlock.executor.kernels.capabilities import capabilities
 from rowlock.graph.compile import Compiled, compile_program
 from rowlock.graph.ops.region import REGION
 from rowlock.graph.passes.target import Target

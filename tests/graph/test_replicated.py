@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 import rowlock.fluid as fluid
-from rowlock.executor.capabilities import capabilities
+from rowlock.executor.kernels.capabilities import capabilities
 from rowlock.graph.compile import compile_program
+from rowlock.graph.ir.replica_program import ReplicaProgram
 from rowlock.graph.ops.registry import OPS
 from rowlock.graph.passes.target import Target
-from rowlock.graph.replica_program import ReplicaProgram
 from rowlock.strategies.build import BuildStrategy
 
 KINDS = BuildStrategy.ReduceStrategy

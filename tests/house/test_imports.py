@@ -46,7 +46,7 @@ ray.init(num_cpus=1, include_dashboard=False, object_store_memory=80_000_000, lo
          runtime_env={{"working_dir": {str(ROOT)!r}, "excludes": [".git", ".venv", "tests", "runs"]}})
 @ray.remote
 def where():
-    import rowlock.executor.executor, rowlock.cluster.replica
+    import rowlock.executor.executor, rowlock.cluster.ray.replica
     return rowlock.__file__
 print(ray.get(where.remote(), timeout=60))
 ray.shutdown()

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from rowlock.executor.kernels.registry import KERNELS
-from rowlock.graph.ir import Node, Value
+from rowlock.graph.ir.graph import Node, Value
 from rowlock.graph.ops.registry import OPS, Op
 from rowlock.strategies.types import to_var_type
 from tests.ops.gpu import gpu

@@ -15,13 +15,14 @@ from typing import Any
 import cupy
 import numpy as np
 
-from rowlock.executor.cuda import gpus, simulated
 from rowlock.executor.cuda.cupy_runtime import _argument
 from rowlock.executor.cuda.gemm import Gemm, Operands, ReferenceBlas
-from rowlock.executor.cuda.host_memory import aligned
 from rowlock.executor.cuda.kernel import CudaKernel
-from rowlock.executor.cuda.reference_dnn import ReferenceDnn
 from rowlock.executor.cuda.runtime import Dims, Step
+from rowlock.executor.device import gpus
+from rowlock.executor.host.aligned import aligned
+from rowlock.executor.simulated import simulated
+from rowlock.executor.simulated.reference_dnn import ReferenceDnn
 from tests.ops import gpu
 
 _MOST_BLOCKS = (1 << 31) - 1, 65535, 65535

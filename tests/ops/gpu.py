@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from rowlock.executor.cuda import nvrtc
-from rowlock.executor.cuda.gpus import local_gpus, open_gpu
 from rowlock.executor.cuda.kernel import CudaKernel
 from rowlock.executor.cuda.memory import DeviceMemory
 from rowlock.executor.cuda.runtime import Runtime
-from rowlock.executor.cuda.simulated import SimulatedRuntime
-from rowlock.executor.device import Device
+from rowlock.executor.device.device import Device
+from rowlock.executor.device.gpus import local_gpus, open_gpu
+from rowlock.executor.simulated.simulated import SimulatedRuntime
 
 _SAMPLE = 40
 needs_compiler = pytest.mark.cuda

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from rowlock.executor.arena import shaped
-from rowlock.executor.capabilities import capabilities
-from rowlock.executor.device import Device
+from rowlock.executor.device.device import Device
+from rowlock.executor.host.arena import shaped
+from rowlock.executor.kernels.capabilities import capabilities
 from rowlock.executor.kernels.registry import bind
 from rowlock.graph.ops.registry import OPS, Inference, Op, Spec
 from rowlock.graph.ops.samples import Draw, Sample

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rowlock.executor.capabilities import capabilities, installed
-from rowlock.executor.device import Device
-from rowlock.executor.kernels import attention_tiles as tiles
+from rowlock.executor.device.device import Device
+from rowlock.executor.kernels.capabilities import capabilities, installed
+from rowlock.executor.kernels.loops import attention_tiles as tiles
 from rowlock.executor.kernels.registry import bind
-from rowlock.graph.ir import Graph, Node, Value
+from rowlock.graph.ir.graph import Graph, Node, Value
+from rowlock.graph.lowering.select import select_kernels
 from rowlock.graph.ops.registry import Spec
-from rowlock.graph.select import select_kernels
 from rowlock.strategies.types import VarType
 
 OP = "fused_dot_product_attention"

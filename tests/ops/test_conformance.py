@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rowlock.executor.capabilities import capabilities
+from rowlock.executor.kernels.capabilities import capabilities
 from rowlock.executor.kernels.registry import BACK_ENDS, KERNELS
 from rowlock.graph.ops.collective import COLLECTIVES
 from rowlock.graph.ops.registry import OPS, Op, Spec

@@ -9,7 +9,7 @@ import pytest
 
 from rowlock.executor.cuda.memory import DeviceMemory
 from rowlock.executor.cuda.runtime import graph_can_hold
-from rowlock.executor.device import Clock, Device
+from rowlock.executor.device.device import Clock, Device
 from rowlock.executor.kernels.registry import KERNELS
 from rowlock.graph.ops.attention import NO_DROPOUT
 from rowlock.graph.ops.registry import OPS

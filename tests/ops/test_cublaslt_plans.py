@@ -12,20 +12,20 @@ import pytest
 
 import rowlock.fluid as fluid
 from rowlock.executor import kernels as _kernels  # noqa: F401 - fills the table of kernels
-from rowlock.executor.arena import spec_of
-from rowlock.executor.bind import Binder
-from rowlock.executor.buckets import Buckets
-from rowlock.executor.capabilities import capabilities
 from rowlock.executor.cuda import nvrtc
 from rowlock.executor.cuda.gemm import Gemm, ReferenceBlas
 from rowlock.executor.cuda.memory import DeviceMemory
 from rowlock.executor.cuda.runtime import graph_can_hold
-from rowlock.executor.cuda.simulated import SimulatedRuntime
-from rowlock.executor.device import Device
+from rowlock.executor.device.device import Device
+from rowlock.executor.host.arena import spec_of
+from rowlock.executor.kernels.capabilities import capabilities
 from rowlock.executor.kernels.cublaslt import attention, feedforward, score_rows
 from rowlock.executor.kernels.cublaslt.product import product
 from rowlock.executor.kernels.registry import bind
-from rowlock.executor.shapes import infer_specs
+from rowlock.executor.plan.bind import Binder
+from rowlock.executor.plan.buckets import Buckets
+from rowlock.executor.plan.shapes import infer_specs
+from rowlock.executor.simulated.simulated import SimulatedRuntime
 from rowlock.graph.compile import compile_program
 from rowlock.graph.ops.registry import OPS, Spec
 from rowlock.graph.passes.target import Target

@@ -9,7 +9,7 @@ import pytest
 
 from rowlock.executor.cuda.kernel import CudaKernel
 from rowlock.executor.kernels.registry import bind
-from rowlock.graph.layout import CHANNELS_LAST, IN_ORDER
+from rowlock.graph.lowering.layout import CHANNELS_LAST, IN_ORDER
 from rowlock.graph.ops.registry import OPS
 from tests.ops.cuda_cases import (
     CUDA,

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from rowlock.executor.cuda import nvrtc
-from rowlock.executor.device import Device
+from rowlock.executor.device.device import Device
+from rowlock.executor.kernels.array.part_dropout import Dropout
 from rowlock.executor.kernels.cuda.random import CudaDropout
-from rowlock.executor.kernels.part_dropout import Dropout
 from rowlock.executor.kernels.registry import bind
 from rowlock.graph.ops.attention import NO_DROPOUT
 from rowlock.graph.ops.registry import OPS

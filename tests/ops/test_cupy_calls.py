@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from rowlock.executor.codegen.erf import erf
-from rowlock.executor.device import Device, aligned_bytes
+from rowlock.executor.device.device import Device, aligned_bytes
 from rowlock.graph.ops.registry import OPS
 from tests.ops.harness import draw, gradients, run
 from tests.ops.test_conformance import CASES, seeds_of

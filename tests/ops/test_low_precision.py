@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rowlock.executor.capabilities import capabilities
-from rowlock.executor.device import Device
+from rowlock.executor.device.device import Device
+from rowlock.executor.kernels.capabilities import capabilities
 from rowlock.executor.kernels.registry import KERNELS
-from rowlock.graph.ir import Node, Value
+from rowlock.graph.ir.graph import Node, Value
 from rowlock.graph.ops.registry import OPS, Op, Spec
 from rowlock.strategies.types import BFLOAT16, is_float, is_low, to_var_type
 from tests.ops.harness import Arrays, draw, gradients, infer, run, specs_of, updates

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rowlock.executor.device import Device
+from rowlock.executor.device.device import Device
 from rowlock.graph.ops.registry import OPS
 from rowlock.strategies.errors import ShapeError
 from rowlock.strategies.types import BFLOAT16

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("numba")
 
 from rowlock.executor.kernels.registry import KERNELS, bind
-from rowlock.graph.ir import Node, Value
+from rowlock.graph.ir.graph import Node, Value
 from rowlock.graph.ops.registry import OPS
 from rowlock.strategies.errors import InvalidValue
 from tests.conftest import one_of_each

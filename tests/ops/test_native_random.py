@@ -1,4 +1,4 @@
-"""Compiled dropout draws the very numbers of ``executor/philox.py``."""
+"""Compiled dropout draws the very numbers of ``executor/device/philox.py``."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rowlock.executor.device import Device
-from rowlock.executor.kernels.part_dropout import Dropout
-from rowlock.executor.kernels.random_loops import CompiledDropout
+from rowlock.executor.device.device import Device
+from rowlock.executor.kernels.array.part_dropout import Dropout
+from rowlock.executor.kernels.loops.random import CompiledDropout
 from rowlock.executor.kernels.registry import bind
 from rowlock.graph.ops.registry import OPS
 

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rowlock.executor.capabilities import installed
+from rowlock.executor.kernels.capabilities import installed
 from rowlock.executor.kernels.registry import KERNELS, bind
-from rowlock.graph.ir import Node, Value
-from rowlock.graph.known import Number, settled
+from rowlock.graph.ir.graph import Node, Value
+from rowlock.graph.lowering.select import LIBRARIES
 from rowlock.graph.ops.collective import COLLECTIVES
 from rowlock.graph.ops.registry import OPS
-from rowlock.graph.select import LIBRARIES
+from rowlock.graph.program.known import Number, settled
 from tests.ops import harness
 from tests.ops.harness import Arrays, copies, gradients, infer, run, specs_of
 from tests.ops.test_conformance import GRADS, PROTOS

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rowlock.executor.capabilities import capabilities
-from rowlock.executor.device import Device
+from rowlock.executor.device.device import Device
+from rowlock.executor.kernels.capabilities import capabilities
 from rowlock.executor.kernels.registry import bind
 from rowlock.graph.ops.registry import OPS
 

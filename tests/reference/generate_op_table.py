@@ -1,8 +1,8 @@
-"""Make graph/formats/paddle_ops.json with Paddle 1.8.5: what an op of its programs is written with.
+"""Make graph/program/formats/paddle_ops.json with Paddle 1.8.5: what an op of its programs is written with.
 
 Run with a Python 3.7 that has paddlepaddle==1.8.5 and protobuf<3.20, from the top of the repository:
 
-    python tests/reference/generate_op_table.py graph/formats/paddle_ops.json
+    python tests/reference/generate_op_table.py graph/program/formats/paddle_ops.json
 
 The file holds {"ops": {op type: {"in": [input slots], "attrs": {name: [kind, default]}}}, "compatible": bytes}:
 attributes in the order of their declaration, their kind by number (framework.proto AttrType), and what

@@ -14,7 +14,7 @@ import json
 import sys
 from pathlib import Path
 
-from rowlock.executor.capabilities import capabilities
+from rowlock.executor.kernels.capabilities import capabilities
 from rowlock.graph.ops.registry import OPS
 
 LEFT_OUT = ("op_role", "op_role_var", "op_namescope", "op_callstack", "op_device")

@@ -10,7 +10,7 @@ import rowlock
 import rowlock.fluid as fluid
 from rowlock import cli
 from rowlock.executor import executor as executor_module
-from rowlock.executor import place
+from rowlock.executor.device import place
 from rowlock.strategies.errors import InvalidArgument, ResourceExhausted
 
 

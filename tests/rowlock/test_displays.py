@@ -13,8 +13,8 @@ import numpy as np
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.graph.ir import from_program
-from rowlock.graph.svg import to_svg
+from rowlock.graph.ir.graph import from_program
+from rowlock.graph.report.svg import to_svg
 
 SCRIPT = """
 import numpy as np

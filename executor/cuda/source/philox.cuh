@@ -1,4 +1,4 @@
-// Philox4x64-10 (Salmon et al., SC 2011), the numbers of executor/philox.py: element e of a draw is the e-th 32-bit
+// Philox4x64-10 (Salmon et al., SC 2011), the numbers of executor/device/philox.py: element e of a draw is the e-th 32-bit
 // word of the stream; eight words are a block.
 #pragma once
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ...device import Device
-from ..attention import Block, Space, Views, blocks, part, register
+from ...device.device import Device
+from ..array.attention import Block, Space, Views, blocks, part, register
 from ..cuda.random import CudaDropout
 from ..registry import Step
 from .product import product

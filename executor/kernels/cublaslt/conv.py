@@ -12,8 +12,8 @@ import numpy as np
 
 from ...codegen.cuda_source import c_type
 from ...cuda.kernel import CudaKernel
-from ...device import Device
-from ..conv import Geometry, geometry
+from ...device.device import Device
+from ..array.conv import Geometry, geometry
 from ..cuda.support import enough_blocks, launch
 from ..registry import Step
 from .product import product

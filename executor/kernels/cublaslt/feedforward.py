@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ....strategies.types import is_low
+from ..array.feedforward import FeedForward, backward_of, forward_of
 from ..cuda.random import CudaDropout
-from ..feedforward import FeedForward, backward_of, forward_of
 from ..registry import Step
 from .fused_linear import activated, epilogue, linear, weight_gradient
 from .product import finished

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from ....graph.ops.fused_linear import GEMM, leading
-from ...device import Device
-from ..linear import as_matrix
+from ...device.device import Device
+from ..array.linear import as_matrix
 from ..registry import Step
 from .product import finished, product
 from .support import column_sums, cublaslt, part

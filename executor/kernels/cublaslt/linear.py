@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...device import Device
-from ..linear import as_matrix, stacks
+from ...device.device import Device
+from ..array.linear import as_matrix, stacks
 from ..registry import Step
 from .product import product
 from .support import cublaslt

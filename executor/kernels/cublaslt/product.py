@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...cuda.gemm import Gemm, Operands
-from ...device import Device
+from ...device.device import Device
 from ..registry import Step
 from .support import copied
 

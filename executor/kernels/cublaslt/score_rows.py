@@ -12,7 +12,7 @@ import numpy as np
 
 from ...codegen.cuda_source import c_type
 from ...cuda.kernel import CudaKernel
-from ...device import Device
+from ...device.device import Device
 from ..cuda.support import enough_blocks, launch, on_boundary
 from ..registry import Step
 

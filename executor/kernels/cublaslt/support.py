@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from typing import Any
 
-from ....graph.ir import Node
+from ....graph.ir.graph import Node
 from ....graph.ops.registry import OPS
-from ...device import Device
+from ...device.device import Device
 from ..cuda.support import floating
 from ..registry import KERNELS, Step, bind, call, kernel
 

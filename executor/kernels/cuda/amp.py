@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from ....graph.ir import Node
+from ....graph.ir.graph import Node
 from ....strategies.types import VarType
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...cuda.transfers import device_array, upload
-from ...device import Device
+from ...device.device import Device
 from .launches import simple, start
 from .rows import accumulator
 from .support import cuda

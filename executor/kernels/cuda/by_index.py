@@ -13,7 +13,7 @@ import numpy as np
 from ...codegen.cuda_source import c_type
 from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
-from ...device import Device
+from ...device.device import Device
 from .copies import MOST, UNITS, divisor, filled, widest
 from .support import enough_blocks, launch
 

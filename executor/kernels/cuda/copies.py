@@ -10,7 +10,7 @@ import numpy as np
 
 from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
-from ...device import Device
+from ...device.device import Device
 from .support import enough_blocks, launch, on_boundary
 
 UNITS = {

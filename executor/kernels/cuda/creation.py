@@ -8,7 +8,7 @@ import numpy as np
 
 from ....graph.ops import expr as e
 from ...codegen.cuda_loops import bind_cuda, fill
-from ...device import Device
+from ...device.device import Device
 from ..registry import Step
 from .elementwise import CUDA
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....graph.ir import Node
+from ....graph.ir.graph import Node
 from ....graph.ops import expr as e
 from ....strategies.types import FLOATS, INTEGERS, VarType
 from ...codegen.cuda_loops import bind_cuda
 from ...codegen.cuda_source import known
-from ...device import Device
-from .. import fused_loops, fusion_loops, loops
-from ..elementwise import aligned
-from ..loops import Loops
+from ...device.device import Device
+from ..array.elementwise import aligned
+from ..loops import elementwise as loops
+from ..loops import fused as fused_loops
+from ..loops import fusion as fusion_loops
+from ..loops.elementwise import Loops
 from ..registry import Step
 
 _TYPES = {*FLOATS, *INTEGERS, VarType.BOOL}

@@ -10,7 +10,7 @@ import numpy as np
 from ...codegen.cuda_source import c_type
 from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
-from ...device import Device
+from ...device.device import Device
 from .by_index import NO_PADDING, Sums, picked
 from .copies import divisor, moved
 from .support import cuda, enough_blocks, launch

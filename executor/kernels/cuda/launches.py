@@ -9,7 +9,7 @@ from typing import Any
 from ...codegen.cuda_source import c_type
 from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Dims, Step
-from ...device import Device
+from ...device.device import Device
 
 BLOCK = 256
 Argument = tuple[str, Any]  # a parameter as in C, and what is given for it

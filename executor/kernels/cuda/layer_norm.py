@@ -8,7 +8,7 @@ from typing import Any
 
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
-from ...device import Device
+from ...device.device import Device
 from .launches import Argument, call, read, written
 from .rows import accumulator, share_rows, vector
 from .support import cuda, floating

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...cuda.runtime import Step
-from ...device import Device
+from ...device.device import Device
 from .pointwise import pointwise
 from .reduction import reduced
 from .rows import accumulator

@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ....graph.ir import Node
+from ....graph.ir.graph import Node
 from ....graph.ops.registry import OPS
 from ....strategies.types import INTEGERS, VarType
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
-from ...device import Device
+from ...device.device import Device
 from ..registry import bind
 from .launches import BLOCK, Argument, call
 from .rows import accumulator

@@ -7,10 +7,10 @@ from typing import Any
 
 from ....graph.ops.padding import image_axis
 from ...cuda.runtime import Step
-from ...device import Device
-from ..indexing import window
-from ..manipulation import layers, pieces, tiles
-from ..padding import middle
+from ...device.device import Device
+from ..array.indexing import window
+from ..array.manipulation import layers, pieces, tiles
+from ..array.padding import middle
 from .copies import filled, moved
 from .reduction import reduced
 from .support import cuda

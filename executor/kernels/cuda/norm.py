@@ -11,7 +11,7 @@ from typing import Any
 from ....graph.ops.fused_norm import ACT, ADD_ACT
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
-from ...device import Device
+from ...device.device import Device
 from .launches import Argument, names, read, run, written
 from .support import cuda, floating
 from .tiles import INCLUDES, Channels

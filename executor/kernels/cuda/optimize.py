@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ....graph.ir import Node
+from ....graph.ir.graph import Node
 from ....graph.ops import expr as e
 from ....graph.ops.fused_optimize import FUSED, OWN
 from ....graph.ops.registry import OPS
@@ -20,9 +20,9 @@ from ...codegen.cuda_source import SCALAR_SOURCE, CudaWriter, Value, c_type
 from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
 from ...cuda.transfers import device_array, upload
-from ...device import Device
+from ...device.device import Device
+from ..loops.updates import RULES, Results
 from ..registry import KERNELS, Kernel
-from ..update_loops import RULES, Results
 from .support import launch, on_boundary
 
 _CHUNK = 8192  # elements that a block updates

@@ -9,8 +9,8 @@ from ....graph.ops.padding import image_axis
 from ...codegen.cuda_source import c_type
 from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
-from ...device import Device
-from ..padding import middle
+from ...device.device import Device
+from ..array.padding import middle
 from .copies import UNITS, divisor, moved
 from .movement import framed_image
 from .support import cuda, enough_blocks, launch
@@ -46,7 +46,7 @@ def pad2d(
     mode: str,
     data_format: str,
 ) -> list[Step]:
-    """See ``executor/kernels/padding.py``."""
+    """See ``executor/kernels/array/padding.py``."""
     if mode == "constant":
         return framed_image(dev, x, out, paddings, pad_value, data_format)
     if not out.size:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
-from ...device import Device
+from ...device.device import Device
 from .launches import simple
 from .rows import accumulator, vector
 from .support import enough_blocks, launch

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ....graph.ir import Node
+from ....graph.ir.graph import Node
 from ...codegen.cuda_source import c_type
 from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
-from ...device import Device
-from ..pool import Windows, one_window, windows_of
+from ...device.device import Device
+from ..array.pool import Windows, one_window, windows_of
 from .copies import MOST, divisor, moved
 from .support import cuda, enough_blocks, floating, launch, on_boundary
 

@@ -1,4 +1,4 @@
-"""Kernels that draw numbers: those of ``executor/philox.py``, from the step and row that the GPU knows."""
+"""Kernels that draw the numbers of ``executor/device/philox.py``, from the step and row that the GPU knows."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ....graph.ir import Node
+from ....graph.ir.graph import Node
 from ....graph.ops import expr as e
 from ...codegen.cuda_loops import bind_cuda
 from ...codegen.cuda_random import STREAM, STREAM_HEAD, Place, bind_draws, stream_arguments
 from ...cuda.kernel import CudaKernel
-from ...device import Device
-from ...philox import Stream
-from ..part_dropout import Dropout
-from ..random import drawn_with
+from ...device.device import Device
+from ...device.philox import Stream
+from ..array.part_dropout import Dropout
+from ..array.random import drawn_with
 from ..registry import Step
 from .support import cuda, floating, launch
 

@@ -7,23 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ....graph.ir import Node
+from ....graph.ir.graph import Node
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
-from ...device import Device
-from ..reduction import _axes as axes_of
-from ..reduction import one_type
+from ...device.device import Device
+from ..array.reduction import _axes as axes_of
+from ..array.reduction import one_type
 from .launches import BLOCK, simple, start
 from .pointwise import pointwise
-from .rows import (
-    accumulator,
-    chunk_of,
-    groups,
-    share_columns,
-    share_rows,
-    size_of,
-    vector,
-)
+from .rows import accumulator, chunk_of, groups, share_columns, share_rows, size_of, vector
 from .support import cuda, enough_blocks, floating, launch
 
 _INCLUDES = ("reduce.cuh",)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...cuda.runtime import Dims
-from ...device import Device
+from ...device.device import Device
 from .launches import BLOCK
 from .support import on_boundary
 

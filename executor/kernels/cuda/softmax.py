@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ....graph.ir import Node
+from ....graph.ir.graph import Node
 from ....strategies.types import INTEGERS, VarType
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
-from ...device import Device
+from ...device.device import Device
 from .launches import BLOCK, Argument, call, read, simple, start, written
 from .rows import Sharing, accumulator, share_rows, vector
 from .support import cuda, enough_blocks, floating

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ....graph.ir import Node
+from ....graph.ir.graph import Node
 from ...codegen.cuda_source import c_type
 from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
-from ...device import Device
+from ...device.device import Device
 from .support import cuda, enough_blocks, launch
 
 _LONGEST = 4096  # elements; all are compared with all

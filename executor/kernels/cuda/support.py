@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ....graph.ir import Node
+from ....graph.ir.graph import Node
 from ....strategies.types import VarType
 from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
-from ...device import Device
+from ...device.device import Device
 from ..registry import kernel
 
 _WAVES = 8  # blocks a multiprocessor, of kernels that go round

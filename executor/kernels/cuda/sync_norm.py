@@ -6,7 +6,7 @@ from typing import Any
 
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
-from ...device import Device
+from ...device.device import Device
 from .launches import read, written
 from .norm import apply, apply_grad, learn, moments, numbers, sizes, slopes, statistics
 from .support import cuda, floating

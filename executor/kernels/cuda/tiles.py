@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...cuda.runtime import Step
-from ...device import Device
+from ...device.device import Device
 from .copies import divisor
 from .launches import Argument, call, names, run
 from .rows import Tiles, accumulator, share_columns, share_planes, vector

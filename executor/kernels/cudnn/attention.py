@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....graph.ir import Node
+from ....graph.ir.graph import Node
 from ....graph.ops.attention import NO_DROPOUT
 from ....strategies.types import VarType
 from ...cuda.dnn import Attention, AttentionGrad, Tensor, tensor
 from ...cuda.kernel import CudaKernel
-from ...device import Device
-from ..attention import columns, heads_first, mask_view, operands
+from ...device.device import Device
+from ..array.attention import columns, heads_first, mask_view, operands
 from ..cuda.support import enough_blocks, launch
 from ..registry import Step
 from .support import Declined, bound, cudnn

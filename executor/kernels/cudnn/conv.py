@@ -7,7 +7,7 @@ from typing import Any
 
 from ....graph.ops.conv import windows
 from ...cuda.dnn import Convolution, tensor
-from ...device import Device
+from ...device.device import Device
 from ..registry import Step
 from .support import bound, cudnn, part
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....graph.ir import Node
+from ....graph.ir.graph import Node
 from ....strategies.types import LOW, VarType
 from ...cuda.dnn import BatchNorm, BatchNormGrad, tensor
 from ...cuda.kernel import CudaKernel
-from ...device import Device
+from ...device.device import Device
 from ..cuda.support import launch
 from ..registry import Step
 from .support import Declined, bound, cudnn, part

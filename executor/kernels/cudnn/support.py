@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 
-from ....graph.ir import Node, Value
+from ....graph.ir.graph import Node, Value
 from ....graph.ops.registry import OPS, Op, Spec
 from ....strategies.types import VarType, to_var_type
 from ...cuda.dnn import Graph, tensor
-from ...device import Device
+from ...device.device import Device
 from ..cuda.support import on_boundary
 from ..registry import KERNELS, Step, bind, call, kernel
 

@@ -1,9 +1,1 @@
 """Kernels that oneDNN computes, by family. Without the library they are listed, and never chosen."""
-
-from __future__ import annotations
-
-import importlib
-import pkgutil
-
-for _module in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_module.name}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...device import Device
+from ...device.device import Device
 from ..registry import Step
 from .elementwise import activation, slope_at_operand, slope_at_result
 from .support import onednn

@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Any
 
 from ....graph.ops.conv import windows
-from ...device import Device
-from ..conv import rectified
+from ...device.device import Device
+from ..array.conv import rectified
 from ..registry import Step
 from .elementwise import slope_at_result
 from .primitive import (

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...device import Device
+from ...device.device import Device
 from ..registry import Step
 from .primitive import (
     CACHED,

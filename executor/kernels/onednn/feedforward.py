@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..feedforward import FeedForward, backward_of, forward_of
+from ..array.feedforward import FeedForward, backward_of, forward_of
 from ..registry import Step
 from .linear import product
 from .primitive import SUM

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ....graph.ops.fused_linear import GEMM, leading
-from ...device import Device
-from ..linear import as_matrix
+from ...device.device import Device
+from ..array.linear import as_matrix
 from ..registry import Step
 from .elementwise import activation as activate
 from .elementwise import slope_at_operand, slope_at_result

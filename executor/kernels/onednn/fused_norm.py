@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..fused_norm import Parts, register
+from ..array.fused_norm import Parts, register
 from .elementwise import activation, slope_at_result
 from .norm import batch_norm, batch_norm_grad
 from .support import onednn

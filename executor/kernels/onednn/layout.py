@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...device import Device
+from ...device.device import Device
 from ..registry import Step
 from .primitive import reordered
 from .support import onednn

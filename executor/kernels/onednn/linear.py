@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ...device import Device
-from ..linear import as_matrix, stacks
+from ...device.device import Device
+from ..array.linear import as_matrix, stacks
 from ..registry import Step
 from .primitive import (
     BIAS,

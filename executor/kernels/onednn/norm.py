@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ...device import Device
-from ..norm import averaged
+from ...device.device import Device
+from ..array.norm import averaged
 from ..registry import Step
 from .primitive import (
     BACKWARD,

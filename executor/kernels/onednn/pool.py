@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from ....graph.ir import Node
-from ...device import Device
-from ..pool import one_window, windows_of
+from ....graph.ir.graph import Node
+from ...device.device import Device
+from ..array.pool import one_window, windows_of
 from ..registry import Step
 from .primitive import (
     CACHED,

@@ -17,9 +17,9 @@ from weakref import WeakKeyDictionary, WeakSet
 import numpy as np
 
 from ....strategies.errors import Unsupported
-from ...arena import ALIGNMENT
-from ...device import Device
-from ...writes import Writes
+from ...device.device import Device
+from ...host.arena import ALIGNMENT
+from ...host.writes import Writes
 from ..registry import Step
 from .library import Argument, Handle, Library, library
 

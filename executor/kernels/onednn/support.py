@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
-from ....graph.ir import Node
+from ....graph.ir.graph import Node
 from ....strategies.types import VarType
-from ...device import Device
+from ...device.device import Device
 from ..registry import KERNELS, kernel
 
 Kernel = Callable[..., Any]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....graph.ops.indexing import slice_bounds
-from ..reduction import one_type
+from ..array.reduction import one_type
 from .later import jnp
 from .lowering import Operands, lowering
 

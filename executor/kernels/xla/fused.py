@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ....graph.ir import Node
+from ....graph.ir.graph import Node
 from ....graph.ops.expr import argument
 from ....graph.ops.fused_activation import (
     FUSED,
@@ -26,7 +26,7 @@ from ....graph.ops.fusion import FUSION
 from ....graph.ops.region import infer_body
 from ....graph.ops.registry import OPS, Spec
 from ....strategies.types import to_var_type
-from ..elementwise import aligned
+from ..array.elementwise import aligned
 from . import updates as _updates  # noqa: F401 - single updates must be known first
 from .later import jnp
 from .lowering import DIFFERENTIATED, LOWERINGS, Operands, evaluate, lower_body, lowering

@@ -15,13 +15,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ....graph.ir import Node
+from ....graph.ir.graph import Node
 from ....graph.ops.expr import Expr
 from ....graph.ops.region import REGION, Body
 from ....graph.ops.registry import OPS, Op, Spec
 from ....strategies.types import LOW, VarType, to_numpy
 from ...codegen.array_calls import trace
-from ..elementwise import aligned
+from ..array.elementwise import aligned
 from ..registry import of_floats
 from .later import jax, jnp, special
 

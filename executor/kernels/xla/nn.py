@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ....graph.ir import Node
+from ....graph.ir.graph import Node
 from ....graph.ops.conv import window_paddings, windows
-from ..elementwise import aligned
-from ..norm import channels
-from ..pool import Windows
+from ..array.elementwise import aligned
+from ..array.norm import channels
+from ..array.pool import Windows
 from .arrays import _floats
 from .later import jax, jnp, lax
 from .lowering import Operands, lowering

@@ -18,15 +18,15 @@ from typing import Any
 
 import numpy as np
 
-from ....graph.memory import ALIGNMENT
+from ....graph.lowering.memory import ALIGNMENT
 from ....graph.ops.region import REGION, Body, infer_body
 from ....graph.ops.registry import Spec
 from ....strategies.errors import InvalidValue
 from ....strategies.types import to_numpy
-from ...arena import spec_of
 from ...codegen.native import cpu
-from ...device import Device
-from ...disk_cache import DiskCache, disk_cache
+from ...device.device import Device
+from ...host.arena import spec_of
+from ...host.disk_cache import DiskCache, disk_cache
 from ..registry import Step, kernel
 from .later import jax, jnp, stored
 from .lowering import Check, can_lower, lower_body

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ....graph.ir import Node
+from ....graph.ir.graph import Node
 from .later import jnp
 from .lowering import Operands, lowering
 

@@ -1,6 +1,6 @@
 """``fluid.contrib``: mixed precision, and what a program will take."""
 
-from ...graph.counts import memory_usage, op_freq_statistic
+from ...graph.report.counts import memory_usage, op_freq_statistic
 from ...names import listing, missing
 from . import layers, mixed_precision, model_stat
 from .layers import fused_elemwise_activation

@@ -1,6 +1,6 @@
 """``fluid.contrib.model_stat``: parameters and FLOPs of a program."""
 
-from ...graph.counts import summary
+from ...graph.report.counts import summary
 from ...names import listing, missing
 
 __all__ = ["summary"]

@@ -10,7 +10,7 @@ from ...functions import math as functions
 from ...graph.layers import binary, tensors, unary
 from ...graph.layers import shape as layers
 from ...graph.layers.helper import check_variable
-from ...graph.variable import Variable
+from ...graph.program.variable import Variable
 from ...nn import activations, common, losses
 from ...strategies.errors import InvalidType, InvalidValue
 

@@ -1,11 +1,6 @@
 """``fluid.layers.distributions``."""
 
-from ...graph.layers.distributions import (
-    Categorical,
-    MultivariateNormalDiag,
-    Normal,
-    Uniform,
-)
+from ...graph.layers.distributions import Categorical, MultivariateNormalDiag, Normal, Uniform
 from ...names import listing, missing
 
 __all__ = [

@@ -1,14 +1,12 @@
 """``fluid.layers.io``: what is fed: data variables and readers."""
 
-from ...executor.data_loader import (
+from ...executor.loading.data_loader import (
     create_py_reader_by_data,
     double_buffer,
     py_reader,
     read_file,
 )
-from ...graph.layers.io import (
-    data,
-)
+from ...graph.layers.io import data
 from ...names import listing, missing
 
 __all__ = [

@@ -1,6 +1,6 @@
 """``fluid.layers.learning_rate_scheduler``: learning rates that change with the step."""
 
-from ...graph.lr import (
+from ...graph.training.lr import (
     cosine_decay,
     exponential_decay,
     inverse_time_decay,

@@ -9,11 +9,7 @@ from ...graph.layers.loss import (
     square_error_cost,
 )
 from ...names import listing, missing
-from .composed import (
-    margin_rank_loss,
-    npair_loss,
-    rank_loss,
-)
+from .composed import margin_rank_loss, npair_loss, rank_loss
 
 __all__ = [
     "cross_entropy",

@@ -1,8 +1,6 @@
 """``fluid.layers.metric_op``: metrics that ops compute."""
 
-from ...graph.layers.loss import (
-    accuracy,
-)
+from ...graph.layers.loss import accuracy
 from ...graph.layers.metric import auc
 from ...names import listing, missing
 

@@ -17,18 +17,9 @@ from ...graph.layers.binary import (
     matmul,
     mul,
 )
-from ...graph.layers.loss import (
-    log_loss,
-)
+from ...graph.layers.loss import log_loss
 from ...graph.layers.metric import mean_iou
-from ...graph.layers.nn import (
-    batch_norm,
-    conv2d,
-    embedding,
-    fc,
-    layer_norm,
-    pool2d,
-)
+from ...graph.layers.nn import batch_norm, conv2d, embedding, fc, layer_norm, pool2d
 from ...graph.layers.python_function import py_func
 from ...graph.layers.shape import (
     expand,

@@ -1,8 +1,6 @@
 """``fluid.layers.ops``: functions of one tensor."""
 
-from ...graph.layers.tensors import (
-    cumsum,
-)
+from ...graph.layers.tensors import cumsum
 from ...graph.layers.unary import (
     abs,
     ceil,
@@ -23,12 +21,7 @@ from ...graph.layers.unary import (
     tanh,
 )
 from ...names import listing, missing
-from .composed import (
-    hard_shrink,
-    softshrink,
-    tanh_shrink,
-    thresholded_relu,
-)
+from .composed import hard_shrink, softshrink, tanh_shrink, thresholded_relu
 
 __all__ = [
     "abs",

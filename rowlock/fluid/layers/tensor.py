@@ -1,9 +1,6 @@
 """``fluid.layers.tensor``: tensors: creating, joining and converting them."""
 
-from ...graph.layers.io import (
-    create_global_var,
-    create_parameter,
-)
+from ...graph.layers.io import create_global_var, create_parameter
 from ...graph.layers.shape import (
     argmax,
     argmin,
@@ -18,24 +15,9 @@ from ...graph.layers.shape import (
     zeros,
     zeros_like,
 )
-from ...graph.layers.tensors import (
-    argsort,
-    create_tensor,
-    has_inf,
-    has_nan,
-    isfinite,
-    reverse,
-)
+from ...graph.layers.tensors import argsort, create_tensor, has_inf, has_nan, isfinite, reverse
 from ...names import listing, missing
-from .composed import (
-    arange,
-    diag,
-    eye,
-    linspace,
-    range,
-    tril,
-    triu,
-)
+from .composed import arange, diag, eye, linspace, range, tril, triu
 
 __all__ = [
     "arange",

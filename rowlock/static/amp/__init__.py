@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ...executor.mixed_precision import OptimizerWithMixedPrecision, cast_model, cast_parameters
-from ...executor.scope import Scope
-from ...graph.amp.lists import AutoMixedPrecisionLists, low_type
-from ...graph.amp.rewrite import fp16_guard
-from ...graph.program import Program
+from ...executor.driver.mixed_precision import (
+    OptimizerWithMixedPrecision,
+    cast_model,
+    cast_parameters,
+)
+from ...executor.feed.scope import Scope
+from ...graph.program.program import Program
+from ...graph.training.amp.lists import AutoMixedPrecisionLists, low_type
+from ...graph.training.amp.rewrite import fp16_guard
 from ...strategies.types import VarType
 from . import bf16
 from .decorator import decorate

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from ...executor.mixed_precision import (
+from ...executor.driver.mixed_precision import (
     OptimizerWithMixedPrecision,
     cast_model,
     cast_parameters,
     checked_lists,
 )
-from ...executor.scope import Scope
-from ...graph.amp.lists import AutoMixedPrecisionLists, AutoMixedPrecisionListsBF16
-from ...graph.amp.optimizer import Scaling
-from ...graph.amp.rewrite import Rules, fp16_guard
-from ...graph.optimizer.base import Optimizer
-from ...graph.program import Program
+from ...executor.feed.scope import Scope
+from ...graph.program.program import Program
+from ...graph.training.amp.lists import AutoMixedPrecisionLists, AutoMixedPrecisionListsBF16
+from ...graph.training.amp.optimizer import Scaling
+from ...graph.training.amp.rewrite import Rules, fp16_guard
+from ...graph.training.optimizer.base import Optimizer
 from ...strategies.types import VarType
 
 bf16_guard = fp16_guard

@@ -6,11 +6,11 @@ import warnings
 from dataclasses import replace
 from typing import Any
 
-from ...executor.mixed_precision import OptimizerWithMixedPrecision, checked_lists
-from ...graph.amp.lists import low_type
-from ...graph.amp.optimizer import Scaling
-from ...graph.amp.rewrite import Rules
-from ...graph.optimizer.base import Optimizer
+from ...executor.driver.mixed_precision import OptimizerWithMixedPrecision, checked_lists
+from ...graph.training.amp.lists import low_type
+from ...graph.training.amp.optimizer import Scaling
+from ...graph.training.amp.rewrite import Rules
+from ...graph.training.optimizer.base import Optimizer
 from ...strategies.errors import InvalidType, InvalidValue, nearest
 from ...strategies.types import VarType
 

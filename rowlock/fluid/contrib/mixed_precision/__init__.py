@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ....executor.mixed_precision import OptimizerWithMixedPrecision, checked_lists
-from ....graph.amp.lists import AutoMixedPrecisionLists18 as AutoMixedPrecisionLists
-from ....graph.amp.optimizer import Scaling
-from ....graph.amp.rewrite import Rules
-from ....graph.optimizer.base import Optimizer
+from ....executor.driver.mixed_precision import OptimizerWithMixedPrecision, checked_lists
+from ....graph.training.amp.lists import AutoMixedPrecisionLists18 as AutoMixedPrecisionLists
+from ....graph.training.amp.optimizer import Scaling
+from ....graph.training.amp.rewrite import Rules
+from ....graph.training.optimizer.base import Optimizer
 from ....names import listing, missing
 
 

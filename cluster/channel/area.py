@@ -1,0 +1,134 @@
+"""Memory that the driver shares with one replica of its host: feeds are written there once, and used there.
+
+Two slots, so that the next step can be fed while one is under way. A slot has room for what is fed and for
+what is posted: values that must reach the driver even if the replica ends right after it wrote them.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import OrderedDict
+from collections.abc import Iterable
+
+import numpy as np
+
+from ..primitives.shm import Segment, is_segment, refuse_full, segment_path
+from . import frame
+from .frame import read_head
+
+SLOTS = frame.SLOTS
+_WORDS = 64  # bytes before the slots: per slot the number of the posted message, and the bytes of its head
+_PAGE = 4096
+_ALIGN = 64
+_LAYOUTS_KEPT = 64
+_ATTACH_S = 10.0
+
+Places = list[np.ndarray]
+
+
+class Area:
+    """One end's handle. ``fed`` and ``posted`` are bytes in each slot."""
+
+    def __init__(self, segment: Segment, fed: int, posted: int) -> None:
+        self.fed, self.posted = fed, posted
+        self.segment = segment
+        self._bytes = segment.array.data
+        self._words = self._bytes[:_WORDS].cast("Q")
+        self._taken: set[int] = set()
+        self._known: OrderedDict[tuple[int, bytes], Places] = OrderedDict()
+
+    @staticmethod
+    def new_path() -> str:
+        """Return a name for memory that nobody has."""
+        return segment_path(uuid.uuid4().hex, "area")
+
+    @classmethod
+    def create(cls, path: str, fed: int, posted: int) -> Area:
+        """Make the memory for slots of at least this many bytes each."""
+        fed, posted = _whole_pages(fed), _whole_pages(posted)
+        size = _PAGE + SLOTS * (fed + posted)
+        refuse_full(size)
+        return cls(Segment.create(path, size, taken=_PAGE), fed, posted)
+
+    @classmethod
+    def attach(cls, path: str, fed: int, posted: int) -> Area:
+        """Map what the driver made.
+
+        Raises:
+            CollectiveError: it is not there.
+            ValueError: this names something else.
+        """
+        if not is_segment(path) or min(fed, posted) < 0:
+            raise ValueError(f"{path!r} is no memory of a driver")
+        size = _PAGE + SLOTS * (fed + posted)
+        return cls(Segment.attach(path, size, _ATTACH_S, "the driver"), fed, posted)
+
+    def take(self, slot: int) -> None:
+        """Take the pages of a slot before it is used for the first time.
+
+        Raises:
+            CollectiveError: there is no room. (Touching a page then would end the process.)
+        """
+        if slot not in self._taken:
+            self.segment.populate(self._begin(slot), self.fed + self.posted)
+            self._taken.add(slot)
+
+    def places(self, slot: int, text: bytes) -> Places | None:
+        """Return the arrays that a head describes: the same list each time; None if they do not fit."""
+        return self._places(slot, text, self._begin(slot), self.fed)
+
+    def post(self, slot: int, number: int, text: bytes, arrays: Iterable[np.ndarray]) -> bool:
+        """Write a posted message; False if there is no room for it."""
+        begin = self._begin(slot) + self.fed
+        head = -(-len(text) // _ALIGN) * _ALIGN
+        places = self._places(slot, text, begin + head, self.posted - head)
+        if places is None:
+            return False
+        self._bytes[begin : begin + len(text)] = text
+        for place, array in zip(places, arrays, strict=True):
+            place[...] = array
+        self._words[2 * slot + 1] = len(text)
+        self._words[2 * slot] = number
+        return True
+
+    def read_posted(self, slot: int, number: int) -> tuple[bytes, Places] | None:
+        """Return what was posted for a message, if it was: its head, and copies of its arrays."""
+        if self._words[2 * slot] != number:
+            return None
+        begin, length = self._begin(slot) + self.fed, self._words[2 * slot + 1]
+        text = bytes(self._bytes[begin : begin + length])
+        head = -(-length // _ALIGN) * _ALIGN
+        places = self._places(slot, text, begin + head, self.posted - head)
+        return None if places is None else (text, [place.copy() for place in places])
+
+    def _begin(self, slot: int) -> int:
+        return _PAGE + slot * (self.fed + self.posted)
+
+    def _places(self, slot: int, text: bytes, begin: int, room: int) -> Places | None:
+        found = self._known.get((slot, text))  # a head is either fed or posted
+        if found is not None:
+            return found
+        layout = read_head(text)
+        offsets = layout.offsets()
+        if offsets[-1] > room:
+            return None
+        found = self._known[slot, text] = [
+            np.ndarray(shape, dtype, self._bytes, begin + offset)
+            for offset, (dtype, shape) in zip(offsets, layout.arrays, strict=False)
+        ]
+        if len(self._known) > _LAYOUTS_KEPT:
+            self._known.popitem(last=False)
+        return found
+
+    def close(self) -> None:
+        """Let go of the memory and its name."""
+        self._known.clear()
+        self._words.release()
+        self._bytes = memoryview(b"")
+        self.segment.unlink()
+        self.segment.close()
+
+
+def _whole_pages(nbytes: int) -> int:
+    """Return room for at least so many bytes, grown in powers of two so that it is rarely made anew."""
+    return max(_PAGE, 1 << (max(nbytes, 1) - 1).bit_length())

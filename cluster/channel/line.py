@@ -1,0 +1,254 @@
+"""The two ends of a step channel: the driver's line to one replica, and how that replica answers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ...executor.cuda.transfers import Arriving
+from ...executor.replica.message import KEPT, Message
+from ...executor.replica.replica import Replica
+from ...strategies.errors import CollectiveError
+from .area import Area
+from .frame import (
+    ChannelClosed,
+    Frame,
+    Incoming,
+    NoMessage,
+    Outgoing,
+    encode,
+    encode_beside,
+    head_of,
+    read_head,
+    send,
+)
+
+_MAP = "map"  # the message that tells where a new area is
+_POSTED = "posted"
+_SPIN_S = 300e-6  # after a step: what a driver in a loop takes until the next, and no more
+
+
+class Line:
+    """The driver's end: frames to and from one replica, and the memory shared with it if it is near."""
+
+    def __init__(self, connection: socket.socket, *, near: bool) -> None:
+        connection.setblocking(False)
+        self.connection = connection
+        self.area: Area | None = None
+        self._near = near
+        self._new = ""  # path of an area that the replica does not have yet
+        self._wanted = (0, 0)  # bytes of feeds and of posted values that should have fitted
+        self.cramped = False  # whether there is no room for them: see room()
+        self._incoming = Incoming()
+        self._last: tuple[dict[str, Any], list[Any], bytes] = ({}, [], b"")
+
+    def frame(self, number: int, message: Message, slot: int | None) -> list[memoryview]:
+        """Return a message as pieces to send; arrays that are fed are written to the slot if they fit."""
+        if slot is None or message.kind != "step" or not self._near:
+            return encode(number, message)
+        text = self._head(message)
+        area = self.area if not self._new else None
+        places = area.places(slot, text) if area is not None else None
+        if area is None or places is None:
+            self._want(read_head(text).offsets()[-1], 0)
+            return encode(number, message)
+        try:
+            area.take(slot)
+        except CollectiveError:  # the host is short of shared memory
+            return encode(number, message)
+        for place, array in zip(places, message.arrays, strict=True):
+            place[...] = array
+        return encode_beside(number, text, message.step, slot)
+
+    def _head(self, message: Message) -> bytes:
+        """Return a message's head; steps have the same one over and over."""
+        shapes = [(array.dtype, array.shape) for array in message.arrays]
+        if message.head != self._last[0] or shapes != self._last[1]:
+            self._last = (dict(message.head), shapes, head_of(message, message.arrays))
+        return self._last[2]
+
+    def room(self) -> Message | None:
+        """Return the message that makes room for what did not fit; sent when nothing is under way."""
+        if self._new:  # an interrupt left it half made
+            self.mapped(well=False)
+        if not self.cramped:
+            return None
+        area = self.area
+        fed, posted = map(max, self._wanted, (area.fed, area.posted) if area else (0, 0))
+        self._new = Area.new_path()  # noted before it is there, so that close() finds it
+        try:
+            made = Area.create(self._new, fed, posted)
+        except (CollectiveError, OSError):  # no shared memory to be had: the socket does it
+            self._near = self.cramped = False
+            self._forget_name()
+            return None
+        self.area = made
+        if area is not None:
+            area.close()
+        return Message(_MAP, {"path": made.segment.path, "fed": made.fed, "posted": made.posted})
+
+    def mapped(self, well: bool) -> None:
+        """The replica has the new area, if all went well: nobody else needs its name."""
+        self._forget_name()
+        if self.area is not None and not well:
+            self.area.close()
+            self.area = None
+        self._want(0, 0)
+
+    def _want(self, fed: int, posted: int) -> None:
+        """Note how many bytes a message needed, and whether there is less room than any needed."""
+        self._wanted = (max(self._wanted[0], fed), max(self._wanted[1], posted))
+        area = self.area
+        self.cramped = self._wanted > (0, 0) and (
+            area is None or self._wanted[0] > area.fed or self._wanted[1] > area.posted
+        )
+
+    def _forget_name(self) -> None:
+        if self._new:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._new)
+        self._new = ""
+
+    def pull(self, note: Callable[[Frame], None]) -> None:
+        """Note the frames that came; after an interrupt the last one may be noted once more."""
+        while (frame := self._incoming.pull(self.connection, note=note)) is not None:
+            if frame.message.kind == _POSTED and self.area is not None:
+                nbytes = sum(a.nbytes + 64 for a in frame.message.arrays) + len(frame.text) + 64
+                self._want(0, nbytes)
+            if not self._incoming.ahead:
+                return
+
+    def posted(self, slot: int, number: int) -> Message | None:
+        """Return what the replica left in the area for a message."""
+        found = self.area.read_posted(slot, number) if self.area is not None else None
+        if found is None:
+            return None
+        text, arrays = found
+        layout = read_head(text)
+        return Message(layout.kind, layout.head, arrays)
+
+    def close(self) -> None:
+        """Close the socket and let go of the memory."""
+        self.connection.close()
+        self._forget_name()
+        if self.area is not None:
+            self.area.close()
+            self.area = None
+
+
+class Outbox:
+    """The replica's end: takes messages from the socket, or from it and the area, and answers.
+
+    ``spins``: tells whether the replica has a processor to itself, so that it may wait awake for a moment.
+    """
+
+    def __init__(
+        self, connection: socket.socket, replica: Replica, spins: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._connection = connection
+        self._replica = replica
+        self._spins, self._spin = spins, False
+        self._area: Area | None = None
+        self._at: Frame | None = None
+        self._last: tuple[Any, bytes] = ({}, b"")  # head of what was posted, and its bytes
+        self._posted = -1
+
+    def serve(self) -> None:
+        """Answer messages until the driver is gone, or has closed the gang."""
+        incoming = Incoming(reuse=True)  # a replica copies what it keeps
+        self._replica.post = self.post
+        # An answer that is still on its way from a GPU.
+        owed: tuple[int, Message, int] | None = None
+        with contextlib.suppress(ChannelClosed, OSError):
+            while True:
+                frame = self._next(incoming) if owed is None else self._before(owed[1], incoming)
+                made = None
+                if frame is not None:
+                    self._at, self._posted = frame, -1
+                    made = frame.number, self._handle(frame), self._posted
+                    self._spin = frame.message.kind == "step" and self._spins()
+                if owed is not None:
+                    self._answer(*owed)
+                owed = made
+                if made is not None and not isinstance(made[1].arrays, Arriving):
+                    self._answer(*made)
+                    owed = None
+        if self._area is not None:
+            self._area.close()
+
+    def _before(self, answer: Message, incoming: Incoming) -> Frame | None:
+        """Return the next frame if it comes before what an answer consists of."""
+        arriving = answer.arrays
+        assert isinstance(arriving, Arriving)
+        while not arriving.here():
+            frame = incoming.pull(self._connection, wait=False)
+            if frame is not None:
+                return frame
+            os.sched_yield()
+        return None
+
+    def _next(self, incoming: Incoming) -> Frame:
+        """Return the next frame; one that comes soon finds a processor that is awake, its caches warm."""
+        if self._spin:
+            until = time.perf_counter() + _SPIN_S
+            while time.perf_counter() < until:
+                frame = incoming.pull(self._connection, wait=False)
+                if frame is not None:
+                    return frame
+                os.sched_yield()
+        frame = incoming.pull(self._connection)
+        assert frame is not None, "the connection does not block"
+        return frame
+
+    def _handle(self, frame: Frame) -> Message:
+        if frame.message.kind == _MAP:
+            return self._map(frame.message)
+        if frame.slot < 0:
+            return self._replica.handle(frame.message)
+        places = self._area.places(frame.slot, frame.text) if self._area is not None else None
+        if places is None:
+            raise NoMessage("a message says that its arrays lie where there is no room for them.")
+        kind, head, _, step, _ = frame.message
+        return self._replica.handle(Message(kind, head, places, step, lasting=True))
+
+    def _map(self, message: Message) -> Message:
+        head = message.head
+        try:
+            area = Area.attach(head["path"], head["fed"], head["posted"])
+        except (CollectiveError, OSError, KeyError, TypeError, ValueError, OverflowError) as error:
+            return Message("error", {"text": str(error)})
+        if self._area is not None:
+            self._replica.forget_fed()
+            self._area.close()
+        self._area = area
+        return Message("ok", {})
+
+    def post(self, message: Message) -> None:
+        """Leave what belongs to the answer where the driver finds it, whatever happens here."""
+        assert self._at is not None
+        number, slot = self._at.number, self._at.slot
+        if slot >= 0 and self._area is not None and message.kind != KEPT:
+            if message.head is not self._last[0]:
+                self._last = (message.head, head_of(message, message.arrays))
+            if self._area.post(slot, number, self._last[1], message.arrays):
+                self._posted = slot
+                return
+        send(self._connection, number, message)
+
+    def _answer(self, number: int, answer: Message, posted: int) -> None:
+        try:
+            pieces = encode(number, answer, posted)
+        except Exception as error:  # of a GPU, too, whose work failed behind the step
+            head = {
+                "rank": self._replica.rank,
+                "type": type(error).__name__,
+                "text": f"the answer {answer.kind!r} cannot be sent: {error}",
+                "collateral": False,
+                "done": self._replica.done,
+            }
+            pieces = encode(number, Message("error", head))
+        Outgoing(pieces).push(self._connection)

@@ -1,0 +1,137 @@
+"""How replicas come to their driver: each opens two connections, and says which it is (see ``doorway.py``)."""
+
+from __future__ import annotations
+
+import socket
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ...strategies.errors import CollectiveError
+from ..primitives.doorway import (
+    PATIENCE_S,
+    SECRET_BYTES,
+    STRANGERS,
+    Claim,
+    Doorway,
+    introduce,
+    prepared,
+)
+
+__all__ = ["SECRET_BYTES", "STEPS", "WATCH", "Connections", "Listener", "connect"]
+
+_LOOK_S = 0.2
+_AGAIN_S = 0.005
+_INSIST_S = 2.0  # a caller that strangers pushed out calls again so long
+STEPS, WATCH = 0, 1  # what a connection is for
+
+
+class Connections(NamedTuple):
+    """A replica's connections: one for steps, one that is answered also while a step runs."""
+
+    steps: socket.socket
+    watch: socket.socket
+
+
+class Listener:
+    """Takes the connections of replicas, who are named by numbers of the caller's choice.
+
+    They come to a TCP port or, on this host, to a Unix socket, which is faster. ``local_name`` is the Unix
+    socket's; it has no file, and is seen on this host (network namespace) only.
+    """
+
+    def __init__(self, host: str, secret: bytes, who: Sequence[int]) -> None:
+        self._secret = secret
+        self._who = list(who)
+        self._found: dict[tuple[int, int], socket.socket] = {}
+        backlog = 2 * len(self._who) + STRANGERS
+        self._socket = socket.create_server((host, 0), backlog=backlog)
+        self.address: tuple[str, int] = self._socket.getsockname()[:2]
+        self.local_name = f"\0rowlock-{uuid.uuid4().hex}"
+        self._local = socket.socket(socket.AF_UNIX)
+        self._local.bind(self.local_name)
+        self._local.listen(backlog)
+
+    def accept_all(self, within: float, check: Callable[[], None]) -> dict[int, Connections]:
+        """Return everybody's connections; callers that do not know the secret are dropped.
+
+        ``check`` is called now and then and raises if a replica cannot come any more.
+
+        Raises:
+            CollectiveError: some are missing after ``within`` seconds.
+        """
+        found = self._found
+        deadline = time.monotonic() + within
+        doorway = Doorway((self._socket, self._local), self._secret, self._awaited)
+        try:
+            while len(found) < 2 * len(self._who):
+                check()
+                if time.monotonic() > deadline:
+                    there = {who for who, _ in found}
+                    missing = [who for who in self._who if who not in there]
+                    raise CollectiveError(
+                        f"replicas {missing} did not connect within {within:g} s."
+                    )
+                for claim, connection in doorway.look(_LOOK_S):
+                    found[claim.who, claim.purpose] = connection
+        except BaseException:
+            for connection in found.values():
+                connection.close()
+            raise
+        finally:
+            doorway.close()
+            self.close()
+        return {who: Connections(found[who, STEPS], found[who, WATCH]) for who in self._who}
+
+    def _awaited(self, claim: Claim) -> bool:
+        end = (claim.who, claim.purpose)
+        return claim.who in self._who and claim.purpose in (STEPS, WATCH) and end not in self._found
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._socket.close()
+        self._local.close()
+
+
+def connect(
+    host: str, port: int, secret: bytes, who: int, purpose: int = STEPS, local_name: str = ""
+) -> socket.socket:
+    """Return a replica's connection to its driver, through the Unix socket if that is on this host.
+
+    Raises:
+        Refused: what listens there does not know the secret.
+        CollectiveError: the driver does not answer, or does not wait for this replica.
+    """
+    deadline = time.monotonic() + _INSIST_S
+    while True:
+        connection = None
+        try:
+            connection = _beside(local_name) if local_name else None
+            if connection is None:
+                connection = socket.create_connection((host, port), timeout=PATIENCE_S)
+            introduce(connection, secret, Claim(who, purpose), PATIENCE_S)
+            return prepared(connection)
+        except OSError as error:
+            if connection is not None:
+                connection.close()
+            if time.monotonic() > deadline or isinstance(error, ConnectionRefusedError):
+                raise CollectiveError(
+                    f"the driver at {host}:{port} does not take replica {who} in: {error}."
+                ) from error
+        except BaseException:
+            if connection is not None:
+                connection.close()
+            raise
+        time.sleep(_AGAIN_S)
+
+
+def _beside(name: str) -> socket.socket | None:
+    made = socket.socket(socket.AF_UNIX)
+    made.settimeout(PATIENCE_S)
+    try:
+        made.connect(name)
+    except OSError:  # the driver is on another host
+        made.close()
+        return None
+    return made

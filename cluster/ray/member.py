@@ -1,0 +1,276 @@
+"""One actor of a gang: where it is, how it ends, and why it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import signal
+import socket
+import textwrap
+from collections.abc import Iterable, Sequence
+from pickle import PickleError
+from typing import Any
+
+import ray
+from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
+from ray.util.placement_group import remove_placement_group
+from ray.util.scheduling_strategies import (
+    NodeAffinitySchedulingStrategy,
+    PlacementGroupSchedulingStrategy,
+)
+
+from ...graph.ops.python_function import PythonFunction, function_of
+from ...strategies.cluster import ClusterConfig
+from ...strategies.errors import CollectiveError, ReplicaLost, Unsupported
+from ..channel.line import Line
+from ..channel.watch import look_at, process_state
+from .nodes import GPU
+from .replica import ReplicaActor
+
+_DEATH_NOTICE_S = 0.5
+_START_S = 3.0
+_REASON_CHARACTERS = 400
+_numbers = itertools.count()
+
+
+class Member:
+    """An actor in its bundle of a reservation. ``where`` says process, node and host, once it is known."""
+
+    def __init__(self, reservation: Any, bundle: int, config: ClusterConfig) -> None:
+        self.reservation, self.bundle = reservation, bundle
+        self.who = next(_numbers)
+        self.alive = True
+        self.where: dict[str, Any] = {}
+        self.functions: set[int] = set()  # numbers of the Python functions that it has
+        self.serving: Any = None
+        self.line: Line | None = None
+        self.watch: socket.socket | None = None
+        strategy = PlacementGroupSchedulingStrategy(
+            reservation, placement_group_bundle_index=bundle
+        )
+        each = config.resources_per_replica
+        self.actor = ReplicaActor.options(  # type: ignore[attr-defined]  # added by ray.remote
+            num_cpus=config.num_cpus_per_replica,
+            num_gpus=each.get(GPU, 0),
+            resources={k: v for k, v in each.items() if k not in ("memory", GPU)},
+            memory=each.get("memory"),
+            scheduling_strategy=strategy,
+        ).remote(config.threads_per_replica, config.collective_deadline_s, GPU in each)
+        self.described = self.actor.describe.remote()
+
+    def __str__(self) -> str:
+        place = self.where
+        return f"(process {place['pid']} on {place['host']}, node {place['node']})"
+
+    @property
+    def near(self) -> bool:
+        """Whether it runs on the driver's host."""
+        here: bool = self.where["host"] == ray.util.get_node_ip_address()
+        return here
+
+    @property
+    def stopped(self) -> bool:
+        """Whether its process is stopped, as far as the driver's host can tell."""
+        return bool(self.where) and self.near and process_state(self.where["pid"]) == "T"
+
+    def reason(self) -> str:
+        """Return how its serving ended, as Ray has it."""
+        try:
+            ray.get(self.serving, timeout=_DEATH_NOTICE_S)
+        except GetTimeoutError:
+            return "its process is still there."
+        except RayError as error:
+            return why(error)
+        return "it stopped serving."
+
+    def ended(self) -> bool:
+        """Tell whether its actor ended before it told where it is."""
+        try:
+            ray.get(self.described, timeout=0)
+        except GetTimeoutError:
+            return False
+        except RayError:
+            return True
+        return False
+
+    def hang_up(self) -> None:
+        """Close the connections to it."""
+        if self.line is not None:
+            self.line.close()
+        if self.watch is not None:
+            self.watch.close()
+
+    def end(self) -> None:
+        """End it as Ray does."""
+        self.alive = False
+        with contextlib.suppress(RayError):
+            ray.kill(self.actor)
+
+    def kill(self) -> None:
+        """End it, also if it is stopped."""
+        self.end()
+        if self.where and self.near:
+            with contextlib.suppress(OSError):
+                os.kill(self.where["pid"], signal.SIGKILL)
+
+
+def describe(members: dict[int, Member], within: float) -> None:
+    """Learn where members are, once their actors run; ``members`` by rank.
+
+    Raises:
+        CollectiveError: one did not start in time, or cannot import what it needs.
+        ReplicaLost: one ended before it was there.
+    """
+    asked = [member.described for member in members.values()]
+    try:
+        for member, where in zip(members.values(), ray.get(asked, timeout=within), strict=True):
+            member.where = where
+    except GetTimeoutError:
+        answered, _ = ray.wait(asked, num_returns=len(asked), timeout=0)
+        missing = [rank for rank, one in members.items() if one.described not in answered]
+        raise CollectiveError(
+            f"the actors of replicas {missing} did not start within "
+            f"{within:g} s (ClusterConfig.start_deadline_s)."
+        ) from None
+    except RayError as error:
+        if "failed to import" not in str(error):
+            ended = [r for r, member in members.items() if member.ended()] or list(members)
+            text = f"the actor of replica {', '.join(map(str, ended))} did not start: {why(error)}"
+            raise ReplicaLost(text, ended) from error
+        raise CollectiveError(
+            f"a replica's actor cannot import what it needs: {why(error)}. Install rowlock on every "
+            f"node of the cluster, or send it along: "
+            f"ray.init(runtime_env={{'working_dir': <folder that holds rowlock>}})."
+        ) from error
+
+
+def teach(members: Sequence[Member], functions: Iterable[int], within: float) -> None:
+    """Bring members the Python functions that they lack, pickled by Ray, as it does with all that is its own.
+
+    A member that is lost meanwhile is found out when it is spoken to.
+
+    Raises:
+        Unsupported: a function cannot be pickled, or not be read where the member runs.
+        CollectiveError: there is no answer in time.
+    """
+    wanted = set(functions)
+    learning: dict[Any, Member] = {}
+    for member in members:
+        lacking = {number: function_of(number) for number in sorted(wanted - member.functions)}
+        try:
+            if lacking:
+                learning[member.actor.learn.remote(lacking)] = member
+        except (TypeError, AttributeError, ValueError, PickleError) as error:
+            raise _untaught(
+                lacking.values(), f"cannot be pickled: {error.__cause__ or error}"
+            ) from error
+    for answer, member in learning.items():
+        try:
+            ray.get(answer, timeout=within)
+        except GetTimeoutError:
+            raise CollectiveError(
+                f"{member} took no Python functions in within {within:g} s "
+                f"(ClusterConfig.start_deadline_s)."
+            ) from None
+        except RayActorError:
+            continue
+        except RayError as error:
+            lacking = {number: function_of(number) for number in sorted(wanted - member.functions)}
+            raise _untaught(lacking.values(), f"cannot be read there: {why(error)}") from error
+        member.functions |= wanted
+
+
+def _untaught(functions: Iterable[PythonFunction], problem: str) -> Unsupported:
+    return Unsupported(
+        f"py_func: {', '.join(map(str, functions))} cannot be sent to replicas in other processes: it, or "
+        f"something it refers to, {problem}. Have it make what it needs when it is called, or run on threads: "
+        f"rowlock.configure(launcher='threads')."
+    )
+
+
+def why(error: RayError) -> str:
+    """Return the line of Ray's long text that says what happened."""
+    if isinstance(error, RayTaskError):
+        return f"{type(error.cause).__name__}: {error.cause}"
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return textwrap.shorten(lines[-1], _REASON_CHARACTERS, placeholder=" …")
+
+
+def end_all(members: list[Member], reservations: list[Any], within: float) -> None:
+    """End actors and give their bundles back; those that serve are given a moment to end by themselves."""
+    waiting = [m.serving for m in members if m.serving is not None and m.alive]
+    if waiting:
+        _, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=within)
+    for member in members:
+        member.end()
+    if waiting:  # some are at work, or do not hear
+        _, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=within)
+        for member in members:
+            if member.serving in waiting:
+                member.kill()
+    for reservation in reservations:
+        remove_placement_group(reservation)
+
+
+@ray.remote(num_cpus=0, max_restarts=0)
+class Lookout:
+    """Looks at processes of a node for the driver, which cannot."""
+
+    def look(self, pid: int) -> tuple[str, int]:
+        """Return a process's state letter, and the clock ticks that it computes in a moment."""
+        return look_at(pid)
+
+    def kill(self, pid: int) -> None:
+        """End a process that does not hear Ray."""
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+
+
+class Lookouts:
+    """A lookout on every node but the driver's own."""
+
+    def __init__(self) -> None:
+        self._by_node: dict[str, Any] = {}
+
+    def post(self, members: list[Member]) -> None:
+        """Have one on the node of each member, ready to look."""
+        starting = []
+        for member in members:
+            node = member.where["node"]
+            if not member.near and node not in self._by_node:
+                there = NodeAffinitySchedulingStrategy(node, soft=False)
+                made = Lookout.options(scheduling_strategy=there).remote()  # type: ignore[attr-defined]
+                self._by_node[node] = made
+                starting.append(made.look.remote(member.where["pid"]))
+        if starting:
+            ray.wait(starting, num_returns=len(starting), timeout=_START_S)
+
+    def look(self, member: Member, within: float) -> tuple[str, int] | None:
+        """Look at a member's process; None if nobody on its node answers."""
+        if member.near:
+            return look_at(member.where["pid"])
+        lookout = self._by_node.get(member.where["node"])
+        if lookout is None:
+            return None
+        try:
+            found: tuple[str, int] = ray.get(
+                lookout.look.remote(member.where["pid"]), timeout=within
+            )
+        except (GetTimeoutError, RayError):
+            return None
+        return found
+
+    def kill(self, member: Member) -> None:
+        """End a member's process; if its node is cut off, once it is back."""
+        lookout = self._by_node.get(member.where["node"])
+        if lookout is not None:
+            with contextlib.suppress(RayError):
+                lookout.kill.remote(member.where["pid"])
+
+    def close(self) -> None:
+        """End the lookouts."""
+        for lookout in self._by_node.values():
+            with contextlib.suppress(RayError):
+                ray.kill(lookout)
+        self._by_node = {}

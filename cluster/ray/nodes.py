@@ -1,0 +1,126 @@
+"""The nodes of the Ray cluster that was joined, in the order in which places are numbered."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, count, islice, repeat
+
+import ray
+
+from ...strategies.errors import PlacementError
+
+NODE_LABEL = "ray.io/node-id"
+GPU = "GPU"  # Ray's name of the resource
+_ROUNDING = 1e-6  # 0.3 / 0.1 is a little less than 3
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node: its id and address, what it offers by name ("CPU", "GPU", "memory" in bytes), its labels."""
+
+    id: str
+    address: str
+    resources: Mapping[str, float] = field(default_factory=dict, compare=False)
+    labels: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    @property
+    def cpus(self) -> int:
+        """Whole CPUs."""
+        return int(self.resources.get("CPU", 0))
+
+    @property
+    def gpus(self) -> int:
+        """Whole GPUs."""
+        return int(self.resources.get("GPU", 0))
+
+    def room(self, need: Mapping[str, float]) -> float:
+        """Return how many replicas the node can hold that need this much each (inf: nothing is needed)."""
+        fits = [self.resources.get(name, 0) / much for name, much in need.items()]
+        return math.floor(min(fits) + _ROUNDING) if fits else math.inf
+
+
+def nodes() -> list[Node]:
+    """Return the living nodes by address, then id: the same order whoever asks, and whoever joined first."""
+    found = [
+        Node(
+            entry["NodeID"],
+            entry["NodeManagerAddress"],
+            dict(entry["Resources"]),
+            dict(entry.get("Labels") or {}),
+        )
+        for entry in ray.nodes()
+        if entry["Alive"]
+    ]
+    return sorted(found, key=lambda node: (_sortable(node.address), node.id))
+
+
+def homes(
+    places: int,
+    found: Sequence[Node],
+    need: Mapping[str, float] | None = None,
+    per_node: int | None = None,
+    packing: str = "fill",
+) -> list[Node]:
+    """Return the node of each CPU place; fewer than ``places`` if the nodes have no room for more.
+
+    "fill" takes one node after the other, "spread" goes round them. A node is full with ``per_node`` places;
+    without it, when its CPUs are taken (as if a place took 1, if it needs none). Once all are full, each
+    takes one more in turn while it has what a place needs.
+    """
+    need = need or {}
+    each = need.get("CPU") or 1.0
+    if per_node is not None:
+        full: list[float] = [per_node] * len(found)
+        more: list[float] = [0.0] * len(found)
+    else:
+        room = [node.room(need) for node in found]
+        full = [min(fits, node.room({"CPU": each})) for node, fits in zip(found, room, strict=True)]
+        more = [fits - slots for fits, slots in zip(room, full, strict=True)]
+    first = _in_turn(found, full) if packing == "spread" else _in_order(found, full)
+    return list(islice(chain(first, _in_turn(found, more)), places))
+
+
+def gpu_homes(gpus: Sequence[int], found: Sequence[Node]) -> list[Node]:
+    """Return the node of each GPU by its number: they are counted node by node.
+
+    Raises:
+        PlacementError: there is no such GPU.
+    """
+    owners = [node for node in found for _ in range(node.gpus)]
+    missing = [gpu for gpu in gpus if gpu >= len(owners)]
+    if missing:
+        there = ", ".join(f"{node.gpus} on {node.address}" for node in found)
+        raise PlacementError(
+            f"GPU {missing[0]} is asked for; the cluster has {len(owners)} ({there})."
+        )
+    return [owners[gpu] for gpu in gpus]
+
+
+def _in_order(found: Sequence[Node], slots: Sequence[float]) -> Iterator[Node]:
+    pairs = zip(found, slots, strict=True)
+    return chain.from_iterable(repeat(node, int(many)) for node, many in pairs)
+
+
+def _in_turn(found: Sequence[Node], slots: Sequence[float]) -> Iterator[Node]:
+    """Yield one node after the other, round and round, each as often as it has slots."""
+    for turn in count():
+        able = [node for node, many in zip(found, slots, strict=True) if turn < many]
+        if not able:
+            return
+        yield from able
+
+
+def gpu_total() -> int:
+    """Return the GPUs of all nodes; 0 while no Ray is initialised."""
+    return sum(node.gpus for node in nodes()) if ray.is_initialized() else 0
+
+
+def _sortable(address: str) -> tuple[int, int, str]:
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return (9, 0, address)
+    return (parsed.version, int(parsed), "")

@@ -1,0 +1,176 @@
+"""The actor that runs a replica: placed by Ray, spoken to through the step channel."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import ray
+
+from ...executor.device.gpus import open_gpu
+from ...executor.host.cores import set_threads
+from ...executor.replica.message import Message
+from ...executor.replica.replica import Replica
+from ...graph.ops.python_function import FUNCTIONS, PythonFunction
+from ..channel.line import Outbox
+from ..channel.listener import STEPS, WATCH, connect
+from ..channel.watch import WatchPost
+from ..collective.backend import form_group, leave_group
+from ..collective.forming import Terms
+from ..primitives.shm import check_shared_memory, sweep
+from .pinning import CoreKeeper
+
+
+class RayReplica(Replica):
+    """A replica that joins groups of ``ray.util.collective`` when it is told to."""
+
+    def on_regroup(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+        """Leave the group this replica is in, and join another (none if it would be alone)."""
+        self.join(head["rank"], None)
+        if self._group_name:
+            leave_group(self._group_name)
+        self._group_name = head["group"] if head["size"] > 1 else ""
+        if self._keeper is not None:
+            self._keeper.close()
+            self._keeper = None
+        if head["pin"]:
+            self._keeper = CoreKeeper(*head["pin"])
+            self._keeper.start()
+        if head["size"] > 1:
+            terms = Terms(head["within"], self.within, partial(self._ended, head["group"]))
+            made: Any = form_group(
+                head["group"], head["rank"], head["size"], head["backend"], self.runtime, terms
+            )
+            self.join(head["rank"], made)
+        return Message("ok", {})
+
+    _group_name = ""
+    _keeper: CoreKeeper | None = None
+    _given_up = ("", "")  # the group that the driver gave up last, and why
+
+    @property
+    def own_core(self) -> bool:
+        """Whether this replica has a core to itself now."""
+        return self._keeper is not None and self._keeper.own_core
+
+    def on_step(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+        """Run steps, on cores of its own while they are."""
+        if self._keeper is not None:
+            self._keeper.step()
+        return super().on_step(head, arrays)
+
+    def learn(self, functions: Mapping[int, PythonFunction]) -> None:
+        """Take in the Python functions that programs name by number."""
+        FUNCTIONS.update(functions)
+
+    def abort(self, name: str, reason: str) -> None:
+        """Release this replica, and its peers, from what they wait for in a group, formed or not.
+
+        The driver gives a group up for good. It may say so before this replica has begun to form it, while a
+        reset is about to wipe an abort out, or when this replica is in the next group already.
+        """
+        self._given_up = (name, reason)
+        group = self.group
+        if group is not None and name == self._group_name:
+            group.abort(reason)
+
+    def _ended(self, name: str) -> str | None:
+        """Return why the driver gave a group up; None: it did not."""
+        given_up, reason = self._given_up
+        return reason if name == given_up else None
+
+    def _meet(self, head: Mapping[str, Any]) -> None:
+        super()._meet(head)
+        reason = self._ended(self._group_name)
+        if reason is not None and self.group is not None:
+            self.group.abort(reason)
+
+
+class Driver(NamedTuple):
+    """Where a replica finds its driver, and how it proves that it may talk to it."""
+
+    host: str
+    port: int
+    local_name: str
+    secret: bytes
+    who: int
+
+
+@ray.remote(max_restarts=0, concurrency_groups={"step": 1, "admin": 1})  # type: ignore[call-overload]
+class ReplicaActor:
+    """Holds one replica. ``serve`` occupies a thread of its own for as long as the driver lives."""
+
+    def __init__(self, threads: int, collective_s: float, on_gpu: bool) -> None:
+        set_threads(threads)
+        runtime = None
+        if on_gpu:  # Ray lets it see its own GPU alone
+            runtime = open_gpu(0)
+        else:
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        self._replica = RayReplica(0, None, collective_s, runtime)
+        self._answered, self._answer = 0, Message("none", {})
+
+    @ray.method(concurrency_group="admin")
+    def describe(self) -> dict[str, Any]:
+        """Return who and where this replica is, once it is sure that it can share memory with others here.
+
+        Raises:
+            CollectiveError: it cannot; says how much is missing, and what to do.
+        """
+        sweep()
+        check_shared_memory()
+        context = ray.get_runtime_context()
+        return {
+            "pid": os.getpid(),
+            "node": context.get_node_id(),
+            "host": ray.util.get_node_ip_address(),
+            "gpus": ray.get_gpu_ids(),
+        }
+
+    @ray.method(concurrency_group="admin")
+    def learn(self, functions: Mapping[int, PythonFunction]) -> None:
+        """Take in the Python functions that programs name by number."""
+        self._replica.learn(functions)
+
+    @ray.method(concurrency_group="step")
+    def serve(self, *driver: Any) -> None:
+        """Connect to the driver and answer its messages until it goes away."""
+        host, port, local_name, secret, who = Driver(*driver)
+        replica = self._replica
+        steps = connect(host, port, secret, who, STEPS, local_name)
+        post = WatchPost(
+            connect(host, port, secret, who, WATCH, local_name), replica, replica.abort
+        )
+        post.start()
+        try:
+            Outbox(steps, replica, lambda: replica.own_core).serve()
+        finally:
+            steps.close()
+            post.close()
+            replica.close()
+
+    @ray.method(concurrency_group="step")
+    def answer(
+        self,
+        number: int,
+        kind: str,
+        head: Mapping[str, Any],
+        arrays: Sequence[np.ndarray],
+        step: int,
+    ) -> Message:
+        """Answer one message, if it did not come before: the way of those who cannot connect."""
+        if number == self._answered:  # an interrupt kept the driver from noting that it had asked
+            return self._answer
+        if number < self._answered:
+            return Message("repeated", {})
+        answer = self._replica.handle(Message(kind, head, arrays, step))
+        self._answered, self._answer = number, answer._replace(arrays=list(answer.arrays))
+        return self._answer
+
+    @ray.method(concurrency_group="admin")
+    def abort(self, group: str, reason: str) -> None:
+        """Release this replica, and its peers, from what they wait for in a group, formed or not."""
+        self._replica.abort(group, reason)

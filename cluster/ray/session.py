@@ -1,0 +1,214 @@
+"""Which Ray gangs run on: the one in force, the one that is named, or one of our own."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import errno
+import os
+import random
+import socket
+import tempfile
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from ...executor.gang.launchers import launching
+from ...executor.simulated.simulated import simulated_gpus
+from ...strategies.cluster import ClusterConfig
+from ...strategies.errors import CollectiveError, InvalidState
+from ...strategies.log import log
+from ..primitives.shm import FORMING_BYTES, check_shared_memory, sweep
+
+_OBJECT_STORE_BYTES = 200_000_000  # steps do not use the object store
+_QUIET: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": True}
+_FILES_BYTES = 16 << 20  # sockets and logs of the first minutes
+_KNOCK_S = 10.0
+_REASON_CHARACTERS = 300
+_ours: list[str] = []  # the Ray that was started here
+_forked: list[int] = []  # this process, if it was forked while Ray was in use
+
+
+def _after_fork() -> None:
+    """Leave the parent's Ray alone: it would be ended when this process exits, or is terminated."""
+    if not ray.is_initialized():
+        return
+    _forked[:] = [os.getpid()]
+    atexit.unregister(ray.shutdown)
+    node = getattr(ray._private.worker, "_global_node", None)
+    for name in ("kill_all_processes", "_drain_node_before_shutdown"):
+        if hasattr(node, name):
+            setattr(node, name, lambda *args, **how: None)
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def join_ray(config: ClusterConfig, replicas: int = 1) -> None:
+    """Join the Ray that is initialised, or the one named (RAY_ADDRESS counts), or start one for them here.
+
+    Python's random numbers go on as if no Ray had been joined.
+
+    Raises:
+        CollectiveError: no Ray answers at the address, or it cannot be started; says why, and what to do.
+    """
+    drawn = random.getstate()  # Ray draws from it; the programs' shuffles must not depend on that
+    with launching():
+        try:
+            _join(config, replicas)
+        finally:
+            random.setstate(drawn)
+
+
+def _join(config: ClusterConfig, replicas: int) -> None:
+    sweep()
+    if ray.is_initialized():
+        if _forked:
+            raise InvalidState(
+                f"process {os.getpid()} was forked from one that uses Ray, which answers that process alone: "
+                f"run the program there, or in a process that is spawned, not forked."
+            )
+        return
+    address = config.address or os.environ.get("RAY_ADDRESS")
+    if address and address != "local":
+        try:
+            _knock(address)
+        except OSError as error:
+            raise CollectiveError(f"no Ray cluster answers at {address!r}: {error}") from error
+        with _explained(f"no Ray cluster answers at {address!r}"):
+            ray.init(address=address, **_QUIET)
+        log.info("joined the Ray cluster at %s", address)
+        return
+    check_shared_memory(replicas * FORMING_BYTES)
+    _check_folder()
+    with _environment_of_workers(), _explained("Ray cannot be started here"):
+        ray.init(  # "local", or Ray would look for clusters that somebody else started
+            address="local",
+            include_dashboard=False,
+            object_store_memory=_OBJECT_STORE_BYTES,
+            num_gpus=simulated_gpus() or None,  # None: those that Ray finds
+            **_QUIET,
+        )
+    _ours[:] = [session()]
+    cpus = ray.cluster_resources().get("CPU", 0)
+    log.info("started a local Ray with %g CPUs, which ends with this process%s", cpus, unjoined())
+
+
+def unjoined() -> str:
+    """Return a sentence about a Ray head that runs on this host and was not joined; empty without one."""
+    if not _ours:
+        return ""
+    try:
+        address = (Path(_folder()) / "ray" / "ray_current_cluster").read_text().strip()
+        _knock(address)
+    except (OSError, ValueError):
+        return ""
+    return (
+        f". A Ray head runs on this host at {address} and was not joined: name it in RAY_ADDRESS or in "
+        f"ClusterConfig.address to use its CPUs and GPUs."
+    )
+
+
+def _folder() -> str:
+    """Return the folder in which a Ray that is started here keeps its files."""
+    return os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
+
+
+def _check_folder() -> None:
+    """Raise CollectiveError if that folder is full: Ray would wait for its own files until it gives up."""
+    with contextlib.suppress(OSError):
+        found = os.statvfs(_folder())
+        free = found.f_bavail * found.f_frsize
+        if found.f_blocks and free < _FILES_BYTES:
+            raise CollectiveError(
+                f"Ray cannot be started here: {_folder()} has no room for its {_FILES_BYTES} bytes of files "
+                f"({free} are free). Make room there, or name another folder in RAY_TMPDIR."
+            )
+
+
+@contextmanager
+def _explained(what: str) -> Iterator[None]:
+    """Turn whatever Ray raises into one sentence with what to do about it."""
+    try:
+        yield
+    except Exception as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        reason = textwrap.shorten(" ".join(lines[:3]), _REASON_CHARACTERS, placeholder=" …")
+        raise CollectiveError(
+            f"{what}: {type(error).__name__}: {reason or 'no reason is told'} {_cure(error)}".rstrip()
+        ) from error
+
+
+def _cure(error: Exception) -> str:
+    """Return what to do about an error of ``ray.init``."""
+    text, folder = str(error), _folder()
+    number = error.errno if isinstance(error, OSError) else None
+    if number in (errno.ENOSPC, errno.EDQUOT) or "No space left" in text:
+        return f"Make room in {folder}, or name a folder that has some in RAY_TMPDIR."
+    if isinstance(error, ray.exceptions.AuthenticationError) or "token" in text.lower():
+        return (
+            "Give this process the token of the cluster (RAY_AUTH_TOKEN, or RAY_AUTH_TOKEN_PATH for a file "
+            "that holds it), or set RAY_AUTH_MODE=disabled for a cluster without one."
+        )
+    if "ersion mismatch" in text:
+        return "Use the same versions of Ray and Python here as on the cluster."
+    if isinstance(
+        error, (PermissionError, FileNotFoundError, NotADirectoryError, FileExistsError)
+    ) or (number == errno.EROFS):
+        return (
+            f"Ray keeps files in {folder} and in the home directory: let this user write there, or name other "
+            f"folders in RAY_TMPDIR and HOME."
+        )
+    return "Its log files are in " + os.path.join(folder, "ray", "session_latest", "logs") + "."
+
+
+def leave_ray() -> None:
+    """End the Ray that was started for gangs; leave one that was joined."""
+    if _forked:
+        return
+    if _ours and ray.is_initialized() and session() == _ours[0]:
+        ray.shutdown()
+    _ours.clear()
+
+
+def session() -> str:
+    """Return what tells this connection to Ray from any other; empty without one."""
+    if not ray.is_initialized():
+        return ""
+    context = ray.get_runtime_context()
+    return f"{context.get_node_id()}/{context.get_job_id()}"
+
+
+def _knock(address: str) -> None:
+    """Raise OSError if nothing listens at ``host:port``; Ray itself would try for minutes."""
+    host, colon, port = address.rpartition(":")
+    if colon and port.isdecimal() and "://" not in address:
+        socket.create_connection((host, int(port)), timeout=_KNOCK_S).close()
+
+
+@contextmanager
+def _environment_of_workers() -> Iterator[None]:
+    """Let the workers of a Ray started inside find the package where this process has it, and be its equals.
+
+    Ray would run them at nice 15: any other busy process would leave them a thirtieth of a core.
+    """
+    root = Path(__file__).resolve().parents[2]
+    home = root if (root / "rowlock").is_dir() else root.parent  # source checkout, or installed
+    names = ("PYTHONPATH", "RAY_USAGE_STATS_ENABLED", "RAY_worker_niceness")
+    before = {name: os.environ.get(name) for name in names}
+    paths = [str(home), before["PYTHONPATH"]]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_worker_niceness", "0")
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

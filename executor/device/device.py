@@ -1,0 +1,205 @@
+"""What a kernel may use while it is bound: the array module, scratch memory, the clock of random numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from ..cuda.memory import DeviceMemory
+from ..cuda.runtime import Runtime, told
+from ..host.arena import Memory, aligned, aligned_bytes
+from ..host.memory import total_memory
+from ..host.writes import Writes
+
+_METHODS = {
+    "add": "sum",
+    "multiply": "prod",
+    "maximum": "max",
+    "minimum": "min",
+    "logical_and": "all",
+    "logical_or": "any",
+}
+
+
+@dataclass
+class Clock:
+    """Where in the training run a step stands; random kernels read it each time they run.
+
+    ``step`` counts committed iterations; ``row`` is the global index of this replica's first sample;
+    ``share`` its rows as a part of the whole batch.
+    """
+
+    step: int = 0
+    row: int = 0
+    share: float = 1.0
+
+
+class Device:
+    """Binds kernels to one array module. Scratch memory is shared by the instructions of a lane.
+
+    ``seed`` is the program's seed, ``output`` the name of the variable the kernel being bound writes:
+    together they key its random numbers. ``memory``: where scratch is taken from (None: blocks of its own).
+    ``math`` says how exact the products of single-precision numbers are ("bfloat16" or "tf32": factors are
+    rounded to that), where a library has the choice. ``writes`` counts writes to what lasts, of which
+    ``constant`` has the addresses, if the program itself changes none of it. ``runtime``: the GPU on which it
+    computes.
+    """
+
+    def __init__(
+        self,
+        name: str = "numpy",
+        xp: ModuleType = np,
+        *,
+        seed: int = 0,
+        memory: Memory | DeviceMemory | None = None,
+        math: str = "float32",
+        writes: Writes | None = None,
+        runtime: Runtime | None = None,
+    ) -> None:
+        self.runtime = runtime
+        self.name = name if runtime is None else "cupy"
+        self.xp = xp if runtime is None else runtime.xp
+        self.seed = seed
+        self.memory = memory
+        self.math = math
+        self.writes = writes
+        self.constant: frozenset[int] = frozenset()
+        self._clock = Clock()
+        self.output = ""
+        self.tied = False  # whether the instruction being bound has something of this device's
+        self.ticked = False  # whether any instruction reads ``ticks``
+        self.lane = 0  # of the instruction being bound
+        self._free: dict[int, list[Any]] = {}
+        self._lent: list[Any] = []
+        self._kept = 0
+        self._used = 0  # bytes of the lane's region that the instruction being bound has
+        self._most: dict[int, int] = {}  # by region: the most that one instruction has of it
+
+    def emptied(self) -> Device:
+        """Return a device with the same seed and clock, and no scratch memory yet."""
+        made = Device(
+            self.name,
+            self.xp,
+            seed=self.seed,
+            memory=self.memory,
+            math=self.math,
+            writes=self.writes,
+            runtime=self.runtime,
+        )
+        made.clock, made.constant = self.clock, self.constant
+        return made
+
+    @property
+    def clock(self) -> Clock:
+        """Where in the training run a step stands."""
+        self.tied = True
+        return self._clock
+
+    @clock.setter
+    def clock(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def scratch(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """Return an uninitialised array that lives while the instruction being bound runs."""
+        self.tied = True
+        dtype = np.dtype(dtype)
+        nbytes = math.prod(shape) * dtype.itemsize
+        block = self._take(max(nbytes, 1)) if self.memory is None else self._cut(nbytes)
+        return block[:nbytes].view(dtype).reshape(shape)
+
+    @property
+    def ticks(self) -> Any:
+        """Where kernels of a GPU read the clock when they run: step and row as int64, then share as float64."""
+        assert isinstance(self.memory, DeviceMemory)
+        self.tied = self.ticked = True
+        return self.memory.ticks
+
+    @contextmanager
+    def in_turn(self) -> Iterator[None]:
+        """Take back, at its end, the scratch lent in a ``with``: what is bound after it runs after it too."""
+        before, used, self._lent = self._lent, self._used, []
+        yield
+        self._free.setdefault(self.lane, []).extend(self._lent)
+        self._lent, self._used = before, used
+
+    def scratch_like(self, array: Any, dtype: Any = None) -> Any:
+        """Return scratch of an array's shape, with elements in the order in which the array's lie."""
+        dtype = array.dtype if dtype is None else dtype
+        if array.flags.c_contiguous:
+            return self.scratch(array.shape, dtype)
+        order = sorted(range(array.ndim), key=lambda i: -abs(array.strides[i]))
+        made = self.scratch(tuple(array.shape[i] for i in order), dtype)
+        return made.transpose([order.index(i) for i in range(array.ndim)])
+
+    def keep(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """Return a zeroed array that belongs to the instruction being bound alone, run after run."""
+        self.tied = True
+        kept = self.xp.zeros(shape, dtype)
+        self._kept += kept.nbytes
+        return kept
+
+    def next_instruction(self, output: str, lane: int = 0) -> None:
+        """Take back the scratch lent to the instruction before; ``output`` names the next one's result.
+
+        Instructions of one ``lane`` run in turn.
+        """
+        self.reuse()
+        self.lane, self.output, self.tied = lane, output, False
+
+    def reuse(self) -> None:
+        """Take back what was lent so far: what is bound next in this instruction runs after it."""
+        self._free.setdefault(self.lane, []).extend(self._lent)
+        self._lent, self._used = [], 0
+
+    def bound(self, op: str, calls: Sequence[Callable[[], Any]]) -> Sequence[Callable[[], Any]]:
+        """Return what a step calls for an op, of what its kernel would."""
+        return calls
+
+    def room(self) -> str:
+        """Say what memory there is."""
+        if self.runtime is None:
+            return f"this host has {total_memory():,}"
+        return told(self.runtime)
+
+    def reducer(self, name: str) -> Callable[..., Any]:
+        """Return ``ufunc.reduce(array, axis, dtype, out, keepdims)``; CuPy's has only add and multiply."""
+        if self.name == "numpy":
+            return getattr(self.xp, name).reduce  # type: ignore[no-any-return]
+        method = _METHODS[name]
+
+        def reduce(array: Any, axis: Any, dtype: Any, out: Any, keepdims: bool = False) -> Any:
+            return getattr(array, method)(axis=axis, out=out, keepdims=keepdims)
+
+        return reduce
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Bytes of scratch memory in use by the plan, and of what its instructions keep."""
+        free = (block for blocks in self._free.values() for block in blocks)
+        blocks = sum(block.nbytes for block in (*free, *self._lent))
+        return blocks + sum(self._most.values()) + self._kept
+
+    def _cut(self, nbytes: int) -> Any:
+        """Take bytes from the lane's region, behind those that the instruction being bound has."""
+        assert self.memory is not None
+        at, self._used = self._used, self._used + aligned(nbytes)
+        region = self.memory.scratch(self.lane, self._used)
+        self._most[id(region)] = max(self._most.get(id(region), 0), self._used)
+        return region.bytes[at : at + nbytes]
+
+    def _take(self, nbytes: int) -> Any:
+        free = self._free.setdefault(self.lane, [])
+        fitting = [block for block in free if block.nbytes >= nbytes]
+        if fitting:
+            block = min(fitting, key=lambda b: b.nbytes)
+            self._free[self.lane] = [b for b in free if b is not block]
+        else:
+            block = aligned_bytes(self.xp, nbytes)
+        self._lent.append(block)
+        return block

@@ -1,0 +1,103 @@
+"""Where the persistables of a program lie on one replica: in host memory, or in that of its GPU."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...graph.ops.registry import Spec
+from ...strategies.errors import ResourceExhausted
+from ...strategies.types import to_numpy
+from ..cuda.runtime import Runtime, told
+from ..cuda.transfers import Uploads, device_array, download
+from ..host.arena import spec_of
+from ..host.writes import Writes
+
+
+class DeviceScope:
+    """Persistables by name; ``writes`` counts writes to them.
+
+    ``runtime``: the GPU that holds them, but for those that a program wants beside it, on the host.
+    """
+
+    def __init__(self, runtime: Runtime | None = None) -> None:
+        self.arrays: dict[str, Any] = {}
+        self.writes = Writes()
+        self._runtime = runtime
+        self._uploads = Uploads(runtime) if runtime is not None else None
+        self._beside: set[str] = set()  # names of what lies on the host of the GPU
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that they take, on the GPU if there is one."""
+        return sum(a.nbytes for name, a in self.arrays.items() if name not in self._beside)
+
+    def settle(self, sides: Mapping[str, bool]) -> bool:
+        """Move persistables to where a program wants them (True: to the host); tell whether one moved."""
+        if self._runtime is None:
+            return False
+        wrong = [name for name, host in sides.items() if host != (name in self._beside)]
+        moved = {name: self.read(name) for name in wrong if name in self.arrays}
+        self._beside.symmetric_difference_update(wrong)
+        for name in moved:
+            del self.arrays[name]
+        self.write(list(moved), list(moved.values()))
+        return bool(moved)
+
+    def write(self, names: Sequence[str], values: Sequence[np.ndarray]) -> bool:
+        """Write values, and tell whether one has another place than before: plans read the old one."""
+        self.writes.note()
+        moved = False
+        for name, value in zip(names, values, strict=True):
+            held = self.arrays.get(name)
+            if held is None or held.shape != value.shape or held.dtype != value.dtype:
+                self.arrays[name] = self._new(name, value.shape, value.dtype)
+                moved = True
+            self._fill(name, value)
+        return moved
+
+    def read(self, name: str) -> np.ndarray:
+        """Return a copy on the host."""
+        held = self.arrays[name]
+        if self._runtime is None or name in self._beside:
+            return np.array(held)
+        return download(self._runtime, held) if held.size else np.empty(held.shape, held.dtype)
+
+    def spec(self, name: str) -> Spec | None:
+        """Return shape and type of a persistable, if it is here."""
+        return spec_of(self.arrays[name]) if name in self.arrays else None
+
+    def allocate(self, name: str, spec: Spec) -> Any:
+        """Return a persistable's memory; what was not here before is zero."""
+        if name not in self.arrays:
+            self.write([name], [np.zeros(spec.shape, to_numpy(spec.dtype))])
+        return self.arrays[name]
+
+    def take(self, other: DeviceScope) -> None:
+        """Take the values of another replica's scope for what both hold."""
+        both = [name for name in other.arrays if name in self.arrays]
+        self.write(both, [other.read(name) for name in both])
+
+    def _new(self, name: str, shape: tuple[int, ...], dtype: Any) -> Any:
+        if self._runtime is None:
+            return np.empty(shape, dtype)
+        if name in self._beside:
+            nbytes = math.prod(shape) * np.dtype(dtype).itemsize
+            return self._runtime.pinned(nbytes).view(dtype).reshape(shape)
+        try:
+            return device_array(self._runtime, shape, dtype)
+        except MemoryError as error:
+            raise ResourceExhausted(
+                f"out of memory: persistable {name!r} ({dtype.name}[{','.join(map(str, shape))}]) does not fit "
+                f"beside {self.nbytes:,} bytes of others; {told(self._runtime)}."
+            ) from error
+
+    def _fill(self, name: str, value: np.ndarray) -> None:
+        held = self.arrays[name]
+        if self._uploads is None or name in self._beside:
+            held[...] = value
+        elif value.size:
+            self._uploads.send(held, value)

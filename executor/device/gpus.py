@@ -1,0 +1,50 @@
+"""Which GPUs this process has, and how to reach one."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+
+from ...strategies.errors import Unsupported
+from ..cuda.runtime import Runtime
+from ..simulated.simulated import COUNT, SimulatedRuntime, simulated_gpus
+
+
+def local_gpus() -> int:
+    """Return how many GPUs this process can use."""
+    return simulated_gpus() or _visible()[0]
+
+
+def open_gpu(index: int = 0) -> Runtime:
+    """Return GPU ``index`` of those that this process sees.
+
+    Raises:
+        Unsupported: there is no CuPy, or no such GPU; the message says which.
+    """
+    count = simulated_gpus()
+    if count:
+        if index >= count:
+            raise Unsupported(f"GPU {index} is asked for, but {COUNT}={count} simulates {count}.")
+        return SimulatedRuntime(index)
+    count, problem = _visible()
+    if problem:
+        raise Unsupported(problem)
+    if index >= count:
+        raise Unsupported(f"GPU {index} is asked for, but this process sees {count}.")
+    from ..cuda.cupy_runtime import CupyRuntime
+
+    return CupyRuntime(index)
+
+
+def _visible() -> tuple[int, str]:
+    """Return how many GPUs CuPy sees, and why none if there is none."""
+    if "cupy" not in sys.modules and importlib.util.find_spec("cupy") is None:
+        return 0, "computing on a GPU needs CuPy: pip install '.[gpu]' in Rowlock's folder."
+    try:
+        cupy = importlib.import_module("cupy")
+        # CUDA_VISIBLE_DEVICES acts in the CUDA runtime
+        count = int(cupy.cuda.runtime.getDeviceCount())
+    except Exception as error:  # no driver, or no device: CuPy has an error class for each
+        return 0, f"there is no GPU that this process can use ({error})."
+    return count, "" if count else "there is no GPU that this process can use."

@@ -1,0 +1,248 @@
+"""Tensor: the value of a scope's variable, as users read and write it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from itertools import accumulate, pairwise
+from typing import Any, Protocol
+
+import numpy as np
+
+from ...strategies.errors import InvalidType, InvalidValue, NotInitialized, SequenceError
+from ...strategies.types import BFLOAT16, VarType, to_var_type
+from ..host.writes import Writes
+
+
+class Link(Protocol):
+    """Where a tensor's newest value may be: on the replicas that trained it.
+
+    ``version`` grows with every step that wrote, be it what ``written`` names; ``dirty`` names what was written
+    here since.
+    """
+
+    version: int
+    dirty: set[str]
+    written: set[str]
+
+    @property
+    def turn(self) -> AbstractContextManager[Any]:
+        """The lock for what is pulled and for ``dirty``."""
+        ...
+
+    def settle(self) -> None:
+        """Have all steps happen that were begun; called without the turn."""
+        ...
+
+    def pull(self, name: str) -> np.ndarray:
+        """Return the newest value of ``name``."""
+        ...
+
+
+class Storage:
+    """Counts replacements of any tensor's memory, and writes to it, so that plans know when to look again."""
+
+    generation = 0
+    writes = Writes()
+
+
+LoD = tuple[tuple[int, ...], ...]  # per level, the offsets at which sequences begin and end
+
+
+class Tensor:
+    """One array under a name, maybe rows of sequences (LoD). Reading gives a copy; ``set`` writes.
+
+    While replicas hold newer values, reading fetches them first, and a write is sent before the next step.
+    """
+
+    __slots__ = ("_array", "_lod", "link", "link_version", "name")
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self._array: np.ndarray | None = None
+        self._lod: LoD = ()
+        self.link: Link | None = None
+        self.link_version = 0
+
+    @classmethod
+    def of(cls, array: np.ndarray) -> Tensor:
+        """Return a tensor that belongs to no scope and holds a copy of an array."""
+        made = cls()
+        made._array = array.copy()
+        return made
+
+    @property
+    def initialized(self) -> bool:
+        """Whether the tensor holds a value."""
+        return self._array is not None
+
+    def memory(self, *, newest: bool = True) -> np.ndarray:
+        """Return the tensor's own array for the executor, brought up to date unless it is only written.
+
+        Raises:
+            NotInitialized: nothing was written yet.
+        """
+        if newest and self.link is not None:
+            self._refresh()
+        if self._array is None:
+            raise NotInitialized(
+                f"variable {self.name!r} holds no value yet. Run its startup program first."
+            )
+        return self._array
+
+    def allocate(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        """Return the tensor's own array, replaced by a new one unless shape and dtype fit."""
+        if self._array is None or self._array.shape != shape or self._array.dtype != dtype:
+            self._array = np.zeros(shape, dtype)
+            Storage.generation += 1
+            Storage.writes.note()
+        return self._array
+
+    def written(self) -> None:
+        """Note that the memory was written: replicas must get it before their next step."""
+        Storage.writes.note()
+        if self.link is not None:
+            self.link.dirty.add(self.name)
+            self.link_version = self.link.version
+
+    def set(self, array: Any, place: Any = None) -> None:
+        """Write a value (anything ``numpy.asarray`` takes). ``place`` is accepted as Paddle does.
+
+        Arrays of uint16 are the bits of bfloat16 where the tensor holds that.
+
+        Raises:
+            InvalidValue: the value is no array of numbers.
+        """
+        value = np.asarray(array)
+        if value.dtype == object or value.dtype.kind in "US":
+            raise InvalidValue(f"variable {self.name!r}: cannot hold {value.dtype} values.")
+        if value.dtype == np.uint16 and self._array is not None and self._array.dtype == BFLOAT16:
+            value = value.view(BFLOAT16)
+        with self.link.turn if self.link is not None else contextlib.nullcontext():
+            self.allocate(value.shape, value.dtype)[...] = value
+            self.written()
+
+    def numpy(self) -> np.ndarray:
+        """Return a copy of the value."""
+        return self.memory().copy()
+
+    def shape(self) -> list[int]:
+        """Return the value's shape."""
+        return list(self.memory().shape)
+
+    @property
+    def dtype(self) -> VarType:
+        """The type of the elements, in Paddle's numbering as a Variable's."""
+        return to_var_type(self.memory().dtype)
+
+    def _dtype(self) -> VarType:
+        return self.dtype
+
+    def _is_initialized(self) -> bool:
+        return self.initialized
+
+    def lod(self) -> list[list[int]]:
+        """Return, per level, the offsets of the sequences: lengths 2 and 3 are [0, 2, 5]; [] without any."""
+        return [list(level) for level in self._lod]
+
+    def set_lod(self, lod: Sequence[Sequence[int]]) -> None:
+        """Say where sequences begin and end.
+
+        Raises:
+            SequenceError: offsets that do not begin with 0, fall, or do not end at the next level's count.
+        """
+        levels = tuple(tuple(int(end) for end in level) for level in lod)
+        for i, level in enumerate(levels):
+            if len(level) < 2 or level[0] != 0 or any(a > b for a, b in pairwise(level)):
+                raise SequenceError(f"LoD level {i}: offsets must rise from 0, got {list(level)}.")
+            below = len(levels[i + 1]) - 1 if i + 1 < len(levels) else self._rows()
+            if below is not None and level[-1] != below:
+                raise SequenceError(
+                    f"LoD level {i}: its offsets end at {level[-1]}, but there are {below} below it."
+                )
+        self._lod = levels
+
+    def _rows(self) -> int | None:
+        return None if self._array is None else len(self._array)
+
+    def recursive_sequence_lengths(self) -> list[list[int]]:
+        """Return, per level, the lengths of the sequences; [] without any."""
+        return [[b - a for a, b in pairwise(level)] for level in self._lod]
+
+    def set_recursive_sequence_lengths(self, lengths: Sequence[Sequence[int]]) -> None:
+        """Say how long the sequences are; see :meth:`set_lod`."""
+        self.set_lod([list(accumulate(level, initial=0)) for level in lengths])
+
+    def has_valid_recursive_sequence_lengths(self) -> bool:
+        """Tell whether the sequences, if any, end where the rows end."""
+        return not self._lod or self._lod[-1][-1] == self._rows()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return self.memory().astype(dtype or self.memory().dtype, copy=True)
+
+    @property
+    def newer_elsewhere(self) -> bool:
+        """Whether replicas alone hold the newest value."""
+        link, name = self.link, self.name
+        if link is None or self.link_version == link.version:
+            return False
+        return name not in link.dirty and name in link.written
+
+    def _refresh(self) -> None:
+        link = self.link
+        assert link is not None
+        if not self.newer_elsewhere:
+            return
+        link.settle()
+        with link.turn:
+            version = link.version
+            value = link.pull(self.name)
+            self.allocate(value.shape, value.dtype)[...] = value
+            Storage.writes.note()
+            self.link_version = version
+
+    def __repr__(self) -> str:
+        lod = f", lod={self.lod()}" if self._lod else ""
+        return f"Tensor({self.name!r}, {self._array!r}{lod})"
+
+
+LoDTensor = Tensor  # Paddle's name for a tensor that may hold sequences
+
+
+def create_lod_tensor(data: Any, recursive_seq_lens: Sequence[Sequence[int]], place: Any) -> Tensor:
+    """Return a tensor of rows that form sequences of these lengths.
+
+    ``data``: an array or Tensor of all rows, or a list of sequences (whose rows are put behind each other,
+    int64 [N, 1], if they hold plain integers).
+
+    Raises:
+        SequenceError: the lengths do not add up to the rows.
+        InvalidType: ``data`` is none of these.
+    """
+    made = Tensor()
+    if isinstance(data, (np.ndarray, Tensor)):
+        made.set(np.array(data))
+    elif isinstance(data, list):
+        lengths = [len(sequence) for sequence in data]
+        if list(recursive_seq_lens[-1]) != lengths:
+            raise SequenceError(f"the sequences have lengths {lengths}, not {recursive_seq_lens}.")
+        rows = np.concatenate([np.asarray(sequence) for sequence in data])
+        made.set(rows.astype(np.int64).reshape(-1, 1) if rows.ndim == 1 else rows)
+    else:
+        raise InvalidType(f"create_lod_tensor takes an array or a list, got {type(data).__name__}.")
+    made.set_recursive_sequence_lengths(recursive_seq_lens)
+    return made
+
+
+def create_random_int_lodtensor(
+    recursive_seq_lens: Sequence[Sequence[int]],
+    base_shape: Sequence[int],
+    place: Any,
+    low: int,
+    high: int,
+) -> Tensor:
+    """Return sequences of these lengths whose rows, of ``base_shape``, hold int64 from low to high."""
+    shape = (sum(recursive_seq_lens[-1]), *base_shape)
+    rows = np.random.default_rng().integers(low, high + 1, shape, np.int64)
+    return create_lod_tensor(rows, recursive_seq_lens, place)

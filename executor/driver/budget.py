@@ -1,0 +1,108 @@
+"""Whether a step fits into a place, checked by the driver before anything is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...graph.ir.replica_program import ReplicaProgram
+from ...graph.lowering.memory import Usage, Wishes, largest_that_fits, nbytes, plan_memory
+from ...graph.ops.registry import Spec
+from ...graph.report.memory_report import (
+    MemoryReport,
+    bucket_bytes,
+    contributors,
+    persistable_bytes,
+    report,
+)
+from ...strategies.errors import ResourceExhausted, ShapeError
+from ..plan.dry import bound_dry
+from ..plan.shapes import infer_specs
+
+_SURE = 4  # scratch is taken to stay under so many times the temporaries, less one
+State = Callable[[str], Spec | None]
+
+
+class Budget:
+    """What one program may take of a replica's memory: ``limit`` bytes, temporaries and persistables."""
+
+    def __init__(
+        self, program: ReplicaProgram, wishes: Wishes, limit: int, whose: str, replicas: int
+    ) -> None:
+        self.program, self.wishes, self.limit, self.whose = program, wishes, limit, whose
+        self.replicas = replicas
+        self.grouped = replicas > 1
+        self._usage: Usage | None = None
+
+    def check(self, feeds: Sequence[Spec], specs: Sequence[Spec], state: State) -> None:
+        """Refuse shapes that need more than there is. What is far below is not looked at closely.
+
+        Raises:
+            ResourceExhausted: says what is needed, what there is, the largest values and a batch that fits.
+        """
+        if _SURE * sum(nbytes(spec) for spec in specs) <= self.limit:
+            return
+        found = self.explain(specs)
+        if found.total > self.limit:
+            raise ResourceExhausted(self._refusal(found, feeds, specs, state))
+
+    def explain(self, specs: Sequence[Spec]) -> MemoryReport:
+        """Return what these shapes take. Where temporaries alone are too much, scratch is not counted."""
+        plan = plan_memory(self._used(), specs, self.wishes)
+        scratch = 0
+        if plan.size <= self.limit:
+            scratch = bound_dry(self.program, specs, self.wishes, grouped=self.grouped)[1]
+        return report(plan, self.wishes, scratch, self.grouped)
+
+    def _used(self) -> Usage:
+        if self._usage is None:
+            nodes = [node for node in self.program.nodes if node.at in (-1, 0)]
+            self._usage = Usage(self.program, nodes, grouped=self.grouped)
+        return self._usage
+
+    def _refusal(
+        self, found: MemoryReport, feeds: Sequence[Spec], specs: Sequence[Spec], state: State
+    ) -> str:
+        plan = plan_memory(self._used(), specs, self.wishes)
+        largest = "; ".join(contributors(plan, 3))
+        return (
+            f"out of memory: a step needs {found.total:,} bytes on each replica (temporaries {found.arena:,}, "
+            f"scratch {found.scratch:,}, gradients {found.buckets:,}, persistables {found.persistables:,}) and "
+            f"{self.whose} {self.limit:,}. Largest: {largest}. {self._advice(feeds, state)}"
+        )
+
+    def _advice(self, feeds: Sequence[Spec], state: State) -> str:
+        """Say which batch would fit: memory is planned for others."""
+        varying = [self.program.values[i].varies for i in self.program.feeds]
+        rows = {spec.shape[0] for spec, varies in zip(feeds, varying, strict=True) if varies}
+        if len(rows) != 1:
+            return "Feed less at a time."
+        (now,) = rows
+        best = largest_that_fits(lambda n: self._fits(self._specs(feeds, n, state)), now)
+        if not best:
+            return "Not even a batch of 1 fits: make the model smaller, or use places with more memory."
+        return (
+            f"The largest batch that fits has {best} rows on each place ({best * self.replicas} in all); "
+            f"{now} were fed."
+        )
+
+    def _specs(self, feeds: Sequence[Spec], rows: int, state: State) -> list[Spec] | None:
+        """Return all specs for another batch; None: the program does not take it."""
+        varying = (self.program.values[i].varies for i in self.program.feeds)
+        fed = [
+            spec._replace(shape=(rows, *spec.shape[1:])) if varies else spec
+            for spec, varies in zip(feeds, varying, strict=True)
+        ]
+        try:
+            return infer_specs(self.program, fed, state)
+        except ShapeError:
+            return None
+
+    def _fits(self, specs: Sequence[Spec] | None) -> bool:
+        if specs is None:
+            return False
+        lasting = persistable_bytes(self.program, specs)
+        lasting += bucket_bytes(self.program) if self.grouped else 0
+        left = self.limit - lasting - plan_memory(self._used(), specs, self.wishes).size
+        if left < 0:
+            return False
+        return bound_dry(self.program, specs, self.wishes, grouped=self.grouped)[1] <= left

@@ -1,0 +1,74 @@
+"""Steps that may still be under way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..feed.splitting import Portions
+from ..gang.delivery import Request
+
+if TYPE_CHECKING:
+    from .parallel import ParallelRun
+    from .version import Version
+
+
+class Begun:
+    """Steps that were begun: what is fed (by place, once or for each step), and what they were sent as."""
+
+    def __init__(
+        self, batches: list[Portions], fetch_names: tuple[str, ...], iterations: int
+    ) -> None:
+        self.batches, self.fetch_names, self.iterations = batches, fetch_names, iterations
+        self.version: Version | None = None
+        self.request: Request | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether steps have yet to happen, as far as is known."""
+        request = self.request
+        return request is not None and request.failed is None and request.fetched is None
+
+    @property
+    def steps(self) -> int:
+        """Steps that happened, or are under way."""
+        request = self.request
+        if request is None:
+            return 0
+        return request.done if request.settled else request.iterations
+
+
+class StepFuture:
+    """Steps that may still be under way."""
+
+    def __init__(
+        self, run: ParallelRun, begun: Begun, return_numpy: bool, return_merged: bool
+    ) -> None:
+        self._run, self._begun = run, begun
+        self._how = (return_numpy, return_merged)
+        self._result: list[Any] | None = None
+
+    def __repr__(self) -> str:
+        fetched = ", ".join(self._begun.fetch_names) or "nothing"
+        return f"<StepFuture: {'done' if self.done() else 'under way'}, fetches {fetched}>"
+
+    def done(self) -> bool:
+        """Tell whether :meth:`result` returns, or raises, at once. Looks; does not wait."""
+        request = self._begun.request
+        return self._result is not None or request is None or self._run.gang.poll(request)
+
+    def result(self) -> list[Any]:
+        """Return what the last step fetches, once it and all steps before it are done.
+
+        Raises:
+            RowlockError: what ``Executor.run`` raises.
+        """
+        if self._result is None:
+            return_numpy, return_merged = self._how
+            joined = self._run.finish(self._begun)
+            request = self._begun.request
+            with self._run.spans("join", request.step if request is not None else 0):
+                if return_merged:
+                    self._result = [one.merged(return_numpy) for one in joined]
+                else:
+                    self._result = [one.separate(return_numpy) for one in joined]
+        return self._result

@@ -1,0 +1,545 @@
+"""One program on the replicas of a gang: compile, feed, step, fetch."""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...graph.compile import compile_program
+from ...graph.ir.lod import lod_sources
+from ...graph.lowering.memory import Wishes
+from ...graph.ops.registry import Spec
+from ...graph.passes.target import Target
+from ...graph.program.program import Program
+from ...graph.program.where import user_frames
+from ...graph.report.report import CompileReport
+from ...strategies.current import current_config
+from ...strategies.errors import EnforceNotMet, InvalidType, ShapeError
+from ...strategies.flags import flag_value
+from ...strategies.log import log
+from ..device.device import Clock
+from ..device.place import CUDAPlace, Place
+from ..feed.feeds import Portion, check, rows_of
+from ..feed.fetches import Joined
+from ..feed.scope import Scope
+from ..feed.splitting import SHAPES_KEPT, Portions, Splitter
+from ..gang.delivery import Change, GangChanged, Owner, Request, Share, assign
+from ..gang.gang import Gang
+from ..gang.launchers import gang_for
+from ..gang.turns import NeedsTurn, in_turn
+from ..host.arena import spec_of
+from ..kernels.capabilities import capabilities
+from ..plan.numerics import checking
+from ..replica.message import Message
+from .budget import Budget
+from .checks import check_initialized, set_scheduled_rate
+from .copies import Copies
+from .future import Begun, StepFuture
+from .profiler import PROFILER
+from .settling import settle
+from .timeline import Spans
+from .values import DeviceValues
+from .verify import Batch, verify
+from .version import Version
+
+if TYPE_CHECKING:
+    from ...strategies.base import Strategy
+    from ...strategies.build import BuildStrategy
+    from ...strategies.execution import ExecutionStrategy
+
+
+class ParallelRun:
+    """Runs a program in lockstep on places, those of ``gang``.
+
+    ``keep``: only what these variables need; ``follows``: on the newest values of the scope, whoever made them.
+    """
+
+    values: DeviceValues
+
+    def __init__(
+        self,
+        program: Program,
+        places: Sequence[Place],
+        scope: Scope,
+        *,
+        loss_name: str | None = None,
+        build_strategy: BuildStrategy | None = None,
+        exec_strategy: ExecutionStrategy | None = None,
+        share_with: ParallelRun | None = None,
+        gang: Gang | None = None,
+        keep: Sequence[str] | None = None,
+        follows: bool = False,
+    ) -> None:
+        from ...strategies.build import BuildStrategy
+        from ...strategies.execution import ExecutionStrategy
+
+        self.program = program
+        self.places = list(places)
+        self.has_loss = bool(loss_name)
+        build = build_strategy if build_strategy is not None else BuildStrategy()
+        execution = exec_strategy if exec_strategy is not None else ExecutionStrategy()
+        for given, kind in ((build, BuildStrategy), (execution, ExecutionStrategy)):
+            if not isinstance(given, kind):
+                raise InvalidType(
+                    f"a strategy must be of type {kind.__name__}, got {type(given).__name__}."
+                )
+        settle(build, execution)
+        self._capped = execution.settle_threads(len(self.places))
+        # What the user changes from now on has no effect on this program.
+        self.build, self.execution = build.model_copy(deep=True), execution.model_copy(deep=True)
+        self._originals: list[tuple[Strategy, Strategy]] = [
+            (build, self.build),
+            (execution, self.execution),
+        ]
+        self._edits = build.edits, execution.edits
+        self._edits_seen = self._edits[0].count + self._edits[1].count
+        self.wishes = Wishes(self.build.memory_optimize is not False, self.build.enable_inplace)
+        if gang is None:
+            gang = gang_for(self.places) if share_with is None else share_with.gang
+        self.gang: Gang = gang
+        self.places = gang.left_of(self.places)
+        if share_with is not None:
+            self._check_shared(share_with)
+        gang.users.add(self)
+        self._keep = keep
+        self.values = (
+            share_with.values if share_with is not None else DeviceValues(self.gang, scope, follows)
+        )
+        self.report: CompileReport | None = None
+        # Steps that happened, and what was begun since: all that has yet to happen is there.
+        self._count: tuple[int, tuple[Begun, ...]] = (0, ())
+        self._itself: weakref.ref[Owner] = weakref.ref(self)
+        self._splitting = threading.RLock()
+        self.compilations = 0
+        self._since_drop = 0
+        self._shrunk = len(self.gang.shrunk)
+        self._splitter = self._make_splitter(len(self.places))
+        self._copies = Copies()
+        self._iterations = max(self.execution.num_iteration_per_run, 1)
+        self.tracing, self.spans = False, Spans()
+        self.last: Version | None = None
+        self.versions: dict[tuple[Any, ...], Version] = {}
+
+    def start(
+        self,
+        feed: Any,
+        fetch_names: tuple[str, ...],
+        return_numpy: bool = True,
+        return_merged: bool = True,
+        ahead: bool = False,
+    ) -> StepFuture:
+        """Begin a step on every place (or ``num_iteration_per_run``); the future has what the last one fetches.
+
+        Results are joined on dim 0 in place order unless told otherwise. ``ahead``: steps before may still be
+        under way, and this one stay so.
+        """
+        if self._edits_seen != self._edits[0].count + self._edits[1].count:
+            self._warn_of_edits()
+        if PROFILER.on:
+            PROFILER.follow(self)
+        iterations, copies = self._iterations, self._copies if ahead else None
+        # A reader may have to be waited for: other threads have their turn meanwhile.
+        with self._splitting, self.spans("split", self.steps if self.tracing else 0):
+            splitter = self._splitter
+            if copies is None:
+                begun = Begun(splitter.batches(feed, iterations), fetch_names, iterations)
+            else:  # the user may change arrays while steps are under way, which may have to be sent again
+                copies.begin()
+                batches = splitter.batches(feed, iterations, copies.copy)
+                begun = Begun(batches, fetch_names, iterations)
+                copies.lend(begun)
+        self._in_turn(self._start, begun, splitter, ahead)
+        return StepFuture(self, begun, return_numpy, return_merged)
+
+    def _warn_of_edits(self) -> None:
+        """Say once of strategies that the user changed since that this program does not follow."""
+        self._edits_seen = self._edits[0].count + self._edits[1].count
+        for original, copied in self._originals:
+            names = original.differing(copied)
+            if names:
+                warnings.warn(
+                    f"{type(copied).__name__}.{', '.join(names)} changed after this program was compiled, and "
+                    f"the change has no effect on it. Make a new CompiledProgram.",
+                    stacklevel=user_frames() + 1,
+                )
+
+    def _start(self, begun: Begun, splitter: Splitter, ahead: bool) -> None:
+        while begun.request is None:
+            if self.gang.voided:  # they come first
+                raise NeedsTurn(self.gang)
+            if len(self.gang.shrunk) > self._shrunk:
+                self._follow_gang()
+            if self._splitter is not splitter:
+                splitter = self._splitter
+                begun.batches = [splitter.again(portions) for portions in begun.batches]
+            try:
+                self._begin(begun, begun, ahead)
+            except GangChanged:
+                continue
+
+    def _in_turn(self, call: Callable[..., None], *args: Any) -> None:
+        """Call when it is this thread's turn at the scope and at the gang, and at others whose values it needs.
+
+        Scopes come before gangs, and gangs in one order, so that no two threads wait for each other.
+        """
+        gangs = [self.gang]
+        try:
+            with self.values.scope.turn, self.gang.turn:
+                call(*args)
+            return
+        except NeedsTurn as needed:
+            gangs.append(needed.gang)
+        while True:
+            if gangs[-1] is self.gang:
+                self.gang.go_on()
+            try:
+                with self.values.scope.turn:
+                    turns = [gang.turn for gang in sorted(gangs, key=id)]
+                    in_turn(turns, partial(call, *args))
+                return
+            except NeedsTurn as needed:
+                gangs.append(needed.gang)
+
+    @property
+    def steps(self) -> int:
+        """Steps that happened, or are under way."""
+        steps, begun = self._count
+        return steps + sum([one.steps for one in begun])
+
+    @steps.setter
+    def steps(self, steps: int) -> None:
+        self._count = (steps, ())
+
+    def _begin(self, begun: Begun, becomes: Begun, ahead: bool) -> None:
+        """Compile, check and send what has not happened yet; note it where it ``becomes`` known."""
+        batches, fetch_names = begun.batches, begun.fetch_names
+        self.gang.make_way(ahead)
+        with self.spans("prepare", self.steps if self.tracing else 0):
+            version = self._version(
+                tuple(batches[0][0].arrays), fetch_names, self._splitter.whole(batches)
+            )
+            shares = self._shares(version, batches)
+            self.values.adopt(version.states, version.owners, version.needed)
+            if self.program.lr_scheduler is not None:
+                set_scheduled_rate(self.program, self.values.scope)
+            if version.stages:
+                self._verify(version, shares)
+            self.values.flush()
+        self._since_drop += begun.iterations
+        drop = (
+            bool(fetch_names) or self._since_drop >= self.execution.num_iteration_per_drop_scope > 0
+        )
+        dropped = [v.number for v in self.versions.values()] if drop else []
+        if version.writes:
+            self.values.version += 1  # now: a step that is interrupted may have written, too
+        counted, earlier = self._count
+        others = []
+        for one in earlier:
+            if one.open and one is not becomes:
+                others.append(one)
+            else:
+                counted += one.steps
+        step = counted + sum([one.steps for one in others])
+        results, iterations = version.results, begun.iterations
+        request = Request(
+            *(version.number, shares, step, iterations, dropped, version.votes, results),
+            owner=self._itself,
+        )
+        becomes.version = self.last = version
+        changes: list[Change] = [
+            (self, "_count", (counted, (*others, becomes))),
+            (becomes, "request", request),
+        ]
+        if becomes is not begun:
+            changes += [(becomes, "batches", batches), (becomes, "iterations", iterations)]
+        if len(self.gang.shrunk) > self._shrunk:
+            raise GangChanged
+        with self.spans("send", step):
+            self.gang.begin(request, ahead, *changes)
+        if drop:
+            self._since_drop = 0
+
+    def finish(self, begun: Begun) -> list[Joined]:
+        """Return what steps that were begun fetch; those begun before them finish first."""
+        while True:
+            request = begun.request
+            assert request is not None and begun.version is not None
+            try:
+                with self.spans("wait", request.step):
+                    fetched = self.gang.finish(request)
+                return self._joined(begun.version, begun.fetch_names, fetched, begun.batches[-1])
+            except GangChanged:
+                self.gang.go_on()
+
+    def go_on(self, request: Request) -> None:
+        """Split over the places that are left what has not happened of a void request, and send it."""
+        for begun in self._count[1]:
+            if begun.request is request:
+                self._in_turn(self._resume, begun, request)
+
+    def _resume(self, begun: Begun, request: Request) -> None:
+        """Split what has not happened over the places that are left, and send it."""
+        if begun.request is not request:  # another thread did
+            return
+        if len(self.gang.shrunk) > self._shrunk:
+            self._follow_gang()
+        left = begun.batches if len(begun.batches) == 1 else begun.batches[request.done :]
+        batches = [self._splitter.again(portions) for portions in left]
+        rest = Begun(batches, begun.fetch_names, request.iterations - request.done)
+        self._begin(rest, begun, ahead=False)
+
+    def _follow_gang(self) -> None:
+        """Forget what was compiled for more replicas than there are now."""
+        shrunk, places = self.gang.shrunk, self.places
+        for kept in shrunk[self._shrunk :]:
+            places = [places[rank] for rank in kept]
+        self.values.follow(shrunk)
+        assign(
+            (self, "places", places),
+            (self, "versions", {}),
+            (self, "last", None),
+            (self, "_shrunk", len(shrunk)),
+            (self, "_splitter", self._make_splitter(len(places))),
+        )
+
+    def _make_splitter(self, places: int) -> Splitter:
+        weighted = self.build.gradient_scale_strategy.name == "SampleWeighted"
+        partial = not self.has_loss or weighted
+        return Splitter(self.program, places, weighted=weighted and self.has_loss, partial=partial)
+
+    def check_reachable(self) -> None:
+        """Refuse to begin without values that this program needs and that were lost with their replicas.
+
+        Raises:
+            InvalidState: names them.
+        """
+        needed = dict.fromkeys(n for v in self.versions.values() for n in v.states if n in v.needed)
+        self.values.check_reachable(needed)
+
+    def drop(self) -> None:
+        """End the life of temporaries on every replica and give their memory back."""
+        self.tell("drop")
+        self._since_drop = 0
+
+    def tell(self, kind: str, **head: Any) -> list[list[Message]]:
+        """Send a message about each version of the program; return the answers, none of lost replicas."""
+        with self.values.scope.turn, self.gang.turn:
+            if self.gang.delivery.broken:
+                return []
+            try:
+                if len(self.gang.shrunk) > self._shrunk:
+                    raise GangChanged
+                versions = list(self.versions.values())
+                return [self.gang.all(kind, id=v.number, **head) for v in versions]
+            except GangChanged:  # what was loaded on more replicas is gone
+                self._follow_gang()
+                return []
+
+    def trace(self, on: bool) -> None:
+        """Keep the times of instructions from the next step on, or no longer."""
+        self.tracing = on
+        self.spans.switch(on)
+        self.tell("trace", on=on)
+
+    def _check_shared(self, source: ParallelRun) -> None:
+        if len(source.places) != len(self.places):
+            raise EnforceNotMet(
+                f"share_vars_from: that program runs on {len(source.places)} places, this one on "
+                f"{len(self.places)}; they must be as many."
+            )
+
+    def _shares(self, version: Version, batches: Sequence[Portions]) -> list[Share]:
+        """Return the arrays of each place, and where its rows stand among all, once they were checked."""
+        if len(batches) == 1 and (known := version.known.get(id(batches[0].cuts))):
+            return [
+                Share(list(portion.arrays.values()), *where)
+                for portion, where in zip(batches[0], known[1], strict=True)
+            ]
+        weights = [self._splitter.parts(portions) for portions in batches]
+        for portions in batches:
+            self._check(version, portions)
+        shares = [Share([], [], [], []) for _ in self.places]
+        for portions, parts in zip(batches, weights, strict=True):
+            first = 0
+            for share, portion, weight in zip(shares, portions, parts, strict=True):
+                arrays = list(portion.arrays.values())
+                count = 0 if version.batch else 1
+                for k in version.batch:
+                    shape = arrays[k].shape
+                    count = max(count, shape[0] if shape else 0)
+                share.arrays.extend(arrays)
+                share.rows.append(first)
+                share.parts.append(weight)
+                share.idle.append(count == 0)
+                first += count
+        if len(batches) == 1 and batches[0].cuts is not None:
+            where = [(share.rows, share.parts, share.idle) for share in shares]
+            if len(version.known) >= SHAPES_KEPT:
+                version.known.clear()
+            version.known[id(batches[0].cuts)] = (batches[0].cuts, where)
+        return shares
+
+    def _version(
+        self, feeds: tuple[str, ...], fetches: tuple[str, ...], whole: frozenset[str]
+    ) -> Version:
+        checks = checking()
+        key = (feeds, fetches, whole, checks)
+        known = self.versions.get(key)
+        if known is None or not known.alike.isdisjoint(self.values.own):
+            able, began = capabilities(self.gang.libraries()), time.perf_counter()
+            compiled = compile_program(
+                self.program,
+                feeds,
+                fetches,
+                replace(
+                    self._target(),
+                    whole_feeds=whole,
+                    own_states=frozenset(self.values.own),
+                    keeps=self.gang.keeps,
+                    checks=checks,
+                ),
+                able,
+                "cupy" if isinstance(self.places[0], CUDAPlace) else "numpy",
+                keep=self._keep,
+            )
+            self.compilations += 1
+            self.report = compiled.report
+            took = time.perf_counter() - began
+            (log.debug if self.versions else log.info)(
+                "compiled a step of %d ops for %d replica(s) in %.2f s",
+                len(compiled.program.nodes),
+                len(self.places),
+                took,
+            )
+            check_initialized(compiled.program, self.values.scope)
+            in_order = self._target().in_program_order
+            number = self.gang.load(
+                compiled.program.to_json(),
+                self.values.id,
+                threads=1 if in_order else self.execution.num_threads,
+                capped=self._capped,
+                every_lock=not self.build.remove_unnecessary_lock,
+                wishes=self.wishes,
+                captures=self.build.allow_cuda_graph_capture is not False,
+                functions=compiled.program.functions(),
+            )
+            limit, whose = self.gang.memory(number)
+            budget = Budget(compiled.program, self.wishes, limit, whose, len(self.places))
+            version = Version(compiled.program, number, budget, compiled.stages, self.values.id)
+            self.values.written.update(compiled.program.written_names())
+            self.values.note_own(version.own, version.results.kept)
+            self.versions[key] = version
+            weakref.finalize(self, self.gang.forget, "programs", number)
+            if self.tracing:
+                self.gang.all("trace", id=number, on=True)
+        return self.versions[key]
+
+    def _verify(self, version: Version, shares: Sequence[Share]) -> None:
+        """Check what the passes made on the rows of one place that has some."""
+        rank = next((i for i, share in enumerate(shares) if not share.idle[0]), 0)
+        share, program = shares[rank], version.program
+        names = [program.values[i].name for i in program.feeds]
+        batch = Batch(
+            dict(zip(names, share.arrays, strict=False)),
+            lambda name: np.array(self.values.scope.find_var(name).get_tensor()),  # type: ignore[union-attr]
+            rank,
+            program.seed,
+            Clock(self.steps, share.rows[0], share.parts[0]),
+        )
+        assert self.report is not None
+        graph = self.report.graph.noted(verify(version.stages, batch))
+        self.report = replace(self.report, graph=graph)
+        version.stages = ()
+
+    def _target(self) -> Target:
+        megabytes = flag_value("FLAGS_fuse_parameter_memory_size")
+        members = flag_value("FLAGS_fuse_parameter_groups_size")
+        return Target(
+            replicas=len(self.places),
+            strategy=self.build,
+            has_loss=self.has_loss,
+            bucket_bytes=(
+                int(megabytes * 2**20) if megabytes > 0 else current_config().bucket_bytes
+            ),
+            bucket_members=members if members > 1 else 0,
+            delay_collectives=self.execution.allow_op_delay,
+            nccl=self._meets_by_nccl(),
+            barrier=self.execution.use_thread_barrier,
+        )
+
+    def _meets_by_nccl(self) -> bool:
+        """Tell whether replicas meet by our group of GPUs: one in each process, and NCCL in all."""
+        config = self.gang.config
+        ours = config.launcher == "ray" and config.collectives == "rowlock"
+        on_gpus = isinstance(self.places[0], CUDAPlace)
+        return ours and on_gpus and "nccl" in self.gang.libraries()
+
+    def _check(self, version: Version, portions: Sequence[Portion]) -> None:
+        """Refuse shapes and dtypes that cannot pass shape inference, once per combination."""
+        for portion in portions:
+            key = tuple([(a.shape, a.dtype) for a in portion.arrays.values()])
+            if key in version.checked:
+                continue
+            check(self.program, portion.arrays)
+            if all(a.size or not a.ndim for a in portion.arrays.values()):
+                fed = [spec_of(a) for a in portion.arrays.values()]
+                version.specs = self._inferred(version, fed, portion, portions)
+                version.budget.check(fed, version.specs, self._held)
+            version.checked[key] = None
+            if len(version.checked) > SHAPES_KEPT:
+                version.checked.popitem(last=False)
+
+    def _inferred(
+        self,
+        version: Version,
+        fed: Sequence[Spec],
+        portion: Portion,
+        portions: Sequence[Portion],
+    ) -> list[Spec]:
+        """Return the exact specs; an error about one place's rows tells what was fed in all."""
+        try:
+            return version.shapes.infer(fed, self._held)
+        except ShapeError as error:
+            rows = rows_of(self.program, portions)
+            if len(portions) == 1 or not rows:
+                raise
+            place = next(i for i, other in enumerate(portions) if other is portion)
+            told = ", ".join(f"{c[place]} of the {sum(c)} rows of {n!r}" for n, c in rows.items())
+            raise ShapeError(f"{error} Place {place} of {len(portions)} is fed {told}.") from error
+
+    def _held(self, name: str) -> Spec | None:
+        found = self.values.scope.find_var(name)
+        return (
+            spec_of(found.get_tensor().memory(newest=False))
+            if found and found.get_tensor().initialized
+            else None
+        )
+
+    def _joined(
+        self,
+        version: Version,
+        names: Sequence[str],
+        fetched: Sequence[Sequence[np.ndarray]],
+        portions: Sequence[Portion],
+    ) -> list[Joined]:
+        fed = {name for portion in portions for name in portion.lods}
+        if not fed:
+            return [Joined(name, [place[i] for place in fetched]) for i, name in enumerate(names)]
+        return [
+            Joined(
+                name,
+                [place[i] for place in fetched],
+                [portion.lods.get(source, ()) if source else () for portion in portions],
+            )
+            for i, (name, source) in enumerate(
+                zip(names, lod_sources(version.program, fed), strict=True)
+            )
+        ]

@@ -1,0 +1,41 @@
+"""Strategies before a run: contradictions and what is not built are refused, what compiling decides is set."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...strategies.errors import EnforceNotMet, InvalidArgument, Unsupported
+
+if TYPE_CHECKING:
+    from ...strategies.build import BuildStrategy
+    from ...strategies.execution import ExecutionStrategy
+
+
+def settle(build: BuildStrategy, execution: ExecutionStrategy) -> None:
+    """Refuse strategies that contradict themselves or whose effect is not built; write what compiling decides.
+
+    Raises:
+        InvalidArgument: as many trainers as endpoints are needed.
+        EnforceNotMet: ``trainer_id`` is none of the trainers.
+        Unsupported: names the fields.
+    """
+    from ...strategies.base import unbuilt
+
+    ends = len(build.trainers_endpoints)
+    if ends and build.num_trainers != ends:
+        raise InvalidArgument(
+            f"num_trainers is {build.num_trainers}, but there are {ends} trainers_endpoints."
+        )
+    if build.trainer_id < 0 or (ends and build.trainer_id >= ends):
+        raise EnforceNotMet(
+            f"trainer_id={build.trainer_id} must be at least 0 and below the number of trainers "
+            f"({ends or build.num_trainers})."
+        )
+    refused = unbuilt(build)[1] + unbuilt(execution)[1]
+    if refused:
+        raise Unsupported(
+            f"these strategy settings are not built yet: {', '.join(refused)}. Leave the defaults."
+        )
+    build.is_distribution = False  # no send or recv ops: Paddle overwrites it, too
+    if build.sync_batch_norm and not build._finalized:
+        build.enable_sequential_execution = True

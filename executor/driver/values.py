@@ -1,0 +1,176 @@
+"""Persistables on the replicas, and the driver's scope as a view of them."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+
+import numpy as np
+
+from ...graph.ir.graph import EVERYWHERE
+from ...strategies.errors import InvalidState
+from ..device.tensor import Tensor
+from ..feed.scope import Scope
+from ..gang.delivery import VALUES_GONE, assign
+from ..gang.gang import Gang
+from ..gang.turns import Lock, NeedsTurn
+
+
+class DeviceValues:
+    """A device scope on every replica: the persistables of one program and of those that share them.
+
+    It is the :class:`Link` of the driver's tensors. ``version`` counts the steps that wrote; ``owners`` names
+    the rank of what only one replica holds; of what ``own`` names each may hold a value of its own.
+    ``follows``: the newest value of the driver's scope counts, whoever made it; a data-parallel program keeps
+    its own.
+    """
+
+    def __init__(self, gang: Gang, scope: Scope, follows: bool = False) -> None:
+        self.follows = follows
+        self._known: dict[str, tuple[int, int]] = {}  # whose value was sent, and its version
+        self.gang = gang
+        self.scope = scope
+        self.id = gang.new_id()
+        self._followed = len(gang.shrunk)
+        self.version = 0
+        self.written: set[str] = set()  # by the programs that run here
+        self.dirty: set[str] = set()
+        self.owners: dict[str, int] = {}
+        self.own: set[str] = set()
+        self._tensors: dict[str, Tensor] = {}
+        self._adopted: Sequence[str] | None = None
+        self._unfilled: list[Tensor] = []  # of the driver's, since the names were adopted
+        gang.before_close(self.bring_home)
+        weakref.finalize(self, gang.forget, "scopes", self.id)
+
+    def bring_home(self) -> None:
+        """Fetch the newest values into the driver's scope, which from then on stands alone."""
+        linked = [tensor for tensor in self._tensors.values() if tensor.link is self]
+        for tensor in linked:
+            if tensor.initialized:
+                tensor.memory()
+        # What the user writes now is sent if an interrupt keeps the gang from being closed.
+        self.dirty.update(tensor.name for tensor in linked if tensor.name not in self.own)
+        assign(*((tensor, "link", None) for tensor in linked))
+
+    def note_own(self, names: Collection[str], kept: Collection[str]) -> None:
+        """Note the persistables of which each place may have a value of its own, and which the driver keeps."""
+        self.own.update(names)
+        large = self.gang.ledger.kept.too_large
+        large[self.id] = (large.get(self.id, set()) | set(names)) - set(kept)
+
+    @property
+    def turn(self) -> Lock:
+        """The lock for what is read, or was written, here."""
+        return self.gang.turn
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the persistables held."""
+        return list(self._tensors)
+
+    def settle(self) -> None:
+        """Have all steps happen that were begun, also those that became void as the gang shrank."""
+        gang = self.gang
+        if gang.config.on_failure == "shrink" and not gang.has_turn():
+            gang.drain()
+            while gang.voided:
+                gang.go_on()
+                gang.drain()
+
+    def pull(self, name: str) -> np.ndarray:
+        """Return the value of ``name`` at its owner, or on replica 0."""
+        self.follow(self.gang.shrunk)
+        return self.gang.read(self.id, name, self.owners.get(name, 0))
+
+    def check_reachable(self, names: Iterable[str]) -> None:
+        """Refuse to begin without values that were lost with the replicas that held them.
+
+        Raises:
+            InvalidState: names them.
+        """
+        if not self.gang.delivery.broken:
+            return
+        tensors = [self._tensors[name] for name in names if name in self._tensors]
+        lost = [t.name for t in tensors if t.link is self and t.newer_elsewhere]
+        if lost:
+            shown = ", ".join(lost[:5]) + (", …" if len(lost) > 5 else "")
+            raise InvalidState(f"{len(lost)} persistables have no value ({shown}): {VALUES_GONE}")
+
+    def adopt(self, names: Sequence[str], owners: Mapping[str, int], needed: Set[str]) -> None:
+        """Let the driver's tensors of these names be views of this device scope, from the user's values.
+
+        A name whose holders change (another program needs it elsewhere) is fetched and sent again. ``needed``:
+        the names that are read before they are written; of the others, what lost replicas held is not missed.
+        """
+        if names is not self._adopted:
+            self._take(names, owners)
+            self._adopted = names
+            self._unfilled = [t for t in self._tensors.values() if not t.initialized]
+        for name, tensor in self._tensors.items():
+            if tensor.link is not self:
+                if isinstance(tensor.link, DeviceValues):
+                    if not tensor.link.gang.has_turn():
+                        raise NeedsTurn(tensor.link.gang)
+                    if self.follows:
+                        self._follow(name, tensor.link)
+                gone = name not in needed and _is_lost(tensor)
+                if name in self.dirty and tensor.initialized and not gone:
+                    tensor.memory()  # what another program's replicas made of it, before the link changes
+                tensor.link_version = -1  # first: an interrupt in between leaves nothing stale
+                tensor.link = self
+
+    def fill(self) -> None:
+        """After a step: fetch what the driver's scope has no value of, such as what a startup program made."""
+        for tensor in self._unfilled:
+            if tensor.link is self and tensor.name not in self.dirty:
+                tensor.memory()
+        self._unfilled = []
+
+    def _follow(self, name: str, other: DeviceValues) -> None:
+        """Note if another program's replicas have a newer value."""
+        made = (other.id, other.version)
+        if self._known.get(name) != made or name in other.dirty:
+            self.dirty.add(name)
+            self._known[name] = made
+
+    def _take(self, names: Sequence[str], owners: Mapping[str, int]) -> None:
+        for name in names:
+            owner = owners.get(name, EVERYWHERE)
+            if name not in self._tensors:
+                self.dirty.add(name)  # first: an interrupt leaves no name that is never sent
+                self._tensors[name] = self.scope.home(name).get_tensor()
+            elif self.owners.get(name, EVERYWHERE) != owner:
+                tensor = self._tensors[name]
+                if tensor.link is self and tensor.initialized:
+                    tensor.memory()
+                self.dirty.add(name)
+            if owner == EVERYWHERE:
+                self.owners.pop(name, None)
+            else:
+                self.owners[name] = owner
+
+    def follow(self, shrunk: Sequence[Sequence[int]]) -> None:
+        """Number owners as the replicas are numbered now; ``shrunk``: each time, the ranks they had before."""
+        if self._followed == len(shrunk):
+            return
+        owners = self.owners
+        for kept in shrunk[self._followed :]:
+            owners = {name: kept.index(rank) for name, rank in owners.items()}
+        assign((self, "owners", owners), (self, "_followed", len(shrunk)), (self, "_adopted", None))
+
+    def flush(self) -> None:
+        """Send what the user wrote since the last step."""
+        if not self.dirty:
+            return
+        dirty = sorted(self.dirty.intersection(self._tensors))
+        names = [name for name in dirty if self._tensors[name].initialized]
+        arrays = [self._tensors[name].memory() for name in names]
+        self.gang.write(self.id, names, arrays, self.owners)
+        self.dirty.difference_update(dirty)
+
+
+def _is_lost(tensor: Tensor) -> bool:
+    """Tell whether the newest value was on replicas that are gone."""
+    link = tensor.link
+    return isinstance(link, DeviceValues) and link.gang.delivery.broken and tensor.newer_elsewhere

@@ -1,0 +1,384 @@
+"""What a user feeds: converted, checked against the program, and split over places."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+from ...graph.program.program import Program
+from ...graph.program.role import GRAD_SUFFIX
+from ...graph.program.variable import Variable
+from ...strategies.errors import FeedError, FeedTypeError, InvalidType, nearest
+from ...strategies.types import BFLOAT16, ELEMENT_TYPES, VarType, is_float, to_numpy
+from ..device.tensor import LoD, Tensor
+
+Feed = Mapping[str, Any]
+
+
+def to_array(name: str, value: Any, variable: Variable) -> np.ndarray:
+    """Return a fed value as an array. A number becomes shape [1] in the variable's dtype.
+
+    Arrays of uint16 are the bits of bfloat16 where that is declared.
+
+    Raises:
+        FeedTypeError: the value is a Python list or holds no numbers.
+        FeedError: a number does not fit the variable's dtype.
+    """
+    if type(value) is np.ndarray:
+        array = value
+    elif isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
+        return _number(name, value.item() if isinstance(value, np.generic) else value, variable)
+    elif isinstance(value, (list, tuple)) or value is None or isinstance(value, (str, bytes)):
+        raise FeedTypeError(
+            f"feed {name!r}: got a Python {type(value).__name__}. "
+            f"Feed a numpy array, for example numpy.array(value, {str(_dtype_name(variable))!r})."
+        )
+    else:
+        array = value.numpy() if isinstance(value, Tensor) else _as_array(name, value, variable)
+    if array.dtype == np.uint16 and variable.dtype == VarType.BF16:
+        return array.view(BFLOAT16)  # Paddle's way to feed it
+    if array.dtype not in ELEMENT_TYPES:
+        raise FeedTypeError(
+            f"feed {name!r}: an array of {array.dtype} cannot be fed; use numbers of a type that variables "
+            f"have, for example {_dtype_name(variable)}."
+        )
+    return array
+
+
+def _number(name: str, value: float, variable: Variable) -> np.ndarray:
+    """Return a Python number in the variable's dtype, as shape [1]; a fraction is cut off for integers."""
+    dtype = np.dtype(_dtype_name(variable)) if variable.dtype != VarType.BF16 else BFLOAT16
+    if dtype == np.bool_:
+        return np.full((1,), bool(value))
+    try:
+        if is_float(dtype):
+            with np.errstate(over="ignore"):
+                array = np.full((1,), float(value), dtype)
+            fits = bool(np.isfinite(array[0])) or not math.isfinite(value)
+        else:
+            array = np.full((1,), int(value), dtype)
+            fits = True
+    except (OverflowError, ValueError):  # ValueError: NaN is no integer
+        fits = False
+    if fits:
+        return array
+    # Python refuses to write very long integers.
+    long = isinstance(value, int) and value.bit_length() > 128
+    told = f"an integer of {int(value).bit_length()} bits" if long else repr(value)
+    low, high = _range(dtype)
+    raise FeedError(
+        f"feed {name!r}: {told} does not fit its dtype {dtype}, which holds {low} to {high}. Feed a number in "
+        f"this range, or declare another dtype.{_declared_at(variable)}"
+    )
+
+
+def _range(dtype: np.dtype) -> tuple[object, object]:
+    found = ml_dtypes.finfo(dtype) if is_float(dtype) else np.iinfo(dtype)
+    return (float(found.min), float(found.max)) if is_float(dtype) else (found.min, found.max)
+
+
+def _as_array(name: str, value: Any, variable: Variable) -> np.ndarray:
+    """Return what something else than an array, a number or a list holds."""
+    try:
+        return np.asarray(value)
+    except Exception as error:
+        raise FeedTypeError(
+            f"feed {name!r}: a {type(value).__name__} cannot be read as an array: {error}. Feed a numpy array, "
+            f"for example numpy.array(value, {_dtype_name(variable)!r})."
+        ) from error
+
+
+Copy = Callable[[np.ndarray], np.ndarray]
+
+
+def kept(value: Any, array: np.ndarray, copy: Copy = np.copy) -> np.ndarray:
+    """Return a fed array as it is now, whatever the user does to ``value``, which it was made from.
+
+    Memory that cannot be written is not copied.
+    """
+    if isinstance(value, Tensor) or (not isinstance(value, np.ndarray) and np.isscalar(value)):
+        return array  # converting it made a copy
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        if base.flags.writeable:
+            return copy(array)
+        base = base.base
+    return array if base is None or isinstance(base, bytes) else copy(array)
+
+
+def _declared_at(variable: Variable) -> str:
+    return f" Declared at {variable.where}." if variable.where else ""
+
+
+def _dtype_name(variable: Variable) -> str:
+    return str(to_numpy(variable.dtype)) if variable.dtype is not None else "float32"
+
+
+def check_declared(name: str, array: np.ndarray, variable: Variable) -> None:
+    """Compare an array with a declaration that asks for it (``fluid.data``).
+
+    Raises:
+        FeedError: rank, a known dimension or the dtype differs.
+    """
+    declared = variable.shape or ()
+    fits = len(declared) == array.ndim and all(
+        d < 0 or d == a for d, a in zip(declared, array.shape, strict=True)
+    )
+    if not fits:
+        raise FeedError(
+            f"feed {name!r}: its declaration says shape {list(declared)}, got {list(array.shape)}."
+            f"{_declared_at(variable)}"
+        )
+    if variable.dtype is not None and to_numpy(variable.dtype) != array.dtype:
+        raise FeedError(
+            f"feed {name!r}: its declaration says dtype {to_numpy(variable.dtype)}, got {array.dtype}. "
+            f"Convert it with .astype({str(to_numpy(variable.dtype))!r}).{_declared_at(variable)}"
+        )
+
+
+def convert(program: Program, feed: Feed, keep: Copy | None = None) -> dict[str, np.ndarray]:
+    """Return the feed as arrays, every name checked to be a variable of the program.
+
+    ``keep`` copies what the user could change later (None: that is the user's affair).
+
+    Raises:
+        FeedError: a name the program does not have.
+        InvalidType: a key is no string.
+    """
+    block = program.global_block()
+    arrays = {}
+    for name, value in feed.items():
+        if not isinstance(name, str):
+            raise InvalidType(f"a feed's keys are variable names (str), got {type(name).__name__}.")
+        variable = block.vars.get(name)
+        if variable is None:
+            data = [v.name for v in block.vars.values() if v.is_data]
+            raise FeedError(
+                f"feed {name!r}: the program has no such variable.{nearest(name, data)} "
+                f"Its data variables: {', '.join(data) or 'none'}."
+            )
+        array = to_array(name, value, variable)
+        arrays[name] = array if keep is None else kept(value, array, keep)
+    return arrays
+
+
+def check(program: Program, arrays: Mapping[str, np.ndarray]) -> None:
+    """Compare arrays with those declarations that ask for it, and with those of persistables."""
+    variables = program.global_block().vars
+    for name, array in arrays.items():
+        if variables[name].need_check_feed or variables[name].persistable:
+            check_declared(name, array, variables[name])
+
+
+def whole_batches(program: Program, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the arrays that are cut by rows, and may be compared with their declaration before."""
+    variables = program.global_block().vars
+    return {name: array for name, array in arrays.items() if varies(variables[name])}
+
+
+def refuse_empty(program: Program, arrays: Mapping[str, np.ndarray]) -> None:
+    """Refuse a batch without rows.
+
+    Raises:
+        FeedError: names the variable.
+    """
+    variables = program.global_block().vars
+    for name, array in arrays.items():
+        if varies(variables[name]) and array.ndim and len(array) == 0:
+            raise FeedError(f"feed {name!r} has 0 rows: the batch is empty.")
+
+
+class Portion(NamedTuple):
+    """What one place is fed: arrays by name, and the LoD of those that hold sequences."""
+
+    arrays: dict[str, np.ndarray]
+    lods: dict[str, LoD]
+
+
+def sequences_in(feed: Feed) -> dict[str, LoD]:
+    """Return the LoD of each fed tensor that holds sequences."""
+    return {
+        name: tuple(map(tuple, value.lod()))
+        for name, value in feed.items()
+        if isinstance(value, Tensor) and value.lod()
+    }
+
+
+def varies(variable: Variable) -> bool:
+    """Tell whether a variable's first dimension is unknown: its rows are the batch."""
+    return bool(variable.shape) and variable.shape is not None and variable.shape[0] == -1
+
+
+def split(
+    program: Program,
+    arrays: Mapping[str, np.ndarray],
+    lods: Mapping[str, LoD],
+    places: int,
+    *,
+    partial: bool = False,
+) -> list[Portion]:
+    """Return each place's portion of a dict feed.
+
+    A variable whose first dimension is unknown is cut along it, or into its sequences if it has a LoD; each
+    place gets the same number and the last one the remainder too. A persistable is fed one value for all
+    places, or one for each. Anything else goes whole to every place. ``partial``: with fewer rows than
+    places, some get none.
+
+    Raises:
+        FeedError: no rows, or fewer rows than places (unless ``partial``).
+    """
+    variables = program.global_block().vars
+    plain = {
+        name: array for name, array in arrays.items() if not _by_sequence(variables, lods, name)
+    }
+    portions = cut(plain, cuts(program, plain, places, partial=partial))
+    for name, array in arrays.items():
+        if name not in plain:
+            bounds = _bounds(
+                variables[name], len(lods[name][0]) - 1, places, partial, "sequence(s)"
+            )
+            for portion, (begin, end) in zip(portions, bounds, strict=True):
+                rows, portion.lods[name] = _cut_lod(lods[name], begin, end)
+                portion.arrays[name] = array[rows]
+    return [Portion({name: p.arrays[name] for name in arrays}, p.lods) for p in portions]
+
+
+def _by_sequence(variables: Mapping[str, Variable], lods: Mapping[str, LoD], name: str) -> bool:
+    return name in lods and varies(variables[name])
+
+
+def refuse_uneven(
+    program: Program, arrays: Mapping[str, np.ndarray], lods: Mapping[str, LoD], places: int
+) -> None:
+    """Refuse to split a batch over places whose feeds have different numbers of rows (or of sequences).
+
+    Each feed would be cut by itself, and a place would get rows that do not belong together.
+
+    Raises:
+        FeedError: names the feeds and their rows.
+    """
+    variables = program.global_block().vars
+    rows = {
+        name: len(lods[name][0]) - 1 if name in lods else len(array)
+        for name, array in arrays.items()
+        if varies(variables[name]) and array.ndim
+    }
+    if places > 1 and len(set(rows.values())) > 1:
+        told = ", ".join(f"{name!r} has {count}" for name, count in rows.items())
+        raise FeedError(
+            f"the feeds of one batch differ in their rows: {told}. They cannot be split over {places} places "
+            f"so that rows stay together. Feed equally many, or a list of {places} dicts, one for each place."
+        )
+
+
+Cuts = Sequence[Sequence[slice | None]]  # by place: the rows of each array in turn (None: all)
+
+
+def cuts(
+    program: Program, arrays: Mapping[str, np.ndarray], places: int, *, partial: bool = False
+) -> Cuts:
+    """Return which rows of each array a place gets; so for all arrays of these shapes."""
+    variables = program.global_block().vars
+    by_array = [_rows(variables[name], a, places, partial) for name, a in arrays.items()]
+    return [[rows[place] for rows in by_array] for place in range(places)]
+
+
+def cut(arrays: Mapping[str, np.ndarray], by_place: Cuts) -> list[Portion]:
+    """Return what each place gets of arrays."""
+    return [
+        Portion(
+            {
+                name: array if rows is None else array[rows]
+                for (name, array), rows in zip(arrays.items(), own, strict=True)
+            },
+            {},
+        )
+        for own in by_place
+    ]
+
+
+def _rows(
+    variable: Variable, array: np.ndarray, places: int, partial: bool
+) -> Sequence[slice | None]:
+    if varies(variable) and array.ndim:
+        return [slice(*b) for b in _bounds(variable, len(array), places, partial, "row(s)")]
+    if variable.persistable or variable.name.endswith(GRAD_SUFFIX):
+        return _one_or_each(variable, array, places)
+    return [None] * places
+
+
+def _one_or_each(variable: Variable, array: np.ndarray, places: int) -> Sequence[slice | None]:
+    """A persistable's value for all places, or one for each; a gradient's seed is one for each."""
+    declared = tuple(variable.shape or ())
+    one_for_all = variable.persistable and array.shape == declared
+    if places == 1 or one_for_all:
+        return [None] * places
+    each = declared[0] if declared else 1
+    if array.ndim and len(array) == each * places:
+        return [slice(i * each, (i + 1) * each) for i in range(places)]
+    wanted = f"{each * places} row(s), one value a place"
+    if variable.persistable:
+        wanted = f"one value of shape {list(declared)}, or {wanted}"
+    raise FeedError(
+        f"feed {variable.name!r}: got shape {list(array.shape)} for {places} places. Feed {wanted}."
+    )
+
+
+def _bounds(
+    variable: Variable, count: int, places: int, partial: bool, what: str
+) -> list[tuple[int, int]]:
+    if count == 0:
+        raise FeedError(f"feed {variable.name!r} has 0 rows: the batch is empty.")
+    if count < places:
+        if not partial:
+            raise FeedError(
+                f"feed {variable.name!r}: {count} {what} cannot be split over {places} places. "
+                f"Feed at least one per place, or use fewer places (CPU_NUM sets their number)."
+            )
+        return [(min(i, count), min(i + 1, count)) for i in range(places)]
+    step = count // places
+    return [(i * step, (i + 1) * step if i < places - 1 else count) for i in range(places)]
+
+
+def _cut_lod(lod: LoD, begin: int, end: int) -> tuple[slice, LoD]:
+    """Return the rows of sequences ``begin`` to ``end`` of the outermost level, and their own LoD."""
+    levels = []
+    for level in lod:
+        offsets = level[begin : end + 1]
+        levels.append(tuple(offset - offsets[0] for offset in offsets))
+        begin, end = offsets[0], offsets[-1]
+    return slice(begin, end), tuple(levels) if levels[0] != (0,) else ()
+
+
+def rows_of(program: Program, portions: Sequence[Portion]) -> dict[str, list[int]]:
+    """Return how many rows of each batch variable each place is fed."""
+    variables = program.global_block().vars
+    names = [name for name in portions[0].arrays if varies(variables[name])]
+    return {
+        name: [len(p.arrays[name]) if p.arrays[name].ndim else 0 for p in portions]
+        for name in names
+    }
+
+
+def sample_shares(rows: Mapping[str, Sequence[int]]) -> list[float]:
+    """Return each place's part of all samples.
+
+    Raises:
+        FeedError: the batch variables disagree about it, or there is none.
+    """
+    shares: dict[str, list[float]] = {}
+    for name, counts in rows.items():
+        total = sum(counts)
+        shares[name] = [count / total if total else 0.0 for count in counts]
+    found = list(shares.values())
+    if not found or any(not np.allclose(one, found[0]) for one in found):
+        counted = ", ".join(f"{name!r}: {list(counts)}" for name, counts in rows.items())
+        raise FeedError(
+            f"SampleWeighted needs to know each place's samples, and the feeds differ about their rows: "
+            f"{counted or 'no batch variable is fed'}."
+        )
+    return found[0]

@@ -1,0 +1,154 @@
+"""What a user fetches: names out of a fetch list, and the places' values joined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...graph.program.operator import Operator
+from ...graph.program.role import OpRole
+from ...graph.program.variable import Variable
+from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue, SequenceError
+from ..device.tensor import LoD, Tensor
+
+
+def fetch_names_of(fetch_list: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names in a fetch list, and what the optimize ops in it write.
+
+    Raises:
+        InvalidArgument: it is no list, tuple, Variable or name.
+        InvalidType: an item is neither a Variable, a name nor an optimize op.
+    """
+    if fetch_list is None:
+        return (), ()
+    if isinstance(fetch_list, (str, Variable)):
+        fetch_list = [fetch_list]
+    if not isinstance(fetch_list, (list, tuple)):
+        raise InvalidArgument(
+            f"fetch_list must be a list of variables, got {type(fetch_list).__name__}."
+        )
+    names: list[str] = []
+    updated: list[str] = []
+    for item in fetch_list:
+        if isinstance(item, Variable):
+            names.append(item.name)
+        elif isinstance(item, str):
+            names.append(item)
+        elif isinstance(item, Operator) and item.role & OpRole.Optimize:
+            updated += item.output_arg_names
+        elif isinstance(item, Operator):
+            raise InvalidType(
+                f"fetch_list holds operator {item.type}, which is not an optimize op: fetch its outputs."
+            )
+        else:
+            raise InvalidType(f"fetch_list holds variables or their names, got {item!r}.")
+    return tuple(names), tuple(updated)
+
+
+class FetchedArray(np.ndarray):
+    """A fetched array; while it has a single element, it converts to a number and formats as one.
+
+    Programs format losses of shape [1], and rows of shape [1] of a prediction, with ``%f``, which NumPy's own
+    arrays no longer do.
+    """
+
+    def __float__(self) -> float:
+        return float(self.item()) if self.size == 1 else super().__float__()
+
+    def __int__(self) -> int:
+        return int(self.item()) if self.size == 1 else super().__int__()
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec and self.size == 1 else super().__format__(spec)
+
+    def __array_wrap__(
+        self, array: np.ndarray, context: Any = None, return_scalar: bool = False
+    ) -> Any:
+        """Return what NumPy computed of it: scalars stay scalars."""
+        return np.asarray(array)[()] if return_scalar else array.view(FetchedArray)
+
+    def __reduce__(self) -> Any:
+        """Pickle as a plain array, which is read without this package."""
+        return self.view(np.ndarray).__reduce__()
+
+
+def as_fetched(array: np.ndarray) -> np.ndarray:
+    """Return an array as users get it."""
+    return array.view(FetchedArray)
+
+
+class Joined:
+    """The places' values of one fetch: ``parts`` in place order, and each part's LoD if any has one."""
+
+    def __init__(self, name: str, parts: Sequence[np.ndarray], lods: Sequence[LoD] = ()) -> None:
+        self.name = name
+        self.parts = [part if part.ndim else part.reshape(1) for part in parts]
+        self.lods = [
+            lod if lod and lod[-1][-1] == len(part) else ()
+            for lod, part in zip(lods, self.parts, strict=False)
+        ]
+
+    def separate(self, return_numpy: bool) -> list[Any]:
+        """Return one value per place."""
+        if return_numpy:
+            for lod in self.lods:
+                self._refuse_sequences(lod)
+            return [as_fetched(part) for part in self.parts]
+        lods = self.lods or [()] * len(self.parts)
+        return [as_tensor(self.name, p, lod) for p, lod in zip(self.parts, lods, strict=True)]
+
+    def merged(self, return_numpy: bool) -> Any:
+        """Return the values concatenated on dim 0, sequences after sequences.
+
+        Raises:
+            InvalidValue: shapes differ between places in other dimensions than the first, or dtypes differ.
+            SequenceError: the values hold sequences, and NumPy arrays are asked for.
+        """
+        first = self.parts[0]
+        if len(self.parts) > 1 and any(
+            p.shape[1:] != first.shape[1:] or p.dtype != first.dtype for p in self.parts
+        ):
+            shapes = ", ".join(f"{list(part.shape)} {part.dtype}" for part in self.parts)
+            raise InvalidValue(
+                f"fetch {self.name!r}: the places' values cannot be joined on dim 0: {shapes}. "
+                f"Use return_merged=False."
+            )
+        array = first if len(self.parts) == 1 else np.concatenate(self.parts)
+        lod = joined_lods(self.lods) if self.lods else ()
+        if return_numpy:
+            if lod:
+                self._refuse_sequences(lod)
+            return as_fetched(array)
+        return as_tensor(self.name, array, lod)
+
+    def _refuse_sequences(self, lod: LoD) -> None:
+        if lod:
+            raise SequenceError(
+                f"fetch {self.name!r} holds sequences (LoD of {len(lod)} level(s)), which a NumPy array "
+                f"cannot tell. Use return_numpy=False."
+            )
+
+
+def joined_lods(lods: Sequence[LoD]) -> LoD:
+    """Return the offsets of all places' sequences behind each other."""
+    held = [lod for lod in lods if lod]
+    if not held or len({len(lod) for lod in held}) > 1:
+        return ()
+    levels: list[tuple[int, ...]] = []
+    for level in range(len(held[0])):
+        offsets = [0]
+        for lod in held:
+            offsets += [offsets[-1] + end for end in lod[level][1:]] if lod[level] else []
+        levels.append(tuple(offsets))
+    return tuple(levels)
+
+
+def as_tensor(name: str, array: np.ndarray, lod: LoD = ()) -> Tensor:
+    """Return an array as a tensor."""
+    tensor = Tensor(name)
+    tensor.set(array)
+    if lod:
+        tensor.set_lod(lod)
+    return tensor

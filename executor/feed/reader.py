@@ -1,0 +1,213 @@
+"""Batches that come from a user's generator: a thread keeps a bounded queue filled, steps take from it."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...graph.program.program import Program
+from ...strategies.errors import EnforceNotMet, EOFException, ExecutionError, InvalidState
+
+Batch = Mapping[str, Any]  # what one place is fed: arrays or tensors by variable name
+Source = Callable[[], Iterator[Batch]]
+
+_POLL_S = 0.1  # how soon a thread that waits for room notices that nobody wants more
+_ENDING_S = 5.0
+
+
+class Prefetch:
+    """Runs a source on a thread of its own, ``capacity`` batches ahead."""
+
+    def __init__(self, source: Source, capacity: int) -> None:
+        self._queue: queue.Queue[Any] = queue.Queue(capacity)
+        self._returned: deque[Batch] = deque()
+        self._unwanted = threading.Event()
+        self._ended: BaseException | None = None
+        self._thread = threading.Thread(
+            target=_fill,
+            args=(source, self._queue, self._unwanted),
+            name="rowlock-reader",
+            daemon=True,
+        )
+        self._thread.start()
+        # The thread knows only queue and event, so that a forgotten reader ends it.
+        self._finalizer = weakref.finalize(self, self._unwanted.set)
+
+    def take(self, within: float) -> Batch:
+        """Return the next batch.
+
+        Raises:
+            EOFException: there is none.
+            ExecutionError: the generator raised (the cause is chained), or gave nothing for ``within`` seconds.
+            EnforceNotMet: the generator gave what cannot be fed, as :class:`FeedError` mostly.
+        """
+        if self._returned:
+            return self._returned.popleft()
+        if self._ended is None:
+            try:
+                item = self._queue.get(timeout=within)
+            except queue.Empty:
+                raise ExecutionError(
+                    f"the reader's generator gave no batch for {within} s "
+                    f"(ClusterConfig.step_deadline_s sets how long to wait)."
+                ) from None
+            if not isinstance(item, BaseException):
+                batch: Batch = item
+                return batch
+            self._ended = item
+        if isinstance(self._ended, EOFException):
+            raise EOFException(str(self._ended))
+        if isinstance(self._ended, EnforceNotMet):  # says itself what is wrong with a batch
+            raise type(self._ended)(str(self._ended)) from self._ended
+        raise ExecutionError(
+            f"the reader's generator failed: {type(self._ended).__name__}: {self._ended}"
+        ) from self._ended
+
+    def give_back(self, batches: Sequence[Batch]) -> None:
+        """Let batches that were taken be taken again, in the same order."""
+        self._returned.extendleft(reversed(batches))
+
+    def stop(self) -> None:
+        """End the thread. One that is stuck in the user's generator is left to end with the process."""
+        self._unwanted.set()
+        if self._thread is not threading.current_thread():  # the garbage collector runs anywhere
+            self._thread.join(_ENDING_S)
+
+
+def _fill(source: Source, room: queue.Queue[Any], unwanted: threading.Event) -> None:
+    last: BaseException = EOFException("there is no next batch: the reader is exhausted.")
+    try:
+        for batch in source():
+            if not _put(room, batch, unwanted):
+                return
+    except BaseException as error:  # an exit, too, belongs to the run that waits for a batch
+        last = error
+    _put(room, last, unwanted)
+
+
+def _put(room: queue.Queue[Any], item: Any, unwanted: threading.Event) -> bool:
+    while not unwanted.is_set():
+        try:
+            room.put(item, timeout=_POLL_S)
+        except queue.Full:
+            continue
+        return True
+    return False
+
+
+class Reader:
+    """Feeds variables of a program from a source, between ``start`` and ``reset``.
+
+    ``drop_last``: batches at the end that are too few for all places are lost, also where a program could
+    run on some of them.
+    """
+
+    def __init__(self, names: Sequence[str], capacity: int, drop_last: bool = True) -> None:
+        self.names = tuple(names)
+        self.capacity = capacity
+        self.drop_last = drop_last
+        self.source: Source | None = None
+        self._prefetch: Prefetch | None = None
+
+    def start(self) -> None:
+        """Begin to read from the start of the generator; does nothing if it is being read.
+
+        Raises:
+            InvalidState: no generator was set.
+        """
+        if self.source is None:
+            raise InvalidState(
+                f"the reader of {', '.join(self.names)} has no generator: call set_batch_generator, "
+                f"set_sample_list_generator or set_sample_generator first."
+            )
+        if self._prefetch is None:
+            self._prefetch = Prefetch(self.source, self.capacity)
+
+    def reset(self) -> None:
+        """Stop reading and forget what was read ahead; the next ``start`` begins anew."""
+        if self._prefetch is not None:
+            self._prefetch.stop()
+        self._prefetch = None
+
+    def take(self, places: int, within: float, partial: bool = False) -> list[Batch]:
+        """Return a batch for each place; batches that are too few for all places are lost.
+
+        ``partial``: unless the reader drops them, they go to the first places, and no rows to the others.
+        When the generator fails, or gives nothing in time, what was taken before is kept for the next call.
+
+        Raises:
+            InvalidState: the reader was not started.
+            EOFException: there are not enough batches left.
+            ExecutionError, EnforceNotMet: see :meth:`Prefetch.take`.
+        """
+        if self._prefetch is None:
+            raise InvalidState(
+                f"nothing is fed for {', '.join(self.names)}, and their reader was not started: call start(), "
+                f"or reset() and start() once it was exhausted."
+            )
+        taken: list[Batch] = []
+        try:
+            while len(taken) < places:
+                taken.append(self._prefetch.take(within))
+        except EOFException:
+            if self.drop_last or not partial or not taken:
+                raise
+            rowless = {name: np.asarray(array)[:0] for name, array in taken[0].items()}
+            taken += [rowless] * (places - len(taken))
+        except BaseException:
+            self.give_back(taken)
+            raise
+        return taken
+
+    def give_back(self, batches: Sequence[Batch]) -> None:
+        """Let batches that were taken be taken again, in the same order."""
+        if self._prefetch is not None:
+            self._prefetch.give_back(batches)
+
+
+def batches_for(
+    program: Program, feed: Any, places: int, sets: int, within: float, partial: bool = False
+) -> list[list[dict[str, Any]]] | None:
+    """Return what a program's readers feed: per step, a batch for each place. None if nothing is read.
+
+    A reader whose variables are fed by the user is left alone. ``partial``: some places may get no rows.
+    """
+    if not program.readers:
+        return None
+    first = feed[0] if isinstance(feed, (list, tuple)) and feed else feed
+    given = set(first) if isinstance(first, Mapping) else set()
+    known = program.global_block().vars
+    readers: list[Reader] = [
+        reader
+        for reader in program.readers
+        if not given.intersection(reader.names) and any(name in known for name in reader.names)
+    ]
+    if not readers:
+        return None
+    taken: list[list[list[Batch]]] = [[] for _ in range(sets)]
+    try:
+        for step in taken:
+            for reader in readers:
+                step.append(reader.take(places, within, partial))
+    except EOFException:
+        raise
+    except BaseException:
+        for step in reversed(taken):
+            for reader, batches in zip(readers, step, strict=False):
+                reader.give_back(batches)
+        raise
+    return [_merged(step, known) for step in taken]
+
+
+def _merged(taken: Sequence[Sequence[Batch]], known: Container[str]) -> list[dict[str, Any]]:
+    """Return, per place, what several readers feed it."""
+    return [
+        {name: array for batch in of_place for name, array in batch.items() if name in known}
+        for of_place in zip(*taken, strict=True)
+    ]

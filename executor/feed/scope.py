@@ -1,0 +1,103 @@
+"""Scopes: trees of named values. The driver's scope is the user's view of a program's persistables."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ...strategies.errors import InvalidType
+from ..device.tensor import Tensor
+
+
+class ScopeVariable:
+    """A name in a scope; its value is a tensor."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._tensor = Tensor(name)
+
+    def get_tensor(self) -> Tensor:
+        """Return the tensor."""
+        return self._tensor
+
+
+class Scope:
+    """Names and their values; a name not found here is looked up in the parent."""
+
+    def __init__(self, parent: Scope | None = None) -> None:
+        self.parent = parent
+        self._variables: dict[str, ScopeVariable] = {}
+        self._kids: list[Scope] = []
+        # For programs that run on its values in several threads: they take turns.
+        self.turn: threading.RLock = parent.turn if parent is not None else threading.RLock()
+
+    def __repr__(self) -> str:
+        names = [*self._variables][:4]
+        more = ", ..." if len(self._variables) > len(names) else ""
+        of = ", child of another" if self.parent is not None else ""
+        return f"<Scope: {len(self._variables)} variables{of}: {', '.join(names)}{more}>"
+
+    def var(self, name: str) -> ScopeVariable:
+        """Return the variable of this scope, created if missing."""
+        if name not in self._variables:
+            self._variables[name] = ScopeVariable(name)
+        return self._variables[name]
+
+    def find_var(self, name: str) -> ScopeVariable | None:
+        """Return the variable from this scope or an ancestor, or None."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope._variables:
+                return scope._variables[name]
+            scope = scope.parent
+        return None
+
+    def new_scope(self) -> Scope:
+        """Return a new child."""
+        kid = Scope(self)
+        self._kids.append(kid)
+        return kid
+
+    def drop_kids(self) -> None:
+        """Forget every child."""
+        self._kids.clear()
+
+    def local_var_names(self) -> list[str]:
+        """Names held by this scope itself."""
+        return list(self._variables)
+
+    def home(self, name: str) -> ScopeVariable:
+        """Return the variable a persistable lives in: where it is found, else created in the root."""
+        found = self.find_var(name)
+        if found is not None:
+            return found
+        root = self
+        while root.parent is not None:
+            root = root.parent
+        return root.var(name)
+
+
+_current = Scope()
+
+
+def global_scope() -> Scope:
+    """Return the scope that ``Executor.run`` uses unless told otherwise."""
+    return _current
+
+
+@contextmanager
+def scope_guard(scope: Scope) -> Iterator[None]:
+    """Make ``scope`` the global one inside the block.
+
+    Raises:
+        InvalidType: ``scope`` is no Scope.
+    """
+    global _current
+    if not isinstance(scope, Scope):
+        raise InvalidType(f"scope_guard takes a Scope, got {type(scope).__name__}.")
+    old, _current = _current, scope
+    try:
+        yield
+    finally:
+        _current = old

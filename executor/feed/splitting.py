@@ -1,0 +1,179 @@
+"""How a feed is spread over places: what each is fed, and what its samples weigh."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...graph.program.program import Program
+from ...strategies.current import current_config
+from ...strategies.errors import FeedError, FeedTypeError, InvalidType
+from .feeds import (
+    Copy,
+    Cuts,
+    Portion,
+    check,
+    convert,
+    cut,
+    cuts,
+    refuse_uneven,
+    rows_of,
+    sample_shares,
+    sequences_in,
+    split,
+    varies,
+    whole_batches,
+)
+from .fetches import joined_lods
+from .reader import batches_for
+
+SHAPES_KEPT = 64
+
+
+class Portions(list[Portion]):
+    """What each place is fed. Feeds of the same names and shapes have the same ``cuts`` (None: not known)."""
+
+    def __init__(self, portions: Iterable[Portion], cuts: Cuts | None = None) -> None:
+        super().__init__(portions)
+        self.cuts = cuts
+
+
+class Splitter:
+    """Spreads feeds of a program over ``count`` places.
+
+    ``weighted``: gradients are weighed by samples. ``partial``: a place may get no rows, for no gradient would
+    be missing, or its weight is zero.
+    """
+
+    def __init__(self, program: Program, count: int, *, weighted: bool, partial: bool) -> None:
+        self.program, self.count = program, count
+        self._known: OrderedDict[Any, Cuts] = OrderedDict()
+        self._fixed: dict[
+            tuple[str, ...], list[str]
+        ] = {}  # by all names fed: those without a batch
+        self.weighted, self.partial = weighted, partial
+
+    def batches(self, feed: Any, iterations: int, keep: Copy | None = None) -> list[Portions]:
+        """Return what each place is fed: once for the whole call, or once for each of its steps if read.
+
+        ``keep`` copies what the user could change later.
+
+        Raises:
+            FeedError: what is fed cannot be split, or misses a place.
+        """
+        within = current_config().step_deadline_s
+        read = batches_for(self.program, feed, self.count, iterations, within, partial=self.partial)
+        if read is None:
+            return [self._portions(feed, keep)]
+        given = self._portions(feed, keep)
+        return [
+            Portions(
+                Portion({**own.arrays, **more.arrays}, {**own.lods, **more.lods})
+                for own, more in zip(given, self._portions(batches), strict=True)
+            )
+            for batches in read
+        ]
+
+    def _portions(self, feed: Any, keep: Copy | None = None) -> Portions:
+        """Return what each place is fed."""
+        count = self.count
+        if feed is None:
+            return Portions(Portion({}, {}) for _ in range(count))
+        if isinstance(feed, (dict, Mapping)):  # a dict is known at once
+            arrays = convert(self.program, feed, keep)
+            lods = sequences_in(feed)
+            if lods:
+                refuse_uneven(self.program, arrays, lods, count)
+                return Portions(split(self.program, arrays, lods, count, partial=self.partial))
+            return self._alike_before(arrays)
+        if not isinstance(feed, (list, tuple)):
+            raise FeedTypeError(
+                f"feed must be a dict or a list of dicts, got {type(feed).__name__}. What feed_parallel "
+                f"gives goes through list() first."
+            )
+        if len(feed) != count:
+            raise FeedError(f"the feed list has {len(feed)} elements for {count} places.")
+        for item in feed:
+            if not isinstance(item, Mapping):
+                raise InvalidType(
+                    f"each element of a feed list must be a dict, got {type(item).__name__}."
+                )
+        each = [Portion(convert(self.program, item, keep), sequences_in(item)) for item in feed]
+        return self._alike(each)
+
+    def _alike_before(self, arrays: dict[str, np.ndarray]) -> Portions:
+        """Return portions of arrays, cut like those of the same shapes before."""
+        shapes = tuple([(name, array.shape, array.dtype) for name, array in arrays.items()])
+        known = self._known.get(shapes)
+        if known is None:
+            refuse_uneven(self.program, arrays, {}, self.count)
+            check(
+                self.program, whole_batches(self.program, arrays)
+            )  # errors tell the size that is fed
+            known = self._known[shapes] = cuts(
+                self.program, arrays, self.count, partial=self.partial
+            )
+            if len(self._known) > SHAPES_KEPT:
+                self._known.popitem(last=False)
+        return Portions(cut(arrays, known), known)
+
+    def _alike(self, portions: list[Portion]) -> Portions:
+        """Check that every place is fed the same names, and rows where it must be; order names alike."""
+        names = list(portions[0].arrays)
+        for i, portion in enumerate(portions):
+            if set(portion.arrays) != set(names):
+                raise FeedError(
+                    f"place {i} is fed {sorted(portion.arrays)}, place 0 {sorted(names)}: "
+                    f"feed the same names."
+                )
+        for name, counts in rows_of(self.program, portions).items():
+            if not all(counts) and not (self.partial and any(counts)):
+                raise FeedError(
+                    f"feed {name!r}: place {counts.index(0)} gets no rows (rows by place: {counts})."
+                )
+        return Portions(Portion({name: p.arrays[name] for name in names}, p.lods) for p in portions)
+
+    def parts(self, portions: Sequence[Portion]) -> list[float]:
+        """Return what each place's samples weigh, if they are weighed."""
+        if not self.weighted:
+            return [1.0] * len(portions)
+        return sample_shares(rows_of(self.program, portions))
+
+    def whole(self, batches: Sequence[Portions]) -> frozenset[str]:
+        """Return the names of what is fed alike to all places, whole."""
+        names = tuple(batches[0][0].arrays)
+        fixed = self._fixed.get(names)
+        if fixed is None:
+            variables = self.program.global_block().vars
+            fixed = self._fixed[names] = [n for n in names if not varies(variables[n])]
+        if not fixed:
+            return frozenset()
+        return frozenset(n for n in fixed if all(_same([p.arrays[n] for p in b]) for b in batches))
+
+    def again(self, portions: Sequence[Portion]) -> Portions:
+        """Return what was split over another number of places, split over these."""
+        variables = self.program.global_block().vars
+        arrays, lods = {}, {}
+        for name in portions[0].arrays:
+            each = [portion.arrays[name] for portion in portions]
+            if varies(variables[name]) and each[0].ndim:
+                arrays[name] = np.concatenate(each)
+                lod = joined_lods([portion.lods.get(name, ()) for portion in portions])
+                if lod:
+                    lods[name] = lod
+            else:
+                arrays[name] = each[0]
+        return Portions(split(self.program, arrays, lods, self.count, partial=self.partial))
+
+
+def _same(arrays: Sequence[np.ndarray]) -> bool:
+    """Tell whether arrays have the same bits."""
+    first, *others = arrays
+    return all(a is first or _bits(a) == _bits(first) for a in others)
+
+
+def _bits(array: np.ndarray) -> tuple[Any, ...]:
+    return array.dtype, array.shape, array.tobytes()

@@ -1,0 +1,274 @@
+"""How messages reach replicas, what is asked of them, and what a gang remembers of it."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import starmap
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from ..replica.message import Message
+from .kept import Kept
+
+Change = tuple[object, str, Any]  # an object, the name of its attribute, and the new value
+
+VALUES_GONE = (
+    "the replicas that held the newest values are gone. Set the parameters again (run the startup program, or "
+    "load them); the next run starts a new gang."
+)
+
+
+class Outcome(NamedTuple):
+    """What came from one replica for a message: what it posted, and its answer.
+
+    ``kept`` are its own values after steps before the last: arrays by the number of steps done then.
+    """
+
+    posted: Message | None
+    answer: Message | None
+    kept: Mapping[int, Sequence[np.ndarray]] = {}
+
+
+class Delivery(Protocol):
+    """How messages reach replicas: one message each, an answer from each."""
+
+    @property
+    def size(self) -> int:
+        """Number of replicas."""
+        ...
+
+    @property
+    def broken(self) -> bool:
+        """Whether it was closed, or no replica is left: the next run starts a new gang."""
+        ...
+
+    def reserve(self) -> int:
+        """Return a number for messages, so that it can be noted before they are sent."""
+        ...
+
+    def knows(self, number: int) -> bool:
+        """Tell whether messages were sent under a number, or will be, and were not given up."""
+        ...
+
+    def start(
+        self, messages: Mapping[int, Message], ahead: bool = False, number: int | None = None
+    ) -> int:
+        """Send messages by rank; return the number to ask for the answers with.
+
+        ``ahead``: the answers are not asked for at once. With a ``number`` that was reserved they can be asked
+        for until they are given up, else once. An interrupt may come at any bytecode: either the number is not
+        known then, and nothing was sent, or all is sent sooner or later.
+        """
+        ...
+
+    def finish(self, number: int) -> dict[int, Message]:
+        """Return the answers by rank. May be left by any exception, a KeyboardInterrupt too.
+
+        Raises:
+            ReplicaLost: a replica ended, froze, or was late.
+            Torn: an interrupt struck a replica, which cannot go on from there.
+        """
+        ...
+
+    def poll(self, number: int) -> bool:
+        """Tell, without waiting, whether the answers are there, or never will be."""
+        ...
+
+    def give_up(self, number: int) -> None:
+        """Throw the answers away when they come."""
+        ...
+
+    @property
+    def alive(self) -> list[int]:
+        """Ranks that were not lost."""
+        ...
+
+    def settle(self) -> None:
+        """Wait until the living have answered everything, and stand at one step if an interrupt struck one."""
+        ...
+
+    def close(self) -> None:
+        """End the replicas."""
+        ...
+
+
+class Mendable(Delivery, Protocol):
+    """A delivery that can go on when it lost a replica (see ``recovery.py``)."""
+
+    posts: bool
+    """Whether what a replica posts arrives although it ends."""
+
+    def outcome(self, number: int, rank: int) -> Outcome:
+        """Return what came from a replica, lost ones too, for a message."""
+        ...
+
+    def replace(self) -> list[int]:
+        """Put others in the places of the lost; return their ranks. All are to join a group next."""
+        ...
+
+    def shrink(self, *changes: Change) -> None:
+        """Number the living anew, as :meth:`alive` has them; they are to join (:meth:`regroup`) next.
+
+        What else changes with the numbers is set at the same moment, as :func:`assign` does.
+        """
+        ...
+
+    def regroup(self) -> None:
+        """Have all join a new collective group. None has a program loaded then."""
+        ...
+
+
+class Share(NamedTuple):
+    """What one place computes: the arrays of one step, or of several behind each other.
+
+    Per set of arrays: ``rows`` the global index of the place's first row, ``parts`` its part of all rows,
+    ``idle`` whether it has none.
+    """
+
+    arrays: list[np.ndarray]
+    rows: list[int]
+    parts: list[float]
+    idle: list[bool]
+
+    def rest(self, done: int) -> Share:
+        """Return what is left after ``done`` steps."""
+        if len(self.rows) == 1:  # fed once for all steps
+            return self
+        width = len(self.arrays) // len(self.rows)
+        return Share(
+            self.arrays[done * width :], self.rows[done:], self.parts[done:], self.idle[done:]
+        )
+
+
+class Results(NamedTuple):
+    """What a program's steps return: for each whether all replicas have it ``alike``.
+
+    The last ones are persistables of ``scope`` that differ by place, by name in ``kept``.
+    """
+
+    alike: Sequence[bool] = ()
+    scope: int = 0
+    kept: Sequence[str] = ()
+
+    def is_alike(self, position: int) -> bool:
+        """Tell whether one replica's value stands for another's."""
+        return position < len(self.alike) and self.alike[position]
+
+
+NO_RESULTS = Results()
+
+
+class Owner(Protocol):
+    """What requests come from."""
+
+    def go_on(self, request: Request) -> None:
+        """Split over the places that are left what has not happened of a void request, and send it."""
+        ...
+
+
+@dataclass(eq=False)
+class Request:
+    """Steps to run everywhere, the first of them being number ``step``; ``shares[i]`` is for replica i.
+
+    ``drop`` names the loaded programs whose temporaries end their life with the last. ``done`` of the
+    ``iterations`` have happened; ``fetched`` (by rank) is there when all have; ``failed`` says why they never
+    will. ``void``: the number of replicas changed, the rest has to be split anew. ``votes``: the steps
+    happen on all replicas or on none, and are counted; the others write nothing. ``base``: so many counted
+    steps come before them. ``begun``: they were sent, once or more often; ``ahead``: they may
+    wait for others. ``owner``: what splits them anew.
+    """
+
+    program: int
+    shares: Sequence[Share]
+    step: int
+    iterations: int
+    drop: Sequence[int]
+    votes: bool = True
+    results: Results = NO_RESULTS
+    number: int = -1
+    base: int = 0
+    begun: bool = False
+    ahead: bool = False
+    owner: weakref.ref[Owner] | None = None
+    done: int = 0
+    fetched: list[Sequence[np.ndarray]] | None = None
+    failed: BaseException | None = None
+    void: bool = False
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing more is to come."""
+        return self.fetched is not None or self.failed is not None or self.void
+
+    def end(self, base: int) -> int:
+        """Return how many steps are counted once these are done, ``base`` before."""
+        return base + (self.iterations if self.votes else 0)
+
+    def passed(self, counted: int) -> int:
+        """Return how many of the steps have happened when so many are counted in all."""
+        return min(max(counted - self.base, 0), self.iterations) if self.votes else self.done
+
+    def messages(self, epoch: int) -> dict[int, Message]:
+        """Return what is to be sent for the steps that have not happened, by rank."""
+        found = {}
+        for rank, share in enumerate(self.shares):
+            left = share.rest(self.done) if self.done else share
+            head = {
+                "id": self.program,
+                "iterations": self.iterations - self.done,
+                "rows": left.rows,
+                "parts": left.parts,
+                "idle": left.idle,
+                "drop": self.drop,
+                "epoch": epoch,
+            }
+            found[rank] = Message("step", head, left.arrays, self.step + self.done)
+        return found
+
+    def keep(
+        self, ledger: Ledger, returned: list[Sequence[np.ndarray]]
+    ) -> list[Sequence[np.ndarray]]:
+        """Keep what was returned of each place's own values, and return what the user fetches."""
+        count = len(self.results.kept)
+        own = [arrays[-count:] for arrays in returned]
+        ledger.kept.note(self.results.scope, self.program, self.results.kept, own)
+        return [arrays[:-count] for arrays in returned]
+
+
+class Torn(Exception):
+    """An interrupt struck a replica of this process in the middle of its work: replicas must be settled."""
+
+
+class GangChanged(Exception):
+    """The gang goes on with fewer replicas: programs are to be compiled, and feeds split, anew."""
+
+
+@dataclass
+class Ledger:
+    """What a gang must know to bring others in.
+
+    Programs as they were loaded, ranks that hold a persistable alone (by scope and name), steps whose writes
+    were made, ranks whose values are not those of the gang, and what each place has for itself. Since a replica
+    was lost, ``uneven``: it is not known where the living stand; ``torn``: replicas have yet to join a group
+    and to load the programs.
+    """
+
+    programs: dict[int, dict[str, Any]] = field(default_factory=dict)
+    owners: dict[int, dict[str, int]] = field(default_factory=dict)
+    done: int = 0
+    stale: set[int] = field(default_factory=set)
+    uneven: bool = False
+    torn: bool = False
+    failures: int = 0
+    kept: Kept = field(default_factory=Kept)
+
+
+def assign(*changes: Change) -> None:
+    """Set attributes (object, name, value) all at once: an interrupt finds all of them set, or none.
+
+    Python takes up signals between bytecodes, and there is none between these assignments.
+    """
+    any(starmap(setattr, changes))

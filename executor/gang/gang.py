@@ -1,0 +1,576 @@
+"""What a gang offers: replicas in lockstep that answer messages. One is made of threads, one of Ray actors.
+
+``ParallelExecutor`` and ``CompiledProgram`` see only this file.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...graph.lowering.memory import ALL_WISHES, Wishes
+from ...strategies import errors
+from ...strategies.errors import ExecutionError, InvalidState, ReplicaLost, RowlockError
+from ..kernels.capabilities import common
+from ..replica.message import Message
+from .delivery import VALUES_GONE, Change, Delivery, GangChanged, Ledger, Request, Torn, assign
+from .turns import Lock, Refusal
+
+if TYPE_CHECKING:
+    from ...strategies.cluster import ClusterConfig
+    from ..device.place import Place
+
+
+class Gang:
+    """Replicas that programs can be loaded on. Several programs share one gang and its device scopes."""
+
+    def __init__(self, delivery: Delivery, config: ClusterConfig) -> None:
+        self.delivery = delivery
+        self.config = config
+        self.epoch = 0
+        self.ledger = Ledger()
+        self.under_way: list[Request] = []
+        self.voided: list[Request] = []  # that are to be split anew, before any other is begun
+        # For all that is asked of the replicas: threads wait their turn, ``with gang.turn:``.
+        self.turn: Lock = threading.RLock()
+        self._owner = os.getpid()
+        self._sent: list[int] = []  # numbers of messages whose answers are kept
+        self.shrunk: list[list[int]] = []  # each time: the ranks that the replicas had before
+        self._started_with = delivery.size
+        self.users: weakref.WeakSet[Any] = weakref.WeakSet()  # what may run on it again
+        self._ids = itertools.count(1)
+        self._leaving: list[weakref.WeakMethod[Callable[[], None]]] = []
+        self._unwanted: dict[str, list[int]] = {"programs": [], "scopes": []}
+        self._libraries: frozenset[str] | None = None
+        self._memory: dict[int, int] = {}  # program -> what its replicas had when it was loaded
+        _gangs.add(self)
+
+    def has_turn(self) -> bool:
+        """Tell whether it is the calling thread's turn."""
+        return self.turn._is_owned()  # type: ignore[union-attr]  # as Condition does
+
+    @property
+    def owned(self) -> bool:
+        """Whether this process started the replicas, and was not forked from the one that did."""
+        return not isinstance(self.turn, Refusal)
+
+    def check_owner(self) -> None:
+        """Refuse a process that was forked.
+
+        Raises:
+            InvalidState: the replicas answer another process.
+        """
+        if isinstance(self.turn, Refusal):
+            raise InvalidState(self.turn.reason)
+
+    def disown(self) -> None:
+        """Refuse whatever is asked of the replicas: this process was forked from the one that has them."""
+        self.turn = Refusal(
+            f"process {os.getpid()} was forked from process {self._owner}, whose replicas answer that process "
+            f"alone: run the program there, or in a process that is spawned, not forked."
+        )
+
+    @property
+    def size(self) -> int:
+        """Number of replicas."""
+        return self.delivery.size
+
+    def left_of(self, places: Sequence[Place]) -> list[Place]:
+        """Return the places, less those that were lost if they are the ones that the gang was started on."""
+        left = list(places)
+        if len(left) == self._started_with:
+            for ranks in self.shrunk:
+                left = [left[rank] for rank in ranks]
+        return left
+
+    def new_id(self) -> int:
+        """Return a number that no program or device scope of this gang has."""
+        return next(self._ids)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the driver keeps what each place has for itself, for a replica that comes in later."""
+        return self.config.launcher == "ray" and self.config.on_failure != "shrink"
+
+    # -- messages ---------------------------------------------------------------------------------
+
+    def all(self, kind: str, arrays: Sequence[np.ndarray] = (), **head: Any) -> list[Message]:
+        """Send one message to every replica."""
+        return self.each([Message(kind, head, arrays)] * self.size)
+
+    def each(self, messages: Sequence[Message]) -> list[Message]:
+        """Send each replica its own message, once no step is under way, and return the answers.
+
+        Raises:
+            RowlockError: a replica failed; the first cause is raised, not what followed from it.
+            GangChanged: there are not as many replicas as messages any more.
+        """
+        with self.turn:
+            self.drain()
+            while True:
+                self._mend()
+                if len(messages) != self.size:
+                    raise GangChanged
+                try:
+                    return self.ask(messages)
+                except ReplicaLost as lost:
+                    self._recover(lost)
+
+    def ask(self, messages: Sequence[Message]) -> list[Message]:
+        """Send each replica its own message, and return the answers.
+
+        Raises:
+            RowlockError: a replica failed, or was lost.
+        """
+        same = {id(message): self._stamped(message) for message in messages}
+        answers = self.some({rank: same[id(m)] for rank, m in enumerate(messages)})
+        return [answers[rank] for rank in range(len(messages))]
+
+    def some(self, messages: Mapping[int, Message]) -> dict[int, Message]:
+        """Send messages to some replicas, and return their answers.
+
+        Raises:
+            RowlockError: a replica failed, or was lost.
+        """
+        with self.turn:
+            number = self._new_number()
+            try:
+                self.delivery.start(messages, number=number)
+                answers = self.delivery.finish(number)
+            except RowlockError:
+                self.epoch += 1  # whatever the replicas were in the middle of is void
+                raise
+            self._forget(number)
+            self._check(answers)
+            return answers
+
+    def _new_number(self) -> int:
+        """Return a number for messages, noted first: an interrupt leaves no answers that nobody awaits."""
+        number = self.delivery.reserve()
+        self._sent.append(number)
+        return number
+
+    def _forget(self, number: int) -> None:
+        self.delivery.give_up(number)
+        self._sent.remove(number)
+
+    def _stamped(self, message: Message) -> Message:
+        return message._replace(head={**message.head, "epoch": self.epoch})
+
+    def _check(self, answers: Mapping[int, Message]) -> None:
+        if any(answer.kind == "error" for answer in answers.values()):
+            self.epoch += 1
+            raise _cause(answers.values())
+
+    # -- steps ------------------------------------------------------------------------------------
+
+    def make_way(self, ahead: bool) -> None:
+        """Wait until steps can be begun, ``ahead`` of others or not."""
+        if self.under_way or self._sent:
+            ahead = ahead and all(request.ahead for request in self.under_way)
+            self.drain(self.config.steps_in_flight - 1 if ahead else 0)
+
+    def begin(self, request: Request, ahead: bool = False, *changes: Change) -> None:
+        """Have steps run; :meth:`finish` returns what they fetch.
+
+        ``ahead``: some steps may be under way already, and this one may stay so. ``changes`` are made (see
+        :func:`assign`) when it is noted that the steps are under way.
+
+        Raises:
+            RowlockError: a step before failed.
+            GangChanged: there are not as many replicas as shares any more.
+        """
+        with self.turn:
+            ledger, changes_before = self.ledger, len(self.shrunk)
+            if self.under_way or self._sent:
+                self.make_way(ahead)
+            self._mend()
+            if ledger.kept.old:
+                self._look_again()
+            if len(request.shares) != self.size or len(self.shrunk) > changes_before:
+                raise GangChanged
+            before = self.under_way[-1] if self.under_way else None
+            request.base = before.end(before.base) if before is not None else ledger.done
+            request.number, request.ahead = self._new_number(), ahead
+            under_way = [*self.under_way, request]  # noted before it is sent: see _review
+            assign((self, "under_way", under_way), *changes)
+            try:
+                self.send(request, ahead)
+            except ReplicaLost as lost:
+                request.begun = True
+                self._recover(lost)
+            except Exception as error:
+                request.failed = error
+                self.under_way.remove(request)
+                raise
+            if request.void:
+                raise GangChanged
+
+    def send(self, request: Request, ahead: bool = False) -> None:
+        """Send what has not happened of a request."""
+        if request.begun:
+            request.number = self._new_number()
+        self.delivery.start(request.messages(self.epoch), ahead, request.number)
+        request.begun = True
+
+    def finish(self, request: Request) -> list[Sequence[np.ndarray]]:
+        """Return what a request's last step fetches, by rank; those begun before it finish first.
+
+        Raises:
+            RowlockError: a replica failed; the first cause is raised, not what followed from it.
+            GangChanged: there are fewer replicas now; ``request.done`` of the steps have happened.
+        """
+        with self.turn:
+            if not self._orderly():
+                self._review()
+            while not request.settled:
+                self._finish(self.under_way[0])
+            if request.failed is not None:
+                raise request.failed
+            if request.void:
+                raise GangChanged
+            assert request.fetched is not None
+            return request.fetched
+
+    def go_on(self) -> None:
+        """Have steps that became void split anew, and sent, in order; called without the turn."""
+        while self.voided:
+            request = self.voided[0]
+            owner = request.owner() if request.owner is not None else None
+            try:
+                if owner is not None and request.failed is None:
+                    owner.go_on(request)
+            except GangChanged:  # once more
+                continue
+            except RowlockError as error:  # those behind it do not happen either
+                assign(*((one, "failed", error) for one in self.voided))
+            with self.turn:
+                if self.voided and self.voided[0] is request:
+                    del self.voided[0]
+
+    def poll(self, request: Request) -> bool:
+        """Tell, without waiting, whether a request and those before it are done."""
+        free: list[bool] = []
+        try:
+            # The lock is taken and noted between two bytecodes: no interrupt keeps it from being let go of.
+            free.extend(map(self.turn.acquire, (False,)))
+            return request.settled or (free[0] and self.delivery.poll(request.number))
+        finally:
+            if True in free:
+                self.turn.release()
+
+    def drain(self, left: int = 0) -> None:
+        """Wait until at most ``left`` requests are under way; what they fetch, or why they fail, is kept."""
+        if not self.under_way and not self._sent:
+            self.check_owner()
+            return
+        with self.turn:
+            if not self._orderly():
+                self._review()
+            while len(self.under_way) > left:
+                self._finish(self.under_way[0])
+
+    def _review(self) -> None:
+        """Put in order what an interrupt left.
+
+        A request is under way from before it is sent until after its outcome is noted. So it may be there
+        although it was never sent, then it is withdrawn; or although it is settled, then it is done with; or
+        it has to be sent again, as a replica was lost. Other answers are wanted by nobody.
+        """
+        self._mend_first()
+        try:
+            for request in [r for r in self.under_way if r.settled]:
+                self.under_way.remove(request)
+            for request in list(self.under_way):
+                if self.delivery.knows(request.number):
+                    request.begun = True
+                elif request.begun:
+                    self.send(request, ahead=True)
+                else:
+                    request.failed = KeyboardInterrupt("interrupted before it was sent")
+                    self.under_way.remove(request)
+            if len(self._sent) > len(self.under_way):
+                wanted = {request.number for request in self.under_way}
+                for number in [n for n in self._sent if n not in wanted]:
+                    self._forget(number)
+        except ReplicaLost as lost:
+            self._recover(lost)
+        except Torn:
+            self._torn()
+
+    def _orderly(self) -> bool:
+        """Tell whether all that is under way was sent, and nothing else."""
+        ledger, sent = self.ledger, self._sent
+        if ledger.uneven or ledger.torn or len(sent) != len(self.under_way):
+            return False
+        for index, request in enumerate(self.under_way):
+            if request.number != sent[index] or not self.delivery.knows(sent[index]):
+                return False
+        return True
+
+    def _mend_first(self) -> None:
+        """Mend the gang before what is under way finishes, if an interrupt kept it from being mended."""
+        if self.under_way and (self.ledger.uneven or self.ledger.torn):
+            self._mend()
+
+    def _finish(self, request: Request) -> None:
+        try:
+            answers = self.delivery.finish(request.number)
+        except ReplicaLost as lost:
+            self._recover(lost)
+            return
+        except Torn:
+            self._torn()
+            return
+        except RowlockError as error:  # the gang cannot be used again
+            assign(*((one, "failed", error) for one in self.under_way), (self, "under_way", []))
+            raise
+        ledger = self.ledger
+        fetched = []
+        for rank in range(len(answers)):
+            answer = answers[rank]
+            if answer.kind == "error":
+                self.epoch += 1
+                self._failed(request, answers, _cause(answers.values()))
+                return
+            fetched.append(answer.arrays)
+        if request.results.kept:
+            fetched = request.keep(ledger, fetched)
+        ledger.failures = 0
+        assign(
+            (ledger, "done", request.end(request.base) if request.votes else ledger.done),
+            (request, "done", request.iterations),
+            (request, "fetched", fetched),
+            (self, "under_way", self.under_way[1:]),
+        )
+        self._forget(request.number)
+
+    def _failed(
+        self, request: Request, answers: Mapping[int, Message], error: RowlockError
+    ) -> None:
+        """An op raised: the steps before it happened, the others did not, nor do those behind it."""
+        from .recovery import Recovery
+
+        counted = self.ledger.done
+        if request.votes:
+            through = request.end(request.base)
+            stands = {a.head["done"] if a.kind == "error" else through for a in answers.values()}
+            counted = stands.pop() if len(stands) == 1 else Recovery(self).level(error)
+            self.ledger.kept.aged(range(self.size))
+        assign(
+            (self.ledger, "done", counted),
+            (request, "done", request.passed(counted)),
+            *((one, "failed", error) for one in self.under_way),
+            (self, "under_way", []),
+        )
+        self._review()
+
+    def _torn(self) -> None:
+        """An interrupt struck a replica of this process: all end at one step, and nothing is under way."""
+        self.epoch += 1
+        self.delivery.settle()
+        stands = self.some({r: self._inventory() for r in self.delivery.alive})
+        counted = max(answer.head["done"] for answer in stands.values())
+        torn = KeyboardInterrupt("interrupted")
+        self.ledger.kept.aged(range(self.size))
+        assign(
+            (self.ledger, "done", counted),
+            *((one, "done", one.passed(counted)) for one in self.under_way),
+            *((one, "failed", torn) for one in self.under_way),
+            (self, "under_way", []),
+        )
+
+    def _inventory(self) -> Message:
+        return Message("inventory", {"epoch": self.epoch})
+
+    def _look_again(self) -> None:
+        """Ask the replicas for their own values: those of some steps did not arrive."""
+        kept = self.ledger.kept
+        for scope in kept.scopes():
+            names = kept.names(scope)
+            for rank, answer in enumerate(self.all("read", scope=scope, names=names)):
+                kept.put(scope, rank, dict(zip(names, answer.arrays, strict=True)))
+        kept.old.clear()
+
+    def libraries(self) -> frozenset[str]:
+        """Return the libraries that all replicas have in one version. Who joins later must have them too."""
+        if self._libraries is None:
+            self._libraries = common([a.head["versions"] for a in self.all("libraries")])
+        return self._libraries
+
+    # -- programs and values ------------------------------------------------------------------------
+
+    def load(
+        self,
+        program: str,
+        scope: int,
+        *,
+        threads: int = 1,
+        capped: bool = False,
+        every_lock: bool = False,
+        wishes: Wishes = ALL_WISHES,
+        captures: bool = True,
+        alone: bool = False,
+        functions: Sequence[int] = (),
+    ) -> int:
+        """Give a compiled program (JSON) to every replica and return its id there.
+
+        ``threads`` that a replica may use, ``capped`` by its share of the host's cores or not; ``every_lock``:
+        they signal every dependency; ``wishes``: how temporaries may share memory; ``captures``: a GPU's work
+        is launched as graphs; ``alone``: peers take no part; ``functions``: numbers of the Python functions
+        that it calls, which the delivery brings to replicas of other processes.
+        """
+        number = self.new_id()
+        how: dict[str, Any] = {"threads": threads, "capped": capped, "every_lock": every_lock}
+        how.update(wishes=list(wishes), captures=captures, alone=alone, functions=list(functions))
+        head = {"id": number, "program": program, "scope": scope, **how}
+        with self.turn:
+            self._unload()
+            answers = self.all("load", **head)
+            self._memory[number] = min(answer.head["memory"] for answer in answers)
+            self.ledger.programs[number] = head
+        return number
+
+    def memory(self, number: int) -> tuple[int, str]:
+        """Return the bytes that a loaded program may take of each replica's memory, and who says so."""
+        limit = self.config.memory_per_replica_bytes
+        if limit is not None:
+            return limit, "ClusterConfig.memory_per_replica_bytes allows"
+        return self._memory[number], "a place has"
+
+    def forget(self, kind: str, number: int) -> None:
+        """Have a program or a scope ("programs", "scopes") unloaded before the next program is loaded."""
+        self._unwanted[kind].append(number)
+
+    def _unload(self) -> None:
+        if any(self._unwanted.values()) and not self.delivery.broken:
+            unwanted = {kind: list(numbers) for kind, numbers in self._unwanted.items()}
+            self.all("unload", programs=unwanted["programs"], scopes=unwanted["scopes"])
+            for number in unwanted["programs"]:
+                self.ledger.programs.pop(number, None)
+                self._memory.pop(number, None)
+            for number in unwanted["scopes"]:
+                self.ledger.owners.pop(number, None)
+                self.ledger.kept.forget(number)
+            for kind, numbers in unwanted.items():  # others may have come meanwhile
+                for number in numbers:
+                    self._unwanted[kind].remove(number)
+
+    def write(
+        self,
+        scope: int,
+        names: Sequence[str],
+        arrays: Sequence[np.ndarray],
+        owners: Mapping[str, int] | None = None,
+    ) -> None:
+        """Write persistables to a device scope of every replica, or of their owners alone."""
+        messages = []
+        for rank in range(self.size):
+            held = [
+                (name, array)
+                for name, array in zip(names, arrays, strict=True)
+                if (owners or {}).get(name, rank) == rank
+            ]
+            head = {"scope": scope, "names": [name for name, _ in held]}
+            messages.append(Message("write", head, [array for _, array in held]))
+        with self.turn:
+            self.each(messages)
+            known = self.ledger.owners.setdefault(scope, {})
+            self.ledger.kept.forget(scope, names)
+            for name in names:
+                known.pop(name, None)
+                if name in (owners or {}):
+                    known[name] = (owners or {})[name]
+
+    def read(self, scope: int, name: str, rank: int = 0) -> np.ndarray:
+        """Return a persistable from one replica's device scope; ``rank`` is its number now."""
+        ask = Message("read", {"scope": scope, "names": [name]})
+        idle = Message("read", {"scope": scope, "names": []})
+        with self.turn:
+            changes = len(self.shrunk)
+            while True:
+                for ranks in self.shrunk[changes:]:  # a rank that owns its values was not lost
+                    rank = ranks.index(rank) if rank in ranks else 0
+                changes = len(self.shrunk)
+                try:
+                    answers = self.each([ask if i == rank else idle for i in range(self.size)])
+                except GangChanged:
+                    continue
+                return answers[rank].arrays[0]
+
+    # -- failures and the end -----------------------------------------------------------------------
+
+    def _recover(self, lost: ReplicaLost) -> None:
+        from .recovery import Recovery
+
+        Recovery(self).after(lost)
+
+    def _mend(self) -> None:
+        """Bring in others for those that were lost before.
+
+        Raises:
+            InvalidState: the gang was closed, or no replica of it is left.
+        """
+        ledger = self.ledger
+        if ledger.stale or ledger.uneven or ledger.torn:
+            if self.delivery.broken:  # else the delivery says so when it is asked to send
+                raise InvalidState(VALUES_GONE)
+            from .recovery import Recovery
+
+            Recovery(self).resume()
+
+    def before_close(self, call: Callable[[], None]) -> None:
+        """Have a method called when the gang is closed in good health, while replicas still answer.
+
+        Its object is not kept alive for that.
+        """
+        self._leaving.append(weakref.WeakMethod(call))
+
+    def close(self) -> None:
+        """End the replicas; a process that was forked leaves them to the one that has them."""
+        if not self.owned:
+            return
+        with self.turn:
+            try:
+                if not self.delivery.broken:
+                    self.drain()
+                    for held in self._leaving:
+                        call = held()
+                        if call is not None:
+                            call()
+            except Exception:  # a replica may be found dead only now
+                self._leaving.clear()
+                self.delivery.close()
+                raise
+            # An interrupt before this leaves the gang, which has values that nobody else has, to be closed.
+            self._leaving.clear()
+            self.delivery.close()
+
+
+_gangs: weakref.WeakSet[Gang] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for gang in _gangs:
+        gang.disown()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _cause(answers: Iterable[Message]) -> RowlockError:
+    """Return the error that replicas answered first, not what followed from it."""
+    failures = [answer for answer in answers if answer.kind == "error"]
+    first = next((f for f in failures if not f.head["collateral"]), failures[0])
+    kind, text, rank = first.head["type"], first.head["text"], first.head["rank"]
+    known = getattr(errors, kind, None)
+    text = text if f"replica {rank}" in text else f"replica {rank}: {text}"
+    if isinstance(known, type) and issubclass(known, RowlockError):
+        return known(text)
+    return ExecutionError(f"{text} ({kind})")

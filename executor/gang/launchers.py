@@ -1,0 +1,143 @@
+"""Which gang there is for a list of places: launchers by name, the configuration in force, the gangs that run.
+
+The front door registers launchers, so that nothing here knows Ray.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from ...strategies.current import current_config
+from ...strategies.errors import InvalidArgument, PlacementError
+from ..device.place import CUDAPlace, Place
+from .gang import Gang
+from .solo import Solo
+
+if TYPE_CHECKING:
+    from ...strategies.cluster import ClusterConfig
+
+Launcher = Callable[[Sequence[Place], "ClusterConfig"], Gang]
+_launchers: dict[str, Launcher] = {}
+_gangs: dict[tuple[Any, ...], Gang] = {}
+_launching = [threading.RLock()]
+
+
+def launching() -> threading.RLock:
+    """Return the lock for starting and ending gangs: ``with launching():``. It is taken before any other."""
+    return _launching[0]
+
+
+def _after_fork() -> None:
+    _launching[:] = [threading.RLock()]  # another thread of the parent may have the old one
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def register_launcher(name: str, launcher: Launcher) -> None:
+    """Make ``ClusterConfig(launcher=name)`` start gangs with ``launcher``."""
+    _launchers[name] = launcher
+
+
+def gang_for(places: Sequence[Place]) -> Gang:
+    """Return the gang on these places, started if there is none yet under the configuration in force.
+
+    Programs that name equal places share replicas.
+
+    Raises:
+        InvalidArgument: the place list is empty, or has CPUs and GPUs.
+        PlacementError: a GPU is asked for twice, or holds a replica of another gang.
+    """
+    if not places:
+        raise InvalidArgument("there are no places to run on: the place list is empty.")
+    if len({type(place) for place in places}) > 1:
+        raise InvalidArgument(f"places {list(places)} are of several kinds: use CPUs or GPUs.")
+    config = current_config()
+    key = (config.model_dump_json(), tuple(places))
+    with launching():
+        if key in _gangs:
+            _gangs[key].check_owner()
+            if _gangs[key].delivery.broken:
+                _gangs.pop(key).close()
+        if key not in _gangs:
+            _make_room(places)
+            _gangs[key] = _launchers[config.launcher](places, config)
+        _standing.discard(key)
+        return _gangs[key]
+
+
+def gang_at(place: Place) -> Gang:
+    """Return a gang of one for programs on ``place``: its replica, whoever's it is, or one of its own."""
+    config = current_config().model_dump_json()
+    with launching():
+        for (of, places), gang in _gangs.items():
+            if of == config and place in places and not gang.delivery.broken:
+                if len(places) == 1:
+                    return gang
+                rank = places.index(place)
+                solos = _solos.setdefault(gang, {})
+                if rank not in solos:
+                    solos[rank] = Solo(gang, rank)
+                return solos[rank]
+        made = gang_for([place])
+        _standing.add((config, (place,)))
+        return made
+
+
+_standing: set[tuple[Any, ...]] = set()  # gangs of one that leave when their GPU is wanted
+_solos: WeakKeyDictionary[Gang, dict[int, Solo]] = WeakKeyDictionary()
+
+
+def _in_use(gang: Gang) -> bool:
+    solos = _solos.get(gang, {}).values()
+    return not gang.delivery.broken and any(one.users for one in (gang, *solos))
+
+
+def _make_room(places: Sequence[Place]) -> None:
+    """See to it that the GPUs of a new gang are free: others leave that nobody uses, or that are configured
+    otherwise."""
+    gpus = [place for place in places if isinstance(place, CUDAPlace)]
+    twice = sorted({place.device_id for place in gpus if gpus.count(place) > 1})
+    if twice:
+        raise PlacementError(
+            f"places {list(places)} ask for two replicas on GPU {twice[0]}; a GPU holds one. "
+            f"Name each GPU once."
+        )
+    for key in [key for key in _gangs if set(key[1]).intersection(gpus)]:
+        other_config = key[0] != current_config().model_dump_json()
+        if key in _standing or other_config or not _in_use(_gangs[key]):
+            _close(key)
+            _standing.discard(key)
+            continue
+        shared = sorted(place.device_id for place in set(key[1]).intersection(gpus))
+        raise PlacementError(
+            f"GPU {', '.join(map(str, shared))} holds a replica of the gang on {list(key[1])}, and a GPU holds "
+            f"one. Use the same places, or end that gang first (rowlock.shutdown())."
+        )
+
+
+def close_gangs(config: ClusterConfig | None = None) -> None:
+    """End every gang, or those of one configuration; the next parallel run starts anew."""
+    wanted = None if config is None else config.model_dump_json()
+    with launching(), ExitStack() as ending:  # every one, also if the values of one are found lost
+        for key in [key for key in _gangs if wanted in (None, key[0])]:
+            ending.callback(_close, key)
+
+
+def _close(key: tuple[Any, ...]) -> None:
+    """End a gang; an interrupt before it is closed leaves it to be closed."""
+    try:
+        _gangs[key].close()
+    finally:
+        if not _gangs[key].owned or _gangs[key].delivery.broken:
+            _gangs.pop(key)
+
+
+def any_gang() -> bool:
+    """Tell whether a gang is running."""
+    return bool(_gangs)

@@ -1,0 +1,348 @@
+"""Going on without a lost replica: what happened is kept, what did not is done again.
+
+A step happens on all replicas or on none (``graph/passes/commit.py``), so the living stand at the same step, or
+some one step behind others that they can still finish: they came to the vote, and kept what was reduced. Once
+they are even, others come in with the values of one of them, and the steps that did not happen are sent again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from ...strategies.errors import (
+    CollectiveError,
+    InvalidState,
+    ReplicaLost,
+    RowlockError,
+    ValuesLost,
+)
+from ..replica.message import Message
+from .delivery import VALUES_GONE, Mendable, Outcome, Request, assign
+from .gang import Gang
+
+_log = logging.getLogger("rowlock")
+_CURE = 'Run again; ClusterConfig(on_failure="shrink") goes on without a lost replica, "replace" with another.'
+
+
+class Recovery:
+    """Mends one gang, as its configuration says (``on_failure``)."""
+
+    def __init__(self, gang: Gang) -> None:
+        self.gang = gang
+        self.ledger = gang.ledger
+        self.delivery = cast(Mendable, gang.delivery)
+
+    def after(self, lost: ReplicaLost) -> None:
+        """A replica was lost just now: go on without it, or raise if that is not wanted.
+
+        Raises:
+            ReplicaLost: it is not to be replaced now, or too many were lost without a step in between.
+        """
+        began = time.monotonic()
+        self._note(lost)
+        self._even(lost)
+        self.ledger.failures += 1
+        config = self.gang.config
+        if config.on_failure == "raise":
+            lost.args = (f"{lost} {_CURE}",)
+        if config.on_failure == "raise" or self.ledger.failures > config.max_failures:
+            self._give_up(lost)
+            raise lost
+        self.resume(lost)
+        self._tell(lost, time.monotonic() - began)
+
+    def resume(self, lost: ReplicaLost | None = None) -> None:
+        """Bring others in, or go on with fewer; then send again what has not happened.
+
+        Raises:
+            ReplicaLost: too many more were lost meanwhile.
+            InvalidState: a lost replica alone held some values.
+        """
+        ledger, gang = self.ledger, self.gang
+        while ledger.stale or ledger.torn or ledger.uneven:
+            ledger.torn = True
+            self._find_out(lost)
+            try:
+                self._check_owned()
+                if gang.config.on_failure == "shrink":
+                    self._shrink()
+                else:
+                    self._replace()
+                ledger.torn = False  # now: Gang._review sends what an interrupt leaves
+                for request in gang.under_way:
+                    gang.send(request, ahead=True)
+            except ReplicaLost as another:
+                self._note(another)
+                ledger.failures += 1
+                self._even(another)
+                if ledger.failures > gang.config.max_failures:
+                    self._give_up(another)
+                    raise another from lost
+            except RowlockError as error:  # there is no place for another one
+                self._give_up(error)
+                raise
+
+    def _note(self, lost: ReplicaLost) -> None:
+        """Note that replicas were lost: the living have to be brought to one step, and to join a group."""
+        self.gang.epoch += 1
+        self.ledger.uneven = self.ledger.torn = True
+        self.ledger.stale.update(lost.ranks)
+
+    def _find_out(self, lost: ReplicaLost | None) -> None:
+        """Find out where the living stand if an interrupt kept us from it."""
+        stale = self.ledger.stale
+        gone = set(range(self.gang.size)).difference(self.delivery.alive, stale)
+        if gone:
+            self.ledger.uneven = True
+            stale.update(gone)
+        if self.ledger.uneven:
+            self._even(lost or ReplicaLost("a replica was lost.", sorted(stale)))
+
+    # -- where everybody stands ---------------------------------------------------------------------
+
+    def _even(self, lost: ReplicaLost) -> None:
+        """Bring the living to one step, and note which of the requests under way have happened."""
+        furthest = self.level(lost)
+        self.ledger.done = furthest
+        for request in list(self.gang.under_way):
+            if request.settled:  # an interrupt kept it from being done with
+                self.gang.under_way.remove(request)
+                continue
+            request.begun = request.begun or self.delivery.knows(request.number)
+            done = request.passed(furthest)
+            if request.votes and done == request.iterations:
+                self._gather(request)
+                self.gang.under_way.remove(request)
+            elif request.begun:
+                if done > request.done and request.results.kept:
+                    self._gather_own(request, furthest)
+                request.done = done
+            else:  # an interrupt kept it from being sent
+                request.failed = KeyboardInterrupt("interrupted before it was sent")
+                self.gang.under_way.remove(request)
+        self.ledger.uneven = False
+
+    def level(self, cause: RowlockError) -> int:
+        """Bring the living to one step, and return how many they have done.
+
+        Raises:
+            ValuesLost: none is left of those that had the values.
+        """
+        while True:
+            try:
+                self.delivery.settle()
+                living = [r for r in self.delivery.alive if r not in self.ledger.stale]
+                if not living:
+                    break
+                stands = self._ask(dict.fromkeys(living, Message("inventory", {})))
+                furthest = max(stands.values())
+                behind = [rank for rank in living if stands[rank] < furthest]
+                if behind:
+                    roll = Message("settle", {"upto": furthest})
+                    stands.update(self._ask(dict.fromkeys(behind, roll)))
+                self.ledger.stale.update(r for r in behind if stands[r] < furthest)
+                return furthest
+            except ReplicaLost as another:
+                self.gang.epoch += 1
+                self.ledger.stale.update(another.ranks)
+        ranks = sorted(self.ledger.stale)
+        gone = ValuesLost(f"{cause} No other replica is left: {VALUES_GONE}", ranks)
+        self._give_up(gone)
+        self.gang.delivery.close()
+        raise gone from cause
+
+    def _ask(self, messages: Mapping[int, Message]) -> dict[int, int]:
+        """Ask replicas how many steps they have done."""
+        answers = self.gang.some(messages)
+        return {rank: answer.head["done"] for rank, answer in answers.items()}
+
+    def _gather(self, request: Request) -> None:
+        """Put together what a request that happened has fetched.
+
+        What a replica alone can tell was posted before the vote. What all have alike is taken from one that
+        answered; the rest is lost with the replica.
+        """
+        outcomes = self._outcomes(request)
+        answers = [_whole(outcome) for outcome in outcomes]
+        full = next((answer for answer in answers if answer is not None), None)
+        if full is None:
+            if request.results.kept:
+                self.ledger.kept.aged(range(len(outcomes)))
+            unknown = CollectiveError(
+                "the step happened, but no replica is left that tells what was fetched."
+            )
+            assign((request, "done", request.iterations), (request, "failed", unknown))
+            return
+        alike = {i: full[i] for i in range(len(full)) if request.results.is_alike(i)}
+        wanted = len(full) - len(request.results.kept)
+        fetched: list[Sequence[np.ndarray]] = []
+        failed: CollectiveError | None = None
+        for rank, (outcome, answer) in enumerate(zip(outcomes, answers, strict=True)):
+            own = dict(enumerate(answer)) if answer is not None else _early(outcome.posted)
+            known = {**alike, **own}
+            if any(i not in known for i in range(wanted)):
+                failed = failed or CollectiveError(
+                    f"the step happened, but what replica {rank} fetched was lost with it."
+                )
+            self._keep(request, rank, [known.get(i) for i in range(wanted, len(full))])
+            fetched.append([known[i] for i in range(wanted) if i in known])
+        assign(
+            (request, "done", request.iterations),
+            (request, "fetched", fetched if failed is None else None),
+            (request, "failed", failed),
+        )
+
+    def _gather_own(self, request: Request, done: int) -> None:
+        """Keep each place's own values as they were after so many steps, within a request."""
+        for rank, outcome in enumerate(self._outcomes(request)):
+            own = outcome.kept.get(done, [None] * len(request.results.kept))
+            self._keep(request, rank, own)
+
+    def _outcomes(self, request: Request) -> list[Outcome]:
+        return [self.delivery.outcome(request.number, r) for r in range(len(request.shares))]
+
+    def _keep(self, request: Request, rank: int, own: Sequence[np.ndarray | None]) -> None:
+        """Keep what a place has for itself, or note that it did not arrive; again, after an interrupt."""
+        values = {
+            name: array
+            for name, array in zip(request.results.kept, own, strict=True)
+            if array is not None
+        }
+        self.ledger.kept.put(request.results.scope, rank, values)
+        if len(values) < len(own):
+            self.ledger.kept.aged([rank])
+
+    def _give_up(self, cause: RowlockError) -> None:
+        unsettled = [request for request in self.gang.under_way if not request.settled]
+        assign(*((request, "failed", cause) for request in unsettled), (self.gang, "under_way", []))
+
+    # -- others -------------------------------------------------------------------------------------
+
+    def _check_owned(self) -> None:
+        """Refuse to go on without values that a lost replica alone held."""
+        gone = [
+            name
+            for owners in self.ledger.owners.values()
+            for name, rank in owners.items()
+            if rank in self.ledger.stale
+        ]
+        if gone:
+            self.gang.delivery.close()
+            names = ", ".join(sorted(gone)[:5]) + (", …" if len(gone) > 5 else "")
+            raise InvalidState(
+                f"with ReduceStrategy.Reduce a lost replica alone held {len(gone)} persistables ({names}). "
+                f"Load a checkpoint, or run the startup program again; AllReduce keeps them everywhere."
+            )
+
+    def _replace(self) -> None:
+        self.ledger.stale.update(self.delivery.replace())
+        self.delivery.regroup()
+        self._heal()
+        for head in self.ledger.programs.values():
+            self.gang.ask([Message("load", head)] * self.gang.size)
+
+    def _shrink(self) -> None:
+        gang, ledger, alive = self.gang, self.ledger, self.delivery.alive
+        owners = {
+            scope: {name: alive.index(rank) for name, rank in by_name.items()}
+            for scope, by_name in ledger.owners.items()
+        }
+        self.delivery.shrink(
+            (gang, "shrunk", [*gang.shrunk, alive]),
+            (ledger, "stale", {alive.index(rank) for rank in ledger.stale if rank in alive}),
+            (ledger, "owners", owners),
+            *ledger.kept.renumbered(alive),
+            (ledger, "programs", {}),
+            *((request, "void", True) for request in gang.under_way),
+            (gang, "voided", [*gang.under_way, *gang.voided]),
+            (gang, "under_way", []),
+        )
+        self.delivery.regroup()  # last: if one more is lost, all is as the others are numbered now
+        self._heal()
+
+    def _heal(self) -> None:
+        """Give those who lack them the values of one who has them, and each place what it had for itself."""
+        stale = sorted(self.ledger.stale)
+        if not stale:
+            return
+        source = next((r for r in range(self.gang.size) if r not in self.ledger.stale), None)
+        if source is None:
+            raise ReplicaLost("no replica that has the values is left.", stale)
+        names = self.gang.some({source: self._message("names")})[source].head["scopes"]
+        for scope, held in names:
+            owners = self.ledger.owners.get(scope, {})
+            shared = [name for name in held if name not in owners]
+            head = {"scope": scope, "names": shared}
+            values = self.gang.some({source: self._message("read", **head)})[source].arrays
+            self.gang.some(dict.fromkeys(stale, self._message("write", values, **head)))
+            for rank in stale:
+                self._give_back(scope, rank, source)
+        done = self._message("resume", done=self.ledger.done)
+        self.gang.some(dict.fromkeys(stale, done))
+        self.ledger.kept.old.difference_update(stale)
+        self.ledger.stale.clear()
+
+    def _give_back(self, scope: int, rank: int, source: int) -> None:
+        """Give a place what it had for itself, and tell of what differs from it."""
+        kept = self.ledger.kept
+        own = kept.of(scope, rank)
+        if own:
+            head = {"scope": scope, "names": list(own)}
+            self.gang.some({rank: self._message("write", list(own.values()), **head)})
+        large = kept.too_large.get(scope)
+        if large:
+            self._warn(rank, large, f"replica {source} has")
+        if own and rank in kept.old:
+            self._warn(rank, own, "it had a step or more before it was lost")
+
+    def _warn(self, rank: int, names: Collection[str], which: str) -> None:
+        listed = ", ".join(sorted(names)[:3]) + (", …" if len(names) > 3 else "")
+        _log.warning(
+            "Replica %d goes on with other values of %d persistable(s) that each place has for itself (%s) "
+            "than it would have had: those that %s.",
+            *(rank, len(names), listed, which),
+        )
+
+    def _message(self, kind: str, arrays: Sequence[Any] = (), **head: object) -> Message:
+        return Message(kind, {"epoch": self.gang.epoch, **head}, arrays)
+
+    def _tell(self, lost: ReplicaLost, seconds: float) -> None:
+        _log.warning(
+            "%s Training goes on at step %d with %d replicas after %.2f s.",
+            lost,
+            self.ledger.done,
+            self.gang.size,
+            seconds,
+        )
+
+
+def _early(posted: Message | None) -> dict[int, np.ndarray]:
+    """Return what was posted, by place in the fetch list."""
+    if posted is None:
+        return {}
+    return dict(zip(posted.head["which"], posted.arrays, strict=True))
+
+
+def _whole(outcome: Outcome) -> Sequence[np.ndarray] | None:
+    """Return all that a replica fetched, if it answered."""
+    answer = outcome.answer
+    if answer is None or answer.kind != "fetched":
+        return None
+    return whole(outcome.posted, answer).arrays
+
+
+def whole(posted: Message | None, answer: Message) -> Message:
+    """Return an answer with what was posted of it in its place."""
+    if posted is None or answer.kind == "error":
+        return answer
+    arrays = posted.arrays  # in the order of the fetch list
+    if answer.arrays:
+        late, early = iter(answer.arrays), _early(posted)
+        count = len(early) + len(answer.arrays)
+        arrays = [early[i] if i in early else next(late) for i in range(count)]
+    return Message(answer.kind, answer.head, arrays, answer.step)

@@ -1,0 +1,56 @@
+"""A replica that runs on a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from queue import Empty, SimpleQueue
+
+from ..replica.message import Message
+from ..replica.replica import Replica
+
+IDLE = Message("ok", {})  # answers what was no question
+Asked = tuple[int, Message | None, dict[int, Message]]
+
+
+class ReplicaThread(threading.Thread):
+    """Runs one replica beside the driver's thread.
+
+    It is asked with a number, a message (None: nothing, to find out that all before was answered) and where to
+    put the answer. Numbers grow: a question that comes again was answered.
+    """
+
+    def __init__(self, replica: Replica) -> None:
+        super().__init__(name=f"rowlock-replica-{replica.rank}", daemon=True)
+        self.replica = replica
+        self.asked: SimpleQueue[Asked | None] = SimpleQueue()
+        self._bell: SimpleQueue[None] = SimpleQueue()
+        self._finished = -1
+        self.start()
+
+    def wait(self, number: int, answers: dict[int, Message], until: float) -> bool:
+        """Return when question ``number`` is answered; False if it is late.
+
+        The answer is there before the bell rings, so an interrupt may swallow a ring but no answer.
+        """
+        rank = self.replica.rank
+        while rank not in answers:
+            try:
+                self._bell.get(timeout=max(until - time.monotonic(), 0.001))
+            except Empty:
+                if time.monotonic() > until and rank not in answers:
+                    return False
+        while not self._bell.empty():  # rings of those that were answered when they were asked for
+            self._bell.get()
+        return True
+
+    def run(self) -> None:
+        while (asked := self.asked.get()) is not None:
+            number, message, answers = asked
+            if number > self._finished:
+                answers[self.replica.rank] = (
+                    IDLE if message is None else self.replica.handle(message)
+                )
+                self._finished = number
+                self._bell.put(None)
+            del asked, message, answers  # not kept alive until the next question

@@ -1,0 +1,133 @@
+"""Arrays of a GPU over a group whose arrays lie on the host: copied down, combined there, and copied up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..cuda.runtime import Runtime
+from ..replica.message import Group
+
+
+class StagedGroup:
+    """One rank's handle, for GPUs that NCCL does not join.
+
+    Every buffer has a twin in the group's own memory. Arrays are parts of such buffers.
+    """
+
+    def __init__(self, group: Group, runtime: Runtime) -> None:
+        self.rank, self.size, self.local_size = group.rank, group.size, group.local_size
+        self._group, self._runtime = group, runtime
+        self._twins: list[tuple[Any, np.ndarray]] = []
+
+    def buffer(self, nbytes: int) -> Any:
+        """Return ``nbytes`` of zeroed device memory (uint8); every rank calls it."""
+        twin = self._group.buffer(nbytes)
+        made = self._runtime.empty(max(nbytes, 1))[:nbytes]
+        made.fill(0)
+        if nbytes:
+            self._runtime.pin(twin)
+        self._twins.append((made, twin))
+        return made
+
+    def release(self, buffer: Any) -> None:
+        """Give back what :meth:`buffer` returned; every rank calls it."""
+        (found,) = [pair for pair in self._twins if pair[0] is buffer]
+        self._twins = [pair for pair in self._twins if pair is not found]
+        self._runtime.synchronize()
+        self._runtime.unpin(found[1])
+        self._group.release(found[1])
+
+    def _twin(self, array: Any) -> np.ndarray:
+        """Return the part of a buffer's twin that stands for an array."""
+        address = self._runtime.address(array)
+        for made, twin in self._twins:
+            offset = address - self._runtime.address(made)
+            if offset >= 0 and offset + array.nbytes <= made.nbytes:
+                return twin[offset : offset + array.nbytes].view(array.dtype).reshape(array.shape)
+        raise ValueError("this array is in no buffer of the group")
+
+    def _staged(self, array: Any, work: Callable[[np.ndarray], None]) -> None:
+        """Bring an array to the host, let it meet the others there, and bring it back."""
+        runtime, twin = self._runtime, self._twin(array)
+        runtime.copy(twin, array, runtime.compute)
+        runtime.record(runtime.compute).synchronize()
+        work(twin)
+        runtime.copy(array, twin, runtime.compute)
+        runtime.record(runtime.compute).synchronize()
+
+    def all_reduce(
+        self, array: Any, op: str = "sum", *, within: float = 60.0, tag: str = ""
+    ) -> None:
+        """Combine ``array`` over the ranks, in place."""
+        meet = partial(self._group.all_reduce, op=op, within=within, tag=tag)
+        self._staged(array, meet)
+
+    def bound_all_reduce(
+        self, array: Any, op: str = "sum", *, within: float = 60.0, tag: str = ""
+    ) -> Callable[[], None]:
+        """Return a call that does :meth:`all_reduce` on this array."""
+        meet = self._group.bound_all_reduce(self._twin(array), op, within=within, tag=tag)
+        return partial(self._staged, array, lambda twin: meet())
+
+    def reduce_parts(
+        self,
+        array: Any,
+        ends: Sequence[int],
+        roots: Sequence[int],
+        *,
+        within: float = 60.0,
+        tag: str = "",
+    ) -> None:
+        """Sum each part of ``array`` into its root's; the others keep theirs."""
+        meet = partial(self._group.reduce_parts, ends=ends, roots=roots, within=within, tag=tag)
+        self._staged(array, meet)
+
+    def broadcast_parts(
+        self,
+        array: Any,
+        ends: Sequence[int],
+        roots: Sequence[int],
+        *,
+        within: float = 60.0,
+        tag: str = "",
+    ) -> None:
+        """Copy each part of ``array`` from its root's to every rank's."""
+        meet = partial(self._group.broadcast_parts, ends=ends, roots=roots, within=within, tag=tag)
+        self._staged(array, meet)
+
+    def barrier(self, *, within: float = 60.0, tag: str = "") -> None:
+        """Return when every rank is here."""
+        self._group.barrier(within=within, tag=tag)
+
+    def vote(self, *, within: float = 60.0, tag: str = "") -> None:
+        """Return when every living rank has, or is sure to get, the results of every collective so far."""
+        self._group.vote(within=within, tag=tag)
+
+    @property
+    def waited(self) -> float:
+        """Seconds that this rank waited for peers so far."""
+        return getattr(self._group, "waited", 0.0)
+
+    def begin(self, step: int) -> None:
+        """Say which step the collectives that follow belong to."""
+        self._group.begin(step)
+
+    def abort(self, reason: str) -> None:
+        """Release every rank that waits."""
+        self._group.abort(reason)
+
+    def reset(self, epoch: int) -> None:
+        """Begin afresh after an abort; every rank calls it with the same number."""
+        self._group.reset(epoch)
+
+    def close(self) -> None:
+        """Let go of memory and peers."""
+        self._runtime.synchronize()
+        for _, twin in self._twins:
+            self._runtime.unpin(twin)
+        self._twins = []
+        self._group.close()

@@ -1,0 +1,1 @@
+"""What this host has: memory, cores, and a folder for compiled code."""

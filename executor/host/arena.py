@@ -1,0 +1,146 @@
+"""Memory for plans: address space that is reserved at once, and takes memory only where it is touched."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import mmap
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from ...graph.lowering.layout import CHANNELS_LAST
+from ...graph.lowering.memory import ALIGNMENT, MemoryPlan, aligned
+from ...graph.ops.registry import Spec
+from ...strategies.types import to_numpy, to_var_type
+
+_LEAST, _LEAST_SCRATCH = 64 << 20, 1 << 30  # bytes of address space
+_ROOM = 4  # reserve so many times what is needed now: larger shapes may come
+_NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # Python names it from 3.13 on
+
+
+def spec_of(array: Any) -> Spec:
+    """Return the spec of an array."""
+    return Spec(tuple(array.shape), to_var_type(array.dtype))
+
+
+def aligned_bytes(xp: ModuleType, nbytes: int) -> Any:
+    """Return ``nbytes`` uninitialised bytes (uint8) that begin on a cache line."""
+    raw = xp.empty(nbytes + ALIGNMENT, np.uint8)
+    address = raw.ctypes.data if xp is np else raw.data.ptr
+    start = -address % ALIGNMENT
+    return raw[start : start + nbytes]
+
+
+class Region:
+    """Reserved address space. Who holds a view of it may use it also after :meth:`give_back`."""
+
+    def __init__(self, capacity: int) -> None:
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
+        try:
+            self._map = mmap.mmap(-1, capacity, flags=flags)
+        except OSError as error:
+            raise MemoryError(str(error)) from error
+        self.bytes = np.frombuffer(self._map, np.uint8)
+        self.capacity = capacity
+        with contextlib.suppress(OSError):  # as NumPy asks for its own arrays
+            self._map.madvise(mmap.MADV_HUGEPAGE)
+
+    def give_back(self) -> None:
+        """Give the pages back to the host; what lay there is lost."""
+        self._map.madvise(mmap.MADV_DONTNEED)
+
+
+class Memory:
+    """What plans share of which one runs at a time: an arena, and scratch memory for each lane."""
+
+    def __init__(self) -> None:
+        self._arena: Region | None = None
+        self._scratch: dict[int, Region] = {}
+        self.taken = 0  # bytes of the arena that may have pages
+
+    def arena(self, nbytes: int) -> Any:
+        """Return ``nbytes`` bytes, the same for every plan as long as they suffice."""
+        if self._arena is None or self._arena.capacity < nbytes:
+            if self._arena is not None:
+                self._arena.give_back()
+            self._arena, self.taken = _region(nbytes), 0
+        self.taken = max(self.taken, nbytes)
+        return self._arena.bytes[:nbytes]
+
+    def scratch(self, lane: int, least: int = 0) -> Region:
+        """Return the region from which the instructions of a lane take scratch memory, one after the other."""
+        found = self._scratch.get(lane)
+        if found is None or found.capacity < least:
+            found = self._scratch[lane] = _region(max(least, _LEAST_SCRATCH // _ROOM))
+        return found
+
+    def give_back(self) -> None:
+        """Give all pages back to the host. Plans can still run: they take new ones."""
+        self.taken = 0
+        for region in (self._arena, *self._scratch.values()):
+            if region is not None:
+                region.give_back()
+
+
+def _region(nbytes: int) -> Region:
+    """Reserve room for more than is needed now; where the host does not allow that, just what is."""
+    try:
+        return Region(max(_ROOM * nbytes, _LEAST))
+    except MemoryError:
+        return Region(max(nbytes, mmap.PAGESIZE))
+
+
+class Arena:
+    """The arrays of a plan's temporaries; ``count`` and ``nbytes`` tell what a step leaves alive."""
+
+    def __init__(self, xp: Any, plan: MemoryPlan, memory: Any = None) -> None:
+        block = memory.arena(plan.size) if memory is not None else aligned_bytes(xp, plan.size)
+        host = _beside(memory, plan.host_size)
+        self.plan = plan
+        self.count = len(plan.roots)
+        self.nbytes = plan.size + plan.host_size
+        values = plan.usage.program.values
+        self.arrays: dict[int, Any] = {}
+        for i in plan.roots:
+            if i not in plan.same:
+                spec, offset = plan.specs[i], plan.at(i)
+                dtype = to_numpy(spec.dtype)
+                end = offset + math.prod(spec.shape) * dtype.itemsize
+                held = host if plan.on_host(i) else block
+                flat = held[offset:end].view(dtype)
+                self.arrays[i] = shaped(flat, spec.shape, values[i].layout)
+        for i, source in plan.same.items():
+            self.arrays[i] = self.arrays[source]
+
+
+def _beside(memory: Any, nbytes: int) -> Any:
+    """Return memory of the host for what lies there beside a GPU; on a CPU it lies beside the rest."""
+    if nbytes and hasattr(memory, "on_host"):
+        return memory.on_host(nbytes)
+    return aligned_bytes(np, nbytes)
+
+
+def shaped(flat: Any, shape: tuple[int, ...], layout: str) -> Any:
+    """Return flat memory as an array of this shape whose elements lie in the order of ``layout``."""
+    if layout == CHANNELS_LAST:
+        n, c, h, w = shape
+        return flat.reshape(n, h, w, c).transpose(0, 3, 1, 2)
+    return flat.reshape(shape)
+
+
+def view(buffer: Any, offset: int, spec: Spec) -> tuple[Any, int]:
+    """Return the array of ``spec`` at ``offset`` of a byte buffer, and the offset behind it."""
+    size = math.prod(spec.shape) * to_numpy(spec.dtype).itemsize
+    return buffer[offset : offset + size].view(to_numpy(spec.dtype)).reshape(
+        spec.shape
+    ), offset + size
+
+
+def bytes_of(specs: list[Spec]) -> int:
+    """Return the bytes that arrays of these specs take, side by side."""
+    return sum(math.prod(spec.shape) * np.dtype(to_numpy(spec.dtype)).itemsize for spec in specs)
+
+
+__all__ = ["ALIGNMENT", "Arena", "Memory", "Region", "aligned", "aligned_bytes", "bytes_of", "view"]

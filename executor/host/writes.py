@@ -1,0 +1,41 @@
+"""Counts writes to memory that lasts, so that what was made of it is made again only after one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...graph.ir.graph import STATE
+from ...graph.ir.replica_program import ReplicaProgram
+
+
+class Writes:
+    """How often anything was written to the persistables of one scope."""
+
+    __slots__ = ("__weakref__", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def note(self) -> None:
+        """Something was, or may have been, written."""
+        self.count += 1
+
+
+def constant(program: ReplicaProgram, arrays: Sequence[Any]) -> frozenset[int]:
+    """Return where persistables begin, if no step of the program changes one; ``arrays`` are its values."""
+    if program.changes:
+        return frozenset()
+    return frozenset(
+        address(array)
+        for value, array in zip(program.values, arrays, strict=True)
+        if value.kind == STATE and array is not None
+    )
+
+
+def address(array: Any) -> int:
+    """Return where an array's memory begins."""
+    found: int = array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
+    return found

@@ -1,0 +1,1 @@
+"""Kernels in array calls that NumPy and CuPy share, by family."""

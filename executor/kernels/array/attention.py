@@ -1,0 +1,400 @@
+"""Scaled dot-product attention, block by block: the matrix of scores never stands in memory.
+
+A block is some rows of scores that fit in the cache: rows of one head, several heads, or several samples.
+Legend: B batch, H heads, T queries, S keys, D size of a head; every operand is viewed as [B, H, T or S, D].
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...device.device import Device
+from ..registry import Step, kernel
+from .elementwise import placed
+from .part_dropout import Dropout
+
+BLOCK_BYTES = 1 << 19  # of scores, where heads are short: what stays in the cache
+LEAST_ROWS = 512  # where they are long: with fewer, products read K and V too often
+
+Views = tuple[Any, Any, Any]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A part of the scores: which samples, heads and rows, and where its elements begin among all."""
+
+    at: tuple[slice, slice, slice]
+    start: int
+    shape: tuple[int, int, int, int]
+
+
+def blocks(shape: tuple[int, int, int, int], size: int, least_rows: int) -> Iterator[Block]:
+    """Yield blocks of scores of ``shape`` [B, H, T, S]; the elements of each lie together.
+
+    They have ``size`` elements at most, where that is not less than ``least_rows`` rows.
+    """
+    B, H, T, S = shape
+    if 0 in shape:
+        return
+    near = size // S
+    rows = max(near, least_rows)
+    heads, samples = max(near // T, 1), max(near // (T * H), 1)
+    for b in spans(B, samples):
+        for h in spans(H, heads):
+            for t in spans(T, rows):
+                start = ((b.start * H + h.start) * T + t.start) * S
+                sizes = (b.stop - b.start, h.stop - h.start, t.stop - t.start, S)
+                yield Block((b, h, t), start, sizes)
+
+
+def spans(size: int, most: int) -> list[slice]:
+    """Cut a dimension into spans of nearly one size, none longer than ``most``."""
+    count = -(-size // most)
+    ends = [size * i // count for i in range(count + 1)]
+    return [slice(a, b) for a, b in itertools.pairwise(ends)]
+
+
+def heads_first(array: Any, layout: str) -> Any:
+    """Return an operand as a view [B, H, rows, D]."""
+    if layout != "bhtd":
+        return array.swapaxes(1, 2)
+    return array[(None,) * (4 - array.ndim)] if array.ndim < 3 else _widened(array)
+
+
+def _widened(array: Any) -> Any:
+    return array[:, None] if array.ndim == 3 else array
+
+
+def operands(q: Any, k: Any, v: Any, layout: str) -> Views:
+    """Return Q, K and V (or their gradients) as views [B, H, rows, D]; None stays None."""
+    if layout == "packed":
+        q, k, v = (None,) * 3 if q is None else (q[:, :, i] for i in range(3))
+    views = (None if a is None else heads_first(a, layout) for a in (q, k, v))
+    return tuple(views)  # type: ignore[return-value]  # three of them
+
+
+def columns(rows: Any) -> Any:
+    """Return a number per row of scores as a view [B, H, T, 1]."""
+    return heads_first(rows[..., None], "bhtd")
+
+
+def mask_view(mask: Any, rank: int, axis: int) -> Any:
+    """Return Mask as a view that broadcasts to scores [B, H, T, S], which have ``rank`` dimensions."""
+    return None if mask is None else heads_first(placed(mask, rank, axis), "bhtd")
+
+
+def part(mask: Any, block: Block) -> Any:
+    """Return the part of a mask that belongs to a block."""
+    at = zip((*block.at, slice(None)), mask.shape, strict=True)
+    return mask[tuple(slice(None) if size == 1 else span for span, size in at)]
+
+
+def scaled(dev: Device, array: Any, factor: float, out: Any) -> list[Step]:
+    """Return the call for out = array * factor (none if that is ``array`` already)."""
+    same = factor == 1.0 and out is array
+    return [] if same else [partial(dev.xp.multiply, array, factor, out)]
+
+
+class Space:
+    """Scratch for one block at a time: arrays of one buffer, which is as large as the largest."""
+
+    def __init__(self, dev: Device, shapes: Iterable[tuple[int, ...]], dtype: Any) -> None:
+        size = max((math.prod(shape) for shape in shapes), default=0)
+        self.flat = dev.scratch((size,), dtype)
+
+    def __call__(self, shape: tuple[int, ...]) -> Any:
+        """Return an array of this shape."""
+        return self.flat[: math.prod(shape)].reshape(shape)
+
+    def half(self, which: int, size: int) -> Space:
+        """Return the part of ``size`` elements that begins after ``which`` such parts."""
+        made = copy(self)
+        made.flat = self.flat[which * size : (which + 1) * size]
+        return made
+
+
+class Attention:
+    """Binds the passes of one attention over blocks. A subclass may compute rows of scores otherwise."""
+
+    drops = Dropout
+
+    def __init__(
+        self, dev: Device, views: Views, mask: Any, scale: float, dropout: Mapping[str, Any]
+    ) -> None:
+        self.dev, self.mask, self.scale = dev, mask, scale
+        self.q, self.k, self.v = views
+        self.shape = (*self.q.shape[:3], self.k.shape[2])
+        self.dropout = self.drops(dev, math.prod(self.shape[1:]), dropout)
+        self.blocks = list(blocks(self.shape, BLOCK_BYTES // self.q.dtype.itemsize, LEAST_ROWS))
+        self.scores = self.space(self.shape[3])
+        self.queries = self.space(self.q.shape[3])
+        self.marks = self.space(self.shape[3] if self.dropout.draws else 0, np.bool_)
+        self.near_k, self.near_v = self._tall(self.k), self._tall(self.v)
+
+    def space(self, width: int, dtype: Any = None) -> Space:
+        """Return scratch with ``width`` elements for each row of a block."""
+        shapes = [(*block.shape[:3], width) for block in self.blocks]
+        return Space(self.dev, shapes, dtype or self.q.dtype)
+
+    def forward(self, out: Any, top: Any, total: Any) -> Iterator[Step]:
+        """Yield the calls of all blocks. Out is divided by the rows' sums: it is narrower than the scores."""
+        xp = self.dev.xp
+        for block in self.blocks:
+            rows, scores, mark = out[block.at], self.scores(block.shape), self._mark(block)
+            yield from self._score(block)
+            yield from self.soften(scores, self._masked(block), top[block.at], total[block.at])
+            yield from self.dropout.mark(block.start, mark)
+            yield from self.dropout.zero(scores, mark)
+            values, copies = self._near(block, self.v, self.near_v)
+            yield from copies
+            yield from self.product(scores, values, rows)
+            yield partial(xp.divide, rows, total[block.at], rows)
+            yield from scaled(self.dev, rows, self.dropout.factor, rows)
+
+    def backward(self, kept: Views, d_out: Any, wanted: Views, d_mask: Any) -> Iterator[Step]:
+        """Yield the calls of all blocks: ``kept`` are Out and two columns, ``wanted`` gradients or None."""
+        slopes = self.space(self.shape[3])
+        tall = [self._tall(*like) for like in ((self.k,), (self.v,), (self.k, self.v))]
+        values, shares = self.space(d_out.shape[3]), self.space(1)
+        sums = Space(
+            self.dev,
+            [() if d_mask is None else part(d_mask, b).shape for b in self.blocks],
+            d_out.dtype,
+        )
+        unwritten = (d_mask,) if self.blocks else (*wanted, d_mask)
+        yield from (partial(a.fill, 0) for a in unwritten if a is not None)
+        for block in self.blocks:
+            d_rows = values((*block.shape[:3], d_out.shape[3]))
+            share, d_scores = shares((*block.shape[:3], 1)), slopes(block.shape)
+            yield from self._score(block)
+            yield from self._shares(block, kept[0], d_out, d_rows, share)
+            yield from self._weigh(block, kept, d_rows, d_scores, share)
+            if d_mask is not None:
+                yield from add_part(self.dev, part(d_mask, block), d_scores, sums)
+            yield from self._products(block, d_rows, d_scores, wanted, tall)
+
+    def product(self, left: Any, right: Any, out: Any) -> list[Step]:
+        """Return the calls for out = left @ right."""
+        return [partial(self.dev.xp.matmul, left, right, out)]
+
+    def soften(self, scores: Any, mask: Any, top: Any, total: Any) -> list[Step]:
+        """Return the calls for exp(scores + mask - top), in place, with top and total of each row."""
+        xp = self.dev.xp
+        return [
+            *([] if mask is None else [partial(xp.add, scores, mask, scores)]),
+            partial(self.dev.reducer("maximum"), scores, -1, None, top, True),
+            partial(xp.subtract, scores, top, scores),
+            partial(xp.exp, scores, scores),
+            partial(xp.add.reduce, scores, -1, None, total, True),
+        ]
+
+    def soften_again(self, scores: Any, mask: Any, top: Any, total: Any) -> list[Step]:
+        """Return the calls that turn scores into the weights of the forward pass."""
+        xp = self.dev.xp
+        return [
+            *([] if mask is None else [partial(xp.add, scores, mask, scores)]),
+            partial(xp.subtract, scores, top, scores),
+            partial(xp.exp, scores, scores),
+            partial(xp.divide, scores, total, scores),
+        ]
+
+    def slope(self, weights: Any, d_weights: Any, share: Any) -> list[Step]:
+        """Return the calls for d_weights = weights * (d_weights - share), the gradient of softmax."""
+        return [
+            partial(self.dev.xp.subtract, d_weights, share, d_weights),
+            partial(self.dev.xp.multiply, d_weights, weights, d_weights),
+        ]
+
+    def _mark(self, block: Block) -> Any:
+        return self.marks(block.shape) if self.dropout.draws else None
+
+    def _masked(self, block: Block) -> Any:
+        return None if self.mask is None else part(self.mask, block)
+
+    def _queries(self, block: Block) -> Any:
+        return self.queries((*block.shape[:3], self.q.shape[3]))
+
+    def _score(self, block: Block) -> list[Step]:
+        """Scores of scaled queries."""
+        query = self._queries(block)
+        keys, copies = self._near(block, self.k, self.near_k)
+        return [
+            *copies,
+            partial(self.dev.xp.multiply, self.q[block.at], self.scale, query),
+            *self.product(query, keys.swapaxes(-1, -2), self.scores(block.shape)),
+        ]
+
+    def _shares(self, block: Block, out: Any, d_out: Any, d_rows: Any, share: Any) -> list[Step]:
+        """share = sum(d_out * out) of each row, which is sum(d_weights * weights); d_rows = d_out * factor."""
+        xp = self.dev.xp
+        return [
+            partial(xp.multiply, d_out[block.at], out[block.at], d_rows),
+            partial(xp.add.reduce, d_rows, -1, None, share, True),
+            partial(xp.multiply, d_out[block.at], self.dropout.factor, d_rows),
+        ]
+
+    def _weigh(
+        self, block: Block, kept: Views, d_rows: Any, d_scores: Any, share: Any
+    ) -> Iterator[Step]:
+        """Weights again, where the scores are, with dropped ones zero; and the gradient of the scores."""
+        scores, mark = self.scores(block.shape), self._mark(block)
+        top, total = (a[block.at] for a in kept[1:])
+        values, copies = self._near(block, self.v, self.near_v)
+        yield from self.soften_again(scores, self._masked(block), top, total)
+        yield from copies
+        yield from self.product(d_rows, values.swapaxes(-1, -2), d_scores)
+        yield from self.dropout.mark(block.start, mark)
+        yield from self.dropout.zero(d_scores, mark)
+        yield from self.slope(scores, d_scores, share)
+        yield from self.dropout.zero(scores, mark)
+
+    def _is_part(self, block: Block) -> bool:
+        return block.shape[2] < self.shape[2]
+
+    def _tall(self, *like: Any) -> Space:
+        """Space for K or V of one head, if its rows of scores make several blocks."""
+        width = max((a.shape[3] for a in like if a is not None), default=0)
+        shapes = [(*b.shape[:2], self.shape[3], width) for b in self.blocks if self._is_part(b)]
+        return Space(self.dev, shapes, self.q.dtype)
+
+    def _near(self, block: Block, operand: Any, space: Space) -> tuple[Any, list[Step]]:
+        """Return K or V of a block; for several blocks its rows are laid side by side by the first of them."""
+        array = operand[block.at[:2]]
+        if not self._is_part(block):
+            return array, []
+        near = space(array.shape)
+        first = block.at[2].start == 0
+        return near, [partial(self.dev.xp.copyto, near, array)] if first else []
+
+    def _products(
+        self, block: Block, d_rows: Any, d_scores: Any, wanted: Views, spaces: Sequence[Space]
+    ) -> Iterator[Step]:
+        d_q, d_k, d_v = wanted
+        if d_q is not None:
+            rows = d_q[block.at]
+            keys, _ = self._near(block, self.k, self.near_k)
+            yield from self.product(d_scores, keys, rows)
+            yield from scaled(self.dev, rows, self.scale, rows)
+        pairs = ((d_k, d_scores, self._queries(block)), (d_v, self.scores(block.shape), d_rows))
+        for (made, left, right), space in zip(pairs, spaces, strict=False):
+            if made is not None:
+                target = made[block.at[:2]]
+                yield from self._sum(block, left.swapaxes(-1, -2), right, target, space, spaces[2])
+
+    def _sum(
+        self, block: Block, left: Any, right: Any, target: Any, space: Space, more: Space
+    ) -> Iterator[Step]:
+        """Add a product to the gradient of K or V: summed near, and copied out by the last block of a head."""
+        xp = self.dev.xp
+        if not self._is_part(block):
+            yield from self.product(left, right, target)
+            return
+        total, term = space(target.shape), more(target.shape)
+        if block.at[2].start == 0:
+            yield from self.product(left, right, total)
+        else:
+            yield from self.product(left, right, term)
+            yield partial(xp.add, total, term, total)
+        if block.at[2].stop == self.shape[2]:
+            yield partial(xp.copyto, target, total)
+
+
+def add_part(dev: Device, target: Any, d_scores: Any, sums: Space) -> list[Step]:
+    """Add the gradient of a block of scores to Mask's, summed over what Mask was broadcast along."""
+    axes = tuple(i for i, size in enumerate(target.shape) if size == 1)
+    total = sums(target.shape)
+    return [
+        partial(dev.xp.add.reduce, d_scores, axes, None, total, True),
+        partial(dev.xp.add, target, total, target),
+    ]
+
+
+def register(on: Callable[[str], Callable[[Any], Any]], attention: Callable[..., Any]) -> None:
+    """Register the kernels of both ops that work as ``attention`` does."""
+    on("fused_dot_product_attention")(partial(_forward, attention))
+    on("fused_dot_product_attention_grad")(partial(_backward, attention))
+
+
+def _bind_forward(
+    attention: Callable[..., Any], dev: Device, slots: Mapping[str, Any]
+) -> list[Step]:
+    layout = slots["layout"]
+    bound = _bound(attention, dev, slots)
+    out = heads_first(slots["out"], "bhtd" if layout == "bhtd" else "bthd")
+    return list(bound.forward(out, columns(slots["softmax_max"]), columns(slots["softmax_sum"])))
+
+
+def _bind_backward(
+    attention: Callable[..., Any], dev: Device, slots: Mapping[str, Any]
+) -> list[Step]:
+    layout = slots["layout"]
+    made = "bhtd" if layout == "bhtd" else "bthd"
+    bound = _bound(attention, dev, slots)
+    rows = [columns(slots[name]) for name in ("softmax_max", "softmax_sum")]
+    wanted = operands(slots["d_q"], slots["d_k"], slots["d_v"], layout)
+    d_mask = mask_view(slots["d_mask"], slots["softmax_max"].ndim + 1, slots["mask_axis"])
+    if all(a is None for a in (*wanted, d_mask)):
+        return []
+    kept = (heads_first(slots["out"], made), *rows)
+    return list(bound.backward(kept, heads_first(slots["d_out"], made), wanted, d_mask))
+
+
+def _bound(attention: Callable[..., Any], dev: Device, slots: Mapping[str, Any]) -> Any:
+    """``slots`` holds arrays and attributes by parameter."""
+    views = operands(slots["q"], slots["k"], slots["v"], slots["layout"])
+    mask = mask_view(slots["mask"], slots["softmax_max"].ndim + 1, slots["mask_axis"])
+    return attention(dev, views, mask, slots["scale"], slots["dropout"])
+
+
+def _forward(
+    attention: Callable[..., Any],
+    dev: Device,
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any,
+    out: Any,
+    softmax_max: Any,
+    softmax_sum: Any,
+    *,
+    scale: float,
+    layout: str,
+    mask_axis: int,
+    dropout: dict[str, Any],
+) -> list[Step]:
+    return _bind_forward(attention, dev, locals())
+
+
+def _backward(
+    attention: Callable[..., Any],
+    dev: Device,
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any,
+    out: Any,
+    softmax_max: Any,
+    softmax_sum: Any,
+    d_out: Any,
+    d_q: Any,
+    d_k: Any,
+    d_v: Any,
+    d_mask: Any,
+    *,
+    scale: float,
+    layout: str,
+    mask_axis: int,
+    dropout: dict[str, Any],
+) -> list[Step]:
+    return _bind_backward(attention, dev, locals())
+
+
+register(kernel, Attention)

@@ -1,0 +1,61 @@
+"""Ops whose attribute says that channels are the last dimension of images: kernels get views in NCHW.
+
+A kernel that takes images in any order of memory is bound to the views; for others results are made in scratch
+and copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from ....graph.ir.graph import Node, Value
+from ....graph.lowering.layout import CHANNELS_LAST, image_slots
+from ....graph.ops.conv import channels_first
+from ....graph.ops.registry import Op, parameter_name
+from ...device.device import Device
+
+Step = Callable[[], Any]
+Arrays = Mapping[str, Any]  # by parameter: an array, a list of them, or None
+
+
+def is_last(op_type: str, attrs: Mapping[str, Any]) -> bool:
+    """Tell whether the images of an op have their channels in the last dimension."""
+    return attrs.get("data_format") == CHANNELS_LAST and bool(image_slots(op_type))
+
+
+def node_in_order(node: Node) -> Node:
+    """Return a node as if its images were NCHW: what kernels that look at shapes are asked about."""
+    if not is_last(node.op, node.attrs):
+        return node
+    images = image_slots(node.op)
+
+    def turned(value: Value | None) -> Value | None:
+        if value is None:
+            return None
+        shape = channels_first(value.spec.shape, CHANNELS_LAST)
+        return replace(value, spec=value.spec._replace(shape=shape))
+
+    inputs, outputs = (
+        {s: tuple(map(turned, vs)) if s in images else vs for s, vs in slots.items()}
+        for slots in (node.inputs, node.outputs)
+    )
+    attrs = {**node.attrs, "data_format": "NCHW"}
+    return replace(node, inputs=inputs, outputs=outputs, attrs=attrs)
+
+
+def in_order(
+    dev: Device, op: Op, arrays: Arrays, any_order: bool, bind: Callable[[Arrays], Iterable[Step]]
+) -> list[Step]:
+    """Return the calls of a kernel on views of the images in NCHW; ``bind`` binds the kernel."""
+    images = {parameter_name(slot) for slot in image_slots(op.type)}
+    turned = [name for name in arrays if name in images and arrays[name] is not None]
+    views = {**arrays, **{name: arrays[name].transpose(0, 3, 1, 2) for name in turned}}
+    if any_order:
+        return list(bind(views))
+    written = {name for _, name, _ in op.parameters[1]}.intersection(turned)
+    made = {name: dev.scratch(views[name].shape, views[name].dtype) for name in written}
+    copies = [partial(dev.xp.copyto, views[name], array) for name, array in made.items()]
+    return [*bind({**views, **made}), *copies]

@@ -1,0 +1,119 @@
+"""Binary elementwise kernels: the declared expression on aligned operands; gradients summed back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ....graph.ops import expr as e
+from ....graph.ops.pointwise import BINARY_GRADS
+from ....graph.ops.registry import OPS
+from ...codegen.array_calls import bind_scalar
+from ...device.device import Device
+from ..registry import Step, kernel
+
+
+def aligned(x: Any, y: Any, axis: int) -> tuple[Any, Any]:
+    """Return X and Y as views of one rank, the one with fewer dimensions placed at ``axis``."""
+    if x.ndim >= y.ndim:
+        return x, placed(y, x.ndim, axis)
+    return placed(x, y.ndim, axis), y
+
+
+def placed(small: Any, rank: int, axis: int) -> Any:
+    """Return an array as a view of ``rank`` dimensions, its own from ``axis`` on (-1: at the end)."""
+    start = rank - small.ndim if axis == -1 else axis
+    dims = small.shape
+    while len(dims) > 1 and dims[-1] == 1 and start + len(dims) > rank:
+        dims = dims[:-1]
+    return small.reshape((1,) * start + dims + (1,) * (rank - start - len(dims)))
+
+
+def _forward(op_type: str) -> Callable[..., list[Step]]:
+    scalar = OPS[op_type].scalar
+    assert scalar is not None
+
+    def bind(dev: Device, x: Any, y: Any, out: Any, *, axis: int) -> list[Step]:
+        a, b = aligned(x, y, axis)
+        return bind_scalar(scalar, {"x": a, "y": b}, {}, out, dev)
+
+    return bind
+
+
+def divided(dev: Device, a: Any, b: Any, out: Any) -> list[Step]:
+    """Divide integers as C does: what is behind the point is dropped."""
+    rest = dev.scratch(out.shape, out.dtype)
+    return [
+        partial(dev.xp.fmod, a, b, rest),
+        partial(dev.xp.subtract, a, rest, rest),
+        partial(dev.xp.floor_divide, rest, b, out),
+    ]
+
+
+@kernel("elementwise_div", "elementwise_floordiv")
+def divide(dev: Device, x: Any, y: Any, out: Any, *, axis: int) -> list[Step]:
+    a, b = aligned(x, y, axis)
+    if out.dtype.kind in "iu":
+        return divided(dev, a, b, out)
+    return [partial(dev.xp.divide, a, b, out)]
+
+
+@kernel("elementwise_mod")
+def remainder(dev: Device, x: Any, y: Any, out: Any, *, axis: int) -> list[Step]:
+    """The sign is that of X for integers and that of Y for floats, as in Paddle."""
+    a, b = aligned(x, y, axis)
+    whole = out.dtype.kind in "iu"
+    return [partial(dev.xp.fmod if whole else dev.xp.remainder, a, b, out)]
+
+
+def summed(dev: Device, full: Any, like: Any) -> list[Step]:
+    """Return the calls that sum ``full`` over the dimensions along which ``like`` was broadcast."""
+    axes = tuple(i for i in range(full.ndim) if like.shape[i] == 1 and full.shape[i] != 1)
+    return [partial(dev.xp.add.reduce, full, axes, None, like, True)]
+
+
+_COPIES = {BINARY_GRADS[name][0] for name in ("elementwise_add", "elementwise_sub")}
+
+
+def _backward(op_type: str) -> Callable[..., list[Step]]:
+    grads = BINARY_GRADS[op_type]
+
+    def bind(
+        dev: Device, x: Any, y: Any, d_out: Any, d_x: Any, d_y: Any, *, axis: int
+    ) -> list[Step]:
+        a, b = aligned(x, y, axis)
+        operands = {"x": a, "y": b, "d": d_out}
+        steps: list[Step] = []
+        # Y's first: X's may lie where the gradient of Out does
+        for scalar, out, like in ((grads[1], d_y, b), (grads[0], d_x, a)):
+            if out is None or (out is d_out and scalar in _COPIES):
+                continue
+            view = out if out.shape == like.shape else out.reshape(like.shape)
+            if view.shape == d_out.shape:
+                steps += bind_scalar(scalar, operands, {}, view, dev)
+            else:
+                steps += _broadcast_grad(dev, scalar, operands, view)
+        return steps
+
+    return bind
+
+
+def _broadcast_grad(
+    dev: Device, scalar: Callable[..., Any], operands: dict[str, Any], view: Any
+) -> list[Step]:
+    d = operands["d"]
+    if scalar(*(e.argument(name) for name in operands)).fn == "positive":
+        return summed(dev, d, view)
+    full = dev.scratch(d.shape, d.dtype)
+    return [*bind_scalar(scalar, operands, {}, full, dev), *summed(dev, full, view)]
+
+
+for _op_type in ("less_than", "less_equal", "greater_than", "greater_equal", "equal", "not_equal"):
+    kernel(_op_type)(_forward(_op_type))
+for _op_type in BINARY_GRADS:
+    if _op_type != "elementwise_div":
+        kernel(_op_type)(_forward(_op_type))
+    kernel(f"{_op_type}_grad")(_backward(_op_type))
+
+product_grad = _backward("elementwise_mul")

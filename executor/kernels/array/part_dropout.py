@@ -1,0 +1,44 @@
+"""Dropout inside a fused op, on a part of the elements: it draws what a dropout op would draw for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from ....graph.ops.attention import NO_DROPOUT
+from ...device.device import Device
+from ...device.philox import Stream
+from ..registry import Step
+
+
+class Dropout:
+    """What dropout does to some elements: which are zeroed, and the factor of the others.
+
+    A sample has ``row`` elements; ``given`` are the attributes (nothing: no dropout).
+    """
+
+    def __init__(self, dev: Device, row: int, given: Mapping[str, Any]) -> None:
+        given = {**NO_DROPOUT, **given}
+        self.dev = dev
+        self.keep = 1.0 - given["dropout_prob"]
+        self.row = row
+        self.draws = not given["is_test"] and self.keep < 1.0
+        self.factor = 1.0 if self.draws else self.keep
+        if given["dropout_implementation"] == "upscale_in_train":
+            self.factor = 1.0 / self.keep if self.draws and self.keep else 1.0
+        every, name = not given["fix_seed"], given["name"]
+        self.stream = Stream(dev, given["seed"], per_row=True, every_step=every, name=name)
+
+    def mark(self, start: int, space: Any) -> list[Step]:
+        """Return the call that marks in ``space`` which elements from ``start`` on are dropped."""
+
+        def draw() -> None:
+            kept = self.stream.part_below(start, space.shape, self.row, self.keep)
+            self.dev.xp.logical_not(self.dev.xp.asarray(kept), space)
+
+        return [draw] if self.draws else []
+
+    def zero(self, array: Any, space: Any) -> list[Step]:
+        """Return the call that zeroes marked elements: not a product, a dropped inf is gone."""
+        return [partial(self.dev.xp.copyto, array, 0, where=space)] if self.draws else []

@@ -1,0 +1,80 @@
+"""Kernels on float16 and bfloat16: operands are widened, the work is done in float32, results are rounded once.
+
+Numbers that are not low-precision floats are given to the kernel as they are. Results are written behind all
+reads, so an output may lie where an operand does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ....strategies.types import BFLOAT16, is_low
+from ...device.device import Device
+
+Step = Callable[[], Any]
+Arrays = Mapping[str, Any]  # by parameter: an array, a list of them, or None
+
+
+def has_low(arrays: Arrays) -> bool:
+    """Tell whether any of the arrays holds low-precision floats."""
+    return any(is_low(array.dtype) for array in _each(arrays.values()))
+
+
+def widened(
+    dev: Device,
+    arrays: Arrays,
+    written: Iterable[str],
+    bind: Callable[[Arrays], Iterable[Step]],
+) -> list[Step]:
+    """Return the calls of a kernel, bound to float32 in the place of low-precision arrays.
+
+    ``written`` are the parameters that stand for outputs; ``bind`` binds the kernel. Factors of products that
+    were bfloat16 may be read as bfloat16 again, where the device has faster instructions for that.
+    """
+    outcome = frozenset(written)
+    outputs = {id(a): a for a in _low(arrays[name] for name in arrays if name in outcome)}
+    inputs = {id(a): a for a in _low(arrays[name] for name in arrays if name not in outcome)}
+    wide = {i: dev.scratch_like(a, np.float32) for i, a in {**inputs, **outputs}.items()}
+    copy = dev.xp.copyto
+
+    def swapped(held: Any) -> Any:
+        if isinstance(held, list):
+            return [swapped(array) for array in held]
+        return wide.get(id(held), held)
+
+    exact, dev.math = dev.math, _math(dev, (*inputs.values(), *outputs.values()))
+    try:
+        steps = bind({name: swapped(held) for name, held in arrays.items()})
+    finally:
+        dev.math = exact
+    return [
+        *(partial(copy, wide[i], a) for i, a in inputs.items()),
+        *steps,
+        *(partial(copy, a, wide[i], casting="unsafe") for i, a in outputs.items()),
+    ]
+
+
+def _math(dev: Device, low: Iterable[Any]) -> str:
+    """Return how exact products need be: oneDNN multiplies bfloat16 about twice as fast."""
+    # Not above: kernels of oneDNN register themselves in the table, which needs this module.
+    from ..onednn.library import library
+
+    found = library()
+    rounds = dev.runtime is None and found is not None and found.rounds
+    return "bfloat16" if rounds and all(a.dtype == BFLOAT16 for a in low) else dev.math
+
+
+def _each(held: Iterable[Any]) -> Iterable[Any]:
+    """Yield the arrays, those in lists too."""
+    for found in held:
+        for array in found if isinstance(found, list) else [found]:
+            if array is not None:
+                yield array
+
+
+def _low(held: Iterable[Any]) -> Iterable[Any]:
+    return (array for array in _each(held) if is_low(array.dtype))

@@ -1,0 +1,107 @@
+"""What this process can compute: which ops have a kernel on which back end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import cache
+from importlib import metadata
+
+from ...graph import ops as _ops  # noqa: F401 - fills the table of declarations
+from ...graph.ir.graph import Node
+from ...graph.lowering.select import Capabilities, Takes, in_single
+from ...graph.ops.collective import COLLECTIVES
+from ...graph.ops.registry import OPS
+from ...graph.report.report import SLOWER
+from ..codegen import native
+from ..cuda.runtime import Runtime
+from .onednn.library import version as onednn_version
+from .registry import ALL_LIBRARIES, BACK_ENDS, KERNELS, Kernel, has_kernel
+
+_log = logging.getLogger("rowlock")
+
+
+@cache
+def capabilities(libraries: frozenset[str] | None = None) -> Capabilities:
+    """Return which ops each back end can run, and on which conditions (None: on none).
+
+    Collectives run on every array module. ``libraries`` are those that all replicas have (None: this process).
+    """
+    able: dict[str, dict[str, Takes | None]] = {
+        back_end: dict.fromkeys([op for op in OPS if has_kernel(op, back_end)])
+        | dict.fromkeys(COLLECTIVES)
+        for back_end in BACK_ENDS
+    }
+    here = frozenset(installed()) if libraries is None else libraries
+    able.update(
+        {library: _kernels_of(library, here) for library in ALL_LIBRARIES if library in here}
+    )
+    if not {"onednn", "numba", "cuda"} & able.keys():
+        _log.warning(SLOWER)
+    return able
+
+
+def _kernels_of(library: str, here: frozenset[str]) -> dict[str, Takes | None]:
+    return {
+        op: _widened(op, found, "numba" in here)
+        for (op, back_end), found in KERNELS.items()
+        if back_end == library and here.issuperset(found.needs)
+    }
+
+
+def _widened(op: str, found: Kernel, looped: bool) -> Takes | None:
+    """Take low-precision nodes like those of float32, in which they are computed.
+
+    What only moves elements stays with the array module, which takes them as they are.
+    """
+    takes = _left(op, found.takes) if found.yields and looped else found.takes
+    plain = KERNELS.get((op, "numpy"))
+    if takes is None or found.low or (plain is not None and plain.low):
+        return takes
+    return lambda node: takes(in_single(node))
+
+
+def _left(op: str, takes: Takes | None) -> Takes | None:
+    """Take what a compiled loop does not."""
+    loop = KERNELS.get((op, "numba"))
+    if loop is None:
+        return takes
+
+    def left(node: Node) -> bool:
+        looped = loop.takes is None or loop.takes(node)
+        return not looped and (takes is None or takes(node))
+
+    return left
+
+
+def installed(runtime: Runtime | None = None) -> dict[str, str]:
+    """Return the versions of the libraries that this process can use, by name.
+
+    ``runtime``: on this GPU, and on the host for what is placed there; XLA compiles for CPUs alone.
+    """
+    there = {} if runtime is None else runtime.versions()
+    here = [name for name in _VERSIONS if runtime is None or name != "xla"]
+    found = {name: _VERSIONS[name]() for name in here} | there
+    return {name: version for name, version in found.items() if version}
+
+
+def _xla_version() -> str:
+    """Return the versions of what brings XLA, without importing it: that takes a second."""
+    try:
+        return f"jax {metadata.version('jax')}, jaxlib {metadata.version('jaxlib')}"
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+# Library -> a function that returns its version, "" if it is not here.
+_VERSIONS: dict[str, Callable[[], str]] = {
+    "onednn": onednn_version,
+    "numba": native.version,
+    "xla": _xla_version,
+}
+
+
+def common(reports: Iterable[dict[str, str]]) -> frozenset[str]:
+    """Return the libraries that all processes have in the same version, so that they compute the same bits."""
+    first, *others = reports
+    return frozenset(name for name in first if all(r.get(name) == first[name] for r in others))

@@ -1,0 +1,1 @@
+"""Kernels as loops that Numba compiles for the host."""

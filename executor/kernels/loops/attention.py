@@ -1,0 +1,121 @@
+"""Attention with compiled loops over rows of scores: one call for mask, maximum, exp and sum of a block."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from ...codegen.native import launch
+from ...codegen.scalar_math import definitions
+from ..array.attention import Attention, register
+from ..registry import Step, kernel
+from .elementwise import in_float32
+from .random import CompiledDropout
+
+# A float's bits, read as an integer and its lower 31 bits turned round if it is negative, order as floats do:
+# the greatest of integers is found by whole vectors, that of floats, which may be nan, is not.
+_ROWS = """
+def run(words):
+    scores = f32(words[0])
+    mask = f32(words[1])
+    tops = f32(words[2])
+    totals = f32(words[3])
+    S = words[7]
+    for b in range(words[4]):
+        for h in range(words[5]):
+            for t in range(words[6]):
+                row = ((b * words[5] + h) * words[6] + t) * S
+                at = b * words[8] + h * words[9] + t * words[10]
+                m = b * words[11] + h * words[12] + t * words[13]
+                apart = words[14]
+                {body}
+"""
+_SOFTEN = """
+                best = np.int32(-2147483648)
+                for s in range(S):
+                    v = load(scores, row + s, 0, 2){mask}
+                    store(scores, row + s, v, 0, 2)
+                    k = ordered(v)
+                    best = select(k > best, k, best)
+                top = unordered(best)
+                total = np.float32(0.0)
+                for s in range(S):
+                    e = decay_(load(scores, row + s, 0, 2) - top)
+                    store(scores, row + s, e, 0, 2)
+                    total = plus(total, e)
+                tops[at] = top
+                totals[at] = total
+"""
+_AGAIN = """
+                top = tops[at]
+                part = np.float32(1.0) / totals[at]
+                for s in range(S):
+                    v = load(scores, row + s, 0, 2){mask}
+                    store(scores, row + s, decay_(v - top) * part, 0, 2)
+"""
+_SLOPE = """
+                share = totals[at]
+                for s in range(S):
+                    d = load(scores, row + s, 0, 2) - share
+                    store(scores, row + s, d * load(mask, m + s, 1, 2), 0, 2)
+"""
+MASKS = {  # what is added to a score of key s
+    "none": "",
+    "one": " + mask[m]",
+    "row": " + load(mask, m + s, 1, 2)",
+    "apart": " + load(mask, m + s * apart, 1, 2)",
+}
+
+
+def _launch(body: str, scores: Any, mask: Any, top: Any, total: Any) -> Step:
+    """Return the call of a loop over the rows of ``scores``, which lie together; Mask may be broadcast."""
+    text = _ROWS.format(body=body.format(mask=MASKS[mask_kind(mask)]).strip())
+    words = [address(scores), address(mask), address(top), address(total), *scores.shape]
+    words += [*steps_between(total)[:3], *steps_between(mask)]
+    return launch(f"{definitions(text)}\n{text}", words, scores, mask, top, total)
+
+
+def mask_kind(mask: Any) -> str:
+    """Return how the elements of a mask's row lie: a key of :data:`MASKS`."""
+    if mask is None:
+        return "none"
+    return "one" if mask.shape[3] == 1 else "row" if mask.strides[3] == mask.itemsize else "apart"
+
+
+def address(array: Any) -> int:
+    """Return where an array lies; 0 for none."""
+    return 0 if array is None else int(array.ctypes.data)
+
+
+def steps_between(array: Any) -> list[int]:
+    """Return how far apart elements lie along four dimensions, in elements; 0 where there is one or none."""
+    if array is None:
+        return [0] * 4
+    pairs = zip(array.shape, array.strides, strict=True)
+    return [0 if size == 1 else stride // array.itemsize for size, stride in pairs]
+
+
+def soften(scores: Any, mask: Any, top: Any, total: Any) -> Step:
+    """Return the call for exp(scores + mask - top), in place, with top and total of each row."""
+    return _launch(_SOFTEN, scores, mask, top, total)
+
+
+class NativeAttention(Attention):
+    """Attention whose rows are computed by compiled loops."""
+
+    drops = CompiledDropout
+
+    def soften(self, scores: Any, mask: Any, top: Any, total: Any) -> list[Step]:
+        """See :class:`Attention`."""
+        return [soften(scores, mask, top, total)]
+
+    def soften_again(self, scores: Any, mask: Any, top: Any, total: Any) -> list[Step]:
+        """See :class:`Attention`."""
+        return [_launch(_AGAIN, scores, mask, top, total)]
+
+    def slope(self, weights: Any, d_weights: Any, share: Any) -> list[Step]:
+        """See :class:`Attention`."""
+        return [_launch(_SLOPE, d_weights, weights, share, share)]
+
+
+register(partial(kernel, on=("numba",), takes=in_float32), NativeAttention)

@@ -1,0 +1,146 @@
+"""Dropout as compiled loops: the Philox words that ``executor/device/philox.py`` draws, and one pass over x."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ....graph.ir.graph import Node
+from ....graph.ops import expr as e
+from ....strategies.types import VarType
+from ...codegen.loops import bind_loop
+from ...codegen.native import Launch, launch
+from ...device.device import Device
+from ...device.philox import Stream
+from ..array.part_dropout import Dropout
+from ..array.random import dropout as dropout_of_arrays
+from ..array.random import dropout_grad as dropout_grad_of_arrays
+from ..registry import Step, kernel
+
+_BLOCKS = 128  # counters whose words are made before they are compared: they stay in cache
+_WORDS = 8 * _BLOCKS
+# Multipliers and key increments of Philox4x64 (Salmon et al., SC 2011, table 2 and section 4.3).
+_ROUND = """
+            h0, h1 = high_of_product(c0, m0), high_of_product(c2, m1)
+            c0, c1, c2, c3 = h1 ^ c1 ^ k0, c2 * m1, h0 ^ c3 ^ k1, c0 * m0
+            k0, k1 = k0 + w0, k1 + w1
+"""
+_DRAW = f"""
+def run(words):
+    space, state, work = u8(words[0]), i64(words[1]), u32(words[2])
+    count, limit, dropped = words[3], np.uint32(words[4]), words[5] != 0
+    m0, m1 = np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157)
+    w0, w1 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B)
+    block, first, half = state[0], -state[1], np.uint64(32)
+    while first < count:
+        blocks = min({_BLOCKS}, (count - first + 7) // 8)
+        for b in range(blocks):
+            c0, c1, c2, c3 = np.uint64(block + b + 1), np.uint64(0), np.uint64(state[2]), np.uint64(0)
+            k0, k1 = np.uint64(state[3]), np.uint64(state[4])
+            {(_ROUND * 10).strip()}
+            for i, c in enumerate((c0, c1, c2, c3)):
+                work[8 * b + 2 * i], work[8 * b + 2 * i + 1] = np.uint32(c), np.uint32(c >> half)
+        for i in range(max(first, 0), min(first + 8 * blocks, count)):
+            store(space, i, np.uint8((load(work, i - first, 1, 2) < limit) != dropped), 0, 2)
+        block, first = block + blocks, first + 8 * blocks
+"""
+
+
+def bind_kept(
+    dev: Device,
+    stream: Stream,
+    space: Any,
+    keep: float,
+    *,
+    row: int,
+    start: int = 0,
+    dropped: bool = False,
+) -> list[Step]:
+    """Return the calls that write :meth:`Stream.part_below` to an array of bytes without gaps.
+
+    ``dropped``: write the contrary.
+    """
+    if keep >= 1.0 or not space.size:
+        return [partial(space.fill, not dropped)]
+    state = np.zeros(5, np.int64)
+    state[3:] = stream.key.view(np.int64)
+    with dev.in_turn():
+        work = dev.scratch((_WORDS,), np.uint32)
+    words = [space.ctypes.data, state.ctypes.data, work.ctypes.data]
+    words += [space.size, int(np.uint32(keep * 2**32)), dropped]
+
+    def aim() -> None:
+        state[:3] = stream.place(row, start)
+
+    return [aim, launch(_DRAW, words, space, state, work)]
+
+
+def _in_float32(node: Node) -> bool:
+    values = [*node.inputs.get("X", ()), *node.inputs.get("Out@GRAD", ())]
+    return all(v is not None and v.spec.dtype == VarType.FP32 for v in values)
+
+
+@kernel("dropout", on=("numba",), takes=_in_float32)
+def dropout(
+    dev: Device,
+    x: Any,
+    out: Any,
+    mask: Any,
+    *,
+    dropout_prob: float,
+    is_test: bool,
+    fix_seed: bool,
+    seed: int,
+    dropout_implementation: str,
+) -> list[Step]:
+    """Draw the mask, then select: a dropped inf or nan is gone."""
+    given: dict[str, Any] = {"dropout_prob": dropout_prob, "is_test": is_test}
+    given |= {"dropout_implementation": dropout_implementation}
+    if is_test or not (mask is None or mask.flags.c_contiguous):
+        return dropout_of_arrays(dev, x, out, mask, **given, fix_seed=fix_seed, seed=seed)
+    mask = dev.scratch(x.shape, np.uint8) if mask is None else mask
+    keep = 1.0 - dropout_prob
+    upscale = dropout_implementation == "upscale_in_train"
+    factor = (1.0 / keep if keep else 0.0) if upscale else 1.0
+    stream = Stream(dev, seed, per_row=True, every_step=not fix_seed)
+    kept = e.where(e.argument("kept"), e.argument("x") * factor, 0)
+    loop = bind_loop([(kept, out)], {"x": x, "kept": mask.view(np.bool_)})
+    return [*bind_kept(dev, stream, mask, keep, row=math.prod(x.shape[1:])), *loop]
+
+
+class CompiledDropout(Dropout):
+    """Dropout inside a fused op that compiled loops compute."""
+
+    def mark(self, start: int, space: Any) -> list[Step]:
+        """Return the calls that mark in ``space`` which elements from ``start`` on are dropped."""
+        if not self.draws or not space.flags.c_contiguous:
+            return super().mark(start, space)
+        return bind_kept(
+            self.dev, self.stream, space, self.keep, row=self.row, start=start, dropped=True
+        )
+
+
+@kernel("dropout_grad", on=("numba",), takes=_in_float32)
+def dropout_grad(
+    dev: Device,
+    mask: Any,
+    d_out: Any,
+    d_x: Any,
+    *,
+    dropout_prob: float,
+    is_test: bool,
+    dropout_implementation: str,
+) -> list[Step] | list[Launch]:
+    """d * mask * factor in one pass."""
+    if d_x is None or is_test:
+        given = (dropout_prob, is_test, dropout_implementation)
+        names = ("dropout_prob", "is_test", "dropout_implementation")
+        return dropout_grad_of_arrays(dev, mask, d_out, d_x, **dict(zip(names, given, strict=True)))
+    keep = 1.0 - dropout_prob
+    upscale = dropout_implementation == "upscale_in_train"
+    factor = (1.0 / keep if keep else 0.0) if upscale else 1.0
+    slope = e.argument("d") * e.argument("kept") * factor
+    return bind_loop([(slope, d_x)], {"d": d_out, "kept": mask.view(np.bool_)})

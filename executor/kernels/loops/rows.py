@@ -1,0 +1,288 @@
+"""Compiled loops over rows: softmax, softmax with cross entropy, and embeddings, forward and backward.
+
+A row is read while it is in cache. Rows lie without gaps along the last axis; other operands are left to the
+array kernels. What a label or an index must not be is noted by the loop and told afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ....graph.ir.graph import Node, Value
+from ....strategies.errors import InvalidValue
+from ....strategies.types import VarType
+from ...codegen.native import launch
+from ...codegen.scalar_math import definitions
+from ...device.device import Device
+from ..registry import KERNELS, Step, kernel
+
+# The largest of a row is found among integers that are ordered like the floats: their maximum is a vector
+# operation. A nan makes the sum nan, whatever the largest is.
+_EXP_ROW = """
+        o = r * n
+        high = ordered(load(x, o, 0, 3))
+        for i in range(1, n):
+            key = ordered(load(x, o + i, 0, 3))
+            high = select(high < key, key, high)
+        top = unordered(high)
+        total = np.float32(0.0)
+        for i in range(n):
+            e = exp_(load(x, o + i, 0, 3) - top)
+            store(y, o + i, e, {place}, 3)
+            total = plus(total, e)
+"""
+_DIVIDE = """
+        for i in range(n):
+            store(y, o + i, load(y, o + i, {place}, 3) / total, {place}, 3)
+"""
+_SOFTMAX = """
+def run(words):
+    x, y, rows, n = f32(words[0]), f32(words[1]), words[2], words[3]
+    {alias}
+    for r in range(rows):
+"""
+_SOFTMAX_GRAD = """
+def run(words):
+    y, d, out, rows, n = f32(words[0]), f32(words[1]), f32(words[2]), words[3], words[4]
+    {alias}
+    for r in range(rows):
+        o = r * n
+        total = np.float32(0.0)
+        for i in range(n):
+            total = plus(total, load(y, o + i, 0, 3) * load(d, o + i, 1, 3))
+        for i in range(n):
+            store(out, o + i, (load(d, o + i, 1, 3) - total) * load(y, o + i, 0, 3), {place}, 3)
+"""
+_CROSS_ENTROPY = """
+def run(words):
+    x, y, loss, labels = f32(words[0]), f32(words[1]), f32(words[2]), i64(words[3])
+    wrong, rows, n, ignored = i64(words[4]), words[5], words[6], words[7]
+    {alias}
+    wrong[0] = 0
+    for r in range(rows):
+        label = labels[r]
+        found = r * n + (label if 0 <= label < n else 0)
+        score = x[found]
+"""
+_LOSS = """
+        if label == ignored:
+            loss[r] = np.float32(0.0)
+        elif 0 <= label < n:
+            loss[r] = log_(total) - (score - top)
+        else:
+            wrong[0], wrong[1] = 1, label
+"""
+_CROSS_ENTROPY_GRAD = """
+def run(words):
+    y, d, out, labels = f32(words[0]), f32(words[1]), f32(words[2]), i64(words[3])
+    {alias}
+    wrong, rows, n, ignored = i64(words[4]), words[5], words[6], words[7]
+    wrong[0] = 0
+    for r in range(rows):
+        label, slope, o = labels[r], d[r], r * n
+        if label == ignored:
+            for i in range(n):
+                out[o + i] = np.float32(0.0) * slope
+        elif 0 <= label < n:
+            picked = (y[o + label] - np.float32(1.0)) * slope
+            for i in range(n):
+                store(out, o + i, load(y, o + i, 0, 3) * slope, {place}, 3)
+            out[o + label] = picked
+        else:
+            wrong[0], wrong[1] = 1, label
+"""
+_LOOKUP = """
+def run(words):
+    table, out, ids, wrong = f32(words[0]), f32(words[1]), i64(words[2]), i64(words[3])
+    count, rows, n, padding = words[4], words[5], words[6], words[7]
+    wrong[0] = 0
+    for r in range(count):
+        row, o = ids[r], r * n
+        if row < 0 or row >= rows:
+            wrong[0], wrong[1] = 1, row
+        elif row == padding:
+            for i in range(n):
+                store(out, o + i, np.float32(0.0), 1, 2)
+        else:
+            for i in range(n):
+                store(out, o + i, load(table, row * n + i, 0, 2), 1, 2)
+"""
+_LOOKUP_GRAD = """
+def run(words):
+    d, out, ids, count, n = f32(words[0]), f32(words[1]), i64(words[2]), words[3], words[4]
+    padding, size = words[5], words[6]
+    for i in range(size):
+        out[i] = np.float32(0.0)
+    for r in range(count):
+        if ids[r] != padding:
+            t, o = ids[r] * n, r * n
+            for i in range(n):
+                store(out, t + i, load(out, t + i, 1, 2) + load(d, o + i, 0, 2), 1, 2)
+"""
+
+
+def _bound(text: str, words: list[Any], place: int = 2, alias: str = "pass") -> Step:
+    """Return the call of a source; arrays among the words stand for their addresses.
+
+    ``alias`` gives the result the name of the operand whose memory it takes: only so can the compiler tell
+    that an element is written where it was read, and compute many at a time.
+    """
+    source = text.format(place=place, alias=alias)
+    held = [w for w in words if isinstance(w, np.ndarray)]
+    values = [w.ctypes.data if isinstance(w, np.ndarray) else int(w) for w in words]
+    return launch(definitions(source) + source, values, *held)
+
+
+def _gapless(*arrays: Any) -> bool:
+    return all(a is None or a.flags.c_contiguous for a in arrays)
+
+
+def _place(out: Any, *operands: Any) -> int:
+    """Return the number of the operand whose memory a result takes, else the next number."""
+    same = (k for k, a in enumerate(operands) if a.ctypes.data == out.ctypes.data)
+    return next(same, 2)
+
+
+def _checked(wrong: Any, tell: Callable[[int], str]) -> Step:
+    def check() -> None:
+        if wrong[0]:
+            raise InvalidValue(tell(int(wrong[1])))
+
+    return check
+
+
+def _last_axis(node: Node) -> bool:
+    """Tell whether a node works on float32 rows along the last axis, with int64 labels if any."""
+    values = [*node.reads(), *node.writes()]
+    scores = max((v for v in values if v.spec.dtype == VarType.FP32), key=_rank, default=None)
+    labels = node.inputs.get("Label", ())
+    if scores is None or not scores.spec.shape or node.attrs.get("soft_label"):
+        return False
+    typed = all(v.spec.dtype == (VarType.INT64 if v in labels else VarType.FP32) for v in values)
+    return typed and node.attrs["axis"] in (-1, len(scores.spec.shape) - 1)
+
+
+def _rank(value: Value) -> int:
+    return len(value.spec.shape)
+
+
+@kernel("softmax", on=("numba",), takes=_last_axis)
+def softmax(dev: Device, x: Any, out: Any, *, axis: int) -> list[Step]:
+    if not _gapless(x, out) or not x.size:
+        return _arrays("softmax", dev, x, out, axis=axis)
+    n = x.shape[-1]
+    place = _place(out, x)
+    alias = "pass" if place else "y = x"
+    return [_bound(_SOFTMAX + _EXP_ROW + _DIVIDE, [x, out, x.size // n, n], place, alias)]
+
+
+@kernel("softmax_grad", on=("numba",), takes=_last_axis)
+def softmax_grad(dev: Device, out: Any, d_out: Any, d_x: Any, *, axis: int) -> list[Step]:
+    if d_x is None or not _gapless(out, d_out, d_x) or not out.size:
+        return _arrays("softmax_grad", dev, out, d_out, d_x, axis=axis)
+    n = out.shape[-1]
+    place = _place(d_x, out, d_out)
+    alias = ("out = y", "out = d", "pass")[place]
+    return [_bound(_SOFTMAX_GRAD, [out, d_out, d_x, out.size // n, n], place, alias)]
+
+
+def _wrong_label(n: int) -> Callable[[int], str]:
+    op = "softmax_with_cross_entropy"
+    return lambda label: f"{op}: label {label} is outside the {n} classes (0 to {n - 1})"
+
+
+@kernel("softmax_with_cross_entropy", on=("numba",), takes=_last_axis)
+def softmax_with_cross_entropy(
+    dev: Device,
+    logits: Any,
+    label: Any,
+    softmax: Any,
+    loss: Any,
+    *,
+    soft_label: bool,
+    ignore_index: int,
+    axis: int,
+) -> list[Step]:
+    """Loss = log(sum exp(x - max)) - (x - max)[label]."""
+    arrays = (logits, label, softmax, loss)
+    if not _gapless(*arrays) or any(a is None for a in arrays) or not logits.size:
+        given = {"soft_label": soft_label, "ignore_index": ignore_index, "axis": axis}
+        return _arrays("softmax_with_cross_entropy", dev, *arrays, **given)
+    n = logits.shape[-1]
+    wrong = np.zeros(2, np.int64)
+    text = _CROSS_ENTROPY + _EXP_ROW + _DIVIDE + _LOSS
+    words = [logits, softmax, loss, label, wrong, logits.size // n, n, ignore_index]
+    place = _place(softmax, logits)
+    call = _bound(text, words, place, "pass" if place else "y = x")
+    return [call, _checked(wrong, _wrong_label(n))]
+
+
+@kernel("softmax_with_cross_entropy_grad", on=("numba",), takes=_last_axis)
+def softmax_with_cross_entropy_grad(
+    dev: Device,
+    label: Any,
+    softmax: Any,
+    d_loss: Any,
+    d_logits: Any,
+    *,
+    soft_label: bool,
+    ignore_index: int,
+    axis: int,
+) -> list[Step]:
+    """(softmax - label) * d."""
+    arrays = (label, softmax, d_loss, d_logits)
+    if d_logits is None or not _gapless(*arrays) or not softmax.size:
+        given = {"soft_label": soft_label, "ignore_index": ignore_index, "axis": axis}
+        return _arrays("softmax_with_cross_entropy_grad", dev, *arrays, **given)
+    n = softmax.shape[-1]
+    wrong = np.zeros(2, np.int64)
+    words = [softmax, d_loss, d_logits, label, wrong, softmax.size // n, n, ignore_index]
+    place = 0 if _place(d_logits, softmax) == 0 else 2
+    call = _bound(_CROSS_ENTROPY_GRAD, words, place, "pass" if place else "out = y")
+    return [call, _checked(wrong, _wrong_label(n))]
+
+
+def _lookup(node: Node) -> bool:
+    ids = node.inputs["Ids"]
+    values = [*node.reads(), *node.writes()]
+    return all(v.spec.dtype == (VarType.INT64 if v in ids else VarType.FP32) for v in values)
+
+
+@kernel("lookup_table", "lookup_table_v2", on=("numba",), takes=_lookup)
+def lookup(dev: Device, w: Any, ids: Any, out: Any, *, padding_idx: int) -> list[Step]:
+    """Copy rows; an index that is none is refused, the padding's row is zero."""
+    if not _gapless(w, ids, out):
+        return _arrays("lookup_table", dev, w, ids, out, padding_idx=padding_idx)
+    rows, n = w.shape
+    wrong = np.zeros(2, np.int64)
+    words = [w, out, ids, wrong, ids.size, rows, n, _padding(padding_idx, rows)]
+
+    def tell(index: int) -> str:
+        return f"lookup_table: index {index} is outside the {rows} rows"
+
+    return [_bound(_LOOKUP, words), _checked(wrong, tell)]
+
+
+@kernel("lookup_table_grad", "lookup_table_v2_grad", on=("numba",), takes=_lookup)
+def lookup_grad(dev: Device, ids: Any, d_out: Any, d_w: Any, *, padding_idx: int) -> list[Step]:
+    """Add the rows in the order of the ids."""
+    if d_w is None or not _gapless(ids, d_out, d_w):
+        return _arrays("lookup_table_grad", dev, ids, d_out, d_w, padding_idx=padding_idx)
+    rows, n = d_w.shape
+    words = [d_out, d_w, ids, ids.size, n, _padding(padding_idx, rows), d_w.size]
+    return [_bound(_LOOKUP_GRAD, words)]
+
+
+def _padding(padding_idx: int, rows: int) -> int:
+    return padding_idx if padding_idx >= -1 else padding_idx + rows
+
+
+def _arrays(op_type: str, dev: Device, *arrays: Any, **attrs: Any) -> list[Step]:
+    """Return the steps of the array kernel."""
+    found = KERNELS[op_type, "numpy"].function
+    steps = partial(found, dev, *arrays, **attrs)()
+    return list(steps) if isinstance(steps, (list, tuple)) else [steps]

@@ -1,0 +1,254 @@
+"""A plan on a GPU: what a graph can hold is captured and launched at once; feeds and fetches move beside it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...graph.ops.collective import COLLECTIVES
+from ...strategies.errors import CollectiveError
+from ..cuda.memory import DeviceMemory
+from ..cuda.runtime import Runtime, Step, Waiting, graph_can_hold
+from ..cuda.transfers import Arriving, Outward, Staged
+from ..device.beside import OnHost
+from .plan import HAND_OVER, Instruction, Plan
+from .run import Event as Timed
+from .run import timed
+
+_WORTH_A_GRAPH = 3  # steps
+_log = logging.getLogger("rowlock")
+
+
+@dataclass
+class Segment:
+    """Calls between two points at which a graph is split; ``held``: one graph can hold them."""
+
+    held: bool
+    steps: list[Step]
+    first: Instruction
+    ops: dict[str, str]  # op -> where the first of them was built
+    graph: Step | None = None
+    refused: str = ""  # why it could not be captured
+
+
+class CudaPlan(Plan):
+    """A plan whose calls put work on a GPU.
+
+    The first step makes every call, so that kernels are compiled and loaded; the second captures what lies
+    between host calls as graphs (if it ``captures``), and from then on a step launches these. A collective on
+    a stream of its own is joined before the first instruction that needs it.
+    """
+
+    def __init__(self, *args: Any, captures: bool = True, **keywords: Any) -> None:
+        super().__init__(*args, **keywords)
+        runtime, memory = self.device.runtime, self.device.memory
+        assert runtime is not None and isinstance(memory, DeviceMemory)
+        self.runtime: Runtime = runtime
+        self._memory = memory
+        self._captures = captures
+        self._ran = 0
+        self._under: Instruction | None = None
+        self._by_instruction = self._with_joins()
+        self.segments = self._cut()
+        fed = [a is not None and a.size > 0 and runtime.on_host(a) for a in self._inputs]
+        self._fed_here = [(k, self._inputs[k]) for k, here in enumerate(fed) if here]
+        away = [None if here else a for a, here in zip(self._inputs, fed, strict=True)]
+        self._inward = Staged(runtime, away)
+        self._outward = Outward(runtime, self._fetched)
+        if self.vote is not None and self.vote.early:
+            self._early = Outward(runtime, list(self.vote.early.values()), slots=1)
+            self.vote.early = dict(zip(self.vote.early, self._early.arrays, strict=True))
+
+    def _with_joins(self) -> list[list[Step]]:
+        """Return the calls of each instruction; what was begun on other streams is joined where it must be.
+
+        Where the last collective is under way on another stream when the host comes to it, what is fetched
+        before the vote is handed over behind it, so that the collective need not wait for that.
+        """
+        lands = any(_waits(call) for one in self.instructions for call in one.calls)
+        beside = [any(hasattr(call, "finish") for call in one.calls) for one in self.instructions]
+        waits = self.needs() if any(beside) else []
+        begun: dict[int, list[Step]] = {}
+        found: list[list[Step]] = []
+        for k, one in enumerate(self.instructions):
+            steps: list[Step] = []
+            found.append(steps)
+            if one.op == HAND_OVER and lands:
+                continue
+            if begun and one.op not in COLLECTIVES:
+                for other in sorted(begun.keys() & waits[k]):
+                    steps += begun.pop(other)
+            for call in one.calls:
+                if begun and not graph_can_hold(call, self.runtime.xp):
+                    steps += [join for joins in begun.values() for join in joins]
+                    begun.clear()
+                if _waits(call):
+                    steps += [Waiting(self._set_aside), call, self._hand_over]
+                elif one.op == HAND_OVER:
+                    steps += [self._set_aside, self._hand_over]
+                else:
+                    steps.append(call)
+                if hasattr(call, "finish"):
+                    begun.setdefault(k, []).append(call.finish)
+        if begun:
+            found[-1] += [join for joins in begun.values() for join in joins]
+        return found
+
+    def _cut(self) -> list[Segment]:
+        segments: list[Segment] = []
+        for one, steps in zip(self.instructions, self._by_instruction, strict=True):
+            for step in steps:
+                held = graph_can_hold(step, self.runtime.xp)
+                same = segments and _alike(segments[-1].steps[-1], step)
+                if not same or segments[-1].held != held:
+                    segments.append(Segment(held, [], one, {}))
+                segments[-1].steps.append(step)
+                segments[-1].ops.setdefault(one.op, one.where)
+        return segments
+
+    def described(self) -> list[str]:
+        """Say of how many graphs a step is made, and where they are split, and why."""
+        graphs = [one for one in self.segments if one.held]
+        work = sum(len(one.steps) for one in graphs)
+        captured = sum(one.graph is not None for one in graphs)
+        return [
+            f"a step is {len(graphs)} graph(s) of {work} pieces of work, {captured} captured",
+            *(f"  not captured: {one.refused}" for one in graphs if one.refused),
+            *(
+                f"  split at {op} (built at {where}): {_why_split(one, op)}"
+                for one in self.segments
+                if not one.held
+                for op, where in one.ops.items()
+            ),
+        ]
+
+    def run(self, feeds: Sequence[np.ndarray], *, timed: bool = False) -> None:
+        """Put one step on the GPU (see :meth:`Plan.run`); return before it is done, if no host call waits."""
+        self._inward.send(feeds)
+        if self._fed_here:
+            moves = [partial(np.copyto, array, feeds[k]) for k, array in self._fed_here]
+            self.runtime.host(OnHost(self.runtime, moves))
+        if self.device.ticked:
+            clock = self.device.clock
+            self._memory.tick(clock.step, clock.row, clock.share)
+        if self.vote is not None:
+            self.vote.stage = self.vote.BEGUN
+            if self.vote.agree is not None:
+                self.vote.agree()
+        with np.errstate(all="ignore"):
+            if timed:
+                self._run_timed()
+            else:
+                for segment in self.segments:
+                    self._run_segment(segment)
+        self._ran += 1
+        self._under = None
+        self._outward.send()
+
+    def _run_segment(self, segment: Segment) -> None:
+        runtime = self.runtime
+        self._under = segment.first
+        try:
+            if not segment.held:
+                for step in segment.steps:
+                    runtime.host(step)
+            else:
+                if segment.graph is None and self._ran and self._captures:
+                    self._capture(segment)
+                if segment.graph is not None:
+                    segment.graph()
+                else:
+                    runtime.execute(segment.steps)
+        except CollectiveError:
+            raise
+        except Exception as error:
+            raise self._explain(segment.first, error) from error
+
+    def _capture(self, segment: Segment) -> None:
+        """Make a graph of a segment; what CUDA refuses to capture goes on call by call."""
+        if segment.refused or len(segment.steps) < _WORTH_A_GRAPH:
+            return
+        try:
+            segment.graph = self.runtime.capture(segment.steps)
+        except Exception as error:
+            segment.refused = f"{type(error).__name__}: {error}"
+            _log.warning("work from %s on cannot be captured: %s", segment.first, segment.refused)
+
+    def _set_aside(self) -> None:
+        """Begin to bring what is fetched before the vote to the host, if it is wanted in this step."""
+        if self.vote is not None and self.vote.early and self.vote.deliver is not None:
+            self._early.send()
+
+    def _hand_over(self) -> None:
+        """Give away what was set aside, once it is on the host."""
+        if self.vote is not None and self.vote.early and self.vote.deliver is not None:
+            self._early.wait()
+            self.vote.deliver()
+
+    def _run_timed(self) -> None:
+        trace: list[Timed | None] = []
+        started = time.perf_counter()
+        for one, steps in zip(self.instructions, self._by_instruction, strict=True):
+            self._under = one
+            through = replace(one, calls=(partial(self._through, steps),))
+            try:
+                trace.append(timed(through, 0, started, self.waited))
+            except CollectiveError:
+                raise
+            except Exception as error:
+                raise self._explain(one, error) from error
+        self._keep(trace, started)
+
+    def _through(self, steps: Sequence[Step]) -> None:
+        """Do the work of some calls, and wait until it is done."""
+        for step in steps:
+            if graph_can_hold(step, self.runtime.xp):
+                self.runtime.execute((step,))
+            else:
+                self.runtime.host(step)
+        self.runtime.synchronize()
+
+    def apply(self) -> None:
+        """Finish a step that all peers can finish."""
+        for steps in self._by_instruction[self._late :]:
+            self._through(steps)
+
+    def fetched(self, given: Container[int] = ()) -> Arriving:
+        """Return what the last step fetches, less what was handed over; it is on its way."""
+        return self._outward.arriving([i for i in range(len(self._fetched)) if i not in given])
+
+    def where(self) -> Instruction | None:
+        """Return the instruction at which the host is; any thread may ask."""
+        return self._under
+
+    def at_work(self) -> bool:
+        """The host does not compute."""
+        return False
+
+    def close(self) -> None:
+        """Let go of the graphs, once nothing is under way."""
+        self.runtime.synchronize()
+        for segment in self.segments:
+            segment.graph = None
+
+
+def _waits(call: Step) -> bool:
+    return getattr(call, "waits", False)
+
+
+def _alike(one: Step, other: Step) -> bool:
+    """Tell whether both are placed on the host, or neither."""
+    return isinstance(one, OnHost) == isinstance(other, OnHost)
+
+
+def _why_split(segment: Segment, op: str) -> str:
+    if isinstance(segment.steps[0], OnHost):
+        return "it is placed on the host (device_guard)"
+    meets = op in COLLECTIVES or op == HAND_OVER
+    return "replicas meet there" if meets else "the host takes part there"

@@ -1,0 +1,107 @@
+"""A device without memory: kernels are bound on reserved address space that is never touched, and counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...graph.ir.replica_program import ReplicaProgram
+from ...graph.lowering.memory import MemoryPlan, Wishes
+from ...graph.lowering.select import LIBRARIES
+from ...graph.ops.registry import Spec
+from ...strategies.types import to_numpy
+from ..cuda.memory import DeviceMemory
+from ..cuda.transfers import SLOTS
+from ..device.device import Device
+from ..host.arena import Memory, Region, bytes_of
+from ..host.writes import Writes
+from ..kernels.capabilities import installed
+from ..kernels.registry import ALL_LIBRARIES
+from ..simulated.null import NullRuntime
+from .bind import Binder
+from .buckets import Buckets
+
+
+class NullGroup:
+    """Peers that never come; buffers are address space."""
+
+    def buffer(self, nbytes: int) -> Any:
+        """Return memory that nobody is to touch."""
+        return Region(max(nbytes, 1)).bytes
+
+    def release(self, buffer: Any) -> None:
+        """Nothing to do: the space goes with its last view."""
+
+    def bound_all_reduce(self, array: Any, op: str = "sum", **how: Any) -> Callable[[], None]:
+        """Return a call that does nothing."""
+        return lambda: None
+
+    def all_reduce(self, array: Any, op: str = "sum", **how: Any) -> None:
+        """Do nothing; so do the others."""
+
+    def reduce_parts(
+        self, array: Any, ends: Sequence[int], roots: Sequence[int], **how: Any
+    ) -> None:
+        """Do nothing."""
+
+    broadcast_parts = reduce_parts
+
+    def barrier(self, **how: Any) -> None:
+        """Do nothing."""
+
+    vote = barrier
+
+
+def bound_dry(
+    program: ReplicaProgram, specs: Sequence[Spec], wishes: Wishes, *, grouped: bool
+) -> tuple[MemoryPlan, int]:
+    """Return where temporaries will lie on replica 0, and the bytes of scratch memory its kernels take.
+
+    Where this process lacks a library that replicas have, NumPy's kernels stand for it.
+    """
+    group = NullGroup() if grouped else None
+    space = Region(max(bytes_of(list(specs)), 1))  # room for what lasts; nobody touches it
+
+    def allocate(name: str, spec: Spec) -> Any:
+        return space.bytes[: bytes_of([spec])].view(to_numpy(spec.dtype)).reshape(spec.shape)
+
+    buckets = Buckets(program, group if program.buckets else None)
+    runtime = NullRuntime() if on_gpu(program) else None
+    device = Device(
+        seed=program.seed,
+        math=program.math,
+        memory=Memory() if runtime is None else DeviceMemory(runtime),
+        writes=Writes(),
+        runtime=runtime,
+    )
+    binder = Binder(
+        _runnable(program, runtime), device, specs, allocate, buckets, group, rank=0, wishes=wishes
+    )
+    scratch = binder.plan().device.scratch_bytes
+    return binder.arena.plan, scratch + (_staging(program, specs) if runtime is not None else 0)
+
+
+def on_gpu(program: ReplicaProgram) -> bool:
+    """Tell whether a program was compiled for GPUs."""
+    return any(node.kernel in _OF_GPUS for node in program.nodes)
+
+
+_OF_GPUS = ("cupy", *LIBRARIES["cupy"])
+
+
+def _staging(program: ReplicaProgram, specs: Sequence[Spec]) -> int:
+    """Return the bytes in which feeds and fetches wait on a GPU."""
+    return SLOTS * bytes_of([specs[i] for i in (*program.feeds, *program.fetches)])
+
+
+def _runnable(program: ReplicaProgram, runtime: NullRuntime | None) -> ReplicaProgram:
+    """Return the program with NumPy in the place of libraries that are not here."""
+    from dataclasses import replace
+
+    missing = {node.kernel for node in program.nodes}.intersection(ALL_LIBRARIES) - installed(
+        runtime
+    ).keys()
+    if not missing:
+        return program
+    nodes = (replace(n, kernel="numpy") if n.kernel in missing else n for n in program.nodes)
+    return replace(program, nodes=tuple(nodes))

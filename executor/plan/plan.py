@@ -1,0 +1,224 @@
+"""Plan: a compiled program bound to buffers, run step after step."""
+
+from __future__ import annotations
+
+import operator
+import time
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...graph.ops.collective import COLLECTIVES
+from ...strategies.errors import CollectiveError, ExecutionError
+from ..device.device import Device
+from .run import Event, LaneFailed, Lanes, timed
+
+HAND_OVER = "fetch"  # the instruction that gives away what is fetched before the vote
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One op bound to its buffers: ``calls`` is all that a step does for it."""
+
+    op: str
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    where: str
+    calls: tuple[Callable[[], Any], ...]
+
+    def __str__(self) -> str:
+        return f"{', '.join(self.writes)} = {self.op}({', '.join(self.reads)})"
+
+
+class Vote:
+    """How far a plan is with its step: what the replica can do if the step cannot go on.
+
+    What is fetched and known before the last collective is handed over before the replica comes to it, so
+    that nothing of a step that happened can be lost. ``early`` are these arrays by position in the fetch list.
+    ``agree`` lets the replicas compare, before the first collective, what step of which plan they are at, where
+    the collectives themselves do not.
+    """
+
+    BEGUN, COME, PASSED = range(3)
+
+    def __init__(self, early: Mapping[int, Any]) -> None:
+        self.early = dict(early)
+        self.deliver: Callable[[], None] | None = None
+        self.agree: Callable[[], None] | None = None
+        self.stage = self.BEGUN
+
+    def hand_over(self) -> None:
+        """Give away what is fetched already, if it is wanted in this step."""
+        if self.deliver is not None:
+            self.deliver()
+
+    def come(self) -> None:
+        """Note that this replica can finish the step without its peers."""
+        self.stage = self.COME
+
+    def go(self) -> None:
+        """Note that this replica makes its writes."""
+        self.stage = self.PASSED
+
+
+class Plan:
+    """Instructions in order, the input buffers they read and the buffers whose values are fetched.
+
+    An input of None is not used here, or filled by whoever feeds. ``lanes``: run the instructions on several
+    threads. ``vote``: the step happens on all replicas or on none; the instructions from ``late`` on write
+    what lasts. ``needs`` tells, per instruction, those that it must wait for, ``waited`` how long collectives
+    waited for peers so far.
+    """
+
+    def __init__(
+        self,
+        instructions: Sequence[Instruction],
+        inputs: Sequence[Any],
+        fetched: Sequence[Any],
+        device: Device,
+        temporaries: tuple[int, int],
+        replica: int | None = None,
+        lanes: Lanes | None = None,
+        vote: Vote | None = None,
+        late: int = 0,
+        needs: Callable[[], Sequence[set[int]]] = list,
+        waited: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        self.instructions = tuple(instructions)
+        self.vote = vote
+        self._late = late
+        self.temporaries = temporaries
+        self.device = device
+        self.lanes = lanes
+        self.waited = waited
+        self.needs = needs
+        self.seconds: list[float] = []
+        self.busy: list[float] = []
+        self.trace: list[Event | None] | None = None
+        self.started = 0.0  # when the traced step began, on this replica's clock
+        self._inputs = tuple(inputs)
+        self._fetched = tuple(fetched)
+        self._replica = replica
+        self._running: Iterator[Callable[[], Any]] | None = None
+        self._calls = [call for instruction in self.instructions for call in instruction.calls]
+
+    def run(self, feeds: Sequence[np.ndarray], *, timed: bool = False) -> None:
+        """Run one step: copy the feeds in, then call every instruction.
+
+        ``timed`` keeps when each instruction ran, and the seconds it took and was busy: the least of all
+        timed steps, without those that a collective waited for peers.
+
+        Raises:
+            ExecutionError: an instruction raised; the message names replica, op and the user's line.
+            CollectiveError: a peer failed or is missing.
+        """
+        for buffer, value in zip(self._inputs, feeds, strict=True):
+            if buffer is not None:
+                buffer[...] = value
+        if self.vote is not None:
+            self.vote.stage = Vote.BEGUN
+        if self.lanes is not None:
+            self._run_lanes(self.lanes, timed)
+        elif timed:
+            self._run_timed()
+        else:
+            self._run_in_order()
+
+    def apply(self) -> None:
+        """Finish a step that all peers can finish: make the writes that follow the vote."""
+        with np.errstate(all="ignore"):
+            for instruction in self.instructions[self._late :]:
+                for call in instruction.calls:
+                    call()
+
+    def fetched(self, given: Container[int] = ()) -> Sequence[np.ndarray]:
+        """Return copies of what is fetched, less what was handed over before (by position)."""
+        return [array.copy() for i, array in enumerate(self._fetched) if i not in given]
+
+    def where(self) -> Instruction | None:
+        """Return the instruction under way, of the first lane that does not wait; any thread may ask."""
+        running = self._running
+        if self.lanes is not None:
+            return next((at for at in self.lanes.at if at is not None), None)
+        if running is None:
+            return None
+        left = operator.length_hint(running)
+        return self._at(len(self._calls) - left) if left < len(self._calls) else None
+
+    def at_work(self) -> bool:
+        """Tell whether an instruction that is no collective is under way in some lane; any thread may ask."""
+        running = self.lanes.at if self.lanes is not None else ()
+        return any(at is not None and at.op not in COLLECTIVES for at in running)
+
+    def _run_in_order(self) -> None:
+        calls = self._running = iter(self._calls)
+        with np.errstate(all="ignore"):  # like Paddle: inf and nan are values, not warnings
+            try:
+                for call in calls:
+                    call()
+            except CollectiveError:
+                raise
+            except Exception as error:
+                done = len(self._calls) - operator.length_hint(calls)
+                raise self._explain(self._at(done), error) from error
+            finally:
+                self._running = None
+
+    def _run_timed(self) -> None:
+        trace: list[Event | None] = []
+        started = time.perf_counter()
+        with np.errstate(all="ignore"):
+            for instruction in self.instructions:
+                try:
+                    trace.append(timed(instruction, 0, started, self.waited))
+                except CollectiveError:
+                    raise
+                except Exception as error:
+                    raise self._explain(instruction, error) from error
+        self._keep(trace, started)
+
+    def _run_lanes(self, lanes: Lanes, timed: bool) -> None:
+        trace: list[Event | None] | None = [None] * len(self.instructions) if timed else None
+        try:
+            lanes.run(trace)
+        except LaneFailed as failure:
+            cause = failure.__cause__
+            if isinstance(cause, CollectiveError) or not isinstance(cause, Exception):
+                raise cause or failure from None
+            raise self._explain(failure.instruction, cause) from cause
+        if trace is not None:
+            self._keep(trace, lanes.started)
+
+    def _keep(self, trace: list[Event | None], started: float) -> None:
+        self.trace, self.started = trace, started
+        self.seconds = _least(self.seconds, [event.took if event else 0.0 for event in trace])
+        self.busy = _least(self.busy, [event.busy if event else 0.0 for event in trace])
+
+    def _at(self, calls_begun: int) -> Instruction:
+        counted = 0
+        for instruction in self.instructions:
+            counted += len(instruction.calls)
+            if counted >= calls_begun:
+                break
+        return instruction
+
+    def _explain(self, instruction: Instruction, error: Exception) -> ExecutionError:
+        on = "" if self._replica is None else f"replica {self._replica}: "
+        return ExecutionError(
+            f"{on}operator {instruction.op} failed: {error} "
+            f"(reads {', '.join(instruction.reads) or 'nothing'}; built at {instruction.where})"
+        )
+
+    def close(self) -> None:
+        """End the threads."""
+        if self.lanes is not None:
+            self.lanes.close()
+
+    def __str__(self) -> str:
+        return "\n".join(f"{i:4d} {instruction}" for i, instruction in enumerate(self.instructions))
+
+
+def _least(old: list[float], new: list[float]) -> list[float]:
+    return [min(pair) for pair in zip(old, new, strict=True)] if old else new

@@ -1,0 +1,72 @@
+"""What the plans of one program have in common, whatever shapes they are bound for."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ...graph.ir.replica_program import NodeRecord, ReplicaProgram
+from ...graph.lowering.memory import Usage
+from .plan import Instruction
+from .shapes import Shapes
+
+
+class Shared:
+    """Kept from plan to plan: inferred shapes, how long values are needed, instructions on lasting memory."""
+
+    def __init__(self, program: ReplicaProgram) -> None:
+        self.shapes = Shapes(program)
+        self._program = program
+        self._names: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        self._usages: dict[tuple[Any, ...], Usage] = {}
+        self._instructions: dict[int, tuple[Sequence[Any], Instruction]] = {}
+
+    def usage(self, key: tuple[Any, ...], make: Callable[[], Usage]) -> Usage:
+        """Return how long values are needed; ``key`` is all that it depends on beside the program."""
+        if key not in self._usages:
+            self._usages[key] = make()
+        return self._usages[key]
+
+    def names(self, node: NodeRecord) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the names of what a node of the program reads and writes."""
+        found = self._names.get(id(node))
+        if found is None:
+            values = self._program.values
+            reads, writes = (
+                tuple(values[i].name for held in slots.values() for i in held if i >= 0)
+                for slots in (node.inputs, node.outputs)
+            )
+            found = self._names[id(node)] = reads, writes
+        return found
+
+    def instruction(self, node: NodeRecord, arrays: Sequence[Any]) -> Instruction | None:
+        """Return the instruction that an earlier plan has for a node, if it works on these very arrays."""
+        held, made = self._instructions.get(id(node), ((), None))
+        same = len(held) == len(arrays) and all(map(_is, held, arrays))
+        return made if same else None
+
+    def keep(self, node: NodeRecord, arrays: Sequence[Any], made: Instruction) -> None:
+        """Keep an instruction that can be in any plan."""
+        self._instructions[id(node)] = (arrays, made)
+
+    def forget(self) -> None:
+        """Let go of instructions, and of the memory that they work on."""
+        self._instructions.clear()
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Do not look for garbage meanwhile: what is bound lasts, and a search goes through all there is."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _is(one: Any, other: Any) -> bool:
+    return one is other

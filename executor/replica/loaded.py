@@ -1,0 +1,127 @@
+"""A program on a replica: its buckets, and the plans that are bound for what was fed so far."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...graph.ir.replica_program import ReplicaProgram
+from ...graph.lowering.memory import Wishes
+from ...strategies.errors import Unsupported
+from ..cuda.runtime import Runtime
+from ..kernels.capabilities import installed
+from ..kernels.registry import ALL_LIBRARIES
+from ..plan.bind import Binder
+from ..plan.buckets import Buckets
+from ..plan.overlap import may_overlap
+from ..plan.plan import Plan
+from ..plan.shared import Shared
+from ..plan.traced import STEPS_KEPT, TracedStep
+from .agreement import NO_STEP
+from .message import KEPT, Group, Message
+
+
+class Bound:
+    """A plan, and what it takes to bind it again for several threads once its instructions were timed.
+
+    ``fed`` are the lasting places it reads its feeds from, if it does.
+    """
+
+    def __init__(
+        self,
+        binder: Binder,
+        fed: Sequence[np.ndarray] | None,
+        post: Callable[[Message], None] | None,
+    ) -> None:
+        self.binder = binder
+        self.fed = fed
+        self._post = post
+        self.timed_steps = 0
+        self.use(binder.plan())
+
+    def use(self, plan: Plan) -> None:
+        """Run this plan from now on. ``deliver`` posts what it fetches before the vote."""
+        self.plan = plan
+        self.deliver: Callable[[], None] | None = None
+        if plan.vote is not None and self._post is not None:
+            early = dict(sorted(plan.vote.early.items()))
+            self.deliver = partial(
+                self._post, Message("posted", {"which": list(early)}, list(early.values()))
+            )
+
+    def deliver_own(self, done: int) -> Callable[[], None] | None:
+        """Return what posts, in a step that is not a request's last, the place's own values after it.
+
+        ``done`` steps will have been made then.
+        """
+        program, vote = self.binder.program, self.plan.vote
+        if not program.kept or vote is None or self._post is None:
+            return None
+        early = [array for k, array in vote.early.items() if k >= len(program.wanted)]
+        if len(early) < len(program.kept):
+            return None
+        return partial(self._post, Message(KEPT, {}, early, done))
+
+
+class Loaded:
+    """A program on this replica: its gradient buckets and the plans bound so far.
+
+    ``threads`` instructions may run at once; ``every_lock`` and ``wishes`` (how temporaries share memory) are
+    as the build strategy says.
+    """
+
+    def __init__(
+        self,
+        head: Mapping[str, Any],
+        group: Group | None,
+        cores: int,
+        within: float,
+        runtime: Runtime | None = None,
+    ) -> None:
+        self.program = ReplicaProgram.from_json(head["program"])
+        self.openmp = any(node.kernel == "onednn" for node in self.program.nodes)
+        self._check_libraries(runtime)
+        self.alone: bool = head["alone"]
+        if group is not None and not self.alone:  # all have the same, or nobody has it
+            group.begin(NO_STEP)
+            what = f"loading program {head['id']}, schedule {self.program.schedule}"
+            group.barrier(within=within, tag=what)
+        self.scope: int = head["scope"]
+        self.threads: int = min(head["threads"], cores) if head["capped"] else head["threads"]
+        self.every_lock: bool = head["every_lock"]
+        self.wishes = Wishes(*head["wishes"])
+        # Who asked for one thread asked for one instruction after another; a share of one core is no wish.
+        self.overlap = head["threads"] > 1 and may_overlap(self.program) and runtime is None
+        if runtime is not None:  # its streams run side by side
+            self.threads = 1
+        self.captures = head["captures"]
+        self.spare = cores > self.threads
+        self.buckets = Buckets(self.program, group if self.program.buckets else None)
+        self.plans: OrderedDict[tuple[Any, ...], Bound] = OrderedDict()
+        self.shared = Shared(self.program)
+        self.alive: Plan | None = None
+        self.last: Plan | None = None
+        self.tracing = False
+        self.traced: deque[TracedStep] = deque(maxlen=STEPS_KEPT)
+
+    def _check_libraries(self, runtime: Runtime | None) -> None:
+        wanted = {node.kernel for node in self.program.nodes}.intersection(ALL_LIBRARIES)
+        missing = sorted(wanted - installed(runtime).keys())
+        if missing:
+            raise Unsupported(
+                f"the program was compiled for {', '.join(missing)}, which this replica's host lacks: "
+                f"install '.[{'xla' if missing == ['xla'] else 'cpu'}]' with pip, from Rowlock's "
+                f"folder, there, or on no host."
+            )
+
+    def forget_plans(self) -> None:
+        """Let go of every plan and its memory."""
+        self.alive = self.last = None
+        for bound in self.plans.values():
+            bound.plan.close()
+        self.plans.clear()
+        self.shared.forget()

@@ -1,0 +1,399 @@
+"""Replica: one copy of the training program, wherever it runs. It answers messages; gangs deliver them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...graph.ops.registry import Spec
+from ...strategies.errors import CollectiveAborted, NotInitialized
+from ..cuda.memory import DeviceMemory
+from ..cuda.runtime import Runtime
+from ..device.device import Device
+from ..device.device_scope import DeviceScope
+from ..host.arena import Memory, spec_of
+from ..host.cores import openmp_threads
+from ..host.memory import available_memory
+from ..kernels.capabilities import installed
+from ..plan.bind import Binder
+from ..plan.cuda_plan import CudaPlan
+from ..plan.overlap import choose
+from ..plan.plan import Plan, Vote
+from ..plan.run import MEASURED_STEPS, Lanes
+from ..plan.shared import uncollected
+from ..plan.traced import TracedStep
+from .agreement import moment
+from .loaded import Bound, Loaded
+from .message import Group, Message
+
+PLANS_KEPT = 16  # per program: one for each combination of feed shapes met lately
+
+
+class Replica:
+    """Keeps device scopes and loaded programs, and runs steps.
+
+    ``group`` joins it to its peers (None: alone). Each kind of message is a method named ``on_<kind>``.
+    ``post`` takes what is to reach the driver before the answer does, even if this process ends in between.
+    ``done`` counts the steps that were voted for and whose writes were made. ``openmp`` is how many threads
+    OpenMP may start for it (0: as many as the process may), where replicas share a process. ``runtime``: the
+    GPU it runs on, where its scopes and temporaries lie then.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        group: Group | None,
+        within: float = 60.0,
+        runtime: Runtime | None = None,
+    ) -> None:
+        self.rank = rank
+        self.group = group
+        self.within = within
+        self.runtime = runtime
+        self.scopes: defaultdict[int, DeviceScope] = defaultdict(partial(DeviceScope, runtime))
+        self.programs: dict[int, Loaded] = {}
+        # One step runs at a time, so its plans can share memory.
+        self.memory: Memory | DeviceMemory = (
+            Memory() if runtime is None else DeviceMemory(runtime, self._forget_all_plans)
+        )
+        self.epoch = 0
+        self.done = 0
+        self.openmp = 0
+        self.post: Callable[[Message], None] | None = None
+        self._step, self._lasting = 0, False
+        self._under_way: Plan | None = None
+        self._began = 0.0
+        self._measuring = False
+        self._let_know(group)
+
+    def handle(self, message: Message) -> Message:
+        """Answer a message; what goes wrong becomes an ``error`` message, never an exception."""
+        try:
+            answer: Callable[[Mapping[str, Any], Sequence[np.ndarray]], Message]
+            if self.runtime is not None:
+                self.runtime.use()
+            answer = getattr(self, f"on_{message.kind}")
+            self._step, self._lasting = message.step, message.lasting
+            return answer(message.head, message.arrays)
+        except Exception as error:
+            collateral = isinstance(error, CollectiveAborted)
+            if self.group is not None and not collateral:
+                self.group.abort(f"{type(error).__name__}: {error}")
+            head = {
+                "rank": self.rank,
+                "type": type(error).__name__,
+                "text": str(error),
+                "collateral": collateral,
+                "done": self.done,
+            }
+            return Message("error", head)
+
+    def on_load(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+        """Take in a program (JSON) under an id, to run on the device scope ``scope``.
+
+        The answer tells what memory it may use: this replica's share of what its host has left, and what it
+        holds already that the program will use.
+        """
+        self._meet(head)
+        shared = self.group.local_size if self.group is not None else 1
+        held = self.scopes[head["scope"]].nbytes
+        left = available_memory() // shared if self.runtime is None else self.runtime.memory()[0]
+        memory = left + held + self.memory.taken
+        share = (os.cpu_count() or 1) // (self.group.local_size if self.group else 1)
+        cores = max(min(share, len(os.sched_getaffinity(0))), 1)
+        self.programs[head["id"]] = Loaded(head, self.group, cores, self.within, self.runtime)
+        return Message("ok", {"memory": memory})
+
+    def on_unload(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+        """Forget programs and device scopes."""
+        for program in head["programs"]:
+            loaded = self.programs.pop(program, None)
+            if loaded is not None:
+                loaded.forget_plans()
+                loaded.buckets.release()
+        for scope in head["scopes"]:
+            self.scopes.pop(scope, None)
+        return Message("ok", {})
+
+    def on_inventory(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+        """Tell how many programs and device scopes are held, and how many steps were done."""
+        held = {"programs": len(self.programs), "scopes": len(self.scopes)}
+        return Message("inventory", {**held, "done": self.done})
+
+    def on_libraries(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+        """Tell which libraries can compute here, in which versions."""
+        return Message("libraries", {"versions": installed(self.runtime)})
+
+    def on_write(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+        """Write persistables of a device scope."""
+        if self.scopes[head["scope"]].write(head["names"], arrays):
+            self._forget_plans(head["scope"])
+        return Message("ok", {})
+
+    def on_read(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+        """Return copies of persistables of a device scope."""
+        scope = self.scopes[head["scope"]]
+        missing = [name for name in head["names"] if name not in scope.arrays]
+        if missing:
+            raise NotInitialized(f"replica {self.rank} holds no value for {', '.join(missing)}.")
+        return Message("values", {}, [scope.read(name) for name in head["names"]])
+
+    def on_step(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+        """Run steps of a loaded program on what was fed; return what the last one fetches.
+
+        ``iterations`` steps run on the same arrays, or on as many sets of arrays if so many came. ``idle``:
+        this place has no rows in this step. What ``post`` was given of the last step is not returned again.
+        """
+        self._meet(head)
+        loaded = self.programs[head["id"]]
+        width, sets = len(loaded.program.feeds), len(head["rows"])
+        self._lasting = self._lasting and sets == 1
+        last = head["iterations"] - 1
+        for k in range(last + 1):
+            s = k % sets
+            feeds = arrays[s * width : (s + 1) * width] if sets > 1 else arrays
+            bound = self._bound(loaded, feeds, head["idle"][s])
+            clock = bound.plan.device.clock
+            clock.step, clock.row, clock.share = self._step + k, head["rows"][s], head["parts"][s]
+            if self.group is not None:
+                self.group.begin(moment(clock.step, self.done))
+            self._began = time.monotonic()
+            loaded.alive = loaded.last = self._under_way = bound.plan
+            self._run(loaded, bound, feeds, last=k == last)
+            self._under_way = None
+            self.done += bound.plan.vote is not None
+        assert loaded.last is not None, "there is at least one step"
+        fetched = loaded.last.fetched(self._handed(loaded.last))
+        for number in head["drop"]:
+            self.programs[number].alive = None
+        return Message("fetched", {}, fetched)
+
+    def _handed(self, plan: Plan) -> Mapping[int, Any]:
+        """Return what of a plan's fetches was posted, by position in the fetch list."""
+        return plan.vote.early if plan.vote is not None and self.post is not None else {}
+
+    def on_settle(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+        """After a failure: finish a step that some replica finished (``upto`` steps in all), if that can be.
+
+        A replica that came to the vote has all it needs for it; one that did not must be given the values.
+        """
+        plan = self._under_way
+        kept = plan is not None and plan.vote is not None and plan.vote.stage == Vote.COME
+        if plan is not None and kept and head["upto"] == self.done + 1:
+            plan.apply()
+            self.done += 1
+        self._under_way = None
+        return Message("settled", {"done": self.done})
+
+    def catch_up(self, other: Replica) -> None:
+        """Finish the step that was interrupted here while it writes; ``other``, beside it, has finished it.
+
+        Writes that are made twice are wrong only where both hold the value, and there the other's is taken.
+        """
+        if self._under_way is not None:
+            self._under_way.apply()
+        self._under_way = None
+        for number, scope in self.scopes.items():
+            if number in other.scopes:
+                scope.take(other.scopes[number])
+        self.done = other.done
+
+    def on_resume(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+        """Go on as a replica that did this many steps: it was given the values of one that has."""
+        self.done, self._under_way = head["done"], None
+        return Message("ok", {})
+
+    def doing(self) -> Mapping[str, Any]:
+        """Return the op under way, where the user built it, and the seconds since the step began."""
+        plan, began = self._under_way, self._began
+        at = plan.where() if plan is not None else None
+        if at is None:
+            return {}
+        return {"op": at.op, "where": at.where, "seconds": time.monotonic() - began}
+
+    def on_names(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+        """Tell what the device scopes hold: names by scope."""
+        held = [[number, list(scope.arrays)] for number, scope in self.scopes.items()]
+        return Message("names", {"scopes": held})
+
+    def forget_fed(self) -> None:
+        """Forget the plans that read their feeds from lasting places: these are about to go."""
+        for loaded in self.programs.values():
+            for key in [key for key, bound in loaded.plans.items() if bound.fed is not None]:
+                loaded.plans.pop(key).plan.close()
+            loaded.alive = loaded.last = None
+
+    def join(self, rank: int, group: Group | None) -> None:
+        """Belong to another group from now on; the programs that were loaded are to be loaded again."""
+        for loaded in self.programs.values():
+            loaded.forget_plans()
+        self.programs.clear()
+        if self.group is not None:
+            self.group.close()
+        self.rank, self.group, self.epoch = rank, group, 0
+        self._let_know(group)
+
+    def _let_know(self, group: Group | None) -> None:
+        """Tell a group that can wait without a processor when others need it."""
+        if hasattr(group, "at_work"):
+            group.at_work = self.at_work  # type: ignore[union-attr]
+
+    def at_work(self) -> bool:
+        """Tell whether a collective should leave the processor alone while it waits; any thread may ask.
+
+        While instructions are timed it should, too: what it keeps busy then is what it would beside others.
+        """
+        plan = self._under_way
+        return self._measuring or (plan is not None and plan.at_work())
+
+    def on_drop(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+        """End the life of a program's temporaries and give their memory back."""
+        loaded = self.programs.get(head["id"])
+        if loaded is not None:
+            loaded.forget_plans()
+        self.memory.give_back()
+        return Message("ok", {})
+
+    def on_temporaries(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+        """Tell how many temporaries of a program are alive, and their bytes."""
+        plan = self.programs[head["id"]].alive
+        count, nbytes = plan.temporaries if plan is not None else (0, 0)
+        return Message("temporaries", {"count": count, "bytes": nbytes})
+
+    def on_trace(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+        """Keep times of a program's steps from now on (``on``), and return those of the last steps."""
+        loaded = self.programs[head["id"]]
+        loaded.tracing = head["on"]
+        lanes = loaded.last.lanes if loaded.last is not None else None
+        steps = [step.plain() for step in loaded.traced]
+        return Message("trace", {"steps": steps, "signals": lanes.signals if lanes else 0})
+
+    def on_graphs(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+        """Tell of which graphs a program's last step on a GPU is made, and why of several."""
+        plan = self.programs[head["id"]].last
+        return Message("graphs", {"graphs": plan.described() if isinstance(plan, CudaPlan) else []})
+
+    def on_clock(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+        """Tell what the clock of traced steps shows."""
+        return Message("clock", {"now": time.perf_counter()})
+
+    def close(self) -> None:
+        """Let go of everything."""
+        for loaded in self.programs.values():
+            loaded.forget_plans()
+        self.programs.clear()
+        self.scopes.clear()
+        if self.group is not None:
+            self.group.close()
+
+    def _meet(self, head: Mapping[str, Any]) -> None:
+        """After a failure the driver counts the epoch up, and all ranks begin their collectives afresh."""
+        if head["epoch"] != self.epoch:
+            self.epoch = head["epoch"]
+            if self.group is not None:
+                if self.runtime is not None:  # captured graphs hold what the group lets go of
+                    self._forget_all_plans()
+                self.group.reset(self.epoch)
+
+    def _run(self, loaded: Loaded, bound: Bound, feeds: Sequence[np.ndarray], last: bool) -> None:
+        """Run one step; after some timed ones, deal the instructions to threads if that pays."""
+        plan = bound.plan
+        if loaded.program.changes:
+            self.scopes[loaded.scope].writes.note()
+        if plan.vote is not None:
+            plan.vote.deliver = bound.deliver if last else bound.deliver_own(self.done + 1)
+        measuring = (loaded.threads > 1 or loaded.overlap) and bound.timed_steps < MEASURED_STEPS
+        self._measuring = measuring and loaded.overlap
+        with openmp_threads(self.openmp) if loaded.openmp else contextlib.nullcontext():
+            plan.run(feeds, timed=measuring or loaded.tracing)
+        self._measuring = False
+        if loaded.tracing:
+            loaded.traced.append(TracedStep.of(plan.device.clock.step, plan))
+        if measuring:
+            bound.timed_steps += 1
+            if bound.timed_steps == MEASURED_STEPS:
+                self._deal(loaded, bound)
+
+    def _deal(self, loaded: Loaded, bound: Bound) -> None:
+        needs, timed = bound.plan.needs(), bound.plan
+        chosen = choose(timed, needs, loaded.threads, overlap=loaded.overlap, spare=loaded.spare)
+        if chosen is None:
+            return
+        # The step that was just timed is still to be fetched from: binding writes nothing.
+        bound.use(bound.binder.plan(chosen))
+        bound.plan.trace, bound.plan.started = timed.trace, timed.started
+        bound.plan.lanes = Lanes(
+            bound.plan.instructions,
+            chosen,
+            needs,
+            every_lock=loaded.every_lock,
+            within=self.within,
+            on_failure=self.group.abort if self.group is not None else lambda reason: None,
+            waited=bound.plan.waited,
+        )
+
+    def _bound(self, loaded: Loaded, feeds: Sequence[np.ndarray], idle: bool) -> Bound:
+        """Return the plan for what is fed: for its places if they last, else for its shapes."""
+        lasting = self._lasting and bool(feeds) and self.runtime is None
+        key = (id(feeds), idle) if lasting else (*(spec_of(array) for array in feeds), idle)
+        bound = loaded.plans.get(key)
+        if bound is None:
+            with uncollected():
+                bound = self._bind(loaded, feeds, idle, lasting)
+            loaded.plans[key] = bound
+            if len(loaded.plans) > PLANS_KEPT:
+                loaded.plans.popitem(last=False)[1].plan.close()
+        else:
+            loaded.plans.move_to_end(key)
+        return bound
+
+    def _bind(self, loaded: Loaded, feeds: Sequence[Any], idle: bool, lasting: bool) -> Bound:
+        scope, program = self.scopes[loaded.scope], loaded.program
+        if scope.settle(program.sides):
+            self._forget_plans(loaded.scope)
+        specs = loaded.shared.shapes.infer([_bindable(spec_of(a), idle) for a in feeds], scope.spec)
+        binder = Binder(
+            program,
+            Device(
+                seed=program.seed,
+                math=program.math,
+                memory=self.memory,
+                writes=scope.writes,
+                runtime=self.runtime,
+            ),
+            specs,
+            scope.allocate,
+            loaded.buckets,
+            None if loaded.alone else self.group,
+            rank=self.rank,
+            within=self.within,
+            idle=idle,
+            fed=feeds if lasting and not idle else None,
+            wishes=loaded.wishes,
+            shared=loaded.shared,
+            make=partial(CudaPlan, captures=loaded.captures) if self.runtime else Plan,
+        )
+        return Bound(binder, feeds if lasting else None, self.post)
+
+    def _forget_all_plans(self) -> None:
+        for loaded in self.programs.values():
+            loaded.forget_plans()
+
+    def _forget_plans(self, scope: int) -> None:
+        for loaded in self.programs.values():
+            if loaded.scope == scope:
+                loaded.forget_plans()
+
+
+def _bindable(spec: Spec, idle: bool) -> Spec:
+    """Shapes are inferred as if a place without rows had one."""
+    if idle and spec.shape and spec.shape[0] == 0:
+        return Spec((1, *spec.shape[1:]), spec.dtype)
+    return spec

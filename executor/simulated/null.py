@@ -1,0 +1,171 @@
+"""A GPU that holds no data and does nothing: what is left of a step is what the host spends on it.
+
+Everything is bound and captured as on a real one. Device memory is address space that nobody touches, so
+programs of any size can be bound, without a GPU and without a compiler.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..cuda.kernel import CudaKernel
+from ..cuda.runtime import Dims, Properties, Step
+from ..host.arena import Region
+
+if TYPE_CHECKING:
+    from ..cuda.dnn import Dnn
+    from ..cuda.gemm import Blas
+
+
+class NullStream:
+    """A queue in which nothing waits."""
+
+    ptr = 0
+
+
+class NullEvent:
+    """A point that every stream has come to."""
+
+    def done(self) -> bool:
+        """It is."""
+        return True
+
+    def synchronize(self) -> None:
+        """There is nothing to wait for."""
+
+
+class NullStep:
+    """Work that a graph can hold: nothing."""
+
+    captured = True
+
+    def __call__(self) -> None:
+        """Do nothing."""
+
+
+class NullFork(NullStep):
+    """Work on another stream, and the call that waits for it: nothing."""
+
+    @property
+    def finish(self) -> Step:
+        """The call that has the compute stream wait."""
+        return NullStep()
+
+
+class NullRuntime:
+    """One GPU (see :class:`~.runtime.Runtime`) with an H200's properties.
+
+    ``counted`` are the calls that reached a stream, by what they ask for; ``launched`` the kernels that were
+    bound, by name.
+    """
+
+    name = "null"
+    xp = np
+    nccl = None
+
+    def __init__(self, index: int = 0) -> None:
+        self.index = index
+        self.properties = Properties("null GPU", (9, 0), 132, 141 << 30)
+        self.compute, self.copies = NullStream(), NullStream()
+        self.counted: Counter[str] = Counter()
+        self.launched: Counter[str] = Counter()
+
+    @cached_property
+    def blas(self) -> Blas:
+        """Products are bound as NumPy's, and not computed."""
+        from ..cuda.gemm import ReferenceBlas
+
+        return ReferenceBlas()
+
+    @cached_property
+    def dnn(self) -> Dnn:
+        """Convolutions, norms and attention are bound as NumPy's, and not computed."""
+        from .reference_dnn import ReferenceDnn
+
+        return ReferenceDnn()
+
+    def versions(self) -> dict[str, str]:
+        """All libraries are here."""
+        return dict.fromkeys(("cuda", "cublaslt", "cudnn"), "null")
+
+    def empty(self, nbytes: int) -> np.ndarray:
+        """Return address space."""
+        return Region(max(nbytes, 1)).bytes[:nbytes]
+
+    def on_host(self, array: Any) -> bool:
+        """No: what stands for memory is one and the same."""
+        return False
+
+    def pinned(self, nbytes: int) -> np.ndarray:
+        """Return host memory."""
+        return np.empty(nbytes, np.uint8)
+
+    def pin(self, array: np.ndarray) -> None:
+        """Host memory is as good as pinned."""
+
+    def unpin(self, array: np.ndarray) -> None:
+        """It stays as it was."""
+
+    def memory(self) -> tuple[int, int]:
+        """All of it is free."""
+        return self.properties.memory, self.properties.memory
+
+    def address(self, array: np.ndarray) -> int:
+        """Return an array's address."""
+        return int(array.ctypes.data)
+
+    def launch(self, kernel: CudaKernel, grid: Dims, block: Dims, arguments: Sequence[Any]) -> Step:
+        """Return a call that does nothing."""
+        self.launched[kernel.name] += 1
+        return NullStep()
+
+    def copy(self, target: Any, source: Any, stream: Any) -> None:
+        """Count a copy."""
+        self.counted["copy"] += 1
+
+    def copying(self, target: Any, source: Any) -> Step:
+        """Return a call that does nothing."""
+        return NullStep()
+
+    def execute(self, steps: Sequence[Step]) -> None:
+        """Count the calls, and make none."""
+        self.counted["execute"] += len(steps)
+
+    def stream(self) -> NullStream:
+        """Return one more stream."""
+        return NullStream()
+
+    def fork(self, stream: NullStream, step: Step) -> NullFork:
+        """Return a call that does nothing."""
+        return NullFork()
+
+    def host(self, step: Step) -> None:
+        """Count a call of the host, and do not make it."""
+        self.counted["host"] += 1
+
+    def capture(self, steps: Sequence[Step]) -> Step:
+        """Return the launch of an empty graph."""
+        return self._launch_graph
+
+    def _launch_graph(self) -> None:
+        self.counted["graph"] += 1
+
+    def record(self, stream: Any) -> NullEvent:
+        """Count an event."""
+        self.counted["record"] += 1
+        return NullEvent()
+
+    def wait(self, stream: Any, event: Any) -> None:
+        """Count a wait."""
+        self.counted["wait"] += 1
+
+    def synchronize(self) -> None:
+        """There is nothing to wait for."""
+
+    def use(self) -> None:
+        """Any thread may use it."""

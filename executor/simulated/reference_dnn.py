@@ -1,0 +1,165 @@
+"""What a GPU's library computes of ``dnn.py``, by NumPy on host memory: for the simulated GPU.
+
+Low precision is widened to float32, computed, and rounded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..cuda.dnn import Attention, AttentionGrad, BatchNorm, BatchNormGrad, Convolution, Graph
+from ..cuda.gemm import in_tf32
+
+Arrays = Mapping[str, np.ndarray]
+
+
+class ReferenceDnn:
+    """Computes every description (see :class:`~.dnn.Dnn`)."""
+
+    def workspace(self, graph: Graph) -> int | None:
+        """See :class:`~.dnn.Dnn`."""
+        return 0
+
+    def bind(self, graph: Graph, arrays: Arrays, workspace: Any) -> ReferenceCall:
+        """See :class:`~.dnn.Dnn`."""
+        return ReferenceCall(graph, arrays)
+
+
+class ReferenceCall:
+    """One call; calling it computes."""
+
+    captured = True
+
+    def __init__(self, graph: Graph, arrays: Arrays) -> None:
+        self.graph = graph
+        for name, described in graph.operands.items():
+            found = arrays[name]
+            assert found.dtype.name == described.dtype, f"{name} of {graph} is {found.dtype.name}"
+            assert found.size == np.prod(described.shape), f"{name} of {graph}: {found.shape}"
+        self._arrays = {name: arrays[name] for name in graph.operands}
+
+    def __call__(self) -> None:
+        graph, results = self.graph, self.graph.results
+        read = {
+            name: array.reshape(graph.operands[name].shape).astype(np.float32)
+            for name, array in self._arrays.items()
+            if name not in results
+        }
+        with np.errstate(all="ignore"):
+            made = _COMPUTES[type(graph)](graph, read)
+        for name, value in zip(results, made, strict=True):
+            target = self._arrays[name]
+            target[...] = value.reshape(target.shape).astype(target.dtype)
+
+
+def _convolution(conv: Convolution, read: Arrays) -> tuple[np.ndarray]:
+    exact = conv.exact or conv.x.dtype != "float32"
+    read = dict(read) if exact else {name: in_tf32(a) for name, a in read.items()}
+    groups = conv.x.shape[1] // conv.w.shape[1]
+    n, c, *sizes = conv.x.shape
+    margins = [(0, 0), (0, 0), *zip(conv.before, conv.after, strict=True)]
+    images = np.zeros(conv.x.shape, np.float32) if conv.result == "x" else read["x"]
+    padded = np.pad(images, margins).reshape(n, groups, c // groups, *_padded(conv))
+    grouped = (groups, conv.w.shape[0] // groups, *conv.w.shape[1:])
+    made = np.zeros(grouped if conv.result == "w" else _by_group(conv, groups), np.float32)
+    if conv.result != "w":
+        w = read["w"].reshape(grouped)
+    if conv.result != "y":
+        d_y = read["y"].reshape(_by_group(conv, groups))
+    for i, j, tap in _taps(conv):
+        if conv.result == "y":
+            made += np.einsum("ngchw,goc->ngohw", padded[tap], w[..., i, j], optimize=True)
+        elif conv.result == "w":
+            made[..., i, j] = np.einsum("ngchw,ngohw->goc", padded[tap], d_y, optimize=True)
+        else:
+            padded[tap] += np.einsum("ngohw,goc->ngchw", d_y, w[..., i, j], optimize=True)
+    if conv.result != "x":
+        return (made,)
+    top, left = conv.before
+    return (padded[..., top : top + sizes[0], left : left + sizes[1]],)
+
+
+def _padded(conv: Convolution) -> list[int]:
+    sides = zip(conv.x.shape[2:], conv.before, conv.after, strict=True)
+    return [size + before + after for size, before, after in sides]
+
+
+def _by_group(conv: Convolution, groups: int) -> tuple[int, ...]:
+    n, o, *sizes = conv.y.shape
+    return (n, groups, o // groups, *sizes)
+
+
+def _taps(conv: Convolution) -> list[tuple[int, int, Any]]:
+    """Pair each element of a filter with what it meets in the padded images."""
+    (sh, sw), (dh, dw), (oh, ow) = conv.strides, conv.dilations, conv.y.shape[2:]
+    rows = [slice(i * dh, i * dh + (oh - 1) * sh + 1, sh) for i in range(conv.w.shape[2])]
+    columns = [slice(j * dw, j * dw + (ow - 1) * sw + 1, sw) for j in range(conv.w.shape[3])]
+    return [(i, j, (..., h, w)) for i, h in enumerate(rows) for j, w in enumerate(columns)]
+
+
+_OVER = (0, 2, 3)  # what a statistic is taken over
+
+
+def _batch_norm(norm: BatchNorm, read: Arrays) -> tuple[np.ndarray, ...]:
+    x = read["x"]
+    mean = x.mean(_OVER, keepdims=True)
+    variance = np.square(x - mean).mean(_OVER, keepdims=True)
+    inverse = np.float32(1) / np.sqrt(variance + np.float32(norm.epsilon))
+    y = (x - mean) * (inverse * read["scale"]) + read["bias"]
+    if norm.adds:
+        y += read["z"]
+    return np.maximum(y, 0) if norm.relu else y, mean, inverse
+
+
+def _batch_norm_grad(norm: BatchNormGrad, read: Arrays) -> tuple[np.ndarray, ...]:
+    hat = (read["x"] - read["mean"]) * read["inverse"]
+    d_y = read["d_y"]
+    if norm.relu:
+        d_y = d_y * (hat * read["scale"] + read["bias"] > 0)
+    d_bias = d_y.sum(_OVER, keepdims=True)
+    d_scale = (d_y * hat).sum(_OVER, keepdims=True)
+    share = np.float32(d_bias.size / max(d_y.size, 1))
+    d_x = (d_y - d_bias * share - hat * (d_scale * share)) * (read["scale"] * read["inverse"])
+    return d_x, d_scale, d_bias
+
+
+def _scores(attention: Attention, read: Arrays) -> np.ndarray:
+    scores = np.float32(attention.scale) * (read["q"] @ read["k"].swapaxes(2, 3))
+    return scores + read["mask"] if attention.mask is not None else scores
+
+
+def _attention(attention: Attention, read: Arrays) -> tuple[np.ndarray, ...]:
+    scores = _scores(attention, read)
+    top = scores.max(3, keepdims=True)
+    weights = np.exp(scores - top)
+    total = weights.sum(3, keepdims=True)
+    return (weights @ read["v"]) / total, top + np.log(total)
+
+
+def _attention_grad(grad: AttentionGrad, read: Arrays) -> tuple[np.ndarray, ...]:
+    weights = np.exp(_scores(grad.forward, read) - read["stats"])
+    d_out = read["d_out"]
+    share = (d_out * read["out"]).sum(3, keepdims=True)
+    d_scores = weights * (d_out @ read["v"].swapaxes(2, 3) - share)
+    scale = np.float32(grad.forward.scale)
+    made = [
+        (d_scores @ read["k"]) * scale,
+        (d_scores.swapaxes(2, 3) @ read["q"]) * scale,
+        weights.swapaxes(2, 3) @ d_out,
+    ]
+    if grad.d_mask is not None:
+        axes = tuple(i for i, size in enumerate(grad.d_mask.shape) if size == 1)
+        made.append(d_scores.sum(axes, keepdims=True))
+    return tuple(made)
+
+
+_COMPUTES: dict[type, Callable[..., tuple[np.ndarray, ...]]] = {
+    Convolution: _convolution,
+    BatchNorm: _batch_norm,
+    BatchNormGrad: _batch_norm_grad,
+    Attention: _attention,
+    AttentionGrad: _attention_grad,
+}

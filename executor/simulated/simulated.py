@@ -1,0 +1,340 @@
+"""A GPU that is simulated on the host: the same plans, kernels and transfers, without the hardware.
+
+Device memory is host memory and kernels are compiled as C++ (``host_compiler.py``). Work waits on its stream
+until somebody waits for it, as late as is allowed: a host that reads too early, or a stream that does not wait
+for another one, finds old values here as it would find them on a GPU. Products, convolutions and attention,
+which libraries compute on a GPU, are NumPy's here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...strategies.errors import Unsupported
+from ..cuda.kernel import CudaKernel
+from ..cuda.runtime import Captured, Dims, Properties, Step
+from ..host.aligned import Given, aligned, when_gone
+from .host_compiler import compiled, host_compiler
+
+if TYPE_CHECKING:
+    from ..cuda.dnn import Dnn
+    from ..cuda.gemm import Blas
+
+COUNT = "ROWLOCK_SIMULATED_GPUS"  # in the environment: how many GPUs to simulate
+MEMORY = "ROWLOCK_SIMULATED_GPU_BYTES"  # of memory for each (default: 4 GiB)
+
+
+def simulated_gpus() -> int:
+    """Return how many GPUs the environment asks to simulate."""
+    text = os.environ.get(COUNT, "")
+    return int(text) if text.isdigit() else 0
+
+
+class SimulatedStream:
+    """Work that nobody has waited for yet. A piece that returns ``NOT_YET`` stays in front.
+
+    ``siblings`` are the streams of one GPU: while one waits for other GPUs, they go on.
+    """
+
+    def __init__(self, siblings: list[SimulatedStream], turn: threading.RLock) -> None:
+        self._siblings = siblings
+        self._siblings.append(self)
+        self._turn = turn  # of the threads that use one GPU
+        self.work: deque[Callable[[], Any]] = deque()
+        self.put = self.did = 0  # pieces of work so far
+        self.ptr = next(_handles)
+        _streams[self.ptr] = self
+
+    def add(self, piece: Callable[[], Any]) -> None:
+        """Put a piece of work at the end."""
+        with self._turn:
+            self.work.append(piece)
+            self.put += 1
+
+    def advance(self, point: int) -> bool:
+        """Do the work up to a point, as far as it can be done now; tell whether that is all of it."""
+        with self._turn:
+            while self.did < point:
+                try:
+                    waits = self.work[0]() is NOT_YET
+                except BaseException:
+                    self._done()
+                    raise
+                if waits:
+                    return False
+                self._done()
+        return True
+
+    def _done(self) -> None:
+        self.work.popleft()
+        self.did += 1
+
+    def reach(self, point: int) -> None:
+        """Do the work up to a point."""
+        while not self.advance(point):
+            self.let_others()
+            time.sleep(_LOOK_S)
+
+    def let_others(self) -> None:
+        """Do what can be done in the other streams."""
+        for other in self._siblings:
+            if other is not self:
+                other.advance(other.put)
+
+
+NOT_YET = object()
+_LOOK_S = 2e-5
+_handles = itertools.count(1)
+_streams: weakref.WeakValueDictionary[int, SimulatedStream] = weakref.WeakValueDictionary()
+
+
+def stream_at(handle: int) -> SimulatedStream:
+    """Return a stream by its handle (``ptr``)."""
+    return _streams[handle]
+
+
+class SimulatedEvent:
+    """A point in a stream."""
+
+    def __init__(self, stream: SimulatedStream) -> None:
+        self._stream, self._point = stream, stream.put
+
+    def done(self) -> bool:
+        """Tell whether the stream has come here; asking often gets it there, as time would."""
+        stream = self._stream
+        if stream.did < self._point and not stream.advance(stream.did + 1):
+            stream.let_others()
+        return self._stream.did >= self._point
+
+    def synchronize(self) -> None:
+        """Do the work up to here."""
+        self._stream.reach(self._point)
+
+    def passed(self) -> Any:
+        """As a piece of another stream's work: let that wait for this point."""
+        return None if self._stream.advance(self._point) else NOT_YET
+
+
+class SimulatedFork:
+    """A call that puts work on another stream."""
+
+    captured = True
+
+    def __init__(self, stream: SimulatedStream, step: Step) -> None:
+        self._stream, self._step, self._point = stream, step, 0
+        self.finish = Captured(self._finish)
+
+    def __call__(self) -> None:
+        self._step()
+        self._point = self._stream.put
+
+    def _finish(self) -> Any:
+        return None if self._stream.advance(self._point) else NOT_YET
+
+
+class SimulatedRuntime:
+    """One simulated GPU (see :class:`~.runtime.Runtime`)."""
+
+    name = "simulated"
+    xp = np
+
+    def __init__(self, index: int = 0) -> None:
+        if host_compiler() is None:
+            raise Unsupported("a simulated GPU needs a C++ compiler (g++) on this host.")
+        memory = int(os.environ.get(MEMORY, 4 << 30))
+        self.index = index
+        self.properties = Properties("simulated GPU", (9, 0), 4, memory)
+        self._streams: list[SimulatedStream] = []
+        self._turn = threading.RLock()
+        self.compute, self.copies = self.stream(), self.stream()
+        self._taken = 0
+        self._pinned = Given()
+
+    @cached_property
+    def blas(self) -> Blas:
+        """Products by NumPy."""
+        from ..cuda.gemm import ReferenceBlas
+
+        return ReferenceBlas()
+
+    @cached_property
+    def dnn(self) -> Dnn:
+        """Convolutions, norms and attention by NumPy."""
+        from .reference_dnn import ReferenceDnn
+
+        return ReferenceDnn()
+
+    @cached_property
+    def nccl(self) -> Any:
+        """Collectives through sockets of this host."""
+        from . import nccl as simulated_nccl
+
+        return simulated_nccl
+
+    def versions(self) -> dict[str, str]:
+        """All libraries are here."""
+        return dict.fromkeys(("cuda", "cublaslt", "cudnn", "nccl"), "simulated")
+
+    def empty(self, nbytes: int) -> np.ndarray:
+        """Return device memory, filled with bytes that make no sense as numbers."""
+        free, _ = self.memory()
+        if nbytes > free:
+            raise MemoryError(f"{nbytes:,} bytes asked for, {free:,} free")
+        made = aligned(nbytes)
+        made.fill(0xFF)
+        self._taken += nbytes
+        address = self.address(made)
+        _allocated[address] = nbytes
+        when_gone(made, partial(self._give_back, address, nbytes))
+        return made
+
+    def _give_back(self, address: int, nbytes: int) -> None:
+        self._taken -= nbytes
+        _allocated.pop(address, None)
+
+    def pinned(self, nbytes: int) -> np.ndarray:
+        """Return host memory."""
+        return self._pinned.bytes(nbytes)
+
+    def on_host(self, array: np.ndarray) -> bool:
+        """Tell whether an array lies in memory that ``pinned`` gave."""
+        return array in self._pinned
+
+    def pin(self, array: np.ndarray) -> None:
+        """Any host memory will do."""
+
+    def unpin(self, array: np.ndarray) -> None:
+        """Nothing was done."""
+
+    def memory(self) -> tuple[int, int]:
+        """Return free and all bytes."""
+        return self.properties.memory - self._taken, self.properties.memory
+
+    def address(self, array: np.ndarray) -> int:
+        """Return an array's address."""
+        return int(array.ctypes.data)
+
+    def launch(self, kernel: CudaKernel, grid: Dims, block: Dims, arguments: Sequence[Any]) -> Step:
+        """Return the call that runs a kernel."""
+        return HostLaunch(compiled(kernel), kernel, (*grid, *block), arguments)
+
+    def copy(self, target: Any, source: Any, stream: SimulatedStream) -> None:
+        """Put a copy on a stream."""
+        stream.add(partial(np.copyto, target, source))
+
+    def copying(self, target: Any, source: Any) -> Step:
+        """Return the call that copies."""
+        return partial(np.copyto, target, source)
+
+    def execute(self, steps: Sequence[Step]) -> None:
+        """Put calls on the compute stream."""
+        for step in steps:
+            self.compute.add(step)
+
+    def stream(self) -> SimulatedStream:
+        """Return one more stream."""
+        return SimulatedStream(self._streams, self._turn)
+
+    def fork(self, stream: SimulatedStream, step: Step) -> SimulatedFork:
+        """Return the call that puts a step's work on another stream."""
+        return SimulatedFork(stream, step)
+
+    def host(self, step: Step) -> None:
+        """Do what is on the compute stream, then the call; work goes on beside one that waits for it."""
+        if not getattr(step, "waits", False):
+            self.compute.reach(self.compute.put)
+            step()
+            return
+        done = threading.Event()
+        with ThreadPoolExecutor(1) as pool:
+            flowing = pool.submit(self._flow, done)
+            try:
+                step()
+            finally:
+                done.set()
+        flowing.result()
+
+    def _flow(self, done: threading.Event) -> None:
+        while not done.wait(_LOOK_S):
+            self.compute.let_others()
+            self.compute.advance(self.compute.put)
+
+    def capture(self, steps: Sequence[Step]) -> Step:
+        """Return a call that puts the steps on the compute stream."""
+        return partial(self.execute, tuple(steps))
+
+    def record(self, stream: SimulatedStream) -> SimulatedEvent:
+        """Return the point a stream has come to."""
+        return SimulatedEvent(stream)
+
+    def wait(self, stream: SimulatedStream, event: SimulatedEvent) -> None:
+        """Let a stream wait for another one's point."""
+        stream.add(event.passed)
+
+    def synchronize(self) -> None:
+        """Do everything."""
+        for stream in self._streams:
+            stream.reach(stream.put)
+
+    def use(self) -> None:
+        """Any thread may run it."""
+
+
+class HostLaunch:
+    """A kernel with its arguments; calling it runs it."""
+
+    captured = True
+
+    def __init__(
+        self, function: Any, kernel: CudaKernel, dims: tuple[int, ...], arguments: Sequence[Any]
+    ) -> None:
+        self.kernel = kernel
+        self._held = arguments  # keeps the arrays alive
+        self._values = [
+            _value(kind, given)
+            for (kind, _), given in zip(kernel.parameters, arguments, strict=True)
+        ]
+        pointers = [ctypes.cast(ctypes.byref(v), ctypes.c_void_p) for v in self._values]
+        self._arguments = (ctypes.c_void_p * len(pointers))(*pointers)
+        self._dims = (ctypes.c_uint * 6)(*dims)
+        self._function = function
+
+    def __call__(self) -> None:
+        self._function(self._dims, self._arguments)
+
+
+_allocated: dict[int, int] = {}  # bytes of device memory by address
+
+
+def is_device_memory(address: int, nbytes: int) -> bool:
+    """Tell whether all of a range of addresses is memory of a simulated GPU."""
+    held = _allocated.copy().items()  # at once: other threads take and give back
+    return any(begin <= address and address + nbytes <= begin + size for begin, size in held)
+
+
+_SCALARS: dict[str, Any] = {
+    "float": ctypes.c_float,
+    "double": ctypes.c_double,
+    "int": ctypes.c_int,
+    "unsigned": ctypes.c_uint,
+    "long long": ctypes.c_longlong,
+    "unsigned long long": ctypes.c_ulonglong,
+}
+
+
+def _value(kind: str, given: Any) -> Any:
+    if kind.endswith("*"):
+        return ctypes.c_void_p(given.ctypes.data if given is not None else None)
+    return _SCALARS[kind](given)

@@ -1,0 +1,254 @@
+"""The compiler's graph: frozen nodes over values that are written once (SSA).
+
+A Program names a variable again when it is written again; here every write makes a new :class:`Value`.
+Passes take a graph and return a graph, the very same one if nothing matched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ...strategies.errors import InvalidValue, NotFound, nearest
+from ..ops.registry import OPS, Inference, Spec
+from ..program.formats.executable import computed_attributes, computed_ops
+from ..program.known import settle
+from ..program.operator import Operator
+from ..program.program import Program
+from ..program.role import DEVICE, EMPTY_VAR, NAMESCOPE, ROLE, ROLE_VAR
+from ..program.variable import Variable
+
+FEED, STATE, TEMP = "feed", "state", "temp"
+EVERYWHERE = -1  # a rank: all of them
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """One value: ``kind`` is feed (sent with each step), state (persistable) or temp.
+
+    ``version`` counts the writes to the name; version 0 of a state is what it holds when the step begins.
+    ``layout`` is the order of an image's elements in memory ("": that of its shape; see ``layout.py``).
+    ``host``: it lies in the memory of the host beside the GPU that computes (see ``placement.py``).
+    """
+
+    name: str
+    spec: Spec
+    kind: str = TEMP
+    version: int = 0
+    layout: str = ""
+    host: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name}.{self.version}" if self.version else self.name
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One op over values, by slot. None stands for a gradient that nobody wants.
+
+    ``grads`` lists (parameter, gradient value) pairs that this node finishes; ``where`` is the user's line;
+    ``at`` the only rank that runs it, if not all do; ``scope`` the user's name scope, for pictures.
+    ``host``: it is to be computed on the host, beside the GPU that computes the others.
+    """
+
+    op: str
+    inputs: Mapping[str, tuple[Value | None, ...]]
+    outputs: Mapping[str, tuple[Value | None, ...]]
+    attrs: Mapping[str, Any]
+    role: int = 0
+    where: str = ""
+    grads: tuple[tuple[str, Value], ...] = ()
+    at: int = EVERYWHERE
+    scope: str = ""
+    host: bool = False
+
+    def reads(self) -> list[Value]:
+        """Return the values read, slot by slot."""
+        return [v for values in self.inputs.values() for v in values if v is not None]
+
+    def writes(self) -> list[Value]:
+        """Return the values written, slot by slot."""
+        return [v for values in self.outputs.values() for v in values if v is not None]
+
+    def reading(self, swap: Mapping[Value, Value]) -> Node:
+        """Return the node with values replaced in its inputs (itself if it reads none of them)."""
+        if not any(v in swap for v in self.reads()):
+            return self
+        inputs = {
+            s: tuple(swap.get(v, v) if v else None for v in vs) for s, vs in self.inputs.items()
+        }
+        return replace(self, inputs=inputs)
+
+    def __str__(self) -> str:
+        place = "" if self.at == EVERYWHERE else f" at {self.at}"
+        place += " on the host" if self.host else ""
+        return f"{_args(self.outputs)} = {self.op}({_args(self.inputs)}){place}"
+
+
+def _args(slots: Mapping[str, Sequence[Value | None]]) -> str:
+    return ", ".join(
+        f"{slot}={','.join(str(v) if v else '_' for v in vs)}" for slot, vs in slots.items()
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Nodes in an order that respects their data, and what goes in and comes out.
+
+    ``latest`` maps a variable's name to its last value: what a fetch of that name returns.
+    """
+
+    nodes: tuple[Node, ...]
+    feeds: tuple[Value, ...]
+    latest: Mapping[str, Value]
+    notes: tuple[str, ...] = field(default=())
+
+    def with_nodes(
+        self, nodes: Iterable[Node], renamed: Mapping[Value, Value] | None = None
+    ) -> Graph:
+        """Return the graph with other nodes; ``renamed`` values are also swapped in ``latest``."""
+        latest = {name: (renamed or {}).get(value, value) for name, value in self.latest.items()}
+        return replace(self, nodes=tuple(nodes), latest=latest)
+
+    def noted(self, text: str) -> Graph:
+        """Return the graph with one more line for ``explain()``: what a pass found, or why it found nothing."""
+        return replace(self, notes=(*self.notes, text))
+
+    def pruned(self, names: Iterable[str]) -> Graph:
+        """Return the graph with only the nodes that the last values of these variables need.
+
+        Raises:
+            NotFound: a name that is no variable of the program.
+        """
+        needed = {self.fetched(name) for name in names}
+        kept: list[Node] = []
+        for node in reversed(self.nodes):
+            if needed.intersection(node.writes()):
+                kept.append(node)
+                needed.update(node.reads())
+        return self.with_nodes(reversed(kept))
+
+    def needed(self, names: Iterable[str]) -> frozenset[Value]:
+        """Return the last values of those of the variables that the graph knows."""
+        return frozenset(self.latest[name] for name in names if name in self.latest)
+
+    def values(self) -> list[Value]:
+        """Return every value once, in the order of first appearance."""
+        seen = dict.fromkeys(self.feeds)
+        for node in self.nodes:
+            seen.update(dict.fromkeys(node.reads()))
+            seen.update(dict.fromkeys(node.writes()))
+        return list(seen)
+
+    def fetched(self, name: str) -> Value:
+        """Return the last value of a variable.
+
+        Raises:
+            NotFound: nothing of that name is computed, fed or stored by the program.
+        """
+        if name not in self.latest:
+            raise NotFound(
+                f"cannot fetch {name!r}: the program has no such variable.{nearest(name, self.latest)}"
+            )
+        return self.latest[name]
+
+    def __str__(self) -> str:
+        lines = [f"feed {v}: {v.spec}" for v in self.feeds]
+        lines += [
+            f"{node}  # {', '.join(str(v.spec) for v in node.writes())}" for node in self.nodes
+        ]
+        return "\n".join(lines)
+
+
+def from_program(program: Program, feed_names: Sequence[str]) -> Graph:
+    """Return block 0 of a program as a graph in which ``feed_names`` arrive with each step.
+
+    The program is only read. ``feed`` and ``fetch`` ops of a loaded model are left out: the caller says both.
+    """
+    return _Reader(program, feed_names).read()
+
+
+class _Reader:
+    """Follows the program's ops in order and gives every write its own value."""
+
+    def __init__(self, program: Program, feed_names: Sequence[str]) -> None:
+        self.block = program.global_block()
+        self.current: dict[str, Value] = {}
+        self.feeds = tuple(self._make(self.block.var(name), FEED) for name in feed_names)
+
+    def read(self) -> Graph:
+        stored = tuple(self._store(value) for value in self.feeds if self._persistable(value))
+        nodes = stored + tuple(self._node(op) for op in computed_ops(self.block.ops))
+        for name, variable in self.block.vars.items():
+            if name not in self.current and variable.persistable and variable.shape is not None:
+                self._make(variable, STATE)
+        return Graph(nodes, self.feeds, dict(self.current))
+
+    def _persistable(self, value: Value) -> bool:
+        return self.block.var(value.name).persistable
+
+    def _store(self, fed: Value) -> Node:
+        """A persistable that is fed keeps the value for later steps."""
+        stored = self._make(self.block.var(fed.name), STATE, version=1)
+        return Node("assign", {"X": (fed,)}, {"Out": (stored,)}, {}, 0, f"feed {fed.name!r}")
+
+    def _node(self, op: Operator) -> Node:
+        given, numbers = settle(op)
+        attrs = computed_attributes(op, numbers)
+        inputs = {slot: tuple(map(self._read, names)) for slot, names in given.items() if names}
+        outputs = {
+            slot: tuple(map(self._write, names)) for slot, names in op.outputs.items() if names
+        }
+        pairs = op.attrs.get(ROLE_VAR) or []
+        written = {v.name: v for values in outputs.values() for v in values if v is not None}
+        grads = tuple(
+            (p, written[g]) for p, g in zip(pairs[::2], pairs[1::2], strict=True) if g in written
+        )
+        role, scope = int(op.attrs.get(ROLE, 0)), str(op.attrs.get(NAMESCOPE, ""))
+        host = op.attrs.get(DEVICE) == "cpu"
+        return Node(op.type, inputs, outputs, attrs, role, op.where, grads, scope=scope, host=host)
+
+    def _read(self, name: str) -> Value | None:
+        if name == EMPTY_VAR:
+            return None
+        if name not in self.current:
+            variable = self.block.var_recursive(name)
+            # A temporary that nothing wrote becomes a feed the caller forgot; checks name it before the run.
+            self._make(variable, STATE if variable.persistable else FEED)
+        return self.current[name]
+
+    def _write(self, name: str) -> Value | None:
+        if name == EMPTY_VAR:
+            return None
+        variable = self.block.var_recursive(name)
+        old = self.current.get(name)
+        kind = STATE if variable.persistable else TEMP
+        if old is None and kind == STATE:
+            return self._make(variable, STATE, version=1)
+        return self._make(variable, kind, version=0 if old is None else old.version + 1)
+
+    def _make(self, variable: Variable, kind: str, version: int = 0) -> Value:
+        if variable.shape is None or variable.dtype is None:
+            raise InvalidValue(
+                f"variable {variable.name!r} cannot be computed with: the program does not say its shape and "
+                f"element type."
+            )
+        value = Value(variable.name, Spec(variable.shape, variable.dtype), kind, version)
+        self.current[variable.name] = value
+        return value
+
+
+def infer_node(node: Node, spec_of: Any) -> dict[str, list[Spec]]:
+    """Re-derive a node's output specs; ``spec_of`` maps a value to its spec.
+
+    Raises:
+        ShapeError: the operands do not fit together.
+    """
+    read = {
+        slot: [None if v is None else spec_of(v) for v in values]
+        for slot, values in node.inputs.items()
+    }
+    names = {slot: [str(v) for v in values] for slot, values in node.inputs.items()}
+    op = OPS[node.op]
+    return op.infer(Inference(op, read, node.attrs, names, node.where))

@@ -1,0 +1,333 @@
+"""ReplicaProgram: a compiled graph as plain data, which is what travels to a replica."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ...strategies.errors import FeedError
+from ...strategies.types import VarType
+from ..ops.amp import LOSS_SCALING
+from ..ops.collective import COLLECTIVES
+from ..ops.python_function import PY_FUNC
+from ..ops.region import REGION
+from ..ops.registry import OPS, Spec
+from ..program.role import OpRole
+from .graph import EVERYWHERE, FEED, STATE, Graph, Node, Value
+
+
+@dataclass(frozen=True)
+class ValueRecord:
+    """One value of the program; nodes refer to it by its position."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: int
+    kind: str
+    version: int
+    layout: str = ""
+    host: bool = False  # it lies beside the GPU, in the memory of the host
+    alike: bool = False  # all replicas have the same, bit for bit (see ``replicated.py``)
+
+    @property
+    def spec(self) -> Spec:
+        """Declared shape and element type."""
+        return Spec(tuple(self.shape), VarType(self.dtype))
+
+    @property
+    def varies(self) -> bool:
+        """Whether the first dimension is the batch's: unknown until a step is fed."""
+        return bool(self.shape) and self.shape[0] == -1
+
+
+@dataclass(frozen=True)
+class NodeRecord:
+    """One op: type, value positions by slot (-1: an unwanted gradient), attributes, kernel, user's line.
+
+    ``at`` is the only rank that runs it (-1: every rank).
+    """
+
+    op: str
+    inputs: Mapping[str, Sequence[int]]
+    outputs: Mapping[str, Sequence[int]]
+    attrs: Mapping[str, Any]
+    kernel: str
+    where: str
+    at: int = EVERYWHERE
+
+    def touches(self) -> tuple[int, ...]:
+        """Positions of the values that the op reads or writes."""
+        return self._touched
+
+    @functools.cached_property
+    def _touched(self) -> tuple[int, ...]:
+        slots = (*self.inputs.values(), *self.outputs.values())
+        return tuple(i for held in slots for i in held if i >= 0)
+
+
+@dataclass(frozen=True)
+class ReplicaProgram:
+    """What one replica runs each step. Plain data: JSON there and back.
+
+    ``fetches`` are positions of the values to return: those that the user wants, and behind them one for each
+    of ``kept``, the persistables whose values by place the driver keeps. ``buckets`` lists, per collective in
+    order, the positions of the values that lie side by side in its buffer; ``seed`` keys the random ops;
+    ``math`` says how exact products of single-precision numbers are; ``checked`` are the numbers of the nodes
+    that look whether what they made is finite.
+    """
+
+    values: tuple[ValueRecord, ...]
+    nodes: tuple[NodeRecord, ...]
+    feeds: tuple[int, ...]
+    fetches: tuple[int, ...]
+    buckets: tuple[tuple[int, ...], ...]
+    seed: int
+    math: str = "float32"
+    kept: tuple[str, ...] = ()
+    checked: tuple[int, ...] = ()
+
+    def to_json(self) -> str:
+        """Return the program as JSON text."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> ReplicaProgram:
+        """Read what :meth:`to_json` wrote."""
+        data = json.loads(text)
+        return ReplicaProgram(
+            values=tuple(ValueRecord(**{**v, "shape": tuple(v["shape"])}) for v in data["values"]),
+            nodes=tuple(NodeRecord(**n) for n in data["nodes"]),
+            feeds=tuple(data["feeds"]),
+            fetches=tuple(data["fetches"]),
+            buckets=tuple(tuple(b) for b in data["buckets"]),
+            seed=data["seed"],
+            math=data["math"],
+            kept=tuple(data["kept"]),
+            checked=tuple(data["checked"]),
+        )
+
+    @functools.cached_property
+    def schedule(self) -> str:
+        """Hash of what the ranks must agree on: all ops in order, with kernels, attributes, operands and types.
+
+        Of what meets or lasts the sizes count too; batch sizes, fetches, seeds and source lines do not. The
+        hash is taken of the program at hand and never travels with it, so a plan that was damaged on the way,
+        or changed later, does not pass for the one it was made from.
+        """
+        used = {i for node in self.nodes for i in node.touches()}
+        met = {i for node in self.nodes if node.op in COLLECTIVES for i in node.touches()}
+        nodes = [(n.op, n.inputs, n.outputs, n.attrs, n.kernel, n.at) for n in self.nodes]
+        values = {
+            i: (
+                *(v.name, v.dtype, v.kind, v.version, v.layout, v.host),
+                v.shape if i in met or v.kind == STATE else (),
+            )
+            for i, v in enumerate(self.values)
+            if i in used
+        }
+        text = json.dumps([nodes, values, self.math], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def state_names(self) -> list[str]:
+        """Names of the persistables the program reads or writes, in order of first appearance."""
+        return list(dict.fromkeys(v.name for v in self.values if v.kind == STATE))
+
+    def written_names(self) -> list[str]:
+        """Names of the persistables the program writes."""
+        return list(dict.fromkeys(v.name for v in self.values if v.kind == STATE and v.version > 0))
+
+    def owners(self) -> dict[str, int]:
+        """Ranks of the persistables that one rank alone holds, by name."""
+        ranks: dict[str, set[int]] = {}
+        for node in self.nodes:
+            for i in node.touches():
+                if self.values[i].kind == STATE:
+                    ranks.setdefault(self.values[i].name, set()).add(node.at)
+        return {
+            name: next(iter(found))
+            for name, found in ranks.items()
+            if len(found) == 1 and EVERYWHERE not in found
+        }
+
+    @property
+    def wanted(self) -> tuple[int, ...]:
+        """Positions of what the user fetches."""
+        return self.fetches[: len(self.fetches) - len(self.kept)]
+
+    def functions(self) -> list[int]:
+        """Numbers of the Python functions that the program calls."""
+        called = (n.attrs["forward_callable_id"] for n in self.nodes if n.op == PY_FUNC)
+        return sorted(set(called))
+
+    def own_names(self) -> frozenset[str]:
+        """Names of the persistables of which each place may have a value of its own after a step."""
+        newest = {
+            v.name: v for v in sorted(self.values, key=lambda v: v.version) if v.kind == STATE
+        }
+        own = (name for name, value in newest.items() if not value.alike)
+        return frozenset(own) - self.owners().keys()
+
+    @functools.cached_property
+    def early(self) -> dict[int, int]:
+        """By place in the fetch list, positions of the values that tell before the vote what is fetched.
+
+        It is the value itself, or, for a persistable that is copied after the vote, what will be copied.
+        """
+        meetings = [k for k, node in enumerate(self.nodes) if node.op in COLLECTIVES]
+        if not meetings:
+            return {}
+        writer = {
+            i: node
+            for node in self.nodes[meetings[-1] :]
+            for held in node.outputs.values()
+            for i in held
+        }
+        found = {}
+        for k, i in enumerate(self.fetches):
+            value, node = self.values[i], writer.get(i)
+            if node is None and not (value.kind == STATE and value.alike):
+                found[k] = i
+            elif node is not None and not value.alike:
+                source = _copied(node, i)
+                if source >= 0 and source not in writer:
+                    found[k] = source
+        return found
+
+    @functools.cached_property
+    def at_risk(self) -> frozenset[int]:
+        """Places in the fetch list of what a replica that ends after the vote takes along.
+
+        It is neither alike on all replicas nor known before the vote.
+        """
+        fetched = enumerate(self.fetches)
+        return frozenset(k for k, i in fetched if not self.values[i].alike and k not in self.early)
+
+    @functools.cached_property
+    def sides(self) -> dict[str, bool]:
+        """Where persistables must lie that an op uses, by name: on the host, or on the GPU if there is one."""
+        used = {i for node in self.nodes for i in node.touches()}
+        return {v.name: v.host for i, v in enumerate(self.values) if v.kind == STATE and i in used}
+
+    @functools.cached_property
+    def changes(self) -> bool:
+        """Whether a step may change a persistable; statistics of a batch norm that only uses them stay."""
+        return any(self.changed_by(node) for node in self.nodes)
+
+    def changed_by(self, node: NodeRecord) -> bool:
+        """Whether a node may change a persistable."""
+        read, written = (
+            {
+                self.values[i].name
+                for held in slots.values()
+                for i in held
+                if i >= 0 and self.values[i].kind == STATE
+            }
+            for slots in (node.inputs, node.outputs)
+        )
+        return bool(written) and not (written <= read and OPS[node.op].only_uses(node.attrs))
+
+    def needed_names(self) -> list[str]:
+        """Names of the persistables that must hold a value before a step."""
+        return list(
+            dict.fromkeys(v.name for v in self.values if v.kind == STATE and v.version == 0)
+        )
+
+
+def _copied(node: NodeRecord, position: int) -> int:
+    """Return the position of what a node copies to this one (-1: it computes it), be it inside a region."""
+    if node.op == "assign":
+        return node.inputs["X"][0]
+    if node.op != REGION:
+        return -1
+    given = node.inputs["X"]
+    number = node.attrs["results"][node.outputs["Out"].index(position)]
+    for inner in node.attrs["body"]:
+        if inner["op"] == "assign" and inner["outputs"]["Out"] == [number]:
+            (source,) = inner["inputs"]["X"]
+            return given[source] if source < len(given) else -1
+    return -1
+
+
+def lower(
+    graph: Graph,
+    fetch_names: Sequence[str],
+    kernels: Mapping[Node, str],
+    seed: int,
+    math: str = "float32",
+    alike: frozenset[Value] = frozenset(),
+    kept: Sequence[Value] = (),
+    checks: bool = False,
+) -> ReplicaProgram:
+    """Return a checked graph as plain data; ``alike`` on all replicas, ``kept`` by the driver for each place.
+
+    ``checks``: the nodes look whether what they make is finite.
+
+    Raises:
+        FeedError: an op reads a variable that is neither fed, persistable nor computed.
+        NotFound: a fetch names no variable.
+    """
+    fetched = [*(graph.fetched(name) for name in fetch_names), *kept]
+    used = list(dict.fromkeys([*graph.values(), *fetched]))
+    _refuse_unfed(graph, used)
+    position = {value: i for i, value in enumerate(used)}
+    values = tuple(
+        ValueRecord(
+            *(v.name, v.spec.shape, int(v.spec.dtype), v.kind, v.version, v.layout, v.host),
+            alike=v in alike,
+        )
+        for v in used
+    )
+    nodes = tuple(_record(node, position, kernels) for node in graph.nodes)
+    meetings = [node for node in graph.nodes if node.op in COLLECTIVES]
+    return ReplicaProgram(
+        values=values,
+        nodes=nodes,
+        feeds=tuple(position[v] for v in graph.feeds),
+        fetches=tuple(position[v] for v in fetched),
+        buckets=tuple(tuple(position[v] for v in node.reads()) for node in meetings),
+        seed=seed,
+        math=math,
+        kept=tuple(value.name for value in kept),
+        checked=_checked(graph) if checks else (),
+    )
+
+
+def _checked(graph: Graph) -> tuple[int, ...]:
+    """Return the numbers of the nodes whose results must be finite: where the loss is scaled, no gradients."""
+    scaled = any(node.op in LOSS_SCALING for node in graph.nodes)
+    excepted = int(OpRole.Backward) | int(OpRole.Optimize) if scaled else 0
+    return tuple(k for k, node in enumerate(graph.nodes) if not node.role & excepted)
+
+
+def _record(node: Node, position: Mapping[Value, int], kernels: Mapping[Node, str]) -> NodeRecord:
+    def by_position(slots: Mapping[str, tuple[Value | None, ...]]) -> dict[str, list[int]]:
+        return {
+            slot: [-1 if v is None else position[v] for v in values]
+            for slot, values in slots.items()
+        }
+
+    attrs = dict(node.attrs)
+    return NodeRecord(
+        node.op,
+        by_position(node.inputs),
+        by_position(node.outputs),
+        attrs,
+        kernels[node],
+        node.where,
+        node.at,
+    )
+
+
+def _refuse_unfed(graph: Graph, used: Sequence[Value]) -> None:
+    for value in used:
+        if value.kind == FEED and value not in graph.feeds:
+            reader = next((node for node in graph.nodes if value in node.reads()), None)
+            use = f"{reader.op} (built at {reader.where}) reads it" if reader else "it is fetched"
+            raise FeedError(
+                f"variable {value.name!r} ({value.spec}) is not fed: {use}, and no op makes it. "
+                f"Fed: {', '.join(repr(v.name) for v in graph.feeds) or 'nothing'}."
+            )

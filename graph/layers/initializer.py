@@ -1,0 +1,196 @@
+"""Initializers: each puts one op into the startup program that fills a parameter."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.types import VarType
+from ..program.operator import Operator
+from ..program.program import Block
+from ..program.variable import Variable
+
+
+class Initializer:
+    """Base class; calling it with a variable and a startup block prepends the op that fills it."""
+
+    def __call__(self, variable: Variable, block: Block) -> Operator:
+        """Prepend the op that fills ``variable`` to ``block``."""
+        raise NotImplementedError
+
+
+def _prepend(block: Block, variable: Variable, op_type: str, attrs: dict[str, Any]) -> Operator:
+    assert variable.dtype is not None
+    full = {"shape": list(variable.shape or ()), "dtype": int(variable.dtype), **attrs}
+    op = block._prepend_op(op_type, None, {"Out": variable}, full)
+    variable.op = op
+    return op
+
+
+def _seed(own: int, block: Block) -> int:
+    return own or block.program.random_seed
+
+
+def fans(shape: tuple[int, ...] | None) -> tuple[int, int]:
+    """Return fan-in and fan-out of a weight: [in, out] for a matrix, [out, in, *kernel] for a filter."""
+    if not shape:
+        return 1, 1
+    if len(shape) == 1:
+        return shape[0], shape[0]
+    if len(shape) == 2:
+        return shape[0], shape[1]
+    receptive = math.prod(shape[2:])
+    return shape[1] * receptive, shape[0] * receptive
+
+
+class CopyInitializer(Initializer):
+    """The value that another variable of the startup program begins with, in this variable's type."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+
+    def __call__(self, variable: Variable, block: Block) -> Operator:
+        """Append ``cast`` behind what fills the source."""
+        source = block.var(self.source)
+        assert variable.dtype is not None and source.dtype is not None
+        attrs = {"in_dtype": int(source.dtype), "out_dtype": int(variable.dtype)}
+        return block.append_op("cast", {"X": source}, {"Out": variable}, attrs)
+
+
+class ConstantInitializer(Initializer):
+    """Every element is ``value``."""
+
+    def __init__(self, value: float = 0.0, force_cpu: bool = False) -> None:
+        self.value = value
+        self.force_cpu = force_cpu
+
+    def __call__(self, variable: Variable, block: Block) -> Operator:
+        """Prepend ``fill_constant``."""
+        attrs = {"value": float(self.value), "force_cpu": self.force_cpu}
+        return _prepend(block, variable, "fill_constant", attrs)
+
+
+class UniformInitializer(Initializer):
+    """Uniform from ``low`` to ``high``. ``seed`` 0 means the program's."""
+
+    def __init__(self, low: float = -1.0, high: float = 1.0, seed: int = 0) -> None:
+        if not low <= high:
+            raise InvalidValue(f"UniformInitializer: low={low} is above high={high}.")
+        self.low, self.high, self.seed = low, high, seed
+
+    def __call__(self, variable: Variable, block: Block) -> Operator:
+        """Prepend ``uniform_random``."""
+        attrs = {"min": float(self.low), "max": float(self.high), "seed": _seed(self.seed, block)}
+        return _prepend(block, variable, "uniform_random", attrs)
+
+
+class NormalInitializer(Initializer):
+    """Normal with mean ``loc`` and standard deviation ``scale``."""
+
+    def __init__(self, loc: float = 0.0, scale: float = 1.0, seed: int = 0) -> None:
+        self.loc, self.scale, self.seed = loc, scale, seed
+
+    op_type = "gaussian_random"
+
+    def __call__(self, variable: Variable, block: Block) -> Operator:
+        """Prepend the op that draws."""
+        attrs = {"mean": float(self.loc), "std": float(self.scale), "seed": _seed(self.seed, block)}
+        return _prepend(block, variable, self.op_type, attrs)
+
+
+class TruncatedNormalInitializer(NormalInitializer):
+    """Normal, redrawn outside two standard deviations."""
+
+    op_type = "truncated_gaussian_random"
+
+
+class XavierInitializer(Initializer):
+    """Variance 2 / (fan_in + fan_out). Glorot and Bengio, AISTATS 2010, equation 16."""
+
+    def __init__(
+        self,
+        uniform: bool = True,
+        fan_in: float | None = None,
+        fan_out: float | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.uniform, self.fan_in, self.fan_out, self.seed = uniform, fan_in, fan_out, seed
+
+    def __call__(self, variable: Variable, block: Block) -> Operator:
+        """Prepend ``uniform_random`` or ``gaussian_random``."""
+        found_in, found_out = fans(variable.shape)
+        fan_in = found_in if self.fan_in is None else self.fan_in
+        fan_out = found_out if self.fan_out is None else self.fan_out
+        return _of_variance(2.0 / (fan_in + fan_out), self.uniform, self.seed)(variable, block)
+
+
+class MSRAInitializer(Initializer):
+    """Variance 2 / fan_in. He et al., ICCV 2015, equation 10."""
+
+    def __init__(self, uniform: bool = True, fan_in: float | None = None, seed: int = 0) -> None:
+        self.uniform, self.fan_in, self.seed = uniform, fan_in, seed
+
+    def __call__(self, variable: Variable, block: Block) -> Operator:
+        """Prepend ``uniform_random`` or ``gaussian_random``."""
+        fan_in = fans(variable.shape)[0] if self.fan_in is None else self.fan_in
+        return _of_variance(2.0 / fan_in, self.uniform, self.seed)(variable, block)
+
+
+def _of_variance(variance: float, uniform: bool, seed: int) -> Initializer:
+    if uniform:
+        limit = math.sqrt(3.0 * variance)
+        return UniformInitializer(-limit, limit, seed)
+    return NormalInitializer(0.0, math.sqrt(variance), seed)
+
+
+class NumpyArrayInitializer(Initializer):
+    """The elements of an array of the variable's shape."""
+
+    def __init__(self, value: np.ndarray) -> None:
+        if not isinstance(value, np.ndarray):
+            raise InvalidType(
+                f"NumpyArrayInitializer takes a numpy array, got {type(value).__name__}."
+            )
+        self.value = value
+
+    _SLOTS = {  # noqa: RUF012 - read only
+        VarType.BOOL: "bool_values",
+        VarType.FP16: "fp32_values",
+        VarType.BF16: "fp32_values",
+        VarType.FP32: "fp32_values",
+        VarType.FP64: "fp32_values",
+        VarType.INT32: "int32_values",
+        VarType.INT64: "int64_values",
+    }
+
+    def __call__(self, variable: Variable, block: Block) -> Operator:
+        """Prepend ``assign_value``."""
+        assert variable.dtype is not None
+        if self.value.shape != variable.shape:
+            raise InvalidValue(
+                f"NumpyArrayInitializer: parameter {variable.name!r} has shape {list(variable.shape or ())}, "
+                f"the array {list(self.value.shape)}."
+            )
+        if variable.dtype not in self._SLOTS:
+            raise InvalidValue(
+                f"NumpyArrayInitializer cannot fill a {variable.dtype.name} variable."
+            )
+        values = self.value.astype(self._type_of(variable.dtype)).ravel().tolist()
+        return _prepend(block, variable, "assign_value", {self._SLOTS[variable.dtype]: values})
+
+    @staticmethod
+    def _type_of(dtype: VarType) -> Any:
+        return {VarType.INT32: np.int32, VarType.INT64: np.int64, VarType.BOOL: np.int32}.get(
+            dtype, np.float64
+        )
+
+
+Constant = ConstantInitializer
+Uniform = UniformInitializer
+Normal = NormalInitializer
+TruncatedNormal = TruncatedNormalInitializer
+Xavier = XavierInitializer
+MSRA = MSRAInitializer

@@ -1,0 +1,111 @@
+"""ParamAttr: how a layer's parameter is named, initialised, trained and regularised."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from typing import Any
+
+from ...strategies.errors import InvalidType
+from .initializer import Initializer
+from .regularizer import WeightDecayRegularizer
+
+
+class ParamAttr:
+    """Settings of one parameter; ``learning_rate`` multiplies the optimizer's."""
+
+    def __init__(
+        self,
+        name: str | None = None,
+        initializer: Initializer | None = None,
+        learning_rate: float = 1.0,
+        regularizer: WeightDecayRegularizer | None = None,
+        trainable: bool = True,
+        gradient_clip: Any = None,
+        do_model_average: bool = True,
+        need_clip: bool = True,
+    ) -> None:
+        self.name = name
+        self.initializer = initializer
+        self.learning_rate = learning_rate
+        self.regularizer = regularizer
+        self.trainable = trainable
+        self.gradient_clip = gradient_clip
+        self.do_model_average = do_model_average
+        self.need_clip = need_clip
+
+    def __repr__(self) -> str:
+        default = vars(ParamAttr())
+        changed = (f"{k}={_told(v)}" for k, v in vars(self).items() if v != default.get(k))
+        return f"ParamAttr({', '.join(changed)})"
+
+    def settings(self) -> dict[str, Any]:
+        """Return the keyword arguments of :meth:`Block.create_parameter`."""
+        return {
+            "name": self.name,
+            "optimize_attr": {"learning_rate": self.learning_rate},
+            "regularizer": self.regularizer,
+            "trainable": self.trainable,
+            "gradient_clip_attr": self.gradient_clip,
+            "do_model_average": self.do_model_average,
+        }
+
+    @staticmethod
+    def of(given: Any) -> ParamAttr | None:
+        """Return the ParamAttr a layer argument means; None if it says that there is no parameter.
+
+        None: the defaults; a str: its name; an Initializer or regularizer: only that; False: no parameter.
+
+        Raises:
+            InvalidType: anything else.
+        """
+        if given is None or given is True:
+            return ParamAttr()
+        if given is False:
+            return None
+        if isinstance(given, ParamAttr):
+            return given
+        if isinstance(given, str):
+            return ParamAttr(name=given)
+        if isinstance(given, Initializer):
+            return ParamAttr(initializer=given)
+        if isinstance(given, WeightDecayRegularizer):
+            return ParamAttr(regularizer=given)
+        raise InvalidType(
+            f"a parameter attribute is a ParamAttr, a name, an Initializer, a regularizer, None or False, "
+            f"got {given!r}."
+        )
+
+    @staticmethod
+    def many(given: Any, count: int) -> list[ParamAttr | None]:
+        """Return ``count`` attributes from one (copied without its name) or a sequence of them."""
+        if isinstance(given, Sequence) and not isinstance(given, str):
+            return [ParamAttr.of(one) for one in given]
+        first = ParamAttr.of(given)
+        if first is None or count == 1:
+            return [first] * count
+        copies: list[ParamAttr | None] = [first]
+        for _ in range(count - 1):
+            copied = copy(first)
+            copied.name = None
+            copies.append(copied)
+        return copies
+
+
+class WeightNormParamAttr(ParamAttr):
+    """Settings of a weight that is trained as a direction and a length.
+
+    ``dim`` is the dimension along which each index has a length of its own (None: all have one).
+    """
+
+    def __init__(self, dim: int | None = None, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        if dim is not None and (isinstance(dim, bool) or not isinstance(dim, int)):
+            raise InvalidType(f"WeightNormParamAttr: dim must be an int or None, got {dim!r}.")
+        self.dim = dim
+
+
+def _told(value: Any) -> str:
+    """Return a setting in a word or two: an object by its class."""
+    plain = value is None or isinstance(value, (str, int, float))
+    return repr(value) if plain else f"{type(value).__name__}(...)"

@@ -1,0 +1,77 @@
+"""Weight decay: adds a term made from the parameter to its gradient, in place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..program.program import Block
+from ..program.scopes import name_scope
+from ..program.variable import Parameter, Variable
+
+
+class WeightDecayRegularizer:
+    """Base class; ``append`` returns the variable to add to the gradient."""
+
+    def append(self, parameter: Parameter, block: Block) -> Variable:
+        """Append the ops that make the decay term."""
+        raise NotImplementedError
+
+
+def _term(block: Block, like: Variable) -> Variable:
+    return block.create_var(dtype=like.dtype, shape=like.shape, lod_level=like.lod_level)
+
+
+class L2DecayRegularizer(WeightDecayRegularizer):
+    """The term is ``regularization_coeff`` times the parameter."""
+
+    def __init__(self, regularization_coeff: float = 0.0) -> None:
+        self.coeff = regularization_coeff
+
+    def append(self, parameter: Parameter, block: Block) -> Variable:
+        """Append ``scale``."""
+        term = _term(block, parameter)
+        block.append_op("scale", {"X": parameter}, {"Out": term}, {"scale": float(self.coeff)})
+        return term
+
+    def __str__(self) -> str:
+        return f"L2Decay, regularization_coeff={self.coeff:f}"
+
+
+class L1DecayRegularizer(WeightDecayRegularizer):
+    """The term is ``regularization_coeff`` times the sign of the parameter."""
+
+    def __init__(self, regularization_coeff: float = 0.0) -> None:
+        self.coeff = regularization_coeff
+
+    def append(self, parameter: Parameter, block: Block) -> Variable:
+        """Append ``sign`` and ``scale``."""
+        sign, term = _term(block, parameter), _term(block, parameter)
+        block.append_op("sign", {"X": parameter}, {"Out": sign})
+        block.append_op("scale", {"X": sign}, {"Out": term}, {"scale": float(self.coeff)})
+        return term
+
+    def __str__(self) -> str:
+        return f"L1Decay, regularization_coeff={self.coeff:f}"
+
+
+def append_regularization_ops(
+    params_grads: list[tuple[Parameter, Variable]], regularization: WeightDecayRegularizer | None
+) -> list[tuple[Parameter, Variable]]:
+    """Add decay to every gradient in place; a parameter's own regularizer beats the optimizer's."""
+    with name_scope("regularization"):
+        for parameter, grad in params_grads:
+            regularizer = parameter.regularizer or regularization
+            if regularizer is not None:
+                _add_decay(parameter, grad, regularizer)
+    return params_grads
+
+
+def _add_decay(parameter: Parameter, grad: Any, regularizer: WeightDecayRegularizer) -> None:
+    block = grad.block
+    with block.program.optimized_guard([parameter, grad]):
+        term = regularizer.append(parameter, block)
+        block.append_op("sum", {"X": [grad, term]}, {"Out": grad})
+
+
+L1Decay = L1DecayRegularizer
+L2Decay = L2DecayRegularizer

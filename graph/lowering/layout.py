@@ -1,0 +1,162 @@
+"""In which order the elements of images lie in memory.
+
+The shape of an image value is NCHW, as the program says, and so is the array a kernel gets. Where a library
+computes convolutions faster so, the array's memory is in the order NHWC: its strides say so, and kernels that
+are named here can do with any strides. All others are given a copy in the order of the shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from ...strategies.types import LOW
+from ..ir.graph import TEMP, Graph, Node, Value
+from ..ops.registry import OPS
+
+IN_ORDER, CHANNELS_LAST = "", "NHWC"
+TRANSFER = "transfer_layout"
+
+# Kernels of libraries that read and write images fastest with channels last: which slots are images.
+_IMAGES: Mapping[str, Sequence[str]] = {
+    "conv2d": ("Input", "Output"),
+    "depthwise_conv2d": ("Input", "Output"),
+    "pool2d": ("X", "Out"),
+    "batch_norm": ("X", "Y"),
+    "fused_batch_norm_act": ("X", "Y"),
+    "fused_bn_add_activation": ("X", "Z", "Y"),
+}
+_WITH_FORMAT = ("conv2d", "depthwise_conv2d", "pool2d")  # an attribute says where channels are
+_NORMS = ("batch_norm", "fused_batch_norm_act", "fused_bn_add_activation")
+# op -> whose kernels take images as they come, all in one order
+_EITHER: Mapping[str, Sequence[str]] = {
+    "pool2d": ("cuda",),
+    **dict.fromkeys(_NORMS, ("cuda", "cudnn")),
+}
+_COPIES = {"onednn": "onednn", "cudnn": "cuda"}  # library -> which one copies between layouts
+# Besides ops with a scalar expression: they compute element by element.
+_ELEMENTWISE = frozenset({"sum", "assign", "cast", "fusion_group", "fused_elemwise_activation"})
+
+
+def lay_out(
+    graph: Graph, kernels: Mapping[Node, str], math: str = "float32"
+) -> tuple[Graph, dict[Node, str]]:
+    """Return the graph in which values know their layout and copies change it, and each node's back end.
+
+    ``math`` says how exact products of single-precision numbers are.
+    """
+    planner = _Planner(kernels, math)
+    nodes = [made for node in graph.nodes for made in planner.place(node)]
+    if not planner.moved:
+        return graph, dict(kernels)
+    copies = sum(node.op == TRANSFER for node in nodes)
+    text = f"layout: {planner.moved} images lie channels last, {copies} copies change the order"
+    return graph.with_nodes(nodes, planner.swap).noted(text), planner.kernels
+
+
+class _Planner:
+    """Goes through the nodes in order and gives each value that is made a layout."""
+
+    def __init__(self, kernels: Mapping[Node, str], math: str) -> None:
+        self.given, self.math = kernels, math
+        used = {library for node, library in kernels.items() if not node.host}
+        self.copies_by = next((copy for library, copy in _COPIES.items() if library in used), "")
+        self.kernels: dict[Node, str] = {}
+        self.swap: dict[Value, Value] = {}  # a value -> the same with its layout
+        self._copies: dict[tuple[Value, str], Value] = {}
+        self.moved = 0
+
+    def place(self, node: Node) -> Iterator[Node]:
+        """Yield the node with its operands in the layout that it needs, behind the copies that this takes."""
+        back_end = self.given[node]
+        node = node.reading(self.swap)
+        images: Sequence[str] = ()
+        follows = False
+        last = CHANNELS_LAST in (node.attrs.get("data_layout"), node.attrs.get("data_format"))
+        if not last:  # else channels are the last dimension already
+            images = _image_slots(node.op) if self._prefers(node, back_end) else ()
+            either = back_end in _EITHER.get(node.op.removesuffix("_grad"), ())
+            follows = not images and (_element_by_element(node) or either) and self._any_moved(node)
+        inputs: dict[str, tuple[Value | None, ...]] = {}
+        for slot, values in node.inputs.items():
+            held = []
+            for value in values:
+                wanted = IN_ORDER
+                if value is not None and (slot in images or follows) and _is_image(value):
+                    wanted = CHANNELS_LAST
+                if value is not None and value.layout != wanted:
+                    yield from self._copy(value, wanted, node)
+                    value = self._copies[value, wanted]
+                held.append(value)
+            inputs[slot] = tuple(held)
+        outputs = {
+            slot: tuple(self._made(v, slot in images or follows) for v in values)
+            for slot, values in node.outputs.items()
+        }
+        grads = tuple((name, self.swap.get(value, value)) for name, value in node.grads)
+        placed = replace(node, inputs=inputs, outputs=outputs, grads=grads)
+        self.kernels[placed] = back_end
+        yield placed
+
+    def _prefers(self, node: Node, back_end: str) -> bool:
+        """Tell whether a library computes a node faster with channels last.
+
+        cuDNN does on tensor cores; float32 factors that stay exact are faster in order. Beside a GPU images
+        stay in order on the host.
+        """
+        if node.host:
+            return False
+        if back_end != "cudnn":
+            return back_end == "onednn"
+        return self.math == "tf32" or any(v.spec.dtype in LOW for v in node.reads() if _is_image(v))
+
+    def _any_moved(self, node: Node) -> bool:
+        return any(value.layout == CHANNELS_LAST for value in node.reads())
+
+    def _made(self, value: Value | None, moves: bool) -> Value | None:
+        if value is None or not (moves and value.kind == TEMP and _is_image(value)):
+            return value
+        self.moved += 1
+        self.swap[value] = replace(value, layout=CHANNELS_LAST)
+        return self.swap[value]
+
+    def _copy(self, value: Value, layout: str, node: Node) -> Iterator[Node]:
+        if (value, layout) in self._copies:
+            return
+        name = f"{value.name}@{layout or 'NCHW'}"
+        made = Value(name, value.spec, TEMP, value.version, layout)
+        self._copies[value, layout] = made
+        copy = Node(TRANSFER, {"X": (value,)}, {"Out": (made,)}, {}, node.role, node.where)
+        copy = replace(copy, at=node.at)
+        self.kernels[copy] = self.copies_by
+        yield copy
+
+
+def _is_image(value: Value) -> bool:
+    """Tell whether the order matters: one channel, or one pixel, lies the same in both."""
+    shape = value.spec.shape
+    return len(shape) == 4 and shape[1] != 1 and tuple(shape[2:]) != (1, 1)
+
+
+def image_slots(op_type: str) -> Sequence[str]:
+    """Return the slots that hold images of an op whose ``data_format`` says where channels are."""
+    return _image_slots(op_type) if op_type.removesuffix("_grad") in _WITH_FORMAT else ()
+
+
+def _image_slots(op_type: str) -> Sequence[str]:
+    forward = op_type.removesuffix("_grad")
+    slots = _IMAGES.get(forward, ())
+    return slots if forward == op_type else (*slots, *(f"{slot}@GRAD" for slot in slots))
+
+
+def _element_by_element(node: Node) -> bool:
+    """Tell whether the kernels of an op take any strides, the same for all images of one shape.
+
+    What lasts keeps the order of its shape.
+    """
+    forward = node.op.removesuffix("_grad")
+    named = forward in _ELEMENTWISE or forward.startswith("elementwise_")
+    if not named and OPS[node.op].scalar is None:
+        return False
+    full = [v.spec.shape for v in (*node.reads(), *node.writes()) if _is_image(v)]
+    return all(v.kind == TEMP for v in node.writes()) and len(set(full)) == 1

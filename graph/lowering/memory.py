@@ -1,0 +1,333 @@
+"""Where temporaries lie: one arena per replica (and one on the host, where ops of a GPU's replica run there),
+planned from how long each value is needed.
+
+A *storage* is the memory of one value, or of several: what is made in place of an operand that is needed no
+more, and what holds the same bytes as its operand in another shape (a view), lie where the operand does.
+Storages that are never needed at the same time may overlap. Offsets are chosen largest first, each into the
+smallest gap that fits (greedy by size: Pisarchyk and Lee, arXiv 2001.03288).
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import NamedTuple
+
+from ...strategies.types import FLOATS, INTEGERS, VarType, to_numpy
+from ..ir.graph import FEED, STATE
+from ..ir.replica_program import NodeRecord, ReplicaProgram
+from ..ops.collective import BROADCAST, COLLECTIVES
+from ..ops.registry import OPS, Inference, Spec
+
+ALIGNMENT = 64  # bytes; a cache line, and what vector units like best
+_BEFORE = -1  # feeds are there before the first node
+
+
+class Wishes(NamedTuple):
+    """What the strategy wants: ``reuse`` of memory, and results in the place of operands (``in_place``)."""
+
+    reuse: bool = True
+    in_place: bool = True
+
+
+ALL_WISHES = Wishes()
+
+
+class Pair(NamedTuple):
+    """A result that may lie where an operand of its node does: unchanged (``view``), or written over it."""
+
+    node: int
+    made: int
+    source: int
+    view: bool
+
+
+_ITEM_SIZES = {t: to_numpy(t).itemsize for t in (VarType.BOOL, *INTEGERS, *FLOATS)}
+
+
+def nbytes(spec: Spec) -> int:
+    """Return the bytes of an array."""
+    return prod(spec.shape) * _ITEM_SIZES[spec.dtype]
+
+
+def aligned(size: int) -> int:
+    """Return a size rounded up, so that what lies behind it begins well."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+class Usage:
+    """How long each value is needed, and what may share memory: all that does not depend on shapes.
+
+    ``nodes`` are those of the program that run on this rank, in order. ``grouped``: gradients lie in the
+    buckets of a collective group, outside the arena. ``fed``: so do feeds. What is fetched, and what is made
+    before the last collective and read behind it, stays to the end of the step: the writes that follow the
+    vote may have to be made again.
+    """
+
+    def __init__(
+        self,
+        program: ReplicaProgram,
+        nodes: Sequence[NodeRecord],
+        *,
+        grouped: bool,
+        fed: bool = False,
+        feeds: Iterable[int] | None = None,
+    ) -> None:
+        self.program, self.nodes = program, nodes
+        self.end = len(nodes)
+        feeds = list(program.feeds if feeds is None else feeds)
+        self.outside = _outside(program, grouped)
+        if fed:
+            self.outside.update(feeds)
+        self.first: dict[int, int] = {}
+        self.last: dict[int, int] = {}
+        for i in feeds:
+            self._note(i, _BEFORE)
+        for k, node in enumerate(nodes):
+            for i in node.touches():
+                self._note(i, k)
+        self._keep_to_the_end(grouped)
+        self.pairs = [p for k, n in enumerate(nodes) for p in self._pairs(k, n, grouped)]
+
+    def _note(self, position: int, node: int) -> None:
+        if position not in self.outside:
+            fed = self.program.values[position].kind == FEED
+            self.first.setdefault(position, _BEFORE if fed else node)
+            self.last[position] = node
+
+    def _keep_to_the_end(self, grouped: bool) -> None:
+        for i in self.program.fetches:
+            if i in self.last:
+                self.last[i] = self.end
+        meetings = [k for k, node in enumerate(self.nodes) if node.op in COLLECTIVES]
+        if grouped and meetings:
+            vote = meetings[-1]
+            for i, last in self.last.items():
+                if self.first[i] <= vote < last:
+                    self.last[i] = self.end
+
+    def _pairs(self, k: int, node: NodeRecord, grouped: bool) -> Iterable[Pair]:
+        op = OPS[node.op]
+        if node.op in COLLECTIVES:
+            if grouped:
+                both = zip(node.inputs.get("X", ()), node.outputs.get("Out", ()), strict=True)
+                yield from (Pair(k, out, x, True) for x, out in both if out in self.first)
+            return
+        read = [i for held in node.inputs.values() for i in held if i >= 0]
+        for view, shared in ((True, op.views), (False, op.in_place)):
+            for slot, source in shared.items():
+                made, held = node.outputs.get(slot, ()), node.inputs.get(source, ())
+                here = made and held and made[0] in self.first and held[0] in self.first
+                if here and (view or read.count(held[0]) == 1):
+                    yield Pair(k, made[0], held[0], view)
+
+
+def _outside(program: ReplicaProgram, grouped: bool) -> set[int]:
+    """Return the values that do not lie in the arena: what lasts, and what meets in a bucket."""
+    found = {i for i, value in enumerate(program.values) if value.kind == STATE}
+    if grouped:
+        for node in program.nodes:
+            if node.op == BROADCAST:  # what it makes lies where its operand does
+                pairs = zip(node.inputs["X"], node.outputs["Out"], strict=True)
+                found.update(out for x, out in pairs if x in found)
+            elif node.op in COLLECTIVES:
+                found.update(i for i in node.touches())
+    return found
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Where the values of one program lie, for one set of shapes.
+
+    ``roots`` maps a value to the one whose storage it lies in (itself, or another); ``same`` to a value whose
+    very array it is; ``views`` are values that need no computing at all. ``offsets`` and ``spans`` (the first
+    and last node that need it) are those of storages. ``size``: bytes of the arena, ``host_size`` of
+    that on the host beside a GPU.
+    """
+
+    usage: Usage
+    specs: Sequence[Spec]
+    roots: Mapping[int, int]
+    same: Mapping[int, int]
+    views: Collection[int]
+    spans: Mapping[int, tuple[int, int]]
+    offsets: Mapping[int, int]
+    size: int
+    host_size: int = 0
+
+    def on_host(self, position: int) -> bool:
+        """Tell whether a value lies in the arena of the host."""
+        return self.usage.program.values[position].host
+
+    def at(self, position: int) -> int:
+        """Return where a value begins."""
+        return self.offsets[self.roots[position]]
+
+    @cached_property
+    def sizes(self) -> dict[int, int]:
+        """Bytes of each storage."""
+        return {root: nbytes(self.specs[root]) for root in self.spans}
+
+    @cached_property
+    def most(self) -> tuple[int, int]:
+        """The node at which most bytes are needed at once, and how many: no arena can be smaller."""
+        sizes = {r: aligned(size) for r, size in self.sizes.items() if not self.on_host(r)}
+        return most_at_once({r: self.spans[r] for r in sizes}, sizes)
+
+    def largest(self, count: int = 5) -> list[tuple[int, int]]:
+        """Return the largest storages that are needed when most bytes are: (value, bytes)."""
+        when = self.most[0]
+        held = ((r, span) for r, span in self.spans.items() if not self.on_host(r))
+        live = [(r, self.sizes[r]) for r, (a, b) in held if a <= when <= b]
+        return sorted(live, key=lambda one: -one[1])[:count]
+
+    def spread(self, spans: Mapping[int, tuple[int, int]]) -> MemoryPlan:
+        """Return the plan for storages that are needed for longer, because lanes run side by side."""
+        offsets, size = place(spans, {r: aligned(n) for r, n in self.sizes.items()})
+        shared = (self.usage, self.specs, self.roots, self.same, self.views)
+        return MemoryPlan(*shared, spans, offsets, size)
+
+
+def plan_memory(usage: Usage, specs: Sequence[Spec], wishes: Wishes = ALL_WISHES) -> MemoryPlan:
+    """Return where each value lies, given exact shapes."""
+    roots = {i: i for i in usage.first}
+    last = dict(usage.last)
+    same: dict[int, int] = {}
+    views: set[int] = set()
+    for pair in sorted([*usage.pairs, *_pairs_by_shape(usage, specs)], key=lambda p: p.node):
+        if wishes.in_place or usage.nodes[pair.node].op in COLLECTIVES:  # these have one memory
+            _share(usage, specs, pair, roots, last, same, views)
+    spans = {i: (first, last[i]) for i, first in usage.first.items() if roots[i] == i}
+    sizes = {i: aligned(nbytes(specs[i])) for i in spans}
+    host = {i for i in spans if usage.program.values[i].host}
+    offsets, totals = {}, []
+    for held in (spans.keys() - host, host):
+        part = {i: size for i, size in sizes.items() if i in held}
+        placed, total = place(spans, part) if wishes.reuse else _side_by_side(part)
+        offsets.update(placed)
+        totals.append(total)
+    return MemoryPlan(usage, specs, roots, same, views, spans, offsets, *totals)
+
+
+def _pairs_by_shape(usage: Usage, specs: Sequence[Spec]) -> Iterable[Pair]:
+    """Return the pairs of nodes that only tell for given shapes."""
+    for k, node in enumerate(usage.nodes):
+        for made, source in places(node, lambda i: specs[i]):
+            if made in usage.first and source in usage.first:
+                yield Pair(k, made, source, False)
+
+
+def places(node: NodeRecord, spec: Callable[[int], Spec]) -> list[tuple[int, int]]:
+    """Return which result may lie where which operand does, by the rule of an op that has one."""
+    op = OPS[node.op]
+    if op.places is None:
+        return []
+    read = {slot: [None if i < 0 else spec(i) for i in held] for slot, held in node.inputs.items()}
+    found = op.places(Inference(op, read, node.attrs, where=node.where))
+    pairs = [(node.outputs[slot][k], node.inputs[source][j]) for slot, k, source, j in found]
+    return [(made, source) for made, source in pairs if made >= 0]
+
+
+def _share(
+    usage: Usage,
+    specs: Sequence[Spec],
+    pair: Pair,
+    roots: dict[int, int],
+    last: dict[int, int],
+    same: dict[int, int],
+    views: set[int],
+) -> None:
+    """Let the result of a pair lie where its operand does, if nobody is disturbed by it."""
+    node, made, source, view = pair
+    if roots[made] != made or last[made] < node:
+        return
+    root, values = roots[source], usage.program.values
+    made_spec, source_spec = specs[made], specs[source]
+    if made_spec.dtype != source_spec.dtype or values[made].layout != values[source].layout:
+        return
+    if values[made].host != values[source].host:
+        return
+    if made_spec.shape != source_spec.shape:
+        if not view or values[made].layout or prod(made_spec.shape) != prod(source_spec.shape):
+            return
+    elif not view or usage.nodes[node].op in COLLECTIVES:
+        same[made] = source
+    if not view and (last[root] != node or _meets_itself(usage.nodes[node], roots, root)):
+        same.pop(made, None)
+        return
+    if view and usage.nodes[node].op not in COLLECTIVES:
+        views.add(made)
+    roots[made] = root
+    last[root] = max(last[root], last[made])
+
+
+def _meets_itself(node: NodeRecord, roots: Mapping[int, int], root: int) -> bool:
+    """Tell whether a node has several operands, or already a result, in one storage."""
+    touched = [i for held in (*node.inputs.values(), *node.outputs.values()) for i in held]
+    return sum(roots.get(i) == root for i in touched) > 1
+
+
+def _side_by_side(sizes: Mapping[int, int]) -> tuple[dict[int, int], int]:
+    offsets, total = {}, 0
+    for root, size in sizes.items():
+        offsets[root] = total
+        total += size
+    return offsets, total
+
+
+def place(
+    spans: Mapping[int, tuple[int, int]], sizes: Mapping[int, int]
+) -> tuple[dict[int, int], int]:
+    """Return an offset for each storage, and the bytes of all: what is needed at one time does not overlap."""
+    offsets: dict[int, int] = {}
+    placed: list[tuple[int, int, int, int]] = []  # begin, end, first node, last node; by begin
+    total = 0
+    for root in sorted(sizes, key=lambda r: (-sizes[r], spans[r])):
+        size, (first, last) = sizes[root], spans[root]
+        if not size:
+            offsets[root] = 0
+            continue
+        best, room, reached = -1, total + size + 1, 0
+        beside = [(begin, end) for begin, end, a, b in placed if a <= last and b >= first]
+        for begin, end in beside:
+            gap = begin - reached
+            if size <= gap < room:
+                best, room = reached, gap
+            if end > reached:
+                reached = end
+        at = offsets[root] = best if best >= 0 else reached
+        insort(placed, (at, at + size, first, last))
+        total = max(total, at + size)
+    return offsets, total
+
+
+def most_at_once(spans: Mapping[int, tuple[int, int]], sizes: Mapping[int, int]) -> tuple[int, int]:
+    """Return the node at which the storages needed are largest together, and their bytes."""
+    changes: dict[int, int] = {}
+    for root, (first, last) in spans.items():
+        changes[first] = changes.get(first, 0) + sizes[root]
+        changes[last + 1] = changes.get(last + 1, 0) - sizes[root]
+    when, most, now = _BEFORE, 0, 0
+    for node in sorted(changes):
+        now += changes[node]
+        if now > most:
+            when, most = node, now
+    return when, most
+
+
+Fits = Callable[[int], bool]
+
+
+def largest_that_fits(fits: Fits, below: int) -> int:
+    """Return the largest number under ``below`` that fits (0: none), if larger ones fit less."""
+    low, high = 0, below
+    while high - low > 1:
+        middle = (low + high) // 2
+        if fits(middle):
+            low = middle
+        else:
+            high = middle
+    return low

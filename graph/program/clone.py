@@ -1,0 +1,130 @@
+"""Copies of programs: whole, for testing, and pruned to what some results need."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+from ...strategies.errors import InvalidType, InvalidValue
+from .operator import Operator
+from .program import Block, Program
+from .role import EMPTY_VAR, OpRole
+from .variable import Variable
+
+_NOT_FORWARD = int(OpRole.Backward | OpRole.Optimize | OpRole.LRSched)
+
+
+def copy_program(program: Program) -> Program:
+    """Return a deep copy, parameters' settings, seed and role state included."""
+    made = Program()
+    made.random_seed = program.random_seed
+    made.lr_scheduler = program.lr_scheduler
+    made.readers = list(program.readers)
+    made._current_role, made._op_role_var = program._current_role, list(program._op_role_var)
+    made._appending_grad_times = program._appending_grad_times
+    made._trainers_endpoints = list(program._trainers_endpoints)
+    made.blocks = [Block(made, block.idx, block.parent_idx) for block in program.blocks]
+    made.current_block_idx = program.current_block_idx
+    made.file_fields = dict(program.file_fields)
+    for source, block in zip(program.blocks, made.blocks, strict=True):
+        block.forward_block_idx = source.forward_block_idx
+        block.from_file, block.file_fields = source.from_file, source.file_fields
+        for name, variable in source.vars.items():
+            block.vars[name] = _copy_variable(variable, block)
+        for op in source.ops:
+            _append_copy(block, op)
+    return made
+
+
+def _copy_variable(variable: Variable, block: Block) -> Variable:
+    made = copy.copy(variable)
+    made.block, made.op = block, None
+    return made
+
+
+def _append_copy(block: Block, op: Operator) -> Operator:
+    made = copy.copy(op)
+    made.block = block
+    made.inputs = {slot: list(names) for slot, names in op.inputs.items()}
+    made.outputs = {slot: list(names) for slot, names in op.outputs.items()}
+    made.attrs = {name: _copy_value(value, block.program) for name, value in op.attrs.items()}
+    block.ops.append(made)
+    for name in made.output_arg_names:
+        if name in block.vars:
+            block.vars[name].op = made
+    return made
+
+
+def _copy_value(value: Any, program: Program) -> Any:
+    """Copy an attribute; blocks are those of the copied program."""
+    if isinstance(value, Block):
+        return program.blocks[value.idx]
+    if isinstance(value, list):
+        return [_copy_value(one, program) for one in value]
+    return copy.deepcopy(value)
+
+
+def for_test_program(program: Program) -> Program:
+    """Return the forward part alone, with ``is_test`` set; its seed is the default."""
+    made = copy_program(program)
+    made.random_seed = Program().random_seed
+    made.lr_scheduler = None
+    made._appending_grad_times = 0
+    for block in made.blocks:
+        block.ops = [op for op in block.ops if not op.role & _NOT_FORWARD]
+        for op in block.ops:
+            if "is_test" in op.attrs:
+                op.attrs["is_test"] = True
+    _drop_unused(made)
+    return made
+
+
+def prune(program: Program, feed_names: Sequence[str], targets: Any) -> Program:
+    """Return a copy with only the ops that the targets need; ``feed_names`` are taken as given.
+
+    Raises:
+        InvalidType: a target that is no Variable, name or Operator.
+        InvalidValue: no op makes a target.
+    """
+    targets = targets if isinstance(targets, (list, tuple)) else [targets]
+    needed: set[str] = set()
+    for target in targets:
+        if isinstance(target, Operator):
+            needed.update(target.output_arg_names)
+        elif isinstance(target, (Variable, str)):
+            needed.add(target if isinstance(target, str) else target.name)
+        else:
+            raise InvalidType(
+                f"a target must be a Variable, a name or an Operator, got {target!r}."
+            )
+    made = copy_program(program)
+    block = made.global_block()
+    produced = {name for op in block.ops for name in op.output_arg_names}
+    for name in needed - set(feed_names):
+        if name not in produced:
+            raise InvalidValue(f"cannot prune to {name!r}: no operator makes it.")
+    kept: list[Operator] = []
+    for op in reversed(block.ops):
+        optimizes = op.role & int(OpRole.Optimize) and not any(
+            isinstance(t, Operator) for t in targets
+        )
+        if needed.intersection(op.output_arg_names) and not optimizes:
+            kept.append(op)
+            needed.update(name for name in op.input_arg_names if name not in feed_names)
+    block.ops = kept[::-1]
+    _drop_unused(made, keep=set(feed_names))
+    return made
+
+
+def _drop_unused(program: Program, keep: set[str] | frozenset[str] = frozenset()) -> None:
+    """Forget the variables that no op mentions; what is left is sorted by name, as in Paddle."""
+    for block in program.blocks:
+        used = {n for op in block.ops for n in (*op.input_arg_names, *op.output_arg_names)} - {
+            EMPTY_VAR
+        }
+        names = sorted(name for name in block.vars if name in used or name in keep)
+        kept = {name: block.vars[name] for name in names}
+        block.vars.clear()
+        block.vars.update(kept)
+    program.touch()

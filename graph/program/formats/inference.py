@@ -1,0 +1,126 @@
+"""The part of a program that predicts: pruned to what is fed and fetched, with the ops that say so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ....strategies.errors import DamagedFile, InvalidValue, nearest
+from ....strategies.types import VarType
+from ..clone import copy_program, prune
+from ..operator import Operator
+from ..program import Program
+from ..role import CALLSTACK, DEVICE, NAMESCOPE, ROLE, ROLE_VAR
+from ..variable import Variable
+from ..where import user_line
+from .messages import decode
+from .op_table import compatible_map
+from .program import PADDLE_VERSION
+
+_FEED, _FETCH = "feed", "fetch"
+
+
+def inference_program(
+    program: Program,
+    feed_names: Sequence[str],
+    targets: Sequence[Variable],
+    everything: bool = False,
+) -> Program:
+    """Return a copy with only what the targets need when these variables are fed, feed and fetch ops added.
+
+    ``everything``: keep the other ops, too.
+
+    Raises:
+        InvalidValue: a fed variable is not among what is needed.
+    """
+    made = copy_program(program)
+    block = made.global_block()
+    block.ops = [op for op in block.ops if op.type not in (_FEED, _FETCH)]
+    for name in (_FEED, _FETCH):
+        block.vars.pop(name, None)
+    if not everything:
+        made = prune(made, list(feed_names), [target.name for target in targets])
+    for block in made.blocks:
+        for op in block.ops:
+            op.attrs[DEVICE] = ""
+            if "is_test" in op.attrs:
+                op.attrs["is_test"] = True
+    prepend_feed_ops(made, feed_names)
+    append_fetch_ops(made, [target.name for target in targets])
+    made.lr_scheduler, made.readers = None, []
+    return made
+
+
+def stamp_versions(program: Program, compatible: bool = True) -> None:
+    """Say in a program which Paddle's files it has, and what of its ops changed since the last version."""
+    program.file_fields = {"version": {"version": PADDLE_VERSION}}
+    if compatible:
+        program.file_fields["op_compatible_map"] = decode("OpCompatibleMap", compatible_map())
+
+
+def prepend_feed_ops(
+    inference_program: Program, feed_target_names: Sequence[str], feed_holder_name: str = _FEED
+) -> None:
+    """Add an op for each variable that is fed, the last one first.
+
+    Raises:
+        InvalidValue: the program has no such variable.
+    """
+    if not feed_target_names:
+        return
+    block = inference_program.global_block()
+    used = {name for op in block.ops for name in (*op.input_arg_names, *op.output_arg_names)}
+    for name in feed_target_names:
+        if name not in block.vars or (block.ops and name not in used):
+            raise InvalidValue(
+                f"the fed variable {name!r} is not needed for what is fetched, or is no variable of the "
+                f"program.{nearest(name, sorted(used))}"
+            )
+    _holder(inference_program, feed_holder_name, VarType.FEED_MINIBATCH)
+    for column, name in enumerate(feed_target_names):
+        op = _column_op(inference_program, _FEED, feed_holder_name, name, column)
+        block.ops.insert(0, op)
+    inference_program.touch()
+
+
+def append_fetch_ops(
+    inference_program: Program, fetch_target_names: Sequence[str], fetch_holder_name: str = _FETCH
+) -> None:
+    """Add an op for each variable that is fetched."""
+    _holder(inference_program, fetch_holder_name, VarType.FETCH_LIST)
+    block = inference_program.global_block()
+    for column, name in enumerate(fetch_target_names):
+        block.ops.append(_column_op(inference_program, _FETCH, name, fetch_holder_name, column))
+    inference_program.touch()
+
+
+def _holder(program: Program, name: str, kind: VarType) -> None:
+    block = program.global_block()
+    block.vars[name] = Variable(block, name=name, type=kind, persistable=True)
+
+
+def _column_op(program: Program, kind: str, read: str, written: str, column: int) -> Operator:
+    stamp = {**program.stamp(), ROLE: 0, ROLE_VAR: [], DEVICE: "", CALLSTACK: [user_line()]}
+    stamp.setdefault(NAMESCOPE, "/")
+    op = Operator.loaded(
+        program.global_block(), kind, {"X": [read]}, {"Out": [written]}, {"col": column, **stamp}
+    )
+    op.given -= {DEVICE, ROLE_VAR}
+    return op
+
+
+def fed_and_fetched(program: Program, what: str) -> tuple[list[str], list[str]]:
+    """Return what a loaded program says is fed, and fetched, by column.
+
+    Raises:
+        DamagedFile: columns are missing or named twice.
+    """
+    ops = program.global_block().ops
+    fed = {op.attrs.get("col"): op.outputs.get("Out", []) for op in ops if op.type == _FEED}
+    fetched = {op.attrs.get("col"): op.inputs.get("X", []) for op in ops if op.type == _FETCH}
+    result = []
+    for kind, columns in ((_FEED, fed), (_FETCH, fetched)):
+        count = sum(op.type == kind for op in ops)
+        if set(columns) != set(range(count)) or any(len(names) != 1 for names in columns.values()):
+            raise DamagedFile(f"{what} is no program: its {kind} ops do not count from 0 on.")
+        result.append([columns[column][0] for column in range(count)])
+    return result[0], result[1]

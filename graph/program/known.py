@@ -1,0 +1,232 @@
+"""Numbers of an op that are given as variables, where the program says what those variables hold.
+
+An op's declaration names such input slots (``Op.numbers``: slot -> attribute). Before shapes are inferred, and
+again when the program is compiled, they become attributes: kernels see numbers only. Known are constants
+(fill_constant, assign_value), shapes, and what a few small ops make of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ...strategies.errors import InvalidValue
+from ...strategies.types import to_numpy
+from ..ops.indexing import slice_bounds
+from ..ops.registry import Op
+from .role import EMPTY_VAR
+
+if TYPE_CHECKING:
+    from .operator import Operator
+    from .program import Block
+
+UNKNOWN_SIZE = np.iinfo(np.int64).min  # stands for a size that is known when the program runs
+_LARGEST = 1024  # elements: numbers of an op are few
+_LEFT_TO_RUN = ("reshape", "reshape2")  # -1 in their shape stands for one size that is not known
+
+
+class Number(NamedTuple):
+    """What is known of a variable in a slot of numbers: its elements (None: nothing), and what to call it."""
+
+    elements: np.ndarray | None
+    name: str
+
+
+def numbers_in_use(op: Op, slots: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the slots of an op that stand for attributes and are in use."""
+    return [s for s in op.numbers if any(name != EMPTY_VAR for name in slots.get(s, ()))]
+
+
+def settled(
+    op: Op, given: Mapping[str, Sequence[Number]], attrs: Mapping[str, Any], where: str = ""
+) -> dict[str, Any]:
+    """Return the attributes with those replaced that ``given`` (by slot) holds.
+
+    Of two slots for one attribute the one that is declared first counts.
+
+    Raises:
+        InvalidValue: what a variable holds is not known before the program runs.
+    """
+    made = dict(attrs)
+    for slot, attr in reversed(list(op.numbers.items())):
+        if not given.get(slot):
+            continue
+        numbers: list[Any] = []
+        for number in given[slot]:
+            if number.elements is None:
+                raise _unknown(op, slot, attr, number.name, where)
+            numbers += np.ravel(number.elements).tolist()
+        if UNKNOWN_SIZE in numbers:
+            if op.type.removesuffix("_grad") not in _LEFT_TO_RUN:
+                raise _unknown(op, slot, attr, given[slot][0].name, where)
+            numbers = [-1 if n == UNKNOWN_SIZE else n for n in numbers]
+        made[attr] = numbers if isinstance(op.attrs[attr], list) else numbers[0]
+        made.update(op.numbers_set.get(slot, {}))
+    return made
+
+
+def _unknown(op: Op, slot: str, attr: str, name: str, where: str) -> InvalidValue:
+    place = f" Built at {where}." if where else ""
+    return InvalidValue(
+        f"{op.type}: {attr!r} needs known values, and what {slot} = {name!r} holds is known only when the "
+        "program runs. Give numbers, or variables that fill_constant, assign of an array or shape of known "
+        f"sizes make.{place}"
+    )
+
+
+def settle(op: Operator) -> tuple[Mapping[str, list[str]], dict[str, Any]]:
+    """Return an operator's inputs without its slots of numbers, and its attributes with those numbers.
+
+    Raises:
+        InvalidValue: as :func:`settled`.
+    """
+    used = numbers_in_use(op.declaration, op.inputs)
+    if not used:
+        return op.inputs, op.attrs
+    ops = op.block.ops
+    end = next((i for i, other in enumerate(ops) if other is op), len(ops))
+    given = {
+        slot: [Number(_value(op.block, name, end), name) for name in op.inputs[slot]]
+        for slot in used
+    }
+    attrs = settled(op.declaration, given, op.attrs, op.where)
+    for slot, numbers in given.items():
+        open_size = any(n.elements is not None and UNKNOWN_SIZE in n.elements for n in numbers)
+        if open_size and not _takes_the_rest(op, attrs["shape"]):
+            raise _unknown(op.declaration, slot, "shape", numbers[0].name, op.where)
+    return {slot: names for slot, names in op.inputs.items() if slot not in used}, attrs
+
+
+def _takes_the_rest(op: Operator, shape: Sequence[int]) -> bool:
+    """Tell whether a size that X leaves open is the one that a new shape leaves open."""
+    source = op.block.find_var_recursive(op.input("X")[0]) if op.input("X") else None
+    if source is None or source.shape is None:
+        return True  # a gradient op, which reads no X: its forward op was asked
+    old = source.shape
+    new = [old[i] if n == 0 and i < len(old) else n for i, n in enumerate(shape)]
+    same = prod(n for n in old if n >= 0) == prod(n for n in new if n >= 0)
+    return same and list(old).count(-1) == new.count(-1) == 1
+
+
+def _value(block: Block, name: str, end: int) -> np.ndarray | None:
+    """Return what a variable holds before the op at ``end``, or None if that is not known."""
+    for index in range(end - 1, -1, -1):
+        op = block.ops[index]
+        if name in op.output_arg_names:
+            break
+    else:
+        return None
+    made = _MAKERS.get(op.type)
+    variable = block.find_var_recursive(name)
+    if made is None or variable is None or variable.shape is None or variable.dtype is None:
+        return None
+    if not 0 <= prod(abs(size) for size in variable.shape) <= _LARGEST:
+        return None
+    try:
+        inputs, attrs = settle(op)
+    except InvalidValue:
+        return None
+    if op.type == "shape":
+        source = block.find_var_recursive(inputs["Input"][0])
+        return None if source is None or source.shape is None else _sizes(source.shape)
+    operands = [_value(block, n, index) for names in inputs.values() for n in names]
+    if any(operand is None for operand in operands):
+        return None
+    if op.type in _VIEWS:
+        return np.reshape(operands[0], variable.shape)  # type: ignore[arg-type]  # not None
+    if op.type in _MOVES:
+        return made(operands, attrs)  # type: ignore[no-any-return]
+    if any(UNKNOWN_SIZE in operand for operand in operands if operand is not None):
+        return None
+    result = made(operands, attrs)
+    return None if result is None else np.asarray(result).astype(to_numpy(variable.dtype))
+
+
+def _sizes(shape: Sequence[int]) -> np.ndarray:
+    return np.array([UNKNOWN_SIZE if size < 0 else size for size in shape], np.int64)
+
+
+def _filled(operands: list[Any], attrs: Mapping[str, Any]) -> Any:
+    value = float(attrs["str_value"] or attrs["value"])
+    return np.full([int(n) for n in attrs["shape"]], value)
+
+
+def _assigned(operands: list[Any], attrs: Mapping[str, Any]) -> Any:
+    kinds = ("fp32_values", "int64_values", "int32_values", "bool_values")
+    values: list[Any] = next((attrs[kind] for kind in kinds if attrs.get(kind)), [])
+    return np.array(values).reshape(attrs["shape"])
+
+
+def _cut(operands: list[Any], attrs: Mapping[str, Any]) -> Any:
+    (x,) = operands
+    at = [slice(None)] * x.ndim
+    for axis, start, end in zip(attrs["axes"], attrs["starts"], attrs["ends"], strict=True):
+        at[axis] = slice(*slice_bounds(x.shape[axis], start, end))
+    kept = x[tuple(at)]
+    shape = [n for i, n in enumerate(kept.shape) if i not in attrs["decrease_axis"]]
+    return kept.reshape(shape or [1])
+
+
+def _scaled(operands: list[Any], attrs: Mapping[str, Any]) -> Any:
+    (x,), scale, bias = operands, attrs["scale"], attrs["bias"]
+    return x * scale + bias if attrs["bias_after_scale"] else (x + bias) * scale
+
+
+def _binary(function: Callable[[Any, Any], Any]) -> Callable[[list[Any], Mapping[str, Any]], Any]:
+    def made(operands: list[Any], attrs: Mapping[str, Any]) -> Any:
+        x, y = operands
+        same = x.shape == y.shape or 1 in (x.size, y.size)
+        return function(x, y.ravel() if y.size == 1 else y) if same else None
+
+    return made
+
+
+def _quotient(x: Any, y: Any) -> Any:
+    """Integers are divided as a processor does, which cuts off the fraction."""
+    return None if not np.all(y) else np.trunc(x / y) if x.dtype.kind in "iu" else x / y
+
+
+def _reduced(function: Callable[..., Any]) -> Callable[[list[Any], Mapping[str, Any]], Any]:
+    def made(operands: list[Any], attrs: Mapping[str, Any]) -> Any:
+        dims = attrs["dim"] if isinstance(attrs["dim"], list) else [attrs["dim"]]
+        axis = None if attrs["reduce_all"] or not dims else tuple(dims)
+        return np.atleast_1d(function(operands[0], axis=axis, keepdims=attrs["keep_dim"]))
+
+    return made
+
+
+def _cast(operands: list[Any], attrs: Mapping[str, Any]) -> Any:
+    (x,) = operands  # a size that is not known yet stays what stands for it
+    return x if UNKNOWN_SIZE in x else x.astype(to_numpy(attrs["out_dtype"]))
+
+
+_VIEWS = frozenset({"reshape", "reshape2", "squeeze", "squeeze2", "unsqueeze", "unsqueeze2"})
+_MOVES: dict[str, Callable[[list[Any], Mapping[str, Any]], Any]] = {
+    "assign": lambda operands, attrs: operands[0],
+    "cast": _cast,
+    "slice": _cut,
+    "concat": lambda operands, attrs: np.concatenate(operands, attrs["axis"]),
+    "stack": lambda operands, attrs: np.stack(operands, attrs["axis"]),
+    "gather": lambda operands, attrs: operands[0][np.ravel(operands[1])],
+}
+_MAKERS: dict[str, Callable[[list[Any], Mapping[str, Any]], Any]] = {
+    **_MOVES,
+    **dict.fromkeys(("shape", *_VIEWS), lambda operands, attrs: None),
+    "fill_constant": _filled,
+    "assign_value": _assigned,
+    "scale": _scaled,
+    "increment": lambda operands, attrs: operands[0] + attrs["step"],
+    "elementwise_add": _binary(np.add),
+    "elementwise_sub": _binary(np.subtract),
+    "elementwise_mul": _binary(np.multiply),
+    "elementwise_div": _binary(_quotient),
+    "elementwise_floordiv": _binary(_quotient),
+    "elementwise_mod": _binary(lambda x, y: np.mod(x, y) if np.all(y) else None),
+    "elementwise_max": _binary(np.maximum),
+    "elementwise_min": _binary(np.minimum),
+    "reduce_prod": _reduced(np.prod),
+    "reduce_sum": _reduced(np.sum),
+}

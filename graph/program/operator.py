@@ -1,0 +1,300 @@
+"""Operator: one call of a declared op, with the names it reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue, Unsupported, nearest
+from ..ops.registry import OPS, Inference, Op, Slot, Spec
+from .known import settle
+from .role import CALLSTACK, EMPTY_VAR, ROLE, STAMPED
+from .variable import Variable
+
+if TYPE_CHECKING:
+    from .program import Block
+
+Names = dict[str, list[str]]
+
+
+class Operator:
+    """An op type, its arguments by slot, and its attributes (defaults filled in).
+
+    Slots and attributes are those of Paddle's op of the same type. Shapes and dtypes of the outputs are
+    inferred at once, so a mistake is reported at the line that made it.
+    """
+
+    def __init__(
+        self,
+        block: Block,
+        type: str,
+        inputs: Mapping[str, Any] | None = None,
+        outputs: Mapping[str, Any] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+    ) -> None:
+        if type is None:
+            raise InvalidValue("an operator needs a type, got None.")
+        if type not in OPS:
+            raise InvalidValue(f"no operator {type!r} is declared.{nearest(type, OPS)}")
+        self.block = block
+        self.type = type
+        self.declaration: Op = OPS[type]
+        self.inputs = self._arguments("input", self.declaration.input_slots, inputs)
+        self.outputs = self._arguments("output", self.declaration.output_slots, outputs)
+        self.attrs = self._attributes(attrs or {})
+        self.names_inputs = inputs is not None and bool(inputs)
+        self.given = {name for name, value in (attrs or {}).items() if value is not None}
+        self.file_kinds: dict[str, int] | None = None  # of the attributes, if it was loaded
+        self.file_fields: dict[str, Any] = {}
+
+    @classmethod
+    def loaded(
+        cls,
+        block: Block,
+        type: str,
+        inputs: Names,
+        outputs: Names,
+        attrs: dict[str, Any],
+        kinds: dict[str, int] | None = None,
+    ) -> Operator:
+        """Return an op as a file describes it, also one that is not built here: that is said when it is run.
+
+        ``kinds``: of the attributes, by number; None if they follow from the op type.
+        """
+        op = cls.__new__(cls)
+        op.block, op.type = block, type
+        op.declaration = OPS.get(type) or _unbuilt(type)
+        op.inputs, op.outputs, op.attrs = inputs, outputs, attrs
+        op.given, op.names_inputs = set(attrs), True
+        op.file_kinds, op.file_fields = kinds, {}
+        return op
+
+    def _arguments(
+        self, kind: str, slots: tuple[Slot, ...], given: Mapping[str, Any] | None
+    ) -> Names:
+        names = {slot: _names(self.type, slot, args) for slot, args in (given or {}).items()}
+        known = {slot.name for slot in slots}
+        for slot_name in names:
+            if slot_name not in known:
+                raise InvalidValue(
+                    f"{self.type} has no {kind} {slot_name!r}.{nearest(slot_name, known)} "
+                    f"It has: {', '.join(sorted(known)) or 'none'}."
+                )
+        for slot in slots:
+            count = len(names.get(slot.name, ()))
+            if count == 0 and not slot.optional:
+                error = InvalidArgument if kind == "input" else InvalidValue
+                raise error(f"{self.type}: the {kind} {slot.name!r} is missing.")
+            if count > 1 and not slot.duplicable:
+                raise InvalidValue(
+                    f"{self.type}: {kind} {slot.name!r} takes one variable, got {count}."
+                )
+        return {slot.name: names[slot.name] for slot in slots if names.get(slot.name)}
+
+    def _attributes(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        attrs = dict(self.declaration.attrs)
+        for name, value in given.items():
+            if name not in attrs and name not in STAMPED:
+                raise InvalidValue(f"{self.type} has no attribute {name!r}.{nearest(name, attrs)}")
+            if value is not None:
+                attrs[name] = list(value) if isinstance(value, tuple) else value
+        return attrs
+
+    def input(self, slot: str) -> list[str]:
+        """Return the names in an input slot (empty if the slot is unused).
+
+        Raises:
+            InvalidValue: the op has no such slot.
+        """
+        return self._slot("input", slot, self.inputs, self.declaration.input_slots)
+
+    def output(self, slot: str) -> list[str]:
+        """Return the names in an output slot (empty if the slot is unused).
+
+        Raises:
+            InvalidValue: the op has no such slot.
+        """
+        return self._slot("output", slot, self.outputs, self.declaration.output_slots)
+
+    def _slot(self, kind: str, slot: str, used: Names, slots: tuple[Slot, ...]) -> list[str]:
+        known = {one.name for one in slots}
+        if slot not in used and slot not in known:
+            raise InvalidValue(f"{self.type} has no {kind} {slot!r}.{nearest(slot, known)}")
+        return used.get(slot, [])
+
+    @property
+    def input_arg_names(self) -> list[str]:
+        """Every name read, in slot order."""
+        return [name for names in self.inputs.values() for name in names]
+
+    @property
+    def output_arg_names(self) -> list[str]:
+        """Every name written, in slot order."""
+        return [name for names in self.outputs.values() for name in names]
+
+    @property
+    def input_names(self) -> list[str]:
+        """The input slots in use."""
+        return list(self.inputs)
+
+    @property
+    def output_names(self) -> list[str]:
+        """The output slots in use."""
+        return list(self.outputs)
+
+    def attr(self, name: str) -> Any:
+        """Return an attribute's value.
+
+        Raises:
+            InvalidValue: the op has no such attribute.
+        """
+        if name not in self.attrs:
+            raise InvalidValue(f"{self.type} has no attribute {name!r}.{nearest(name, self.attrs)}")
+        return self.attrs[name]
+
+    def set_attr(self, name: str, value: Any) -> None:
+        """Give an attribute another value.
+
+        Raises:
+            InvalidValue: the op has no such attribute.
+        """
+        self.attr(name)
+        self.attrs[name] = list(value) if isinstance(value, tuple) else value
+        self.block.program.touch()
+
+    def _remove_attr(self, name: str) -> None:
+        self.attr(name)
+        if name in self.declaration.attrs:
+            self.attrs[name] = self.declaration.attrs[name]
+        else:
+            del self.attrs[name]
+        self.block.program.touch()
+
+    _set_attr = set_attr
+
+    @property
+    def idx(self) -> int:
+        """The operator's place among those of its block.
+
+        Raises:
+            InvalidValue: it was removed.
+        """
+        for i, op in enumerate(self.block.ops):
+            if op is self:
+                return i
+        raise InvalidValue(f"this {self.type} is in its block no more.")
+
+    def has_attr(self, name: str) -> bool:
+        """Tell whether the op has this attribute."""
+        return name in self.attrs
+
+    def all_attrs(self) -> dict[str, Any]:
+        """Return a copy of every attribute."""
+        return dict(self.attrs)
+
+    @property
+    def attr_names(self) -> list[str]:
+        """Names of every attribute."""
+        return list(self.attrs)
+
+    @property
+    def role(self) -> int:
+        """The op's role flags."""
+        return int(self.attrs.get(ROLE, 0))
+
+    @property
+    def where(self) -> str:
+        """The user's line that built the op, or an empty string."""
+        return user_frame(self.attrs.get(CALLSTACK) or ())
+
+    def rename_input(self, old: str, new: str) -> None:
+        """Read ``new`` wherever the op read ``old``."""
+        _rename(self.inputs, old, new)
+        self.block.program.touch()
+
+    def rename_output(self, old: str, new: str) -> None:
+        """Write ``new`` wherever the op wrote ``old``."""
+        _rename(self.outputs, old, new)
+        self.block.program.touch()
+
+    _rename_input, _rename_output = rename_input, rename_output
+
+    def infer(self) -> None:
+        """Set shape and dtype of every output variable from the inputs'.
+
+        Raises:
+            ShapeError: the operands do not fit together; the message names them and the user's line.
+            InvalidValue: a number of the op is given as a variable whose value is not known.
+        """
+        inputs, attrs = settle(self)
+        read = {slot: [self._spec(name) for name in names] for slot, names in inputs.items()}
+        made = self.declaration.infer(Inference(self.declaration, read, attrs, inputs, self.where))
+        for slot, names in self.outputs.items():
+            for name, spec in zip(names, made.get(slot, ()), strict=False):
+                if name != EMPTY_VAR and spec is not None:
+                    variable = self.block.var_recursive(name)
+                    variable.shape, variable.dtype = spec.shape, spec.dtype
+
+    def _spec(self, name: str) -> Spec | None:
+        if name == EMPTY_VAR:
+            return None
+        variable = self.block.var_recursive(name)
+        if variable.shape is None or variable.dtype is None:
+            return None
+        return Spec(variable.shape, variable.dtype)
+
+    def to_string(self, throw_on_error: bool = True) -> str:
+        """Return one line: ``{Out=['y']} = mul(inputs={X=['x'], ...}, op_role=0, ...)``."""
+        shown = {k: v for k, v in sorted(self.attrs.items()) if k != CALLSTACK}
+        attrs = ", ".join(f"{k}={v!r}" for k, v in shown.items())
+        return (
+            f"{{{_slots(self.outputs)}}} = {self.type}(inputs={{{_slots(self.inputs)}}}, {attrs})"
+        )
+
+    __repr__ = __str__ = to_string
+
+
+def user_frame(stack: Sequence[str]) -> str:
+    """Return the frame of a call stack that is the user's: what Paddle wrote begins with frames of its own."""
+    frames = [str(frame).strip().split("\n")[0] for frame in stack]
+    return next((f for f in frames if "/paddle/" not in f), frames[0] if frames else "")
+
+
+@cache
+def _unbuilt(type: str) -> Op:
+    """Return a declaration that stands for an op type which is not built."""
+
+    def shape(inference: Inference) -> NoReturn:
+        raise Unsupported(f"the operator {type!r} is not built.{nearest(type, OPS)}")
+
+    return Op(type=type, shape=shape)
+
+
+def _names(op_type: str, slot: str, args: Any) -> list[str]:
+    if args is None:
+        return []
+    if not isinstance(args, (list, tuple)):
+        args = [args]
+    names = []
+    for arg in args:
+        if isinstance(arg, Variable):
+            names.append(arg.name)
+        elif isinstance(arg, bytes):
+            names.append(arg.decode())
+        elif isinstance(arg, str):
+            names.append(arg)
+        else:
+            raise InvalidType(
+                f"{op_type}: {slot!r} takes a Variable or its name, got {arg!r} ({type(arg).__name__})."
+            )
+    return names
+
+
+def _rename(slots: Names, old: str, new: str) -> None:
+    for slot, names in slots.items():
+        slots[slot] = [new if name == old else name for name in names]
+
+
+def _slots(slots: Names) -> str:
+    return ", ".join(f"{slot}={names}" for slot, names in slots.items())

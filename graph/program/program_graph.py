@@ -1,0 +1,42 @@
+"""Programs at one moment: what is compiled does not change when the user goes on building."""
+
+from __future__ import annotations
+
+from ...strategies.errors import InvalidType
+from .clone import copy_program
+from .program import Program
+from .seeds import keep_seed
+
+
+class ProgramGraph:
+    """A program as it is now, for passes and compilation (Paddle's ``core.Graph``).
+
+    Raises:
+        InvalidType: ``program`` is no Program.
+    """
+
+    def __init__(self, program: Program) -> None:
+        if not isinstance(program, Program):
+            raise InvalidType(f"Graph takes a Program, got {type(program).__name__}.")
+        self.program = snapshot(program)
+
+
+class IrGraph:
+    """A graph and whether it is for testing (Paddle's ``framework.IrGraph``)."""
+
+    def __init__(self, graph: ProgramGraph, for_test: bool = False) -> None:
+        if not isinstance(graph, ProgramGraph):
+            raise InvalidType(f"IrGraph takes a Graph, got {type(graph).__name__}.")
+        self.graph = graph
+        self.for_test = for_test
+
+    def to_program(self) -> Program:
+        """Return the graph as a program."""
+        return snapshot(self.graph.program)
+
+
+def snapshot(program: Program) -> Program:
+    """Return a copy that draws the same random numbers."""
+    made = copy_program(program)
+    keep_seed(program, made)
+    return made

@@ -1,0 +1,174 @@
+"""Variable and Parameter: the names a program computes with, and what is known of their values."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...strategies.errors import InvalidValue
+from ...strategies.types import VarType, to_var_type
+from . import unique_name
+from .role import grad_name
+from .where import called_by_user
+
+if TYPE_CHECKING:
+    from .operator import Operator
+    from .program import Block
+
+
+class Variable:
+    """A named value of a block.
+
+    ``shape`` is a tuple of ints in which -1 stands for a size known only when the program runs;
+    ``dtype`` is a :class:`VarType`. Arithmetic operators append ops (see ``graph.layers.operators``).
+    """
+
+    def __init__(
+        self,
+        block: Block,
+        *,
+        name: str | None = None,
+        shape: Sequence[int] | None = None,
+        dtype: Any = None,
+        type: VarType = VarType.LOD_TENSOR,
+        lod_level: int | None = None,
+        persistable: bool = False,
+        stop_gradient: bool = False,
+        is_data: bool = False,
+        need_check_feed: bool = False,
+        error_clip: Any = None,
+    ) -> None:
+        self.block = block
+        self.name = name or unique_name.generate("_generated_var")
+        self.shape: tuple[int, ...] | None = None if shape is None else tuple(int(d) for d in shape)
+        self.dtype: VarType | None = None if dtype is None else to_var_type(dtype)
+        self.type = type
+        self.lod_level = lod_level or 0
+        self.persistable = persistable
+        self.stop_gradient = stop_gradient
+        self.is_data = is_data
+        self.need_check_feed = need_check_feed
+        self.error_clip = error_clip
+        self.op: Operator | None = None
+        self.where = ""  # the user's line, of variables that are fed
+        self.file_fields: dict[str, Any] = {}  # what the file said that it was loaded from
+
+    @property
+    def grad_name(self) -> str:
+        """Name of this variable's gradient."""
+        return grad_name(self.name)
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape or ())
+
+    def details(self) -> dict[str, Any]:
+        """Return what a saved program does not hold of the variable, by name."""
+        return {"error_clip": self.error_clip, "stop_gradient": self.stop_gradient}
+
+    def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
+        """Return one line that describes the variable; ``with_details`` adds the gradient flags."""
+        text = repr(self)
+        if with_details:
+            text += f" error_clip={self.error_clip} stop_gradient={self.stop_gradient}"
+        return text
+
+    def __repr__(self) -> str:
+        dtype = self.dtype.name if self.dtype is not None else "?"
+        dims = "?" if self.shape is None else ",".join(map(str, self.shape))
+        marks = "persistable " if self.persistable else ""
+        return f"{marks}{self.__class__.__name__.lower()} {self.name}: {dtype}[{dims}]"
+
+    __array_ufunc__ = None  # a NumPy number on the left leaves the operator to the variable
+
+    def __hash__(self) -> int:
+        return id(self)  # although == appends an op: variables are told apart, not their values
+
+    def __bool__(self) -> bool:
+        """Return True, as programs that ask for None expect, and say that it is no value of a step."""
+        if called_by_user():
+            warnings.warn(
+                f"the truth of variable {self.name!r} is asked while the program is built: it is True, "
+                f"whatever the variable will hold. Ask `is not None`, or compute with layers.",
+                stacklevel=2,
+            )
+        return True
+
+    if TYPE_CHECKING:  # these are set by graph.layers.operators and graph.layers.subscript
+
+        def __add__(self, other: Any) -> Variable: ...
+        def __radd__(self, other: Any) -> Variable: ...
+        def __sub__(self, other: Any) -> Variable: ...
+        def __rsub__(self, other: Any) -> Variable: ...
+        def __mul__(self, other: Any) -> Variable: ...
+        def __rmul__(self, other: Any) -> Variable: ...
+        def __truediv__(self, other: Any) -> Variable: ...
+        def __rtruediv__(self, other: Any) -> Variable: ...
+        def __floordiv__(self, other: Any) -> Variable: ...
+        def __rfloordiv__(self, other: Any) -> Variable: ...
+        def __mod__(self, other: Any) -> Variable: ...
+        def __rmod__(self, other: Any) -> Variable: ...
+        def __pow__(self, other: Any) -> Variable: ...
+        def __rpow__(self, other: Any) -> Variable: ...
+        def __matmul__(self, other: Any) -> Variable: ...
+        def __neg__(self) -> Variable: ...
+        def __eq__(self, other: Any) -> Variable: ...  # type: ignore[override]
+        def __ne__(self, other: Any) -> Variable: ...  # type: ignore[override]
+        def __lt__(self, other: Any) -> Variable: ...
+        def __le__(self, other: Any) -> Variable: ...
+        def __gt__(self, other: Any) -> Variable: ...
+        def __ge__(self, other: Any) -> Variable: ...
+        def __getitem__(self, item: Any) -> Variable: ...
+        def __iter__(self) -> Iterator[Variable]: ...
+        def __contains__(self, value: Any) -> bool: ...
+        def astype(self, dtype: Any) -> Variable: ...
+        def numel(self) -> Variable: ...
+        @property
+        def T(self) -> Variable: ...
+
+
+class Parameter(Variable):
+    """A persistable variable that an optimizer may update.
+
+    Raises:
+        InvalidValue: ``shape`` is missing, empty, or has a dimension that is not positive.
+    """
+
+    def __init__(
+        self,
+        block: Block,
+        shape: Sequence[int] | None,
+        dtype: Any,
+        *,
+        trainable: bool = True,
+        optimize_attr: dict[str, Any] | None = None,
+        regularizer: Any = None,
+        gradient_clip_attr: Any = None,
+        do_model_average: bool = False,
+        is_distributed: bool = False,
+        **variable: Any,
+    ) -> None:
+        name = variable.get("name")
+        if shape is None:
+            raise InvalidValue(f"parameter {name!r}: a shape is needed, got None.")
+        if len(shape) == 0:
+            raise InvalidValue(f"parameter {name!r}: the shape must have at least one dimension.")
+        if any(dim < 0 for dim in shape):
+            raise InvalidValue(
+                f"parameter {name!r}: every dimension must be known and not negative, got {list(shape)}."
+            )
+        variable.setdefault("persistable", True)
+        super().__init__(block, shape=shape, dtype=dtype, **variable)
+        self.trainable = trainable
+        self.optimize_attr = optimize_attr or {"learning_rate": 1.0}
+        self.regularizer = regularizer
+        self.gradient_clip_attr = gradient_clip_attr
+        self.do_model_average = do_model_average
+        self.is_distributed = is_distributed
+
+    def details(self) -> dict[str, Any]:
+        """Return what a saved program does not hold of the parameter, by name."""
+        names = ("trainable", "optimize_attr", "regularizer", "do_model_average", "is_distributed")
+        return super().details() | {name: getattr(self, name) for name in names}

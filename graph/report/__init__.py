@@ -1,0 +1,1 @@
+"""What the compiler did, for people: reports, pictures, pages for notebooks."""

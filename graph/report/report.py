@@ -1,0 +1,115 @@
+"""What the compiler did, for people: pictures of the graph, and the report of one compilation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..ir.graph import STATE, Graph
+from .memory_report import MemoryReport
+from .svg import to_svg
+
+__all__ = ["CompileReport", "to_dot", "to_svg"]
+
+
+def to_dot(graph: Graph) -> str:
+    """Return the graph as Graphviz text: a box per op, an ellipse per value, persistable ones filled."""
+    ids = {value: f"v{i}" for i, value in enumerate(graph.values())}
+    lines = ["digraph G {", "  node [fontname=Arial];"]
+    for value, key in ids.items():
+        color = "#148b97" if value.kind == STATE else "#dddddd"
+        font = "white" if value.kind == STATE else "black"
+        lines.append(
+            f'  {key} [label="{value}\\n{value.spec}", style=filled, fillcolor="{color}", fontcolor={font}];'
+        )
+    for i, node in enumerate(graph.nodes):
+        lines.append(
+            f'  op{i} [label="{node.op}", shape=box, style="rounded,filled", '
+            f'fillcolor="#303A3A", fontcolor=white];'
+        )
+        lines += [f"  {ids[value]} -> op{i};" for value in dict.fromkeys(node.reads())]
+        lines += [f"  op{i} -> {ids[value]};" for value in dict.fromkeys(node.writes())]
+    return "\n".join([*lines, "} // end G", ""])
+
+
+SLOWER = (
+    "NumPy computes everything: right, but slower than with oneDNN and Numba "
+    "(pip install '.[cpu]' in Rowlock's folder)"
+)
+
+
+@dataclass(frozen=True)
+class PassRecord:
+    """What one pass did: nodes before and after, whether it changed the graph, seconds taken."""
+
+    name: str
+    before: int
+    after: int
+    changed: bool
+    seconds: float
+
+
+@dataclass(frozen=True, repr=False)
+class CompileReport:
+    """What ``explain()`` tells: passes and their effect, buckets, flags that have no effect yet.
+
+    ``buckets``: bytes in each collective. ``owned``: bytes of persistables that one rank alone holds, by rank.
+    ``kernels``: how many ops each back end computes. ``memory``: what the shapes fed last take, once known.
+    ``graphs``: which graphs a step on a GPU is made of.
+    """
+
+    passes: tuple[PassRecord, ...]
+    graph: Graph
+    replicas: int
+    ignored: tuple[str, ...] = ()
+    buckets: tuple[int, ...] = ()
+    owned: tuple[int, ...] = ()
+    kernels: Mapping[str, int] = field(default_factory=dict)
+    memory: MemoryReport | None = None
+    graphs: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [f"compiled for {self.replicas} replica(s): {len(self.graph.nodes)} ops"]
+        for record in self.passes:
+            effect = (
+                f"{record.before} -> {record.after} ops"
+                if record.changed
+                else "found nothing to do"
+            )
+            lines.append(f"  {record.name}: {effect} ({record.seconds * 1e3:.2f} ms)")
+        if self.buckets:
+            sizes = ", ".join(f"{nbytes:,}" for nbytes in self.buckets)
+            lines.append(f"  replicas meet in {len(self.buckets)} collective(s) of {sizes} bytes")
+        if self.owned:
+            each = " and ".join(f"{nbytes:,}" for nbytes in self.owned)
+            total = sum(self.owned)
+            lines.append(
+                f"  optimizer state lies at its owners, {each} bytes by place; not holding {total:,} bytes "
+                f"on every place saves {total * (self.replicas - 1):,} bytes"
+            )
+        by = ", ".join(f"{count} on {name}" for name, count in sorted(self.kernels.items()))
+        lines.append(f"  kernels: {by}")
+        if self.kernels.keys() == {"numpy"}:
+            lines.append(f"  {SLOWER}")
+        lines += [f"  {flag}: accepted, has no effect yet" for flag in self.ignored]
+        lines += [f"  {note}" for note in self.graph.notes]
+        lines += [f"  {line}" for line in (*self.graphs, *str(self.memory or "").splitlines())]
+        return "\n".join(lines)
+
+    def summary(self) -> str:
+        """Return one line: ops, replicas, kernels, and what a step takes."""
+        changed = sum(record.changed for record in self.passes)
+        by = ", ".join(f"{count} on {name}" for name, count in sorted(self.kernels.items()))
+        memory = f"; {self.memory.total:,} bytes a replica" if self.memory is not None else ""
+        return (
+            f"{len(self.graph.nodes)} ops on {self.replicas} replica(s) ({by}); {changed} of "
+            f"{len(self.passes)} passes changed the graph{memory}"
+        )
+
+    def __repr__(self) -> str:
+        return f"<CompileReport: {self.summary()}. print() shows all>"
+
+    def _repr_html_(self) -> str:
+        from .page import of_report
+
+        return of_report(self)

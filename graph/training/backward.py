@@ -1,0 +1,428 @@
+"""Backward: appends the gradient ops of a program to it, Paddle's way.
+
+``append_backward`` walks the ops that lead to a loss in reverse and emits each one's gradient op; a gradient
+written more than once is written under other names and summed just before its first reader.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...strategies.errors import InvalidType, InvalidValue, Unsupported
+from ..ops.registry import Grad
+from ..program.operator import Operator
+from ..program.program import Block, Program
+from ..program.role import (
+    CALLSTACK,
+    DEVICE,
+    EMPTY_VAR,
+    GRAD_SUFFIX,
+    NAMESCOPE,
+    ROLE,
+    ROLE_VAR,
+    OpRole,
+    grad_name,
+)
+from ..program.unique_name import generate
+from ..program.variable import Parameter, Variable
+
+Callback = Callable[[Block, dict[str, Any]], None]
+
+
+@dataclass
+class GradOp:
+    """A gradient op before it is appended: names by slot, attributes, and the op it comes from."""
+
+    type: str
+    inputs: dict[str, list[str]]
+    outputs: dict[str, list[str]]
+    attrs: dict[str, Any]
+    of: dict[str, str] = field(default_factory=dict)  # gradient name -> forward name
+
+    def read(self) -> list[str]:
+        """Names read."""
+        return [name for names in self.inputs.values() for name in names]
+
+    def written(self) -> list[str]:
+        """Names written, unwanted ones left out."""
+        return [n for names in self.outputs.values() for n in names if n != EMPTY_VAR]
+
+    def rename(self, slots: dict[str, list[str]], old: str, new: str) -> None:
+        """Replace a name in inputs or outputs."""
+        for slot, names in slots.items():
+            slots[slot] = [new if name == old else name for name in names]
+
+
+def append_backward(
+    loss: Variable,
+    parameter_list: Any = None,
+    no_grad_set: Any = None,
+    callbacks: Sequence[Callback] | None = None,
+    checkpoints: Any = None,
+) -> list[tuple[Parameter, Variable]]:
+    """Append the gradient ops of ``loss`` and return (parameter, gradient) pairs.
+
+    Args:
+        loss: what to differentiate.
+        parameter_list: parameters (or names) to return; default: every trainable parameter that has one.
+        no_grad_set: variables (or names) through which no gradient flows.
+        callbacks: called with the block and a context after each appended op.
+
+    Raises:
+        InvalidType: an argument of the wrong type.
+        Unsupported: ``checkpoints``.
+    """
+    _check_arguments(loss, parameter_list, callbacks)
+    if checkpoints is not None:
+        raise Unsupported("append_backward(checkpoints=...): recomputation is not built yet.")
+    program = loss.block.program
+    block = program.global_block()
+    source = _producer(block, loss)
+    source.attrs[ROLE] = source.role | int(OpRole.Loss)
+    stopped = _stopped(program, no_grad_set)
+    with program.role_guard(OpRole.Backward, []):
+        program._appending_grad_times += 1
+        seed = grad_name(loss.name)
+        path = _path(block, {loss.name}, set(), stopped)
+        gradient_of = _Namer(program, block)
+        first = len(block.ops)
+        seed = gradient_of.start(seed)
+        _append_seed(block, loss, seed, source.attrs[DEVICE])
+        grads = _gradient_ops(path, {grad_name(loss.name)}, stopped)
+        grads = _accumulate(grads)
+        renamed = gradient_of.apply(grads, grad_name(loss.name), seed)
+        _append(block, grads, callbacks, first)
+    return _pairs(program, block, parameter_list, renamed, first)
+
+
+def gradients(
+    targets: Any, inputs: Any, target_gradients: Any = None, no_grad_set: Any = None
+) -> list[Variable | None]:
+    """Return the gradients of ``targets`` (summed) with respect to each input; None where unreachable.
+
+    Args:
+        targets, inputs: a Variable or a list of them.
+        target_gradients: one Variable (or None: ones) for each target.
+        no_grad_set: variables (or names) through which no gradient flows.
+
+    Raises:
+        InvalidType: something that is no Variable.
+        InvalidValue: another number or shape of target gradients than of targets.
+    """
+    targets, inputs = _variables(targets, "targets"), _variables(inputs, "inputs")
+    given = [None] * len(targets) if target_gradients is None else _given(target_gradients)
+    if len(given) != len(targets):
+        raise InvalidValue(f"gradients: {len(given)} target_gradients for {len(targets)} targets.")
+    program = targets[0].block.program
+    block = program.global_block()
+    stopped = _stopped(program, no_grad_set)
+    asked = {v.name for v in inputs}
+    stopped -= {grad_name(name) for name in asked}
+    with program.role_guard(OpRole.Backward, []):
+        program._appending_grad_times += 1
+        namer = _Namer(program, block)
+        path = _path(block, {t.name for t in targets}, asked, stopped)
+        first = len(block.ops)
+        seeds = {
+            grad_name(t.name): _target_seed(block, t, g, namer)
+            for t, g in zip(targets, given, strict=True)
+        }
+        grads = _accumulate(_gradient_ops(path, set(seeds), stopped))
+        renamed: dict[str, str] = {}
+        for name, seed in seeds.items():
+            renamed |= namer.apply(grads, name, seed)
+        _append(block, grads, None, first)
+    made = {name for op in block.ops[first:] for name in op.output_arg_names} | set(seeds.values())
+    found = (renamed.get(grad_name(v.name), grad_name(v.name)) for v in inputs)
+    return [block.vars[name] if name in made else None for name in found]
+
+
+# -- what to differentiate --------------------------------------------------------------------------
+
+
+def _check_arguments(loss: Any, parameter_list: Any, callbacks: Any) -> None:
+    if not isinstance(loss, Variable):
+        raise InvalidType(f"append_backward: loss must be a Variable, got {type(loss).__name__}.")
+    if parameter_list is not None:
+        if not isinstance(parameter_list, (list, tuple, set)):
+            raise InvalidType(
+                "append_backward: parameter_list must be a list of parameters or names."
+            )
+        _names(parameter_list, "parameter_list")
+    if callbacks is not None:
+        if not isinstance(callbacks, (list, tuple)):
+            raise InvalidType("append_backward: callbacks must be a list.")
+        if not all(callable(callback) for callback in callbacks):
+            raise InvalidValue("append_backward: every callback must be callable.")
+
+
+def _names(given: Iterable[Any], argument: str) -> list[str]:
+    names = []
+    for item in given:
+        if not isinstance(item, (str, Variable)):
+            raise InvalidType(f"{argument} holds Variables or names, got {item!r}.")
+        names.append(item if isinstance(item, str) else item.name)
+    return names
+
+
+def _variables(given: Any, argument: str) -> list[Variable]:
+    items = list(given) if isinstance(given, (list, tuple)) else [given]
+    for item in items:
+        if not isinstance(item, Variable):
+            raise InvalidType(f"gradients: {argument} must be Variables, got {item!r}.")
+    return items
+
+
+def _given(target_gradients: Any) -> list[Variable | None]:
+    items = (
+        list(target_gradients)
+        if isinstance(target_gradients, (list, tuple))
+        else [target_gradients]
+    )
+    for item in items:
+        if item is not None and not isinstance(item, Variable):
+            raise InvalidType(
+                f"gradients: target_gradients must be Variables or None, got {item!r}."
+            )
+    return items
+
+
+def _producer(block: Block, loss: Variable) -> Operator:
+    for op in reversed(block.ops):
+        if loss.name in op.output_arg_names:
+            return op
+    raise InvalidValue(f"append_backward: no operator of the program makes {loss.name!r}.")
+
+
+def _stopped(program: Program, no_grad_set: Any) -> set[str]:
+    """Return the names of gradients that nobody may compute."""
+    if no_grad_set is not None and not isinstance(no_grad_set, (set, list, tuple, frozenset)):
+        raise InvalidType("no_grad_set must be a set or list of Variables or names.")
+    given = _names(no_grad_set or (), "no_grad_set")
+    names = {v.name for v in program.list_vars() if v.stop_gradient}
+    return {grad_name(name.removesuffix(GRAD_SUFFIX)) for name in [*names, *given]}
+
+
+def _path(block: Block, targets: set[str], inputs: set[str], stopped: set[str]) -> list[Operator]:
+    """Return the ops that lead to the targets (from the inputs, if any), in program order."""
+    needed = {name for name in targets}
+    back: list[Operator] = []
+    for op in reversed(block.ops):
+        reached = op.role & 0xFF in (0, int(OpRole.Loss)) or inputs
+        grad = op.declaration.grad
+        differentiable = grad is not None and grad.exists(op.attrs)
+        if reached and differentiable and needed.intersection(op.output_arg_names):
+            back.append(op)
+            needed.update(n for n in op.input_arg_names if grad_name(n) not in stopped)
+    if not inputs:
+        return back[::-1]
+    known = set(inputs)
+    path = []
+    for op in back[::-1]:
+        if known.intersection(op.input_arg_names):
+            path.append(op)
+            known.update(op.output_arg_names)
+    return path
+
+
+# -- gradient ops -----------------------------------------------------------------------------------
+
+
+def _gradient_ops(path: Sequence[Operator], seeds: set[str], stopped: set[str]) -> list[GradOp]:
+    """Return the gradient ops of a path, last op first; only those that something reaches and needs."""
+    known = set(seeds)
+    made: list[GradOp] = []
+    for op in reversed(path):
+        grad = op.declaration.grad
+        assert grad is not None
+        for one in _instances(op, grad):
+            candidate = _wire(op, grad, one, stopped)
+            incoming = [n for n in candidate.read() if n in candidate.of]
+            if not candidate.written() or not any(n in known for n in incoming):
+                continue
+            made += _zeros(candidate, incoming, known)
+            made.append(candidate)
+            known.update(candidate.written())
+    return made
+
+
+def _instances(op: Operator, grad: Grad) -> list[int | None]:
+    """One gradient op, or one for each variable of the slot that the declaration names."""
+    return list(range(len(op.input(grad.each)))) if grad.each else [None]
+
+
+def _wire(op: Operator, grad: Grad, one: int | None, stopped: set[str]) -> GradOp:
+    """Fill the gradient op's slots with the forward op's names and those of their gradients."""
+    of: dict[str, str] = {}
+    left_out = set(op.attrs[grad.without]) if grad.without else set()
+
+    def read(sources: str) -> list[str]:
+        return [n for s in sources.split("+") for n in names(s, False) if n not in left_out]
+
+    def names(source: str, writing: bool) -> list[str]:
+        base, is_grad, _ = source.partition(GRAD_SUFFIX)
+        forward = op.inputs.get(base, op.outputs.get(base, []))
+        if not is_grad:
+            return list(forward)
+        if writing and one is not None:
+            forward = [forward[one]]
+        result = []
+        for name in forward:
+            of[grad_name(name)] = name
+            unwanted = writing and grad_name(name) in stopped
+            result.append(EMPTY_VAR if unwanted else grad_name(name))
+        return result
+
+    inputs = {slot: read(sources) for slot, sources in grad.reads().items()}
+    outputs = {slot: names(source, True) for slot, source in grad.writes().items()}
+    outputs = {s: ns for s, ns in outputs.items() if any(n != EMPTY_VAR for n in ns)}
+    attrs = grad.attributes({k: v for k, v in op.attrs.items() if k in op.declaration.attrs})
+    attrs[CALLSTACK] = op.attrs.get(CALLSTACK, [""])
+    attrs[NAMESCOPE] = op.attrs.get(NAMESCOPE, "/")
+    attrs[DEVICE] = op.attrs.get(DEVICE, "")
+    inputs = {s: ns for s, ns in inputs.items() if ns}
+    return GradOp(grad.type, inputs, outputs, attrs, of)
+
+
+def _zeros(candidate: GradOp, incoming: list[str], known: set[str]) -> list[GradOp]:
+    """Return the ops that make gradients zero which nothing reaches but this op reads."""
+    fills = []
+    for name in dict.fromkeys(incoming):
+        if name not in known:
+            forward = candidate.of[name]
+            fills.append(
+                GradOp("fill_zeros_like", {"X": [forward]}, {"Out": [name]}, {}, {name: forward})
+            )
+            known.add(name)
+    return fills
+
+
+def _accumulate(grads: list[GradOp]) -> list[GradOp]:
+    """Give each write of a name written more than once its own, and sum them before the first reader."""
+    writers: dict[str, list[GradOp]] = defaultdict(list)
+    parts: dict[str, list[str]] = {}
+    result: list[GradOp] = []
+    for op in grads:
+        for name in dict.fromkeys(op.read()):
+            if len(parts.get(name, ())) > 1:
+                result.append(_sum(name, parts.pop(name)))
+                writers[name] = []
+        for slot, names in op.outputs.items():
+            for i, name in enumerate(names):
+                if name == EMPTY_VAR:
+                    continue
+                before = parts.setdefault(name, [])
+                if before == [name]:
+                    first = f"{name}@RENAME@block0@0"
+                    writer = writers[name][0]
+                    writer.rename(writer.outputs, name, first)
+                    for reader in result:  # of a variable that was written again in between
+                        reader.rename(reader.inputs, name, first)
+                    before[0] = first
+                own = f"{name}@RENAME@block0@{len(before)}" if before else name
+                op.outputs[slot][i] = own
+                before.append(own)
+                writers[name].append(op)
+        result.append(op)
+    result += [_sum(name, names) for name, names in parts.items() if len(names) > 1]
+    return result
+
+
+def _sum(name: str, parts: list[str]) -> GradOp:
+    return GradOp("sum", {"X": list(parts)}, {"Out": [name]}, {})
+
+
+# -- appending --------------------------------------------------------------------------------------
+
+
+class _Namer:
+    """Later calls on one program may meet gradients that exist: they are renamed with ``grad/`` prefixes."""
+
+    def __init__(self, program: Program, block: Block) -> None:
+        self.block = block
+        self.prefix = "grad/" * program._appending_grad_times
+
+    def start(self, seed: str) -> str:
+        """Return the name of the loss's own gradient."""
+        return generate(seed) if self.block.has_var(seed) else seed
+
+    def apply(self, grads: list[GradOp], loss_grad: str, seed: str) -> dict[str, str]:
+        """Rename what clashes in the ops; return old to new names."""
+        renamed = {loss_grad: seed} if seed != loss_grad else {}
+        for op in grads:
+            for name in op.written():
+                if self.block.has_var(name) and name not in renamed:
+                    renamed[name] = f"{self.prefix}{name}"
+        for op in grads:
+            for old, new in renamed.items():
+                op.rename(op.inputs, old, new)
+                op.rename(op.outputs, old, new)
+                if old in op.of:
+                    op.of[new] = op.of[old]
+        return renamed
+
+
+def _append_seed(block: Block, loss: Variable, seed: str, device: str) -> None:
+    assert loss.dtype is not None
+    block.create_var(name=seed, shape=(1,), dtype=loss.dtype)
+    attrs = {
+        "shape": [1],
+        "value": 1.0,
+        "dtype": int(loss.dtype),
+        ROLE: int(OpRole.Backward | OpRole.Loss),
+        DEVICE: device,
+    }
+    block.append_op("fill_constant", None, {"Out": seed}, attrs)
+
+
+def _target_seed(block: Block, target: Variable, given: Variable | None, namer: _Namer) -> str:
+    """Return the name of a target's gradient: the one given, or ones of the target's shape."""
+    if given is not None:
+        if given.shape != target.shape:
+            raise InvalidValue(
+                f"gradients: the gradient given for {target.name!r} "
+                f"has shape {given.shape}, not {target.shape}."
+            )
+        return given.name
+    seed = namer.start(grad_name(target.name))
+    block.append_op("fill_any_like", {"X": target}, {"Out": seed}, {"value": 1.0, DEVICE: ""})
+    return seed
+
+
+def _append(
+    block: Block, grads: list[GradOp], callbacks: Sequence[Callback] | None, first: int
+) -> None:
+    context: dict[str, Any] = {}
+    for op in grads:
+        context |= op.of
+        appended = block.append_op(op.type, op.inputs, op.outputs, {DEVICE: "", **op.attrs})
+        context["__current_op_desc__"] = appended
+        for callback in callbacks or ():
+            callback(block, context)
+
+
+def _pairs(
+    program: Program, block: Block, parameter_list: Any, renamed: dict[str, str], first: int
+) -> list[tuple[Parameter, Variable]]:
+    """Return the parameters that got a gradient, and mark the last op that writes each."""
+    if parameter_list is None:
+        parameters = [p for p in program.all_parameters() if p.trainable]
+    else:
+        parameters = [
+            program.global_block().var_recursive(n)  # type: ignore[misc]
+            for n in _names(parameter_list, "parameter_list")
+        ]
+    writer = {name: op for op in block.ops[first:] for name in op.output_arg_names}
+    pairs = []
+    for parameter in parameters:
+        name = renamed.get(grad_name(parameter.name), grad_name(parameter.name))
+        if name in writer:
+            grad = block.var_recursive(name)
+            marks = writer[name].attrs[ROLE_VAR]
+            writer[name].attrs[ROLE_VAR] = [parameter.name, name, *marks]
+            pairs.append((parameter, grad))
+    program.touch()
+    return pairs

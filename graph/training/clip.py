@@ -1,0 +1,165 @@
+"""Gradient clipping, and clipping of errors during the backward pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...strategies.errors import InvalidType
+from ...strategies.types import VarType
+from ..layers.helper import LayerHelper
+from ..layers.shape import cast, fill_constant
+from ..program.program import Block, Program, default_main_program
+from ..program.role import ROLE_VAR, OpRole
+from ..program.scopes import name_scope
+from ..program.variable import Parameter, Variable
+
+ParamGrads = list[tuple[Parameter, Variable]]
+
+
+class GradientClipBase:
+    """Base class; ``clip`` returns the pairs with clipped gradients."""
+
+    def clip(self, params_grads: ParamGrads) -> ParamGrads:
+        """Append the ops that clip every gradient."""
+        raise NotImplementedError
+
+
+def _clipped(parameter: Parameter, grad: Variable, op_type: str, attrs: dict[str, Any]) -> Variable:
+    with grad.block.program.optimized_guard([parameter, grad]):
+        return LayerHelper(op_type).apply(op_type, {"X": grad}, attrs)
+
+
+class GradientClipByValue(GradientClipBase):
+    """Every element is kept between ``min`` (default: -max) and ``max``."""
+
+    def __init__(self, max: float, min: float | None = None) -> None:
+        self.max = float(max)
+        self.min = -self.max if min is None else float(min)
+
+    def clip(self, params_grads: ParamGrads) -> ParamGrads:
+        """Append ``clip`` for each gradient."""
+        attrs = {"min": self.min, "max": self.max}
+        return [(p, _clipped(p, g, "clip", attrs)) for p, g in params_grads]
+
+
+class GradientClipByNorm(GradientClipBase):
+    """Each gradient is scaled down to a norm of at most ``clip_norm``."""
+
+    def __init__(self, clip_norm: float) -> None:
+        self.clip_norm = float(clip_norm)
+
+    def clip(self, params_grads: ParamGrads) -> ParamGrads:
+        """Append ``clip_by_norm`` for each gradient."""
+        return [
+            (p, _clipped(p, g, "clip_by_norm", {"max_norm": self.clip_norm}))
+            for p, g in params_grads
+        ]
+
+
+class GradientClipByGlobalNorm(GradientClipBase):
+    """All gradients are scaled by clip_norm / max(global norm, clip_norm). Pascanu et al., ICML 2013."""
+
+    def __init__(self, clip_norm: float, group_name: str = "default_group") -> None:
+        self.clip_norm = float(clip_norm)
+        self.group_name = group_name
+
+    def clip(self, params_grads: ParamGrads) -> ParamGrads:
+        """Append the global norm, the factor, and one product for each gradient."""
+        if not params_grads:
+            return params_grads
+        program = params_grads[0][1].block.program
+        squares = [self._square(program, p, g) for p, g in params_grads]
+        with program.optimized_guard(list(params_grads[-1])):
+            factor = self._factor(squares)
+        clipped = []
+        for parameter, grad in params_grads:
+            with program.optimized_guard([parameter, grad]):
+                helper = LayerHelper("elementwise_mul")
+                own = factor if factor.dtype == grad.dtype else cast(factor, grad.dtype)
+                clipped.append((parameter, helper.apply("elementwise_mul", {"X": grad, "Y": own})))
+        return clipped
+
+    @staticmethod
+    def _square(program: Program, parameter: Parameter, grad: Variable) -> Variable:
+        with program.optimized_guard([parameter, grad]):
+            if grad.dtype in (VarType.FP16, VarType.BF16):  # squares would leave the range
+                grad = cast(grad, "float32")
+            square = LayerHelper("square").apply("square", {"X": grad})
+            return LayerHelper("reduce_sum").apply(
+                "reduce_sum", {"X": square}, {"reduce_all": True}
+            )
+
+    def _factor(self, squares: list[Variable]) -> Variable:
+        total = LayerHelper("sum").apply("sum", {"X": squares})
+        norm = LayerHelper("sqrt").apply("sqrt", {"X": total})
+        limit = fill_constant([1], norm.dtype, self.clip_norm)
+        larger = LayerHelper("elementwise_max").apply("elementwise_max", {"X": limit, "Y": norm})
+        return LayerHelper("elementwise_div").apply("elementwise_div", {"X": limit, "Y": larger})
+
+
+class ErrorClipByValue:
+    """Clips the gradient of one variable while the backward pass runs."""
+
+    def __init__(self, max: float, min: float | None = None) -> None:
+        self.max = float(max)
+        self.min = -self.max if min is None else float(min)
+
+    def append(self, block: Block, grad: str) -> None:
+        """Append ``clip`` of a gradient, in place."""
+        block.append_op("clip", {"X": grad}, {"Out": grad}, {"min": self.min, "max": self.max})
+
+
+def error_clip_callback(block: Block, context: dict[str, Any]) -> None:
+    """Callback of ``append_backward``: clip what the op just made for variables that ask for it."""
+    op = context["__current_op_desc__"]
+    for name in [n for n in op.output_arg_names if n in context]:
+        forward = block.vars.get(context[name])
+        if forward is not None and forward.error_clip is not None:
+            forward.error_clip.append(block, name)
+
+
+def set_gradient_clip(
+    clip: GradientClipBase, param_list: Any = None, program: Program | None = None
+) -> None:
+    """Let parameters (default: all of ``program``) be clipped with ``clip`` when an optimizer runs.
+
+    Raises:
+        InvalidType: ``clip`` is no gradient clip.
+    """
+    if not isinstance(clip, GradientClipBase):
+        raise InvalidType(f"set_gradient_clip takes a gradient clip, got {type(clip).__name__}.")
+    program = default_main_program() if program is None else program
+    chosen = param_list if param_list is not None else program.all_parameters()
+    for item in chosen:
+        parameter: Any = program.global_block().var(item) if isinstance(item, str) else item
+        parameter.gradient_clip_attr = clip
+
+
+def append_gradient_clip(params_grads: ParamGrads, clip: GradientClipBase | None) -> ParamGrads:
+    """Clip with the optimizer's ``clip``, else with what the parameters carry (all of them, or none)."""
+    if clip is not None:
+        with name_scope("gradient_clip"):
+            return _renamed(params_grads, clip.clip(params_grads))
+    attributes = [p.gradient_clip_attr for p, _ in params_grads]
+    if not attributes or any(attribute is None for attribute in attributes):
+        return params_grads
+    groups: dict[Any, ParamGrads] = {}
+    for (parameter, grad), attribute in zip(params_grads, attributes, strict=True):
+        group = getattr(attribute, "group_name", id(attribute))
+        groups.setdefault(group, []).append((parameter, grad))
+    clipped: dict[str, Variable] = {}
+    with name_scope("gradient_clip"):
+        for members in groups.values():
+            attribute = members[0][0].gradient_clip_attr
+            clipped |= {p.name: g for p, g in attribute.clip(members)}
+    return _renamed(params_grads, [(p, clipped[p.name]) for p, _ in params_grads])
+
+
+def _renamed(before: ParamGrads, after: ParamGrads) -> ParamGrads:
+    """Let the ops that clip serve the clipped gradients by name, as in Paddle."""
+    new = {old.name: grad.name for (_, old), (_, grad) in zip(before, after, strict=True)}
+    for op in before[0][1].block.program.global_block().ops if before else ():
+        marks = op.attrs.get(ROLE_VAR)
+        if marks and op.role == int(OpRole.Optimize):
+            op.attrs[ROLE_VAR] = [new.get(name, name) for name in marks]
+    return after

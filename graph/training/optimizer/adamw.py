@@ -1,0 +1,76 @@
+"""AdamW, with the signature of Paddle 2.x."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ....strategies.errors import InvalidArgument, InvalidType, InvalidValue
+from ...program.variable import Parameter, Variable
+from .methods import AdamOptimizer
+
+
+class AdamW(AdamOptimizer):
+    """Adam whose weight decay goes past the moments: p -= lr * weight_decay * p, then Adam's step.
+
+    ``apply_decay_param_fun(name)`` tells which parameters decay (None: all), ``lr_ratio(parameter)`` returns a
+    factor of the learning rate. Unlike in ``fluid.optimizer.Adam``, epsilon is added to a second moment that is
+    corrected for its bias, as Paddle 2.x does.
+
+    Raises:
+        InvalidValue: a coefficient is out of its range.
+        InvalidType: ``weight_decay`` is no number.
+        InvalidArgument: something that is not built: groups of parameters, amsgrad, lazy_mode.
+    """
+
+    type = "adamw"
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        parameters: Any = None,
+        weight_decay: float = 0.01,
+        use_lowprecision_moment: bool = False,
+        lr_ratio: Callable[[Parameter], float] | None = None,
+        apply_decay_param_fun: Callable[[str], bool] | None = None,
+        grad_clip: Any = None,
+        lazy_mode: bool = False,
+        multi_precision: bool = False,
+        amsgrad: bool = False,
+        name: str | None = None,
+    ) -> None:
+        chosen = None if parameters is None else list(parameters)
+        _refuse(beta1=beta1, beta2=beta2, epsilon=epsilon, weight_decay=weight_decay)
+        if amsgrad:
+            raise InvalidArgument("AdamW: amsgrad=True is not built.")
+        if any(isinstance(one, dict) for one in chosen or ()):
+            raise InvalidArgument(
+                "AdamW: groups of parameters are not built; use apply_decay_param_fun and lr_ratio."
+            )
+        options = (chosen, None, grad_clip, name, lazy_mode)
+        super().__init__(learning_rate, beta1, beta2, epsilon, *options)
+        self._multi_precision = bool(multi_precision)
+        self._coeff = float(weight_decay)
+        self._lr_ratio = lr_ratio
+        self._decays = apply_decay_param_fun
+
+    def _attrs_of(self, parameter: Parameter) -> dict[str, Any]:
+        decays = self._decays is None or self._decays(parameter.name)
+        ratio = 1.0 if self._lr_ratio is None else self._lr_ratio(parameter)
+        own = {"coeff": self._coeff, "with_decay": bool(decays), "lr_ratio": float(ratio)}
+        return {**self._attrs(), **own}
+
+
+def _refuse(*, weight_decay: Any, epsilon: Any, **betas: Any) -> None:
+    for name, beta in betas.items():
+        if not isinstance(beta, Variable) and not 0 <= beta < 1:
+            raise InvalidValue(f"AdamW: {name} must be in [0, 1), got {beta!r}.")
+    if isinstance(epsilon, Variable):
+        raise InvalidArgument("AdamW: epsilon must be a number; variables are not built.")
+    if epsilon < 0:
+        raise InvalidValue(f"AdamW: epsilon must not be below 0, got {epsilon!r}.")
+    if not isinstance(weight_decay, (int, float)):
+        raise InvalidType(f"AdamW: weight_decay must be a number, got {weight_decay!r}.")

@@ -1,0 +1,279 @@
+"""What every optimizer does, in Paddle's order: backward, clip, decay, update."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from ....strategies.errors import InvalidArgument, InvalidType, InvalidValue
+from ....strategies.types import LOW, VarType
+from ...layers.helper import LayerHelper
+from ...layers.initializer import ConstantInitializer, CopyInitializer
+from ...layers.regularizer import WeightDecayRegularizer, append_regularization_ops
+from ...program import unique_name
+from ...program.operator import Operator
+from ...program.program import Block, Program, default_startup_program, program_guard
+from ...program.role import DEVICE
+from ...program.scopes import device_guard, name_scope
+from ...program.variable import Parameter, Variable
+from ...program.where import user_frames, user_line
+from ..backward import append_backward
+from ..clip import GradientClipBase, append_gradient_clip, error_clip_callback
+from ..lr_scheduler import LRScheduler
+
+ParamGrads = list[tuple[Parameter, Variable]]
+
+
+class Optimizer:
+    """Base class of optimizers.
+
+    ``learning_rate`` is a float, a Variable (a schedule built from ops), or an :class:`LRScheduler`.
+
+    Raises:
+        InvalidType: another kind of learning rate, clip or regularization.
+    """
+
+    type = ""
+    has_master = False  # the op takes MasterParam
+    skips = False  # the op takes SkipUpdate
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        parameter_list: Any = None,
+        regularization: WeightDecayRegularizer | None = None,
+        grad_clip: GradientClipBase | None = None,
+        name: str | None = None,
+    ) -> None:
+        if not isinstance(learning_rate, (float, Variable, LRScheduler)):
+            raise InvalidType(
+                f"learning_rate must be a float, a Variable or an LRScheduler, got {learning_rate!r}."
+            )
+        if grad_clip is not None and not isinstance(grad_clip, GradientClipBase):
+            raise InvalidType(f"grad_clip must be a gradient clip, got {type(grad_clip).__name__}.")
+        self.regularization = regularization
+        self._learning_rate = learning_rate
+        self._parameter_list = parameter_list
+        self._grad_clip = grad_clip
+        self._name = name
+        self._rates: dict[int, Variable] = {}
+        self._accumulators: dict[tuple[str, str], Variable] = {}
+        self._multi_precision = False
+        self._masters: dict[str, Variable] = {}
+        self._skip_update: Variable | None = (
+            None  # set by mixed precision: gradients are not finite
+        )
+
+    def __repr__(self) -> str:
+        rate = self._learning_rate
+        shown = rate.name if isinstance(rate, Variable) else rate
+        shown = type(shown).__name__ if isinstance(shown, LRScheduler) else shown
+        return f"<{type(self).__name__}: learning_rate={shown}, {len(self._accumulators)} accumulators>"
+
+    def minimize(
+        self,
+        loss: Variable,
+        startup_program: Program | None = None,
+        parameter_list: Any = None,
+        no_grad_set: Any = None,
+    ) -> tuple[list[Operator], ParamGrads]:
+        """Append everything that one training step needs; returns the update ops and the pairs.
+
+        Raises:
+            InvalidArgument: ``loss`` is no Variable, or has not exactly one element.
+            InvalidValue: no parameter that may be trained leads to ``loss``.
+        """
+        if not isinstance(loss, Variable):
+            raise InvalidArgument(
+                f"minimize: the loss must be a Variable, got {type(loss).__name__}."
+            )
+        pairs = self.backward(loss, startup_program, parameter_list, no_grad_set)
+        return self.apply_optimize(loss, startup_program, pairs), pairs
+
+    def backward(
+        self,
+        loss: Variable,
+        startup_program: Program | None = None,
+        parameter_list: Any = None,
+        no_grad_set: Any = None,
+        callbacks: Any = None,
+    ) -> ParamGrads:
+        """Append the gradient ops; parameters that are not trainable stop the flow."""
+        if tuple(loss.shape or ()) != (1,):
+            raise InvalidArgument(
+                f"the loss {loss.name!r} must have shape [1], has {list(loss.shape or ())}. Use layers.mean."
+            )
+        stopped = set(no_grad_set or ())
+        program = loss.block.program
+        stopped |= {p.name for p in program.all_parameters() if not p.trainable}
+        chosen = parameter_list if parameter_list is not None else self._parameter_list
+        with program_guard(program, startup_program or default_startup_program()):
+            pairs = append_backward(loss, chosen, stopped, callbacks or [error_clip_callback])
+        if not pairs:
+            raise InvalidValue(_unreached(loss, chosen))
+        _note_minimized(loss, pairs)
+        return pairs
+
+    def apply_optimize(
+        self, loss: Variable, startup_program: Program | None, params_grads: ParamGrads
+    ) -> list[Operator]:
+        """Append clipping, decay and updates to the loss's program."""
+        with program_guard(loss.block.program, startup_program or default_startup_program()):
+            return self.apply_gradients(params_grads)
+
+    def apply_gradients(self, params_grads: ParamGrads) -> list[Operator]:
+        """Append clipping, decay and updates for pairs, sorted by parameter name."""
+        pairs = sorted(params_grads, key=lambda pair: pair[0].name)
+        pairs = append_gradient_clip(pairs, self._grad_clip)
+        pairs = append_regularization_ops(pairs, self.regularization)
+        if not pairs:
+            return []
+        return self._append_updates(pairs)
+
+    def _append_updates(self, pairs: ParamGrads) -> list[Operator]:
+        block = pairs[0][0].block.program.global_block()
+        first = len(block.ops)
+        device = _devices(block)
+        for parameter, _ in pairs:
+            with device_guard(device.get(parameter.name, "")):
+                self._create_master(parameter)
+                self._create_state(parameter)
+        self._create_rate(block.program)
+        for parameter, grad in pairs:
+            if not parameter.trainable:
+                continue
+            with (
+                block.program.optimized_guard([parameter, grad]),
+                name_scope("optimizer"),
+                device_guard(device.get(parameter.name, "")),
+            ):
+                self._append_update(block, parameter, grad)
+        self._finish(block, pairs)
+        return block.ops[first:]
+
+    # -- for the methods ------------------------------------------------------------------------
+
+    def _create_master(self, parameter: Parameter) -> None:
+        """Keep a parameter in low precision in float32 too, if asked for; updates add up there."""
+        if not self._multi_precision or not self.has_master or parameter.dtype not in LOW:
+            return
+        self._masters[parameter.name] = LayerHelper(self.type).create_global(
+            unique_name.generate(f"{parameter.name}_fp32_master"),
+            list(parameter.shape or ()),
+            VarType.FP32,
+            CopyInitializer(parameter.name),
+        )
+
+    def _create_state(self, parameter: Parameter) -> None:
+        """Create the accumulators of a parameter."""
+
+    def _append_update(self, block: Block, parameter: Parameter, grad: Variable) -> Operator:
+        """Append the update op of a parameter."""
+        raise NotImplementedError
+
+    def _finish(self, block: Block, pairs: ParamGrads) -> None:
+        """Append what follows all updates."""
+
+    def _add_state(
+        self, name: str, parameter: Parameter, fill: float = 0.0, shape: list[int] | None = None
+    ) -> None:
+        prefix = f"{name}" if self._name is None else f"{self._name}_{name}"
+        owner = self._masters.get(parameter.name, parameter).name
+        self._accumulators[name, parameter.name] = LayerHelper(self.type).create_global(
+            unique_name.generate(f"{owner}_{prefix}"),
+            shape if shape is not None else list(parameter.shape or ()),
+            VarType.FP32 if parameter.dtype in LOW else parameter.dtype,
+            ConstantInitializer(fill),
+        )
+
+    def _state(self, name: str, parameter: Parameter) -> Variable:
+        return self._accumulators[name, parameter.name]
+
+    # -- learning rate --------------------------------------------------------------------------
+
+    def _create_rate(self, program: Program) -> None:
+        if program.id in self._rates:
+            return
+        rate = self._learning_rate
+        if isinstance(rate, Variable):
+            self._rates[program.id] = rate
+            return
+        start = rate.get_lr() if isinstance(rate, LRScheduler) else rate
+        variable = LayerHelper("learning_rate", "learning_rate").create_global(
+            unique_name.generate("learning_rate"),
+            [1],
+            VarType.FP32,
+            ConstantInitializer(float(start)),
+            stop_gradient=True,
+        )
+        self._rates[program.id] = variable
+        if isinstance(rate, LRScheduler):
+            program.lr_scheduler = (rate, variable.name)
+
+    def _global_learning_rate(self, program: Program | None = None) -> Variable | None:
+        program_id = next(iter(self._rates), -1) if program is None else program.id
+        return self._rates.get(program_id)
+
+    def _rate_of(self, parameter: Parameter) -> Variable:
+        """Return the rate of a parameter: the global one, times its own factor."""
+        rate = self._rates[parameter.block.program.id]
+        factor = parameter.optimize_attr["learning_rate"]
+        if isinstance(factor, Variable):
+            return factor
+        if factor == 1.0:
+            return rate
+        program = parameter.block.program
+        with program.lr_schedule_guard(is_with_opt=True), name_scope("scale_with_param_lr"):
+            block = program.global_block()
+            scaled = block.create_var(name=unique_name.generate("tmp"), dtype=rate.dtype)
+            block.append_op("scale", {"X": rate}, {"Out": scaled}, {"scale": float(factor)})
+            return scaled
+
+    def get_opti_var_name_list(self) -> list[str]:
+        """Return the names of the accumulators."""
+        return [variable.name for variable in self._accumulators.values()]
+
+
+def _unreached(loss: Variable, chosen: Any) -> str:
+    """Say why there is nothing to train."""
+    parameters = loss.block.program.all_parameters()
+    frozen = [p.name for p in parameters if not p.trainable]
+    if not parameters:
+        why = "the program has no parameters"
+    elif chosen is not None:
+        names = [p if isinstance(p, str) else p.name for p in chosen]
+        why = f"parameter_list names {', '.join(names) or 'none'}"
+    elif len(frozen) == len(parameters):
+        why = "every parameter has trainable=False"
+    else:
+        why = "what is between has stop_gradient=True, or the parameters serve something else"
+    return (
+        f"minimize: no parameter leads to the loss {loss.name!r}, so there is nothing to train: {why}. "
+        f"Parameters of the program: {', '.join(p.name for p in parameters[:5]) or 'none'}"
+        f"{', ...' if len(parameters) > 5 else ''}."
+    )
+
+
+def _note_minimized(loss: Variable, pairs: ParamGrads) -> None:
+    """Warn of a loss that is minimized a second time for the same parameters: each step would do both."""
+    program, names = loss.block.program, {parameter.name for parameter, _ in pairs}
+    for earlier, others, where in program.minimized:
+        again = sorted(names & others)
+        if earlier == loss.name and again:
+            warnings.warn(
+                f"the loss {loss.name!r} is minimized already for {len(again)} of these parameters, such as "
+                f"{again[0]!r} (at {where}): every step will update them twice. Call minimize once, or "
+                f"build a new Program.",
+                stacklevel=user_frames() + 1,
+            )
+            break
+    program.minimized.append((loss.name, names, user_line()))
+
+
+def _devices(block: Block) -> dict[str, str]:
+    """Return the device that is asked for by the first op that reads a variable: updates follow it."""
+    found: dict[str, str] = {}
+    for op in block.ops:
+        for name in op.input_arg_names:
+            found.setdefault(name, op.attrs[DEVICE])
+    return found

@@ -1,0 +1,235 @@
+"""The update methods. The arithmetic is in ``executor/kernels/array/optimize.py``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....strategies.errors import InvalidArgument
+from ...program.operator import Operator
+from ...program.program import Block
+from ...program.scopes import name_scope
+from ...program.variable import Parameter, Variable
+from .base import Optimizer, ParamGrads
+
+
+class _Method(Optimizer):
+    """An optimizer whose op reads and writes accumulators: ``slots`` maps accumulator to slot."""
+
+    slots: dict[str, str] = {}  # noqa: RUF012 - a constant of the class
+    powers: dict[str, str] = {}  # noqa: RUF012 - accumulators of one element
+    writes_powers = True
+    uses_rate = True
+
+    def _attrs(self) -> dict[str, Any]:
+        return {}
+
+    def _attrs_of(self, parameter: Parameter) -> dict[str, Any]:
+        """Return the attributes of one parameter's update."""
+        return self._attrs()
+
+    def _create_state(self, parameter: Parameter) -> None:
+        for name in self.slots:
+            self._add_state(name, parameter)
+        for name in self.powers:
+            self._add_state(name, parameter, fill=getattr(self, f"_{name[:5]}"), shape=[1])
+
+    def _append_update(self, block: Block, parameter: Parameter, grad: Variable) -> Operator:
+        inputs: dict[str, Any] = {"Param": parameter, "Grad": grad}
+        outputs: dict[str, Any] = {"ParamOut": parameter}
+        if self.uses_rate:
+            inputs["LearningRate"] = self._rate_of(parameter)
+        for name, slot in {**self.slots, **self.powers}.items():
+            inputs[slot] = self._state(name, parameter)
+            if name in self.slots or self.writes_powers:
+                outputs[f"{slot}Out"] = self._state(name, parameter)
+        attrs = self._attrs_of(parameter)
+        master = self._masters.get(parameter.name)
+        if master is not None:
+            inputs["MasterParam"] = outputs["MasterParamOut"] = master
+            attrs = {**attrs, "multi_precision": True}
+        if self.skips and self._skip_update is not None:
+            inputs["SkipUpdate"] = self._skip_update
+        return block.append_op(self.type, inputs, outputs, attrs)
+
+
+class SGDOptimizer(_Method):
+    """p -= lr g."""
+
+    type = "sgd"
+    has_master = True
+
+
+class MomentumOptimizer(_Method):
+    """v = momentum v + g; p -= lr v, or Nesterov's step."""
+
+    type = "momentum"
+    has_master = True
+    slots = {"velocity": "Velocity"}  # noqa: RUF012
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        momentum: float,
+        parameter_list: Any = None,
+        use_nesterov: bool = False,
+        regularization: Any = None,
+        grad_clip: Any = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
+        self._momentum = momentum
+        self._use_nesterov = bool(use_nesterov)
+
+    def _attrs(self) -> dict[str, Any]:
+        return {"mu": self._momentum, "use_nesterov": self._use_nesterov}
+
+
+class AdamOptimizer(_Method):
+    """Adam; ``epsilon`` is added after the root, as in Paddle."""
+
+    type = "adam"
+    has_master = skips = True
+    slots = {"moment1": "Moment1", "moment2": "Moment2"}  # noqa: RUF012
+    powers = {"beta1_pow_acc": "Beta1Pow", "beta2_pow_acc": "Beta2Pow"}  # noqa: RUF012
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        parameter_list: Any = None,
+        regularization: Any = None,
+        grad_clip: Any = None,
+        name: str | None = None,
+        lazy_mode: bool = False,
+    ) -> None:
+        super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
+        if isinstance(beta1, Variable) or isinstance(beta2, Variable):
+            raise InvalidArgument("Adam: beta1 and beta2 must be numbers; variables are not built.")
+        self._beta1, self._beta2, self._epsilon = beta1, beta2, epsilon
+        if lazy_mode:
+            raise InvalidArgument(
+                "Adam(lazy_mode=True) needs sparse gradients, which are not built."
+            )
+
+    def _attrs(self) -> dict[str, Any]:
+        return {"beta1": self._beta1, "beta2": self._beta2, "epsilon": self._epsilon}
+
+
+class AdamaxOptimizer(_Method):
+    """Adam with the infinity norm."""
+
+    type = "adamax"
+    slots = {"moment": "Moment", "inf_norm": "InfNorm"}  # noqa: RUF012
+    powers = {"beta1_pow_acc": "Beta1Pow"}  # noqa: RUF012
+    writes_powers = False
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        parameter_list: Any = None,
+        regularization: Any = None,
+        grad_clip: Any = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
+        self._beta1, self._beta2, self._epsilon = beta1, beta2, epsilon
+
+    def _attrs(self) -> dict[str, Any]:
+        return {"beta1": self._beta1, "beta2": self._beta2, "epsilon": self._epsilon}
+
+    def _finish(self, block: Block, pairs: ParamGrads) -> None:
+        for parameter, grad in pairs:
+            with block.program.optimized_guard([parameter, grad]), name_scope("adamx"):
+                power = self._state("beta1_pow_acc", parameter)
+                block.append_op("scale", {"X": power}, {"Out": power}, {"scale": self._beta1})
+
+
+class AdagradOptimizer(_Method):
+    """m += g^2; p -= lr g / (sqrt(m) + epsilon)."""
+
+    type = "adagrad"
+    slots = {"moment": "Moment"}  # noqa: RUF012
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        epsilon: float = 1e-6,
+        parameter_list: Any = None,
+        regularization: Any = None,
+        grad_clip: Any = None,
+        name: str | None = None,
+        initial_accumulator_value: float = 0.0,
+    ) -> None:
+        super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
+        self._epsilon = epsilon
+        self._initial = initial_accumulator_value
+
+    def _create_state(self, parameter: Parameter) -> None:
+        self._add_state("moment", parameter, fill=self._initial)
+
+    def _attrs(self) -> dict[str, Any]:
+        return {"epsilon": self._epsilon}
+
+
+class DecayedAdagradOptimizer(_Method):
+    """m = decay m + (1 - decay) g^2; p -= lr g / (sqrt(m) + epsilon)."""
+
+    type = "decayed_adagrad"
+    slots = {"moment": "Moment"}  # noqa: RUF012
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        decay: float = 0.95,
+        epsilon: float = 1e-6,
+        parameter_list: Any = None,
+        regularization: Any = None,
+        grad_clip: Any = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
+        self._decay, self._epsilon = decay, epsilon
+
+    def _attrs(self) -> dict[str, Any]:
+        return {"decay": self._decay, "epsilon": self._epsilon}
+
+
+class AdadeltaOptimizer(_Method):
+    """Adadelta. The learning rate is accepted and unused, as in Paddle."""
+
+    type = "adadelta"
+    slots = {  # noqa: RUF012
+        "_avg_squared_grad": "AvgSquaredGrad",
+        "_avg_squared_update": "AvgSquaredUpdate",
+    }
+    uses_rate = False
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        epsilon: float = 1e-6,
+        rho: float = 0.95,
+        parameter_list: Any = None,
+        regularization: Any = None,
+        grad_clip: Any = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
+        self._epsilon, self._rho = epsilon, rho
+
+    def _attrs(self) -> dict[str, Any]:
+        return {"epsilon": self._epsilon, "rho": self._rho}
+
+
+SGD = SGDOptimizer
+Momentum = MomentumOptimizer
+Adam = AdamOptimizer
+Adamax = AdamaxOptimizer
+Adagrad = AdagradOptimizer
+DecayedAdagrad = DecayedAdagradOptimizer
+Adadelta = AdadeltaOptimizer

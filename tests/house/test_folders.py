@@ -1,0 +1,95 @@
+"""Folders of a room stand in one order: each imports only what stands after it, and says what it is for."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# From what users meet down to what stands on nothing. Folders on one line do not import each other; ``.`` is
+# what lies in the room itself.
+ORDER = {
+    "executor": """
+        saving metrics loading
+        .
+        driver
+        feed gang
+        replica
+        plan
+        kernels
+        codegen
+        device
+        simulated
+        cuda
+        host
+    """,
+    "graph": """
+        .
+        report
+        lowering
+        passes
+        ir
+        training
+        layers
+        program
+        ops
+    """,
+    "cluster": """
+        .
+        ray
+        channel collective
+        primitives
+    """,
+}
+# A program shows itself in notebooks as a page, which is made of what stands above programs.
+AGAINST = {("graph/program/program.py", "graph/report")}
+FILES = sorted(path for room in ORDER for path in (ROOT / room).rglob("*.py"))
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def floors(room: str) -> dict[str, int]:
+    """Return each folder's line in the order of its room."""
+    lines = ORDER[room].split("\n")[1:]
+    return {folder: number for number, line in enumerate(lines) for folder in line.split()}
+
+
+def folder_of(parts: tuple[str, ...]) -> str:
+    return parts[1] if len(parts) > 1 and (ROOT / parts[0] / parts[1]).is_dir() else "."
+
+
+def imported(path: Path) -> Iterator[tuple[str, ...]]:
+    """Yield what a file imports of its own room, as parts of a path."""
+    package = path.relative_to(ROOT).parts[:-1]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, ast.ImportFrom) or not 0 < node.level <= len(package):
+            continue
+        base = (*package[: len(package) - node.level + 1], *(node.module or "").split("."))
+        parts = tuple(part for part in base if part)
+        for alias in node.names if len(parts) == 1 else ():
+            yield (*parts, alias.name)
+        if len(parts) > 1 and parts[0] == package[0]:
+            yield parts
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_folders_import_downwards(path: Path) -> None:
+    parts = path.relative_to(ROOT).parts
+    floor, own = floors(parts[0]), folder_of(parts)
+    for target in imported(path):
+        other = folder_of(target)
+        if other != own and (name(path), f"{target[0]}/{other}") not in AGAINST:
+            assert floor[other] > floor[own], f"{name(path)} imports {'.'.join(target)} upwards"
+
+
+@pytest.mark.parametrize("room", ORDER)
+def test_every_folder_has_its_place_and_says_what_it_is_for(room: str) -> None:
+    folders = {p.parent.name for p in (ROOT / room).glob("*/__init__.py")}
+    assert folders == set(floors(room)) - {"."}
+    for path in (ROOT / room).rglob("__init__.py"):
+        assert ast.get_docstring(ast.parse(path.read_text())), f"{name(path)} says nothing"
