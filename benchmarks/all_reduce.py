@@ -46,7 +46,7 @@ def measured(rank, call, arrays):
 def rowlock(rank, where, name):
     from rowlock.cluster.collective.group import SharedMemoryGroup
     from rowlock.cluster.collective.hosts import HostsGroup
-    from rowlock.cluster.collective.links import Links
+    from rowlock.cluster.collective.inter_host import InterHostTransport
     from rowlock.cluster.primitives.wire import Address
 
     if where is None:
@@ -55,7 +55,9 @@ def rowlock(rank, where, name):
         port = int(name)
         listener = socket.create_server((where[rank], port))
         addresses = [Address(host, port, key) for host, key in zip(where, SECRETS, strict=True)]
-        group = HostsGroup(rank, [[0], [1]], None, Links(rank, addresses, listener, 30))
+        group = HostsGroup(
+            rank, [[0], [1]], None, InterHostTransport(rank, addresses, listener, 30)
+        )
     arrays = ((nbytes, group.buffer(nbytes).view("float32")) for nbytes in SIZES)
     found = measured(rank, group.all_reduce, arrays)
     group.barrier()

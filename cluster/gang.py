@@ -21,14 +21,14 @@ from ..strategies.cluster import ClusterConfig
 from ..strategies.errors import CollectiveError, InvalidState, PlacementError, ReplicaLost
 from ..strategies.log import log
 from .channel.channel import Channels
-from .channel.line import Line
+from .channel.connection import ReplicaConnection
+from .channel.heartbeat import HeartbeatMonitor
 from .channel.listener import SECRET_BYTES, Listener
-from .channel.watch import Watch
 from .primitives.shm import forget_segments
 from .ray.calls import ActorCalls
-from .ray.member import Lookouts, Member, describe, end_all, teach
 from .ray.nodes import GPU
 from .ray.placement import reserve, reserve_another
+from .ray.replica_handle import Lookouts, ReplicaHandle, describe, end_all, teach
 from .ray.session import join_ray, leave_ray, session, unjoined
 
 __all__ = ["RayDelivery", "launch_ray", "leave_ray"]
@@ -52,10 +52,10 @@ class RayDelivery:
         self._session, self._looked, self._other = session(), 0.0, False
         self._closed = False
         self._group = ""
-        self._members: list[Member] = []
-        self._spares: list[Member] = []
-        self._vacated: list[Member] = []  # in whose places the next spares stand
-        self._watch: Watch | None = None
+        self._members: list[ReplicaHandle] = []
+        self._spares: list[ReplicaHandle] = []
+        self._vacated: list[ReplicaHandle] = []  # in whose places the next spares stand
+        self._watch: HeartbeatMonitor | None = None
         self._lookouts = Lookouts()
         self._stopped: dict[int, float] = {}  # since when, by rank
         self._cut_off: set[str] = set()  # nodes that were not to be heard
@@ -67,7 +67,7 @@ class RayDelivery:
         )
         everyone = size + config.spares
         self._reservations = [reserve(everyone, config, gpus=gpus)]
-        made = [Member(self._reservations[0], bundle, config) for bundle in range(everyone)]
+        made = [ReplicaHandle(self._reservations[0], bundle, config) for bundle in range(everyone)]
         self._members, self._spares = made[:size], made[size:]
         try:
             describe(dict(enumerate(made)), config.start_deadline_s)
@@ -249,7 +249,7 @@ class RayDelivery:
             ReplicaLost: a new one ended before it came.
         """
         empty = [rank for rank, member in enumerate(self._members) if not member.alive]
-        fresh: dict[int, Member] = {}
+        fresh: dict[int, ReplicaHandle] = {}
         vacated = []
         try:
             for rank in empty:
@@ -276,7 +276,7 @@ class RayDelivery:
             while self._vacated:
                 self._spares.append(self._instead_of(self._vacated.pop()))
 
-    def _standing_by(self) -> Member | None:
+    def _standing_by(self) -> ReplicaHandle | None:
         """Return a spare that is still there, if there is one."""
         while self._spares:
             spare = self._spares.pop(0)
@@ -290,16 +290,16 @@ class RayDelivery:
                 self._vacated.append(spare)
         return None
 
-    def _instead_of(self, lost: Member) -> Member:
+    def _instead_of(self, lost: ReplicaHandle) -> ReplicaHandle:
         """Return a new actor: in the bundle of a lost one, or where one is missing if its node is lost, too."""
         node = lost.where["node"]
         heard = lost.near or self._lookouts.look(lost, _LOOK_S) is not None
         (self._cut_off.discard if heard else self._cut_off.add)(node)
         if heard and node in {n["NodeID"] for n in ray.nodes() if n["Alive"]}:
-            return Member(lost.reservation, lost.bundle, self.config)
+            return ReplicaHandle(lost.reservation, lost.bundle, self.config)
         taken = [member.where["node"] for member in self._members if member.alive]
         self._reservations.append(reserve_another(taken, self.size, self.config, self._cut_off))
-        return Member(self._reservations[-1], 0, self.config)
+        return ReplicaHandle(self._reservations[-1], 0, self.config)
 
     def shrink(self, *changes: Change) -> None:
         """Number the living anew, and forget the lost; make these changes at the same moment."""
@@ -311,7 +311,7 @@ class RayDelivery:
 
     # -- connections ----------------------------------------------------------------------------------
 
-    def _connect(self, members: Mapping[int, Member]) -> None:
+    def _connect(self, members: Mapping[int, ReplicaHandle]) -> None:
         """Have actors serve, and take their connections."""
         if isinstance(self._channels, ActorCalls):
             for member in members.values():
@@ -338,7 +338,7 @@ class RayDelivery:
 
             for number, ends in listener.accept_all(self.config.start_deadline_s, check).items():
                 member = who[number]
-                member.line = Line(ends.steps, near=member.near)
+                member.line = ReplicaConnection(ends.steps, near=member.near)
                 member.watch = ends.watch
         finally:
             listener.close()
@@ -356,7 +356,9 @@ class RayDelivery:
             self._channels.use({r: m.actor for r, m in enumerate(self._members)})
         else:
             self._channels.use({r: m.line for r, m in enumerate(self._members) if m.line})
-            self._watch = Watch({r: m.watch for r, m in enumerate(self._members) if m.watch})
+            self._watch = HeartbeatMonitor(
+                {r: m.watch for r, m in enumerate(self._members) if m.watch}
+            )
         forget_segments(self._group)
         self._group = f"rowlock-{uuid.uuid4().hex}"
         head = {

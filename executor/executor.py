@@ -11,7 +11,7 @@ import numpy as np
 from ..graph.compile import Compiled, compile_program
 from ..graph.ir.lod import lod_sources
 from ..graph.ir.replica_program import ReplicaProgram
-from ..graph.lowering.memory import ALL_WISHES
+from ..graph.lowering.memory import ALL_MEMORY_OPTIONS
 from ..graph.ops.registry import Spec
 from ..graph.passes.target import Target
 from ..graph.program.program import Program, default_main_program
@@ -32,13 +32,13 @@ from .host.arena import Memory, spec_of
 from .host.memory import available_memory
 from .kernels.capabilities import capabilities
 from .plan.bind import Binder
+from .plan.binding_cache import BindingCache
 from .plan.buckets import Buckets
 from .plan.numerics import checking
 from .plan.plan import Plan
-from .plan.shared import Shared
 
 PLANS_KEPT = 64
-_Known = tuple[Compiled, Memory, Shared]
+_Known = tuple[Compiled, Memory, BindingCache]
 COMPILED_KEPT = 64
 
 if TYPE_CHECKING:
@@ -275,7 +275,7 @@ class Executor:
             compiled = compile_program(
                 program, feeds, fetches, Target(checks=checking()), capabilities(), keep=keep
             )
-            known = compiled, Memory(), Shared(compiled.program)
+            known = compiled, Memory(), BindingCache(compiled.program)
             _remember(self._compiled, key, known, COMPILED_KEPT)
         return known
 
@@ -317,7 +317,7 @@ class Executor:
         there = (found.get_tensor() for found in held.values() if found is not None)
         nbytes = sum(one.memory(newest=False).nbytes for one in there if one.initialized)
         limit = available_memory() + nbytes + memory.taken
-        Budget(compiled, ALL_WISHES, limit, "this host has", 1).check(fed, specs, state)
+        Budget(compiled, ALL_MEMORY_OPTIONS, limit, "this host has", 1).check(fed, specs, state)
         device = Device(
             seed=compiled.seed, math=compiled.math, memory=memory, writes=Storage.writes
         )

@@ -26,7 +26,7 @@ _SUBPACKAGES = (
     "version",
 )
 _ROOMS = ("functions", "demo", "executor", "graph", "launch", "strategies")
-_HOMES = {
+LAZY_EXPORTS = {
     "CPUPlace": ".executor.device.place",
     "CUDAPinnedPlace": ".executor.device.place",
     "CUDAPlace": ".executor.device.place",
@@ -71,8 +71,8 @@ def __getattr__(name: str) -> Any:
     if name == "cluster":  # the room itself, made callable by ``launch``
         importlib.import_module(".launch", __name__)
         return importlib.import_module(".cluster", __name__)
-    if name in _HOMES:
-        home = importlib.import_module(_HOMES[name], __name__)
+    if name in LAZY_EXPORTS:
+        home = importlib.import_module(LAZY_EXPORTS[name], __name__)
         return home if name == "regularizer" else getattr(home, name)
     if not name.startswith("_") and name not in _ROOMS:
         tensor = importlib.import_module(
@@ -88,4 +88,4 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     tensor = importlib.import_module(".tensor", __name__)
     functions = ("disable_static", "enable_static", "in_dynamic_mode")
-    return sorted({"cluster", *functions, *_SUBPACKAGES, *_HOMES, *tensor.__all__})
+    return sorted({"cluster", *functions, *_SUBPACKAGES, *LAZY_EXPORTS, *tensor.__all__})

@@ -35,7 +35,7 @@ class ExecutionStrategy(Strategy):
 
     _decided_threads: int = 0
 
-    def settle_threads(self, places: int) -> bool:
+    def resolve_num_threads(self, places: int) -> bool:
         """Write the documented default into ``num_threads`` where the user left it open; tell if it is that."""
         if self.num_threads == 0:
             self.num_threads = self._decided_threads = 4 * places

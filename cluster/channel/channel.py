@@ -16,9 +16,9 @@ import numpy as np
 from ...executor.gang.recovery import whole
 from ...executor.replica.message import KEPT, Message
 from ...strategies.errors import CollectiveError
-from .area import SLOTS
+from .connection import ReplicaConnection
+from .feed_buffer import SLOTS
 from .frame import ChannelClosed, Frame, Outgoing
-from .line import Line
 
 _HAND_OVER_S = 2.0
 _WATCH_MS = 250
@@ -55,7 +55,7 @@ class Channels:
         late: Callable[[list[int], float], CollectiveError],
         watch: Callable[[list[int]], None] = lambda ranks: None,
     ) -> None:
-        self.lines: dict[int, Line] = {}
+        self.lines: dict[int, ReplicaConnection] = {}
         self._lost, self._late, self._watch = lost, late, watch
         self._number = 0
         self._under_way: dict[int, _Exchange] = {}
@@ -66,7 +66,7 @@ class Channels:
         self._ranks: dict[int, int] = {}
         self._silent: set[int] = set()  # ranks that are listened to no more
 
-    def use(self, lines: Mapping[int, Line]) -> None:
+    def use(self, lines: Mapping[int, ReplicaConnection]) -> None:
         """Talk to these replicas from now on; what was under way is forgotten."""
         self.lines = dict(lines)
         self._under_way, self._silent = {}, set()

@@ -26,7 +26,7 @@ from .direct import Direct
 from .forming import NAMESPACE, Forming, Terms
 from .group import SharedMemoryGroup
 from .hosts import HostsGroup
-from .links import Links
+from .inter_host import InterHostTransport
 from .nccl import NcclGroup
 from .ray_groups import RayGroup
 
@@ -254,7 +254,9 @@ def _joined(
         names = [f"host {i} ({named(ranks)})" for i, ranks in enumerate(members)]
         leaders = [leader_at[ranks[0]] for ranks in members]
         try:
-            links = Links(here, leaders, between, within, local, names, later, forming.ended)
+            links = InterHostTransport(
+                here, leaders, between, within, local, names, later, forming.ended
+            )
         except BaseException:
             if local is not None:
                 local.close()

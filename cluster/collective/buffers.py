@@ -10,13 +10,13 @@ import numpy as np
 
 from ...strategies.errors import CollectiveError
 from ..primitives.shm import Segment, segment_path
-from .meeting import Meeting
+from .rendezvous import Rendezvous
 
 
 class Buffers:
     """One rank's handle. Waiting for the others while memory is made ends after ``within`` seconds."""
 
-    def __init__(self, meeting: Meeting, within: float) -> None:
+    def __init__(self, meeting: Rendezvous, within: float) -> None:
         self.name, self.rank, self.size = meeting.name, meeting.rank, meeting.size
         self._meeting, self._within = meeting, within
         self._all: list[list[Segment]] = []

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ray.experimental.internal_kv import _internal_kv_get, _internal_kv_put
 
 from ...strategies.errors import CollectiveAborted, CollectiveError
-from .meeting import lasts
+from .rendezvous import lasts
 
 NAMESPACE = b"rowlock"
 _LOOK_S = 0.05

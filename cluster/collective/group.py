@@ -23,7 +23,7 @@ from .combine import (
     share,
 )
 from .mail import PAIR_BYTES, Mail
-from .meeting import DONE, Meeting, lasts, request_of
+from .rendezvous import DONE, Rendezvous, lasts, request_of
 
 _SMALL = 1 << 15  # bytes up to which combining everything oneself is cheaper than a second meeting
 _FORMING_S = 60.0
@@ -56,7 +56,7 @@ class SharedMemoryGroup:
     ) -> None:
         self.name, self.rank, self.size = name, rank, size
         self.local_size = size
-        self._meeting = Meeting(name, rank, size, within, ranks, PAIR_BYTES, ended)
+        self._meeting = Rendezvous(name, rank, size, within, ranks, PAIR_BYTES, ended)
         self._mail: Mail | None = None
         self._buffers = Buffers(self._meeting, within if later is None else later)
         try:

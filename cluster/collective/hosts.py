@@ -12,7 +12,7 @@ from ...strategies.errors import CollectiveError
 from .combine import check_op, combine, flat, plain
 from .direct import Direct
 from .group import SharedMemoryGroup
-from .links import Links
+from .inter_host import InterHostTransport
 from .stream import Disagreement
 
 _FORMING_S = 60.0
@@ -35,7 +35,7 @@ class HostsGroup:
         rank: int,
         hosts: Sequence[Sequence[int]],
         local: SharedMemoryGroup | None,
-        links: Links | None,
+        links: InterHostTransport | None,
         direct: Direct | None = None,
     ) -> None:
         self.rank = rank

@@ -12,11 +12,11 @@ import zlib
 
 import numpy as np
 
-from ...executor.replica.agreement import when
+from ...executor.replica.agreement import format_step
 from ...strategies.errors import CollectiveError
 from ..primitives import futex
 from .combine import plain
-from .meeting import EPOCH_SHIFT, SLICE_S, SPIN_S, Meeting
+from .rendezvous import EPOCH_SHIFT, SLICE_S, SPIN_S, Rendezvous
 
 _SLOT = 1 << 18
 _SLOTS = 2
@@ -36,7 +36,7 @@ _TEXT_AT, _TEXT_BYTES = 2048, 256
 class _Pair:
     """The memory between a sender and a receiver, and how far this process is in it."""
 
-    def __init__(self, meeting: Meeting, source: int, to: int) -> None:
+    def __init__(self, meeting: Rendezvous, source: int, to: int) -> None:
         at = (source * meeting.size + to) * PAIR_BYTES
         meeting.take_pages(at, PAIR_BYTES)
         self.memory = meeting.pairs[at : at + PAIR_BYTES]
@@ -63,7 +63,7 @@ class _Pair:
 class Mail:
     """One rank's handle on its pairs. Times are in seconds."""
 
-    def __init__(self, meeting: Meeting) -> None:
+    def __init__(self, meeting: Rendezvous) -> None:
         self._meeting = meeting
         self._pairs: dict[tuple[int, int], _Pair] = {}
 
@@ -108,7 +108,7 @@ class Mail:
         base = meeting.epoch << EPOCH_SHIFT
         pair.calls += 1
         mine, others = (_OFFER, _WANT) if meeting.rank == ends[0] else (_WANT, _OFFER)
-        what = f"{plain(row).dtype}[{row.size}] {tag}".strip() + when(meeting.step)
+        what = f"{plain(row).dtype}[{row.size}] {tag}".strip() + format_step(meeting.step)
         # Two sides, and two calls that take turns: a fast side's next request must not hide this one.
         turn = pair.calls & 1
         text = what.encode()

@@ -18,9 +18,9 @@ import numpy as np
 from ...executor.cuda.runtime import Event, Fork, Runtime
 from ...executor.replica.agreement import NO_STEP
 from ...strategies.errors import CollectiveAborted, CollectiveError
-from .meeting import lasts
+from .communicators import NcclCommunicators
 from .nccl_calls import NcclCalls
-from .rings import Rings
+from .rendezvous import lasts
 
 _FORMING_S = 60.0
 _SPIN_S = 2e-4  # for so long the host asks again at once
@@ -55,13 +55,13 @@ class NcclGroup:
         self.runtime = runtime
         self._control = control
         self._given_up: str | None = None
-        self._rings = Rings(control, runtime, within, ended)
+        self._rings = NcclCommunicators(control, runtime, within, ended)
         self._calls = NcclCalls(self._rings, runtime, self.rank, lambda: self._given_up)
         self._lock = threading.Lock()
         self.prepare(0, 0)
 
     def prepare(self, ring: int, inner: int) -> None:
-        """Have communicators ready for a ring (see :class:`Rings`); every rank calls it.
+        """Have communicators ready for a ring (see :class:`NcclCommunicators`); every rank calls it.
 
         Raises:
             CollectiveError: groups of ``inner`` ranks cannot be formed.

@@ -11,7 +11,7 @@ import numpy as np
 from ...executor.cuda.runtime import Fork, Runtime
 from ...strategies.errors import CollectiveError
 from .combine import check_op
-from .rings import Path, Rings
+from .communicators import CommunicatorSet, NcclCommunicators
 
 _OPS = {"sum": "SUM", "mean": "AVG", "product": "PROD", "min": "MIN", "max": "MAX"}
 _KINDS = (
@@ -24,13 +24,13 @@ class NcclCalls:
     """Each method returns a call for the rings' streams. ``broken()``: nobody will use what is put there."""
 
     def __init__(
-        self, rings: Rings, runtime: Runtime, rank: int, broken: Callable[[], Any]
+        self, rings: NcclCommunicators, runtime: Runtime, rank: int, broken: Callable[[], Any]
     ) -> None:
         self._rings, self._runtime, self._rank, self._broken = rings, runtime, rank, broken
         self._nccl = runtime.nccl
         self._address = runtime.address
 
-    def _fork(self, ring: int, inner: int, work: Callable[[Path], None]) -> Fork:
+    def _fork(self, ring: int, inner: int, work: Callable[[CommunicatorSet], None]) -> Fork:
         key = self._rings.key(ring, inner)
 
         def step() -> None:
@@ -49,7 +49,7 @@ class NcclCalls:
         """Combine an array over the ranks."""
         row, kind, how = _row(array), self._type(array), self._op(op, array)
 
-        def all_reduce(path: Path) -> None:
+        def all_reduce(path: CommunicatorSet) -> None:
             address, stream = self._address(row), path.stream.ptr
             if path.across is None:
                 path.world.allReduce(address, address, row.size, kind, how, stream)
@@ -65,7 +65,7 @@ class NcclCalls:
         row, kind, how = _row(array), self._type(array), self._op(op, array)
         parts = joined_parts(ends, roots)
 
-        def reduce_parts(path: Path) -> None:
+        def reduce_parts(path: CommunicatorSet) -> None:
             begin = self._address(row)
             with self._together():
                 for first, end, root in parts:
@@ -82,7 +82,7 @@ class NcclCalls:
         row, kind, each = _bytes(array), self._nccl.NCCL_UINT8, array.itemsize
         parts = joined_parts(ends, roots)
 
-        def broadcast_parts(path: Path) -> None:
+        def broadcast_parts(path: CommunicatorSet) -> None:
             begin = self._address(row)
             with self._together():
                 for first, end, root in parts:
@@ -95,7 +95,7 @@ class NcclCalls:
         """Put everybody's bytes side by side."""
         row, kind = _bytes(array), self._nccl.NCCL_UINT8
 
-        def all_gather(path: Path) -> None:
+        def all_gather(path: CommunicatorSet) -> None:
             ends = self._address(row), self._address(into)
             path.world.allGather(*ends, row.size, kind, path.stream.ptr)
 
@@ -106,7 +106,7 @@ class NcclCalls:
         rows = [_row(array) for array in arrays]
         kind, how = self._type(rows[0]), self._op(op, rows[0])
 
-        def reduce_scatter(path: Path) -> None:
+        def reduce_scatter(path: CommunicatorSet) -> None:
             with self._together():
                 for root, row in enumerate(rows):
                     at = self._address(row)
@@ -119,7 +119,7 @@ class NcclCalls:
         """Send an array's bytes to a peer, or receive them (``way``)."""
         row, kind = _bytes(array), self._nccl.NCCL_UINT8
 
-        def move(path: Path) -> None:
+        def move(path: CommunicatorSet) -> None:
             getattr(path.world, way)(self._address(row), row.size, kind, peer, path.stream.ptr)
 
         return self._fork(0, 0, move)

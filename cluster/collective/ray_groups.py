@@ -14,7 +14,7 @@ import ray
 from ray.util import collective
 from ray.util.collective import types
 
-from ...executor.replica.agreement import NO_STEP, named, when
+from ...executor.replica.agreement import NO_STEP, format_step, named
 from ...strategies.errors import CollectiveAborted, CollectiveError
 from .combine import check_op, flat
 
@@ -211,7 +211,7 @@ class RayGroup:
         if others:
             raise CollectiveError(
                 f"group {self.name}: {named(others)} came for another collective than rank {self.rank}, "
-                f"which came for barrier ({tag}){when(self._step)}."
+                f"which came for barrier ({tag}){format_step(self._step)}."
             )
 
     def abort(self, reason: str) -> None:

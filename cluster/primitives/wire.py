@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
-from ...executor.replica.agreement import when
+from ...executor.replica.agreement import format_step
 from ...strategies.errors import CollectiveAborted, CollectiveError, ProtocolError
 from .doorway import SECRET_BYTES, Claim, Doorway, Refused, introduce, prepared
 
@@ -70,7 +70,7 @@ class Header(NamedTuple):
         return self[:3] == other[:3]
 
     def __str__(self) -> str:
-        return f"{self.text}{when(self.step)}, its number {self.sequence}"
+        return f"{self.text}{format_step(self.step)}, its number {self.sequence}"
 
 
 class Lines:

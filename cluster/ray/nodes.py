@@ -57,7 +57,7 @@ def nodes() -> list[Node]:
     return sorted(found, key=lambda node: (_sortable(node.address), node.id))
 
 
-def homes(
+def assign_nodes(
     places: int,
     found: Sequence[Node],
     need: Mapping[str, float] | None = None,

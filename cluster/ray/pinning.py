@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..channel.watch import processor_ticks
+from ..channel.heartbeat import processor_ticks
 
 _LOOK_S = 0.3
 _CROWDED = 0.25  # of a replica's cores are used by others: they may keep it waiting

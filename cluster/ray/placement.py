@@ -14,7 +14,7 @@ from ray.util.placement_group import placement_group, placement_group_table, rem
 from ...strategies.cluster import ClusterConfig
 from ...strategies.errors import PlacementError, nearest
 from ...strategies.log import log
-from .nodes import NODE_LABEL, Node, gpu_homes, homes, nodes
+from .nodes import NODE_LABEL, Node, assign_nodes, gpu_homes, nodes
 
 _LOOK_S = 0.25
 _BUSY_S = 1.0  # after this long, what is not free is looked for on other nodes
@@ -125,7 +125,7 @@ def plan(size: int, found: Sequence[Node], config: ClusterConfig) -> list[Node]:
     _check_offered(need, chosen)
     able = [node for node in chosen if node.room(need) >= 1]
     most = config.replicas_per_node
-    where = homes(size, able, need, most, config.packing)
+    where = assign_nodes(size, able, need, most, config.packing)
     if able and most is not None:
         _check_per_node(where, able, size, config)
     if len(where) < size:

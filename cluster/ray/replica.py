@@ -15,9 +15,9 @@ from ...executor.host.cores import set_threads
 from ...executor.replica.message import Message
 from ...executor.replica.replica import Replica
 from ...graph.ops.python_function import FUNCTIONS, PythonFunction
-from ..channel.line import Outbox
+from ..channel.connection import ReplicaServer
+from ..channel.heartbeat import HeartbeatServer
 from ..channel.listener import STEPS, WATCH, connect
-from ..channel.watch import WatchPost
 from ..collective.backend import form_group, leave_group
 from ..collective.forming import Terms
 from ..primitives.shm import check_shared_memory, sweep
@@ -141,12 +141,12 @@ class ReplicaActor:
         host, port, local_name, secret, who = Driver(*driver)
         replica = self._replica
         steps = connect(host, port, secret, who, STEPS, local_name)
-        post = WatchPost(
+        post = HeartbeatServer(
             connect(host, port, secret, who, WATCH, local_name), replica, replica.abort
         )
         post.start()
         try:
-            Outbox(steps, replica, lambda: replica.own_core).serve()
+            ReplicaServer(steps, replica, lambda: replica.own_core).serve()
         finally:
             steps.close()
             post.close()

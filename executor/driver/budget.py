@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...graph.ir.replica_program import ReplicaProgram
-from ...graph.lowering.memory import Usage, Wishes, largest_that_fits, nbytes, plan_memory
+from ...graph.lowering.memory import MemoryOptions, Usage, largest_that_fits, nbytes, plan_memory
 from ...graph.ops.registry import Spec
 from ...graph.report.memory_report import (
     MemoryReport,
@@ -26,9 +26,19 @@ class Budget:
     """What one program may take of a replica's memory: ``limit`` bytes, temporaries and persistables."""
 
     def __init__(
-        self, program: ReplicaProgram, wishes: Wishes, limit: int, whose: str, replicas: int
+        self,
+        program: ReplicaProgram,
+        memory_options: MemoryOptions,
+        limit: int,
+        whose: str,
+        replicas: int,
     ) -> None:
-        self.program, self.wishes, self.limit, self.whose = program, wishes, limit, whose
+        self.program, self.memory_options, self.limit, self.whose = (
+            program,
+            memory_options,
+            limit,
+            whose,
+        )
         self.replicas = replicas
         self.grouped = replicas > 1
         self._usage: Usage | None = None
@@ -47,11 +57,11 @@ class Budget:
 
     def explain(self, specs: Sequence[Spec]) -> MemoryReport:
         """Return what these shapes take. Where temporaries alone are too much, scratch is not counted."""
-        plan = plan_memory(self._used(), specs, self.wishes)
+        plan = plan_memory(self._used(), specs, self.memory_options)
         scratch = 0
         if plan.size <= self.limit:
-            scratch = bound_dry(self.program, specs, self.wishes, grouped=self.grouped)[1]
-        return report(plan, self.wishes, scratch, self.grouped)
+            scratch = bound_dry(self.program, specs, self.memory_options, grouped=self.grouped)[1]
+        return report(plan, self.memory_options, scratch, self.grouped)
 
     def _used(self) -> Usage:
         if self._usage is None:
@@ -62,7 +72,7 @@ class Budget:
     def _refusal(
         self, found: MemoryReport, feeds: Sequence[Spec], specs: Sequence[Spec], state: State
     ) -> str:
-        plan = plan_memory(self._used(), specs, self.wishes)
+        plan = plan_memory(self._used(), specs, self.memory_options)
         largest = "; ".join(contributors(plan, 3))
         return (
             f"out of memory: a step needs {found.total:,} bytes on each replica (temporaries {found.arena:,}, "
@@ -102,7 +112,7 @@ class Budget:
             return False
         lasting = persistable_bytes(self.program, specs)
         lasting += bucket_bytes(self.program) if self.grouped else 0
-        left = self.limit - lasting - plan_memory(self._used(), specs, self.wishes).size
+        left = self.limit - lasting - plan_memory(self._used(), specs, self.memory_options).size
         if left < 0:
             return False
-        return bound_dry(self.program, specs, self.wishes, grouped=self.grouped)[1] <= left
+        return bound_dry(self.program, specs, self.memory_options, grouped=self.grouped)[1] <= left

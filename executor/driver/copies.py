@@ -10,7 +10,7 @@ import numpy as np
 from ..gang.delivery import assign
 
 if TYPE_CHECKING:
-    from .future import Begun
+    from .future import InFlightSteps
 
 _ARRAYS_KEPT = 16  # that are free: steps in flight times feeds, of one or two shapes
 _SMALL = 1 << 16  # bytes up to which new memory is as quick to get as old is to find
@@ -24,7 +24,7 @@ class Copies:
     def __init__(self) -> None:
         self._free: OrderedDict[int, np.ndarray] = OrderedDict()  # by address, the oldest first
         self._fresh: list[np.ndarray] = []
-        self._lent: list[tuple[Begun, list[np.ndarray]]] = []
+        self._lent: list[tuple[InFlightSteps, list[np.ndarray]]] = []
 
     def copy(self, array: np.ndarray) -> np.ndarray:
         """Return a copy (in C order)."""
@@ -58,7 +58,7 @@ class Copies:
         # At one moment: an interrupt leaves no array both free and lent.
         assign((self, "_free", free), (self, "_lent", still))
 
-    def lend(self, begun: Begun) -> None:
+    def lend(self, begun: InFlightSteps) -> None:
         """Note that what was copied since :meth:`begin` is for these steps."""
         if self._fresh:
             self._lent.append((begun, self._fresh))

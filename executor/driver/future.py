@@ -9,17 +9,17 @@ from ..gang.delivery import Request
 
 if TYPE_CHECKING:
     from .parallel import ParallelRun
-    from .version import Version
+    from .variant import CompiledVariant
 
 
-class Begun:
+class InFlightSteps:
     """Steps that were begun: what is fed (by place, once or for each step), and what they were sent as."""
 
     def __init__(
         self, batches: list[Portions], fetch_names: tuple[str, ...], iterations: int
     ) -> None:
         self.batches, self.fetch_names, self.iterations = batches, fetch_names, iterations
-        self.version: Version | None = None
+        self.version: CompiledVariant | None = None
         self.request: Request | None = None
 
     @property
@@ -41,7 +41,7 @@ class StepFuture:
     """Steps that may still be under way."""
 
     def __init__(
-        self, run: ParallelRun, begun: Begun, return_numpy: bool, return_merged: bool
+        self, run: ParallelRun, begun: InFlightSteps, return_numpy: bool, return_merged: bool
     ) -> None:
         self._run, self._begun = run, begun
         self._how = (return_numpy, return_merged)

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...graph.compile import compile_program
 from ...graph.ir.lod import lod_sources
-from ...graph.lowering.memory import Wishes
+from ...graph.lowering.memory import MemoryOptions
 from ...graph.ops.registry import Spec
 from ...graph.passes.target import Target
 from ...graph.program.program import Program
@@ -27,7 +27,7 @@ from ...strategies.flags import flag_value
 from ...strategies.log import log
 from ..device.device import Clock
 from ..device.place import CUDAPlace, Place
-from ..feed.feeds import Portion, check, rows_of
+from ..feed.feeds import FeedShard, check, rows_of
 from ..feed.fetches import Joined
 from ..feed.scope import Scope
 from ..feed.splitting import SHAPES_KEPT, Portions, Splitter
@@ -42,13 +42,13 @@ from ..replica.message import Message
 from .budget import Budget
 from .checks import check_initialized, set_scheduled_rate
 from .copies import Copies
-from .future import Begun, StepFuture
+from .future import InFlightSteps, StepFuture
 from .profiler import PROFILER
-from .settling import settle
 from .timeline import Spans
+from .validation import validate_strategies
 from .values import DeviceValues
+from .variant import CompiledVariant
 from .verify import Batch, verify
-from .version import Version
 
 if TYPE_CHECKING:
     from ...strategies.base import Strategy
@@ -91,8 +91,8 @@ class ParallelRun:
                 raise InvalidType(
                     f"a strategy must be of type {kind.__name__}, got {type(given).__name__}."
                 )
-        settle(build, execution)
-        self._capped = execution.settle_threads(len(self.places))
+        validate_strategies(build, execution)
+        self._capped = execution.resolve_num_threads(len(self.places))
         # What the user changes from now on has no effect on this program.
         self.build, self.execution = build.model_copy(deep=True), execution.model_copy(deep=True)
         self._originals: list[tuple[Strategy, Strategy]] = [
@@ -101,7 +101,9 @@ class ParallelRun:
         ]
         self._edits = build.edits, execution.edits
         self._edits_seen = self._edits[0].count + self._edits[1].count
-        self.wishes = Wishes(self.build.memory_optimize is not False, self.build.enable_inplace)
+        self.memory_options = MemoryOptions(
+            self.build.memory_optimize is not False, self.build.enable_inplace
+        )
         if gang is None:
             gang = gang_for(self.places) if share_with is None else share_with.gang
         self.gang: Gang = gang
@@ -115,7 +117,7 @@ class ParallelRun:
         )
         self.report: CompileReport | None = None
         # Steps that happened, and what was begun since: all that has yet to happen is there.
-        self._count: tuple[int, tuple[Begun, ...]] = (0, ())
+        self._count: tuple[int, tuple[InFlightSteps, ...]] = (0, ())
         self._itself: weakref.ref[Owner] = weakref.ref(self)
         self._splitting = threading.RLock()
         self.compilations = 0
@@ -125,8 +127,8 @@ class ParallelRun:
         self._copies = Copies()
         self._iterations = max(self.execution.num_iteration_per_run, 1)
         self.tracing, self.spans = False, Spans()
-        self.last: Version | None = None
-        self.versions: dict[tuple[Any, ...], Version] = {}
+        self.last: CompiledVariant | None = None
+        self.versions: dict[tuple[Any, ...], CompiledVariant] = {}
 
     def start(
         self,
@@ -150,11 +152,11 @@ class ParallelRun:
         with self._splitting, self.spans("split", self.steps if self.tracing else 0):
             splitter = self._splitter
             if copies is None:
-                begun = Begun(splitter.batches(feed, iterations), fetch_names, iterations)
+                begun = InFlightSteps(splitter.batches(feed, iterations), fetch_names, iterations)
             else:  # the user may change arrays while steps are under way, which may have to be sent again
                 copies.begin()
                 batches = splitter.batches(feed, iterations, copies.copy)
-                begun = Begun(batches, fetch_names, iterations)
+                begun = InFlightSteps(batches, fetch_names, iterations)
                 copies.lend(begun)
         self._in_turn(self._start, begun, splitter, ahead)
         return StepFuture(self, begun, return_numpy, return_merged)
@@ -171,7 +173,7 @@ class ParallelRun:
                     stacklevel=user_frames() + 1,
                 )
 
-    def _start(self, begun: Begun, splitter: Splitter, ahead: bool) -> None:
+    def _start(self, begun: InFlightSteps, splitter: Splitter, ahead: bool) -> None:
         while begun.request is None:
             if self.gang.voided:  # they come first
                 raise NeedsTurn(self.gang)
@@ -218,7 +220,7 @@ class ParallelRun:
     def steps(self, steps: int) -> None:
         self._count = (steps, ())
 
-    def _begin(self, begun: Begun, becomes: Begun, ahead: bool) -> None:
+    def _begin(self, begun: InFlightSteps, becomes: InFlightSteps, ahead: bool) -> None:
         """Compile, check and send what has not happened yet; note it where it ``becomes`` known."""
         batches, fetch_names = begun.batches, begun.fetch_names
         self.gang.make_way(ahead)
@@ -267,7 +269,7 @@ class ParallelRun:
         if drop:
             self._since_drop = 0
 
-    def finish(self, begun: Begun) -> list[Joined]:
+    def finish(self, begun: InFlightSteps) -> list[Joined]:
         """Return what steps that were begun fetch; those begun before them finish first."""
         while True:
             request = begun.request
@@ -285,7 +287,7 @@ class ParallelRun:
             if begun.request is request:
                 self._in_turn(self._resume, begun, request)
 
-    def _resume(self, begun: Begun, request: Request) -> None:
+    def _resume(self, begun: InFlightSteps, request: Request) -> None:
         """Split what has not happened over the places that are left, and send it."""
         if begun.request is not request:  # another thread did
             return
@@ -293,7 +295,7 @@ class ParallelRun:
             self._follow_gang()
         left = begun.batches if len(begun.batches) == 1 else begun.batches[request.done :]
         batches = [self._splitter.again(portions) for portions in left]
-        rest = Begun(batches, begun.fetch_names, request.iterations - request.done)
+        rest = InFlightSteps(batches, begun.fetch_names, request.iterations - request.done)
         self._begin(rest, begun, ahead=False)
 
     def _follow_gang(self) -> None:
@@ -356,7 +358,7 @@ class ParallelRun:
                 f"{len(self.places)}; they must be as many."
             )
 
-    def _shares(self, version: Version, batches: Sequence[Portions]) -> list[Share]:
+    def _shares(self, version: CompiledVariant, batches: Sequence[Portions]) -> list[Share]:
         """Return the arrays of each place, and where its rows stand among all, once they were checked."""
         if len(batches) == 1 and (known := version.known.get(id(batches[0].cuts))):
             return [
@@ -389,7 +391,7 @@ class ParallelRun:
 
     def _version(
         self, feeds: tuple[str, ...], fetches: tuple[str, ...], whole: frozenset[str]
-    ) -> Version:
+    ) -> CompiledVariant:
         checks = checking()
         key = (feeds, fetches, whole, checks)
         known = self.versions.get(key)
@@ -427,13 +429,15 @@ class ParallelRun:
                 threads=1 if in_order else self.execution.num_threads,
                 capped=self._capped,
                 every_lock=not self.build.remove_unnecessary_lock,
-                wishes=self.wishes,
+                memory_options=self.memory_options,
                 captures=self.build.allow_cuda_graph_capture is not False,
                 functions=compiled.program.functions(),
             )
             limit, whose = self.gang.memory(number)
-            budget = Budget(compiled.program, self.wishes, limit, whose, len(self.places))
-            version = Version(compiled.program, number, budget, compiled.stages, self.values.id)
+            budget = Budget(compiled.program, self.memory_options, limit, whose, len(self.places))
+            version = CompiledVariant(
+                compiled.program, number, budget, compiled.stages, self.values.id
+            )
             self.values.written.update(compiled.program.written_names())
             self.values.note_own(version.own, version.results.kept)
             self.versions[key] = version
@@ -442,7 +446,7 @@ class ParallelRun:
                 self.gang.all("trace", id=number, on=True)
         return self.versions[key]
 
-    def _verify(self, version: Version, shares: Sequence[Share]) -> None:
+    def _verify(self, version: CompiledVariant, shares: Sequence[Share]) -> None:
         """Check what the passes made on the rows of one place that has some."""
         rank = next((i for i, share in enumerate(shares) if not share.idle[0]), 0)
         share, program = shares[rank], version.program
@@ -482,7 +486,7 @@ class ParallelRun:
         on_gpus = isinstance(self.places[0], CUDAPlace)
         return ours and on_gpus and "nccl" in self.gang.libraries()
 
-    def _check(self, version: Version, portions: Sequence[Portion]) -> None:
+    def _check(self, version: CompiledVariant, portions: Sequence[FeedShard]) -> None:
         """Refuse shapes and dtypes that cannot pass shape inference, once per combination."""
         for portion in portions:
             key = tuple([(a.shape, a.dtype) for a in portion.arrays.values()])
@@ -499,10 +503,10 @@ class ParallelRun:
 
     def _inferred(
         self,
-        version: Version,
+        version: CompiledVariant,
         fed: Sequence[Spec],
-        portion: Portion,
-        portions: Sequence[Portion],
+        portion: FeedShard,
+        portions: Sequence[FeedShard],
     ) -> list[Spec]:
         """Return the exact specs; an error about one place's rows tells what was fed in all."""
         try:
@@ -525,10 +529,10 @@ class ParallelRun:
 
     def _joined(
         self,
-        version: Version,
+        version: CompiledVariant,
         names: Sequence[str],
         fetched: Sequence[Sequence[np.ndarray]],
-        portions: Sequence[Portion],
+        portions: Sequence[FeedShard],
     ) -> list[Joined]:
         fed = {name for portion in portions for name in portion.lods}
         if not fed:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...graph.ops.collective import COLLECTIVES
-from ..plan.plan import HAND_OVER
+from ..plan.plan import EARLY_FETCH
 from ..plan.traced import STEPS_KEPT, TracedStep
 from ..replica.message import Message
 
@@ -170,7 +170,7 @@ def _replica(pid: int, step: TracedStep, at: float) -> Iterator[dict[str, Any]]:
             yield _slice(pid, event.lane, "waiting for a lane", WAITING, *gap, step=step.step)
         free[event.lane] = event.ended
         talks = event.op in COLLECTIVES
-        kind = COMMUNICATION if talks else HAND_OVER if event.op == HAND_OVER else COMPUTE
+        kind = COMMUNICATION if talks else EARLY_FETCH if event.op == EARLY_FETCH else COMPUTE
         about: dict[str, Any] = {"writes": list(event.writes), "built at": event.where}
         about |= {"step": step.step, "busy_us": event.busy * _US}
         times = (at + event.began, at + event.ended)

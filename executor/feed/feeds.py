@@ -192,7 +192,7 @@ def refuse_empty(program: Program, arrays: Mapping[str, np.ndarray]) -> None:
             raise FeedError(f"feed {name!r} has 0 rows: the batch is empty.")
 
 
-class Portion(NamedTuple):
+class FeedShard(NamedTuple):
     """What one place is fed: arrays by name, and the LoD of those that hold sequences."""
 
     arrays: dict[str, np.ndarray]
@@ -220,7 +220,7 @@ def split(
     places: int,
     *,
     partial: bool = False,
-) -> list[Portion]:
+) -> list[FeedShard]:
     """Return each place's portion of a dict feed.
 
     A variable whose first dimension is unknown is cut along it, or into its sequences if it has a LoD; each
@@ -244,7 +244,7 @@ def split(
             for portion, (begin, end) in zip(portions, bounds, strict=True):
                 rows, portion.lods[name] = _cut_lod(lods[name], begin, end)
                 portion.arrays[name] = array[rows]
-    return [Portion({name: p.arrays[name] for name in arrays}, p.lods) for p in portions]
+    return [FeedShard({name: p.arrays[name] for name in arrays}, p.lods) for p in portions]
 
 
 def _by_sequence(variables: Mapping[str, Variable], lods: Mapping[str, LoD], name: str) -> bool:
@@ -287,10 +287,10 @@ def cuts(
     return [[rows[place] for rows in by_array] for place in range(places)]
 
 
-def cut(arrays: Mapping[str, np.ndarray], by_place: Cuts) -> list[Portion]:
+def cut(arrays: Mapping[str, np.ndarray], by_place: Cuts) -> list[FeedShard]:
     """Return what each place gets of arrays."""
     return [
-        Portion(
+        FeedShard(
             {
                 name: array if rows is None else array[rows]
                 for (name, array), rows in zip(arrays.items(), own, strict=True)
@@ -354,7 +354,7 @@ def _cut_lod(lod: LoD, begin: int, end: int) -> tuple[slice, LoD]:
     return slice(begin, end), tuple(levels) if levels[0] != (0,) else ()
 
 
-def rows_of(program: Program, portions: Sequence[Portion]) -> dict[str, list[int]]:
+def rows_of(program: Program, portions: Sequence[FeedShard]) -> dict[str, list[int]]:
     """Return how many rows of each batch variable each place is fed."""
     variables = program.global_block().vars
     names = [name for name in portions[0].arrays if varies(variables[name])]

@@ -14,7 +14,7 @@ from ...strategies.errors import FeedError, FeedTypeError, InvalidType
 from .feeds import (
     Copy,
     Cuts,
-    Portion,
+    FeedShard,
     check,
     convert,
     cut,
@@ -33,10 +33,10 @@ from .reader import batches_for
 SHAPES_KEPT = 64
 
 
-class Portions(list[Portion]):
+class Portions(list[FeedShard]):
     """What each place is fed. Feeds of the same names and shapes have the same ``cuts`` (None: not known)."""
 
-    def __init__(self, portions: Iterable[Portion], cuts: Cuts | None = None) -> None:
+    def __init__(self, portions: Iterable[FeedShard], cuts: Cuts | None = None) -> None:
         super().__init__(portions)
         self.cuts = cuts
 
@@ -71,7 +71,7 @@ class Splitter:
         given = self._portions(feed, keep)
         return [
             Portions(
-                Portion({**own.arrays, **more.arrays}, {**own.lods, **more.lods})
+                FeedShard({**own.arrays, **more.arrays}, {**own.lods, **more.lods})
                 for own, more in zip(given, self._portions(batches), strict=True)
             )
             for batches in read
@@ -81,7 +81,7 @@ class Splitter:
         """Return what each place is fed."""
         count = self.count
         if feed is None:
-            return Portions(Portion({}, {}) for _ in range(count))
+            return Portions(FeedShard({}, {}) for _ in range(count))
         if isinstance(feed, (dict, Mapping)):  # a dict is known at once
             arrays = convert(self.program, feed, keep)
             lods = sequences_in(feed)
@@ -101,7 +101,7 @@ class Splitter:
                 raise InvalidType(
                     f"each element of a feed list must be a dict, got {type(item).__name__}."
                 )
-        each = [Portion(convert(self.program, item, keep), sequences_in(item)) for item in feed]
+        each = [FeedShard(convert(self.program, item, keep), sequences_in(item)) for item in feed]
         return self._alike(each)
 
     def _alike_before(self, arrays: dict[str, np.ndarray]) -> Portions:
@@ -120,7 +120,7 @@ class Splitter:
                 self._known.popitem(last=False)
         return Portions(cut(arrays, known), known)
 
-    def _alike(self, portions: list[Portion]) -> Portions:
+    def _alike(self, portions: list[FeedShard]) -> Portions:
         """Check that every place is fed the same names, and rows where it must be; order names alike."""
         names = list(portions[0].arrays)
         for i, portion in enumerate(portions):
@@ -134,9 +134,11 @@ class Splitter:
                 raise FeedError(
                     f"feed {name!r}: place {counts.index(0)} gets no rows (rows by place: {counts})."
                 )
-        return Portions(Portion({name: p.arrays[name] for name in names}, p.lods) for p in portions)
+        return Portions(
+            FeedShard({name: p.arrays[name] for name in names}, p.lods) for p in portions
+        )
 
-    def parts(self, portions: Sequence[Portion]) -> list[float]:
+    def parts(self, portions: Sequence[FeedShard]) -> list[float]:
         """Return what each place's samples weigh, if they are weighed."""
         if not self.weighted:
             return [1.0] * len(portions)
@@ -153,7 +155,7 @@ class Splitter:
             return frozenset()
         return frozenset(n for n in fixed if all(_same([p.arrays[n] for p in b]) for b in batches))
 
-    def again(self, portions: Sequence[Portion]) -> Portions:
+    def again(self, portions: Sequence[FeedShard]) -> Portions:
         """Return what was split over another number of places, split over these."""
         variables = self.program.global_block().vars
         arrays, lods = {}, {}

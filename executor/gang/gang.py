@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...graph.lowering.memory import ALL_WISHES, Wishes
+from ...graph.lowering.memory import ALL_MEMORY_OPTIONS, MemoryOptions
 from ...strategies import errors
 from ...strategies.errors import ExecutionError, InvalidState, ReplicaLost, RowlockError
 from ..kernels.capabilities import common
@@ -414,7 +414,7 @@ class Gang:
         threads: int = 1,
         capped: bool = False,
         every_lock: bool = False,
-        wishes: Wishes = ALL_WISHES,
+        memory_options: MemoryOptions = ALL_MEMORY_OPTIONS,
         captures: bool = True,
         alone: bool = False,
         functions: Sequence[int] = (),
@@ -422,13 +422,18 @@ class Gang:
         """Give a compiled program (JSON) to every replica and return its id there.
 
         ``threads`` that a replica may use, ``capped`` by its share of the host's cores or not; ``every_lock``:
-        they signal every dependency; ``wishes``: how temporaries may share memory; ``captures``: a GPU's work
-        is launched as graphs; ``alone``: peers take no part; ``functions``: numbers of the Python functions
+        they signal every dependency; ``memory_options``: how temporaries may share memory; ``captures``: a GPU's
+        work is launched as graphs; ``alone``: peers take no part; ``functions``: numbers of the Python functions
         that it calls, which the delivery brings to replicas of other processes.
         """
         number = self.new_id()
         how: dict[str, Any] = {"threads": threads, "capped": capped, "every_lock": every_lock}
-        how.update(wishes=list(wishes), captures=captures, alone=alone, functions=list(functions))
+        how.update(
+            memory_options=list(memory_options),
+            captures=captures,
+            alone=alone,
+            functions=list(functions),
+        )
         head = {"id": number, "program": program, "scope": scope, **how}
         with self.turn:
             self._unload()

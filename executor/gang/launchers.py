@@ -16,7 +16,7 @@ from ...strategies.current import current_config
 from ...strategies.errors import InvalidArgument, PlacementError
 from ..device.place import CUDAPlace, Place
 from .gang import Gang
-from .solo import Solo
+from .single import SingleReplicaGang
 
 if TYPE_CHECKING:
     from ...strategies.cluster import ClusterConfig
@@ -82,7 +82,7 @@ def gang_at(place: Place) -> Gang:
                 rank = places.index(place)
                 solos = _solos.setdefault(gang, {})
                 if rank not in solos:
-                    solos[rank] = Solo(gang, rank)
+                    solos[rank] = SingleReplicaGang(gang, rank)
                 return solos[rank]
         made = gang_for([place])
         _standing.add((config, (place,)))
@@ -90,7 +90,7 @@ def gang_at(place: Place) -> Gang:
 
 
 _standing: set[tuple[Any, ...]] = set()  # gangs of one that leave when their GPU is wanted
-_solos: WeakKeyDictionary[Gang, dict[int, Solo]] = WeakKeyDictionary()
+_solos: WeakKeyDictionary[Gang, dict[int, SingleReplicaGang]] = WeakKeyDictionary()
 
 
 def _in_use(gang: Gang) -> bool:

@@ -17,7 +17,7 @@ from ...strategies.types import is_low
 from ..cuda.runtime import Runtime
 from ..cuda.transfers import Arriving
 from ..device.place import Place, runtime_of
-from ..replica.agreement import NO_STEP, differing, when
+from ..replica.agreement import NO_STEP, format_step, mismatch_message
 from ..replica.message import Group, Message
 from ..replica.replica import Replica
 from .delivery import VALUES_GONE, Torn
@@ -96,14 +96,14 @@ class _Meeting:
     def _give_up(self, tag: tuple[str, int], within: float) -> None:
         """Who comes now comes too late."""
         missing = [r for r in range(self.size) if self.tags[r] != tag]
-        self.reason = f"{tag[0]}{when(tag[1])}: ranks {missing} are missing after {within} s"
+        self.reason = f"{tag[0]}{format_step(tag[1])}: ranks {missing} are missing after {within} s"
         self.turn.notify_all()
         raise CollectiveError(f"collective stopped: {self.reason}.")
 
     def _check_tags(self) -> None:
         if len(set(self.tags)) > 1:
-            came = {rank: f"{what}{when(at)}" for rank, (what, at) in enumerate(self.tags)}
-            self.reason = differing(came)
+            came = {rank: f"{what}{format_step(at)}" for rank, (what, at) in enumerate(self.tags)}
+            self.reason = mismatch_message(came)
             self.turn.notify_all()
             raise CollectiveError(f"collective stopped: {self.reason}.")
 

@@ -11,7 +11,14 @@ import numpy as np
 
 from ...graph.ir.graph import EVERYWHERE, STATE, TEMP
 from ...graph.ir.replica_program import NodeRecord, ReplicaProgram
-from ...graph.lowering.memory import ALL_WISHES, MemoryPlan, Usage, Wishes, places, plan_memory
+from ...graph.lowering.memory import (
+    ALL_MEMORY_OPTIONS,
+    MemoryOptions,
+    MemoryPlan,
+    Usage,
+    places,
+    plan_memory,
+)
 from ...graph.lowering.select import ON_HOST
 from ...graph.ops.collective import COLLECTIVES
 from ...graph.ops.registry import OPS, Spec
@@ -19,19 +26,19 @@ from ...graph.report.memory_report import contributors
 from ...strategies.errors import ExecutionError, ResourceExhausted
 from ...strategies.types import to_numpy
 from ..cuda.runtime import Waiting
-from ..device.beside import beside as host_of
 from ..device.device import Device
+from ..device.host_device import host_device_of
 from ..host.arena import Arena, spec_of
 from ..host.memory import total_memory
 from ..host.writes import address, constant
 from ..kernels.registry import bind as bind_kernel
+from .binding_cache import BindingCache
 from .buckets import Buckets, Collectives
-from .meetings import meeting
+from .collectives import bind_collective
 from .numerics import looks
-from .plan import HAND_OVER, Instruction, Plan, Vote
-from .run import beside, dependencies
+from .plan import EARLY_FETCH, Instruction, Plan, Vote
+from .run import dependencies, last_concurrent
 from .shapes import batch_dependent
-from .shared import Shared
 
 Allocate = Callable[[str, Spec], np.ndarray]
 
@@ -41,8 +48,8 @@ class Binder:
 
     ``idle`` is for a rank that gets no rows: it leaves out every op that depends on the batch, and meets its
     peers with zeros. ``fed`` are arrays in which feeds will stand in every step; without them a plan has
-    buffers of its own, and copies what it is fed. ``wishes``: how temporaries may share memory. ``shared`` is
-    what other plans of this program and rank have as well. ``make`` is the kind of plan.
+    buffers of its own, and copies what it is fed. ``memory_options``: how temporaries may share memory.
+    ``shared`` is what other plans of this program and rank have as well. ``make`` is the kind of plan.
     """
 
     def __init__(
@@ -58,14 +65,14 @@ class Binder:
         within: float = 60.0,
         idle: bool = False,
         fed: Sequence[Any] | None = None,
-        wishes: Wishes = ALL_WISHES,
-        shared: Shared | None = None,
+        memory_options: MemoryOptions = ALL_MEMORY_OPTIONS,
+        shared: BindingCache | None = None,
         make: Callable[..., Plan] = Plan,
     ) -> None:
         self._make = make
         self.program = program
-        self.shared = shared if shared is not None else Shared(program)
-        self.device, self.host = device, host_of(device)
+        self.shared = shared if shared is not None else BindingCache(program)
+        self.device, self.host = device, host_device_of(device)
         self.group = group
         self.rank = rank
         self.within = within
@@ -83,7 +90,7 @@ class Binder:
         self._fed = dict(zip(program.feeds, fed, strict=True)) if fed is not None else {}
         self.usage = self._usage()
         self.arrays = self._placed(allocate)
-        self._lay_out(self._planned(wishes))
+        self._lay_out(self._planned(memory_options))
         device.constant = constant(program, self.arrays)
 
     def _refuse_early_writes(self) -> None:
@@ -128,8 +135,8 @@ class Binder:
                     )
         return [placed.get(i) for i in range(len(self.specs))]
 
-    def _planned(self, wishes: Wishes) -> MemoryPlan:
-        return plan_memory(self.usage, self.specs, wishes)
+    def _planned(self, memory_options: MemoryOptions) -> MemoryPlan:
+        return plan_memory(self.usage, self.specs, memory_options)
 
     def _lay_out(self, planned: MemoryPlan) -> None:
         """Give every temporary its place in the arena."""
@@ -162,7 +169,7 @@ class Binder:
         """Return the plan; ``lanes`` gives each instruction a thread, if they are not to run in order."""
         chosen = iter(lanes) if lanes is not None else itertools.repeat(0)
         self.device = self.device.emptied()
-        self.host = host_of(self.device)
+        self.host = host_device_of(self.device)
         if lanes is not None:
             self._lay_out(self._spread(lanes))
         vote = self._vote() if self._vote_at is not None else None
@@ -173,7 +180,7 @@ class Binder:
         for node in self.nodes:
             if node is self._vote_at and vote is not None and vote.early:
                 next(chosen)
-                instructions.append(Instruction(HAND_OVER, (), (), node.where, (vote.hand_over,)))
+                instructions.append(Instruction(EARLY_FETCH, (), (), node.where, (vote.hand_over,)))
             if lanes is None:
                 instructions.append(self._in_any_plan(node, vote))
             else:
@@ -264,7 +271,7 @@ class Binder:
                 if i in planned.roots:
                     root = planned.roots[i]
                     users[root] = users.get(root, 0) | 1 << at[k]
-        after = beside(self.needs(), lanes)
+        after = last_concurrent(self.needs(), lanes)
         for root, (first, final) in planned.spans.items():
             begin = at[first] if first >= 0 else first
             end = last if final == self.usage.end else at[final] if final >= 0 else final
@@ -336,7 +343,7 @@ class Binder:
         bucket = self.buckets.by_number.get(node.attrs["bucket"])
         held = self._held(node.inputs.get("X", ()))
         copy = self.device.xp.copyto
-        return meeting(node, self.group, bucket, held, self.rank, copy, self._when(node))
+        return bind_collective(node, self.group, bucket, held, self.rank, copy, self._when(node))
 
     def _when(self, node: NodeRecord) -> dict[str, Any]:
         number = node.attrs["bucket"]

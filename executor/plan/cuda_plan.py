@@ -16,8 +16,8 @@ from ...strategies.errors import CollectiveError
 from ..cuda.memory import DeviceMemory
 from ..cuda.runtime import Runtime, Step, Waiting, graph_can_hold
 from ..cuda.transfers import Arriving, Outward, Staged
-from ..device.beside import OnHost
-from .plan import HAND_OVER, Instruction, Plan
+from ..device.host_device import OnHost
+from .plan import EARLY_FETCH, Instruction, Plan
 from .run import Event as Timed
 from .run import timed
 
@@ -79,7 +79,7 @@ class CudaPlan(Plan):
         for k, one in enumerate(self.instructions):
             steps: list[Step] = []
             found.append(steps)
-            if one.op == HAND_OVER and lands:
+            if one.op == EARLY_FETCH and lands:
                 continue
             if begun and one.op not in COLLECTIVES:
                 for other in sorted(begun.keys() & waits[k]):
@@ -90,7 +90,7 @@ class CudaPlan(Plan):
                     begun.clear()
                 if _waits(call):
                     steps += [Waiting(self._set_aside), call, self._hand_over]
-                elif one.op == HAND_OVER:
+                elif one.op == EARLY_FETCH:
                     steps += [self._set_aside, self._hand_over]
                 else:
                     steps.append(call)
@@ -250,5 +250,5 @@ def _alike(one: Step, other: Step) -> bool:
 def _why_split(segment: Segment, op: str) -> str:
     if isinstance(segment.steps[0], OnHost):
         return "it is placed on the host (device_guard)"
-    meets = op in COLLECTIVES or op == HAND_OVER
+    meets = op in COLLECTIVES or op == EARLY_FETCH
     return "replicas meet there" if meets else "the host takes part there"

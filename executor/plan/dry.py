@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...graph.ir.replica_program import ReplicaProgram
-from ...graph.lowering.memory import MemoryPlan, Wishes
+from ...graph.lowering.memory import MemoryOptions, MemoryPlan
 from ...graph.lowering.select import LIBRARIES
 from ...graph.ops.registry import Spec
 from ...strategies.types import to_numpy
@@ -53,7 +53,7 @@ class NullGroup:
 
 
 def bound_dry(
-    program: ReplicaProgram, specs: Sequence[Spec], wishes: Wishes, *, grouped: bool
+    program: ReplicaProgram, specs: Sequence[Spec], memory_options: MemoryOptions, *, grouped: bool
 ) -> tuple[MemoryPlan, int]:
     """Return where temporaries will lie on replica 0, and the bytes of scratch memory its kernels take.
 
@@ -75,7 +75,14 @@ def bound_dry(
         runtime=runtime,
     )
     binder = Binder(
-        _runnable(program, runtime), device, specs, allocate, buckets, group, rank=0, wishes=wishes
+        _runnable(program, runtime),
+        device,
+        specs,
+        allocate,
+        buckets,
+        group,
+        rank=0,
+        memory_options=memory_options,
     )
     scratch = binder.plan().device.scratch_bytes
     return binder.arena.plan, scratch + (_staging(program, specs) if runtime is not None else 0)

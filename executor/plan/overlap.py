@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...graph.ir.replica_program import ReplicaProgram
 from ...graph.ops.collective import COLLECTIVES
-from .plan import HAND_OVER, Plan
+from .plan import EARLY_FETCH, Plan
 from .run import deal, worth_dealing
 
 
@@ -18,7 +18,9 @@ def may_overlap(program: ReplicaProgram) -> bool:
 def meetings(plan: Plan) -> list[int]:
     """Return the numbers of the instructions that belong into the lane for communication."""
     return [
-        i for i, one in enumerate(plan.instructions) if one.op in COLLECTIVES or one.op == HAND_OVER
+        i
+        for i, one in enumerate(plan.instructions)
+        if one.op in COLLECTIVES or one.op == EARLY_FETCH
     ]
 
 

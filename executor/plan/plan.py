@@ -15,7 +15,7 @@ from ...strategies.errors import CollectiveError, ExecutionError
 from ..device.device import Device
 from .run import Event, LaneFailed, Lanes, timed
 
-HAND_OVER = "fetch"  # the instruction that gives away what is fetched before the vote
+EARLY_FETCH = "fetch"  # the instruction that gives away what is fetched before the vote
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Vote:
     the collectives themselves do not.
     """
 
-    BEGUN, COME, PASSED = range(3)
+    BEGUN, PREPARED, COMMITTED = range(3)
 
     def __init__(self, early: Mapping[int, Any]) -> None:
         self.early = dict(early)
@@ -56,11 +56,11 @@ class Vote:
 
     def come(self) -> None:
         """Note that this replica can finish the step without its peers."""
-        self.stage = self.COME
+        self.stage = self.PREPARED
 
     def go(self) -> None:
         """Note that this replica makes its writes."""
-        self.stage = self.PASSED
+        self.stage = self.COMMITTED
 
 
 class Plan:

@@ -91,7 +91,7 @@ def dependencies(
     return needs
 
 
-def beside(needs: Sequence[set[int]], chosen: Sequence[int]) -> Callable[[int], int]:
+def last_concurrent(needs: Sequence[set[int]], chosen: Sequence[int]) -> Callable[[int], int]:
     """Return a function from instructions (bits) to the last one that may run before all of them are done.
 
     ``chosen`` is each instruction's lane: it waits for those before it in its lane, and for what it needs.

@@ -8,7 +8,7 @@ NO_STEP = -1
 _DONE_SHIFT = 32
 
 
-def moment(step: int, done: int) -> int:
+def pack_step(step: int, done: int) -> int:
     """Return one number for a step and for how many were done before: ranks at different moments stop.
 
     The step tells a message that was missed or came twice, the count a rank that wrote more or less than
@@ -17,7 +17,7 @@ def moment(step: int, done: int) -> int:
     return done << _DONE_SHIFT | step
 
 
-def when(at: int) -> str:
+def format_step(at: int) -> str:
     """Return a moment in words, to stand behind what happens then (nothing for ``NO_STEP``)."""
     if at < 0:
         return ""
@@ -30,7 +30,7 @@ def named(ranks: Sequence[int]) -> str:
     return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {list(ranks)}"
 
 
-def differing(came: Mapping[int, str]) -> str:
+def mismatch_message(came: Mapping[int, str]) -> str:
     """Return the sentence for ranks that came for different things."""
     by_text: dict[str, list[int]] = {}
     for rank, text in came.items():

@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 
 from ...graph.ir.replica_program import ReplicaProgram
-from ...graph.lowering.memory import Wishes
+from ...graph.lowering.memory import MemoryOptions
 from ...strategies.errors import Unsupported
 from ..cuda.runtime import Runtime
 from ..kernels.capabilities import installed
 from ..kernels.registry import ALL_LIBRARIES
 from ..plan.bind import Binder
+from ..plan.binding_cache import BindingCache
 from ..plan.buckets import Buckets
 from ..plan.overlap import may_overlap
 from ..plan.plan import Plan
-from ..plan.shared import Shared
 from ..plan.traced import STEPS_KEPT, TracedStep
 from .agreement import NO_STEP
 from .message import KEPT, Group, Message
 
 
-class Bound:
+class BoundPlan:
     """A plan, and what it takes to bind it again for several threads once its instructions were timed.
 
     ``fed`` are the lasting places it reads its feeds from, if it does.
@@ -67,11 +67,11 @@ class Bound:
         return partial(self._post, Message(KEPT, {}, early, done))
 
 
-class Loaded:
+class LoadedProgram:
     """A program on this replica: its gradient buckets and the plans bound so far.
 
-    ``threads`` instructions may run at once; ``every_lock`` and ``wishes`` (how temporaries share memory) are
-    as the build strategy says.
+    ``threads`` instructions may run at once; ``every_lock`` and ``memory_options`` (how temporaries share
+    memory) are as the build strategy says.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Loaded:
         self.scope: int = head["scope"]
         self.threads: int = min(head["threads"], cores) if head["capped"] else head["threads"]
         self.every_lock: bool = head["every_lock"]
-        self.wishes = Wishes(*head["wishes"])
+        self.memory_options = MemoryOptions(*head["memory_options"])
         # Who asked for one thread asked for one instruction after another; a share of one core is no wish.
         self.overlap = head["threads"] > 1 and may_overlap(self.program) and runtime is None
         if runtime is not None:  # its streams run side by side
@@ -101,8 +101,8 @@ class Loaded:
         self.captures = head["captures"]
         self.spare = cores > self.threads
         self.buckets = Buckets(self.program, group if self.program.buckets else None)
-        self.plans: OrderedDict[tuple[Any, ...], Bound] = OrderedDict()
-        self.shared = Shared(self.program)
+        self.plans: OrderedDict[tuple[Any, ...], BoundPlan] = OrderedDict()
+        self.shared = BindingCache(self.program)
         self.alive: Plan | None = None
         self.last: Plan | None = None
         self.tracing = False

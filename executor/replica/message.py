@@ -33,7 +33,7 @@ class Group(Collectives, Protocol):
     local_size: int  # ranks on this host
 
     def begin(self, step: int) -> None:
-        """Let the collectives from now on belong to this step (see :func:`moment`)."""
+        """Let the collectives from now on belong to this step (see :func:`pack_step`)."""
         ...
 
     def abort(self, reason: str) -> None:

@@ -23,14 +23,14 @@ from ..host.cores import openmp_threads
 from ..host.memory import available_memory
 from ..kernels.capabilities import installed
 from ..plan.bind import Binder
+from ..plan.binding_cache import gc_paused
 from ..plan.cuda_plan import CudaPlan
 from ..plan.overlap import choose
 from ..plan.plan import Plan, Vote
 from ..plan.run import MEASURED_STEPS, Lanes
-from ..plan.shared import uncollected
 from ..plan.traced import TracedStep
-from .agreement import moment
-from .loaded import Bound, Loaded
+from .agreement import pack_step
+from .loaded import BoundPlan, LoadedProgram
 from .message import Group, Message
 
 PLANS_KEPT = 16  # per program: one for each combination of feed shapes met lately
@@ -58,7 +58,7 @@ class Replica:
         self.within = within
         self.runtime = runtime
         self.scopes: defaultdict[int, DeviceScope] = defaultdict(partial(DeviceScope, runtime))
-        self.programs: dict[int, Loaded] = {}
+        self.programs: dict[int, LoadedProgram] = {}
         # One step runs at a time, so its plans can share memory.
         self.memory: Memory | DeviceMemory = (
             Memory() if runtime is None else DeviceMemory(runtime, self._forget_all_plans)
@@ -108,7 +108,9 @@ class Replica:
         memory = left + held + self.memory.taken
         share = (os.cpu_count() or 1) // (self.group.local_size if self.group else 1)
         cores = max(min(share, len(os.sched_getaffinity(0))), 1)
-        self.programs[head["id"]] = Loaded(head, self.group, cores, self.within, self.runtime)
+        self.programs[head["id"]] = LoadedProgram(
+            head, self.group, cores, self.within, self.runtime
+        )
         return Message("ok", {"memory": memory})
 
     def on_unload(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
@@ -163,7 +165,7 @@ class Replica:
             clock = bound.plan.device.clock
             clock.step, clock.row, clock.share = self._step + k, head["rows"][s], head["parts"][s]
             if self.group is not None:
-                self.group.begin(moment(clock.step, self.done))
+                self.group.begin(pack_step(clock.step, self.done))
             self._began = time.monotonic()
             loaded.alive = loaded.last = self._under_way = bound.plan
             self._run(loaded, bound, feeds, last=k == last)
@@ -185,7 +187,7 @@ class Replica:
         A replica that came to the vote has all it needs for it; one that did not must be given the values.
         """
         plan = self._under_way
-        kept = plan is not None and plan.vote is not None and plan.vote.stage == Vote.COME
+        kept = plan is not None and plan.vote is not None and plan.vote.stage == Vote.PREPARED
         if plan is not None and kept and head["upto"] == self.done + 1:
             plan.apply()
             self.done += 1
@@ -302,7 +304,9 @@ class Replica:
                     self._forget_all_plans()
                 self.group.reset(self.epoch)
 
-    def _run(self, loaded: Loaded, bound: Bound, feeds: Sequence[np.ndarray], last: bool) -> None:
+    def _run(
+        self, loaded: LoadedProgram, bound: BoundPlan, feeds: Sequence[np.ndarray], last: bool
+    ) -> None:
         """Run one step; after some timed ones, deal the instructions to threads if that pays."""
         plan = bound.plan
         if loaded.program.changes:
@@ -321,7 +325,7 @@ class Replica:
             if bound.timed_steps == MEASURED_STEPS:
                 self._deal(loaded, bound)
 
-    def _deal(self, loaded: Loaded, bound: Bound) -> None:
+    def _deal(self, loaded: LoadedProgram, bound: BoundPlan) -> None:
         needs, timed = bound.plan.needs(), bound.plan
         chosen = choose(timed, needs, loaded.threads, overlap=loaded.overlap, spare=loaded.spare)
         if chosen is None:
@@ -339,13 +343,13 @@ class Replica:
             waited=bound.plan.waited,
         )
 
-    def _bound(self, loaded: Loaded, feeds: Sequence[np.ndarray], idle: bool) -> Bound:
+    def _bound(self, loaded: LoadedProgram, feeds: Sequence[np.ndarray], idle: bool) -> BoundPlan:
         """Return the plan for what is fed: for its places if they last, else for its shapes."""
         lasting = self._lasting and bool(feeds) and self.runtime is None
         key = (id(feeds), idle) if lasting else (*(spec_of(array) for array in feeds), idle)
         bound = loaded.plans.get(key)
         if bound is None:
-            with uncollected():
+            with gc_paused():
                 bound = self._bind(loaded, feeds, idle, lasting)
             loaded.plans[key] = bound
             if len(loaded.plans) > PLANS_KEPT:
@@ -354,7 +358,9 @@ class Replica:
             loaded.plans.move_to_end(key)
         return bound
 
-    def _bind(self, loaded: Loaded, feeds: Sequence[Any], idle: bool, lasting: bool) -> Bound:
+    def _bind(
+        self, loaded: LoadedProgram, feeds: Sequence[Any], idle: bool, lasting: bool
+    ) -> BoundPlan:
         scope, program = self.scopes[loaded.scope], loaded.program
         if scope.settle(program.sides):
             self._forget_plans(loaded.scope)
@@ -376,11 +382,11 @@ class Replica:
             within=self.within,
             idle=idle,
             fed=feeds if lasting and not idle else None,
-            wishes=loaded.wishes,
+            memory_options=loaded.memory_options,
             shared=loaded.shared,
             make=partial(CudaPlan, captures=loaded.captures) if self.runtime else Plan,
         )
-        return Bound(binder, feeds if lasting else None, self.post)
+        return BoundPlan(binder, feeds if lasting else None, self.post)
 
     def _forget_all_plans(self) -> None:
         for loaded in self.programs.values():

@@ -25,7 +25,7 @@ import numpy as np
 from ...strategies.errors import Unsupported
 from ..cuda.kernel import CudaKernel
 from ..cuda.runtime import Captured, Dims, Properties, Step
-from ..host.aligned import Given, aligned, when_gone
+from ..host.host_memory import Given, aligned, when_gone
 from .host_compiler import compiled, host_compiler
 
 if TYPE_CHECKING:

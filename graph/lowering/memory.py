@@ -26,14 +26,14 @@ ALIGNMENT = 64  # bytes; a cache line, and what vector units like best
 _BEFORE = -1  # feeds are there before the first node
 
 
-class Wishes(NamedTuple):
+class MemoryOptions(NamedTuple):
     """What the strategy wants: ``reuse`` of memory, and results in the place of operands (``in_place``)."""
 
     reuse: bool = True
     in_place: bool = True
 
 
-ALL_WISHES = Wishes()
+ALL_MEMORY_OPTIONS = MemoryOptions()
 
 
 class Pair(NamedTuple):
@@ -191,14 +191,18 @@ class MemoryPlan:
         return MemoryPlan(*shared, spans, offsets, size)
 
 
-def plan_memory(usage: Usage, specs: Sequence[Spec], wishes: Wishes = ALL_WISHES) -> MemoryPlan:
+def plan_memory(
+    usage: Usage, specs: Sequence[Spec], memory_options: MemoryOptions = ALL_MEMORY_OPTIONS
+) -> MemoryPlan:
     """Return where each value lies, given exact shapes."""
     roots = {i: i for i in usage.first}
     last = dict(usage.last)
     same: dict[int, int] = {}
     views: set[int] = set()
     for pair in sorted([*usage.pairs, *_pairs_by_shape(usage, specs)], key=lambda p: p.node):
-        if wishes.in_place or usage.nodes[pair.node].op in COLLECTIVES:  # these have one memory
+        if (
+            memory_options.in_place or usage.nodes[pair.node].op in COLLECTIVES
+        ):  # these have one memory
             _share(usage, specs, pair, roots, last, same, views)
     spans = {i: (first, last[i]) for i, first in usage.first.items() if roots[i] == i}
     sizes = {i: aligned(nbytes(specs[i])) for i in spans}
@@ -206,7 +210,7 @@ def plan_memory(usage: Usage, specs: Sequence[Spec], wishes: Wishes = ALL_WISHES
     offsets, totals = {}, []
     for held in (spans.keys() - host, host):
         part = {i: size for i, size in sizes.items() if i in held}
-        placed, total = place(spans, part) if wishes.reuse else _side_by_side(part)
+        placed, total = place(spans, part) if memory_options.reuse else _side_by_side(part)
         offsets.update(placed)
         totals.append(total)
     return MemoryPlan(usage, specs, roots, same, views, spans, offsets, *totals)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from ..ir.graph import Node, Value
-from .match import Edit, given, one
+from .match import GraphRewriter, given, one
 from .path import Hop, derives_same, gradient_op, gradient_read
 
 _FUSED, _GRAD = "fused_dot_product_attention", "fused_dot_product_attention_grad"
@@ -26,12 +26,12 @@ class _Views:
     backward: list[Node] = field(default_factory=list)
 
 
-def take_views(edit: Edit) -> int:
+def take_views(edit: GraphRewriter) -> int:
     """Let fused attentions stand for the views around them too; returns how many do."""
     return sum(_take(edit, node) for node in edit.nodes(_FUSED) if node.attrs["layout"] == "bhtd")
 
 
-def _take(edit: Edit, node: Node) -> bool:
+def _take(edit: GraphRewriter, node: Node) -> bool:
     out = one(node.outputs, "Out")
     assert out is not None
     grad = edit.reader(out, _GRAD, "Out")
@@ -42,7 +42,7 @@ def _take(edit: Edit, node: Node) -> bool:
     return views is not None and _put(edit, node, grad, after, views)
 
 
-def _transpose_after(edit: Edit, out: Value, grad: Node | None) -> Hop | None:
+def _transpose_after(edit: GraphRewriter, out: Value, grad: Node | None) -> Hop | None:
     """Return the transpose that puts rows before heads again, if it is all that reads the result."""
     node = next((n for n in edit.readers(out) if n.op in _TRANSPOSES), None)
     if node is None or node.attrs["axis"] != _HEADS_FIRST:
@@ -57,7 +57,7 @@ def _transpose_after(edit: Edit, out: Value, grad: Node | None) -> Hop | None:
     return Hop(node, "X", before) if seed and gradient_op(edit, node, seed) is before else None
 
 
-def _transposed(edit: Edit, node: Node, grad: Node | None) -> _Views | None:
+def _transposed(edit: GraphRewriter, node: Node, grad: Node | None) -> _Views | None:
     """Each of Q, K and V is a transpose of [B, T, H, D]."""
     views = _Views("bthd")
     for slot in "QKV":
@@ -76,7 +76,7 @@ def _transposed(edit: Edit, node: Node, grad: Node | None) -> _Views | None:
     return views
 
 
-def _packed(edit: Edit, node: Node, grad: Node | None) -> _Views | None:
+def _packed(edit: GraphRewriter, node: Node, grad: Node | None) -> _Views | None:
     """Q, K and V are the three parts of a transpose of [B, T, 3, H, D]."""
     squeezes = [_maker(edit, one(node.inputs, slot), _SQUEEZES) for slot in "QKV"]
     if any(view is None or list(view.attrs["axes"]) != [0] for view in squeezes):
@@ -94,7 +94,7 @@ def _packed(edit: Edit, node: Node, grad: Node | None) -> _Views | None:
     return _packed_gradients(edit, views, grad) if wanted and grad is not None else views
 
 
-def _packed_gradients(edit: Edit, views: _Views, grad: Node) -> _Views | None:
+def _packed_gradients(edit: GraphRewriter, views: _Views, grad: Node) -> _Views | None:
     """Add the ops that join the gradients of Q, K and V."""
     view, split, *squeezes = views.forward
     pieces: list[Value | None] = []
@@ -117,12 +117,12 @@ def _packed_gradients(edit: Edit, views: _Views, grad: Node) -> _Views | None:
     return views
 
 
-def _maker(edit: Edit, value: Value | None, op_types: Sequence[str]) -> Node | None:
+def _maker(edit: GraphRewriter, value: Value | None, op_types: Sequence[str]) -> Node | None:
     node = edit.maker.get(value) if value is not None else None
     return node if node is not None and node.op in op_types else None
 
 
-def _put(edit: Edit, node: Node, grad: Node | None, after: Hop, views: _Views) -> bool:
+def _put(edit: GraphRewriter, node: Node, grad: Node | None, after: Hop, views: _Views) -> bool:
     """Put in the ops that read and write across the views; False, with the reason kept, if they cannot."""
     out = after.made()
     forward = [node, after.node, *views.forward]
@@ -141,6 +141,8 @@ def _put(edit: Edit, node: Node, grad: Node | None, after: Hop, views: _Views) -
     group = [n for old, _ in pairs for n in old]
     lasting = {v for _, new in pairs for v in new.writes()}
     inner = [v for n in group for v in n.writes() if v not in lasting]
-    if not all(edit.may_vanish(value, group) for value in inner) or not derives_same(edit, fused):
+    if not all(edit.can_fuse_away(value, group) for value in inner) or not derives_same(
+        edit, fused
+    ):
         return False
     return edit.fuse_all([(list(dict.fromkeys(old)), new) for old, new in pairs])

@@ -8,7 +8,7 @@ from ..ir.graph import Graph, Node
 from ..ops.fused_norm import ACT, ACTIVATIONS
 from ..ops.registry import OPS
 from ..ops.sync_norm import APPLY
-from .match import Edit, Slots, one
+from .match import GraphRewriter, Slots, one
 from .target import Pass, Target
 
 _NAME = "fuse_bn_act_ops"
@@ -21,7 +21,7 @@ def fuse_bn_act(graph: Graph, target: Target) -> Graph:
 
     The gradient is a function of what the activation made, so each of the two is fused by itself.
     """
-    edit = Edit(graph, target)
+    edit = GraphRewriter(graph, target)
     forward = sum(_forward(edit, norm) for norm in edit.nodes("batch_norm"))
     backward = sum(_backward(edit, norm) for norm in edit.nodes("batch_norm_grad"))
     counts = {"batch_norm with its activation": forward, "of their gradients": backward}
@@ -29,12 +29,12 @@ def fuse_bn_act(graph: Graph, target: Target) -> Graph:
     return edit.result(_NAME, counts, absent)
 
 
-def _forward(edit: Edit, norm: Node) -> bool:
+def _forward(edit: GraphRewriter, norm: Node) -> bool:
     y = one(norm.outputs, "Y")
     if y is None:
         return False
     act = next((n for n in edit.readers(y) if n.op in ACTIVATIONS), None)
-    if act is None or not edit.may_vanish(y, (act,)):
+    if act is None or not edit.can_fuse_away(y, (act,)):
         return False
     fused = with_norm(norm, ACT, act.op, {"Y": act.outputs["Out"]})
     return edit.fuse((norm, act), fused)
@@ -53,12 +53,12 @@ def with_norm(norm: Node, op_type: str, act: str, slots: Slots) -> Node:
     )
 
 
-def _backward(edit: Edit, norm: Node) -> bool:
+def _backward(edit: GraphRewriter, norm: Node) -> bool:
     d_middle = one(norm.inputs, "Y@GRAD")
     act = edit.maker.get(d_middle) if d_middle is not None else None
     if d_middle is None or act is None or act.op not in _GRADS:
         return False
-    if not edit.may_vanish(d_middle, (norm,)):
+    if not edit.can_fuse_away(d_middle, (norm,)):
         return False
     slots = {"Y": act.inputs["Out"], "Y@GRAD": act.inputs["Out@GRAD"]}
     fused = with_norm(norm, f"{ACT}_grad", _GRADS[act.op], slots)

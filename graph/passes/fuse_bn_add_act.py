@@ -6,7 +6,7 @@ from ..ir.graph import Graph, Node, Value
 from ..ops.fused_norm import ACTIVATIONS, ADD_ACT
 from ..ops.sync_norm import APPLY
 from .fuse_bn_act import APART, with_norm
-from .match import Change, Edit, given, one, output_of
+from .match import Change, GraphRewriter, given, one, output_of
 from .target import Pass, Target
 
 _NAME = "fuse_bn_add_act_ops"
@@ -17,7 +17,7 @@ def fuse_bn_add_act(graph: Graph, target: Target) -> Graph:
 
     The gradient of the sum reads what the norm made (for its shape), so both directions are fused together.
     """
-    edit = Edit(graph, target)
+    edit = GraphRewriter(graph, target)
     forward = backward = 0
     for norm in edit.nodes("batch_norm"):
         changes = _changes(edit, norm)
@@ -29,7 +29,7 @@ def fuse_bn_add_act(graph: Graph, target: Target) -> Graph:
     return edit.result(_NAME, counts, APART if edit.nodes(APPLY) else absent)
 
 
-def _changes(edit: Edit, norm: Node) -> list[Change]:
+def _changes(edit: GraphRewriter, norm: Node) -> list[Change]:
     y = one(norm.outputs, "Y")
     add = None if y is None else next((n for n in edit.readers(y) if n.op == _ADD), None)
     total = None if add is None else one(add.outputs, "Out")
@@ -51,10 +51,10 @@ def _changes(edit: Edit, norm: Node) -> list[Change]:
             return []
         changes.append(change)
     old = [node for nodes, _ in changes for node in nodes]
-    return changes if edit.may_vanish(y, old) and edit.may_vanish(total, old) else []
+    return changes if edit.can_fuse_away(y, old) and edit.can_fuse_away(total, old) else []
 
 
-def _backward(edit: Edit, y: Value, act: Node, add_grad: Node) -> Change | None:
+def _backward(edit: GraphRewriter, y: Value, act: Node, add_grad: Node) -> Change | None:
     d_total = one(add_grad.inputs, "Out@GRAD")
     act_grad = edit.maker.get(d_total) if d_total is not None else None
     mine, others = ("X", "Y") if one(add_grad.inputs, "X") is y else ("Y", "X")
@@ -65,7 +65,7 @@ def _backward(edit: Edit, y: Value, act: Node, add_grad: Node) -> Change | None:
     if norm_grad is None or d_y is None:
         return None
     old = (act_grad, add_grad, norm_grad)
-    if not (edit.may_vanish(d_total, old) and edit.may_vanish(d_y, old)):
+    if not (edit.can_fuse_away(d_total, old) and edit.can_fuse_away(d_y, old)):
         return None
     slots = {
         **given({"Y": one(act_grad.inputs, "Out"), "Y@GRAD": one(act_grad.inputs, "Out@GRAD")}),

@@ -13,18 +13,18 @@ from typing import Any
 from ...strategies.types import FLOATS
 from ..ir.graph import Graph, Node, Value
 from ..ops.fused_activation import FUSED, backward_attrs, foldable, slope_reads
-from .match import Change, Edit, given, one
+from .match import Change, GraphRewriter, given, one
 from .target import Pass, Target
 
 _NAME = "fuse_elewise_add_act_ops"
 _ADD = "elementwise_add"
-Rule = Callable[[Edit, Node], list[Change]]
+Rule = Callable[[GraphRewriter, Node], list[Change]]
 _OUTER, _INNER = "X + act(Y)", "act(X + Y)"
 
 
 def fuse_elewise_add_act(graph: Graph, target: Target) -> Graph:
     """X + act(Y) and act(X + Y) become fused_elemwise_activation, and so do their gradients."""
-    edit = Edit(graph, target)
+    edit = GraphRewriter(graph, target)
     made = dict.fromkeys((_OUTER, _INNER, "of their gradients"), 0)
     # As Paddle does it; it takes no X + act(Y) that has a gradient, so those come last.
     rules: Sequence[tuple[str, Rule]] = (
@@ -41,7 +41,7 @@ def fuse_elewise_add_act(graph: Graph, target: Target) -> Graph:
     return edit.result(_NAME, made, "no sum stands beside an activation")
 
 
-def _act_inside(edit: Edit, add: Node, *, trained: bool) -> list[Change]:
+def _act_inside(edit: GraphRewriter, add: Node, *, trained: bool) -> list[Change]:
     """X + act(Y): where the sum has two activations, the second operand's is taken."""
     for slot, other in (("Y", "X"), ("X", "Y")):
         middle, z = one(add.inputs, slot), one(add.inputs, other)
@@ -65,13 +65,13 @@ def _act_inside(edit: Edit, add: Node, *, trained: bool) -> list[Change]:
             if len(changes) == 1:
                 continue
         old = [node for nodes, _ in changes for node in nodes]
-        if edit.may_vanish(middle, old):
+        if edit.can_fuse_away(middle, old):
             return changes
     return []
 
 
 def _gradient(
-    edit: Edit,
+    edit: GraphRewriter,
     add_grad: Node,
     act: Node,
     slot: str,
@@ -83,7 +83,7 @@ def _gradient(
     grad_type = "scale" if act.op == "scale" else f"{act.op}_grad"
     came = "X" if act.op == "scale" else "Out@GRAD"
     act_grad = edit.reader(d_middle, grad_type, came)
-    if act_grad is None or d_middle is None or not edit.may_vanish(d_middle, (act_grad,)):
+    if act_grad is None or d_middle is None or not edit.can_fuse_away(d_middle, (act_grad,)):
         return []
     d_x = one(act_grad.outputs, "Out" if act.op == "scale" else "X@GRAD")
     d_z = one(add_grad.outputs, f"{'X' if slot == 'Y' else 'Y'}@GRAD")
@@ -95,7 +95,7 @@ def _gradient(
     return [((add_grad, act_grad), node)]
 
 
-def _act_outside(edit: Edit, add: Node) -> list[Change]:
+def _act_outside(edit: GraphRewriter, add: Node) -> list[Change]:
     """act(X + Y)."""
     middle = one(add.outputs, "Out")
     act = None if middle is None else next((n for n in edit.readers(middle) if _acts(n)), None)
@@ -107,7 +107,7 @@ def _act_outside(edit: Edit, add: Node) -> list[Change]:
     attrs = _attrs(add, act, [act.op, _ADD], False)
     inputs = given({"X": x, "Y": y})
     fused = replace(add, op=FUSED, inputs=inputs, outputs=given({"Out": out}), attrs=attrs)
-    if not edit.may_vanish(middle, old):
+    if not edit.can_fuse_away(middle, old):
         return []
     changes: list[Change] = [((add, act), fused)]
     if back is not None:
@@ -124,7 +124,7 @@ def _act_outside(edit: Edit, add: Node) -> list[Change]:
 
 
 def _backward_pair(
-    edit: Edit, act: Node, x: Value | None, y: Value | None, middle: Value
+    edit: GraphRewriter, act: Node, x: Value | None, y: Value | None, middle: Value
 ) -> tuple[Node, Node] | None:
     """Return the gradient of the activation, and of the sum it is handed on to, where they can be fused."""
     for add_grad in edit.readers(x) if x is not None else ():
@@ -134,7 +134,7 @@ def _backward_pair(
         act_grad = edit.maker.get(d_middle) if d_middle is not None else None
         if d_middle is None or act_grad is None or not _is_gradient(act_grad, act, middle):
             continue
-        if edit.may_vanish(d_middle, (add_grad,)):
+        if edit.can_fuse_away(d_middle, (add_grad,)):
             return act_grad, add_grad
     return None
 

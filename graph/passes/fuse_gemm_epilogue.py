@@ -10,7 +10,7 @@ from typing import Any
 
 from ..ir.graph import Graph, Node, Value
 from ..ops.fused_linear import GEMM
-from .match import Change, Edit, given, one, output_of
+from .match import Change, GraphRewriter, given, one, output_of
 from .target import Pass, Target
 
 _NAME = "fuse_gemm_epilogue"
@@ -23,7 +23,7 @@ def fuse_gemm_epilogue(graph: Graph, target: Target) -> Graph:
 
     An activation that cannot be taken along stays behind the fused product.
     """
-    edit = Edit(graph, target)
+    edit = GraphRewriter(graph, target)
     forward = active = backward = 0
     for add in edit.nodes(_ADD):
         found = _Product.find(edit, add)
@@ -45,14 +45,14 @@ def fuse_gemm_epilogue(graph: Graph, target: Target) -> Graph:
     return edit.result(_NAME, counts, "no bias row is added to a product")
 
 
-def _taken_below(edit: Edit, lower: Node) -> bool:
+def _taken_below(edit: GraphRewriter, lower: Node) -> bool:
     """Let the gradient of the product above go through gelu: of its tanh form a library has the slope."""
     came, before = one(lower.inputs, "DOut"), one(lower.inputs, "ReserveSpace")
     upper = edit.maker.get(came) if came is not None else None
     if came is None or before is None or upper is None or upper.op != lower.op:
         return False
     fits = lower.attrs["approximate"] and not upper.attrs["trans_x"]
-    if not fits or upper.outputs.get("DX") != (came,) or not edit.may_vanish(came, (lower,)):
+    if not fits or upper.outputs.get("DX") != (came,) or not edit.can_fuse_away(came, (lower,)):
         return False
     through = Value(f"{before.name}@GRAD", before.spec)
     if any(str(value) == str(through) for value in edit.maker):
@@ -76,14 +76,14 @@ def _taken_below(edit: Edit, lower: Node) -> bool:
 class _Product:
     """A product and the sum of it and a bias row; ``grad`` are the gradients of the sum and the product."""
 
-    edit: Edit
+    edit: GraphRewriter
     product: Node
     add: Node
     attrs: dict[str, Any]
     grad: tuple[Node, ...]
 
     @classmethod
-    def find(cls, edit: Edit, add: Node) -> _Product | None:
+    def find(cls, edit: GraphRewriter, add: Node) -> _Product | None:
         """Return what a sum is the end of, or None with the reason kept if it only looks like it."""
         middle, bias = one(add.inputs, "X"), one(add.inputs, "Y")
         product = edit.maker.get(middle) if middle is not None else None
@@ -97,7 +97,7 @@ class _Product:
             edit.refuse(f"{output_of(product)} {what}")
             return None
         grad = _gradients(edit, product, middle)
-        if grad is None or not edit.may_vanish(middle, (add, *grad)):
+        if grad is None or not edit.can_fuse_away(middle, (add, *grad)):
             return None
         return cls(edit, product, add, attrs, grad)
 
@@ -109,15 +109,15 @@ class _Product:
         if act is None:
             return None
         if not self.grad:
-            return (act,) if self.edit.may_vanish(total, (act,)) else None
+            return (act,) if self.edit.can_fuse_away(total, (act,)) else None
         d_total = one(self.grad[0].inputs, "Out@GRAD")
         act_grad = self.edit.maker.get(d_total) if d_total is not None else None
         if d_total is None or act_grad is None or act_grad.op != f"{act.op}_grad":
             return None
         slot = _ACTIVATIONS[act.op]
         same = one(act_grad.inputs, slot) is one({**act.inputs, **act.outputs}, slot)
-        gone = self.edit.may_vanish(d_total, self.grad)
-        keeps = act.op == "gelu" or self.edit.may_vanish(total, (act,))
+        gone = self.edit.can_fuse_away(d_total, self.grad)
+        keeps = act.op == "gelu" or self.edit.can_fuse_away(total, (act,))
         return (act, act_grad) if same and gone and keeps else None
 
     def changes(self, act: tuple[Node, ...] | None) -> list[Change]:
@@ -162,7 +162,7 @@ class _Product:
         return (*((first,) if act else ()), add_grad, *products), node
 
 
-def _gradients(edit: Edit, product: Node, middle: Value) -> tuple[Node, ...] | None:
+def _gradients(edit: GraphRewriter, product: Node, middle: Value) -> tuple[Node, ...] | None:
     """Return the gradients of the sum and of the product; () if nobody wants any, None if they do not fit."""
     add_grad = edit.reader(middle, f"{_ADD}_grad", "X")
     if add_grad is None:
@@ -171,7 +171,7 @@ def _gradients(edit: Edit, product: Node, middle: Value) -> tuple[Node, ...] | N
     if d_middle is None:
         return (add_grad,)
     product_grad = edit.reader(d_middle, f"{product.op}_grad", "Out@GRAD")
-    if product_grad is None or not edit.may_vanish(d_middle, (product_grad,)):
+    if product_grad is None or not edit.can_fuse_away(d_middle, (product_grad,)):
         return None
     return add_grad, product_grad
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..ir.graph import Graph, Node, Value
-from .match import Change, Edit, one
+from .match import Change, GraphRewriter, one
 from .target import Pass, Target
 
 _NAME = "fuse_relu_depthwise_conv"
@@ -14,7 +14,7 @@ _FUSED = {"fuse_relu_before_depthwise_conv": True, "use_cudnn": False}
 
 def fuse_relu_depthwise_conv(graph: Graph, target: Target) -> Graph:
     """relu -> depthwise_conv2d becomes the convolution alone, told to apply relu; so do their gradients."""
-    edit = Edit(graph, target)
+    edit = GraphRewriter(graph, target)
     forward = backward = 0
     for conv in edit.nodes("depthwise_conv2d"):
         middle = one(conv.inputs, "Input")
@@ -30,21 +30,21 @@ def fuse_relu_depthwise_conv(graph: Graph, target: Target) -> Graph:
             if len(changes) == 1:
                 continue
         old = [node for nodes, _ in changes for node in nodes]
-        if edit.may_vanish(middle, old) and edit.fuse_all(changes):
+        if edit.can_fuse_away(middle, old) and edit.fuse_all(changes):
             forward += 1
             backward += len(changes) - 1
     counts = {"relu into depthwise_conv2d": forward, "of their gradients": backward}
     return edit.result(_NAME, counts, "no relu stands before a depthwise_conv2d")
 
 
-def _backward(edit: Edit, conv_grad: Node, x: Value) -> list[Change]:
+def _backward(edit: GraphRewriter, conv_grad: Node, x: Value) -> list[Change]:
     """Return how the gradients change: that of the convolution becomes that of relu's operand ``x``."""
     told = _told(conv_grad, x)
     d_middle = one(conv_grad.outputs, "Input@GRAD")
     if d_middle is None:
         return [((conv_grad,), told)]
     relu_grad = edit.reader(d_middle, "relu_grad", "Out@GRAD")
-    if relu_grad is None or not edit.may_vanish(d_middle, (relu_grad,)):
+    if relu_grad is None or not edit.can_fuse_away(d_middle, (relu_grad,)):
         return []
     outputs = {**told.outputs, "Input@GRAD": relu_grad.outputs["X@GRAD"]}
     return [((conv_grad, relu_grad), replace(told, outputs=outputs))]

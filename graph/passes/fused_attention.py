@@ -15,8 +15,8 @@ from ..ir.graph import Graph, Node, Value
 from ..ops.registry import Spec
 from ..ops.rules import statistic
 from .attention_layout import take_views
-from .match import Edit, given, one, output_of
-from .path import Hop, derives_same, gradient_op, may_vanish, with_gradients
+from .match import GraphRewriter, given, one, output_of
+from .path import Hop, can_fuse_away, derives_same, gradient_op, with_gradients
 from .target import Pass, Target
 
 FUSED, FUSED_GRAD = "fused_dot_product_attention", "fused_dot_product_attention_grad"
@@ -25,7 +25,7 @@ _SCALING = ("scale", "elementwise_mul", "elementwise_div")
 
 def fused_attention(graph: Graph, target: Target) -> Graph:
     """Fuse the core of every attention, then the transposes and splits around it."""
-    edit = Edit(graph, target)
+    edit = GraphRewriter(graph, target)
     fused = sum(_fuse(edit, node) for node in edit.nodes("softmax"))
     views = take_views(edit)
     back = len(edit.nodes(FUSED_GRAD)) if fused else 0
@@ -37,18 +37,18 @@ def fused_attention(graph: Graph, target: Target) -> Graph:
     return edit.result("fused_attention", counts, "the program has no matmul, softmax, matmul")
 
 
-def _fuse(edit: Edit, softmax: Node) -> bool:
+def _fuse(edit: GraphRewriter, softmax: Node) -> bool:
     """Fuse the attention around a softmax, if it is one."""
     path = _path(edit, softmax)
     if path is None:
         return False
     hops = with_gradients(edit, path)
-    if hops is None or not may_vanish(edit, hops):
+    if hops is None or not can_fuse_away(edit, hops):
         return False
     return _Attention(edit, hops).fuse()
 
 
-def _path(edit: Edit, softmax: Node) -> list[tuple[Node, str]] | None:
+def _path(edit: GraphRewriter, softmax: Node) -> list[tuple[Node, str]] | None:
     """Return the ops from the product of queries and keys to that with the values; None: no attention."""
     weights = _result(softmax)
     path = [(softmax, "X")]
@@ -69,7 +69,7 @@ def _path(edit: Edit, softmax: Node) -> list[tuple[Node, str]] | None:
     return path if _is_attention(edit, path, softmax) else None
 
 
-def _is_attention(edit: Edit, path: Sequence[tuple[Node, str]], softmax: Node) -> bool:
+def _is_attention(edit: GraphRewriter, path: Sequence[tuple[Node, str]], softmax: Node) -> bool:
     """Tell whether the ops of a path are put together as in attention; if not, the reason is kept."""
     first, last = path[0][0], path[-1][0]
     spec, of = _result(softmax).spec, output_of(softmax)
@@ -89,7 +89,7 @@ def _is_attention(edit: Edit, path: Sequence[tuple[Node, str]], softmax: Node) -
     return True
 
 
-def _scores(edit: Edit, value: Value | None) -> list[tuple[Node, str]] | None:
+def _scores(edit: GraphRewriter, value: Value | None) -> list[tuple[Node, str]] | None:
     """Return the ops that make scores from a product, in order: scalings by constants, then one mask."""
     node = edit.maker.get(value) if value is not None else None
     if node is None or value is None:
@@ -105,7 +105,7 @@ def _scores(edit: Edit, value: Value | None) -> list[tuple[Node, str]] | None:
     return None
 
 
-def _scaled_product(edit: Edit, value: Value) -> list[tuple[Node, str]] | None:
+def _scaled_product(edit: GraphRewriter, value: Value) -> list[tuple[Node, str]] | None:
     path: list[tuple[Node, str]] = []
     node = edit.maker.get(value)
     while node is not None and factor(edit, node) is not None:
@@ -114,7 +114,7 @@ def _scaled_product(edit: Edit, value: Value) -> list[tuple[Node, str]] | None:
     return [(node, "X"), *path] if node is not None and node.op == "matmul" else None
 
 
-def factor(edit: Edit, node: Node) -> float | None:
+def factor(edit: GraphRewriter, node: Node) -> float | None:
     """Return what an op multiplies each element of X by, if that is a number and all it does."""
     if node.op not in _SCALING:
         return None
@@ -140,7 +140,7 @@ def _result(node: Node) -> Value:
 class _Attention:
     """One attention that was found: what the fused ops read, write and are told."""
 
-    def __init__(self, edit: Edit, hops: Sequence[Hop]) -> None:
+    def __init__(self, edit: GraphRewriter, hops: Sequence[Hop]) -> None:
         self.edit = edit
         self.first, self.last = hops[0], hops[-1]
         self.add = next((hop for hop in hops if hop.node.op == "elementwise_add"), None)
@@ -162,7 +162,7 @@ class _Attention:
         if (grad is None) != (self.d_q is None):
             return
         hop = Hop(node, "X", grad)
-        if may_vanish(self.edit, [hop, self.first], [*self.forward, *self.backward]):
+        if can_fuse_away(self.edit, [hop, self.first], [*self.forward, *self.backward]):
             self.scale *= float(node.attrs["scale"])
             self.q, self.d_q = hop.read("X"), hop.d("X")
             self.forward.insert(0, node)

@@ -12,8 +12,8 @@ from typing import Any
 
 from ...strategies.types import FLOATS
 from ..ir.graph import Graph, Node, Value
-from .match import Edit, given, one, output_of
-from .path import Hop, derives_same, may_vanish, with_gradients
+from .match import GraphRewriter, given, one, output_of
+from .path import Hop, can_fuse_away, derives_same, with_gradients
 from .target import Pass, Target
 
 FUSED, FUSED_GRAD = "fused_feedforward", "fused_feedforward_grad"
@@ -34,7 +34,7 @@ Path = list[tuple[Node, str]]
 
 def fused_feedforward(graph: Graph, target: Target) -> Graph:
     """Fuse every pair of linear layers with a relu or gelu in between."""
-    edit = Edit(graph, target)
+    edit = GraphRewriter(graph, target)
     fused = sum(_fuse(edit, node) for node in edit.nodes(*_ACTIVATIONS))
     back = len(edit.nodes(FUSED_GRAD)) if fused else 0
     counts = {"feed-forward(s)": fused, "of their gradients": back}
@@ -42,7 +42,7 @@ def fused_feedforward(graph: Graph, target: Target) -> Graph:
     return edit.result("fused_feedforward", counts, absent)
 
 
-def _fuse(edit: Edit, activation: Node) -> bool:
+def _fuse(edit: GraphRewriter, activation: Node) -> bool:
     """Fuse the two layers around an activation, with as much around them as will go along."""
     core = _core(edit, activation)
     if core is None:
@@ -53,14 +53,14 @@ def _fuse(edit: Edit, activation: Node) -> bool:
     ]:
         refused = edit.refused.copy()
         hops = with_gradients(edit, path)
-        if hops is not None and may_vanish(edit, hops) and _put(edit, hops, core):
+        if hops is not None and can_fuse_away(edit, hops) and _put(edit, hops, core):
             return True
         if len(path) > len(core):  # why less was taken along is no reason why nothing was
             edit.refused = refused
     return False
 
 
-def _core(edit: Edit, activation: Node) -> Path | None:
+def _core(edit: GraphRewriter, activation: Node) -> Path | None:
     """Return product, bias, activation, dropout, product, as far as they are there; None: no such layers."""
     x, out = one(activation.inputs, "X"), one(activation.outputs, "Out")
     before = edit.maker.get(x) if x is not None else None
@@ -113,7 +113,7 @@ def _is_bias(node: Node) -> bool:
     return last > 0 and node.attrs["axis"] in (-1, last) and x.spec.shape[-1] == y.spec.shape[0]
 
 
-def _norm_before(edit: Edit, core: Path) -> Path:
+def _norm_before(edit: GraphRewriter, core: Path) -> Path:
     """Return the layer norm that makes what the first layer reads, if it norms the same rows."""
     first = core[0][0]
     x = one(first.inputs, "X")
@@ -123,7 +123,7 @@ def _norm_before(edit: Edit, core: Path) -> Path:
     return [(norm, "X")]
 
 
-def _tails(edit: Edit, core: Path) -> list[Path]:
+def _tails(edit: GraphRewriter, core: Path) -> list[Path]:
     """Return what may follow the second layer (bias, dropout, residual), longest first."""
     tail: Path = []
     tails: list[Path] = [[]]
@@ -137,17 +137,17 @@ def _tails(edit: Edit, core: Path) -> list[Path]:
     return tails
 
 
-def _bias_after(edit: Edit, value: Value) -> tuple[Node, str] | None:
+def _bias_after(edit: GraphRewriter, value: Value) -> tuple[Node, str] | None:
     node = edit.reader(value, "elementwise_add", "X")
     return (node, "X") if node is not None and _is_bias(node) else None
 
 
-def _dropout_after(edit: Edit, value: Value) -> tuple[Node, str] | None:
+def _dropout_after(edit: GraphRewriter, value: Value) -> tuple[Node, str] | None:
     node = edit.reader(value, "dropout", "X")
     return None if node is None else (node, "X")
 
 
-def _residual_after(edit: Edit, value: Value) -> tuple[Node, str] | None:
+def _residual_after(edit: GraphRewriter, value: Value) -> tuple[Node, str] | None:
     for slot, other in (("Y", "X"), ("X", "Y")):
         node = edit.reader(value, "elementwise_add", slot)
         residual = None if node is None else one(node.inputs, other)
@@ -156,7 +156,7 @@ def _residual_after(edit: Edit, value: Value) -> tuple[Node, str] | None:
     return None
 
 
-def _put(edit: Edit, hops: Sequence[Hop], core: Path) -> bool:
+def _put(edit: GraphRewriter, hops: Sequence[Hop], core: Path) -> bool:
     """Put the fused ops in; False, with the reason kept, if they do not fit."""
     operands = _operands(hops, core)
     read = {slot: hop.read(name) for slot, (hop, name) in operands.items()}

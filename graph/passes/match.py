@@ -1,7 +1,7 @@
 """Find patterns in a graph and put other nodes in their place: what the fusion passes share.
 
-A pass asks an :class:`Edit` who makes and who reads a value, whether a value may vanish into a fused node, and
-puts that node in. Where it may not, the reason is kept, and ``explain()`` tells it.
+A pass asks a :class:`GraphRewriter` which nodes make and read a value and whether the value may vanish into a
+fused node, and puts that node in. Where it may not, the reason is kept, and ``explain()`` tells it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Change = tuple[Sequence[Node], Node]  # nodes, and the one that takes their plac
 _REASONS_SHOWN = 4
 
 
-class Edit:
+class GraphRewriter:
     """A graph that is being rewritten: makers and readers of values, and where nodes stand in the order.
 
     ``refused`` counts reasons why something that looked like the pattern was left alone.
@@ -58,7 +58,7 @@ class Edit:
         found = (n for n in self.readers(value) if n.op == op_type)
         return next((n for n in found if value in n.inputs.get(slot, ())), None)
 
-    def may_vanish(self, value: Value, into: Collection[Node]) -> bool:
+    def can_fuse_away(self, value: Value, into: Collection[Node]) -> bool:
         """Tell whether nobody but the nodes ``into`` needs a value; if not, the reason is kept."""
         maker = self.maker.get(value)
         if maker is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ...strategies.errors import ShapeError
 from ..ir.graph import Node, Value, infer_node
 from ..ops.registry import OPS
-from .match import Edit, one, output_of
+from .match import GraphRewriter, one, output_of
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def gradient_read(node: Node, grad: Node) -> Value | None:
     return next((one(grad.inputs, s) for s, t in declared.reads().items() if t == "Out@GRAD"), None)
 
 
-def gradient_op(edit: Edit, node: Node, d_out: Value | None = None) -> Node | None:
+def gradient_op(edit: GraphRewriter, node: Node, d_out: Value | None = None) -> Node | None:
     """Return an op's gradient op: the one that reads ``d_out``, or, without it, the op's own values."""
     declared = OPS[node.op].grad
     if declared is None:
@@ -81,7 +81,7 @@ def _belongs(node: Node, grad: Node) -> bool:
     return True
 
 
-def with_gradients(edit: Edit, path: Sequence[tuple[Node, str]]) -> list[Hop] | None:
+def with_gradients(edit: GraphRewriter, path: Sequence[tuple[Node, str]]) -> list[Hop] | None:
     """Return the hops of a path with their gradient ops, which lead from its end back as far as one is wanted.
 
     None, with the reason kept, if a gradient takes another way.
@@ -100,25 +100,25 @@ def with_gradients(edit: Edit, path: Sequence[tuple[Node, str]]) -> list[Hop] | 
     return hops[::-1]
 
 
-def _refuse_detour(edit: Edit, node: Node, after: Node) -> None:
+def _refuse_detour(edit: GraphRewriter, node: Node, after: Node) -> None:
     """Keep the reason why a gradient takes another way: mostly that another forward op reads the value too."""
     for value in node.writes():
         back = [n for n in edit.readers(value) if n.role != node.role]
-        if not edit.may_vanish(value, [after, *back]):
+        if not edit.can_fuse_away(value, [after, *back]):
             return
     edit.refuse(f"the gradient of {output_of(node)} takes another way")
 
 
-def may_vanish(edit: Edit, hops: Sequence[Hop], extra: Sequence[Node] = ()) -> bool:
+def can_fuse_away(edit: GraphRewriter, hops: Sequence[Hop], extra: Sequence[Node] = ()) -> bool:
     """Tell whether only the path's own ops need what lies between its ends, forward and back."""
     group = {n for hop in hops for n in (hop.node, hop.grad) if n is not None} | set(extra)
     inner = [v for hop in hops[:-1] for v in hop.node.writes()]
     inner += [v for v in hops[-1].node.writes() if v is not hops[-1].made()]
     inner += [d for hop in hops[1:] if (d := hop.d(hop.slot)) is not None]
-    return all(edit.may_vanish(value, group) for value in inner)
+    return all(edit.can_fuse_away(value, group) for value in inner)
 
 
-def derives_same(edit: Edit, node: Node) -> bool:
+def derives_same(edit: GraphRewriter, node: Node) -> bool:
     """Tell whether a new node derives the specs of what it is to write; if not, the reason is kept."""
     try:
         specs = infer_node(node, lambda value: value.spec)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..ir.graph import EVERYWHERE, STATE
 from ..ir.replica_program import ReplicaProgram
-from ..lowering.memory import MemoryPlan, Wishes, nbytes, plan_memory
+from ..lowering.memory import MemoryOptions, MemoryPlan, nbytes, plan_memory
 from ..ops.collective import COLLECTIVES
 from ..ops.registry import Spec
 
@@ -68,11 +68,14 @@ def contributors(plan: MemoryPlan, count: int = 5) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def report(plan: MemoryPlan, wishes: Wishes, scratch: int, grouped: bool) -> MemoryReport:
+def report(
+    plan: MemoryPlan, memory_options: MemoryOptions, scratch: int, grouped: bool
+) -> MemoryReport:
     """Return what a plan takes, and what each flag saves: the arena without it, less this one."""
     without = {
-        name: plan_memory(plan.usage, plan.specs, wishes._replace(**{name: False})).size - plan.size
-        for name in Wishes._fields
+        name: plan_memory(plan.usage, plan.specs, memory_options._replace(**{name: False})).size
+        - plan.size
+        for name in MemoryOptions._fields
     }
     program = plan.usage.program
     return MemoryReport(

@@ -33,7 +33,7 @@ def reached(point: str) -> None:
 
 def install(actor: Any) -> None:
     """Have this process pass the named points, once."""
-    from rowlock.cluster.channel.line import Outbox
+    from rowlock.cluster.channel.connection import ReplicaServer
     from rowlock.cluster.collective.group import SharedMemoryGroup
     from rowlock.executor.plan.plan import Vote
     from rowlock.executor.replica.replica import Replica
@@ -45,7 +45,7 @@ def install(actor: Any) -> None:
         (Vote, "hand_over"),
         (Vote, "come"),
         (Vote, "go"),
-        (Outbox, "_answer"),
+        (ReplicaServer, "_answer"),
         (SharedMemoryGroup, "all_reduce"),
     ):
         _around(home, method)
@@ -96,16 +96,16 @@ def babble(actor: Any, what: str, data: bytes) -> int:
 
     ``what``: "steps" or "watch" (to the driver), "alarm" or "data" (to the other hosts).
     """
-    from rowlock.cluster.channel.line import Outbox
-    from rowlock.cluster.channel.watch import WatchPost
-    from rowlock.cluster.collective.alarm import Alarm
-    from rowlock.cluster.collective.links import Links
+    from rowlock.cluster.channel.connection import ReplicaServer
+    from rowlock.cluster.channel.heartbeat import HeartbeatServer
+    from rowlock.cluster.collective.abort_channel import AbortChannel
+    from rowlock.cluster.collective.inter_host import InterHostTransport
 
     kind, connections = {
-        "steps": (Outbox, lambda one: [one._connection]),
-        "watch": (WatchPost, lambda one: [one._connection]),
-        "alarm": (Alarm, lambda one: one._connections.values()),
-        "data": (Links, lambda one: one._sockets.values()),
+        "steps": (ReplicaServer, lambda one: [one._connection]),
+        "watch": (HeartbeatServer, lambda one: [one._connection]),
+        "alarm": (AbortChannel, lambda one: one._connections.values()),
+        "data": (InterHostTransport, lambda one: one._sockets.values()),
     }[what]
     sent = 0
     for one in [o for o in gc.get_objects() if isinstance(o, kind)]:

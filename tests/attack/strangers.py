@@ -19,7 +19,7 @@ import ray
 import rowlock
 from rowlock.cluster import gang as cluster_gang
 from rowlock.cluster.channel import listener
-from rowlock.cluster.collective.links import Links
+from rowlock.cluster.collective.inter_host import InterHostTransport
 from rowlock.cluster.primitives.wire import SECRET_BYTES, Address
 from rowlock.strategies.errors import CollectiveError
 
@@ -249,7 +249,7 @@ def _between_hosts(report: Report, draw: random.Random) -> None:
     sums: dict[int, list[np.ndarray]] = {}
 
     def leader(index: int) -> None:
-        links = Links(index, addresses, listeners[index], DEADLINE_S)
+        links = InterHostTransport(index, addresses, listeners[index], DEADLINE_S)
         try:
             for epoch in (1, 2):
                 array = np.arange(1000.0) * (index + 1)

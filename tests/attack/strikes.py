@@ -16,7 +16,7 @@ import pytest
 import ray
 
 from rowlock.cluster import gang as cluster_gang
-from rowlock.cluster.channel.line import Line
+from rowlock.cluster.channel.connection import ReplicaConnection
 from rowlock.cluster.gang import RayDelivery
 from tests.contract.strikes import Scene, hook_actors, hook_messages
 
@@ -86,14 +86,14 @@ class Points(Scene):
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
         """Pass points in the driver, and have actors pass theirs, until the block ends."""
-        finish, pull = RayDelivery.finish, Line.pull
+        finish, pull = RayDelivery.finish, ReplicaConnection.pull
 
         def finished(delivery: Any, number: int) -> dict[int, Any]:
             answers = finish(delivery, number)
             self.reach(f"answered {self._kind}")
             return answers
 
-        def pulled(line: Line, take: Callable[[Any], None]) -> None:
+        def pulled(line: ReplicaConnection, take: Callable[[Any], None]) -> None:
             def taken(frame: Any) -> None:
                 self.reach(f"heard {self._kind}")
                 take(frame)
@@ -103,7 +103,7 @@ class Points(Scene):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(cluster_gang, "describe", installing(cluster_gang.describe))
             patch.setattr(RayDelivery, "finish", finished)
-            patch.setattr(Line, "pull", pulled)
+            patch.setattr(ReplicaConnection, "pull", pulled)
             hook_messages(patch, self)
             hook_actors(patch, self)
             yield

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 from rowlock.cluster.channel.channel import Channels
+from rowlock.cluster.channel.connection import ReplicaConnection, ReplicaServer
 from rowlock.cluster.channel.frame import Incoming
-from rowlock.cluster.channel.line import Line, Outbox
+from rowlock.cluster.channel.heartbeat import HeartbeatServer
 from rowlock.cluster.channel.listener import STEPS, WATCH, Listener, connect
-from rowlock.cluster.channel.watch import WatchPost
 from rowlock.cluster.primitives.doorway import Claim, Refused, introduce
 from rowlock.executor.cuda.transfers import Arriving
 from rowlock.executor.replica.message import Message
@@ -83,10 +83,10 @@ class Failed:
 def _serve(address: tuple[str, int], rank: int) -> None:
     replica = Echo(rank)
     steps, watch = (connect(*address, SECRET, rank, purpose) for purpose in (STEPS, WATCH))
-    post = WatchPost(watch, replica, lambda reason: None)
+    post = HeartbeatServer(watch, replica, lambda reason: None)
     post.start()
     with steps:
-        Outbox(steps, replica).serve()
+        ReplicaServer(steps, replica).serve()
     post.close()
 
 
@@ -120,7 +120,9 @@ def start() -> Iterator[Start]:
             started[-1].start()
         opened.append(Channels(lost, late))
         found = listener.accept_all(10, lambda: None)
-        opened[-1].use({rank: Line(ends.steps, near=near) for rank, ends in found.items()})
+        opened[-1].use(
+            {rank: ReplicaConnection(ends.steps, near=near) for rank, ends in found.items()}
+        )
         watches.extend(ends.watch for ends in found.values())
         return opened[0]
 
@@ -188,7 +190,7 @@ def test_a_deadline_holds_for_sending_too() -> None:
     (ends,) = listener.accept_all(5, lambda: None).values()
     calling.join()
     channels = Channels(lost, late)
-    channels.use({0: Line(ends.steps, near=False)})
+    channels.use({0: ReplicaConnection(ends.steps, near=False)})
     with pytest.raises(CollectiveError, match=r"late \[0\]"):
         exchange(channels, [echo(1, np.zeros(5_000_000))], 0.2)
     channels.close()
@@ -490,7 +492,7 @@ def test_without_room_for_shared_memory_the_socket_does_it(
         raise CollectiveError("/dev/shm has no room")
 
     channels = start(2, near=True)
-    monkeypatch.setattr("rowlock.cluster.channel.area.Segment.create", full)
+    monkeypatch.setattr("rowlock.cluster.channel.feed_buffer.Segment.create", full)
     assert not any([stepped(channels, i, np.arange(9.0)) for i in range(4)])
 
 
@@ -501,7 +503,7 @@ def test_without_room_for_a_slot_the_socket_does_it(
         raise CollectiveError("/dev/shm has no room")
 
     channels = start(2, near=True)
-    monkeypatch.setattr("rowlock.cluster.channel.area.Segment.populate", full)
+    monkeypatch.setattr("rowlock.cluster.channel.feed_buffer.Segment.populate", full)
     assert not any([stepped(channels, i, np.arange(9.0)) for i in range(4)])
 
 
@@ -513,16 +515,18 @@ def test_an_interrupt_while_messages_are_sent_leaves_no_replica_without_its_own(
     channels = Channels(
         lambda rank: CollectiveError(f"{rank}"), lambda ranks, s: CollectiveError("late")
     )
-    channels.use({rank: Line(ours, near=False) for rank, (ours, _) in enumerate(pairs)})
-    push, calls = Line.push, []
+    channels.use(
+        {rank: ReplicaConnection(ours, near=False) for rank, (ours, _) in enumerate(pairs)}
+    )
+    push, calls = ReplicaConnection.push, []
 
-    def interrupted(line: Line, outgoing: Any) -> bool:
+    def interrupted(line: ReplicaConnection, outgoing: Any) -> bool:
         calls.append(line)
         if len(calls) == 2:
             raise KeyboardInterrupt
         return push(line, outgoing)
 
-    monkeypatch.setattr(Line, "push", interrupted)
+    monkeypatch.setattr(ReplicaConnection, "push", interrupted)
     with pytest.raises(KeyboardInterrupt):
         channels.start({rank: Message("regroup", {}) for rank in range(3)}, 5.0)
     for ours, theirs in pairs:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rowlock.cluster.collective.group import SharedMemoryGroup
-from rowlock.cluster.collective.links import Links
+from rowlock.cluster.collective.inter_host import InterHostTransport
 from rowlock.cluster.primitives.shm import _lock, segment_path
 from rowlock.cluster.primitives.wire import SECRET_BYTES, Address
 from rowlock.strategies.errors import CollectiveAborted
@@ -22,13 +22,13 @@ _LONG_S = 60.0
 _AT_ONCE_S = 20.0  # far from the deadline, also on a busy host
 
 
-def links(ended: Callable[[], str | None]) -> Links:
+def links(ended: Callable[[], str | None]) -> InterHostTransport:
     """Wait for a host that does not call."""
     listener = socket.create_server(("127.0.0.1", 0))
     key = os.urandom(SECRET_BYTES)
     addresses = [Address("127.0.0.1", listener.getsockname()[1], key)] * 2
     with listener:
-        return Links(0, addresses, listener, _LONG_S, ended=ended)
+        return InterHostTransport(0, addresses, listener, _LONG_S, ended=ended)
 
 
 @pytest.mark.parametrize("rank", [0, 1, "host"])

@@ -262,7 +262,10 @@ def test_mutated_messages_are_read_or_refused_at_once() -> None:
         ),
         encode(2, Message("fetched", {}, [np.arange(9), np.array(["a", "b"])]), posted=1),
         encode(
-            3, Message("load", {"program": "{" * 300, "wishes": [True, False], "x": {"y": None}})
+            3,
+            Message(
+                "load", {"program": "{" * 300, "memory_options": [True, False], "x": {"y": None}}
+            ),
         ),
         encode_beside(4, head_of(Message("step", {}), [np.ones((1 << 20, 8))]), 7, 1),
         encode(5, Message("error", {"text": "größe", "type": "ValueError", "rank": 0, "done": 3})),

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rowlock.cluster.collective import links as links_module
+from rowlock.cluster.collective import inter_host as links_module
 from rowlock.cluster.collective.hosts import HostsGroup
-from rowlock.cluster.collective.links import Links
+from rowlock.cluster.collective.inter_host import InterHostTransport
 from rowlock.cluster.collective.stream import Stream
 from rowlock.cluster.primitives.wire import SECRET_BYTES, Address
 from rowlock.strategies.errors import CollectiveAborted, CollectiveError
@@ -311,7 +311,9 @@ def test_a_cut_cable_is_noticed_at_the_deadline_on_both_sides(cable: tuple[str, 
         assert ctypes.CDLL(None).setns(space, 0) == 0
         listener = socket.create_server((f"10.77.9.{rank + 1}", 40123))
         addresses = [Address(f"10.77.9.{i + 1}", 40123, b"k" * SECRET_BYTES) for i in range(2)]
-        group = HostsGroup(rank, [[0], [1]], None, Links(rank, addresses, listener, 10))
+        group = HostsGroup(
+            rank, [[0], [1]], None, InterHostTransport(rank, addresses, listener, 10)
+        )
         array = np.ones(1_000_000, "f4")
         group.all_reduce(array, within=10)
         if rank == 0:

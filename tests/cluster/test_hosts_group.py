@@ -16,7 +16,7 @@ import pytest
 from rowlock.cluster.collective.direct import Direct
 from rowlock.cluster.collective.group import SharedMemoryGroup
 from rowlock.cluster.collective.hosts import HostsGroup
-from rowlock.cluster.collective.links import Links
+from rowlock.cluster.collective.inter_host import InterHostTransport
 from rowlock.cluster.primitives.wire import SECRET_BYTES, Address
 from rowlock.strategies.errors import CollectiveAborted, CollectiveError
 
@@ -58,7 +58,7 @@ def across(
             local = SharedMemoryGroup(f"{name}-{here}", seat, len(members), within, members)
         if rank == members[0]:
             names = [f"host {i} (ranks {list(ranks)})" for i, ranks in enumerate(hosts)]
-            links = Links(here, addresses, listeners[here], within, local, names)
+            links = InterHostTransport(here, addresses, listeners[here], within, local, names)
         told: Any = links or local
         direct = Direct(rank, everyone, doors[rank], lambda: told.aborted)
         group = HostsGroup(rank, hosts, local, links, direct)
@@ -223,7 +223,7 @@ def test_strangers_are_turned_away() -> None:
 
     def second() -> None:
         other = socket.create_server(("127.0.0.1", 0))
-        links = Links(1, addresses, other, 10)
+        links = InterHostTransport(1, addresses, other, 10)
         array = np.ones(2)
         links.all_reduce(array, "sum", 5, "t")
         links.close()
@@ -231,7 +231,7 @@ def test_strangers_are_turned_away() -> None:
     process = _context.Process(target=second)
     process.start()
     began = time.monotonic()
-    links = Links(0, addresses, listener, 10)
+    links = InterHostTransport(0, addresses, listener, 10)
     assert time.monotonic() - began < 5
     array = np.ones(2)
     links.all_reduce(array, "sum", 5, "t")

@@ -60,10 +60,10 @@ def compiled(
 
 
 def loaded(team: Crew, made: Compiled, values: dict[str, Any]) -> None:
-    wishes = [True, True]
+    memory_options = [True, True]
     head = {"id": 1, "program": made.program.to_json(), "scope": SCOPE, "threads": 1}
     how = {"capped": False, "every_lock": False, "alone": False, "captures": True}
-    team.all("load", **head, **how, wishes=wishes)
+    team.all("load", **head, **how, memory_options=memory_options)
     team.all("write", list(values.values()), scope=SCOPE, names=list(values))
 
 

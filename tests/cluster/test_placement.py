@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rowlock.cluster.ray import placement
-from rowlock.cluster.ray.nodes import Node, homes
+from rowlock.cluster.ray.nodes import Node, assign_nodes
 from rowlock.cluster.ray.placement import choose, needs, plan
 from rowlock.strategies.cluster import ClusterConfig
 from rowlock.strategies.errors import CollectiveError, PlacementError
@@ -94,8 +94,8 @@ def test_nodes_without_cpus_are_used_only_when_named_or_alone() -> None:
 
 
 def test_homes_may_be_fewer() -> None:
-    assert len(homes(9, ALL, {"CPU": 2})) == 3
-    assert homes(2, [], {}) == []
+    assert len(assign_nodes(9, ALL, {"CPU": 2})) == 3
+    assert assign_nodes(2, [], {}) == []
 
 
 def test_what_a_replica_needs() -> None:

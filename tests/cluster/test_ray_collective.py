@@ -14,7 +14,7 @@ from ray.util import collective
 
 from rowlock.cluster.collective.backend import form_group
 from rowlock.cluster.collective.ray_groups import RayGroup
-from rowlock.executor.replica.agreement import moment
+from rowlock.executor.replica.agreement import pack_step
 from rowlock.strategies.errors import CollectiveError
 
 Call = Callable[..., list[Any]]
@@ -146,7 +146,7 @@ def test_rays_groups_notice_at_a_barrier_who_came_for_something_else() -> None:
     group.name, group.rank, group._arrays = "g", 0, np
     others: list[np.ndarray] = []
     group.all_gather = lambda mine, tag: [mine, *(others or [mine])]
-    group.begin(moment(3, 3))
+    group.begin(pack_step(3, 3))
     group.barrier(tag="a")
     group.vote(tag="a")
     others += [np.array([1, 2]), np.array([3, 4])]

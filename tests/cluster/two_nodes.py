@@ -13,7 +13,7 @@ from ray.cluster_utils import Cluster
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.cluster.gang import launch_ray
-from rowlock.cluster.ray.nodes import homes, nodes
+from rowlock.cluster.ray.nodes import assign_nodes, nodes
 from rowlock.strategies.cluster import ClusterConfig
 from rowlock.strategies.errors import PlacementError
 from tests.cluster.test_ray_collective import Member
@@ -52,8 +52,8 @@ def check_numbering() -> None:
     found = nodes()
     assert sorted(n.cpus for n in found) == [1, 2] and found == nodes()
     filled = [n.id for n in found for _ in range(n.cpus)]
-    assert [n.id for n in homes(3, found)] == filled
-    assert [n.id for n in homes(5, found)] == filled + [n.id for n in found]
+    assert [n.id for n in assign_nodes(3, found)] == filled
+    assert [n.id for n in assign_nodes(5, found)] == filled + [n.id for n in found]
     assert [place.device_id for place in fluid.cuda_places()] == [0, 1, 2]
 
 
@@ -78,7 +78,7 @@ def check_training() -> None:
         alone.run(alone.main, feed(6, step), [])
     assert_close(net.parameters(), alone.parameters(), 1e-5)
     where = [place["node"] for place in program._parallel.gang.delivery.where]
-    assert where == [n.id for n in homes(3, nodes())] and len(set(where)) == 2
+    assert where == [n.id for n in assign_nodes(3, nodes())] and len(set(where)) == 2
 
 
 def check_placement() -> None:

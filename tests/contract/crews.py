@@ -13,7 +13,7 @@ import numpy as np
 
 from rowlock.cluster.collective.group import SharedMemoryGroup
 from rowlock.cluster.collective.hosts import HostsGroup
-from rowlock.cluster.collective.links import Links
+from rowlock.cluster.collective.inter_host import InterHostTransport
 from rowlock.cluster.collective.nccl import NcclGroup
 from rowlock.cluster.primitives.wire import SECRET_BYTES, Address
 from rowlock.executor.gang.threads import ThreadGroup, _Meeting
@@ -115,7 +115,7 @@ def _hosts(size: int, within: float) -> Callable[[int], Any]:
             seat = members.index(rank)
             local = SharedMemoryGroup(f"{name}-{here}", seat, len(members), within, members)
         if rank == members[0]:
-            links = Links(here, addresses, listeners[here], within, local, names)
+            links = InterHostTransport(here, addresses, listeners[here], within, local, names)
         return HostsGroup(rank, hosts, local, links)
 
     return join

@@ -132,7 +132,13 @@ class Training:
         )
 
     def _load(self, number: int, text: str) -> Message:
-        how = {"scope": SCOPE, "threads": 1, "capped": False, "every_lock": False, "wishes": []}
+        how = {
+            "scope": SCOPE,
+            "threads": 1,
+            "capped": False,
+            "every_lock": False,
+            "memory_options": [],
+        }
         how |= {"captures": True, "alone": False}
         return Message("load", {"id": number, "program": text, **how})
 

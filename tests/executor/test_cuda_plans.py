@@ -39,7 +39,12 @@ class Trained:
         program = compile_program(main, ["x"], names, Target(), able, "cupy").program
         self.replica = Replica(0, None, runtime=self.runtime)
         head = {"id": 1, "program": program.to_json(), "scope": 7, "epoch": 0, "threads": 1}
-        head |= {"capped": False, "every_lock": True, "wishes": [True, True], "captures": True}
+        head |= {
+            "capped": False,
+            "every_lock": True,
+            "memory_options": [True, True],
+            "captures": True,
+        }
         self.tell("load", {**head, "alone": False, **how})
         self.tell("write", {"scope": 7, "names": ["n"]}, [np.zeros(1, "float32")])
 

@@ -22,7 +22,7 @@ from rowlock.executor.plan.buckets import Buckets
 from rowlock.executor.plan.shapes import infer_specs
 from rowlock.graph.compile import Compiled, compile_program
 from rowlock.graph.ir.replica_program import ReplicaProgram
-from rowlock.graph.lowering.memory import ALL_WISHES, Wishes
+from rowlock.graph.lowering.memory import ALL_MEMORY_OPTIONS, MemoryOptions
 from rowlock.graph.passes.target import Target
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.types import to_numpy
@@ -71,18 +71,18 @@ class RandomNet:
         )
 
     def run(
-        self, program: ReplicaProgram, wishes: Wishes = ALL_WISHES
+        self, program: ReplicaProgram, memory_options: MemoryOptions = ALL_MEMORY_OPTIONS
     ) -> tuple[list[list[np.ndarray]], State]:
         """Run as many steps as there are feeds, from the same start each time: fetches, and the state after."""
         state = {name: array.copy() for name, array in self.state.items()}
-        return run_steps(program, self.feeds, state, wishes), state
+        return run_steps(program, self.feeds, state, memory_options), state
 
 
 def run_steps(
     program: ReplicaProgram,
     feeds: Sequence[dict[str, np.ndarray]],
     state: State,
-    wishes: Wishes = ALL_WISHES,
+    memory_options: MemoryOptions = ALL_MEMORY_OPTIONS,
 ) -> list[list[np.ndarray]]:
     """Run a compiled program on one place, without a gang; ``state`` is read and updated."""
 
@@ -96,7 +96,7 @@ def run_steps(
     specs = infer_specs(program, [spec_of(array) for array in first], held)
     device = Device(seed=program.seed)
     buckets = Buckets(program, None)
-    plan = Binder(program, device, specs, allocate, buckets, wishes=wishes).plan()
+    plan = Binder(program, device, specs, allocate, buckets, memory_options=memory_options).plan()
     fetched = []
     for step, feed in enumerate(feeds):
         plan.device.clock.step = step

@@ -12,7 +12,7 @@ from rowlock.executor.host.arena import spec_of
 from rowlock.executor.kernels.capabilities import capabilities
 from rowlock.executor.kernels.registry import KERNELS, bind
 from rowlock.graph.compile import Compiled, compile_program
-from rowlock.graph.lowering.memory import Wishes
+from rowlock.graph.lowering.memory import MemoryOptions
 from rowlock.graph.ops.fusion import FUSION
 from rowlock.graph.ops.registry import OPS, Inference
 from rowlock.graph.passes.target import Target
@@ -45,7 +45,7 @@ def chain(x: Any) -> Any:
 
 def test_a_chain_takes_the_place_of_what_it_reads() -> None:
     program, feeds = compiled(chain).program, [spec_of(np.zeros((64, 8), np.float32))]
-    plan, beside = (planned(program, feeds, Wishes(True, on)) for on in (True, False))
+    plan, beside = (planned(program, feeds, MemoryOptions(True, on)) for on in (True, False))
     check_contents(plan)
     groups = [n for n in plan.usage.nodes if n.op == FUSION]
     places = [(n.inputs["X"][0], n.outputs["Out"][0]) for n in groups]
@@ -93,13 +93,13 @@ def test_random_programs_keep_their_bits() -> None:
     for seed in range(40):
         net = random_net(seed)
         program = net.compile(enable_auto_fusion=True).program
-        plan = planned(program, feeds_of(net), Wishes())
+        plan = planned(program, feeds_of(net), MemoryOptions())
         check_contents(plan)
         for node in (n for n in plan.usage.nodes if n.op == FUSION):
             read = {plan.roots[i] for i in node.inputs["X"] if i in plan.roots}
             shared += any(plan.roots.get(i) in read for i in node.outputs["Out"])
-        wanted, state = net.run(program, Wishes(True, False))
-        found, after = net.run(program, Wishes())
+        wanted, state = net.run(program, MemoryOptions(True, False))
+        found, after = net.run(program, MemoryOptions())
         for ours, theirs in zip(found, wanted, strict=True):
             for one, other in zip(ours, theirs, strict=True):
                 np.testing.assert_array_equal(one, other, err_msg=f"net {seed}")

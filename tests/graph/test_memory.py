@@ -15,9 +15,9 @@ from rowlock.executor.plan.shapes import infer_specs
 from rowlock.graph.compile import compile_program
 from rowlock.graph.ir.replica_program import NodeRecord, ReplicaProgram
 from rowlock.graph.lowering.memory import (
+    MemoryOptions,
     MemoryPlan,
     Usage,
-    Wishes,
     largest_that_fits,
     most_at_once,
     nbytes,
@@ -30,7 +30,7 @@ from rowlock.graph.passes.target import Target
 from rowlock.strategies.build import BuildStrategy
 from tests.graph.random_nets import RandomNet, random_net
 
-WISHES = [Wishes(reuse, in_place) for reuse in (True, False) for in_place in (True, False)]
+WISHES = [MemoryOptions(reuse, in_place) for reuse in (True, False) for in_place in (True, False)]
 NETS = range(60)
 
 
@@ -44,10 +44,12 @@ def compiled_net(name: str, replicas: int) -> tuple[ReplicaProgram, list[Spec]]:
     return compiled.program, [spec_of(array) for array in fed]
 
 
-def planned(program: ReplicaProgram, feeds: Sequence[Spec], wishes: Wishes) -> MemoryPlan:
+def planned(
+    program: ReplicaProgram, feeds: Sequence[Spec], memory_options: MemoryOptions
+) -> MemoryPlan:
     grouped = any(node.op in COLLECTIVES for node in program.nodes)
     specs = infer_specs(program, feeds, lambda name: None)
-    return plan_memory(Usage(program, program.nodes, grouped=grouped), specs, wishes)
+    return plan_memory(Usage(program, program.nodes, grouped=grouped), specs, memory_options)
 
 
 def feeds_of(net: RandomNet) -> list[Spec]:
@@ -83,27 +85,27 @@ def check_contents(plan: MemoryPlan) -> None:
         check(i, "the fetch")
 
 
-@pytest.mark.parametrize("wishes", WISHES)
-def test_nothing_is_overwritten_while_it_is_needed(wishes: Wishes) -> None:
+@pytest.mark.parametrize("memory_options", WISHES)
+def test_nothing_is_overwritten_while_it_is_needed(memory_options: MemoryOptions) -> None:
     shared = smaller = 0
     for seed in NETS:
         net = random_net(seed)
-        plan = planned(net.compile().program, feeds_of(net), wishes)
+        plan = planned(net.compile().program, feeds_of(net), memory_options)
         check_contents(plan)
         shared += sum(root != i for i, root in plan.roots.items())
         smaller += plan.size < sum(plan.sizes.values())
         assert plan.most[1] <= plan.size
-    assert bool(shared) == wishes.in_place
-    assert bool(smaller) == wishes.reuse
+    assert bool(shared) == memory_options.in_place
+    assert bool(smaller) == memory_options.reuse
 
 
-@pytest.mark.parametrize("wishes", WISHES)
-def test_same_bits_however_memory_is_shared(wishes: Wishes) -> None:
+@pytest.mark.parametrize("memory_options", WISHES)
+def test_same_bits_however_memory_is_shared(memory_options: MemoryOptions) -> None:
     for seed in range(25):
         net = random_net(seed)
         program = net.compile().program
         fetched, state = net.run(program)
-        found, after = net.run(program, wishes)
+        found, after = net.run(program, memory_options)
         for ours, theirs in zip(found, fetched, strict=True):
             for one, other in zip(ours, theirs, strict=True):
                 np.testing.assert_array_equal(one, other, err_msg=f"net {seed}")
@@ -136,16 +138,16 @@ def check_apart(
 @pytest.mark.parametrize("name", ["resnet18", "gpt"])
 def test_close_to_the_least_and_far_below_the_most(name: str) -> None:
     program, feeds = compiled_net(name, replicas=2)
-    plan = planned(program, feeds, Wishes())
+    plan = planned(program, feeds, MemoryOptions())
     check_contents(plan)
     assert plan.size <= 1.1 * plan.most[1]
-    assert plan.size <= 0.6 * planned(program, feeds, Wishes(False, False)).size
+    assert plan.size <= 0.6 * planned(program, feeds, MemoryOptions(False, False)).size
 
 
 def test_what_follows_the_vote_can_be_done_again() -> None:
     """What is made before the last collective and read behind it stays: no later write may fall on it."""
     program, feeds = compiled_net("resnet18", replicas=2)
-    plan = planned(program, feeds, Wishes())
+    plan = planned(program, feeds, MemoryOptions())
     vote = max(k for k, node in enumerate(program.nodes) if node.op in COLLECTIVES)
     late = program.nodes[vote + 1 :]
     read = {i for node in late for slot in node.inputs.values() for i in slot if i in plan.roots}

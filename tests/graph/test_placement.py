@@ -14,7 +14,13 @@ from rowlock.executor.plan.shapes import infer_specs
 from rowlock.graph.compile import Compiled, compile_program
 from rowlock.graph.ir.graph import STATE, Graph, Node, from_program
 from rowlock.graph.ir.replica_program import ReplicaProgram
-from rowlock.graph.lowering.memory import ALL_WISHES, Usage, Wishes, nbytes, plan_memory
+from rowlock.graph.lowering.memory import (
+    ALL_MEMORY_OPTIONS,
+    MemoryOptions,
+    Usage,
+    nbytes,
+    plan_memory,
+)
 from rowlock.graph.lowering.placement import COPY, place_on_host
 from rowlock.graph.ops.collective import COLLECTIVES
 from rowlock.graph.passes.target import Target
@@ -75,13 +81,13 @@ def test_only_copies_cross_between_host_and_gpu(replicas: int) -> None:
     assert copies > 10 * len(NETS)
 
 
-@pytest.mark.parametrize("wishes", [ALL_WISHES, Wishes(False, False)])
-def test_each_side_has_an_arena_of_its_own(wishes: Wishes) -> None:
+@pytest.mark.parametrize("memory_options", [ALL_MEMORY_OPTIONS, MemoryOptions(False, False)])
+def test_each_side_has_an_arena_of_its_own(memory_options: MemoryOptions) -> None:
     for seed in NETS:
         net = guarded(seed)
         program = on_gpus(net).program
         specs = infer_specs(program, [spec_of(a) for a in net.feeds[0].values()], lambda name: None)
-        plan = plan_memory(Usage(program, program.nodes, grouped=False), specs, wishes)
+        plan = plan_memory(Usage(program, program.nodes, grouped=False), specs, memory_options)
         for i, root in plan.roots.items():
             assert plan.on_host(i) == plan.on_host(root)
         for host, size in ((True, plan.host_size), (False, plan.size)):

@@ -13,7 +13,7 @@ from .plan import Instruction
 from .shapes import Shapes
 
 
-class Shared:
+class BindingCache:
     """Kept from plan to plan: inferred shapes, how long values are needed, instructions on lasting memory."""
 
     def __init__(self, program: ReplicaProgram) -> None:
@@ -57,7 +57,7 @@ class Shared:
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Do not look for garbage meanwhile: what is bound lasts, and a search goes through all there is."""
     enabled = gc.isenabled()
     gc.disable()

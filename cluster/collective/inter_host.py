@@ -14,10 +14,10 @@ import numpy as np
 
 from ...strategies.errors import CollectiveAborted
 from ..primitives.wire import ALARM, DATA, Address, Header, Lines
-from .alarm import Alarm
+from .abort_channel import AbortChannel
 from .combine import combine, combine_apart, describe, flat, share
 from .group import SharedMemoryGroup
-from .meeting import lasts
+from .rendezvous import lasts
 from .stream import Arrived, Exchange, Stream
 
 _SMALL = (
@@ -28,7 +28,7 @@ _BLOCK = 1 << 18  # bytes that are combined while the next are on the wire
 Rows = Sequence[np.ndarray]
 
 
-class Links:
+class InterHostTransport:
     """One host's connections to the others, numbered like ``addresses``; ``index`` is this host.
 
     ``local`` joins the ranks of this host (None: only one); an abort there reaches the other hosts, and one of
@@ -63,7 +63,7 @@ class Links:
         self._others = [peer for peer in range(self.size) if peer != index]
         self._scratch: dict[int, np.ndarray] = {}
         self._sockets: dict[int, socket.socket] = {}
-        self._alarm: Alarm | None = None
+        self._alarm: AbortChannel | None = None
         self.reset(0)
         self._within = within if later is None else later
 
@@ -80,7 +80,9 @@ class Links:
         for connection in self._sockets.values():
             connection.setblocking(False)
         alarms = {peer: made[peer, ALARM] for peer in self._others}
-        self._alarm = Alarm(alarms, dict(enumerate(self.names)), self._aborted_here, self._heard)
+        self._alarm = AbortChannel(
+            alarms, dict(enumerate(self.names)), self._aborted_here, self._heard
+        )
 
     def _aborted_here(self) -> str | None:
         return None if self._local is None else self._local.aborted

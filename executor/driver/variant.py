@@ -15,7 +15,7 @@ from ..plan.shapes import Shapes
 from .budget import Budget
 
 
-class Version:
+class CompiledVariant:
     """The program compiled for certain feeds and fetches, and loaded on the gang."""
 
     def __init__(

@@ -13,7 +13,7 @@ from .buckets import Bucket, Collectives
 Call = Callable[[], Any]
 
 
-def meeting(
+def bind_collective(
     node: NodeRecord,
     group: Collectives,
     bucket: Bucket | None,

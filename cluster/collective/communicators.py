@@ -14,7 +14,7 @@ import numpy as np
 from ...executor.cuda.runtime import Runtime, Stream
 from ...graph.ops.collective import HOST
 from ...strategies.errors import CollectiveAborted, CollectiveError
-from .meeting import lasts
+from .rendezvous import lasts
 
 _LOOK_S = 0.05
 _ID_BYTES = 128
@@ -22,7 +22,7 @@ _PART_BYTES = 128  # what a rank combines in two levels begins on a multiple of 
 
 
 @dataclass
-class Path:
+class CommunicatorSet:
     """Communicators on one stream: of all ranks, or of a group of ranks and, across groups, of one of each."""
 
     stream: Stream
@@ -57,7 +57,7 @@ class Path:
             self.across.allReduce(rest, rest, left, kind, op, stream)
 
 
-class Rings:
+class NcclCommunicators:
     """Makes communicators, all ranks at the same time, ends them, and makes them again.
 
     A ring is a stream with communicators of its own, so that collectives of several rings run side by side.
@@ -74,7 +74,7 @@ class Rings:
     ) -> None:
         self.within = within
         self._ended = ended
-        self.paths: dict[tuple[int, int], Path] = {}
+        self.paths: dict[tuple[int, int], CommunicatorSet] = {}
         self._control, self._runtime, self._nccl = control, runtime, runtime.nccl
         self._streams: dict[int, Stream] = {}
         self._ending: list[threading.Thread] = []
@@ -119,10 +119,10 @@ class Rings:
         if key not in self.paths:
             self.paths[key] = self._formed(*key)
 
-    def _formed(self, ring: int, inner: int) -> Path:
+    def _formed(self, ring: int, inner: int) -> CommunicatorSet:
         control = self._control
         everyone = range(control.size)
-        path = Path(self.stream(ring), inner=inner)
+        path = CommunicatorSet(self.stream(ring), inner=inner)
         if not inner:
             path.world = self._communicator([list(everyone)])
             return path
@@ -187,7 +187,7 @@ class Rings:
     def abort(self) -> None:
         """End all communicators. What waits for a peer ends at once; a thread stays until graphs are gone."""
         for key, path in self.paths.items():
-            self.paths[key] = Path(path.stream)
+            self.paths[key] = CommunicatorSet(path.stream)
             for communicator in path.communicators():
                 ending = threading.Thread(target=self._end, args=(communicator,), daemon=True)
                 ending.start()

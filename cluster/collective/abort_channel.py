@@ -18,7 +18,7 @@ _SEND_S = 0.2
 _REASON_BYTES = 2048
 
 
-class Alarm:
+class AbortChannel:
     """Tells the other hosts when this one gives up, and this one when another does or is gone.
 
     ``here()`` returns why a rank of this host gave up (None: none did). ``heard(reason)`` is called once, from

@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...executor.replica.agreement import NO_STEP, differing, when
+from ...executor.replica.agreement import NO_STEP, format_step, mismatch_message
 from ...strategies.errors import CollectiveAborted, CollectiveError
 from ..primitives import futex
 from ..primitives.shm import Segment, segment_path
@@ -63,7 +63,7 @@ class Request(NamedTuple):
     text: bytes
 
 
-class Meeting:
+class Rendezvous:
     """One rank's handle: all ranks meet in the same order, each time for the same thing and in the same step.
 
     ``ranks`` are the numbers by which messages call the members. ``pairs`` is memory for others to use:
@@ -236,8 +236,8 @@ class Meeting:
                 .decode("utf-8", "replace")
             )
             step = self._words[peer * _LINE + _REQUESTS[turn] + 1]
-            came[self.ranks[peer]] = text + when(step)
-        reason = differing(came)
+            came[self.ranks[peer]] = text + format_step(step)
+        reason = mismatch_message(came)
         self.abort(reason)
         raise CollectiveError(f"group {self.name}: {reason}.")
 

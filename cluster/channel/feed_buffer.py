@@ -26,7 +26,7 @@ _ATTACH_S = 10.0
 Places = list[np.ndarray]
 
 
-class Area:
+class SharedFeedBuffer:
     """One end's handle. ``fed`` and ``posted`` are bytes in each slot."""
 
     def __init__(self, segment: Segment, fed: int, posted: int) -> None:
@@ -43,7 +43,7 @@ class Area:
         return segment_path(uuid.uuid4().hex, "area")
 
     @classmethod
-    def create(cls, path: str, fed: int, posted: int) -> Area:
+    def create(cls, path: str, fed: int, posted: int) -> SharedFeedBuffer:
         """Make the memory for slots of at least this many bytes each."""
         fed, posted = _whole_pages(fed), _whole_pages(posted)
         size = _PAGE + SLOTS * (fed + posted)
@@ -51,7 +51,7 @@ class Area:
         return cls(Segment.create(path, size, taken=_PAGE), fed, posted)
 
     @classmethod
-    def attach(cls, path: str, fed: int, posted: int) -> Area:
+    def attach(cls, path: str, fed: int, posted: int) -> SharedFeedBuffer:
         """Map what the driver made.
 
         Raises:

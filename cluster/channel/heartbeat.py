@@ -27,7 +27,7 @@ class Sign(NamedTuple):
     doing: Mapping[str, Any]
 
 
-class Watch:
+class HeartbeatMonitor:
     """The driver's end: asks replicas for signs of life, and keeps the last of each."""
 
     def __init__(self, connections: Mapping[int, socket.socket]) -> None:
@@ -86,7 +86,7 @@ class Watch:
             connection.close()
 
 
-class WatchPost(threading.Thread):
+class HeartbeatServer(threading.Thread):
     """The replica's end: answers while the replica computes."""
 
     def __init__(

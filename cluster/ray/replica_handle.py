@@ -23,8 +23,8 @@ from ray.util.scheduling_strategies import (
 from ...graph.ops.python_function import PythonFunction, function_of
 from ...strategies.cluster import ClusterConfig
 from ...strategies.errors import CollectiveError, ReplicaLost, Unsupported
-from ..channel.line import Line
-from ..channel.watch import look_at, process_state
+from ..channel.connection import ReplicaConnection
+from ..channel.heartbeat import look_at, process_state
 from .nodes import GPU
 from .replica import ReplicaActor
 
@@ -34,7 +34,7 @@ _REASON_CHARACTERS = 400
 _numbers = itertools.count()
 
 
-class Member:
+class ReplicaHandle:
     """An actor in its bundle of a reservation. ``where`` says process, node and host, once it is known."""
 
     def __init__(self, reservation: Any, bundle: int, config: ClusterConfig) -> None:
@@ -44,7 +44,7 @@ class Member:
         self.where: dict[str, Any] = {}
         self.functions: set[int] = set()  # numbers of the Python functions that it has
         self.serving: Any = None
-        self.line: Line | None = None
+        self.line: ReplicaConnection | None = None
         self.watch: socket.socket | None = None
         strategy = PlacementGroupSchedulingStrategy(
             reservation, placement_group_bundle_index=bundle
@@ -115,7 +115,7 @@ class Member:
                 os.kill(self.where["pid"], signal.SIGKILL)
 
 
-def describe(members: dict[int, Member], within: float) -> None:
+def describe(members: dict[int, ReplicaHandle], within: float) -> None:
     """Learn where members are, once their actors run; ``members`` by rank.
 
     Raises:
@@ -145,7 +145,7 @@ def describe(members: dict[int, Member], within: float) -> None:
         ) from error
 
 
-def teach(members: Sequence[Member], functions: Iterable[int], within: float) -> None:
+def teach(members: Sequence[ReplicaHandle], functions: Iterable[int], within: float) -> None:
     """Bring members the Python functions that they lack, pickled by Ray, as it does with all that is its own.
 
     A member that is lost meanwhile is found out when it is spoken to.
@@ -155,7 +155,7 @@ def teach(members: Sequence[Member], functions: Iterable[int], within: float) ->
         CollectiveError: there is no answer in time.
     """
     wanted = set(functions)
-    learning: dict[Any, Member] = {}
+    learning: dict[Any, ReplicaHandle] = {}
     for member in members:
         lacking = {number: function_of(number) for number in sorted(wanted - member.functions)}
         try:
@@ -197,7 +197,7 @@ def why(error: RayError) -> str:
     return textwrap.shorten(lines[-1], _REASON_CHARACTERS, placeholder=" …")
 
 
-def end_all(members: list[Member], reservations: list[Any], within: float) -> None:
+def end_all(members: list[ReplicaHandle], reservations: list[Any], within: float) -> None:
     """End actors and give their bundles back; those that serve are given a moment to end by themselves."""
     waiting = [m.serving for m in members if m.serving is not None and m.alive]
     if waiting:
@@ -233,7 +233,7 @@ class Lookouts:
     def __init__(self) -> None:
         self._by_node: dict[str, Any] = {}
 
-    def post(self, members: list[Member]) -> None:
+    def post(self, members: list[ReplicaHandle]) -> None:
         """Have one on the node of each member, ready to look."""
         starting = []
         for member in members:
@@ -246,7 +246,7 @@ class Lookouts:
         if starting:
             ray.wait(starting, num_returns=len(starting), timeout=_START_S)
 
-    def look(self, member: Member, within: float) -> tuple[str, int] | None:
+    def look(self, member: ReplicaHandle, within: float) -> tuple[str, int] | None:
         """Look at a member's process; None if nobody on its node answers."""
         if member.near:
             return look_at(member.where["pid"])
@@ -261,7 +261,7 @@ class Lookouts:
             return None
         return found
 
-    def kill(self, member: Member) -> None:
+    def kill(self, member: ReplicaHandle) -> None:
         """End a member's process; if its node is cut off, once it is back."""
         lookout = self._by_node.get(member.where["node"])
         if lookout is not None:

@@ -13,7 +13,7 @@ from ...executor.cuda.transfers import Arriving
 from ...executor.replica.message import KEPT, Message
 from ...executor.replica.replica import Replica
 from ...strategies.errors import CollectiveError
-from .area import Area
+from .feed_buffer import SharedFeedBuffer
 from .frame import (
     ChannelClosed,
     Frame,
@@ -32,13 +32,13 @@ _POSTED = "posted"
 _SPIN_S = 300e-6  # after a step: what a driver in a loop takes until the next, and no more
 
 
-class Line:
+class ReplicaConnection:
     """The driver's end: frames to and from one replica, and the memory shared with it if it is near."""
 
     def __init__(self, connection: socket.socket, *, near: bool) -> None:
         connection.setblocking(False)
         self.connection = connection
-        self.area: Area | None = None
+        self.area: SharedFeedBuffer | None = None
         self._near = near
         self._new = ""  # path of an area that the replica does not have yet
         self._wanted = (0, 0)  # bytes of feeds and of posted values that should have fitted
@@ -79,9 +79,11 @@ class Line:
             return None
         area = self.area
         fed, posted = map(max, self._wanted, (area.fed, area.posted) if area else (0, 0))
-        self._new = Area.new_path()  # noted before it is there, so that close() finds it
+        self._new = (
+            SharedFeedBuffer.new_path()
+        )  # noted before it is there, so that close() finds it
         try:
-            made = Area.create(self._new, fed, posted)
+            made = SharedFeedBuffer.create(self._new, fed, posted)
         except (CollectiveError, OSError):  # no shared memory to be had: the socket does it
             self._near = self.cramped = False
             self._forget_name()
@@ -140,7 +142,7 @@ class Line:
             self.area = None
 
 
-class Outbox:
+class ReplicaServer:
     """The replica's end: takes messages from the socket, or from it and the area, and answers.
 
     ``spins``: tells whether the replica has a processor to itself, so that it may wait awake for a moment.
@@ -152,7 +154,7 @@ class Outbox:
         self._connection = connection
         self._replica = replica
         self._spins, self._spin = spins, False
-        self._area: Area | None = None
+        self._area: SharedFeedBuffer | None = None
         self._at: Frame | None = None
         self._last: tuple[Any, bytes] = ({}, b"")  # head of what was posted, and its bytes
         self._posted = -1
@@ -218,7 +220,7 @@ class Outbox:
     def _map(self, message: Message) -> Message:
         head = message.head
         try:
-            area = Area.attach(head["path"], head["fed"], head["posted"])
+            area = SharedFeedBuffer.attach(head["path"], head["fed"], head["posted"])
         except (CollectiveError, OSError, KeyError, TypeError, ValueError, OverflowError) as error:
             return Message("error", {"text": str(error)})
         if self._area is not None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ...strategies.errors import ReplicaLost
 
 
-class _OneOf:
+class SingleRankDelivery:
     """Delivers to one rank of a gang, which is rank 0 here."""
 
     def __init__(self, delivery: Delivery, rank: int) -> None:
@@ -64,12 +64,12 @@ class _OneOf:
         """The gang goes on."""
 
 
-class Solo(Gang):
+class SingleReplicaGang(Gang):
     """Replica ``rank`` of ``gang``, alone. What it runs has no collectives, and the others take no part."""
 
     def __init__(self, gang: Gang, rank: int) -> None:
         self._gang, self._rank = gang, rank
-        super().__init__(_OneOf(gang.delivery, rank), gang.config)
+        super().__init__(SingleRankDelivery(gang.delivery, rank), gang.config)
         self.turn = gang.turn
         gang.before_close(self.close)
 

@@ -42,6 +42,6 @@ class OnHost:
             step()
 
 
-def beside(device: Device) -> Device:
+def host_device_of(device: Device) -> Device:
     """Return the host of a device that is a GPU; the device itself if it is none."""
     return device if device.runtime is None else HostDevice(device)

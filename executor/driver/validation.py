@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ...strategies.execution import ExecutionStrategy
 
 
-def settle(build: BuildStrategy, execution: ExecutionStrategy) -> None:
+def validate_strategies(build: BuildStrategy, execution: ExecutionStrategy) -> None:
     """Refuse strategies that contradict themselves or whose effect is not built; write what compiling decides.
 
     Raises:
