@@ -1,5 +1,5 @@
 """The step channel: frames, a connection to each replica, shared memory for feeds, heartbeats.
 
 Start at ``channel.py`` ``Channels``, which owns a ``ReplicaConnection`` to each replica. The replica's end is
-``line.py`` ``ReplicaServer``.
+``connection.py`` ``ReplicaServer``.
 """

@@ -1,1 +1,11 @@
-"""One scalar expression, several forms: array calls now, source text for compilers later."""
+"""One scalar expression, several forms: array calls now, source text for compilers later.
+
+* Compiled loops: ``executor/codegen/loops.py`` ``bind_loop`` makes one loop of several expressions (their
+  source in ``executor/codegen/scalar_source.py``, functions in ``executor/codegen/scalar_math.py``),
+  ``executor/codegen/native.py`` ``launch`` a call of it: object code that Numba made
+  (``executor/codegen/compiler.py``). The kernels of ``executor/kernels/loops/`` use them.
+* The same expressions on a GPU: ``executor/codegen/cuda_loops.py`` ``bind_cuda`` (which loops, in
+  ``cuda_nest.py``; the kernel's text, in ``cuda_text.py``; an expression's, in ``cuda_source.py``). What
+  ``executor/kernels/loops/elementwise.py`` and its like register for Numba, they register for
+  ``executor/kernels/cuda/elementwise.py`` ``CUDA`` too.
+"""

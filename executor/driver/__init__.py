@@ -1,6 +1,16 @@
 """One program on the replicas of a gang, as the driver sees it: compile, check, send, join, report.
 
-Start at ``parallel.py`` ``ParallelRun``. It owns the compiled variants of a program (``version.py``) and
+Start at ``parallel.py`` ``ParallelRun``. It owns the compiled variants of a program (``variant.py``) and
 the steps in flight (``future.py``); the gang and the values on its devices (``values.py``) it shares with
 other programs.
+
+* What a pass broke: ``verify_passes`` lets ``executor/driver/verify.py`` compute each op that a pass made
+  on the values that were there before. Pictures: ``graph/report/pictures.py`` in Paddle's words,
+  ``graph/report/report.py`` ``to_dot`` after each pass.
+* Too much memory: ``executor/driver/budget.py`` ``Budget.check``, before anything is sent; scratch is
+  counted by binding without memory (``executor/plan/dry.py``), what a place has is in
+  ``executor/host/memory.py``, words in ``graph/report/memory_report.py``.
+* What ran when: a replica keeps its last steps while they are traced (``executor/plan/traced.py``); the
+  driver adds its own spans, sets clocks right and writes a Chrome trace (``executor/driver/timeline.py``
+  ``chrome_trace``).
 """

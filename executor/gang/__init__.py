@@ -3,4 +3,8 @@
 Start at ``gang.py`` ``Gang``. It owns a ``Delivery`` (``delivery.py``; threads stand here, Ray actors in
 ``cluster/``) and a ledger, from which ``recovery.py`` replaces lost replicas. ``launchers.py`` owns all
 gangs.
+
+* A lost replica: who is silent, and why, in ``cluster/channel/heartbeat.py`` and ``RayDelivery._judge``;
+  what happened and what is done again in ``executor/gang/recovery.py``; who comes in in
+  ``RayDelivery.replace``. ``tests/contract/strikes.py`` kills replicas at named points of it.
 """

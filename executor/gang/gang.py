@@ -422,9 +422,9 @@ class Gang:
         """Give a compiled program (JSON) to every replica and return its id there.
 
         ``threads`` that a replica may use, ``capped`` by its share of the host's cores or not; ``every_lock``:
-        they signal every dependency; ``memory_options``: how temporaries may share memory; ``captures``: a GPU's
-        work is launched as graphs; ``alone``: peers take no part; ``functions``: numbers of the Python functions
-        that it calls, which the delivery brings to replicas of other processes.
+        they signal every dependency; ``memory_options``: how temporaries may share memory; ``captures``: a
+        GPU's work is launched as graphs; ``alone``: peers take no part; ``functions``: numbers of the Python
+        functions that it calls, which the delivery brings to replicas of other processes.
         """
         number = self.new_id()
         how: dict[str, Any] = {"threads": threads, "capped": capped, "every_lock": every_lock}

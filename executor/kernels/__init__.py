@@ -1,4 +1,10 @@
-"""How each op is computed: a folder for each back end, a file for each family of ops as in ``graph/ops``."""
+"""How each op is computed: a folder for each back end, a file for each family of ops as in ``graph/ops``.
+
+* float16 and bfloat16: ``executor/kernels/array/widened.py`` ``widened`` gives a kernel float32 in their
+  place, unless it is registered with ``low`` (it only moves elements, or rounds itself).
+  ``graph/lowering/select.py`` ``in_single`` lets libraries take such nodes. Element types are in
+  ``strategies/types.py``; ``tests/ops/test_low_precision.py`` runs every op.
+"""
 
 from __future__ import annotations
 

@@ -2,4 +2,9 @@
 
 Start at ``data_loader.py`` for the readers of ``fluid.io``, at ``dataset_loader.py`` for
 ``paddle.io.DataLoader``.
+
+* Data sets and loaders of ``paddle.io``: ``executor/loading/datasets.py``,
+  ``executor/loading/samplers.py``; from samples to batches in ``executor/loading/collate.py``;
+  ``executor/loading/dataset_loader.py`` ``DatasetLoader`` reads them here or by the processes of
+  ``executor/loading/workers.py`` ``Crew``.
 """

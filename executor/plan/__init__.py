@@ -1,6 +1,20 @@
 """A replica program and the shapes of a batch become instructions on memory, and run.
 
 Start at ``bind.py`` ``Binder`` and ``plan.py`` ``Plan.run``. ``run.py`` deals instructions to threads,
-``cuda_plan.py`` captures them as graphs of a GPU, ``shared.py`` holds what the plans of one program have in
+``cuda_plan.py`` captures them as graphs of a GPU, ``binding_cache.py`` holds what the plans of one program have in
 common.
+
+* Temporaries: ``graph/lowering/memory.py`` says how long each value is needed (``Usage``) and where it lies
+  (``plan_memory``): in place of an operand that is needed no more, as a view, or in memory that is used
+  again. A replica's plans share one arena, and one scratch region a lane (``executor/host/arena.py``
+  ``Memory``): address space whose pages come when touched. With several lanes a storage lasts until all
+  that follows waits for its users (``executor/plan/run.py`` ``last_concurrent``). Gradients lie side by side in
+  their bucket, which is the group's shared memory.
+* What plans of one program share, so that a new shape is bound quickly: ``executor/plan/binding_cache.py``
+  (inferred shapes, how long values are needed, instructions on lasting memory such as updates). Weights are
+  packed for oneDNN once by programs that change nothing, and again when ``executor/host/writes.py`` counted
+  a write.
+* Values that are not finite: ``executor/plan/numerics.py`` ``check_numerics``; a program compiled while it
+  is on looks at what each op made (``ReplicaProgram.checked``), before the vote. What happened is said by
+  ``strategies/log.py`` ``log``.
 """

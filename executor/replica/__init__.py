@@ -2,4 +2,9 @@
 
 Start at ``replica.py`` ``Replica.handle``. A replica owns device scopes and loaded programs
 (``loaded.py``); these own their plans.
+
+* What ranks must agree on: ``ReplicaProgram.schedule`` (a hash of the plan at hand, compared when it is
+  loaded and at every collective) and the step, as one number and in words in
+  ``executor/replica/agreement.py``. ``tests/contract/mutants.py`` makes wrong plans,
+  ``tests/contract/crews.py`` runs replicas over each kind of group without a driver.
 """

@@ -1,4 +1,9 @@
-"""``paddle.dataset``: public data sets, read from the cache folder or downloaded into it."""
+"""``paddle.dataset``: public data sets, read from the cache folder or downloaded into it.
+
+* Public data sets: ``rowlock/dataset/common.py`` finds, checks and downloads files and reads archives
+  without unpacking them; a module beside it for each set knows its format.
+  ``tests/reference/dataset_files.py`` writes small ones.
+"""
 
 from __future__ import annotations
 
