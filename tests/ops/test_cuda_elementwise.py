@@ -22,7 +22,13 @@ from tests.ops.harness import draw, gradients, run
 from tests.ops.test_conformance import CASES, reference_of, seeds_of
 
 pytestmark = [needs_compiler, pytest.mark.usefixtures("launched")]
-HERE = ("loops.elementwise", "loops.fused", "loops.fusion", "cuda.elementwise", "cuda.creation")
+HERE = (
+    "loops.elementwise",
+    "loops.fused",
+    "loops.fusion",
+    "cuda.elementwise",
+    "cuda.creation",
+)
 X, Y, D = map(e.argument, "xyd")
 
 
