@@ -1,5 +1,6 @@
 # make demo: trains on two Ray replicas. make test: lint, types, tests, notebooks. make test-fast: tests that start
-# no Ray, kill nothing, compile no kernels of a GPU, draw no nets. make test-all: the slow tests too. make test-gpu: on a GPU.
+# no Ray, kill nothing, compile no kernels of a GPU and draw no nets. make test-all: the slow tests too.
+# make test-gpu: on a GPU.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 RUN := $(VENV)/bin

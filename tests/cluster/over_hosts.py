@@ -163,7 +163,7 @@ def overlap() -> None:
     """Train a net whose gradients take a while on a slow link; tell the lanes and a timeline."""
     net = WideNet()
     net.step()
-    members = net.program._parallel.gang.delivery._members.values()
+    members = net.program._parallel.gang.delivery._members
     ray.get([member.actor.__ray_call__.remote(use_lanes) for member in members])
     for _ in range(MEASURED_STEPS):
         net.step()
