@@ -1,6 +1,6 @@
 """What is asked of Ray: a session, nodes, placement, actors.
 
-Start at ``session.py``. ``replica_handle.py`` is the driver's handle of one actor, ``replica.py`` is that actor.
+Start at ``session.py``. ``replica_handle.py`` is the driver's handle of an actor, ``replica.py`` the actor.
 
 * Places of a cluster: ``cluster/ray/nodes.py`` numbers nodes by address and deals places over them
   (``homes``); ``cluster/ray/placement.py`` ``plan`` does it as ``strategies/cluster.py`` says, without Ray,
