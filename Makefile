@@ -15,6 +15,7 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.dev
 	$(RUN)/ruff check .
+	$(RUN)/ruff format --check --quiet .
 	$(RUN)/mypy
 	$(RUN)/python -m tests.house.sizes
 	$(IN_PAIRS) -m "not slow"

@@ -141,7 +141,7 @@ class Strategy(BaseModel):
 
     def to_yaml(self) -> str:
         """Return every field as YAML; members of an enumeration by name."""
-        import yaml  # comes with Ray
+        import yaml
 
         text: str = yaml.safe_dump(self._plain(), sort_keys=False)
         return text

@@ -19,7 +19,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import msgpack  # comes with Ray
+import msgpack
 import numpy as np
 
 from ...executor.host.memory import total_memory

@@ -66,6 +66,9 @@ def test_top_level_folders() -> None:
     folders = {line.split("/")[0] for line in tracked.stdout.splitlines() if "/" in line}
     allowed = {*ROOMS, "rowlock", "tests", "notebooks", "benchmarks", "examples", "docs", ".ci"}
     assert folders <= allowed
+    files = {line for line in tracked.stdout.splitlines() if "/" not in line}
+    pages = {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE"}
+    assert files <= {*pages, "Makefile", "pyproject.toml", ".gitignore", ".pre-commit-config.yaml"}
 
 
 def test_a_wheel_holds_real_files_and_imports(tmp_path: Path) -> None:
