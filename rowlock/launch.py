@@ -37,7 +37,7 @@ def _cluster_gpus() -> int:
         return 0
     if named:
         importlib.import_module(".cluster.ray.session", __package__).join_ray(config)
-    return importlib.import_module(".cluster.ray.nodes", __package__).gpu_total()  # type: ignore[no-any-return]
+    return importlib.import_module(".cluster.ray.nodes", __package__).gpu_total()
 
 
 register_gpu_counter(_cluster_gpus)

@@ -140,7 +140,7 @@ class Doorway:
         came = []
         for key, _ in self._selector.select(within):
             if key.fileobj in self._listeners:
-                self._let_in(key.fileobj)  # type: ignore[arg-type]  # a socket
+                self._let_in(key.fileobj)  # a socket
                 continue
             stranger = self._strangers.get(key.fileobj)  # type: ignore[call-overload]  # a socket
             said = stranger.listen() if stranger is not None else None

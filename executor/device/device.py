@@ -170,7 +170,7 @@ class Device:
     def reducer(self, name: str) -> Callable[..., Any]:
         """Return ``ufunc.reduce(array, axis, dtype, out, keepdims)``; CuPy's has only add and multiply."""
         if self.name == "numpy":
-            return getattr(self.xp, name).reduce  # type: ignore[no-any-return]
+            return getattr(self.xp, name).reduce
         method = _METHODS[name]
 
         def reduce(array: Any, axis: Any, dtype: Any, out: Any, keepdims: bool = False) -> Any:

@@ -156,7 +156,7 @@ class Accuracy(MetricBase):
         super().__init__(name)
         self.value, self.weight = 0.0, 0.0
 
-    def update(self, value: Any, weight: float) -> None:  # type: ignore[override]  # Paddle's own parameters
+    def update(self, value: Any, weight: float) -> None:  # Paddle's own parameters
         """Take a batch's accuracy in; ``weight`` is the batch's size.
 
         Raises:
@@ -214,7 +214,7 @@ class EditDistance(MetricBase):
         super().__init__(name)
         self.total_distance, self.seq_num, self.instance_error = 0.0, 0, 0
 
-    def update(self, distances: np.ndarray, seq_num: Any) -> None:  # type: ignore[override]  # Paddle's own
+    def update(self, distances: np.ndarray, seq_num: Any) -> None:  # Paddle's own
         """Take a batch in: ``distances`` [batch, 1] of ``seq_num`` pairs."""
         self._arrays(distances=distances)
         self._numbers(seq_num=seq_num)

@@ -59,7 +59,7 @@ class Accuracy(Metric):
         classes = reshape(label, [-1, 1]) if by_class else topk(label, 1)[1]
         return cast(equal(guesses, cast(classes, "int64")), "float32")
 
-    def update(self, correct: Any, *args: Any) -> Any:  # type: ignore[override]  # Paddle's own
+    def update(self, correct: Any, *args: Any) -> Any:  # Paddle's own
         """Take in what ``compute`` made; return the accuracy of this batch."""
         correct = np.asarray(correct)
         samples = int(np.prod(correct.shape[:-1]))
@@ -98,7 +98,7 @@ class _Binary(Metric):
         """Forget all batches."""
         self.tp = self.fp = self.fn = 0
 
-    def update(self, preds: Any, labels: Any) -> None:  # type: ignore[override]  # Paddle's own
+    def update(self, preds: Any, labels: Any) -> None:  # Paddle's own
         """Take in the probabilities that labels are 1, and the labels.
 
         Raises:
@@ -147,7 +147,7 @@ class Auc(Metric):
         self._counts = _AreaUnderCurve(name, curve, num_thresholds)
         self._name = name
 
-    def update(self, preds: Any, labels: Any) -> None:  # type: ignore[override]  # Paddle's own
+    def update(self, preds: Any, labels: Any) -> None:  # Paddle's own
         """Take in two columns of probabilities, of which the second counts, and the labels.
 
         Raises:

@@ -22,7 +22,7 @@ def check_float(x: Variable, argument: str, layer: str) -> None:
     if x.dtype not in kinds:
         raise InvalidType(
             f"{layer}: {argument} must hold floats, and {x.name!r} holds {x.dtype.name}."
-        )  # type: ignore[union-attr]
+        )
 
 
 def sizes_of(shape: Any, layer: str) -> list[int]:

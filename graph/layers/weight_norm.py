@@ -70,7 +70,7 @@ class _Norm:
     ) -> Variable:
         out = self._new(word) if out is None else out
         self.block.append_op(op_type, {"X": x}, {"Out": out}, attrs)
-        return out  # type: ignore[no-any-return]
+        return out
 
     def _euclid(self, x: Variable, dim: int | None, out: Variable | None = None) -> Variable:
         size = self._apply("abs", x, {}, "abs")

@@ -138,7 +138,7 @@ def _value(block: Block, name: str, end: int) -> np.ndarray | None:
     if op.type in _VIEWS:
         return np.reshape(operands[0], variable.shape)  # type: ignore[arg-type]  # not None
     if op.type in _MOVES:
-        return made(operands, attrs)  # type: ignore[no-any-return]
+        return made(operands, attrs)
     if any(UNKNOWN_SIZE in operand for operand in operands if operand is not None):
         return None
     result = made(operands, attrs)

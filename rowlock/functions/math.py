@@ -22,7 +22,7 @@ Axis = int | Sequence[int] | None
 
 def _two(op_type: str, name: str, text: str) -> Callable[..., Variable]:
     def function(x: Variable, y: Variable, name: str | None = None) -> Variable:
-        return getattr(binary, op_type)(x, y, name=name)  # type: ignore[no-any-return]
+        return getattr(binary, op_type)(x, y, name=name)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = text

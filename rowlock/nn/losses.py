@@ -99,9 +99,7 @@ def _entropy(
     input: Variable, target: Variable, soft_label: bool, ignore_index: int, use_softmax: bool
 ) -> Variable:
     if use_softmax:
-        return losses.softmax_with_cross_entropy(  # type: ignore[no-any-return]
-            input, target, soft_label, ignore_index
-        )
+        return losses.softmax_with_cross_entropy(input, target, soft_label, ignore_index)
     return losses.cross_entropy(input, target, soft_label, ignore_index)
 
 

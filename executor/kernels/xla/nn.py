@@ -99,7 +99,7 @@ def _fixed_windows(node: Node) -> bool:
 
 
 def _windows(x: Operands) -> Windows:
-    size: tuple[int, int] = tuple(x["X"].shape[2:])  # type: ignore[assignment]
+    size: tuple[int, int] = tuple(x["X"].shape[2:])
     if x.attr("global_pooling"):
         return Windows(list(size), [1, 1], [(0, 0), (0, 0)], (1, 1), size)
     k, strides = list(x.attr("ksize")), list(x.attr("strides"))
