@@ -25,8 +25,18 @@ class ReplicaThread(threading.Thread):
         self.replica = replica
         self.asked: SimpleQueue[Asked | None] = SimpleQueue()
         self._bell: SimpleQueue[None] = SimpleQueue()
-        self._finished = -1
+        self._last = self._finished = -1
         self.start()
+
+    def ask(self, number: int, message: Message | None, answers: dict[int, Message]) -> None:
+        """Put a question behind those that were asked before."""
+        self._last = max(self._last, number)
+        self.asked.put((number, message, answers))
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything that was asked is answered."""
+        return self._finished >= self._last
 
     def wait(self, number: int, answers: dict[int, Message], until: float) -> bool:
         """Return when question ``number`` is answered; False if it is late.

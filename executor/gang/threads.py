@@ -320,6 +320,9 @@ class ThreadDelivery:
         for message in messages.values():
             self._epoch = max(self._epoch, message.head.get("epoch", 0))
         by_worker = dict(messages)
+        # Replica 0 stays on its own thread while that is at something whose answer nobody waits for.
+        first = self._workers.get(0)
+        ahead = ahead or (first is not None and not first.idle)
         own = None if ahead else by_worker.pop(0, None)
         for earlier, other in self._exchanges.items():  # that an interrupt left
             if not other.handed_out:
@@ -332,7 +335,7 @@ class ThreadDelivery:
     def _hand_out(self, number: int, exchange: _Exchange) -> None:
         """Give the workers their messages; one that has it already takes no notice."""
         for rank, message in exchange.by_worker.items():
-            self._workers[rank].asked.put((number, message, exchange.answers))
+            self._workers[rank].ask(number, message, exchange.answers)
         exchange.handed_out = True
 
     def finish(self, number: int) -> dict[int, Message]:
@@ -390,7 +393,7 @@ class ThreadDelivery:
         self._abort("interrupted")
         number, answers = self.reserve(), dict[int, Message]()
         for worker in self._workers.values():
-            worker.asked.put((number, None, answers))
+            worker.ask(number, None, answers)
         waiting = _Exchange(None, dict.fromkeys(self._workers, IDLE), kept=False)
         waiting.answers = answers
         self._gather(number, waiting, time.monotonic() + self._within)

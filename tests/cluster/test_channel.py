@@ -18,7 +18,7 @@ import pytest
 
 from rowlock.cluster.channel.channel import Channels
 from rowlock.cluster.channel.connection import ReplicaConnection, ReplicaServer
-from rowlock.cluster.channel.frame import Incoming
+from rowlock.cluster.channel.frame import Incoming, Outgoing
 from rowlock.cluster.channel.heartbeat import HeartbeatServer
 from rowlock.cluster.channel.listener import STEPS, WATCH, Listener, connect
 from rowlock.cluster.primitives.doorway import Claim, Refused, introduce
@@ -518,15 +518,15 @@ def test_an_interrupt_while_messages_are_sent_leaves_no_replica_without_its_own(
     channels.use(
         {rank: ReplicaConnection(ours, near=False) for rank, (ours, _) in enumerate(pairs)}
     )
-    push, calls = ReplicaConnection.push, []
+    push, calls = Outgoing.push, []
 
-    def interrupted(line: ReplicaConnection, outgoing: Any) -> bool:
-        calls.append(line)
+    def interrupted(outgoing: Outgoing, sock: socket.socket) -> bool:
+        calls.append(sock)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return push(line, outgoing)
+        return push(outgoing, sock)
 
-    monkeypatch.setattr(ReplicaConnection, "push", interrupted)
+    monkeypatch.setattr(Outgoing, "push", interrupted)
     with pytest.raises(KeyboardInterrupt):
         channels.start({rank: Message("regroup", {}) for rank in range(3)}, 5.0)
     for ours, theirs in pairs:
