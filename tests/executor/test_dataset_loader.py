@@ -25,6 +25,9 @@ from rowlock.strategies.errors import ExecutionError, FeedError
 from ..conftest import eventually
 from ..reference import loader_cases
 
+# Once JAX is imported it warns of forks; as an error that would keep the frames, and the loader, alive.
+pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
+
 REFERENCE = json.loads((Path(loader_cases.__file__).parent / "loader.json").read_text())
 
 
