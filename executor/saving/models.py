@@ -169,6 +169,16 @@ def load_inference_model(
     return load_model(read_program(path), repr(path), folder, params)
 
 
+def _others_beside(path: str) -> str:
+    """Say which files lie where a program was looked for."""
+    folder = os.path.dirname(path)
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    if not names:
+        return ""
+    shown = ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
+    return f" The folder holds {shown}: name the program's file with model_filename."
+
+
 def read_program(path: str) -> bytes:
     """Return the bytes of a program's file.
 
@@ -180,7 +190,7 @@ def read_program(path: str) -> bytes:
         f" {prefix + '.json'!r} is a model in Paddle 3's own format (PIR): save it in Paddle 3 with the "
         f"environment variable FLAGS_enable_pir_api=0, which writes {prefix + '.pdmodel'!r}."
         if prefix != path and os.path.exists(prefix + ".json")
-        else ""
+        else _others_beside(path)
     )
     with reading(path, cure) as file:
         return file.read()

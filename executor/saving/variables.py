@@ -201,7 +201,8 @@ def check_shape(variable: Variable, shape: tuple[int, ...], what: str) -> None:
     if tuple(shape) != declared:
         raise StateMismatch(
             f"variable {variable.name!r} has the shape {list(declared)} in the program, and {list(shape)} "
-            f"in {what}."
+            f"in {what}. Build the program as the one that was saved, or leave this variable out (vars=, "
+            f"predicate=)."
         )
 
 

@@ -11,7 +11,13 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.strategies.errors import FeedError, InvalidValue, MissingFile, ShapeError
+from rowlock.strategies.errors import (
+    FeedError,
+    InvalidValue,
+    MissingFile,
+    ShapeError,
+    StateMismatch,
+)
 
 
 def _net() -> tuple[Any, Any]:
@@ -138,3 +144,28 @@ def test_files_and_feeds_that_are_not_there_are_named_with_their_cure(
         portions = fluid.DataFeeder([x], fluid.CPUPlace()).feed_parallel([[([1, 2],)]] * 2, 2)
         with pytest.raises(TypeError, match=r"feed_parallel gives goes through list\(\) first"):
             exe.run(train, feed=portions, fetch_list=[loss])
+
+
+def test_a_folder_without_a_program_names_what_it_holds(tmp_path: Path) -> None:
+    (tmp_path / "fc_0.w_0").touch()
+    with pytest.raises(
+        MissingFile, match=r"The folder holds 'fc_0.w_0': name .* with model_filename"
+    ):
+        fluid.io.load_inference_model(str(tmp_path), fluid.Executor(fluid.CPUPlace()))
+
+
+def test_a_value_of_another_shape_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    exe = fluid.Executor(fluid.CPUPlace())
+    for width, saved in ((2, False), (3, True)):
+        main, startup = fluid.Program(), fluid.Program()
+        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+            fluid.layers.fc(fluid.data("x", [None, 4]), width)
+        with fluid.scope_guard(fluid.Scope()):
+            exe.run(startup)
+            if not saved:
+                fluid.io.save_persistables(exe, str(tmp_path), main)
+                continue
+            with pytest.raises(
+                StateMismatch, match=r"\[3\] in the program, and \[2\].*predicate="
+            ):
+                fluid.io.load_persistables(exe, str(tmp_path), main)
