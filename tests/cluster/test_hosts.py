@@ -17,12 +17,13 @@ from .namespaces import ROOT, CannotMakeHosts, Driver, Hosts, hosts, namespaces
 
 MODULE = "tests.cluster.over_hosts"
 STEP_DEADLINE_S = 30.0
-DEAD_REPLICA_IS_NAMED_WITHIN_S = 1.5
-SILENT_HOST_IS_SEEN_WITHIN_S = 3.5  # two seconds, on a machine that does other things too
-REPLACED_WITHIN_S = 4.0  # with a cold actor
-DRIVER_S = 60.0
+# Far from any deadline, and several times what an idle machine needs: other tests run beside.
+DEAD_REPLICA_IS_NAMED_WITHIN_S = 4.0
+SILENT_HOST_IS_SEEN_WITHIN_S = 7.0  # two seconds
+REPLACED_WITHIN_S = 8.0  # with a cold actor
+DRIVER_S = 120.0
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
