@@ -165,7 +165,5 @@ def test_a_value_of_another_shape_is_refused_with_what_to_do(tmp_path: Path) -> 
             if not saved:
                 fluid.io.save_persistables(exe, str(tmp_path), main)
                 continue
-            with pytest.raises(
-                StateMismatch, match=r"\[3\] in the program, and \[2\].*predicate="
-            ):
+            with pytest.raises(StateMismatch, match=r"\[3\] in the program, and \[2\].*predicate="):
                 fluid.io.load_persistables(exe, str(tmp_path), main)
