@@ -75,3 +75,9 @@ def test_the_environment_shows_what_goes_well() -> None:
             env={**os.environ, "ROWLOCK_LOG": level},
         )
         assert done.stderr == shown
+
+
+def test_a_cluster_that_lets_nobody_in_is_named_with_its_token() -> None:
+    assert "give it the cluster's token (RAY_AUTH_MODE=token" in session._cure(
+        ConnectionError("no")
+    )
