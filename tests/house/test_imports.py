@@ -39,6 +39,7 @@ def test_installed_editable_without_generic_names(tmp_path: Path) -> None:
         pytest.skip("the package is not installed in this environment")
 
 
+@pytest.mark.ray
 def test_inside_a_ray_working_dir(tmp_path: Path) -> None:
     code = f"""
 import ray
