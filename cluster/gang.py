@@ -127,10 +127,10 @@ class RayDelivery:
         """
         if self.broken:
             raise InvalidState(VALUES_GONE)
-        for rank, message in messages.items():
-            functions = message.head.get("functions") if message.kind == "load" else None
-            if functions:
-                teach([self._members[rank]], functions, self.config.start_deadline_s)
+        loading = [rank for rank, message in messages.items() if message.kind == "load"]
+        if loading:  # one program, on all of them
+            functions = messages[loading[0]].head["functions"]
+            teach([self._members[r] for r in loading], functions, self.config.start_deadline_s)
         return self._channels.start(messages, self.config.step_deadline_s, number)
 
     def finish(self, number: int) -> dict[int, Message]:

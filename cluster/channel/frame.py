@@ -135,7 +135,7 @@ class Outgoing:
     """A message on its way into a socket."""
 
     def __init__(self, pieces: list[memoryview]) -> None:
-        self._pieces, self._many = pieces, len(pieces) > _PIECES
+        self._pieces = pieces
         self._total = sum(map(len, pieces))
         self._moved: list[int] = []
 
@@ -145,15 +145,13 @@ class Outgoing:
         while (done := sum(moved)) < self._total:
             moved[:] = [done]
             try:
-                rest = self._from(done) if done or self._many else self._pieces
+                rest = self._from(done) if done else self._pieces[:_PIECES]
                 moved.extend(map(sock.sendmsg, (rest,)))
             except BlockingIOError:
                 return False
         return True
 
     def _from(self, start: int) -> list[memoryview]:
-        if start == 0:
-            return self._pieces[:_PIECES]
         first = 0
         while start >= len(self._pieces[first]):
             start -= len(self._pieces[first])

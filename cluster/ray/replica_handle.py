@@ -154,17 +154,16 @@ def teach(members: Sequence[ReplicaHandle], functions: Iterable[int], within: fl
         Unsupported: a function cannot be pickled, or not be read where the member runs.
         CollectiveError: there is no answer in time.
     """
-    wanted = set(functions)
+    wanted = {number: function_of(number) for number in functions}
     learning: dict[Any, ReplicaHandle] = {}
     for member in members:
-        lacking = {number: function_of(number) for number in sorted(wanted - member.functions)}
+        if wanted.keys() <= member.functions:
+            continue
         try:
-            if lacking:
-                learning[member.actor.learn.remote(lacking)] = member
+            learning[member.actor.learn.remote(wanted)] = member
         except (TypeError, AttributeError, ValueError, PickleError) as error:
-            raise _untaught(
-                lacking.values(), f"cannot be pickled: {error.__cause__ or error}"
-            ) from error
+            problem = f"cannot be pickled: {error.__cause__ or error}"
+            raise _untaught(wanted.values(), problem) from error
     for answer, member in learning.items():
         try:
             ray.get(answer, timeout=within)
@@ -176,9 +175,8 @@ def teach(members: Sequence[ReplicaHandle], functions: Iterable[int], within: fl
         except RayActorError:
             continue
         except RayError as error:
-            lacking = {number: function_of(number) for number in sorted(wanted - member.functions)}
-            raise _untaught(lacking.values(), f"cannot be read there: {why(error)}") from error
-        member.functions |= wanted
+            raise _untaught(wanted.values(), f"cannot be read there: {why(error)}") from error
+        member.functions.update(wanted)
 
 
 def _untaught(functions: Iterable[PythonFunction], problem: str) -> Unsupported:

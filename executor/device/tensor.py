@@ -68,9 +68,9 @@ class Tensor:
     @classmethod
     def of(cls, array: np.ndarray) -> Tensor:
         """Return a tensor that belongs to no scope and holds a copy of an array."""
-        made = cls()
-        made._array = array.copy()
-        return made
+        tensor = cls()
+        tensor._array = array.copy()
+        return tensor
 
     @property
     def initialized(self) -> bool:

@@ -100,7 +100,7 @@ class ParallelRun:
             (execution, self.execution),
         ]
         self._edits = build.edits, execution.edits
-        self._edits_seen = self._edits[0].count + self._edits[1].count
+        self._edits_seen = self._edit_count()
         self.memory_options = MemoryOptions(
             self.build.memory_optimize is not False, self.build.enable_inplace
         )
@@ -143,7 +143,7 @@ class ParallelRun:
         Results are joined on dim 0 in place order unless told otherwise. ``ahead``: steps before may still be
         under way, and this one stay so.
         """
-        if self._edits_seen != self._edits[0].count + self._edits[1].count:
+        if self._edits_seen != self._edit_count():
             self._warn_of_edits()
         if PROFILER.on:
             PROFILER.follow(self)
@@ -161,9 +161,13 @@ class ParallelRun:
         self._in_turn(self._start, begun, splitter, ahead)
         return StepFuture(self, begun, return_numpy, return_merged)
 
+    def _edit_count(self) -> int:
+        """Return how often the user assigned fields of the strategies that this program copied."""
+        return self._edits[0].count + self._edits[1].count
+
     def _warn_of_edits(self) -> None:
         """Say once of strategies that the user changed since that this program does not follow."""
-        self._edits_seen = self._edits[0].count + self._edits[1].count
+        self._edits_seen = self._edit_count()
         for original, copied in self._originals:
             names = original.differing(copied)
             if names:

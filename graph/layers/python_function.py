@@ -53,14 +53,14 @@ def py_func(
         raise InvalidValue(
             f"py_func: skip_vars_in_backward_input holds {unknown[0]!r}, which is neither in x nor in out."
         )
-    operands, made = _specs(given), _specs(results)
+    operands, wanted = _specs(given), _specs(results)
     for variable in results:
         _check_sizes(variable, [spec.shape for spec in operands])
-    numbers = [_register(func, "func", operands, made), -1]
+    numbers = [_register(func, "func", operands, wanted), -1]
     if backward_func is not None:
-        named = [*zip(given, operands, strict=True), *zip(results, made, strict=True)]
+        named = [*zip(given, operands, strict=True), *zip(results, wanted, strict=True)]
         read = [spec for variable, spec in named if variable.name not in skipped]
-        numbers[1] = _register(backward_func, "backward_func", (*read, *made), operands)
+        numbers[1] = _register(backward_func, "backward_func", (*read, *wanted), operands)
     attrs = {
         "forward_callable_id": numbers[0],
         "backward_callable_id": numbers[1],

@@ -80,23 +80,23 @@ def _that_stay(graph: Graph, host: Collection[Node]) -> tuple[set[Node], set[str
 
 def _written_by_copies(graph: Graph, nodes: Collection[Node]) -> Graph:
     """Let nodes without a kernel for GPUs make temporaries, of which copies update what lies on the GPU."""
-    made: list[Node] = []
+    rewritten: list[Node] = []
     for node in graph.nodes:
         if node not in nodes:
-            made.append(node)
+            rewritten.append(node)
             continue
         lasting = [value for value in node.writes() if value.kind == STATE]
         swap = {v: replace(v, name=f"{v.name}@MADE", kind=TEMP) for v in lasting}
         outputs = {
             s: tuple(swap.get(v, v) if v else v for v in vs) for s, vs in node.outputs.items()
         }
-        made.append(replace(node, outputs=outputs))
+        rewritten.append(replace(node, outputs=outputs))
         for value, temporary in swap.items():
             slots = {"X": (temporary,)}, {"Out": (value,)}
-            made.append(
+            rewritten.append(
                 Node("assign", *slots, {}, node.role, node.where, at=node.at, scope=node.scope)
             )
-    return graph.with_nodes(made)
+    return graph.with_nodes(rewritten)
 
 
 class _Copy(NamedTuple):

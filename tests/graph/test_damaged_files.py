@@ -165,6 +165,15 @@ def test_mutated_files_are_read_or_refused(
     assert refused > count // 10
 
 
+@pytest.mark.parametrize("column", [[0], "0", 1, True])
+def test_a_column_that_does_not_count_is_refused(column: object) -> None:
+    program = parse((FILES / "paddle185/dense/__model__").read_bytes(), "'model'")
+    op = next(op for op in program.global_block().ops if op.type == "fetch")
+    op.attrs["col"] = column
+    with pytest.raises(DamagedFile, match="fetch ops do not count from 0"):
+        fed_and_fetched(program, "'model'")
+
+
 def test_hostile_pickles_are_refused() -> None:
     class Hostile:
         def __reduce__(self) -> object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import add, mul
 from typing import Any
 
 from ....graph.ops.expr import Expr, copy
@@ -37,7 +38,7 @@ def fused_elemwise_activation(
     scale: float,
 ) -> list[Step]:
     act = value_of(activation_in(functor_list), settings_in(functor_list, act_attrs, scale))
-    join = _sum if sums(functor_list) else _product
+    join = add if sums(functor_list) else mul
     a, b = aligned(x, y, axis)
     if binary_is_outer(functor_list):
         if intermediate_out is None:
@@ -50,14 +51,6 @@ def fused_elemwise_activation(
         *bind_scalar(lambda x, y: join(x, y), {"x": a, "y": b}, {}, middle, dev),
         *bind_scalar(lambda m: act(m), {"m": middle}, {}, out, dev),
     ]
-
-
-def _sum(x: Expr, y: Expr) -> Expr:
-    return x + y
-
-
-def _product(x: Expr, y: Expr) -> Expr:
-    return x * y
 
 
 @kernel(f"{FUSED}_grad")

@@ -176,7 +176,7 @@ def _measures(states: Any) -> list[float]:
 
     Without a positive that was said (meant), the precision (recall) is 1.
     """
-    made: list[float] = []
+    measures: list[float] = []
     for counts in (states, states.sum(0, keepdims=True)):
         hits, wrong, _, missed = counts.T
         precision, recall = (
@@ -184,8 +184,8 @@ def _measures(states: Any) -> list[float]:
             for others in (wrong, missed)
         )
         both = precision + recall
-        made += [precision, recall, 2 * precision * recall / both if both > 0 else 0.0]
-    return made
+        measures += [precision, recall, 2 * precision * recall / both if both > 0 else 0.0]
+    return measures
 
 
 @kernel("positive_negative_pair", on=("numpy",))

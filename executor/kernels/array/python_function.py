@@ -15,38 +15,40 @@ from ..registry import Step, kernel
 @kernel(PY_FUNC, on=("numpy",), low=True)
 def py_func(dev: Device, x: list[Any], out: list[Any], *, forward_callable_id: int) -> Step:
     """Call the function on copies of its operands: it may keep what it is given."""
-    found = function_of(forward_callable_id)
+    function = function_of(forward_callable_id)
 
     def call() -> None:
         operands = [None if array is None else Tensor.of(array) for array in x]
-        returned = found.function(*operands[: found.takes])
-        made = list(returned) if isinstance(returned, (list, tuple)) else [returned]
-        if not out and made == [None]:
-            made = []
-        if len(made) != len(out):
-            raise ValueError(f"{found} returned {len(made)} value(s) for {len(out)} variable(s)")
-        for i, (value, array) in enumerate(zip(made, out, strict=True)):
+        returned = function.function(*operands[: function.takes])
+        values = list(returned) if isinstance(returned, (list, tuple)) else [returned]
+        if not out and values == [None]:
+            values = []
+        if len(values) != len(out):
+            raise ValueError(
+                f"{function} returned {len(values)} value(s) for {len(out)} variable(s)"
+            )
+        for i, (value, array) in enumerate(zip(values, out, strict=True)):
             if array is not None:
-                array[...] = _checked(found, i, value, array)
+                array[...] = _checked(function, i, value, array)
 
     return call
 
 
-def _checked(found: PythonFunction, i: int, value: Any, wanted: Any) -> Any:
+def _checked(function: PythonFunction, i: int, value: Any, wanted: Any) -> Any:
     """Return what was returned for a variable, if it is an array as the variable's."""
     if value is None:
         raise ValueError(
-            f"{found} returned None for variable {i}, which is wanted: return an array"
+            f"{function} returned None for variable {i}, which is wanted: return an array"
         )
     value = np.asarray(value)
-    told = f"{found} returned {value.dtype}{list(value.shape)} for variable {i}"
+    result = f"{function} returned {value.dtype}{list(value.shape)} for variable {i}"
     if value.shape != wanted.shape:
         raise ValueError(
-            f"{told}, which has shape {list(wanted.shape)}: create out with the shape that is returned"
+            f"{result}, which has shape {list(wanted.shape)}: create out with the shape that is returned"
         )
     if value.dtype != wanted.dtype:
         raise TypeError(
-            f"{told}, which is {wanted.dtype}: create out with that dtype, or return "
+            f"{result}, which is {wanted.dtype}: create out with that dtype, or return "
             f"array.astype({str(wanted.dtype)!r})"
         )
     return value

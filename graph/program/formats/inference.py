@@ -115,12 +115,14 @@ def fed_and_fetched(program: Program, what: str) -> tuple[list[str], list[str]]:
         DamagedFile: columns are missing or named twice.
     """
     ops = program.global_block().ops
-    fed = {op.attrs.get("col"): op.outputs.get("Out", []) for op in ops if op.type == _FEED}
-    fetched = {op.attrs.get("col"): op.inputs.get("X", []) for op in ops if op.type == _FETCH}
+    feeds = [(op.attrs.get("col"), op.outputs.get("Out", [])) for op in ops if op.type == _FEED]
+    fetches = [(op.attrs.get("col"), op.inputs.get("X", [])) for op in ops if op.type == _FETCH]
     result = []
-    for kind, columns in ((_FEED, fed), (_FETCH, fetched)):
-        count = sum(op.type == kind for op in ops)
-        if set(columns) != set(range(count)) or any(len(names) != 1 for names in columns.values()):
+    for kind, columns in ((_FEED, feeds), (_FETCH, fetches)):
+        names = {
+            column: names[0] for column, names in columns if type(column) is int and len(names) == 1
+        }
+        if set(names) != set(range(len(columns))):
             raise DamagedFile(f"{what} is no program: its {kind} ops do not count from 0 on.")
-        result.append([columns[column][0] for column in range(count)])
+        result.append([names[column] for column in range(len(columns))])
     return result[0], result[1]
