@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from ..strategies.errors import nearest
 from ..strategies.types import to_numpy
-from .ir.graph import from_program
+from .ir.reader import from_program
 from .ir.replica_program import ReplicaProgram, lower
 from .lowering.layout import lay_out
 from .lowering.placement import all_here, place_on_host

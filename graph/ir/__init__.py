@@ -1,6 +1,6 @@
 """What is compiled: a frozen graph, and the replica program it becomes.
 
-Start at ``graph.py`` ``from_program`` and ``replica_program.py`` ``lower``.
+Start at ``reader.py`` ``from_program`` and ``replica_program.py`` ``lower``.
 
 * Sequences (LoD) live on the driver: ``graph/ir/lod.py`` tells which fed variable's sequences a fetch has.
 """

@@ -10,14 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ...strategies.errors import InvalidValue, NotFound, nearest
+from ...strategies.errors import NotFound, nearest
 from ..ops.registry import OPS, Inference, Spec
-from ..program.formats.executable import computed_attributes, computed_ops
-from ..program.known import settle
-from ..program.operator import Operator
-from ..program.program import Program
-from ..program.role import DEVICE, EMPTY_VAR, NAMESCOPE, ROLE, ROLE_VAR
-from ..program.variable import Variable
 
 FEED, STATE, TEMP = "feed", "state", "temp"
 EVERYWHERE = -1  # a rank: all of them
@@ -159,84 +153,6 @@ class Graph:
             f"{node}  # {', '.join(str(v.spec) for v in node.writes())}" for node in self.nodes
         ]
         return "\n".join(lines)
-
-
-def from_program(program: Program, feed_names: Sequence[str]) -> Graph:
-    """Return block 0 of a program as a graph in which ``feed_names`` arrive with each step.
-
-    The program is only read. ``feed`` and ``fetch`` ops of a loaded model are left out: the caller says both.
-    """
-    return _Reader(program, feed_names).read()
-
-
-class _Reader:
-    """Follows the program's ops in order and gives every write its own value."""
-
-    def __init__(self, program: Program, feed_names: Sequence[str]) -> None:
-        self.block = program.global_block()
-        self.current: dict[str, Value] = {}
-        self.feeds = tuple(self._make(self.block.var(name), FEED) for name in feed_names)
-
-    def read(self) -> Graph:
-        stored = tuple(self._store(value) for value in self.feeds if self._persistable(value))
-        nodes = stored + tuple(self._node(op) for op in computed_ops(self.block.ops))
-        for name, variable in self.block.vars.items():
-            if name not in self.current and variable.persistable and variable.shape is not None:
-                self._make(variable, STATE)
-        return Graph(nodes, self.feeds, dict(self.current))
-
-    def _persistable(self, value: Value) -> bool:
-        return self.block.var(value.name).persistable
-
-    def _store(self, fed: Value) -> Node:
-        """A persistable that is fed keeps the value for later steps."""
-        stored = self._make(self.block.var(fed.name), STATE, version=1)
-        return Node("assign", {"X": (fed,)}, {"Out": (stored,)}, {}, 0, f"feed {fed.name!r}")
-
-    def _node(self, op: Operator) -> Node:
-        given, numbers = settle(op)
-        attrs = computed_attributes(op, numbers)
-        inputs = {slot: tuple(map(self._read, names)) for slot, names in given.items() if names}
-        outputs = {
-            slot: tuple(map(self._write, names)) for slot, names in op.outputs.items() if names
-        }
-        pairs = op.attrs.get(ROLE_VAR) or []
-        written = {v.name: v for values in outputs.values() for v in values if v is not None}
-        grads = tuple(
-            (p, written[g]) for p, g in zip(pairs[::2], pairs[1::2], strict=True) if g in written
-        )
-        role, scope = int(op.attrs.get(ROLE, 0)), str(op.attrs.get(NAMESCOPE, ""))
-        host = op.attrs.get(DEVICE) == "cpu"
-        return Node(op.type, inputs, outputs, attrs, role, op.where, grads, scope=scope, host=host)
-
-    def _read(self, name: str) -> Value | None:
-        if name == EMPTY_VAR:
-            return None
-        if name not in self.current:
-            variable = self.block.var_recursive(name)
-            # A temporary that nothing wrote becomes a feed the caller forgot; checks name it before the run.
-            self._make(variable, STATE if variable.persistable else FEED)
-        return self.current[name]
-
-    def _write(self, name: str) -> Value | None:
-        if name == EMPTY_VAR:
-            return None
-        variable = self.block.var_recursive(name)
-        old = self.current.get(name)
-        kind = STATE if variable.persistable else TEMP
-        if old is None and kind == STATE:
-            return self._make(variable, STATE, version=1)
-        return self._make(variable, kind, version=0 if old is None else old.version + 1)
-
-    def _make(self, variable: Variable, kind: str, version: int = 0) -> Value:
-        if variable.shape is None or variable.dtype is None:
-            raise InvalidValue(
-                f"variable {variable.name!r} cannot be computed with: the program does not say its shape and "
-                f"element type."
-            )
-        value = Value(variable.name, Spec(variable.shape, variable.dtype), kind, version)
-        self.current[variable.name] = value
-        return value
 
 
 def infer_node(node: Node, spec_of: Any) -> dict[str, list[Spec]]:

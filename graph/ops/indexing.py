@@ -122,10 +122,11 @@ define(
 
 
 def where_shape(op: Inference) -> Mapping[str, Specs]:
-    """X where the condition holds, else Y; all three have one shape."""
+    """X where the condition holds, else Y; all three have one shape, or the condition one element for all."""
     x = op.spec("X")
     op.require(op.spec("Condition").dtype == VarType.BOOL, "Condition must be bool")
-    for other in ("Y", "Condition"):
+    single = op.shape("Condition") in ((), (1,), (-1,))
+    for other in ("Y",) if single else ("Y", "Condition"):
         dims = [merge_dims(a, b) for a, b in zip(x.shape, op.shape(other), strict=False)]
         op.require(
             len(x.shape) == len(op.shape(other)) and None not in dims,
@@ -141,7 +142,10 @@ define(
         outputs=("Out",),
         shape=where_shape,
         grad=Grad("where_grad", ("Condition", "X", "Y", "Out@GRAD"), ("X@GRAD", "Y@GRAD")),
-        samples=(sample({"Condition": booleans(3, 4), "X": normal(3, 4), "Y": normal(3, 4)}),),
+        samples=(
+            sample({"Condition": booleans(3, 4), "X": normal(3, 4), "Y": normal(3, 4)}),
+            sample({"Condition": booleans(1), "X": normal(3, 4), "Y": normal(3, 4)}),
+        ),
     )
 )
 define(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from ..ir.graph import from_program
+from ..ir.reader import from_program
 from .svg import to_svg
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pytest
 
 import rowlock.fluid as fluid
 from rowlock.executor.kernels.xla.lowering import can_lower
-from rowlock.graph.ir.graph import from_program
+from rowlock.graph.ir.reader import from_program
 from rowlock.graph.training.amp.lists import AutoMixedPrecisionLists, AutoMixedPrecisionLists18
 from rowlock.graph.training.amp.optimizer import MixedPrecision, Scaling
 from rowlock.graph.training.amp.rewrite import Rules, fp16_guard, rewrite

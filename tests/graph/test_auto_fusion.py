@@ -8,7 +8,8 @@ import numpy as np
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.graph.ir.graph import Graph, Node, from_program
+from rowlock.graph.ir.graph import Graph, Node
+from rowlock.graph.ir.reader import from_program
 from rowlock.graph.passes.enable_auto_fusion import fuse_elementwise
 from rowlock.graph.passes.target import Target
 from rowlock.strategies.build import BuildStrategy

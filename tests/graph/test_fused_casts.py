@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import rowlock.fluid as fluid
-from rowlock.graph.ir.graph import from_program
+from rowlock.graph.ir.reader import from_program
 from rowlock.graph.ops.registry import OPS
 from rowlock.graph.passes.enable_auto_fusion import fuse_elementwise
 from rowlock.graph.passes.target import Target

@@ -7,7 +7,8 @@ import numpy as np
 import rowlock.fluid as fluid
 from rowlock.executor.host.arena import shaped
 from rowlock.executor.kernels.capabilities import capabilities
-from rowlock.graph.ir.graph import Graph, from_program
+from rowlock.graph.ir.graph import Graph
+from rowlock.graph.ir.reader import from_program
 from rowlock.graph.lowering.layout import CHANNELS_LAST, TRANSFER, lay_out
 from rowlock.graph.lowering.select import select_kernels
 

@@ -12,7 +12,8 @@ import rowlock
 import rowlock.fluid as fluid
 from rowlock import static
 from rowlock.executor.device.gpus import local_gpus
-from rowlock.graph.ir.graph import Graph, from_program
+from rowlock.graph.ir.graph import Graph
+from rowlock.graph.ir.reader import from_program
 from rowlock.graph.passes.narrow_casts import narrow_casts
 from rowlock.graph.passes.target import Target
 from rowlock.graph.pipeline import run_pipeline

@@ -12,7 +12,8 @@ from rowlock.executor.host.arena import spec_of
 from rowlock.executor.kernels.capabilities import capabilities
 from rowlock.executor.plan.shapes import infer_specs
 from rowlock.graph.compile import Compiled, compile_program
-from rowlock.graph.ir.graph import STATE, Graph, Node, from_program
+from rowlock.graph.ir.graph import STATE, Graph, Node
+from rowlock.graph.ir.reader import from_program
 from rowlock.graph.ir.replica_program import ReplicaProgram
 from rowlock.graph.lowering.memory import (
     ALL_MEMORY_OPTIONS,

@@ -10,7 +10,8 @@ import pytest
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.executor.kernels.registry import KERNELS
-from rowlock.graph.ir.graph import Node, from_program
+from rowlock.graph.ir.graph import Node
+from rowlock.graph.ir.reader import from_program
 from rowlock.graph.ops.registry import OPS
 from rowlock.graph.passes.fuse_gemm_epilogue import fuse_gemm_epilogue
 from rowlock.graph.passes.target import Target

@@ -13,7 +13,7 @@ import numpy as np
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.graph.ir.graph import from_program
+from rowlock.graph.ir.reader import from_program
 from rowlock.graph.report.svg import to_svg
 
 SCRIPT = """

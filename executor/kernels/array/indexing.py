@@ -91,7 +91,10 @@ def where(dev: Device, condition: Any, x: Any, y: Any, out: Any) -> list[Step]:
 def where_grad(dev: Device, condition: Any, d_out: Any, d_x: Any, d_y: Any) -> list[Step]:
     steps: list[Step] = []
     if d_x is not None:
-        steps.append(partial(dev.xp.multiply, condition, d_out, d_x))
+        steps += [
+            partial(dev.xp.copyto, d_x, 0),
+            partial(dev.xp.copyto, d_x, d_out, where=condition),
+        ]
     if d_y is not None:
         steps += [
             partial(dev.xp.copyto, d_y, d_out),

@@ -11,6 +11,9 @@ from ..operator import Operator
 from ..role import STAMPED
 from .op_table import entry_of
 
+# Branches: the compiler reads them into the graph (see ``graph/ir/reader.py``).
+CONDITIONAL_BLOCK, SELECT_INPUT = "conditional_block", "select_input"
+_READ_WHOLE = (CONDITIONAL_BLOCK, SELECT_INPUT)
 _MODEL_ONLY = ("feed", "fetch")  # they say what is fed and fetched, and compute nothing
 # Which library computes an op, and how it is tuned, changes no value beyond rounding.
 _TUNING = {
@@ -39,7 +42,7 @@ def computed_ops(ops: Sequence[Operator]) -> list[Operator]:
     computed = [op for op in ops if op.type not in _MODEL_ONLY]
     missing: dict[str, str] = {}
     for op in computed:
-        if op.type not in OPS:
+        if op.type not in OPS and op.type not in _READ_WHOLE:
             missing.setdefault(op.type, op.where)
     if missing:
         named = ", ".join(

@@ -1,0 +1,93 @@
+"""Programs that Paddle 1.8.5 made with branches load here and compute what they compute there."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rowlock
+import rowlock.fluid as fluid
+from rowlock.strategies.errors import Unsupported
+
+REFERENCE = Path(__file__).parents[1] / "reference" / "branches.json"
+CASES: dict[str, Any] = json.loads(REFERENCE.read_text())
+
+
+def load(name: str, which: str = "program") -> fluid.Program:
+    return fluid.Program.parse_from_string(zlib.decompress(base64.b64decode(CASES[name][which])))
+
+
+def feeds(step: int) -> dict[str, np.ndarray]:
+    draw = np.random.RandomState(step)
+    rows = draw.uniform(-1, 1, (4, 4)), draw.uniform(-1, 1, (4, 1))
+    return {name: array.astype("float32") for name, array in zip("xy", rows, strict=True)}
+
+
+def run(name: str, program: Any) -> None:
+    """Run ten steps and compare each fetch with Paddle's."""
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(load(name, "startup"))
+    for step, expected in enumerate(CASES[name]["steps"]):
+        values = exe.run(program, feed=feeds(step), fetch_list=CASES[name]["fetch"])
+        for value, reference in zip(values, expected, strict=True):
+            np.testing.assert_allclose(np.ravel(value), reference, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_branches_compute_what_paddle_does(name: str) -> None:
+    run(name, load(name))
+
+
+@pytest.mark.parametrize("name", ["warm_up", "cycles"])
+def test_branches_on_two_places(name: str) -> None:
+    program = load(name)
+    loss, rate = CASES[name]["fetch"]
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(load(name, "startup"))
+    with rowlock.cluster(launcher="threads"):
+        compiled = fluid.CompiledProgram(program).with_data_parallel(
+            loss_name=loss, places=fluid.cpu_places(2)
+        )
+        for step, (reference, scheduled) in enumerate(CASES[name]["steps"]):
+            losses, rates = exe.run(compiled, feed=feeds(step), fetch_list=[loss, rate])
+            np.testing.assert_allclose(np.mean(losses), reference, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(rates, scheduled * 2, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_branches_are_saved_as_they_were_loaded(name: str) -> None:
+    data = zlib.decompress(base64.b64decode(CASES[name]["program"]))
+    assert load(name).desc.serialize_to_string() == data
+
+
+def test_a_test_program_has_no_schedule() -> None:
+    assert all(
+        op.type != "conditional_block" for op in load("warm_up").clone(True).global_block().ops
+    )
+
+
+def test_branches_by_row_are_refused() -> None:
+    program = load("counts")
+    op = next(op for op in program.global_block().ops if op.type == "conditional_block")
+    op.attrs["is_scalar_condition"] = False
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(load("counts", "startup"))
+    with pytest.raises(Unsupported, match=r"IfElse.*branches\.py"):
+        exe.run(program, feed=feeds(0), fetch_list=CASES["counts"]["fetch"])
+
+
+def test_a_branch_does_not_call_python() -> None:
+    program = load("counts")
+    branch = next(op for op in program.global_block().ops if op.type == "conditional_block")
+    inner = branch.attrs["sub_block"].ops[0]
+    inner.type = "py_func"
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(load("counts", "startup"))
+    with pytest.raises(Unsupported, match=r"'py_func' cannot stand in a branch"):
+        exe.run(program, feed=feeds(0), fetch_list=CASES["counts"]["fetch"])
