@@ -69,6 +69,12 @@ class NodeRecord:
         return tuple(i for held in slots for i in held if i >= 0)
 
 
+def _unplaced(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a node's attributes; those of a region without the source lines of its inner nodes."""
+    body = [{k: v for k, v in inner.items() if k != "where"} for inner in attrs.get("body", ())]
+    return {**attrs, "body": body} if body else dict(attrs)
+
+
 @dataclass(frozen=True)
 class ReplicaProgram:
     """What one replica runs each step. Plain data: JSON there and back.
@@ -120,7 +126,9 @@ class ReplicaProgram:
         """
         used = {i for node in self.nodes for i in node.touches()}
         met = {i for node in self.nodes if node.op in COLLECTIVES for i in node.touches()}
-        nodes = [(n.op, n.inputs, n.outputs, n.attrs, n.kernel, n.at) for n in self.nodes]
+        nodes = [
+            (n.op, n.inputs, n.outputs, _unplaced(n.attrs), n.kernel, n.at) for n in self.nodes
+        ]
         values = {
             i: (
                 *(v.name, v.dtype, v.kind, v.version, v.layout, v.host),

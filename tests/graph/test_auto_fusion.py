@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import rowlock
 import rowlock.fluid as fluid
 from rowlock.graph.ir.graph import Graph, Node
 from rowlock.graph.ir.reader import from_program
+from rowlock.graph.ir.replica_program import lower
 from rowlock.graph.passes.enable_auto_fusion import fuse_elementwise
 from rowlock.graph.passes.target import Target
 from rowlock.strategies.build import BuildStrategy
@@ -107,3 +109,18 @@ def test_a_gradient_that_is_handed_on_is_not_written_again() -> None:
 
 def test_the_switch_is_off_by_default() -> None:
     assert not BuildStrategy().enable_auto_fusion
+
+
+def test_the_schedule_does_not_know_source_lines() -> None:
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        result = L.tanh(L.scale(fluid.data("x", [None, 4]), 2.0))
+    graph = fuse_elementwise(from_program(main, ["x"]), Target(fetches=(result.name,)))
+    (group,) = graph.nodes
+    body = [{**inner, "where": "elsewhere.py:1"} for inner in group.attrs["body"]]
+    moved = replace(group, attrs={**group.attrs, "body": body}, where="elsewhere.py:1")
+    graphs = graph, graph.with_nodes([moved])
+    schedules = {
+        lower(g, [result.name], dict.fromkeys(g.nodes, ""), seed=1).schedule for g in graphs
+    }
+    assert len(schedules) == 1
