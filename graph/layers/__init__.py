@@ -5,3 +5,8 @@
   ``rowlock/fluid/layers/composed.py``. Their numbers: ``tests/reference/expressions.py``, which both
   Paddles and ``tests/rowlock/test_expressions.py`` run.
 """
+
+# These give Variable its operators, and helpers the weights that are computed.
+from . import operators, subscript, weight_norm
+
+__all__ = ["operators", "subscript", "weight_norm"]

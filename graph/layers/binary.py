@@ -8,7 +8,6 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ..ops.fused_activation import FUSED
 from ..program.variable import Variable
-from . import operators, subscript  # noqa: F401 - they give Variable its operators
 from .helper import LayerHelper, check_variable
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...strategies.errors import InvalidType
@@ -12,7 +12,7 @@ from ..program.operator import Operator
 from ..program.program import Block, Program, default_main_program, default_startup_program
 from ..program.variable import Variable
 from .initializer import ConstantInitializer, Initializer, XavierInitializer
-from .param_attr import ParamAttr, WeightNormParamAttr
+from .param_attr import ParamAttr
 
 
 class LayerHelper:
@@ -90,10 +90,9 @@ class LayerHelper:
             if to_var_type(dtype) not in FLOATS:
                 raise InvalidType(f"a parameter of dtype {dtype!r} needs an initializer.")
             initializer = ConstantInitializer(0.0) if is_bias else XavierInitializer()
-        if isinstance(settings, WeightNormParamAttr):
-            from .weight_norm import normed_weight
-
-            return normed_weight(self, settings, list(map(int, shape)), dtype, initializer)
+        if type(settings) in COMPOSED:
+            compose = COMPOSED[type(settings)]
+            return compose(self, settings, list(map(int, shape)), dtype, initializer)
         named = settings.settings()
         named["name"] = settings.name or unique_name.generate(
             f"{self.name}.{'b' if is_bias else 'w'}"
@@ -149,6 +148,12 @@ class LayerHelper:
             return x
         attrs = {"type": act} if isinstance(act, str) else dict(act)
         return self.apply(attrs.pop("type"), {"X": x}, attrs)
+
+
+# Parameters that are computed from others, by the kind of attribute that asks for them.
+COMPOSED: dict[
+    type[ParamAttr], Callable[[LayerHelper, Any, list[int], Any, Initializer], Variable]
+] = {}
 
 
 def check_variable(x: Any, argument: str, layer: str) -> None:

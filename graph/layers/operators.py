@@ -11,6 +11,7 @@ from ...strategies.errors import InvalidArgument, InvalidType
 from ...strategies.types import INTEGERS, VarType, to_var_type
 from ..program import unique_name
 from ..program.variable import Variable
+from . import shape
 from .helper import check_variable
 
 
@@ -147,15 +148,11 @@ def _negative(self: Variable) -> Variable:
 
 def _transposed(self: Variable) -> Variable:
     """The dimensions in reverse order."""
-    from .shape import transpose
-
-    return self if self.ndim < 2 else transpose(self, list(range(self.ndim))[::-1])
+    return self if self.ndim < 2 else shape.transpose(self, list(range(self.ndim))[::-1])
 
 
 def numel(self: Variable) -> Variable:
     """Return the number of elements, as an int64 of one element."""
-    from . import shape
-
     check_variable(self, "x", "numel")
     if self.shape is not None and all(size >= 0 for size in self.shape):
         return shape.fill_constant([1], "int64", int(np.prod(self.shape)))

@@ -12,6 +12,7 @@ from ...strategies.errors import InvalidType, InvalidValue, Unsupported
 from ...strategies.types import INTEGERS, VarType
 from ..program import unique_name
 from ..program.variable import Variable
+from .shape import unsqueeze
 
 END = 10_000_000  # stands for "to the last element", as in Paddle
 
@@ -210,8 +211,6 @@ def _reversed(x: Variable, out: Variable, window: _Window) -> Variable:
 
 def _with_axes(out: Variable, new_axes: list[int], rank: int) -> Variable:
     """Insert dimensions of one element. Where all were dropped, the one that is left is the first of them."""
-    from .shape import unsqueeze
-
     axes = new_axes if rank else new_axes[1:]
     return unsqueeze(out, axes) if axes else out
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...strategies.errors import InvalidValue
 from ..program import unique_name
 from ..program.program import Block
 from ..program.variable import Variable
+from .binary import elementwise_div, elementwise_mul
+from .helper import COMPOSED, LayerHelper
 from .initializer import Initializer
 from .param_attr import WeightNormParamAttr
-
-if TYPE_CHECKING:
-    from .helper import LayerHelper
+from .shape import reshape
 
 
 def normed_weight(
@@ -47,12 +47,13 @@ def normed_weight(
     g = main.create_parameter(lengths, dtype, **g_settings)
     v = main.create_parameter(shape, dtype, **v_settings)
     length = _Norm(helper, helper.block, dtype).length(v, dim)
-    from . import binary, shape as shapes  # isort: skip
-
-    factor = binary.elementwise_div(g, length)
+    factor = elementwise_div(g, length)
     if dim is None:
-        return binary.elementwise_mul(v, factor)
-    return binary.elementwise_mul(v, shapes.reshape(factor, [shape[dim]]), axis=dim)
+        return elementwise_mul(v, factor)
+    return elementwise_mul(v, reshape(factor, [shape[dim]]), axis=dim)
+
+
+COMPOSED[WeightNormParamAttr] = normed_weight
 
 
 class _Norm:

@@ -1,4 +1,4 @@
-"""Pages for notebooks: a program, and what was compiled of it."""
+"""Pages for notebooks: a program's, and the parts that they are made of."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from .svg import to_svg
 
 if TYPE_CHECKING:
     from ..program.program import Program
-    from .report import CompileReport
 
 _DRAWN = 400  # ops; a picture of more tells nothing
 
@@ -26,31 +25,9 @@ def of_program(program: Program) -> str:
     ]
     return (
         f"<p>{escape(repr(program))}</p>"
-        + _folded("Graph", picture(from_program(program, feeds)))
-        + _folded("Parameters", table(("name", "shape", "type", "trainable"), rows))
+        + folded("Graph", picture(from_program(program, feeds)))
+        + folded("Parameters", table(("name", "shape", "type", "trainable"), rows))
     )
-
-
-def of_report(report: CompileReport) -> str:
-    """Return what compiling did as HTML: graph, passes, kernels, memory, and what was not done and why."""
-    passes = [
-        (r.name, r.before, r.after, "yes" if r.changed else "no", f"{r.seconds * 1e3:.2f}")
-        for r in report.passes
-    ]
-    parts = [
-        f"<p>{escape(report.summary())}</p>",
-        _folded("Graph", picture(report.graph)),
-        _folded("Passes", table(("pass", "ops before", "after", "changed it", "ms"), passes)),
-        _folded("Kernels", table(("computed by", "ops"), sorted(report.kernels.items()))),
-    ]
-    if report.memory is not None:
-        parts.append(_folded("Memory", f"<pre>{escape(str(report.memory))}</pre>"))
-    reasons = [*(f"{flag}: accepted, has no effect yet" for flag in report.ignored)]
-    reasons += [*report.graph.notes, *report.graphs]
-    if reasons:
-        items = "".join(f"<li>{escape(reason)}</li>" for reason in reasons)
-        parts.append(_folded("What was found, and why not more", f"<ul>{items}</ul>"))
-    return "".join(parts)
 
 
 def picture(graph: Any) -> str:
@@ -69,6 +46,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     return f"<table><tr>{top}</tr>{body}</table>"
 
 
-def _folded(title: str, content: str) -> str:
+def folded(title: str, content: str) -> str:
+    """Return what a click on the title shows; a graph is shown at once."""
     shown = " open" if title == "Graph" else ""
     return f"<details{shown}><summary>{escape(title)}</summary>{content}</details>"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 
 from ..ir.graph import STATE, Graph
 from .memory_report import MemoryReport
+from .page import folded, picture, table
 from .svg import to_svg
 
 __all__ = ["CompileReport", "to_dot", "to_svg"]
@@ -110,6 +112,21 @@ class CompileReport:
         return f"<CompileReport: {self.summary()}. print() shows all>"
 
     def _repr_html_(self) -> str:
-        from .page import of_report
-
-        return of_report(self)
+        passes = [
+            (r.name, r.before, r.after, "yes" if r.changed else "no", f"{r.seconds * 1e3:.2f}")
+            for r in self.passes
+        ]
+        parts = [
+            f"<p>{escape(self.summary())}</p>",
+            folded("Graph", picture(self.graph)),
+            folded("Passes", table(("pass", "ops before", "after", "changed it", "ms"), passes)),
+            folded("Kernels", table(("computed by", "ops"), sorted(self.kernels.items()))),
+        ]
+        if self.memory is not None:
+            parts.append(folded("Memory", f"<pre>{escape(str(self.memory))}</pre>"))
+        reasons = [f"{flag}: accepted, has no effect yet" for flag in self.ignored]
+        reasons += [*self.graph.notes, *self.graphs]
+        if reasons:
+            items = "".join(f"<li>{escape(reason)}</li>" for reason in reasons)
+            parts.append(folded("What was found, and why not more", f"<ul>{items}</ul>"))
+        return "".join(parts)
