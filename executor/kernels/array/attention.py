@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ops.attention import FusedDotProductAttention, FusedDotProductAttentionGrad
 from ...device.device import Device
 from ..registry import Step, kernel
 from .elementwise import placed
@@ -323,78 +324,38 @@ def register(on: Callable[[str], Callable[[Any], Any]], attention: Callable[...,
     on("fused_dot_product_attention_grad")(partial(_backward, attention))
 
 
-def _bind_forward(
-    attention: Callable[..., Any], dev: Device, slots: Mapping[str, Any]
-) -> list[Step]:
-    layout = slots["layout"]
-    bound = _bound(attention, dev, slots)
-    out = heads_first(slots["out"], "bhtd" if layout == "bhtd" else "bthd")
-    return list(bound.forward(out, columns(slots["softmax_max"]), columns(slots["softmax_sum"])))
+def results_layout(layout: str) -> str:
+    """Return how Out and its gradient lie, given how the operands do."""
+    return "bhtd" if layout == "bhtd" else "bthd"
 
 
-def _bind_backward(
-    attention: Callable[..., Any], dev: Device, slots: Mapping[str, Any]
-) -> list[Step]:
-    layout = slots["layout"]
-    made = "bhtd" if layout == "bhtd" else "bthd"
-    bound = _bound(attention, dev, slots)
-    rows = [columns(slots[name]) for name in ("softmax_max", "softmax_sum")]
-    wanted = operands(slots["d_q"], slots["d_k"], slots["d_v"], layout)
-    d_mask = mask_view(slots["d_mask"], slots["softmax_max"].ndim + 1, slots["mask_axis"])
-    if all(a is None for a in (*wanted, d_mask)):
-        return []
-    kept = (heads_first(slots["out"], made), *rows)
-    return list(bound.backward(kept, heads_first(slots["d_out"], made), wanted, d_mask))
-
-
-def _bound(attention: Callable[..., Any], dev: Device, slots: Mapping[str, Any]) -> Any:
-    """``slots`` holds arrays and attributes by parameter."""
-    views = operands(slots["q"], slots["k"], slots["v"], slots["layout"])
-    mask = mask_view(slots["mask"], slots["softmax_max"].ndim + 1, slots["mask_axis"])
-    return attention(dev, views, mask, slots["scale"], slots["dropout"])
-
-
-def _forward(
-    attention: Callable[..., Any],
-    dev: Device,
-    q: Any,
-    k: Any,
-    v: Any,
-    mask: Any,
-    out: Any,
-    softmax_max: Any,
-    softmax_sum: Any,
-    *,
-    scale: float,
-    layout: str,
-    mask_axis: int,
-    dropout: dict[str, Any],
-) -> list[Step]:
-    return _bind_forward(attention, dev, locals())
+def _forward(attention: Callable[..., Any], dev: Device, a: FusedDotProductAttention) -> list[Step]:
+    bound = _bound(attention, dev, a)
+    out = heads_first(a.out, results_layout(a.layout))
+    return list(bound.forward(out, columns(a.softmax_max), columns(a.softmax_sum)))
 
 
 def _backward(
+    attention: Callable[..., Any], dev: Device, a: FusedDotProductAttentionGrad
+) -> list[Step]:
+    layout = results_layout(a.layout)
+    bound = _bound(attention, dev, a)
+    wanted = operands(a.d_q, a.d_k, a.d_v, a.layout)
+    d_mask = mask_view(a.d_mask, a.softmax_max.ndim + 1, a.mask_axis)
+    if all(d is None for d in (*wanted, d_mask)):
+        return []
+    kept = (heads_first(a.out, layout), columns(a.softmax_max), columns(a.softmax_sum))
+    return list(bound.backward(kept, heads_first(a.d_out, layout), wanted, d_mask))
+
+
+def _bound(
     attention: Callable[..., Any],
     dev: Device,
-    q: Any,
-    k: Any,
-    v: Any,
-    mask: Any,
-    out: Any,
-    softmax_max: Any,
-    softmax_sum: Any,
-    d_out: Any,
-    d_q: Any,
-    d_k: Any,
-    d_v: Any,
-    d_mask: Any,
-    *,
-    scale: float,
-    layout: str,
-    mask_axis: int,
-    dropout: dict[str, Any],
-) -> list[Step]:
-    return _bind_backward(attention, dev, locals())
+    a: FusedDotProductAttention | FusedDotProductAttentionGrad,
+) -> Any:
+    views = operands(a.q, a.k, a.v, a.layout)
+    mask = mask_view(a.mask, a.softmax_max.ndim + 1, a.mask_axis)
+    return attention(dev, views, mask, a.scale, a.dropout)
 
 
 register(kernel, Attention)

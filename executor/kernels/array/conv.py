@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ....graph.ops.conv import windows
+from ....graph.ops.conv import Conv2d, Conv2dGrad, Conv2dOperands, windows
+from ....graph.ops.operands import Array, SlopeOfOut
 from ...device.device import Device
 from ..registry import Step, kernel
 from .activation import relu_grad
@@ -58,16 +59,18 @@ class Geometry:
         return max(1, min(self.x[0], _CACHE_BYTES // max(per_image, 1)))
 
 
-def geometry(x: Any, w: Any, out: Any, attrs: dict[str, Any]) -> Geometry:
-    pads, dilations = windows(attrs, x.shape[2:], w.shape[2:])
+def geometry(a: Conv2dOperands, out: Array) -> Geometry:
+    """``out`` is Output or its gradient."""
+    x, w = a.input, a.filter
+    pads, dilations = windows(vars(a), x.shape[2:], w.shape[2:])
     return Geometry(
         x.shape,
         w.shape,
         out.shape,
-        list(attrs["strides"]),
+        list(a.strides),
         dilations,
         pads,
-        attrs["groups"],
+        a.groups,
     )
 
 
@@ -124,72 +127,46 @@ def _contiguous(dev: Device, array: Any) -> tuple[Any, list[Step]]:
 
 
 @kernel("conv2d", "depthwise_conv2d")
-def conv2d(
-    dev: Device,
-    input: Any,
-    filter: Any,
-    output: Any,
-    *,
-    strides: list[int],
-    paddings: list[int],
-    padding_algorithm: str,
-    dilations: list[int],
-    groups: int,
-    fuse_relu_before_depthwise_conv: bool,
-) -> list[Step]:
-    geo = geometry(input, filter, output, locals())
-    w, steps = _contiguous(dev, filter)
-    if fuse_relu_before_depthwise_conv:
-        input, rectifying = rectified(dev, input)
+def conv2d(dev: Device, a: Conv2d) -> list[Step]:
+    geo, image = geometry(a, a.output), a.input
+    w, steps = _contiguous(dev, a.filter)
+    if a.fuse_relu_before_depthwise_conv:
+        image, rectifying = rectified(dev, image)
         steps += rectifying
-    w_GOK = w.reshape(groups, w.shape[0] // groups, -1)
+    w_GOK = w.reshape(a.groups, w.shape[0] // a.groups, -1)
     if geo.plain:
-        x, copies = _contiguous(dev, input)
+        x, copies = _contiguous(dev, image)
         return [
             *steps,
             *copies,
-            partial(dev.xp.matmul, w_GOK, _by_group(x, groups), _by_group(output, groups)),
+            partial(dev.xp.matmul, w_GOK, _by_group(x, a.groups), _by_group(a.output, a.groups)),
         ]
-    unfold = _Unfold(dev, geo, input.dtype)
+    unfold = _Unfold(dev, geo, image.dtype)
     for images in _chunks(geo.x[0], unfold.n):
-        part = output[images]
-        steps += unfold.fill(input[images])
+        part = a.output[images]
+        steps += unfold.fill(image[images])
         steps.append(
-            partial(dev.xp.matmul, w_GOK, unfold.matrix(len(part)), _by_group(part, groups))
+            partial(dev.xp.matmul, w_GOK, unfold.matrix(len(part)), _by_group(part, a.groups))
         )
     return steps
 
 
 @kernel("conv2d_grad", "depthwise_conv2d_grad")
-def conv2d_grad(
-    dev: Device,
-    input: Any,
-    filter: Any,
-    d_output: Any,
-    d_input: Any,
-    d_filter: Any,
-    *,
-    strides: list[int],
-    paddings: list[int],
-    padding_algorithm: str,
-    dilations: list[int],
-    groups: int,
-    fuse_relu_before_depthwise_conv: bool,
-) -> list[Step]:
-    geo = geometry(input, filter, d_output, locals())
-    d_out, steps = _contiguous(dev, d_output)
-    given = input
-    if fuse_relu_before_depthwise_conv and d_filter is not None:
-        input, rectifying = rectified(dev, input)
+def conv2d_grad(dev: Device, a: Conv2dGrad) -> list[Step]:
+    geo, image = geometry(a, a.d_output), a.input
+    d_out, steps = _contiguous(dev, a.d_output)
+    if a.fuse_relu_before_depthwise_conv and a.d_filter is not None:
+        image, rectifying = rectified(dev, image)
         steps += rectifying
-    if d_filter is not None:
-        steps += _filter_grad(dev, geo, input, d_out, d_filter)
-    if d_input is not None:
-        w, copies = _contiguous(dev, filter)
-        w_GKO = w.reshape(groups, w.shape[0] // groups, -1).swapaxes(1, 2)
-        steps += [*copies, *_input_grad(dev, geo, w_GKO, d_out, d_input)]
-        if fuse_relu_before_depthwise_conv:
-            steps += relu_grad(dev, given, d_input, d_input)
+    if a.d_filter is not None:
+        steps += _filter_grad(dev, geo, image, d_out, a.d_filter)
+    if a.d_input is not None:
+        w, copies = _contiguous(dev, a.filter)
+        w_GKO = w.reshape(a.groups, w.shape[0] // a.groups, -1).swapaxes(1, 2)
+        steps += [*copies, *_input_grad(dev, geo, w_GKO, d_out, a.d_input)]
+        if a.fuse_relu_before_depthwise_conv:
+            into = SlopeOfOut(out=a.input, d_out=a.d_input, d_x=a.d_input)
+            steps += relu_grad(dev, into)
     return steps
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ops.linear import Matmul, MatmulGrad, Mul, MulGrad
 from ...device.device import Device
 from ..registry import Step, kernel
 
@@ -19,30 +20,20 @@ def as_matrix(array: Any, num_col_dims: int) -> Any:
 
 
 @kernel("mul")
-def mul(dev: Device, x: Any, y: Any, out: Any, *, x_num_col_dims: int, y_num_col_dims: int) -> Step:
-    x_MK, y_KN = as_matrix(x, x_num_col_dims), as_matrix(y, y_num_col_dims)
-    return partial(dev.xp.matmul, x_MK, y_KN, out.reshape(x_MK.shape[0], y_KN.shape[1]))
+def mul(dev: Device, a: Mul) -> Step:
+    x_MK, y_KN = as_matrix(a.x, a.x_num_col_dims), as_matrix(a.y, a.y_num_col_dims)
+    return partial(dev.xp.matmul, x_MK, y_KN, a.out.reshape(x_MK.shape[0], y_KN.shape[1]))
 
 
 @kernel("mul_grad")
-def mul_grad(
-    dev: Device,
-    x: Any,
-    y: Any,
-    d_out: Any,
-    d_x: Any,
-    d_y: Any,
-    *,
-    x_num_col_dims: int,
-    y_num_col_dims: int,
-) -> list[Step]:
-    x_MK, y_KN = as_matrix(x, x_num_col_dims), as_matrix(y, y_num_col_dims)
-    d_MN = d_out.reshape(x_MK.shape[0], y_KN.shape[1])
+def mul_grad(dev: Device, a: MulGrad) -> list[Step]:
+    x_MK, y_KN = as_matrix(a.x, a.x_num_col_dims), as_matrix(a.y, a.y_num_col_dims)
+    d_MN = a.d_out.reshape(x_MK.shape[0], y_KN.shape[1])
     steps: list[Step] = []
-    if d_x is not None:
-        steps.append(partial(dev.xp.matmul, d_MN, y_KN.T, d_x.reshape(x_MK.shape)))
-    if d_y is not None:
-        steps.append(partial(dev.xp.matmul, x_MK.T, d_MN, d_y.reshape(y_KN.shape)))
+    if a.d_x is not None:
+        steps.append(partial(dev.xp.matmul, d_MN, y_KN.T, a.d_x.reshape(x_MK.shape)))
+    if a.d_y is not None:
+        steps.append(partial(dev.xp.matmul, x_MK.T, d_MN, a.d_y.reshape(y_KN.shape)))
     return steps
 
 
@@ -63,34 +54,21 @@ def _scaled(dev: Device, out: Any, alpha: float) -> list[Step]:
 
 
 @kernel("matmul")
-def matmul(
-    dev: Device, x: Any, y: Any, out: Any, *, transpose_X: bool, transpose_Y: bool, alpha: float
-) -> list[Step]:
-    a, b, c = stacks(x, y, out, transpose_X, transpose_Y)
-    return [partial(dev.xp.matmul, a, b, c), *_scaled(dev, out, alpha)]
+def matmul(dev: Device, a: Matmul) -> list[Step]:
+    x, y, out = stacks(a.x, a.y, a.out, a.transpose_X, a.transpose_Y)
+    return [partial(dev.xp.matmul, x, y, out), *_scaled(dev, a.out, a.alpha)]
 
 
 @kernel("matmul_grad")
-def matmul_grad(
-    dev: Device,
-    x: Any,
-    y: Any,
-    d_out: Any,
-    d_x: Any,
-    d_y: Any,
-    *,
-    transpose_X: bool,
-    transpose_Y: bool,
-    alpha: float,
-) -> list[Step]:
-    a, b, d_c = stacks(x, y, d_out, transpose_X, transpose_Y)
+def matmul_grad(dev: Device, a: MatmulGrad) -> list[Step]:
+    x, y, d_out = stacks(a.x, a.y, a.d_out, a.transpose_X, a.transpose_Y)
     steps: list[Step] = []
-    if d_x is not None:
-        d_a, _, _ = stacks(d_x, y, d_out, transpose_X, transpose_Y)
-        steps += [*_product(dev, d_c, b.swapaxes(-1, -2), d_a), *_scaled(dev, d_x, alpha)]
-    if d_y is not None:
-        _, d_b, _ = stacks(x, d_y, d_out, transpose_X, transpose_Y)
-        steps += [*_product(dev, a.swapaxes(-1, -2), d_c, d_b), *_scaled(dev, d_y, alpha)]
+    if a.d_x is not None:
+        d_x, _, _ = stacks(a.d_x, a.y, a.d_out, a.transpose_X, a.transpose_Y)
+        steps += [*_product(dev, d_out, y.swapaxes(-1, -2), d_x), *_scaled(dev, a.d_x, a.alpha)]
+    if a.d_y is not None:
+        _, d_y, _ = stacks(a.x, a.d_y, a.d_out, a.transpose_X, a.transpose_Y)
+        steps += [*_product(dev, x.swapaxes(-1, -2), d_out, d_y), *_scaled(dev, a.d_y, a.alpha)]
     return steps
 
 

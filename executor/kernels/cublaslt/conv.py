@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ops.conv import Conv2d, Conv2dGrad
 from ...codegen.cuda_source import c_type
 from ...cuda.kernel import CudaKernel
 from ...device.device import Device
@@ -23,62 +24,34 @@ _UNFOLDED_BYTES = 128 << 20  # of windows at a time
 
 
 @cublaslt("conv2d", "depthwise_conv2d")
-def conv2d(
-    dev: Device,
-    input: Any,
-    filter: Any,
-    output: Any,
-    *,
-    strides: list[int],
-    paddings: list[int],
-    padding_algorithm: str,
-    dilations: list[int],
-    groups: int,
-    fuse_relu_before_depthwise_conv: bool,
-) -> list[Step]:
-    geo = geometry(input, filter, output, locals())
-    steps: list[Step] = []
-    if fuse_relu_before_depthwise_conv:
-        input, steps = _rectified(dev, input)
-    w_GOK, copies = _filters(dev, geo, filter)
+def conv2d(dev: Device, a: Conv2d) -> list[Step]:
+    geo = geometry(a, a.output)
+    x, steps = _rectified(dev, a.input) if a.fuse_relu_before_depthwise_conv else (a.input, [])
+    w_GOK, copies = _filters(dev, geo, a.filter)
     steps += copies
-    for images in _chunks(geo, input.dtype.itemsize):
+    for images in _chunks(geo, x.dtype.itemsize):
         with dev.in_turn():
-            windows, unfolding = _windows(dev, geo, input[images])
-            y = _by_group(output[images], groups)
+            windows, unfolding = _windows(dev, geo, x[images])
+            y = _by_group(a.output[images], a.groups)
             steps += [*unfolding, *product(dev, w_GOK, windows, y)]
     return steps
 
 
 @cublaslt("conv2d_grad", "depthwise_conv2d_grad")
-def conv2d_grad(
-    dev: Device,
-    input: Any,
-    filter: Any,
-    d_output: Any,
-    d_input: Any,
-    d_filter: Any,
-    *,
-    strides: list[int],
-    paddings: list[int],
-    padding_algorithm: str,
-    dilations: list[int],
-    groups: int,
-    fuse_relu_before_depthwise_conv: bool,
-) -> list[Step]:
-    geo = geometry(input, filter, d_output, locals())
+def conv2d_grad(dev: Device, a: Conv2dGrad) -> list[Step]:
+    geo = geometry(a, a.d_output)
     steps: list[Step] = []
-    if d_filter is not None:
-        x = input
-        if fuse_relu_before_depthwise_conv:
-            x, steps = _rectified(dev, input)
-        steps += _filter_grad(dev, geo, x, d_output, d_filter)
-    if d_input is not None:
-        w_GOK, copies = _filters(dev, geo, filter)
-        steps += [*copies, *_input_grad(dev, geo, w_GOK.swapaxes(1, 2), d_output, d_input)]
-        if fuse_relu_before_depthwise_conv:
-            reads = {"Out": input, "Out@GRAD": d_input}  # relu(x) > 0 where x is
-            steps += part(dev, "relu_grad", reads, {"X@GRAD": d_input})
+    if a.d_filter is not None:
+        x = a.input
+        if a.fuse_relu_before_depthwise_conv:
+            x, steps = _rectified(dev, a.input)
+        steps += _filter_grad(dev, geo, x, a.d_output, a.d_filter)
+    if a.d_input is not None:
+        w_GOK, copies = _filters(dev, geo, a.filter)
+        steps += [*copies, *_input_grad(dev, geo, w_GOK.swapaxes(1, 2), a.d_output, a.d_input)]
+        if a.fuse_relu_before_depthwise_conv:
+            reads = {"Out": a.input, "Out@GRAD": a.d_input}  # relu(x) > 0 where x is
+            steps += part(dev, "relu_grad", reads, {"X@GRAD": a.d_input})
     return steps
 
 

@@ -46,7 +46,7 @@ class CublasLtFeedForward(FeedForward):
 
     def activated(self, x: Any, before: Any, after: Any, *, again: bool) -> list[Step]:
         """See :class:`FeedForward`."""
-        bias, act = self.slots["linear1_bias"], self.slots["act_method"]
+        bias, act = self.a.linear1_bias, self.a.act_method
         self._bits = None
         if again and act == "relu":
             bits = self.dev.scratch(
@@ -64,16 +64,16 @@ class CublasLtFeedForward(FeedForward):
             bias,
             after,
             act,
-            approximate=self.slots["approximate"],
+            approximate=self.a.approximate,
             before=before if again else None,
         )
 
     def through(self, d_out: Any, before: Any, hidden: Any, mark: Any) -> tuple[Any, list[Step]]:
         """See :class:`FeedForward`."""
-        relu = self.slots["act_method"] == "relu"
+        relu = self.a.act_method == "relu"
         kept = self._bits if relu else before
         plain = self.dropouts[0].factor == 1.0 and not self.dropouts[0].draws
-        if plain and kept is not None and (relu or self.slots["approximate"]):
+        if plain and kept is not None and (relu or self.a.approximate):
             made, name = self.dev.scratch(hidden.shape, hidden.dtype), "drelu" if relu else "dgelu"
             whole = finished(self.dev, d_out, self.second.T, made, name, aux=kept)
             if whole is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ....graph.ir.graph import Node
+from ....graph.ops.view import Transpose, Transpose2Grad, TransposeGrad
 from ....strategies.types import VarType
 from ...codegen.native import launch
 from ...device.device import Device
@@ -83,12 +84,12 @@ def _moves_innermost(node: Node) -> bool:
 
 
 @kernel("transpose", "transpose2", on=("numba",), takes=_moves_innermost)
-def transpose(dev: Device, x: Any, out: Any, *, axis: list[int]) -> list[Step]:
+def transpose(dev: Device, a: Transpose) -> list[Step]:
     """See ``view.py``."""
-    return [] if out is None else bind_copy(dev, out, x.transpose(axis))
+    return [] if a.out is None else bind_copy(dev, a.out, a.x.transpose(a.axis))
 
 
 @kernel("transpose_grad", "transpose2_grad", on=("numba",), takes=_moves_innermost)
-def transpose_grad(dev: Device, d_out: Any, d_x: Any, *, axis: list[int]) -> list[Step]:
+def transpose_grad(dev: Device, a: Transpose2Grad | TransposeGrad) -> list[Step]:
     """The transpose back."""
-    return [] if d_x is None else bind_copy(dev, d_x.transpose(axis), d_out)
+    return [] if a.d_x is None else bind_copy(dev, a.d_x.transpose(a.axis), a.d_out)
