@@ -175,10 +175,7 @@ define_activation(
     lambda x, d_out: d_out * logistic(-x),
 )
 define_activation(
-    "softsign",
-    lambda x: x / (1 + e.abs_(x)),
-    "X",
-    lambda x, d_out: d_out / e.square(1 + e.abs_(x)),
+    "softsign", lambda x: x / (1 + e.abs_(x)), "X", lambda x, d_out: d_out / e.square(1 + e.abs_(x))
 )
 
 

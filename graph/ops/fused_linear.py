@@ -103,13 +103,7 @@ define(
         shape=gemm_shape,
         grad=Grad(
             f"{GEMM}_grad",
-            {
-                "DOut": "Out@GRAD",
-                "X": "X",
-                "Y": "Y",
-                "Out": "Out",
-                "ReserveSpace": "ReserveSpace",
-            },
+            {"DOut": "Out@GRAD", "X": "X", "Y": "Y", "Out": "Out", "ReserveSpace": "ReserveSpace"},
             {"DX": "X@GRAD", "DY": "Y@GRAD", "DBias": "Bias@GRAD"},
             attrs=backward_attrs,
         ),

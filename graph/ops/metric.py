@@ -241,8 +241,7 @@ define(
         samples=(
             sample(_GUESSES, class_number=4),
             sample(
-                {**_GUESSES, "Weights": uniform(9, 1), "StatesInfo": uniform(4, 4)},
-                class_number=4,
+                {**_GUESSES, "Weights": uniform(9, 1), "StatesInfo": uniform(4, 4)}, class_number=4
             ),
         ),
         refuses=(
@@ -305,11 +304,7 @@ define(
         samples=(
             sample(_RANKED),
             sample(
-                {
-                    **_RANKED,
-                    "Weight": uniform(9, 1),
-                    **dict.fromkeys(_PAIRS_BEFORE, uniform(1)),
-                },
+                {**_RANKED, "Weight": uniform(9, 1), **dict.fromkeys(_PAIRS_BEFORE, uniform(1))},
                 column=0,
             ),
         ),

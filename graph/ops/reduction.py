@@ -173,10 +173,7 @@ for _name in ("isfinite", "isnan", "isinf"):
             type=_name,
             record=Unary,
             shape=lambda op: {"Out": Spec((1,), VarType.BOOL)},
-            samples=(
-                sample({"X": normal(3, 4)}),
-                sample({"X": Draw((3, 4), "special")}),
-            ),
+            samples=(sample({"X": normal(3, 4)}), sample({"X": Draw((3, 4), "special")})),
         )
     )
 

@@ -41,12 +41,12 @@ class Geometry:
         """Height and width with padding."""
         return self.x[2] + sum(self.pads[0]), self.x[3] + sum(self.pads[1])
 
-    def interior(self, padded: Any) -> Any:
+    def interior(self, padded: Array) -> Any:
         """Return the view of a padded image that the image itself fills."""
         top, left = self.pads[0][0], self.pads[1][0]
         return padded[:, :, top : top + self.x[2], left : left + self.x[3]]
 
-    def tap(self, padded: Any, i: int, j: int) -> Any:
+    def tap(self, padded: Array, i: int, j: int) -> Any:
         """Return what kernel element (i, j) meets, for every window: [n, channels, oh, ow]."""
         (sh, sw), (dh, dw), (oh, ow) = self.strides, self.dilations, self.out[2:]
         rows = slice(i * dh, i * dh + (oh - 1) * sh + 1, sh)
@@ -63,15 +63,7 @@ def geometry(a: Conv2dOperands, out: Array) -> Geometry:
     """``out`` is Output or its gradient."""
     x, w = a.input, a.filter
     pads, dilations = windows(vars(a), x.shape[2:], w.shape[2:])
-    return Geometry(
-        x.shape,
-        w.shape,
-        out.shape,
-        list(a.strides),
-        dilations,
-        pads,
-        a.groups,
-    )
+    return Geometry(x.shape, w.shape, out.shape, list(a.strides), dilations, pads, a.groups)
 
 
 class _Unfold:
@@ -89,7 +81,7 @@ class _Unfold:
         groups = self.geo.groups
         return self.columns[:count].reshape(count, groups, -1, self.geo.out[2] * self.geo.out[3])
 
-    def fill(self, images: Any) -> list[Step]:
+    def fill(self, images: Array) -> list[Step]:
         """Return the copies that unfold some images."""
         steps: list[Step] = []
         source = images
@@ -102,7 +94,7 @@ class _Unfold:
             *(partial(self.xp.copyto, target[:, :, i, j], tap) for i, j, tap in self.taps(source)),
         ]
 
-    def taps(self, padded: Any) -> list[tuple[int, int, Any]]:
+    def taps(self, padded: Array) -> list[tuple[int, int, Any]]:
         """Return each kernel element with what it meets in a padded image."""
         kh, kw = self.geo.w[2:]
         return [(i, j, self.geo.tap(padded, i, j)) for i in range(kh) for j in range(kw)]
@@ -112,13 +104,13 @@ def _chunks(total: int, size: int) -> list[slice]:
     return [slice(start, min(start + size, total)) for start in range(0, total, size)]
 
 
-def _by_group(array: Any, groups: int) -> Any:
+def _by_group(array: Array, groups: int) -> Any:
     """View [n, channels, h, w] as [n, G, channels / G, h * w]."""
     n, channels, h, w = array.shape
     return array.reshape(n, groups, channels // groups, h * w)
 
 
-def _contiguous(dev: Device, array: Any) -> tuple[Any, list[Step]]:
+def _contiguous(dev: Device, array: Array) -> tuple[Any, list[Step]]:
     """Return an array that reshapes without a copy, and the step that fills it."""
     if array.flags.c_contiguous:
         return array, []
@@ -170,13 +162,13 @@ def conv2d_grad(dev: Device, a: Conv2dGrad) -> list[Step]:
     return steps
 
 
-def rectified(dev: Device, x: Any) -> tuple[Any, list[Step]]:
+def rectified(dev: Device, x: Array) -> tuple[Any, list[Step]]:
     """Return scratch for relu(x), in the same order in memory, and the call that fills it."""
     made = dev.scratch_like(x)
     return made, [partial(dev.xp.maximum, x, 0, out=made)]
 
 
-def _filter_grad(dev: Device, geo: Geometry, x: Any, d_out: Any, d_filter: Any) -> list[Step]:
+def _filter_grad(dev: Device, geo: Geometry, x: Array, d_out: Array, d_filter: Any) -> list[Step]:
     """Sum over images of d_out [G, O, L] @ windows [G, L, K]."""
     xp, groups = dev.xp, geo.groups
     if not geo.x[0]:
@@ -203,7 +195,7 @@ def _filter_grad(dev: Device, geo: Geometry, x: Any, d_out: Any, d_filter: Any) 
     return steps
 
 
-def _input_grad(dev: Device, geo: Geometry, w_GKO: Any, d_out: Any, d_input: Any) -> list[Step]:
+def _input_grad(dev: Device, geo: Geometry, w_GKO: Array, d_out: Array, d_input: Any) -> list[Step]:
     """Fold w^T [G, K, O] @ d_out [G, O, L] back: each kernel element adds to what it met."""
     xp, groups = dev.xp, geo.groups
     if geo.plain:

@@ -91,11 +91,7 @@ def one_hot(dev: Device, a: OneHot) -> list[Step]:
     mask = a.out.reshape(-1, a.depth)
     hit = dev.scratch(mask.shape, np.bool_)
     checks = [] if a.allow_out_of_range else [checked_rows("one_hot", flat, a.depth)]
-    return [
-        *checks,
-        partial(dev.xp.equal, flat, classes, hit),
-        partial(dev.xp.copyto, mask, hit),
-    ]
+    return [*checks, partial(dev.xp.equal, flat, classes, hit), partial(dev.xp.copyto, mask, hit)]
 
 
 @kernel("top_k")

@@ -9,6 +9,7 @@ from typing import Any
 from ....graph.ops import expr as e
 from ....graph.ops.compare import Compare
 from ....graph.ops.elementwise import Elementwise, ElementwiseGrad
+from ....graph.ops.operands import Array
 from ....graph.ops.pointwise import BINARY_GRADS
 from ....graph.ops.registry import OPS
 from ...codegen.array_calls import bind_scalar
@@ -16,14 +17,14 @@ from ...device.device import Device
 from ..registry import Step, kernel
 
 
-def aligned(x: Any, y: Any, axis: int) -> tuple[Any, Any]:
+def aligned(x: Array, y: Array, axis: int) -> tuple[Any, Any]:
     """Return X and Y as views of one rank, the one with fewer dimensions placed at ``axis``."""
     if x.ndim >= y.ndim:
         return x, placed(y, x.ndim, axis)
     return placed(x, y.ndim, axis), y
 
 
-def placed(small: Any, rank: int, axis: int) -> Any:
+def placed(small: Array, rank: int, axis: int) -> Any:
     """Return an array as a view of ``rank`` dimensions, its own from ``axis`` on (-1: at the end)."""
     start = rank - small.ndim if axis == -1 else axis
     dims = small.shape
@@ -43,7 +44,7 @@ def _forward(op_type: str) -> Callable[..., list[Step]]:
     return bind
 
 
-def divided(dev: Device, a: Any, b: Any, out: Any) -> list[Step]:
+def divided(dev: Device, a: Array, b: Array | int, out: Array) -> list[Step]:
     """Divide integers as C does: what is behind the point is dropped."""
     rest = dev.scratch(out.shape, out.dtype)
     return [
@@ -69,7 +70,7 @@ def remainder(dev: Device, a: Elementwise) -> list[Step]:
     return [partial(dev.xp.fmod if whole else dev.xp.remainder, x, y, a.out)]
 
 
-def summed(dev: Device, full: Any, like: Any) -> list[Step]:
+def summed(dev: Device, full: Array, like: Array) -> list[Step]:
     """Return the calls that sum ``full`` over the dimensions along which ``like`` was broadcast."""
     axes = tuple(i for i in range(full.ndim) if like.shape[i] == 1 and full.shape[i] != 1)
     return [partial(dev.xp.add.reduce, full, axes, None, like, True)]
@@ -100,7 +101,7 @@ def _backward(op_type: str) -> Callable[..., list[Step]]:
 
 
 def _broadcast_grad(
-    dev: Device, scalar: Callable[..., Any], operands: dict[str, Any], view: Any
+    dev: Device, scalar: Callable[..., Any], operands: dict[str, Any], view: Array
 ) -> list[Step]:
     d = operands["d"]
     if scalar(*(e.argument(name) for name in operands)).fn == "positive":

@@ -24,7 +24,7 @@ from .part_dropout import Dropout
 ROWS = 256  # in one turn: enough that adding up the gradients of weights is small beside their products
 
 
-def _matrix(array: Any, rows: int) -> Any:
+def _matrix(array: Array | None, rows: int) -> Any:
     return None if array is None else array.reshape(rows, array.size // max(rows, 1))
 
 
@@ -54,7 +54,7 @@ class FeedForward:
         for start in range(0, self.rows, self.rows_in_turn):
             yield slice(start, min(start + self.rows_in_turn, self.rows))
 
-    def forward(self, out: Any) -> list[Step]:
+    def forward(self, out: Array) -> list[Step]:
         """Return the calls of the forward pass."""
         steps: list[Step] = []
         out_RN, residual = _matrix(out, self.rows), _matrix(self.a.residual, self.rows)
@@ -70,7 +70,7 @@ class FeedForward:
                     steps.append(partial(self.dev.xp.add, rows, residual[turn], rows))
         return steps
 
-    def backward(self, d_out: Any, wanted: Mapping[str, Any]) -> list[Step]:
+    def backward(self, d_out: Array, wanted: Mapping[str, Any]) -> list[Step]:
         """Return the calls of the backward pass; ``wanted`` holds gradients by slot, or None."""
         d_RN = _matrix(d_out, self.rows)
         steps: list[Step] = []
@@ -113,12 +113,12 @@ class FeedForward:
         """Return Mean and Variance of a turn's rows."""
         return [kept[turn] for kept in (self.a.ln1_mean, self.a.ln1_variance) if kept is not None]
 
-    def linear(self, x: Any, weight: Any, bias: Any, out: Any) -> list[Step]:
+    def linear(self, x: Array, weight: Array, bias: Any, out: Array) -> list[Step]:
         """Return the calls for out = x @ weight + bias; ``bias`` may be None."""
         add = [] if bias is None else [partial(self.dev.xp.add, out, bias, out)]
         return [partial(self.dev.xp.matmul, x, weight, out), *add]
 
-    def activated(self, x: Any, before: Any, after: Any, *, again: bool) -> list[Step]:
+    def activated(self, x: Array, before: Any, after: Any, *, again: bool) -> list[Step]:
         """Return the calls for the first layer: ``before`` takes what the activation is applied to.
 
         ``again``: the backward pass needs that.
@@ -129,7 +129,9 @@ class FeedForward:
             *self._part(self.a.act_method, {"X": before}, {"Out": after}, attrs),
         ]
 
-    def through(self, d_out: Any, before: Any, hidden: Any, mark: Any) -> tuple[Any, list[Step]]:
+    def through(
+        self, d_out: Array, before: Any, hidden: Array, mark: Any
+    ) -> tuple[Any, list[Step]]:
         """Return the gradient of what the activation is applied to, in scratch, and the calls for it."""
         d_hidden = d_before = self.dev.scratch(hidden.shape, hidden.dtype)
         steps = [*self.linear(d_out, self.second.T, None, d_hidden)]
@@ -144,13 +146,10 @@ class FeedForward:
             *self._part(name, {**given, "Out@GRAD": d_hidden}, {"X@GRAD": d_before}, attrs),
         ]
 
-    def collect(self, turn: slice, left: Any, right: Any, total: Any) -> list[Step]:
+    def collect(self, turn: slice, left: Array, right: Array, total: Any) -> list[Step]:
         """Return the calls that add a turn's left @ right to a total; the first turn's is written there."""
         share = self._share(turn, total)
-        return [
-            partial(self.dev.xp.matmul, left, right, share),
-            *self._gathered(total, share),
-        ]
+        return [partial(self.dev.xp.matmul, left, right, share), *self._gathered(total, share)]
 
     def _part(
         self,
@@ -169,12 +168,12 @@ class FeedForward:
         mark = self.dev.scratch(shape, np.bool_) if dropout.draws else None
         return mark, dropout.mark(turn.start * shape[1], mark)
 
-    def _drop(self, which: int, rows: Any, mark: Any) -> list[Step]:
+    def _drop(self, which: int, rows: Array, mark: Any) -> list[Step]:
         dropout = self.dropouts[which]
         scale = partial(self.dev.xp.multiply, rows, dropout.factor, rows)
         return [*([] if dropout.factor == 1.0 else [scale]), *dropout.zero(rows, mark)]
 
-    def _back(self, turn: slice, d_out: Any, wanted: Mapping[str, Any]) -> list[Step]:
+    def _back(self, turn: slice, d_out: Array, wanted: Mapping[str, Any]) -> list[Step]:
         xp, scratch = self.dev.xp, self.dev.scratch
         operand, before, hidden, steps = self._hidden(turn, again=True)
         hidden_mark = self.mark
@@ -202,7 +201,7 @@ class FeedForward:
         if d_x is None and all(a is None for a in norm.values()):
             return []
         rows = self.x_RK[turn]
-        d_rows = self.dev.scratch(rows.shape, rows.dtype) if normed else d_x
+        d_rows: Any = self.dev.scratch(rows.shape, rows.dtype) if normed else d_x
         steps = self.linear(d_before, self.first.T, None, d_rows)
         if not normed:
             return steps
@@ -232,7 +231,9 @@ class FeedForward:
     def _gathered(self, total: Any, share: Any) -> list[Step]:
         return [] if share is total else [partial(self.dev.xp.add, total, share, total)]
 
-    def _weights(self, turn: slice, x: Any, d_rows: Any, d_weight: Any, d_bias: Any) -> list[Step]:
+    def _weights(
+        self, turn: slice, x: Array, d_rows: Array, d_weight: Any, d_bias: Any
+    ) -> list[Step]:
         """Gradients of a layer's weight and bias."""
         steps = [] if d_weight is None else self.collect(turn, x.T, d_rows, d_weight)
         if d_bias is not None:

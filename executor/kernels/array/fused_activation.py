@@ -110,7 +110,7 @@ def _after_sum(
     return [*steps, *sloped(dev, act, settings, held, came.reshape(a.y.shape), a.d_y)]
 
 
-def _brought(dev: Device, full: Any, view: Any) -> list[Step]:
+def _brought(dev: Device, full: Array, view: Array) -> list[Step]:
     if view.shape == full.shape:
         return bind_scalar(lambda d: copy(d), {"d": full}, {}, view, dev)
     return summed(dev, full, view)
@@ -148,6 +148,7 @@ def _through_product(
     steps: list[Step] = []
     middle = a.intermediate_out
     if middle is None and slope_reads(act) == "X":
+        assert a.x is not None, "a product's gradients are functions of X"
         middle = dev.scratch(a.d_out.shape, a.d_out.dtype)
         x, y = aligned(a.x, a.y, a.axis)
         steps += bind_scalar(lambda x, y: x * y, {"x": x, "y": y}, {}, middle, dev)

@@ -18,6 +18,7 @@ from ....graph.ops.fused_norm import (
     FusedBnAddActivation,
     FusedBnAddActivationGrad,
 )
+from ....graph.ops.operands import Array
 from ...codegen.array_calls import bind_scalar
 from ...device.device import Device
 from ..registry import Step, kernel
@@ -67,12 +68,12 @@ def fused_batch_norm_act_grad(parts: Parts, dev: Device, a: FusedBatchNormActGra
     return [*steps, *parts.norm_grad(dev, a.replace(d_y=d_sum))]
 
 
-def _activation(dev: Device, act_type: str, x: Any, out: Any) -> list[Step]:
+def _activation(dev: Device, act_type: str, x: Array, out: Array) -> list[Step]:
     act = value_of(act_type, {})
     return bind_scalar(lambda x: act(x), {"x": x}, {}, out, dev)
 
 
-def _slope(dev: Device, act_type: str, out: Any, d_out: Any, d_x: Any) -> list[Step]:
+def _slope(dev: Device, act_type: str, out: Array, d_out: Array, d_x: Any) -> list[Step]:
     return sloped(dev, act_type, {}, {"Out": out}, d_out, d_x)
 
 

@@ -51,7 +51,7 @@ def slice_grad(dev: Device, a: SliceGrad) -> list[Step]:
     return [partial(a.d_input.fill, 0), *copied(dev, view, a.d_out.reshape(view.shape))]
 
 
-def checked_rows(op: str, index: Any, rows: int) -> Step:
+def checked_rows(op: str, index: Array, rows: int) -> Step:
     """Return a call that refuses an index outside ``rows``.
 
     Raises (when called):
@@ -68,7 +68,7 @@ def checked_rows(op: str, index: Any, rows: int) -> Step:
     return check
 
 
-def taken(dev: Device, source: Any, rows: Any, out: Any) -> Step:
+def taken(dev: Device, source: Array, rows: Array, out: Array) -> Step:
     """Return the call that copies ``rows`` (checked) of ``source``; NumPy is faster if told not to check."""
     mode = {"mode": "clip"} if dev.name == "numpy" else {}
     return lambda: dev.xp.take(source, rows, axis=0, out=out, **mode)
@@ -113,7 +113,7 @@ def where_grad(dev: Device, a: WhereGrad) -> list[Step]:
     return steps
 
 
-def _linear(dev: Device, x: Any, index: Any) -> tuple[Any, Any, list[Step]]:
+def _linear(dev: Device, x: Array, index: Array) -> tuple[Any, Any, list[Step]]:
     """View X as rows, one for each place an index can name; and the calls that number those places."""
     depth = index.shape[-1]
     if depth == 0:  # each names all of X

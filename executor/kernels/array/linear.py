@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from ....graph.ops.linear import Matmul, MatmulGrad, Mul, MulGrad
+from ....graph.ops.operands import Array
 from ...device.device import Device
 from ..registry import Step, kernel
 
 
-def as_matrix(array: Any, num_col_dims: int) -> Any:
+def as_matrix(array: Array, num_col_dims: int) -> Any:
     """View an array as a matrix whose rows are its first ``num_col_dims`` dimensions."""
     before, behind = array.shape[:num_col_dims], array.shape[num_col_dims:]
     return array.reshape(math.prod(before), math.prod(behind))
@@ -37,7 +38,9 @@ def mul_grad(dev: Device, a: MulGrad) -> list[Step]:
     return steps
 
 
-def stacks(x: Any, y: Any, out: Any, transpose_x: bool, transpose_y: bool) -> tuple[Any, Any, Any]:
+def stacks(
+    x: Array, y: Array, out: Array, transpose_x: bool, transpose_y: bool
+) -> tuple[Any, Any, Any]:
     """Return X, Y and Out as stacks of matrices that broadcast, transposes applied as views."""
     if x.ndim > 2 < y.ndim and math.prod(x.shape[:-2]) == math.prod(y.shape[:-2]):
         y = y.reshape(*x.shape[:-2], *y.shape[-2:])
@@ -49,7 +52,7 @@ def stacks(x: Any, y: Any, out: Any, transpose_x: bool, transpose_y: bool) -> tu
     return a, b, out.reshape(*lead, a.shape[-2], b.shape[-1])
 
 
-def _scaled(dev: Device, out: Any, alpha: float) -> list[Step]:
+def _scaled(dev: Device, out: Array, alpha: float) -> list[Step]:
     return [] if alpha == 1.0 else [partial(dev.xp.multiply, out, alpha, out)]
 
 
@@ -72,7 +75,7 @@ def matmul_grad(dev: Device, a: MatmulGrad) -> list[Step]:
     return steps
 
 
-def _product(dev: Device, left: Any, right: Any, out: Any) -> list[Step]:
+def _product(dev: Device, left: Array, right: Array, out: Array) -> list[Step]:
     """left @ right into ``out``; summed over leading dimensions that ``out`` was broadcast along."""
     lead = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
     missing = len(lead) - (out.ndim - 2)

@@ -22,6 +22,7 @@ from ....graph.ops.loss import (
     SoftmaxWithCrossEntropy,
     SoftmaxWithCrossEntropyGrad,
 )
+from ....graph.ops.operands import Array
 from ....strategies.errors import InvalidValue
 from ...codegen.array_calls import bind_scalar
 from ...device.device import Device
@@ -31,7 +32,7 @@ from ..registry import Step, kernel
 _LOG_FLOOR = 1e20
 
 
-def _softmax(dev: Device, x: Any, out: Any, axis: int) -> list[Step]:
+def _softmax(dev: Device, x: Array, out: Array, axis: int) -> list[Step]:
     """exp(x - max) / sum, along ``axis``."""
     if not x.size:  # nothing has no maximum
         return []
@@ -75,7 +76,7 @@ class _Labels:
     """Integer labels: which element of each row they pick, and which rows are left out."""
 
     def __init__(
-        self, dev: Device, op: str, scores: Any, label: Any, axis: int, ignore: int
+        self, dev: Device, op: str, scores: Array, label: Array, axis: int, ignore: int
     ) -> None:
         self.xp = dev.xp
         self.op, self.ignore = op, ignore
@@ -103,13 +104,13 @@ class _Labels:
             )
         return kept, ignored
 
-    def rows_of(self, array: Any) -> Any:
+    def rows_of(self, array: Array) -> Any:
         """View an array with the class axis last, as rows (a copy where the axis is not last already)."""
         moved = np.moveaxis(array, self.axis, -1)
         return moved.reshape(-1, moved.shape[-1])
 
 
-def _put(target: Any, axis: int, flat: Any) -> None:
+def _put(target: Array, axis: int, flat: Array) -> None:
     """Write one value a row into a loss whose class axis has size 1, or is missing."""
     if axis < 0:
         target[...] = flat.reshape(target.shape)
@@ -283,7 +284,7 @@ def sigmoid_cross_entropy_grad(dev: Device, a: SigmoidCrossEntropyWithLogitsGrad
 
 
 def _normalized(
-    dev: Device, label: Any, out: Any, normalize: bool, ignore_index: int
+    dev: Device, label: Array, out: Array, normalize: bool, ignore_index: int
 ) -> list[Step]:
     if not normalize:
         return []

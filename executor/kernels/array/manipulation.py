@@ -17,11 +17,12 @@ from ....graph.ops.manipulation import (
     Unstack,
     UnstackGrad,
 )
+from ....graph.ops.operands import Array
 from ...device.device import Device
 from ..registry import Step, kernel
 
 
-def copied(dev: Device, target: Any, source: Any) -> list[Step]:
+def copied(dev: Device, target: Array | None, source: Array) -> list[Step]:
     """Return the copy, or nothing if nobody wants it."""
     return [] if target is None else [partial(dev.xp.copyto, target, source)]
 
@@ -86,7 +87,7 @@ def unstack_grad(dev: Device, a: UnstackGrad) -> list[Step]:
     return [s for view, part in zip(each, a.d_y, strict=True) for s in copied(dev, view, part)]
 
 
-def tiles(small: Any, large: Any, times: Sequence[int]) -> tuple[Any, Any]:
+def tiles(small: Array, large: Any, times: Sequence[int]) -> tuple[Any, Any]:
     """View the large array as (times, size) pairs of dimensions, and the small one likewise."""
     pairs = [n for t, d in zip(times, small.shape, strict=True) for n in (t, d)]
     return small.reshape([n for d in small.shape for n in (1, d)]), large.reshape(pairs)

@@ -10,11 +10,12 @@ from functools import partial
 from typing import Any
 
 from ....graph.ops.norm import BatchNormGrad, BatchNormOperands, LayerNorm, LayerNormGrad
+from ....graph.ops.operands import Array
 from ...device.device import Device
 from ..registry import Step, kernel
 
 
-def channels(x: Any, data_layout: str) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+def channels(x: Array, data_layout: str) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     """Return the axes a statistic is taken over, the shape that broadcasts it, and the elements in it."""
     axis = x.ndim - 1 if data_layout == "NHWC" else 1
     axes = tuple(i for i in range(x.ndim) if i != axis)
@@ -23,7 +24,7 @@ def channels(x: Any, data_layout: str) -> tuple[tuple[int, ...], tuple[int, ...]
 
 
 def averaged(
-    dev: Device, running: Any, new: Any, out: Any, momentum: float, space: Any
+    dev: Device, running: Any, new: Any, out: Array, momentum: float, space: Any
 ) -> list[Step]:
     """out = momentum * running + (1 - momentum) * new."""
     return [
@@ -107,7 +108,7 @@ def batch_norm_grad(dev: Device, a: BatchNormGrad) -> list[Step]:
     ]
 
 
-def _by_rows(array: Any, rows: int, *features: Any) -> Any:
+def _by_rows(array: Array, rows: int, *features: Any) -> Any:
     """View as [R, F]; where there are no rows, what they are scaled or shifted by tells their length."""
     known = (f.size for f in features if f is not None)
     return array.reshape(rows, array.size // rows if rows else next(known, 1))

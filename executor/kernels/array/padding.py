@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from ....graph.ops.operands import Array
 from ....graph.ops.padding import Pad, Pad2d, Pad2dGrad, PadGrad, image_axis
 from ...device.device import Device
 from ..registry import Step, kernel
 
 
-def middle(wide: Any, like: Any, paddings: Sequence[int], first: int = 0) -> Any:
+def middle(wide: Array, like: Array, paddings: Sequence[int], first: int = 0) -> Any:
     """View what is between the margins; ``paddings`` begin with dimension ``first``."""
     index = [slice(None)] * wide.ndim
     for i in range(len(paddings) // 2):
@@ -46,7 +47,7 @@ def _lines(size: int, margins: Sequence[int], mode: str) -> list[tuple[int, int]
     return pairs
 
 
-def _line(image: Any, axis: int, at: int) -> Any:
+def _line(image: Array, axis: int, at: int) -> Any:
     return image[(slice(None),) * axis + (at,)]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ....graph.ir.graph import Node
 from ....graph.ops.conv import window_paddings
+from ....graph.ops.operands import Array
 from ....graph.ops.pool import Pool2d, Pool2dGrad
 from ...device.device import Device
 from ..registry import Step, kernel
@@ -37,12 +38,12 @@ class Windows:
         """Whether windows reach outside the image."""
         return self.room != self.size
 
-    def interior(self, padded: Any) -> Any:
+    def interior(self, padded: Array) -> Any:
         """Return the view that the image itself fills."""
         top, left = self.pads[0][0], self.pads[1][0]
         return padded[:, :, top : top + self.size[0], left : left + self.size[1]]
 
-    def taps(self, padded: Any) -> list[Any]:
+    def taps(self, padded: Array) -> list[Any]:
         """Return, for each window element in row order, what it meets in every window."""
         (sh, sw), (oh, ow) = self.strides, self.out
         return [
@@ -73,7 +74,7 @@ def one_window(node: Node) -> bool:
     return all(size >= 0 and size % count == 0 for size, count in sizes)
 
 
-def _cells(x: Any, out: Any) -> list[tuple[Any, Any]]:
+def _cells(x: Array, out: Array) -> list[tuple[Any, Any]]:
     """Pair each window of an adaptive pooling with its place in the result, [n, c, 1, 1]."""
     edges = [
         [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
@@ -92,7 +93,7 @@ def _uneven(a: Pool2d | Pool2dGrad) -> bool:
     return a.adaptive and any(size % count for size, count in sizes)
 
 
-def _adaptive(dev: Device, x: Any, out: Any, average: bool) -> list[Step]:
+def _adaptive(dev: Device, x: Array, out: Array, average: bool) -> list[Step]:
     steps: list[Step] = []
     for window, cell in _cells(x, out):
         reduce = dev.xp.add.reduce if average else dev.reducer("maximum")
@@ -103,7 +104,7 @@ def _adaptive(dev: Device, x: Any, out: Any, average: bool) -> list[Step]:
     return steps
 
 
-def _adaptive_grad(dev: Device, x: Any, d_out: Any, d_x: Any, average: bool) -> list[Step]:
+def _adaptive_grad(dev: Device, x: Array, d_out: Array, d_x: Any, average: bool) -> list[Step]:
     """Averages share the gradient; of equal maxima the first gets it."""
     xp = dev.xp
     steps: list[Step] = [partial(d_x.fill, 0)]
@@ -119,7 +120,7 @@ def _adaptive_grad(dev: Device, x: Any, d_out: Any, d_x: Any, average: bool) -> 
     return steps
 
 
-def _to_first(xp: Any, window: Any, gradient: Any, target: Any) -> None:
+def _to_first(xp: Any, window: Any, gradient: Any, target: Array) -> None:
     """Add the gradient of a window's maximum to the first element that equals it."""
     n, c, height, width = window.shape
     first = window.reshape(n, c, -1).argmax(2)
@@ -140,7 +141,7 @@ def windows_of(a: Pool2d | Pool2dGrad) -> Windows:
     return Windows(k, strides, pads, image, size)
 
 
-def _padded(dev: Device, x: Any, win: Windows, fill: float) -> tuple[Any, list[Step]]:
+def _padded(dev: Device, x: Array, win: Windows, fill: float) -> tuple[Any, list[Step]]:
     if not win.padded:
         return x, []
     room = dev.keep((*x.shape[:2], *win.room), x.dtype)
@@ -197,7 +198,7 @@ def _target(dev: Device, win: Windows, d_x: Any) -> tuple[Any, list[Step]]:
     return room, [partial(dev.xp.copyto, d_x, win.interior(room))]
 
 
-def _average_grad(dev: Device, win: Windows, d_out: Any, d_x: Any, exclusive: bool) -> list[Step]:
+def _average_grad(dev: Device, win: Windows, d_out: Array, d_x: Any, exclusive: bool) -> list[Step]:
     target, copies = _target(dev, win, d_x)
     shares = dev.xp.asarray(1.0 / win.counts(exclusive, np.float64)).astype(d_out.dtype)
     share = dev.scratch(d_out.shape, d_out.dtype)
@@ -209,7 +210,9 @@ def _average_grad(dev: Device, win: Windows, d_out: Any, d_x: Any, exclusive: bo
     return [*steps, *copies]
 
 
-def _max_grad(dev: Device, win: Windows, source: Any, out: Any, d_out: Any, d_x: Any) -> list[Step]:
+def _max_grad(
+    dev: Device, win: Windows, source: Array, out: Array, d_out: Array, d_x: Any
+) -> list[Step]:
     """The first element of a window that equals its maximum gets the gradient."""
     xp = dev.xp
     target, copies = _target(dev, win, d_x)

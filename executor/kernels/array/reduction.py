@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from ....graph.ir.graph import Node
-from ....graph.ops.operands import SlopeOfX, Unary
+from ....graph.ops.operands import Array, SlopeOfX, Unary
 from ....graph.ops.reduction import ClipByNorm, Cumsum, Reduce, ReduceGrad, ReduceGradOfOut, Sum
 from ...device.device import Device
 from ..registry import Step, kernel
@@ -41,14 +41,14 @@ def sum_(dev: Device, a: Sum) -> list[Step]:
     return [first, *(partial(xp.add, a.out, term, a.out) for term in terms[2:])]
 
 
-def _axes(x: Any, dim: Any, reduce_all: bool) -> tuple[int, ...]:
+def _axes(x: Array, dim: Any, reduce_all: bool) -> tuple[int, ...]:
     dims = [dim] if isinstance(dim, int) else dim
     if reduce_all or len(dims) == 0:
         return tuple(range(x.ndim))
     return tuple(sorted({d % x.ndim for d in dims}))
 
 
-def _kept(x: Any, small: Any, axes: tuple[int, ...]) -> Any:
+def _kept(x: Array, small: Array, axes: tuple[int, ...]) -> Any:
     """View a reduced array with its reduced dimensions kept as 1."""
     return small.reshape(tuple(1 if i in axes else n for i, n in enumerate(x.shape)))
 
@@ -58,7 +58,7 @@ def one_type(node: Node) -> bool:
     return len({v.spec.dtype for v in (*node.reads(), *node.writes())}) == 1
 
 
-def _as(dev: Device, array: Any, dtype: Any) -> tuple[Any, list[Step]]:
+def _as(dev: Device, array: Array, dtype: Any) -> tuple[Any, list[Step]]:
     """Return an array in a type, and the calls that convert it."""
     if array.dtype == dtype:
         return array, []
@@ -132,7 +132,7 @@ kernel("isnan")(_tell("isnan", "logical_or"))  # some element is
 kernel("isinf")(_tell("isinf", "logical_or"))
 
 
-def _along(array: Any, axis: int, part: slice) -> Any:
+def _along(array: Array, axis: int, part: slice) -> Any:
     return array[(slice(None),) * (axis % array.ndim) + (part,)]
 
 

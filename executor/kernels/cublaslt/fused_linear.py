@@ -17,7 +17,7 @@ from .product import finished, product
 from .support import column_sums, cublaslt, part
 
 
-def linear(dev: Device, a: Any, b: Any, bias: Any, out: Any) -> list[Step]:
+def linear(dev: Device, a: Array, b: Array, bias: Any, out: Array) -> list[Step]:
     """Return the calls for out = a @ b + bias, of matrices; ``bias`` may be None."""
     if bias is None:
         return product(dev, a, b, out)
@@ -27,7 +27,7 @@ def linear(dev: Device, a: Any, b: Any, bias: Any, out: Any) -> list[Step]:
     return [*product(dev, a, b, out), *_plus(dev, out, bias)]
 
 
-def _plus(dev: Device, rows: Any, bias: Any) -> list[Step]:
+def _plus(dev: Device, rows: Array, bias: Any) -> list[Step]:
     return part(dev, "elementwise_add", {"X": rows, "Y": bias}, {"Out": rows}, {"axis": -1})
 
 
@@ -38,10 +38,10 @@ def epilogue(act: str, *, keeps: bool, bias: Any) -> str:
 
 def activated(
     dev: Device,
-    a: Any,
-    b: Any,
+    a: Array,
+    b: Array,
     bias: Any,
-    out: Any,
+    out: Array,
     act: str,
     *,
     approximate: bool,
@@ -56,15 +56,12 @@ def activated(
     with dev.in_turn():
         total = dev.scratch(out.shape, out.dtype) if before is None else before
         attrs = {"approximate": approximate} if act == "gelu" else {}
-        return [
-            *linear(dev, a, b, bias, total),
-            *part(dev, act, {"X": total}, {"Out": out}, attrs),
-        ]
+        return [*linear(dev, a, b, bias, total), *part(dev, act, {"X": total}, {"Out": out}, attrs)]
 
 
 def weight_gradient(
     dev: Device,
-    a: Any,
+    a: Array,
     d: Any,
     d_weight: Any,
     d_bias: Any,
@@ -120,7 +117,7 @@ def fused_gemm_epilogue_grad(dev: Device, a: FusedGemmEpilogueGrad) -> list[Step
     return [*steps, *weight_gradient(dev, a_MK, d_MN, a.dy, a.d_bias, transposed=a.trans_y)]
 
 
-def _through_gelu(dev: Device, a: Any, b: Any, before: Any, made: Any) -> list[Step]:
+def _through_gelu(dev: Device, a: Array, b: Array, before: Any, made: Any) -> list[Step]:
     """Return the calls for a product that is taken through gelu's tanh form, applied to ``before``."""
     whole = finished(dev, a, b, made, "dgelu", aux=before)
     if whole is not None:

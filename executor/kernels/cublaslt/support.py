@@ -7,7 +7,7 @@ from functools import partial, wraps
 from typing import Any
 
 from ....graph.ir.graph import Node
-from ....graph.ops.operands import Operands
+from ....graph.ops.operands import Array, Operands
 from ....graph.ops.registry import OPS
 from ...device.device import Device
 from ..cuda.support import floating
@@ -56,14 +56,14 @@ def part(
     return bind(op, held, made, {**OPS[op].attrs, **(attrs or {})}, dev, back_end)
 
 
-def copied(dev: Device, source: Any, target: Any) -> list[Step]:
+def copied(dev: Device, source: Array, target: Array) -> list[Step]:
     """Return the calls that copy elements, rounded to the target's type, to where they lie otherwise."""
     if source.dtype == target.dtype:
         return part(dev, "assign", {"X": source}, {"Out": target})
     return [partial(dev.xp.copyto, target, source, casting="unsafe")]
 
 
-def column_sums(dev: Device, rows: Any, sums: Any) -> list[Step]:
+def column_sums(dev: Device, rows: Array, sums: Any) -> list[Step]:
     """Return the calls for the sums of a matrix's columns."""
     attrs = {"dim": [0], "keep_dim": False, "reduce_all": False}
     return part(dev, "reduce_sum", {"X": rows}, {"Out": sums}, attrs)

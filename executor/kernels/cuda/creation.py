@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ....graph.ops import expr as e
@@ -18,7 +16,7 @@ from ....graph.ops.creation import (
     SampleShare,
     Shape,
 )
-from ....graph.ops.operands import Unary
+from ....graph.ops.operands import Array, Unary
 from ...codegen.cuda_loops import bind_cuda, fill
 from ...device.device import Device
 from ..registry import Step
@@ -57,7 +55,7 @@ def shape(dev: Device, a: Shape) -> list[Step]:
     return _written(dev, a.out, np.array(a.input.shape, a.out.dtype))
 
 
-def _written(dev: Device, out: Any, value: np.ndarray) -> list[Step]:
+def _written(dev: Device, out: Array, value: np.ndarray) -> list[Step]:
     """Copy numbers that are sent to the GPU now."""
     return bind_cuda(dev, [(e.copy(e.argument("x")), out)], {"x": dev.xp.asarray(value)})
 

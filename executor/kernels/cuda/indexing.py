@@ -10,6 +10,7 @@ import numpy as np
 from ....graph.ops.creation import OneHot
 from ....graph.ops.embedding import LookupTable, LookupTableGrad
 from ....graph.ops.indexing import Gather, GatherGrad, GatherNd, GatherNdGrad, Scatter, ScatterGrad
+from ....graph.ops.operands import Array
 from ...codegen.cuda_source import c_type
 from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
@@ -54,7 +55,7 @@ def gather_grad(dev: Device, a: GatherGrad) -> list[Step]:
     return [*sums.steps, *sums.into(a.d_x, a.d_out, last=a.overwrite)]
 
 
-def _places(dev: Device, x: Any, index: Any) -> tuple[Any, int, list[Step]]:
+def _places(dev: Device, x: Array, index: Array) -> tuple[Any, int, list[Step]]:
     """Number the places that coordinates can name; returns their numbers, and how many places there are."""
     depth = index.shape[-1]
     places = dev.scratch((math.prod(index.shape[:-1]),), np.int32)
@@ -123,7 +124,7 @@ def scatter_grad(dev: Device, a: ScatterGrad) -> list[Step]:
     return steps
 
 
-def _cleared(dev: Device, ids: Any, target: Any) -> Step:
+def _cleared(dev: Device, ids: Any, target: Array) -> Step:
     """Return the call that makes rows zero."""
     kind, per = c_type(target.dtype), target.size // target.shape[0]
     parameters = [(f"{kind}*", "target"), (f"const {c_type(ids.dtype)}*", "ids")]

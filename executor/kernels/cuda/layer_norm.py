@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ....graph.ops.norm import LayerNorm, LayerNormGrad
+from ....graph.ops.operands import Array
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
@@ -18,7 +19,7 @@ from .tiles import INCLUDES, PER_BLOCK, columns
 _BLOCKS = 256  # of which each adds up the gradients of scale and shift over its rows
 
 
-def _given(array: Any, like: Any) -> Any:
+def _given(array: Array | None, like: Array) -> Any:
     """Return an array of the type that scale and shift have, or would have."""
     return like if array is None else array
 
@@ -45,7 +46,7 @@ def layer_norm(dev: Device, a: LayerNorm) -> list[Step]:
     return [call(dev, "block_layer_norm", kinds, given, shared.blocks, INCLUDES, shared.block)]
 
 
-def _sizes(x: Any, axis: int) -> tuple[int, int]:
+def _sizes(x: Array, axis: int) -> tuple[int, int]:
     """Return how many rows there are, and how long they are."""
     return math.prod(x.shape[:axis]), math.prod(x.shape[axis:])
 

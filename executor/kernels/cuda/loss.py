@@ -10,6 +10,7 @@ from ....graph.ops.loss import (
     SigmoidCrossEntropyWithLogits,
     SigmoidCrossEntropyWithLogitsGrad,
 )
+from ....graph.ops.operands import Array
 from ...cuda.runtime import Step
 from ...device.device import Device
 from .pointwise import pointwise
@@ -39,7 +40,7 @@ def sigmoid_cross_entropy_grad(dev: Device, a: SigmoidCrossEntropyWithLogitsGrad
 def _of_labels(
     dev: Device,
     reads: dict[str, Any],
-    out: Any,
+    out: Array,
     expression: str,
     normalize: bool,
     ignore_index: int,

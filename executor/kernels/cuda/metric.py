@@ -9,6 +9,7 @@ from typing import Any
 from ....graph.ir.graph import Node
 from ....graph.ops.creation import ArgExtreme, TopK, TopKGrad
 from ....graph.ops.metric import Accuracy
+from ....graph.ops.operands import Array
 from ....graph.ops.reduction import Cumsum
 from ....graph.ops.registry import OPS
 from ....strategies.types import INTEGERS, VarType
@@ -29,7 +30,7 @@ _MOST_BLOCKS = 1 << 16  # they go round
 class _Rows:
     """Rows along an axis, shared out to threads (rows that lie across), warps or blocks."""
 
-    def __init__(self, dev: Device, x: Any, axis: int, *, blocks: bool = True) -> None:
+    def __init__(self, dev: Device, x: Array, axis: int, *, blocks: bool = True) -> None:
         axis %= x.ndim
         self.dev = dev
         self.width = x.shape[axis]
@@ -39,11 +40,7 @@ class _Rows:
         self.group = 1 if self.stride != 1 else BLOCK if wide else 32
 
     def launch(
-        self,
-        function: str,
-        kinds: Sequence[str],
-        given: Sequence[Argument],
-        *more: Argument,
+        self, function: str, kinds: Sequence[str], given: Sequence[Argument], *more: Argument
     ) -> list[Step]:
         """Return the launch of a function of parameters, rows, width, stride, and more parameters."""
         at_once = BLOCK // self.group
@@ -62,29 +59,28 @@ class _Rows:
 
 
 def _launch(
-    dev: Device,
-    function: str,
-    kinds: Sequence[str],
-    given: Sequence[Argument],
-    blocks: int,
+    dev: Device, function: str, kinds: Sequence[str], given: Sequence[Argument], blocks: int
 ) -> Step:
     return call(dev, function, kinds, given, min(blocks, _MOST_BLOCKS), _INCLUDES)
 
 
 def _choose(
-    dev: Device, x: Any, out: Any, columns: Any, axis: int, count: int, least: str, first: str
+    dev: Device,
+    x: Array,
+    out: Array | None,
+    columns: Any,
+    axis: int,
+    count: int,
+    least: str,
+    first: str,
 ) -> list[Step]:
     t = c_type(x.dtype)
-    given = [
-        (f"const {t}* x", x),
-        (f"{t}* out", out),
-        ("long long* columns", columns),
-    ]
+    given = [(f"const {t}* x", x), (f"{t}* out", out), ("long long* columns", columns)]
     kinds = (t, c_type(accumulator(x.dtype)), least, first)
     return _Rows(dev, x, axis).launch("block_choose", kinds, given, ("int count", count))
 
 
-def _best(dev: Device, x: Any, out: Any, axis: int, least: str) -> list[Step]:
+def _best(dev: Device, x: Array, out: Array, axis: int, least: str) -> list[Step]:
     made = out if out.dtype == "int64" else dev.scratch(out.shape, "int64")
     steps = _choose(dev, x, None, made, axis, 1, least, "true")
     if made is out:

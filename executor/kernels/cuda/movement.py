@@ -18,13 +18,9 @@ from ....graph.ops.manipulation import (
     Unstack,
     UnstackGrad,
 )
-from ....graph.ops.operands import Gradient, Unary
+from ....graph.ops.operands import Array, Gradient, Unary
 from ....graph.ops.padding import Pad, PadGrad, image_axis
-from ....graph.ops.view import (
-    Transpose,
-    Transpose2Grad,
-    TransposeGrad,
-)
+from ....graph.ops.view import Transpose, Transpose2Grad, TransposeGrad
 from ...cuda.runtime import Step
 from ...device.device import Device
 from ..array.indexing import window
@@ -157,14 +153,14 @@ def pad_grad(dev: Device, a: PadGrad) -> list[Step]:
 
 
 def framed_image(
-    dev: Device, x: Any, out: Any, paddings: Sequence[int], value: float, data_format: str
+    dev: Device, x: Array, out: Array, paddings: Sequence[int], value: float, data_format: str
 ) -> list[Step]:
     """Return the calls that copy images and put a number around them."""
     inside = middle(out, x, paddings, image_axis(data_format))
     return _framed(dev, out, inside, x, value)
 
 
-def _framed(dev: Device, whole: Any, inside: Any, source: Any, value: float) -> list[Step]:
+def _framed(dev: Device, whole: Any, inside: Any, source: Array, value: float) -> list[Step]:
     """Copy ``source`` to the view ``inside`` of an array, and fill the rest, each element once."""
     steps = moved(dev, inside, source)
     assert dev.runtime is not None

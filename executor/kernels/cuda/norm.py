@@ -17,6 +17,7 @@ from ....graph.ops.fused_norm import (
     FusedBnAddActivationGrad,
 )
 from ....graph.ops.norm import BatchNormGrad, BatchNormOperands
+from ....graph.ops.operands import Array
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
@@ -60,7 +61,7 @@ def learn(
     return run(channels.dev, function, body, [*before, *given, *more], grid, INCLUDES)
 
 
-def moments(channels: Channels, x: Any) -> tuple[list[Argument], Step]:
+def moments(channels: Channels, x: Array) -> tuple[list[Argument], Step]:
     """Return the chunks' moments as parameters, and the launch that forms them."""
     means, squares = (channels.scratch(x, channels.chunks) for _ in range(2))
     kinds = (c_type(x.dtype), c_type(means.dtype))
@@ -78,13 +79,13 @@ def sizes(channels: Channels) -> list[Argument]:
     ]
 
 
-def numbers(like: Any, **given: float) -> list[Argument]:
+def numbers(like: Array, **given: float) -> list[Argument]:
     kind = c_type(like.dtype)
     return [(f"{kind} {name}", value) for name, value in given.items()]
 
 
 def apply(
-    channels: Channels, x: Any, z: Any, y: Any, mean: Any, slope: Any, bias: Any, act: str
+    channels: Channels, x: Array, z: Any, y: Array, mean: Any, slope: Any, bias: Any, act: str
 ) -> Step:
     kinds = (c_type(x.dtype), c_type(bias.dtype), c_type(slope.dtype), _ACTS[act], _flag(z))
     given = [
@@ -98,7 +99,7 @@ def apply(
     return channels.over("norm_apply", kinds, given)
 
 
-def _flag(array: Any) -> str:
+def _flag(array: Array | str | None) -> str:
     return "false" if array is None else "true"
 
 
@@ -122,7 +123,7 @@ def batch_norm(dev: Device, a: BatchNormOperands) -> list[Step]:
 
 
 def slopes(
-    channels: Channels, x: Any, y: Any, d_y: Any, mean: Any, act: str
+    channels: Channels, x: Array, y: Array | None, d_y: Any, mean: Any, act: str
 ) -> tuple[list[Argument], Step]:
     """Return the chunks' sums as parameters, and the launch that forms them."""
     plain, along = (channels.scratch(x, channels.chunks) for _ in range(2))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ....graph.ops.operands import Array
 from ....graph.ops.padding import Pad2d, Pad2dGrad, image_axis
 from ...codegen.cuda_source import c_type
 from ...cuda.kernel import CudaKernel
@@ -100,8 +101,8 @@ def _launch(
     dev: Device,
     kernel: CudaKernel,
     result: Any,
-    source: Any,
-    padded: Any,
+    source: Array,
+    padded: Array,
     plain: Any,
     paddings: Sequence[int],
     data_format: str,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....graph.ir.graph import Node
+from ....graph.ops.operands import Array
 from ....graph.ops.pool import Pool2d, Pool2dGrad
 from ...codegen.cuda_source import c_type
 from ...cuda.kernel import CudaKernel
@@ -64,7 +65,7 @@ def pool2d(dev: Device, a: Pool2d) -> list[Step]:
 
 
 def _found(
-    dev: Device, what: str, win: Windows, x: Any, result: Any, exclusive: bool
+    dev: Device, what: str, win: Windows, x: Array, result: Any, exclusive: bool
 ) -> list[Step]:
     """Return the launches that write for each window what is found in it, ``what`` of ``_FINDS``."""
     each, made = _FINDS[what]

@@ -10,6 +10,7 @@ import numpy as np
 from ....graph.ir.graph import Node
 from ....graph.ops import expr as e
 from ....graph.ops import random
+from ....graph.ops.operands import Array
 from ...codegen.cuda_loops import bind_cuda
 from ...codegen.cuda_random import STREAM, STREAM_HEAD, Place, bind_draws, stream_arguments
 from ...cuda.kernel import CudaKernel
@@ -97,7 +98,7 @@ _SCAN = """
 """
 
 
-def _contiguous(dev: Device, out: Any) -> Any:
+def _contiguous(dev: Device, out: Array) -> Any:
     return out if out.flags.c_contiguous else dev.scratch(out.shape, out.dtype)
 
 
@@ -184,7 +185,7 @@ class CudaDropout(Dropout):
         how: dict[str, Any] = {"sample": self.row, "start": start}
         return bind_draws(self.dev, self.stream, [place], "space = w0 >= limit;", numbers, **how)
 
-    def zero(self, array: Any, space: Any) -> list[Step]:
+    def zero(self, array: Array, space: Any) -> list[Step]:
         """Return the launch that zeroes marked elements."""
         made = e.where(e.argument("dropped"), 0, e.argument("x"))
         operands = {"dropped": space, "x": array}

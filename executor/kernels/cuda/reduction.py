@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....graph.ir.graph import Node
-from ....graph.ops.operands import SlopeOfX, Unary
+from ....graph.ops.operands import Array, SlopeOfX, Unary
 from ....graph.ops.reduction import ClipByNorm, Reduce, ReduceGrad, ReduceGradOfOut
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
@@ -26,8 +26,8 @@ _INCLUDES = ("reduce.cuh",)
 def reduced(
     dev: Device,
     op: str,
-    x: Any,
-    out: Any,
+    x: Array,
+    out: Array,
     axes: tuple[int, ...],
     *,
     of: str = "Itself",
@@ -57,7 +57,7 @@ def reduced(
 
 
 def _rows(
-    dev: Device, how: tuple[str, str], x: Any, out: Any, sizes: tuple[int, int], factor: float
+    dev: Device, how: tuple[str, str], x: Array, out: Array, sizes: tuple[int, int], factor: float
 ) -> list[Step]:
     rows, width = sizes
     chunk = chunk_of(rows, width)
@@ -88,7 +88,12 @@ def _rows(
 
 
 def _columns(
-    dev: Device, how: tuple[str, str], x: Any, out: Any, sizes: tuple[int, int, int], factor: float
+    dev: Device,
+    how: tuple[str, str],
+    x: Array,
+    out: Array,
+    sizes: tuple[int, int, int],
+    factor: float,
 ) -> list[Step]:
     outer, rows, width = sizes
     tiles = share_columns(outer, rows, width, vector(dev, width, x), few=True)
@@ -117,7 +122,7 @@ def _columns(
     ]
 
 
-def _count(x: Any, out: Any) -> int:
+def _count(x: Array, out: Array) -> int:
     return max(x.size // max(out.size, 1), 1)
 
 
@@ -138,7 +143,7 @@ for _op_type, _op in (
     _register(_op_type, _op)
 
 
-def _mean_factor(x: Any, out: Any) -> float:
+def _mean_factor(x: Array, out: Array) -> float:
     return _count(x, out) if accumulator(x.dtype) == np.int64 else 1.0 / _count(x, out)
 
 
@@ -166,9 +171,9 @@ cuda("isinf")(partial(_whole, "Any", "Infinite"))
 def spread(
     dev: Device,
     expression: str,
-    x: Any,
-    out: Any,
-    d_out: Any,
+    x: Array | None,
+    out: Array | None,
+    d_out: Array,
     d_x: Any,
     axes: tuple[int, ...],
     factor: float = 1.0,

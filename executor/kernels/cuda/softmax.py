@@ -17,6 +17,7 @@ from ....graph.ops.loss import (
     SoftmaxWithCrossEntropy,
     SoftmaxWithCrossEntropyGrad,
 )
+from ....graph.ops.operands import Array
 from ....strategies.types import INTEGERS, VarType
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
@@ -38,7 +39,7 @@ def scored(node: Node) -> bool:
 class _Rows:
     """The rows of an array along an axis, and how threads share them."""
 
-    def __init__(self, dev: Device, x: Any, axis: int, *others: Any, together: int = 1) -> None:
+    def __init__(self, dev: Device, x: Array, axis: int, *others: Any, together: int = 1) -> None:
         axis %= x.ndim
         self.dev = dev
         self.width = x.shape[axis]
@@ -109,7 +110,7 @@ def softmax_with_cross_entropy(dev: Device, a: SoftmaxWithCrossEntropy) -> list[
     return rows.launch("block_cross_entropy_of_scores", kinds, arrays, a.ignore_index)
 
 
-def _ones(x: Any, axis: int) -> tuple[int, ...]:
+def _ones(x: Array, axis: int) -> tuple[int, ...]:
     return tuple(1 if i == axis % x.ndim else n for i, n in enumerate(x.shape))
 
 
@@ -147,7 +148,9 @@ def cross_entropy2(dev: Device, a: CrossEntropy2) -> list[Step]:
     return _at_label(dev, a.x, a.label, a.y, a.match_x, a.ignore_index)
 
 
-def _at_label(dev: Device, x: Any, label: Any, y: Any, match: Any, ignore_index: int) -> list[Step]:
+def _at_label(
+    dev: Device, x: Array, label: Array, y: Array, match: Any, ignore_index: int
+) -> list[Step]:
     t = c_type(x.dtype)
     kernel = simple(
         "cross_entropy_at_label",
@@ -187,7 +190,7 @@ def cross_entropy_grad2(dev: Device, a: CrossEntropyGrad2) -> list[Step]:
 
 
 def _grad_at_label(
-    dev: Device, x: Any, label: Any, d_y: Any, d_x: Any, ignore_index: int, *, picked: bool
+    dev: Device, x: Array, label: Array, d_y: Any, d_x: Any, ignore_index: int, *, picked: bool
 ) -> list[Step]:
     t, width, rows = c_type(x.dtype), d_x.shape[-1], label.size
     shared = share_rows(rows, width, vector(dev, width, d_x))

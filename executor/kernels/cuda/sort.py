@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from ....graph.ir.graph import Node
 from ....graph.ops.indexing import Argsort, ArgsortGrad
+from ....graph.ops.operands import Array
 from ...codegen.cuda_source import c_type
 from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
@@ -72,6 +72,6 @@ def argsort_grad(dev: Device, a: ArgsortGrad) -> list[Step]:
     return [launch(dev, kernel, enough_blocks(dev, a.d_x.size), arguments)]
 
 
-def _inner(x: Any, axis: int) -> int:
+def _inner(x: Array, axis: int) -> int:
     """Return how far apart the elements along a dimension are."""
     return math.prod(x.shape[axis % x.ndim + 1 :])

@@ -30,12 +30,7 @@ _ONES = CudaKernel(
 )
 _LOGARITHMS = CudaKernel(
     "logarithms",
-    (
-        ("float*", "stats"),
-        ("const float*", "top"),
-        ("const float*", "sums"),
-        ("long long", "rows"),
-    ),
+    (("float*", "stats"), ("const float*", "top"), ("const float*", "sums"), ("long long", "rows")),
     f"  {_ROWS} stats[i] = top[i] + logf(sums[i]);",
 )
 

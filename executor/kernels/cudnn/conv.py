@@ -55,7 +55,7 @@ def conv2d_grad(dev: Device, a: Conv2dGrad) -> list[Step]:
     return steps
 
 
-def rectified(dev: Device, x: Any) -> tuple[Any, list[Step]]:
+def rectified(dev: Device, x: Array) -> tuple[Any, list[Step]]:
     """Return scratch for relu(x), in the same order in memory, and the calls that fill it."""
     made = dev.scratch_like(x)
     return made, part(dev, "relu", {"X": x}, {"Out": made})

@@ -63,7 +63,7 @@ def _in_training(node: Node) -> bool:
     return kinds and not given and attrs.get("act_type", "relu") == "relu"
 
 
-def channels_last(array: Any, data_layout: str) -> Any:
+def channels_last(array: Array, data_layout: str) -> Any:
     """View samples of any rank as images [N, C, H, W].
 
     Raises:

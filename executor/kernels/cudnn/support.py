@@ -7,7 +7,7 @@ from functools import wraps
 from typing import Any
 
 from ....graph.ir.graph import Node, Value
-from ....graph.ops.operands import Operands
+from ....graph.ops.operands import Array, Operands
 from ....graph.ops.registry import OPS, Op, Spec
 from ....strategies.types import VarType, to_var_type
 from ...cuda.dnn import Graph, tensor
@@ -107,7 +107,7 @@ def bound(dev: Device, graph: Graph, **arrays: Any) -> list[Step]:
     ]
 
 
-def _near(dev: Device, array: Any) -> Any:
+def _near(dev: Device, array: Array) -> Any:
     """Return scratch on a boundary, in which elements lie as in an array without gaps."""
     if tensor(array).nbytes != array.nbytes:
         raise Declined

@@ -61,8 +61,9 @@ def _register_forward(loops: Loops, takes: Callable[[Node], bool]) -> None:
             kept = None if a.intermediate_out is None else a.intermediate_out.reshape(y.shape)
             made = first + middle
             if kept is not None and kept.shape != a.out.shape:  # a loop would sum it, not keep it
-                inner = loops.bind(dev, [(middle, a.intermediate_out)], {"y": a.y})
-                x, y = aligned(a.x, a.intermediate_out, a.axis)
+                activated = kept.reshape(a.y.shape)
+                inner = loops.bind(dev, [(middle, activated)], {"y": a.y})
+                x, y = aligned(a.x, activated, a.axis)
                 return [*inner, *loops.bind(dev, [(first + second, a.out)], {"x": x, "y": y})]
         outputs = [(made, a.out)] + ([] if kept is None else [(middle, kept)])
         return loops.bind(dev, outputs, {"x": x, "y": y})

@@ -9,7 +9,7 @@ from ....graph.ir.graph import Node
 from ....graph.lowering.select import in_single
 from ....graph.ops import expr as e
 from ....graph.ops.fusion import extent
-from ....graph.ops.operands import parameter_name
+from ....graph.ops.operands import Array, parameter_name
 from ....graph.ops.pointwise import BINARY, BINARY_BACKWARD, arguments, expressions
 from ....graph.ops.region import Body, Region, infer_body
 from ....strategies.types import VarType
@@ -104,7 +104,7 @@ class _Group:
         return e.argument(name)
 
 
-def _view(array: Any, rank: int, axis: int) -> Any:
+def _view(array: Array, rank: int, axis: int) -> Any:
     return placed(array, rank, axis if array.ndim < rank else -1)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from ....graph.ir.graph import Node
 from ....graph.ops.loss import CrossEntropy, CrossEntropy2, CrossEntropyGrad, CrossEntropyGrad2
+from ....graph.ops.operands import Array
 from ....strategies.errors import InvalidValue
 from ....strategies.types import VarType
 from ...codegen.native import launch
@@ -49,7 +50,9 @@ def run(words):
 """
 
 
-def _bound(text: str, op: str, label: Any, scores: Any, ignore: int, held: list[Any]) -> list[Step]:
+def _bound(
+    text: str, op: str, label: Array, scores: Array, ignore: int, held: list[Any]
+) -> list[Step]:
     """Return the loop, and the check that every label was a class."""
     n, wrong = scores.shape[-1], np.zeros(2, np.int64)
 

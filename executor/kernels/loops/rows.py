@@ -19,6 +19,7 @@ from ....graph.ops.loss import (
     SoftmaxWithCrossEntropy,
     SoftmaxWithCrossEntropyGrad,
 )
+from ....graph.ops.operands import Array
 from ....strategies.errors import InvalidValue
 from ....strategies.types import VarType
 from ...codegen.native import launch
@@ -147,7 +148,7 @@ def _gapless(*arrays: Any) -> bool:
     return all(a is None or a.flags.c_contiguous for a in arrays)
 
 
-def _place(out: Any, *operands: Any) -> int:
+def _place(out: Array, *operands: Any) -> int:
     """Return the number of the operand whose memory a result takes, else the next number."""
     same = (k for k, a in enumerate(operands) if a.ctypes.data == out.ctypes.data)
     return next(same, 2)

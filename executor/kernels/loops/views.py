@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ....graph.ir.graph import Node
+from ....graph.ops.operands import Array
 from ....graph.ops.view import Transpose, Transpose2Grad, TransposeGrad
 from ....strategies.types import VarType
 from ...codegen.native import launch
@@ -40,7 +41,7 @@ class _Dimension(NamedTuple):
     source: int
 
 
-def bind_copy(dev: Device, target: Any, source: Any) -> list[Step]:
+def bind_copy(dev: Device, target: Array, source: Array) -> list[Step]:
     """Return the copy: by tiles, if the arrays are contiguous along different dimensions."""
     dimensions = _joined(target, source)
     row = next((d for d in dimensions if d.source == 1 and d.to > 1), None)
@@ -61,7 +62,7 @@ def bind_copy(dev: Device, target: Any, source: Any) -> list[Step]:
     return [launch(text, words, target, source)]
 
 
-def _joined(target: Any, source: Any) -> list[_Dimension]:
+def _joined(target: Array, source: Array) -> list[_Dimension]:
     """Return the dimensions, outermost of the target first, joined where both arrays allow it."""
     width = target.itemsize
     steps = zip(target.shape, target.strides, source.strides, strict=True)

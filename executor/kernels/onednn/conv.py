@@ -101,7 +101,7 @@ def _convolution(dev: Device, a: Conv2dOperands, w: Array, out: Array) -> Convol
     )
 
 
-def _grouped(w: Any, groups: int) -> Any:
+def _grouped(w: Array, groups: int) -> Any:
     """View filters [O, C / G, kh, kw] as [G, O / G, C / G, kh, kw]."""
     return w if groups == 1 else w.reshape(groups, w.shape[0] // groups, *w.shape[1:])
 

@@ -32,10 +32,7 @@ def fused_gemm_epilogue(dev: Device, a: FusedGemmEpilogue) -> list[Step]:
     if act != "relu" and a.reserve_space is None:
         return product(dev, a_MK, b_KN, out_MN, bias=a.bias, post_ops=((act, 0.0, 0.0),))
     sum_MN = out_MN if a.reserve_space is None else a.reserve_space.reshape(out_MN.shape)
-    return [
-        *product(dev, a_MK, b_KN, sum_MN, bias=a.bias),
-        *activate(dev, act, sum_MN, out_MN),
-    ]
+    return [*product(dev, a_MK, b_KN, sum_MN, bias=a.bias), *activate(dev, act, sum_MN, out_MN)]
 
 
 @onednn(f"{GEMM}_grad")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....graph.ops.linear import Matmul, MatmulGrad, Mul, MulGrad
+from ....graph.ops.operands import Array
 from ...device.device import Device
 from ..array.linear import as_matrix, stacks
 from ..registry import Step
@@ -34,7 +35,7 @@ def _matmul(
     return Primitive("matmul", a, b, bias, c, attributes(post_ops), what=what)
 
 
-def _factor(dev: Device, array: Any) -> Layout:
+def _factor(dev: Device, array: Array) -> Layout:
     """Return the layout of an operand: if its elements are rounded, they can as well be packed."""
     exact = dev.math == "float32"
     return layout_of(array) if exact else Layout(array.shape, dtype=dev.math)
@@ -42,9 +43,9 @@ def _factor(dev: Device, array: Any) -> Layout:
 
 def product(
     dev: Device,
-    a: Any,
-    b: Any,
-    c: Any,
+    a: Array,
+    b: Array,
+    c: Array,
     *,
     bias: Any = None,
     post_ops: tuple[PostOp, ...] = (),
@@ -76,7 +77,7 @@ def _scaled(alpha: float) -> tuple[PostOp, ...]:
     return () if alpha == 1.0 else (("linear", alpha, 0.0),)
 
 
-def _flat(a: Any, b: Any, c: Any) -> tuple[Any, Any, Any]:
+def _flat(a: Array, b: Array, c: Array) -> tuple[Any, Any, Any]:
     """Make one product of a stack of them, if one operand is the same matrix in all, or the result is a sum."""
     if b.ndim == 2 < a.ndim == c.ndim and a.flags.c_contiguous and c.flags.c_contiguous:
         return a.reshape(-1, a.shape[-1]), b, c.reshape(-1, c.shape[-1])

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ....graph.ops.norm import BatchNorm, BatchNormGrad, LayerNorm, LayerNormGrad
+from ....graph.ops.operands import Array
 from ...device.device import Device
 from ..array.norm import averaged
 from ..registry import Step
@@ -63,7 +64,7 @@ def _batch_backward(x: Layout, epsilon: float, flags: int) -> Primitive:
     return Primitive(make, BACKWARD, x, x, x, *settings, hint, attributes(), what=what)
 
 
-def images(array: Any, data_layout: str) -> Any:
+def images(array: Array, data_layout: str) -> Any:
     """View samples of any rank as [N, C, ...], as the library has it: with two dimensions of size at least."""
     if data_layout == "NHWC":
         array = np.moveaxis(array, -1, 1)
