@@ -3,14 +3,12 @@
 * Collectives: sums block by block, low precision in float32, in ``cluster/collective/combine.py``; who came
   for what, deaths and aborts of a host in ``cluster/collective/rendezvous.py``, between hosts in
   ``cluster/collective/abort_channel.py``; shared memory in ``cluster/collective/buffers.py``; connections
-  in ``cluster/primitives/wire.py`` (callers prove themselves as in ``cluster/primitives/doorway.py``); send
-  and recv in ``cluster/collective/mail.py`` (one host) and ``cluster/collective/direct.py`` (two). Which
+  in ``cluster/primitives/wire.py`` (callers prove themselves as in ``cluster/primitives/doorway.py``). Which
   kind of group: ``cluster/collective/backend.py`` ``form_group`` (what ranks tell each other meanwhile:
   ``cluster/collective/forming.py``); Ray's own GLOO and NCCL in ``cluster/collective/ray_groups.py``.
 * Collectives on GPUs: ``cluster/collective/nccl.py`` ``NcclGroup`` (who is here, deadlines, aborts), its
-  calls in ``cluster/collective/nccl_calls.py``, communicators in ``cluster/collective/communicators.py``.
+  calls in ``cluster/collective/nccl_calls.py``, its communicator in ``cluster/collective/communicator.py``.
   They run beside the backward pass by ``executor/cuda/runtime.py`` ``fork``; where they are waited for,
-  ``executor/plan/cuda_plan.py`` ``_with_joins`` decides. Rings and levels are dealt in
-  ``graph/passes/order.py`` ``spread_collectives``. By way of the host: ``executor/gang/staged.py``.
+  ``executor/plan/cuda_plan.py`` ``_with_joins`` decides. By way of the host: ``executor/gang/staged.py``.
   ``executor/simulated/nccl.py`` stands in for NCCL on simulated GPUs.
 """

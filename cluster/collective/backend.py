@@ -22,7 +22,6 @@ from ...executor.replica.agreement import named
 from ...strategies.errors import CollectiveError, Unsupported
 from ..primitives.doorway import STRANGERS
 from ..primitives.wire import SECRET_BYTES, Address
-from .direct import Direct
 from .forming import NAMESPACE, Forming, Terms
 from .group import SharedMemoryGroup
 from .hosts import HostsGroup
@@ -112,12 +111,16 @@ class RowlockBackend(BaseGroup):
         tensor[0][...] = self.group.reduce_scatter(tensor_list[0], _op(reducescatter_options))
 
     def send(self, tensor: Any, send_options: Any) -> None:
-        """Give the first tensor to a rank; returns when that has come for it."""
-        self.group.send(tensor[0], send_options.dst_rank)
+        """Raise Unsupported: training passes nothing between two ranks alone."""
+        raise Unsupported(
+            "Rowlock's groups have no send; broadcast from the rank that has the array."
+        )
 
     def recv(self, tensor: Any, recv_options: Any) -> None:
-        """Fill the first tensor with what a rank sends."""
-        self.group.recv(tensor[0], recv_options.src_rank)
+        """Raise Unsupported, as :meth:`send` does."""
+        raise Unsupported(
+            "Rowlock's groups have no recv; broadcast from the rank that has the array."
+        )
 
 
 class RowlockNcclBackend(RowlockBackend):
@@ -205,11 +208,9 @@ def _form(name: str, rank: int, size: int, forming: Forming) -> CpuGroup:
     """Find out who sits where, through Ray's key-value store, and make the group that fits."""
     forming.refuse_ended()
     address = ray.util.get_node_ip_address()
-    backlog = size + STRANGERS
-    between, direct = (socket.create_server((address, 0), backlog=backlog) for _ in range(2))
+    listener = socket.create_server((address, 0), backlog=size + STRANGERS)
     node = ray.get_runtime_context().get_node_id()
-    ports = [listener.getsockname()[1] for listener in (between, direct)]
-    own = [node, address, *ports, secrets.token_hex(SECRET_BYTES)]
+    own = [node, address, listener.getsockname()[1], secrets.token_hex(SECRET_BYTES)]
     hosts: dict[str, list[int]] = {}
     try:
         _internal_kv_put(_key(name, rank), json.dumps(own).encode(), namespace=NAMESPACE)
@@ -218,13 +219,11 @@ def _form(name: str, rank: int, size: int, forming: Forming) -> CpuGroup:
             hosts.setdefault(where, []).append(peer)
         if len(hosts) > 1:
             seats = list(hosts.values()), list(hosts).index(node)
-            return _joined(name, rank, seats, everyone, (between, direct), forming)
+            return _joined(name, rank, seats, everyone, listener, forming)
     except BaseException:
-        between.close()
-        direct.close()
+        listener.close()
         raise
-    between.close()
-    direct.close()
+    listener.close()
     within, later, _ = forming.terms
     return SharedMemoryGroup(name, rank, size, within, later=later, ended=forming.ended)
 
@@ -234,11 +233,11 @@ def _joined(
     rank: int,
     seats: tuple[list[list[int]], int],
     everyone: Sequence[Any],
-    listeners: tuple[socket.socket, socket.socket],
+    listener: socket.socket,
     forming: Forming,
 ) -> HostsGroup:
     """Make the group of ranks that sit on several hosts; ``seats`` are they, and the number of this one."""
-    (members, here), (between, direct) = seats, listeners
+    members, here = seats
     within, later, _ = forming.terms
     local = None
     if len(members[here]) > 1:
@@ -247,26 +246,22 @@ def _joined(
         local = SharedMemoryGroup(
             within_host, ranks.index(rank), len(ranks), within, ranks, later, forming.ended
         )
-    leader_at = [Address(host, port, bytes.fromhex(key)) for _, host, port, _, key in everyone]
-    rank_at = [Address(host, port, bytes.fromhex(key)) for _, host, _, port, key in everyone]
+    addresses = [Address(host, port, bytes.fromhex(key)) for _, host, port, key in everyone]
     links = None
     if rank == members[here][0]:
         names = [f"host {i} ({named(ranks)})" for i, ranks in enumerate(members)]
-        leaders = [leader_at[ranks[0]] for ranks in members]
+        leaders = [addresses[ranks[0]] for ranks in members]
         try:
             links = InterHostTransport(
-                here, leaders, between, within, local, names, later, forming.ended
+                here, leaders, listener, within, local, names, later, forming.ended
             )
         except BaseException:
             if local is not None:
                 local.close()
             raise
     else:
-        between.close()
-    told: Any = links if links is not None else local
-    return HostsGroup(
-        rank, members, local, links, Direct(rank, rank_at, direct, lambda: told.aborted)
-    )
+        listener.close()
+    return HostsGroup(rank, members, local, links)
 
 
 def _key(name: str, rank: int) -> bytes:

@@ -22,7 +22,6 @@ from .combine import (
     plain,
     share,
 )
-from .mail import PAIR_BYTES, Mail
 from .rendezvous import DONE, Rendezvous, lasts, request_of
 
 _SMALL = 1 << 15  # bytes up to which combining everything oneself is cheaper than a second meeting
@@ -56,8 +55,7 @@ class SharedMemoryGroup:
     ) -> None:
         self.name, self.rank, self.size = name, rank, size
         self.local_size = size
-        self._meeting = Rendezvous(name, rank, size, within, ranks, PAIR_BYTES, ended)
-        self._mail: Mail | None = None
+        self._meeting = Rendezvous(name, rank, size, within, ranks, ended)
         self._buffers = Buffers(self._meeting, within if later is None else later)
         try:
             self._buffers.made(2 * _SMALL)
@@ -295,34 +293,9 @@ class SharedMemoryGroup:
                 plain(row[begin:end])[...] = plain(everyone[root][begin:end])
         self._meeting.meet(DONE, tag, within)
 
-    # -- from one rank to another -----------------------------------------------------------------
-
-    def send(
-        self, array: np.ndarray, to: int, *, within: float = _FORMING_S, tag: str = ""
-    ) -> None:
-        """Give ``array`` to rank ``to``, which calls :meth:`recv`; returns when it has taken it all."""
-        self._check_rank(to, other=True)
-        self._posted().send(flat(array), to, within, tag)
-
-    def recv(
-        self, array: np.ndarray, source: int, *, within: float = _FORMING_S, tag: str = ""
-    ) -> None:
-        """Fill ``array`` with what rank ``source`` sends.
-
-        Raises:
-            CollectiveError: the other sends another size or type, or for another ``tag``; so it is told too.
-        """
-        self._check_rank(source, other=True)
-        self._posted().recv(flat(array), source, within, tag)
-
-    def _posted(self) -> Mail:
-        if self._mail is None:
-            self._mail = Mail(self._meeting)
-        return self._mail
-
-    def _check_rank(self, rank: int, other: bool = False) -> None:
-        if not 0 <= rank < self.size or (other and rank == self.rank):
-            raise CollectiveError(f"rank {rank} is no {'other ' * other}rank of {self.size}.")
+    def _check_rank(self, rank: int) -> None:
+        if not 0 <= rank < self.size:
+            raise CollectiveError(f"rank {rank} is no rank of {self.size}.")
 
     @property
     def waited(self) -> float:
@@ -354,8 +327,6 @@ class SharedMemoryGroup:
         """Let go of the memory."""
         self._slots = []
         self._buffers.close()
-        if self._mail is not None:
-            self._mail.close()
         self._meeting.close()
 
 

@@ -10,10 +10,8 @@ import numpy as np
 
 from ...strategies.errors import CollectiveError
 from .combine import check_op, combine, flat, plain
-from .direct import Direct
 from .group import SharedMemoryGroup
 from .inter_host import InterHostTransport
-from .stream import Disagreement
 
 _FORMING_S = 60.0
 _SLACK_S = 0.5  # ranks wait a little longer for their leader than it does for the other hosts
@@ -25,9 +23,8 @@ class HostsGroup:
     """One rank's handle. ``hosts`` lists the ranks of each host; the first of each leads it.
 
     ``local`` joins the ranks of this host (None: this rank is alone on it), ``links`` the leaders (None: this
-    rank leads no host), ``direct`` reaches any rank of another host (None: no send and recv between hosts).
-    Arrays are as in SharedMemoryGroup. Within a host results are combined in rank order, then in the order of
-    the hosts, so every rank gets the same bits.
+    rank leads no host). Arrays are as in SharedMemoryGroup. Within a host results are combined in rank order,
+    then in the order of the hosts, so every rank gets the same bits.
     """
 
     def __init__(
@@ -36,7 +33,6 @@ class HostsGroup:
         hosts: Sequence[Sequence[int]],
         local: SharedMemoryGroup | None,
         links: InterHostTransport | None,
-        direct: Direct | None = None,
     ) -> None:
         self.rank = rank
         self.size = sum(len(members) for members in hosts)
@@ -44,7 +40,7 @@ class HostsGroup:
         self._here = next(i for i, members in enumerate(hosts) if rank in members)
         self._members = self._hosts[self._here]
         self.local_size = len(self._members)
-        self._local, self._links, self._direct = local, links, direct
+        self._local, self._links = local, links
         self._scratch = np.empty(0, np.uint8)
         # Whether other threads of this process have use for the processor: then waiting must not take it.
         self.at_work: Callable[[], bool] = lambda: False
@@ -68,8 +64,6 @@ class HostsGroup:
             self._local.begin(step)
         if self._links is not None:
             self._links.step = step
-        if self._direct is not None:
-            self._direct.step = step
 
     def vote(self, *, within: float = _FORMING_S, tag: str = "") -> None:
         """Return when every living rank has, or is sure to get, the results of every collective so far.
@@ -233,39 +227,6 @@ class HostsGroup:
         self.reduce_parts(joined, ends, list(range(self.size)), within=within, tag=tag, op=op)
         return _cut(joined, ends)[self.rank].copy().reshape(arrays[self.rank].shape)
 
-    # -- from one rank to another -----------------------------------------------------------------
-
-    def send(
-        self, array: np.ndarray, to: int, *, within: float = _FORMING_S, tag: str = ""
-    ) -> None:
-        """Give ``array`` to rank ``to``, which calls :meth:`recv`; returns when it has come for it."""
-        if self._local is not None and to in self._members:
-            self._local.send(array, self._members.index(to), within=within, tag=tag)
-        else:
-            other = self._reached(to)
-            self._guarded(lambda: other.send(flat(array), to, within, tag), Disagreement)
-
-    def recv(
-        self, array: np.ndarray, source: int, *, within: float = _FORMING_S, tag: str = ""
-    ) -> None:
-        """Fill ``array`` with what rank ``source`` sends.
-
-        Raises:
-            CollectiveError: the other sends another size or type, or for another ``tag``; so it is told too.
-        """
-        if self._local is not None and source in self._members:
-            self._local.recv(array, self._members.index(source), within=within, tag=tag)
-        else:
-            other = self._reached(source)
-            self._guarded(lambda: other.recv(flat(array), source, within, tag), Disagreement)
-
-    def _reached(self, other: int) -> Direct:
-        if not 0 <= other < self.size or other == self.rank:
-            raise CollectiveError(f"rank {other} is no other rank of {self.size}.")
-        if self._direct is None:
-            raise CollectiveError("this group was formed without connections for send and recv.")
-        return self._direct
-
     # -- helpers ----------------------------------------------------------------------------------
 
     def _spare(self, row: np.ndarray) -> np.ndarray:
@@ -299,12 +260,10 @@ class HostsGroup:
 
     # -- failures ---------------------------------------------------------------------------------
 
-    def _guarded(self, work: Callable[[], _T], *harmless: type[CollectiveError]) -> _T:
+    def _guarded(self, work: Callable[[], _T]) -> _T:
         """Run a collective; if it fails here, those who wait for this rank are released."""
         try:
             return work()
-        except harmless:
-            raise
         except CollectiveError as error:
             self._abort(str(error))
             raise
@@ -334,13 +293,9 @@ class HostsGroup:
             self._local.reset(epoch)
         if self._links is not None:
             self._links.reset(epoch)
-        if self._direct is not None:
-            self._direct.reset(epoch)
 
     def close(self) -> None:
         """Let go of memory and sockets."""
-        if self._direct is not None:
-            self._direct.close()
         if self._links is not None:
             self._links.close()
         if self._local is not None:

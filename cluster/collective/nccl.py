@@ -13,12 +13,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from ...executor.cuda.runtime import Event, Fork, Runtime
 from ...executor.replica.agreement import NO_STEP
 from ...strategies.errors import CollectiveAborted, CollectiveError
-from .communicators import NcclCommunicators
+from .communicator import NcclCommunicator
 from .nccl_calls import NcclCalls
 from .rendezvous import lasts
 
@@ -53,26 +51,17 @@ class NcclGroup:
             )
         self.rank, self.size, self.local_size = control.rank, control.size, control.local_size
         self.runtime = runtime
-        self._control = control
+        self._control, self._within = control, within
         self._given_up: str | None = None
-        self._rings = NcclCommunicators(control, runtime, within, ended)
-        self._calls = NcclCalls(self._rings, runtime, self.rank, lambda: self._given_up)
+        self._communicator = NcclCommunicator(control, runtime, within, ended)
+        self._calls = NcclCalls(self._communicator, runtime, self.rank, lambda: self._given_up)
         self._lock = threading.Lock()
-        self.prepare(0, 0)
-
-    def prepare(self, ring: int, inner: int) -> None:
-        """Have communicators ready for a ring (see :class:`NcclCommunicators`); every rank calls it.
-
-        Raises:
-            CollectiveError: groups of ``inner`` ranks cannot be formed.
-        """
-        self._rings.prepare(ring, inner)
 
     # -- memory -----------------------------------------------------------------------------------
 
     def buffer(self, nbytes: int) -> Any:
         """Return ``nbytes`` of zeroed device memory (uint8); every rank calls it."""
-        self._control.barrier(within=self._rings.within, tag=f"buffer of {nbytes} bytes")
+        self._control.barrier(within=self._within, tag=f"buffer of {nbytes} bytes")
         made = self.runtime.empty(max(nbytes, 1))[:nbytes]
         made.fill(0)
         return made
@@ -89,14 +78,9 @@ class NcclGroup:
         *,
         within: float = _FORMING_S,
         tag: str = "",
-        ring: int = 0,
-        inner: int = 0,
     ) -> Fork:
-        """Return a call that combines ``array`` over the ranks on a ring's stream; see :meth:`landed`.
-
-        ``inner``: in three steps, over groups of so many consecutive ranks (-1: those of one host).
-        """
-        return self._calls.all_reduce(array, op, ring, inner)
+        """Return a call that combines ``array`` over the ranks on NCCL's stream; see :meth:`landed`."""
+        return self._calls.all_reduce(array, op)
 
     def bound_reduce_parts(
         self,
@@ -107,10 +91,9 @@ class NcclGroup:
         within: float = _FORMING_S,
         tag: str = "",
         op: str = "sum",
-        ring: int = 0,
     ) -> Fork:
         """Return a call that combines each part of ``array`` into its root's."""
-        return self._calls.reduce_parts(array, ends, roots, op, ring)
+        return self._calls.reduce_parts(array, ends, roots, op)
 
     def bound_broadcast_parts(
         self,
@@ -120,10 +103,9 @@ class NcclGroup:
         *,
         within: float = _FORMING_S,
         tag: str = "",
-        ring: int = 0,
     ) -> Fork:
         """Return a call that copies each part of ``array`` from its root's to every rank's."""
-        return self._calls.broadcast_parts(array, ends, roots, ring)
+        return self._calls.broadcast_parts(array, ends, roots)
 
     def landed(self, *, within: float = _FORMING_S, tag: str = "") -> None:
         """Return when the results of every collective that the compute stream waits for are there.
@@ -156,7 +138,7 @@ class NcclGroup:
 
     def _check(self, tag: str) -> None:
         try:
-            self._rings.check()
+            self._communicator.check()
         except Exception as error:  # NcclError, or KeyError: CuPy has no name for newer codes
             self.abort(f"NCCL: {error}")
             raise CollectiveError(
@@ -249,31 +231,6 @@ class NcclGroup:
         self._do(f"reduce_scatter/{op}", arrays[0], fork, within, sizes)
         return made.reshape(own.shape)
 
-    # -- from one rank to another -------------------------------------------------------------------
-
-    def send(self, array: Any, to: int, *, within: float = _FORMING_S, tag: str = "") -> None:
-        """Give ``array`` to rank ``to``, which calls :meth:`recv`."""
-        self._check_rank(to, other=True)
-        self._pass(array, "send", to, within, tag)
-
-    def recv(self, array: Any, source: int, *, within: float = _FORMING_S, tag: str = "") -> None:
-        """Fill ``array`` with what rank ``source`` sends.
-
-        Raises:
-            CollectiveError: the other sends another size or type, or for another ``tag``; so it is told too.
-        """
-        self._check_rank(source, other=True)
-        self._pass(array, "recv", source, within, tag)
-
-    def _pass(self, array: Any, way: str, peer: int, within: float, tag: str) -> None:
-        what, until = f"{array.dtype}[{array.size}] {tag}", time.monotonic() + within
-        self._refuse_aborted(way)
-        with self._giving_up():
-            getattr(self._control, way)(np.zeros(1, np.uint8), peer, within=within, tag=what)
-        fork = self._calls.move(array, way, peer)
-        self.runtime.execute((fork, fork.finish))
-        self._wait(self.runtime.record(self.runtime.compute), until, within, f"{way} ({what})")
-
     # -- who is here --------------------------------------------------------------------------------
 
     def begin(self, step: int) -> None:
@@ -330,29 +287,29 @@ class NcclGroup:
             raise CollectiveAborted(f"{what or 'a collective'} was aborted: {reason}")
 
     def _break(self, reason: str) -> None:
-        """End the communicators: what waits on the GPU for a peer ends, without a result."""
+        """End the communicator: what waits on the GPU for a peer ends, without a result."""
         with self._lock:
             self._given_up = self._given_up or reason
-            self._rings.abort()
+            self._communicator.abort()
 
     def reset(self, epoch: int) -> None:
         """Begin afresh after an abort; every rank calls it with the same number, larger than before.
 
-        Graphs that were captured with the communicators of before are gone by now: these wait for that.
+        Graphs that were captured with the communicator of before are gone by now: these wait for that.
         """
         self._break("the group is reset")
-        self._rings.settle()
+        self._communicator.drain()
         self.runtime.synchronize()
         self._control.reset(epoch)
         self._control.begin(NO_STEP)  # ranks may have failed in different ones
         self._given_up = None
-        self._rings.form_again()
+        self._communicator.form()
 
     def close(self) -> None:
         """Let go of peers."""
         self._break("the group is closed")
         self._control.close()
 
-    def _check_rank(self, rank: int, other: bool = False) -> None:
-        if not 0 <= rank < self.size or (other and rank == self.rank):
-            raise CollectiveError(f"rank {rank} is no {'other ' * other}rank of {self.size}.")
+    def _check_rank(self, rank: int) -> None:
+        if not 0 <= rank < self.size:
+            raise CollectiveError(f"rank {rank} is no rank of {self.size}.")

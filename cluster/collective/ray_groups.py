@@ -193,16 +193,6 @@ class RayGroup:
         self._divided(result, op)
         return result
 
-    def send(self, array: Any, to: int, *, within: float = _FORMING_S, tag: str = "") -> None:
-        """Give ``array`` to rank ``to``."""
-        with self._told(f"send {tag}"):
-            collective.send(flat(array), to, self.name)
-
-    def recv(self, array: Any, source: int, *, within: float = _FORMING_S, tag: str = "") -> None:
-        """Fill ``array`` with what rank ``source`` sends."""
-        with self._told(f"recv {tag}"):
-            collective.recv(flat(array), source, self.name)
-
     def barrier(self, *, within: float = _FORMING_S, tag: str = "") -> None:
         """Return when every rank is here, for the same thing and in the same step."""
         came = [zlib.crc32(tag.encode()), self._step]

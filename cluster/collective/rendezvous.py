@@ -27,8 +27,6 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from ...executor.replica.agreement import NO_STEP, format_step, mismatch_message
 from ...strategies.errors import CollectiveAborted, CollectiveError
 from ..primitives import futex
@@ -66,8 +64,7 @@ class Request(NamedTuple):
 class Rendezvous:
     """One rank's handle: all ranks meet in the same order, each time for the same thing and in the same step.
 
-    ``ranks`` are the numbers by which messages call the members. ``pairs`` is memory for others to use:
-    ``pair_bytes`` (whole pages) for each ordered pair of ranks. ``ended()`` returns why the group was given up
+    ``ranks`` are the numbers by which messages call the members. ``ended()`` returns why the group was given up
     from outside, for good (None: it was not); a rank that waits looks there.
 
     Raises:
@@ -82,7 +79,6 @@ class Rendezvous:
         size: int,
         within: float,
         ranks: Sequence[int] | None = None,
-        pair_bytes: int = 0,
         ended: Callable[[], str | None] = lasts,
     ) -> None:
         self._ended = ended
@@ -90,12 +86,10 @@ class Rendezvous:
         self.ranks = list(range(size) if ranks is None else ranks)
         words = (size + 1) * _LINE
         texts = words * 8 + size * 2 * _TEXT_BYTES
-        fixed = -(-(texts + _REASON_BYTES) // _PAGE) * _PAGE
-        # Memory for pairs of ranks costs nothing before it is touched.
-        nbytes = fixed + size * size * pair_bytes
+        nbytes = -(-(texts + _REASON_BYTES) // _PAGE) * _PAGE
         path = segment_path(name, "control")
         if rank == 0:
-            self._control = Segment.create(path, nbytes, keep=True, taken=fixed)
+            self._control = Segment.create(path, nbytes, keep=True, taken=nbytes)
         else:
             who = f"group {name}: rank {self.ranks[0]}"
             check = self._refuse_ended
@@ -103,7 +97,6 @@ class Rendezvous:
         self._words = self._control.array[: words * 8].data.cast("q")
         self._texts = self._control.array[words * 8 : texts].data
         self._reason = self._control.array[texts : texts + _REASON_BYTES].data
-        self.pairs, self._pairs_at = self._control.array[fixed:], fixed
         self._abort_word = size * _LINE
         self._address = self._control.address + rank * _LINE * 8
         self._lock, self._closed = threading.Lock(), False
@@ -135,10 +128,6 @@ class Rendezvous:
     def _refuse_ended(self) -> None:
         if (reason := self._ended()) is not None:
             raise CollectiveAborted(f"group {self.name} was aborted: {reason}")
-
-    def take_pages(self, at: int, nbytes: int) -> None:
-        """Take pages of ``pairs`` now; raises CollectiveError if there is no room."""
-        self._control.populate(self._pairs_at + at, nbytes)
 
     def _called(self, members: Sequence[int]) -> list[int]:
         return [self.ranks[member] for member in members]
@@ -318,7 +307,6 @@ class Rendezvous:
         """Let go of the memory. An abort that comes later, from another thread, has nothing to do."""
         with self._lock:
             self._closed = True
-            self.pairs = np.empty(0, np.uint8)
             for view in (self._words, self._texts, self._reason):
                 view.release()
             self._control.close()

@@ -99,8 +99,6 @@ class Buckets:
         for node in program.nodes:
             positions = node.inputs.get("X", ())
             if node.op in COLLECTIVES and positions:
-                if hasattr(group, "prepare"):  # a GPU's: it has a communicator for each way to meet
-                    group.prepare(node.attrs.get("ring", 0), node.attrs.get("inner", 0))
                 bucket = Bucket([program.values[i].spec for i in positions], group)
                 self.by_number[node.attrs["bucket"]] = bucket
                 if node.op != BROADCAST:

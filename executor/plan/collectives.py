@@ -28,8 +28,6 @@ def bind_collective(
     """
     if node.op == BARRIER or bucket is None:
         return [partial(group.barrier, **when)]
-    if hasattr(group, "prepare"):  # a GPU's: there are several ways to meet
-        when = {**when, **{k: node.attrs[k] for k in ("ring", "inner") if node.attrs.get(k)}}
     if node.op == ALL_REDUCE:
         return [group.bound_all_reduce(bucket.flat, "sum", **when)]
     roots = node.attrs["roots"]

@@ -1,8 +1,6 @@
 """Ops that join the replicas. They are nodes like any other; the executor runs them on its group.
 
 ``bucket`` numbers the collectives of a program; ``roots`` names the rank that each value goes to or comes from.
-On GPUs, collectives of one ``ring`` follow one another, and those of several run side by side; ``inner`` is the
-number of ranks that combine among themselves first (0: all at once).
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ from .registry import Inference, Op, Specs, define
 
 ALL_REDUCE, REDUCE, BROADCAST = "fused_all_reduce", "fused_reduce", "fused_broadcast"
 BARRIER = "replica_barrier"
-HOST = -1  # as ``inner``: the replicas of a host
 COLLECTIVES = frozenset({ALL_REDUCE, REDUCE, BROADCAST, BARRIER})
 
 
@@ -35,7 +32,7 @@ define(
         type=ALL_REDUCE,
         inputs=("X*",),
         outputs=("Out*",),
-        attrs={"bucket": 0, "ring": 0, "inner": 0},
+        attrs={"bucket": 0},
         shape=like_operands,
         in_place={"Out": "X"},
     )
@@ -45,7 +42,7 @@ define(
         type=REDUCE,
         inputs=("X*",),
         outputs=("Out*",),
-        attrs={"bucket": 0, "roots": [], "ring": 0},
+        attrs={"bucket": 0, "roots": []},
         shape=rooted,
         in_place={"Out": "X"},
     )
@@ -55,7 +52,7 @@ define(
         type=BROADCAST,
         inputs=("X*",),
         outputs=("Out*",),
-        attrs={"bucket": 0, "roots": [], "ring": 0},
+        attrs={"bucket": 0, "roots": []},
         shape=rooted,
         in_place={"Out": "X"},
     )
