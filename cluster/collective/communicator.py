@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...executor.cuda.runtime import Runtime
+from ...executor.plan.group import CollectiveGroup
 from ...strategies.errors import CollectiveAborted, CollectiveError
 from .rendezvous import lasts
 
@@ -31,7 +32,7 @@ class NcclCommunicator:
 
     def __init__(
         self,
-        control: Any,
+        control: CollectiveGroup,
         runtime: Runtime,
         within: float,
         ended: Callable[[], str | None] = lasts,

@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from ...strategies.errors import CollectiveError
+from ...executor.plan.group import DEADLINE_S, CollectiveGroup
 from .buffers import Buffers
 from .combine import (
     check_op,
@@ -25,11 +25,10 @@ from .combine import (
 from .rendezvous import DONE, Rendezvous, lasts, request_of
 
 _SMALL = 1 << 15  # bytes up to which combining everything oneself is cheaper than a second meeting
-_FORMING_S = 60.0
 _ALL = -2
 
 
-class SharedMemoryGroup:
+class SharedMemoryGroup(CollectiveGroup):
     """One rank's handle. All ranks call the same collectives in the same order.
 
     Arrays are contiguous, of integers, float16, bfloat16, float32 or float64; bool
@@ -48,7 +47,7 @@ class SharedMemoryGroup:
         name: str,
         rank: int,
         size: int,
-        within: float = _FORMING_S,
+        within: float = DEADLINE_S,
         ranks: Sequence[int] | None = None,
         later: float | None = None,
         ended: Callable[[], str | None] = lasts,
@@ -96,14 +95,14 @@ class SharedMemoryGroup:
         """Say which step the collectives that follow belong to; ranks in different steps stop."""
         self._meeting.step = step
 
-    def vote(self, *, within: float = _FORMING_S, tag: str = "") -> None:
+    def vote(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
         """Return when every living rank has, or is sure to get, the results of every collective so far.
 
         That is so already: a collective ends with a meeting, which all living ranks leave if one does.
         """
 
     def all_reduce(
-        self, array: np.ndarray, op: str = "sum", *, within: float = _FORMING_S, tag: str = ""
+        self, array: np.ndarray, op: str = "sum", *, within: float = DEADLINE_S, tag: str = ""
     ) -> None:
         """Combine ``array`` over the ranks, in place. ``op``: sum, mean, product, min, max."""
         check_op(op, array.dtype)
@@ -120,7 +119,7 @@ class SharedMemoryGroup:
         _copied(row, staged)
 
     def bound_all_reduce(
-        self, array: np.ndarray, op: str = "sum", *, within: float = _FORMING_S, tag: str = ""
+        self, array: np.ndarray, op: str = "sum", *, within: float = DEADLINE_S, tag: str = ""
     ) -> Callable[[], None]:
         """Return a call that does :meth:`all_reduce` on this array; what can be done once is done now."""
         check_op(op, array.dtype)
@@ -162,7 +161,7 @@ class SharedMemoryGroup:
         root: int = 0,
         op: str = "sum",
         *,
-        within: float = _FORMING_S,
+        within: float = DEADLINE_S,
         tag: str = "",
         into: np.ndarray | None = None,
     ) -> None:
@@ -188,7 +187,7 @@ class SharedMemoryGroup:
         array: np.ndarray,
         root: int = 0,
         *,
-        within: float = _FORMING_S,
+        within: float = DEADLINE_S,
         tag: str = "",
         source: np.ndarray | None = None,
     ) -> None:
@@ -208,7 +207,7 @@ class SharedMemoryGroup:
         self._meeting.meet(DONE, tag, within)
 
     def all_gather(
-        self, array: np.ndarray, *, within: float = _FORMING_S, tag: str = ""
+        self, array: np.ndarray, *, within: float = DEADLINE_S, tag: str = ""
     ) -> list[np.ndarray]:
         """Return every rank's ``array``, in rank order."""
         row = flat(array)
@@ -223,7 +222,7 @@ class SharedMemoryGroup:
         arrays: Sequence[np.ndarray],
         op: str = "sum",
         *,
-        within: float = _FORMING_S,
+        within: float = DEADLINE_S,
         tag: str = "",
     ) -> np.ndarray:
         """Return the combination over the ranks of their ``arrays[rank]``."""
@@ -242,7 +241,7 @@ class SharedMemoryGroup:
         self._meeting.meet(DONE, tag, within)
         return result
 
-    def barrier(self, *, within: float = _FORMING_S, tag: str = "") -> None:
+    def barrier(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
         """Return when every rank is here."""
         self._meeting.meet("barrier", tag, within)
 
@@ -252,7 +251,7 @@ class SharedMemoryGroup:
         ends: Sequence[int],
         roots: Sequence[int],
         *,
-        within: float = _FORMING_S,
+        within: float = DEADLINE_S,
         tag: str = "",
         op: str = "sum",
     ) -> None:
@@ -276,7 +275,7 @@ class SharedMemoryGroup:
         ends: Sequence[int],
         roots: Sequence[int],
         *,
-        within: float = _FORMING_S,
+        within: float = DEADLINE_S,
         tag: str = "",
         takers: Sequence[int] | None = None,
     ) -> None:
@@ -292,10 +291,6 @@ class SharedMemoryGroup:
             if root != self.rank and taker in (_ALL, self.rank):
                 plain(row[begin:end])[...] = plain(everyone[root][begin:end])
         self._meeting.meet(DONE, tag, within)
-
-    def _check_rank(self, rank: int) -> None:
-        if not 0 <= rank < self.size:
-            raise CollectiveError(f"rank {rank} is no rank of {self.size}.")
 
     @property
     def waited(self) -> float:

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TypeVar
 
 import numpy as np
 
+from ...executor.plan.group import DEADLINE_S, CollectiveGroup
 from ...strategies.errors import CollectiveError
-from .combine import check_op, combine, flat, plain
+from .combine import check_op, combine, flat
 from .group import SharedMemoryGroup
 from .inter_host import InterHostTransport
 
-_FORMING_S = 60.0
 _SLACK_S = 0.5  # ranks wait a little longer for their leader than it does for the other hosts
 _ALL, _NOBODY = -2, -1
 _T = TypeVar("_T")
 
 
-class HostsGroup:
+class HostsGroup(CollectiveGroup):
     """One rank's handle. ``hosts`` lists the ranks of each host; the first of each leads it.
 
     ``local`` joins the ranks of this host (None: this rank is alone on it), ``links`` the leaders (None: this
@@ -42,10 +41,6 @@ class HostsGroup:
         self.local_size = len(self._members)
         self._local, self._links = local, links
         self._scratch = np.empty(0, np.uint8)
-        # Whether other threads of this process have use for the processor: then waiting must not take it.
-        self.at_work: Callable[[], bool] = lambda: False
-        if links is not None:
-            links.at_work = lambda: self.at_work()
 
     def buffer(self, nbytes: int) -> np.ndarray:
         """Return zeroed memory (uint8) that the peers of this host can reach; every rank calls it."""
@@ -58,6 +53,11 @@ class HostsGroup:
         if self._local is not None:
             self._local.release(buffer)
 
+    def share_cores(self, at_work: Callable[[], bool]) -> None:
+        """Have the transport sleep while other threads of this process have use for the processor."""
+        if self._links is not None:
+            self._links.at_work = at_work
+
     def begin(self, step: int) -> None:
         """Say which step the collectives that follow belong to; ranks in different steps stop."""
         if self._local is not None:
@@ -65,7 +65,7 @@ class HostsGroup:
         if self._links is not None:
             self._links.step = step
 
-    def vote(self, *, within: float = _FORMING_S, tag: str = "") -> None:
+    def vote(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
         """Return when every living rank has, or is sure to get, the results of every collective so far.
 
         A leader comes to it with the results, and the ranks of its host then leave their last meeting too; so
@@ -73,7 +73,7 @@ class HostsGroup:
         """
         self._guarded(lambda: self._met("vote", within, tag))
 
-    def barrier(self, *, within: float = _FORMING_S, tag: str = "") -> None:
+    def barrier(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
         """Return when every rank is here."""
 
         def work() -> None:
@@ -92,7 +92,7 @@ class HostsGroup:
     # -- collectives ------------------------------------------------------------------------------
 
     def all_reduce(
-        self, array: np.ndarray, op: str = "sum", *, within: float = _FORMING_S, tag: str = ""
+        self, array: np.ndarray, op: str = "sum", *, within: float = DEADLINE_S, tag: str = ""
     ) -> None:
         """Combine ``array`` over the ranks, in place. ``op``: sum, mean, product, min, max."""
         check_op(op, array.dtype)
@@ -114,19 +114,13 @@ class HostsGroup:
 
         self._guarded(work)
 
-    def bound_all_reduce(
-        self, array: np.ndarray, op: str = "sum", *, within: float = _FORMING_S, tag: str = ""
-    ) -> Callable[[], None]:
-        """Return a call that does :meth:`all_reduce` on this array."""
-        return partial(self.all_reduce, array, op, within=within, tag=tag)
-
     def reduce_parts(
         self,
         array: np.ndarray,
         ends: Sequence[int],
         roots: Sequence[int],
         *,
-        within: float = _FORMING_S,
+        within: float = DEADLINE_S,
         tag: str = "",
         op: str = "sum",
     ) -> None:
@@ -161,7 +155,7 @@ class HostsGroup:
         ends: Sequence[int],
         roots: Sequence[int],
         *,
-        within: float = _FORMING_S,
+        within: float = DEADLINE_S,
         tag: str = "",
     ) -> None:
         """Copy each part of ``array`` from its root's to every rank's."""
@@ -182,50 +176,6 @@ class HostsGroup:
                 self._local.broadcast_parts(row, ends, at, within=patience, tag=tag, takers=to)
 
         self._guarded(work)
-
-    def reduce(
-        self,
-        array: np.ndarray,
-        root: int = 0,
-        op: str = "sum",
-        *,
-        within: float = _FORMING_S,
-        tag: str = "",
-    ) -> None:
-        """Combine ``array`` over the ranks into the root's; the others keep theirs."""
-        self.reduce_parts(array, [array.size], [root], within=within, tag=tag, op=op)
-
-    def broadcast(
-        self, array: np.ndarray, root: int = 0, *, within: float = _FORMING_S, tag: str = ""
-    ) -> None:
-        """Copy the root's ``array`` to every rank's."""
-        self.broadcast_parts(array, [array.size], [root], within=within, tag=tag)
-
-    def all_gather(
-        self, array: np.ndarray, *, within: float = _FORMING_S, tag: str = ""
-    ) -> list[np.ndarray]:
-        """Return every rank's ``array``, in rank order."""
-        gathered = np.zeros((self.size, *array.shape), array.dtype)
-        plain(flat(gathered[self.rank]))[...] = plain(flat(array))
-        ends = [array.size * (rank + 1) for rank in range(self.size)]
-        self.broadcast_parts(
-            gathered.reshape(-1), ends, list(range(self.size)), within=within, tag=tag
-        )
-        return list(gathered)
-
-    def reduce_scatter(
-        self,
-        arrays: Sequence[np.ndarray],
-        op: str = "sum",
-        *,
-        within: float = _FORMING_S,
-        tag: str = "",
-    ) -> np.ndarray:
-        """Return the combination over the ranks of their ``arrays[rank]``."""
-        joined = np.concatenate([array.reshape(-1) for array in arrays])
-        ends = np.cumsum([array.size for array in arrays]).tolist()
-        self.reduce_parts(joined, ends, list(range(self.size)), within=within, tag=tag, op=op)
-        return _cut(joined, ends)[self.rank].copy().reshape(arrays[self.rank].shape)
 
     # -- helpers ----------------------------------------------------------------------------------
 

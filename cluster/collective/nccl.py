@@ -14,20 +14,20 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ...executor.cuda.runtime import Event, Fork, Runtime
+from ...executor.plan.group import DEADLINE_S, CollectiveGroup
 from ...executor.replica.agreement import NO_STEP
 from ...strategies.errors import CollectiveAborted, CollectiveError
 from .communicator import NcclCommunicator
 from .nccl_calls import NcclCalls
 from .rendezvous import lasts
 
-_FORMING_S = 60.0
 _SPIN_S = 2e-4  # for so long the host asks again at once
 _PAUSE_S = 5e-5
 _ERRORS_S = 1e-3  # how often NCCL is asked what went wrong
 
 
-class NcclGroup:
-    """One rank's handle, with the methods of SharedMemoryGroup. Arrays lie in memory of this rank's GPU.
+class NcclGroup(CollectiveGroup):
+    """One rank's handle. Arrays lie in memory of this rank's GPU.
 
     ``control`` is the group of CPUs of the same ranks; it is this one's from now on. Collectives that are
     ``bound`` are put on a stream beside the compute stream and can be captured; :meth:`landed` tells when
@@ -38,11 +38,13 @@ class NcclGroup:
         CollectiveAborted: a rank gave up or its process ended; the message says which and why.
     """
 
+    asynchronous = True
+
     def __init__(
         self,
-        control: Any,
+        control: CollectiveGroup,
         runtime: Runtime,
-        within: float = _FORMING_S,
+        within: float = DEADLINE_S,
         ended: Callable[[], str | None] = lasts,
     ) -> None:
         if runtime.nccl is None:
@@ -66,9 +68,6 @@ class NcclGroup:
         made.fill(0)
         return made
 
-    def release(self, buffer: Any) -> None:
-        """Nothing to do: the memory goes with its last reference."""
-
     # -- bound: what a captured graph can hold ------------------------------------------------------
 
     def bound_all_reduce(
@@ -76,7 +75,7 @@ class NcclGroup:
         array: Any,
         op: str = "sum",
         *,
-        within: float = _FORMING_S,
+        within: float = DEADLINE_S,
         tag: str = "",
     ) -> Fork:
         """Return a call that combines ``array`` over the ranks on NCCL's stream; see :meth:`landed`."""
@@ -88,7 +87,7 @@ class NcclGroup:
         ends: Sequence[int],
         roots: Sequence[int],
         *,
-        within: float = _FORMING_S,
+        within: float = DEADLINE_S,
         tag: str = "",
         op: str = "sum",
     ) -> Fork:
@@ -101,13 +100,13 @@ class NcclGroup:
         ends: Sequence[int],
         roots: Sequence[int],
         *,
-        within: float = _FORMING_S,
+        within: float = DEADLINE_S,
         tag: str = "",
     ) -> Fork:
         """Return a call that copies each part of ``array`` from its root's to every rank's."""
         return self._calls.broadcast_parts(array, ends, roots)
 
-    def landed(self, *, within: float = _FORMING_S, tag: str = "") -> None:
+    def landed(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
         """Return when the results of every collective that the compute stream waits for are there.
 
         Raises:
@@ -156,7 +155,7 @@ class NcclGroup:
         self._wait(self.runtime.record(self.runtime.compute), until, within, what)
 
     def all_reduce(
-        self, array: Any, op: str = "sum", *, within: float = _FORMING_S, tag: str = ""
+        self, array: Any, op: str = "sum", *, within: float = DEADLINE_S, tag: str = ""
     ) -> None:
         """Combine ``array`` over the ranks, in place. ``op``: sum, mean, product, min, max."""
         self._do(f"all_reduce/{op}", array, self.bound_all_reduce(array, op), within, tag)
@@ -167,7 +166,7 @@ class NcclGroup:
         ends: Sequence[int],
         roots: Sequence[int],
         *,
-        within: float = _FORMING_S,
+        within: float = DEADLINE_S,
         tag: str = "",
         op: str = "sum",
     ) -> None:
@@ -181,34 +180,14 @@ class NcclGroup:
         ends: Sequence[int],
         roots: Sequence[int],
         *,
-        within: float = _FORMING_S,
+        within: float = DEADLINE_S,
         tag: str = "",
     ) -> None:
         """Copy each part of ``array`` from its root's to every rank's."""
         fork = self.bound_broadcast_parts(array, ends, roots)
         self._do("broadcast_parts", array, fork, within, tag)
 
-    def reduce(
-        self,
-        array: Any,
-        root: int = 0,
-        op: str = "sum",
-        *,
-        within: float = _FORMING_S,
-        tag: str = "",
-    ) -> None:
-        """Combine ``array`` over the ranks into the root's; the others keep theirs."""
-        self._check_rank(root)
-        self.reduce_parts(array, [array.size], [root], within=within, tag=f"{root} {tag}", op=op)
-
-    def broadcast(
-        self, array: Any, root: int = 0, *, within: float = _FORMING_S, tag: str = ""
-    ) -> None:
-        """Copy the root's ``array`` to every rank's."""
-        self._check_rank(root)
-        self.broadcast_parts(array, [array.size], [root], within=within, tag=f"{root} {tag}")
-
-    def all_gather(self, array: Any, *, within: float = _FORMING_S, tag: str = "") -> list[Any]:
+    def all_gather(self, array: Any, *, within: float = DEADLINE_S, tag: str = "") -> list[Any]:
         """Return every rank's ``array``, in rank order."""
         made = self.runtime.empty(max(array.nbytes * self.size, 1))
         self._do("all_gather", array, self._calls.all_gather(array, made), within, tag)
@@ -220,7 +199,7 @@ class NcclGroup:
         arrays: Sequence[Any],
         op: str = "sum",
         *,
-        within: float = _FORMING_S,
+        within: float = DEADLINE_S,
         tag: str = "",
     ) -> Any:
         """Return the combination over the ranks of their ``arrays[rank]``."""
@@ -237,15 +216,15 @@ class NcclGroup:
         """Say which step the collectives that follow belong to; ranks in different steps stop."""
         self._control.begin(step)
 
-    def barrier(self, *, within: float = _FORMING_S, tag: str = "") -> None:
+    def barrier(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
         """Return when every rank is here."""
         self._meet(tag, within)
 
-    def agree(self, *, within: float = _FORMING_S, tag: str = "") -> None:
+    def agree(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
         """Return when every rank begins the same step of the same plan: NCCL itself compares nothing."""
         self._meet(f"step of {tag}", within)
 
-    def vote(self, *, within: float = _FORMING_S, tag: str = "") -> None:
+    def vote(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
         """Return when every rank has the results of every collective so far."""
         self._meet(f"vote {tag}", within)
 
@@ -266,7 +245,7 @@ class NcclGroup:
     @property
     def waited(self) -> float:
         """Seconds that this rank was in collectives before the last peer came, all added up."""
-        return float(self._control.waited)
+        return self._control.waited
 
     # -- failures -----------------------------------------------------------------------------------
 
@@ -309,7 +288,3 @@ class NcclGroup:
         """Let go of peers."""
         self._break("the group is closed")
         self._control.close()
-
-    def _check_rank(self, rank: int) -> None:
-        if not 0 <= rank < self.size:
-            raise CollectiveError(f"rank {rank} is no rank of {self.size}.")

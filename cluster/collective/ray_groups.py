@@ -6,7 +6,6 @@ import contextlib
 import importlib
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,11 @@ import ray
 from ray.util import collective
 from ray.util.collective import types
 
+from ...executor.plan.group import DEADLINE_S, CollectiveGroup
 from ...executor.replica.agreement import NO_STEP, format_step, named
 from ...strategies.errors import CollectiveAborted, CollectiveError
 from .combine import check_op, flat
 
-_FORMING_S = 60.0
 _OPS = {
     "sum": types.ReduceOp.SUM,
     "mean": types.ReduceOp.SUM,
@@ -36,8 +35,8 @@ _NEEDS = {
 }
 
 
-class RayGroup:
-    """One rank's handle, with the methods of SharedMemoryGroup; ``backend`` is "gloo" or "nccl".
+class RayGroup(CollectiveGroup):
+    """One rank's handle; ``backend`` is "gloo" or "nccl".
 
     Arrays are NumPy's with gloo, CuPy's with nccl, of types that the backend knows. Ray offers neither a
     deadline nor an abort here: ``within`` is not kept, an abort stops this rank's next collective but
@@ -49,7 +48,7 @@ class RayGroup:
     """
 
     def __init__(
-        self, name: str, rank: int, size: int, backend: str, within: float = _FORMING_S
+        self, name: str, rank: int, size: int, backend: str, within: float = DEADLINE_S
     ) -> None:
         if backend not in _NEEDS:
             raise CollectiveError(
@@ -89,19 +88,12 @@ class RayGroup:
         """Return ``nbytes`` of zeroed memory (uint8) where the backend wants it."""
         return self._arrays.zeros(nbytes, "uint8")
 
-    def release(self, buffer: Any) -> None:
-        """Give back what :meth:`buffer` returned: nothing is to be done."""
-
     def begin(self, step: int) -> None:
         """Say which step the barriers and votes that follow belong to; ranks in different steps stop."""
         self._step = step
 
-    def vote(self, *, within: float = _FORMING_S, tag: str = "") -> None:
-        """Return when every rank has the results of every collective so far."""
-        self.barrier(within=within, tag=tag)
-
     def all_reduce(
-        self, array: Any, op: str = "sum", *, within: float = _FORMING_S, tag: str = ""
+        self, array: Any, op: str = "sum", *, within: float = DEADLINE_S, tag: str = ""
     ) -> None:
         """Combine ``array`` over the ranks, in place. ``op``: sum, mean, product, min, max."""
         check_op(op, array.dtype)
@@ -113,19 +105,13 @@ class RayGroup:
         if op == "mean":
             self._arrays.divide(array, self.size, out=array, casting="unsafe")
 
-    def bound_all_reduce(
-        self, array: np.ndarray, op: str = "sum", *, within: float = _FORMING_S, tag: str = ""
-    ) -> Callable[[], None]:
-        """Return a call that does :meth:`all_reduce` on this array."""
-        return partial(self.all_reduce, array, op, within=within, tag=tag)
-
     def reduce_parts(
         self,
         array: Any,
         ends: Sequence[int],
         roots: Sequence[int],
         *,
-        within: float = _FORMING_S,
+        within: float = DEADLINE_S,
         tag: str = "",
         op: str = "sum",
     ) -> None:
@@ -147,7 +133,7 @@ class RayGroup:
         ends: Sequence[int],
         roots: Sequence[int],
         *,
-        within: float = _FORMING_S,
+        within: float = DEADLINE_S,
         tag: str = "",
     ) -> None:
         """Copy each part of ``array`` from its root's to every rank's."""
@@ -156,25 +142,7 @@ class RayGroup:
             with self._told(f"broadcast {tag}"):
                 collective.broadcast(row[begin:end], root, self.name)
 
-    def reduce(
-        self,
-        array: Any,
-        root: int = 0,
-        op: str = "sum",
-        *,
-        within: float = _FORMING_S,
-        tag: str = "",
-    ) -> None:
-        """Combine ``array`` over the ranks into the root's; the others keep theirs."""
-        self.reduce_parts(array, [array.size], [root], within=within, tag=tag, op=op)
-
-    def broadcast(
-        self, array: Any, root: int = 0, *, within: float = _FORMING_S, tag: str = ""
-    ) -> None:
-        """Copy the root's ``array`` to every rank's."""
-        self.broadcast_parts(array, [array.size], [root], within=within, tag=tag)
-
-    def all_gather(self, array: Any, *, within: float = _FORMING_S, tag: str = "") -> list[Any]:
+    def all_gather(self, array: Any, *, within: float = DEADLINE_S, tag: str = "") -> list[Any]:
         """Return every rank's ``array``, in rank order."""
         gathered = [self._arrays.empty_like(array) for _ in range(self.size)]
         with self._told(f"all_gather {tag}"):
@@ -182,7 +150,7 @@ class RayGroup:
         return gathered
 
     def reduce_scatter(
-        self, arrays: Sequence[Any], op: str = "sum", *, within: float = _FORMING_S, tag: str = ""
+        self, arrays: Sequence[Any], op: str = "sum", *, within: float = DEADLINE_S, tag: str = ""
     ) -> Any:
         """Return the combination over the ranks of their ``arrays[rank]``."""
         check_op(op, arrays[0].dtype)
@@ -193,7 +161,7 @@ class RayGroup:
         self._divided(result, op)
         return result
 
-    def barrier(self, *, within: float = _FORMING_S, tag: str = "") -> None:
+    def barrier(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
         """Return when every rank is here, for the same thing and in the same step."""
         came = [zlib.crc32(tag.encode()), self._step]
         met = self.all_gather(self._arrays.asarray(came, dtype="int64"), tag=f"barrier {tag}")
@@ -203,6 +171,11 @@ class RayGroup:
                 f"group {self.name}: {named(others)} came for another collective than rank {self.rank}, "
                 f"which came for barrier ({tag}){format_step(self._step)}."
             )
+
+    @property
+    def aborted(self) -> str | None:
+        """Why this rank gave up; None: it did not."""
+        return self._given_up
 
     def abort(self, reason: str) -> None:
         """Refuse further collectives of this rank; those who wait for it are not released."""
