@@ -50,10 +50,6 @@ class RayGroup(CollectiveGroup):
     def __init__(
         self, name: str, rank: int, size: int, backend: str, within: float = DEADLINE_S
     ) -> None:
-        if backend not in _NEEDS:
-            raise CollectiveError(
-                f"collective backend {backend!r} is not one of rowlock, {', '.join(_NEEDS)}."
-            )
         self.name, self.rank, self.size, self.backend = name, rank, size, backend
         self._given_up: str | None = None
         self._step = NO_STEP

@@ -18,7 +18,8 @@ from ...graph.ops.python_function import FUNCTIONS, PythonFunction
 from ..channel.connection import ReplicaServer
 from ..channel.heartbeat import HeartbeatServer
 from ..channel.listener import STEPS, WATCH, connect
-from ..collective.backend import form_group, leave_group
+from ..collective.backends import form_group
+from ..collective.backends.rowlock import leave_group
 from ..collective.forming import Terms
 from ..primitives.shm import check_shared_memory, sweep
 from .pinning import CoreKeeper
@@ -41,10 +42,10 @@ class RayReplica(Replica):
             self._keeper.start()
         if head["size"] > 1:
             terms = Terms(head["within"], self.within, partial(self._ended, head["group"]))
-            made: Any = form_group(
+            group = form_group(
                 head["group"], head["rank"], head["size"], head["backend"], self.runtime, terms
             )
-            self.join(head["rank"], made)
+            self.join(head["rank"], group)
         return Message("ok", {})
 
     _group_name = ""

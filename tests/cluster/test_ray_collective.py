@@ -12,7 +12,7 @@ import pytest
 import ray
 from ray.util import collective
 
-from rowlock.cluster.collective.backend import form_group
+from rowlock.cluster.collective.backends import form_group
 from rowlock.cluster.collective.ray_groups import RayGroup
 from rowlock.executor.replica.agreement import pack_step
 from rowlock.strategies.errors import CollectiveError, Unsupported
@@ -124,7 +124,7 @@ def test_what_is_missing_is_said(backend: str, package: str) -> None:
 
 
 def test_an_unknown_backend_is_refused() -> None:
-    with pytest.raises(CollectiveError, match="'mpi' is not one of rowlock, gloo, nccl"):
+    with pytest.raises(CollectiveError, match="'mpi' is not one of gloo, nccl, rowlock"):
         form_group("any", 0, 2, "mpi")
 
 

@@ -15,19 +15,19 @@ from ray.util import collective
 from ray.util.collective import backend_registry, types
 from ray.util.collective.collective_group.base_collective_group import BaseGroup
 
-from ...executor.cuda.runtime import Runtime
-from ...executor.device.gpus import open_gpu
-from ...executor.gang.staged import StagedGroup
-from ...executor.replica.agreement import named
-from ...strategies.errors import CollectiveError, Unsupported
-from ..primitives.doorway import STRANGERS
-from ..primitives.wire import SECRET_BYTES, Address
-from .forming import NAMESPACE, Forming, Terms
-from .group import SharedMemoryGroup
-from .hosts import HostsGroup
-from .inter_host import InterHostTransport
-from .nccl import NcclGroup
-from .ray_groups import RayGroup
+from ....executor.cuda.runtime import Runtime
+from ....executor.device.gpus import open_gpu
+from ....executor.gang.staged import StagedGroup
+from ....executor.plan.group import CollectiveGroup
+from ....executor.replica.agreement import named
+from ....strategies.errors import CollectiveError, Unsupported
+from ...primitives.doorway import STRANGERS
+from ...primitives.wire import SECRET_BYTES, Address
+from ..forming import NAMESPACE, Forming, Terms
+from ..group import SharedMemoryGroup
+from ..hosts import HostsGroup
+from ..inter_host import InterHostTransport
+from ..nccl import NcclGroup
 
 NAME, NCCL_NAME = "ROWLOCK", "ROWLOCK_NCCL"
 _OPS = {
@@ -38,14 +38,10 @@ _OPS = {
 }
 
 
-CpuGroup = SharedMemoryGroup | HostsGroup
-Group = CpuGroup | RayGroup | NcclGroup | StagedGroup
-
-
 class RowlockBackend(BaseGroup):
     """Replicas on CPUs. ``group`` is what the step path uses; the methods are Ray's interface.
 
-    ``terms`` are those that :func:`form_group` was given, by the name of the group that is being formed.
+    ``terms`` are those that :func:`form` was given, by the name of the group that is being formed.
     """
 
     terms: ClassVar[dict[str, Terms]] = {}
@@ -54,7 +50,7 @@ class RowlockBackend(BaseGroup):
         super().__init__(world_size, rank, group_name)
         self._terms = terms = self.terms.pop(group_name, Terms())
         forming = Forming(group_name, terms)
-        formed: CpuGroup | None = None
+        formed: CollectiveGroup | None = None
         try:
             formed = _form(group_name, rank, world_size, forming)
             # Everybody has read what everybody published.
@@ -67,7 +63,7 @@ class RowlockBackend(BaseGroup):
         finally:
             forming.under_way = False
             _internal_kv_del(_key(group_name, rank), namespace=NAMESPACE)
-        self.group: CpuGroup | NcclGroup = formed
+        self.group: CollectiveGroup = formed
 
     @classmethod
     def backend(cls) -> str:
@@ -83,7 +79,7 @@ class RowlockBackend(BaseGroup):
         """Let go of memory and sockets."""
         self.group.close()
 
-    def allreduce(self, tensor: Any, allreduce_options: Any = None) -> None:
+    def allreduce(self, tensor: Any, allreduce_options: Any) -> None:
         """Combine the first tensor over the ranks, in place."""
         self.group.all_reduce(tensor[0], _op(allreduce_options))
 
@@ -91,22 +87,20 @@ class RowlockBackend(BaseGroup):
         """Wait for every rank."""
         self.group.barrier()
 
-    def reduce(self, tensor: Any, reduce_options: Any = None) -> None:
+    def reduce(self, tensor: Any, reduce_options: Any) -> None:
         """Combine the first tensor into the root's."""
-        self.group.reduce(tensor[0], getattr(reduce_options, "root_rank", 0), _op(reduce_options))
+        self.group.reduce(tensor[0], reduce_options.root_rank, _op(reduce_options))
 
-    def allgather(self, tensor_list: Any, tensor: Any, allgather_options: Any = None) -> None:
+    def allgather(self, tensor_list: Any, tensor: Any, allgather_options: Any) -> None:
         """Copy every rank's tensor into the first list."""
         for target, value in zip(tensor_list[0], self.group.all_gather(tensor[0]), strict=True):
             target[...] = value
 
-    def broadcast(self, tensor: Any, broadcast_options: Any = None) -> None:
+    def broadcast(self, tensor: Any, broadcast_options: Any) -> None:
         """Copy the root's tensor."""
-        self.group.broadcast(tensor[0], getattr(broadcast_options, "root_rank", 0))
+        self.group.broadcast(tensor[0], broadcast_options.root_rank)
 
-    def reducescatter(
-        self, tensor: Any, tensor_list: Any, reducescatter_options: Any = None
-    ) -> None:
+    def reducescatter(self, tensor: Any, tensor_list: Any, reducescatter_options: Any) -> None:
         """Combine the ranks' lists, one element for each rank."""
         tensor[0][...] = self.group.reduce_scatter(tensor_list[0], _op(reducescatter_options))
 
@@ -124,7 +118,7 @@ class RowlockBackend(BaseGroup):
 
 
 class RowlockNcclBackend(RowlockBackend):
-    """Replicas on GPUs, one in each process: the GPU that :func:`form_group` was given, else the first."""
+    """Replicas on GPUs, one in each process: the GPU that :func:`form` was given, else the first."""
 
     runtimes: ClassVar[dict[str, Runtime]] = {}  # by name of the group that is being formed
 
@@ -155,7 +149,7 @@ class RowlockNcclBackend(RowlockBackend):
 
 
 def _op(options: Any) -> str:
-    return _OPS[getattr(options, "reduceOp", types.ReduceOp.SUM)]
+    return _OPS[options.reduceOp]
 
 
 def register() -> None:
@@ -171,40 +165,20 @@ def leave_group(name: str) -> None:
         collective.destroy_collective_group(name)
 
 
-def form_group(
-    name: str,
-    rank: int,
-    size: int,
-    backend: str = "rowlock",
-    runtime: Runtime | None = None,
-    terms: Terms | None = None,
-) -> Group:
-    """Join the group ``name`` as ``rank``; called inside each actor.
-
-    ``backend``: "rowlock", or Ray's own "gloo" and "nccl" (see RayGroup for what those lack). ``runtime``: the
-    GPU that arrays lie on; without NCCL they meet on the host. ``terms``: how long others are waited for, and
-    whether the driver still wants the group.
-
-    Raises:
-        CollectiveError: a rank does not come, or the backend cannot work here.
-        CollectiveAborted: the driver, or another rank, gave the group up.
-    """
-    terms = terms or Terms()
-    if backend != "rowlock":
-        theirs = RayGroup(name, rank, size, backend, terms.forming_s)
-        return theirs if runtime is None or backend == "nccl" else StagedGroup(theirs, runtime)
+def form(name: str, rank: int, size: int, runtime: Runtime | None, terms: Terms) -> CollectiveGroup:
+    """Join a group (see :mod:`~.backends`); without NCCL, arrays of a GPU meet on the host."""
     register()
     RowlockBackend.terms[name] = terms
-    joined = runtime is not None and runtime.nccl is not None
-    if runtime is not None and joined:
+    by_nccl = runtime is not None and runtime.nccl is not None
+    if runtime is not None and by_nccl:
         RowlockNcclBackend.runtimes[name] = runtime
-    chosen = NCCL_NAME if joined else NAME
-    collective.init_collective_group(size, rank, chosen, name)  # type: ignore[arg-type]
-    made: CpuGroup | NcclGroup = collective.get_group_handle(name).group
-    return made if runtime is None or joined else StagedGroup(made, runtime)
+    backend = NCCL_NAME if by_nccl else NAME
+    collective.init_collective_group(size, rank, backend, name)  # type: ignore[arg-type]
+    group: CollectiveGroup = collective.get_group_handle(name).group
+    return group if runtime is None or by_nccl else StagedGroup(group, runtime)
 
 
-def _form(name: str, rank: int, size: int, forming: Forming) -> CpuGroup:
+def _form(name: str, rank: int, size: int, forming: Forming) -> CollectiveGroup:
     """Find out who sits where, through Ray's key-value store, and make the group that fits."""
     forming.refuse_ended()
     address = ray.util.get_node_ip_address()
