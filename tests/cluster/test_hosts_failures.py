@@ -17,10 +17,11 @@ import numpy as np
 import pytest
 
 from rowlock.cluster.collective import inter_host as links_module
+from rowlock.cluster.collective.connector import Address
 from rowlock.cluster.collective.hosts import HostsGroup
 from rowlock.cluster.collective.inter_host import InterHostTransport
 from rowlock.cluster.collective.stream import Stream
-from rowlock.cluster.primitives.wire import SECRET_BYTES, Address
+from rowlock.cluster.primitives.doorway import SECRET_BYTES
 from rowlock.strategies.errors import CollectiveAborted, CollectiveError
 from rowlock.strategies.types import BFLOAT16
 from tests.cluster.test_hosts_group import _context, across

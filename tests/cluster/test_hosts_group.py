@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rowlock.cluster.collective.connector import Address
 from rowlock.cluster.collective.group import SharedMemoryGroup
 from rowlock.cluster.collective.hosts import HostsGroup
 from rowlock.cluster.collective.inter_host import InterHostTransport
-from rowlock.cluster.primitives.wire import SECRET_BYTES, Address
+from rowlock.cluster.primitives.doorway import SECRET_BYTES
 from rowlock.strategies.errors import CollectiveAborted, CollectiveError
 
 _context = multiprocessing.get_context("fork")

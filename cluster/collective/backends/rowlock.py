@@ -21,8 +21,8 @@ from ....executor.gang.staged import StagedGroup
 from ....executor.plan.group import CollectiveGroup
 from ....executor.replica.agreement import named
 from ....strategies.errors import CollectiveError, Unsupported
-from ...primitives.doorway import STRANGERS
-from ...primitives.wire import SECRET_BYTES, Address
+from ...primitives.doorway import SECRET_BYTES, STRANGERS
+from ..connector import Address
 from ..forming import NAMESPACE, Forming, Terms
 from ..group import SharedMemoryGroup
 from ..hosts import HostsGroup
@@ -36,6 +36,12 @@ _OPS = {
     types.ReduceOp.MIN: "min",
     types.ReduceOp.MAX: "max",
 }
+
+
+# What Ray passes when its caller says nothing.
+_ALLREDUCE, _REDUCE = types.AllReduceOptions(), types.ReduceOptions()
+_ALLGATHER, _BROADCAST = types.AllGatherOptions(), types.BroadcastOptions()
+_REDUCESCATTER = types.ReduceScatterOptions()
 
 
 class RowlockBackend(BaseGroup):
@@ -79,7 +85,7 @@ class RowlockBackend(BaseGroup):
         """Let go of memory and sockets."""
         self.group.close()
 
-    def allreduce(self, tensor: Any, allreduce_options: Any) -> None:
+    def allreduce(self, tensor: Any, allreduce_options: Any = _ALLREDUCE) -> None:
         """Combine the first tensor over the ranks, in place."""
         self.group.all_reduce(tensor[0], _op(allreduce_options))
 
@@ -87,20 +93,22 @@ class RowlockBackend(BaseGroup):
         """Wait for every rank."""
         self.group.barrier()
 
-    def reduce(self, tensor: Any, reduce_options: Any) -> None:
+    def reduce(self, tensor: Any, reduce_options: Any = _REDUCE) -> None:
         """Combine the first tensor into the root's."""
         self.group.reduce(tensor[0], reduce_options.root_rank, _op(reduce_options))
 
-    def allgather(self, tensor_list: Any, tensor: Any, allgather_options: Any) -> None:
+    def allgather(self, tensor_list: Any, tensor: Any, allgather_options: Any = _ALLGATHER) -> None:
         """Copy every rank's tensor into the first list."""
         for target, value in zip(tensor_list[0], self.group.all_gather(tensor[0]), strict=True):
             target[...] = value
 
-    def broadcast(self, tensor: Any, broadcast_options: Any) -> None:
+    def broadcast(self, tensor: Any, broadcast_options: Any = _BROADCAST) -> None:
         """Copy the root's tensor."""
         self.group.broadcast(tensor[0], broadcast_options.root_rank)
 
-    def reducescatter(self, tensor: Any, tensor_list: Any, reducescatter_options: Any) -> None:
+    def reducescatter(
+        self, tensor: Any, tensor_list: Any, reducescatter_options: Any = _REDUCESCATTER
+    ) -> None:
         """Combine the ranks' lists, one element for each rank."""
         tensor[0][...] = self.group.reduce_scatter(tensor_list[0], _op(reducescatter_options))
 
