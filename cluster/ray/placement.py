@@ -8,12 +8,12 @@ from itertools import islice
 from typing import Any
 
 import ray
-from ray._private.state import available_resources_per_node  # public Ray tells the sum only
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 
 from ...strategies.cluster import ClusterConfig
 from ...strategies.errors import PlacementError, nearest
 from ...strategies.log import log
+from ..primitives.ray_private import free_per_node
 from .nodes import NODE_LABEL, Node, assign_nodes, gpu_homes, nodes
 
 _LOOK_S = 0.25
@@ -99,8 +99,10 @@ def _usable(without: Container[str]) -> list[Node]:
 
 
 def _plan_free(size: int, found: Sequence[Node], config: ClusterConfig) -> list[Node] | None:
-    """Return the node of each replica by what is free now; None if that is not enough."""
-    free = available_resources_per_node()
+    """Return the node of each replica by what is free now; None if that is not enough, or not known."""
+    free = free_per_node()
+    if free is None:
+        return None
     left = [Node(node.id, node.address, free.get(node.id, {}), node.labels) for node in found]
     try:
         return plan(size, left, config)

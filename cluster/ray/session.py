@@ -22,6 +22,7 @@ from ...executor.simulated.simulated import simulated_gpus
 from ...strategies.cluster import ClusterConfig
 from ...strategies.errors import CollectiveError, InvalidState
 from ...strategies.log import log
+from ..primitives.ray_private import leave_parents_node
 from ..primitives.shm import FORMING_BYTES, check_shared_memory, sweep
 
 _OBJECT_STORE_BYTES = 200_000_000  # steps do not use the object store
@@ -39,10 +40,7 @@ def _after_fork() -> None:
         return
     _forked[:] = [os.getpid()]
     atexit.unregister(ray.shutdown)
-    node = getattr(ray._private.worker, "_global_node", None)
-    for name in ("kill_all_processes", "_drain_node_before_shutdown"):
-        if hasattr(node, name):
-            setattr(node, name, lambda *args, **how: None)
+    leave_parents_node()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import rowlock.fluid as fluid
+from rowlock.executor.cuda.runtime import Fork, Waiting
 from rowlock.executor.gang.delivery import Request, Share
 from rowlock.executor.gang.staged import StagedGroup
 from rowlock.executor.gang.threads import launch_threads
@@ -132,9 +133,9 @@ def test_a_bucket_travels_once_it_is_full_and_is_waited_for_at_the_vote(size: in
         last = max(k for k in needs[i] if k not in meetings)
         assert all(k in meetings for k in range(last + 1, i)), "nothing stands in between"
     steps = [call for calls in plan._by_instruction for call in calls]
-    forks = [k for k, call in enumerate(steps) if hasattr(call, "finish")]
+    forks = [k for k, call in enumerate(steps) if isinstance(call, Fork)]
     joins = [k for k, call in enumerate(steps) if call in [steps[f].finish for f in forks]]
-    asked, landed = [k for k, call in enumerate(steps) if getattr(call, "waits", False)]
+    asked, landed = [k for k, call in enumerate(steps) if isinstance(call, Waiting)]
     assert joins == list(range(asked - len(forks), asked)), "at once, before the host asks"
     assert landed == asked + 1
     assert max(forks) < min(joins)
@@ -150,7 +151,7 @@ def test_all_up_to_the_vote_is_one_graph_and_so_are_the_updates() -> None:
         held = [segment for segment in plan.segments if segment.held]
         hosts = [segment for segment in plan.segments if not segment.held]
         assert len(held) <= len(hosts) + 1 and all(segment.graph for segment in held[:1])
-        assert any(hasattr(call, "finish") for call in held[0].steps)
+        assert any(isinstance(call, Fork) for call in held[0].steps)
         told = " ".join(plan.described())
         assert "replicas meet there" in told
 

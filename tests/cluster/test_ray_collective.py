@@ -14,6 +14,7 @@ from ray.util import collective
 
 from rowlock.cluster.collective.backends import form_group
 from rowlock.cluster.collective.ray_groups import RayGroup
+from rowlock.cluster.primitives import ray_private
 from rowlock.executor.replica.agreement import pack_step
 from rowlock.strategies.errors import CollectiveError, Unsupported
 
@@ -28,6 +29,10 @@ class Member:
         self.name, self.rank = name, rank
         self.group: Any = form_group(name, rank, size, backend)
         return int(self.group.local_size)
+
+    def without_private_parts(self) -> None:
+        """Let this process be one whose Ray lacks all that is private in it."""
+        ray_private.part = lambda module, name: None
 
     def everything(self) -> dict[str, Any]:
         group, rank = self.group, self.rank
@@ -107,6 +112,14 @@ def test_every_backend_computes_the_same(members: Call, backend: str) -> None:
     assert first["scattered"] == [3.0] and second["scattered"] == [10.0, 12.0]
     assert members("through_ray") == [[3.0] * 3] * 2
     members("leave")
+
+
+def test_groups_form_without_what_is_private_in_ray(members: Call) -> None:
+    members("without_private_parts")
+    assert members("join", "rowlock") == [2, 2]
+    assert [found["mean"] for found in members("everything")] == [[1.5] * 4] * 2
+    members("leave")
+    ray.kill(ray.get_actor("rowlock table", "rowlock"))
 
 
 def test_messages_between_two_ranks_are_refused(members: Call) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import secrets
 import socket
@@ -10,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import ray
-from ray.experimental.internal_kv import _internal_kv_del, _internal_kv_get, _internal_kv_put
 from ray.util import collective
 from ray.util.collective import backend_registry, types
 from ray.util.collective.collective_group.base_collective_group import BaseGroup
@@ -21,9 +21,10 @@ from ....executor.gang.staged import StagedGroup
 from ....executor.plan.group import CollectiveGroup
 from ....executor.replica.agreement import named
 from ....strategies.errors import CollectiveError, Unsupported
+from ...primitives import ray_private
 from ...primitives.doorway import SECRET_BYTES, STRANGERS
 from ..connector import Address
-from ..forming import NAMESPACE, Forming, Terms
+from ..forming import Forming, Terms
 from ..group import SharedMemoryGroup
 from ..hosts import HostsGroup
 from ..inter_host import InterHostTransport
@@ -68,7 +69,7 @@ class RowlockBackend(BaseGroup):
             raise
         finally:
             forming.under_way = False
-            _internal_kv_del(_key(group_name, rank), namespace=NAMESPACE)
+            ray_private.delete(_key(group_name, rank))
         self.group: CollectiveGroup = formed
 
     @classmethod
@@ -160,11 +161,11 @@ def _op(options: Any) -> str:
     return _OPS[options.reduceOp]
 
 
+@functools.cache
 def register() -> None:
-    """Make the backends known to ``ray.util.collective`` in this process."""
+    """Make the backends known to ``ray.util.collective`` in this process, once."""
     for name, backend in ((NAME, RowlockBackend), (NCCL_NAME, RowlockNcclBackend)):
-        if not backend_registry._global_registry.is_registered(name):
-            backend_registry.register_collective_backend(name, backend)
+        backend_registry.register_collective_backend(name, backend)
 
 
 def leave_group(name: str) -> None:
@@ -195,7 +196,7 @@ def _form(name: str, rank: int, size: int, forming: Forming) -> CollectiveGroup:
     own = [node, address, listener.getsockname()[1], secrets.token_hex(SECRET_BYTES)]
     hosts: dict[str, list[int]] = {}
     try:
-        _internal_kv_put(_key(name, rank), json.dumps(own).encode(), namespace=NAMESPACE)
+        ray_private.put(_key(name, rank), json.dumps(own).encode())
         everyone = _published(name, size, forming)
         for peer, (where, *_) in enumerate(everyone):
             hosts.setdefault(where, []).append(peer)
@@ -246,16 +247,16 @@ def _joined(
     return HostsGroup(rank, members, local, links)
 
 
-def _key(name: str, rank: int) -> bytes:
-    return f"group/{name}/{rank}".encode()
+def _key(name: str, rank: int) -> str:
+    return f"group/{name}/{rank}"
 
 
 def _published(name: str, size: int, forming: Forming) -> list[Any]:
     """Return what every rank published."""
     within = forming.terms.forming_s
-    deadline, told = time.monotonic() + within, []
+    deadline, entries = time.monotonic() + within, []
     for rank in range(size):
-        while (found := _internal_kv_get(_key(name, rank), namespace=NAMESPACE)) is None:
+        while (entry := ray_private.get(_key(name, rank))) is None:
             forming.refuse_ended()
             if time.monotonic() > deadline:
                 raise CollectiveError(
@@ -263,5 +264,5 @@ def _published(name: str, size: int, forming: Forming) -> list[Any]:
                     f"(ClusterConfig.start_deadline_s)."
                 )
             time.sleep(0.002)
-        told.append(json.loads(found))
-    return told
+        entries.append(json.loads(entry))
+    return entries
