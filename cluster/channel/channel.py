@@ -35,7 +35,7 @@ class _Exchange:
     waiting: set[int]
     answers: dict[int, Message] = field(default_factory=dict)
     posted: dict[int, Message] = field(default_factory=dict)
-    kept: dict[int, OrderedDict[int, Sequence[np.ndarray]]] = field(default_factory=dict)
+    own_values: dict[int, OrderedDict[int, Sequence[np.ndarray]]] = field(default_factory=dict)
     wanted: bool = True
     lasting: bool = False  # whether it is asked for until it is given up
     maps: bool = False  # it tells of new memory to share
@@ -193,7 +193,7 @@ class Channels:
     def own(self, number: int, rank: int) -> Mapping[int, Sequence[np.ndarray]]:
         """Return what a replica posted of its own after steps of a message, by the number of steps done."""
         exchange = self._under_way.get(number)
-        return exchange.kept.get(rank, {}) if exchange is not None else {}
+        return exchange.own_values.get(rank, {}) if exchange is not None else {}
 
     def _take_the_rest(self, rank: int) -> None:
         """Take in what a replica that is listened to no more had sent before."""
@@ -211,7 +211,7 @@ class Channels:
                     return
                 frames.clear()
 
-    def settle(self, ranks: set[int], within: float) -> None:
+    def drain(self, ranks: set[int], within: float) -> None:
         """Wait until these replicas have answered everything."""
         deadline = time.monotonic() + within
         while late := {r for e in self._under_way.values() for r in e.waiting & ranks}:
@@ -288,10 +288,10 @@ class Channels:
             return
         if frame.message.kind == KEPT:
             self._bulky = True
-            kept = exchange.kept.setdefault(rank, OrderedDict())
-            kept[frame.message.step] = frame.message.arrays
-            if len(kept) > _STEPS_KEPT:
-                kept.popitem(last=False)
+            by_step = exchange.own_values.setdefault(rank, OrderedDict())
+            by_step[frame.message.step] = frame.message.arrays
+            if len(by_step) > _STEPS_KEPT:
+                by_step.popitem(last=False)
             return
         if frame.message.kind == "posted":
             self._bulky |= sum(a.nbytes for a in frame.message.arrays) > _BULKY

@@ -66,11 +66,11 @@ class Layout(NamedTuple):
 
 
 def _offsets(arrays: Sequence[tuple[np.dtype, tuple[int, ...]]]) -> list[int]:
-    found = [0]
+    offsets = [0]
     for dtype, shape in arrays:
         nbytes = dtype.itemsize * math.prod(shape)
-        found.append(found[-1] + nbytes + _padding(nbytes))
-    return found
+        offsets.append(offsets[-1] + nbytes + _padding(nbytes))
+    return offsets
 
 
 def head_of(message: Message, arrays: Sequence[np.ndarray]) -> bytes:
@@ -362,8 +362,8 @@ def _check_depth(head: object) -> None:
     for _ in range(_NESTED):
         inner: list[Any] = []
         for one in level:
-            held = one.values() if isinstance(one, dict) else one
-            inner.extend(value for value in held if isinstance(value, (dict, list)))
+            values = one.values() if isinstance(one, dict) else one
+            inner.extend(value for value in values if isinstance(value, (dict, list)))
         if not inner:
             return
         level = inner

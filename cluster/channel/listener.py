@@ -44,7 +44,7 @@ class Listener:
     def __init__(self, host: str, secret: bytes, who: Sequence[int]) -> None:
         self._secret = secret
         self._who = list(who)
-        self._found: dict[tuple[int, int], socket.socket] = {}
+        self._connections: dict[tuple[int, int], socket.socket] = {}
         backlog = 2 * len(self._who) + STRANGERS
         self._socket = socket.create_server((host, 0), backlog=backlog)
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
@@ -61,32 +61,38 @@ class Listener:
         Raises:
             CollectiveError: some are missing after ``within`` seconds.
         """
-        found = self._found
+        connections = self._connections
         deadline = time.monotonic() + within
         doorway = Doorway((self._socket, self._local), self._secret, self._awaited)
         try:
-            while len(found) < 2 * len(self._who):
+            while len(connections) < 2 * len(self._who):
                 check()
                 if time.monotonic() > deadline:
-                    there = {who for who, _ in found}
+                    there = {who for who, _ in connections}
                     missing = [who for who in self._who if who not in there]
                     raise CollectiveError(
                         f"replicas {missing} did not connect within {within:g} s."
                     )
                 for claim, connection in doorway.look(_LOOK_S):
-                    found[claim.who, claim.purpose] = connection
+                    connections[claim.who, claim.purpose] = connection
         except BaseException:
-            for connection in found.values():
+            for connection in connections.values():
                 connection.close()
             raise
         finally:
             doorway.close()
             self.close()
-        return {who: Connections(found[who, STEPS], found[who, WATCH]) for who in self._who}
+        return {
+            who: Connections(connections[who, STEPS], connections[who, WATCH]) for who in self._who
+        }
 
     def _awaited(self, claim: Claim) -> bool:
         end = (claim.who, claim.purpose)
-        return claim.who in self._who and claim.purpose in (STEPS, WATCH) and end not in self._found
+        return (
+            claim.who in self._who
+            and claim.purpose in (STEPS, WATCH)
+            and end not in self._connections
+        )
 
     def close(self) -> None:
         """Stop listening."""
@@ -127,11 +133,11 @@ def connect(
 
 
 def _beside(name: str) -> socket.socket | None:
-    made = socket.socket(socket.AF_UNIX)
-    made.settimeout(PATIENCE_S)
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(PATIENCE_S)
     try:
-        made.connect(name)
+        connection.connect(name)
     except OSError:  # the driver is on another host
-        made.close()
+        connection.close()
         return None
-    return made
+    return connection

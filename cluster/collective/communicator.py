@@ -13,7 +13,7 @@ import numpy as np
 from ...executor.cuda.runtime import Runtime
 from ...executor.plan.group import CollectiveGroup
 from ...strategies.errors import CollectiveAborted, CollectiveError
-from .rendezvous import lasts
+from .rendezvous import never_ended
 
 _LOOK_S = 0.05
 _ID_BYTES = 128
@@ -35,7 +35,7 @@ class NcclCommunicator:
         control: CollectiveGroup,
         runtime: Runtime,
         within: float,
-        ended: Callable[[], str | None] = lasts,
+        ended: Callable[[], str | None] = never_ended,
     ) -> None:
         self._within, self._ended = within, ended
         self._control, self._runtime, self._nccl = control, runtime, runtime.nccl

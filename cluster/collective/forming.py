@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ...strategies.errors import CollectiveAborted, CollectiveError
 from ..primitives import ray_private
-from .rendezvous import lasts
+from .rendezvous import never_ended
 
 _LOOK_S = 0.05
 
@@ -20,7 +20,7 @@ class Terms(NamedTuple):
 
     forming_s: float = 60.0
     collective_s: float = 60.0
-    ended: Callable[[], str | None] = lasts
+    ended: Callable[[], str | None] = never_ended
 
 
 class Forming:

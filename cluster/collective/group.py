@@ -1,6 +1,6 @@
 """A group of processes on one host that reduce, gather and broadcast arrays through shared memory.
 
-A collective is: meet (see ``meeting.py``), work on one another's memory, meet again.
+A collective is: meet (see ``rendezvous.py``), work on one another's memory, meet again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .combine import (
     plain,
     share,
 )
-from .rendezvous import DONE, Rendezvous, lasts, request_of
+from .rendezvous import DONE, Rendezvous, never_ended, request_of
 
 _SMALL = 1 << 15  # bytes up to which combining everything oneself is cheaper than a second meeting
 _ALL = -2
@@ -50,16 +50,16 @@ class SharedMemoryGroup(CollectiveGroup):
         within: float = DEADLINE_S,
         ranks: Sequence[int] | None = None,
         later: float | None = None,
-        ended: Callable[[], str | None] = lasts,
+        ended: Callable[[], str | None] = never_ended,
     ) -> None:
         self.name, self.rank, self.size = name, rank, size
         self.local_size = size
-        self._meeting = Rendezvous(name, rank, size, within, ranks, ended)
-        self._buffers = Buffers(self._meeting, within if later is None else later)
+        self._rendezvous = Rendezvous(name, rank, size, within, ranks, ended)
+        self._buffers = Buffers(self._rendezvous, within if later is None else later)
         try:
-            self._buffers.made(2 * _SMALL)
+            self._buffers.allocate(2 * _SMALL)
         except BaseException:
-            self._meeting.close()
+            self._rendezvous.close()
             raise
         self._slots = self._buffers.newest()
         self._turn = 0
@@ -71,7 +71,7 @@ class SharedMemoryGroup(CollectiveGroup):
 
         What is reduced in place there is not copied anywhere first.
         """
-        return self._buffers.made(nbytes)
+        return self._buffers.allocate(nbytes)
 
     def release(self, buffer: np.ndarray) -> None:
         """Give back what :meth:`buffer` returned; every rank calls it."""
@@ -93,7 +93,7 @@ class SharedMemoryGroup(CollectiveGroup):
 
     def begin(self, step: int) -> None:
         """Say which step the collectives that follow belong to; ranks in different steps stop."""
-        self._meeting.step = step
+        self._rendezvous.step = step
 
     def vote(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
         """Return when every living rank has, or is sure to get, the results of every collective so far.
@@ -109,13 +109,13 @@ class SharedMemoryGroup(CollectiveGroup):
         row, divisor = flat(array), self.size if op == "mean" else 1
         if row.nbytes <= _SMALL:
             parts = self._shown(row)
-            self._meeting.meet(f"all_reduce/{op}", _describe(row, tag), within)
+            self._rendezvous.meet(f"all_reduce/{op}", _describe(row, tag), within)
             combine(parts, op, row, divisor)
             return
         parts, staged = self._reachable(row)
-        self._meeting.meet(f"all_reduce/{op}", _describe(row, tag), within)
+        self._rendezvous.meet(f"all_reduce/{op}", _describe(row, tag), within)
         combine_everywhere(parts, op, share(row.size, row.itemsize, self.rank, self.size), divisor)
-        self._meeting.meet(DONE, tag, within)
+        self._rendezvous.meet(DONE, tag, within)
         _copied(row, staged)
 
     def bound_all_reduce(
@@ -123,7 +123,7 @@ class SharedMemoryGroup(CollectiveGroup):
     ) -> Callable[[], None]:
         """Return a call that does :meth:`all_reduce` on this array; what can be done once is done now."""
         check_op(op, array.dtype)
-        row, meeting = flat(array), self._meeting
+        row, rendezvous = flat(array), self._rendezvous
         if row.nbytes > _SMALL or op == "mean":
             return partial(self.all_reduce, array, op, within=within, tag=tag)
         wanted = request_of(f"all_reduce/{op}", _describe(row, tag))
@@ -134,7 +134,7 @@ class SharedMemoryGroup(CollectiveGroup):
             self._turn = 1 - turn
             parts = shown[turn]
             parts[self.rank][...] = row
-            meeting.meet_for(wanted, within)
+            rendezvous.meet_for(wanted, within)
             combine(parts, op, row)
 
         return all_reduce
@@ -174,11 +174,11 @@ class SharedMemoryGroup(CollectiveGroup):
         row = flat(array)
         parts, staged = self._reachable(row)
         target = parts[root] if into is None else (self._buffers.peers(into) or parts)[root]
-        self._meeting.meet(f"reduce/{op}/{root}", _describe(row, tag), within)
+        self._rendezvous.meet(f"reduce/{op}/{root}", _describe(row, tag), within)
         chunk = share(row.size, row.itemsize, self.rank, self.size)
         divisor = self.size if op == "mean" else 1
         combine_apart([part[chunk] for part in parts], op, target[chunk], divisor)
-        self._meeting.meet(DONE, tag, within)
+        self._rendezvous.meet(DONE, tag, within)
         if self.rank == root and into is None:
             _copied(row, staged)
 
@@ -201,10 +201,10 @@ class SharedMemoryGroup(CollectiveGroup):
             parts, _ = self._reachable(row, filled=self.rank == root)
         else:
             parts = self._buffers.peers(source) or [source]
-        self._meeting.meet(f"broadcast/{root}", _describe(row, tag), within)
+        self._rendezvous.meet(f"broadcast/{root}", _describe(row, tag), within)
         if self.rank != root or source is not None:
             plain(row)[...] = plain(parts[root])
-        self._meeting.meet(DONE, tag, within)
+        self._rendezvous.meet(DONE, tag, within)
 
     def all_gather(
         self, array: np.ndarray, *, within: float = DEADLINE_S, tag: str = ""
@@ -212,9 +212,9 @@ class SharedMemoryGroup(CollectiveGroup):
         """Return every rank's ``array``, in rank order."""
         row = flat(array)
         parts, _ = self._reachable(row)
-        self._meeting.meet("all_gather", _describe(row, tag), within)
+        self._rendezvous.meet("all_gather", _describe(row, tag), within)
         gathered = [part.copy().view(array.dtype).reshape(array.shape) for part in parts]
-        self._meeting.meet(DONE, tag, within)
+        self._rendezvous.meet(DONE, tag, within)
         return gathered
 
     def reduce_scatter(
@@ -233,17 +233,17 @@ class SharedMemoryGroup(CollectiveGroup):
         for row, begin, end in zip(rows, ends, ends[1:], strict=False):
             plain(parts[self.rank][begin:end])[...] = plain(row)
         sizes = f"{rows[0].dtype.name}{ends[1:]} {tag}"
-        self._meeting.meet(f"reduce_scatter/{op}", sizes, within)
+        self._rendezvous.meet(f"reduce_scatter/{op}", sizes, within)
         result = np.empty_like(arrays[self.rank])
         chunk = slice(ends[self.rank], ends[self.rank + 1])
         divisor = self.size if op == "mean" else 1
         combine_apart([part[chunk] for part in parts], op, flat(result), divisor)
-        self._meeting.meet(DONE, tag, within)
+        self._rendezvous.meet(DONE, tag, within)
         return result
 
     def barrier(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
         """Return when every rank is here."""
-        self._meeting.meet("barrier", tag, within)
+        self._rendezvous.meet("barrier", tag, within)
 
     def reduce_parts(
         self,
@@ -262,11 +262,11 @@ class SharedMemoryGroup(CollectiveGroup):
         check_op(op, array.dtype)
         row = flat(array)
         everyone, staged = self._reachable(row)
-        self._meeting.meet(f"reduce_parts/{op}", _describe(row, tag), within)
+        self._rendezvous.meet(f"reduce_parts/{op}", _describe(row, tag), within)
         for begin, end, root in zip((0, *ends), ends, roots, strict=False):
             if root == self.rank:
                 combine_apart([part[begin:end] for part in everyone], op, everyone[root][begin:end])
-        self._meeting.meet(DONE, tag, within)
+        self._rendezvous.meet(DONE, tag, within)
         _copied(row, staged)
 
     def broadcast_parts(
@@ -285,36 +285,36 @@ class SharedMemoryGroup(CollectiveGroup):
         """
         row = flat(array)
         everyone, _ = self._reachable(row)
-        self._meeting.meet("broadcast_parts", _describe(row, tag), within)
+        self._rendezvous.meet("broadcast_parts", _describe(row, tag), within)
         takers = [_ALL] * len(ends) if takers is None else takers
         for begin, end, root, taker in zip((0, *ends), ends, roots, takers, strict=False):
             if root != self.rank and taker in (_ALL, self.rank):
                 plain(row[begin:end])[...] = plain(everyone[root][begin:end])
-        self._meeting.meet(DONE, tag, within)
+        self._rendezvous.meet(DONE, tag, within)
 
     @property
     def waited(self) -> float:
         """Seconds that this rank was in collectives before the last peer came, all added up."""
-        return self._meeting.waited
+        return self._rendezvous.waited
 
     # -- failures ---------------------------------------------------------------------------------
 
     @property
     def aborted(self) -> str | None:
         """Why a rank gave up in this epoch; None: nobody did."""
-        return self._meeting.aborted
+        return self._rendezvous.aborted
 
     def abort(self, reason: str) -> None:
         """Release every rank that waits; they raise CollectiveAborted until the group is reset."""
-        self._meeting.abort(f"rank {self._meeting.ranks[self.rank]} failed: {reason}")
+        self._rendezvous.abort(f"rank {self._rendezvous.ranks[self.rank]} failed: {reason}")
 
     def abort_for(self, reason: str) -> None:
         """Abort because of a failure elsewhere, which ``reason`` names."""
-        self._meeting.abort(reason)
+        self._rendezvous.abort(reason)
 
     def reset(self, epoch: int) -> None:
         """Begin afresh after an abort; every rank calls it with the same number, larger than before."""
-        self._meeting.reset(epoch)
+        self._rendezvous.reset(epoch)
         self._buffers.forget_staging()
         self._turn = 0
 
@@ -322,7 +322,7 @@ class SharedMemoryGroup(CollectiveGroup):
         """Let go of the memory."""
         self._slots = []
         self._buffers.close()
-        self._meeting.close()
+        self._rendezvous.close()
 
 
 def _copied(row: np.ndarray, staged: np.ndarray | None) -> None:

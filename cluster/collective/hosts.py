@@ -21,9 +21,9 @@ _T = TypeVar("_T")
 class HostsGroup(CollectiveGroup):
     """One rank's handle. ``hosts`` lists the ranks of each host; the first of each leads it.
 
-    ``local`` joins the ranks of this host (None: this rank is alone on it), ``links`` the leaders (None: this
-    rank leads no host). Arrays are as in SharedMemoryGroup. Within a host results are combined in rank order,
-    then in the order of the hosts, so every rank gets the same bits.
+    ``local`` joins the ranks of this host (None: this rank is alone on it), ``transport`` the leaders (None:
+    this rank leads no host). Arrays are as in SharedMemoryGroup. Results are combined within a host in
+    rank order, then in the order of the hosts, so every rank gets the same bits.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class HostsGroup(CollectiveGroup):
         rank: int,
         hosts: Sequence[Sequence[int]],
         local: SharedMemoryGroup | None,
-        links: InterHostTransport | None,
+        transport: InterHostTransport | None,
     ) -> None:
         self.rank = rank
         self.size = sum(len(members) for members in hosts)
@@ -39,7 +39,7 @@ class HostsGroup(CollectiveGroup):
         self._here = next(i for i, members in enumerate(hosts) if rank in members)
         self._members = self._hosts[self._here]
         self.local_size = len(self._members)
-        self._local, self._links = local, links
+        self._local, self._transport = local, transport
         self._scratch = np.empty(0, np.uint8)
 
     def buffer(self, nbytes: int) -> np.ndarray:
@@ -55,15 +55,15 @@ class HostsGroup(CollectiveGroup):
 
     def share_cores(self, at_work: Callable[[], bool]) -> None:
         """Have the transport sleep while other threads of this process have use for the processor."""
-        if self._links is not None:
-            self._links.at_work = at_work
+        if self._transport is not None:
+            self._transport.at_work = at_work
 
     def begin(self, step: int) -> None:
         """Say which step the collectives that follow belong to; ranks in different steps stop."""
         if self._local is not None:
             self._local.begin(step)
-        if self._links is not None:
-            self._links.step = step
+        if self._transport is not None:
+            self._transport.step = step
 
     def vote(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
         """Return when every living rank has, or is sure to get, the results of every collective so far.
@@ -84,8 +84,8 @@ class HostsGroup(CollectiveGroup):
         self._guarded(work)
 
     def _met(self, what: str, within: float, tag: str) -> None:
-        if self._links is not None:
-            self._links.meet(f"{what} ({tag})", within)
+        if self._transport is not None:
+            self._transport.meet(f"{what} ({tag})", within)
         if self._local is not None:
             self._local.barrier(within=within + _SLACK_S, tag=f"{what} {tag}")
 
@@ -104,8 +104,8 @@ class HostsGroup(CollectiveGroup):
             total = row if self._local is None else self._spare(row)
             if self._local is not None:
                 self._local.reduce(row, 0, joined, within=within, tag=tag, into=total)
-            if self._links is not None:
-                self._links.all_reduce(total, joined, within, tag)
+            if self._transport is not None:
+                self._transport.all_reduce(total, joined, within, tag)
                 if op == "mean":
                     combine([total], "sum", total, self.size)
             if self._local is not None:
@@ -137,8 +137,8 @@ class HostsGroup(CollectiveGroup):
             if self._local is not None:
                 self._local.reduce(row, 0, joined, within=within, tag=tag, into=total)
             pieces = _cut(total, ends)
-            if self._links is not None:
-                self._links.reduce_parts(pieces, home, joined, within, tag)
+            if self._transport is not None:
+                self._transport.reduce_parts(pieces, home, joined, within, tag)
             if self._local is not None:
                 at = [0] * len(ends)
                 to, patience = self._local_ranks(roots), within + _SLACK_S
@@ -167,8 +167,8 @@ class HostsGroup(CollectiveGroup):
                 at = [max(rank, 0) for rank in self._local_ranks(roots)]
                 to = [_ALL if here else _NOBODY for here in ours]
                 self._local.broadcast_parts(row, ends, at, within=within, tag=tag, takers=to)
-            if self._links is not None:
-                self._links.broadcast_parts(_cut(row, ends), home, within, tag)
+            if self._transport is not None:
+                self._transport.broadcast_parts(_cut(row, ends), home, within, tag)
             if self._local is not None:  # what came from elsewhere
                 at = [0] * len(ends)
                 to = [_NOBODY if here else _ALL for here in ours]
@@ -205,7 +205,7 @@ class HostsGroup(CollectiveGroup):
 
         A rank that leads no host also waits while its leader talks to the other hosts.
         """
-        members = (one for one in (self._local, self._links) if one is not None)
+        members = (one for one in (self._local, self._transport) if one is not None)
         return sum(one.waited for one in members)
 
     # -- failures ---------------------------------------------------------------------------------
@@ -221,14 +221,14 @@ class HostsGroup(CollectiveGroup):
     @property
     def aborted(self) -> str | None:
         """Why a rank gave up, as far as this host has heard; None: nobody did."""
-        told = self._links if self._links is not None else self._local
-        return None if told is None else told.aborted
+        source = self._transport if self._transport is not None else self._local
+        return None if source is None else source.aborted
 
     def _abort(self, reason: str) -> None:
         if self._local is not None:
             self._local.abort_for(reason)
-        if self._links is not None:
-            self._links.abort(reason)
+        if self._transport is not None:
+            self._transport.abort(reason)
 
     def abort(self, reason: str) -> None:
         """Release every rank that waits; they raise CollectiveAborted until the group is reset."""
@@ -236,18 +236,18 @@ class HostsGroup(CollectiveGroup):
 
     def reset(self, epoch: int) -> None:
         """Begin afresh after an abort; every rank calls it with the same number, larger than before."""
-        if self._links is not None:
-            self._links.hang_up()  # first: an abort that is only heard of now belongs to what ends here
+        if self._transport is not None:
+            self._transport.hang_up()  # first: an abort that is only heard of now belongs to what ends here
         self._forget_scratch()  # a rank that came for something else may have another size, or none
         if self._local is not None:
             self._local.reset(epoch)
-        if self._links is not None:
-            self._links.reset(epoch)
+        if self._transport is not None:
+            self._transport.reset(epoch)
 
     def close(self) -> None:
         """Let go of memory and sockets."""
-        if self._links is not None:
-            self._links.close()
+        if self._transport is not None:
+            self._transport.close()
         if self._local is not None:
             self._local.close()
 

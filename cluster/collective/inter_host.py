@@ -17,7 +17,7 @@ from .abort_channel import AbortChannel
 from .combine import combine, combine_apart, describe, flat, share
 from .connector import ABORTS, DATA, Address, Connector
 from .group import SharedMemoryGroup
-from .rendezvous import lasts
+from .rendezvous import never_ended
 from .stream import Announcement, Arrived, Exchange, Stream
 
 _SMALL = (
@@ -50,7 +50,7 @@ class InterHostTransport:
         local: SharedMemoryGroup | None = None,
         names: Sequence[str] | None = None,
         later: float | None = None,
-        ended: Callable[[], str | None] = lasts,
+        ended: Callable[[], str | None] = never_ended,
     ) -> None:
         self.index, self.size = index, len(addresses)
         self.names = list(names or (f"host {host}" for host in range(self.size)))

@@ -19,7 +19,7 @@ from ...executor.replica.agreement import NO_STEP
 from ...strategies.errors import CollectiveAborted, CollectiveError
 from .communicator import NcclCommunicator
 from .nccl_calls import NcclCalls
-from .rendezvous import lasts
+from .rendezvous import never_ended
 
 _SPIN_S = 2e-4  # for so long the host asks again at once
 _PAUSE_S = 5e-5
@@ -45,7 +45,7 @@ class NcclGroup(CollectiveGroup):
         control: CollectiveGroup,
         runtime: Runtime,
         within: float = DEADLINE_S,
-        ended: Callable[[], str | None] = lasts,
+        ended: Callable[[], str | None] = never_ended,
     ) -> None:
         if runtime.nccl is None:
             raise CollectiveError(
@@ -64,9 +64,9 @@ class NcclGroup(CollectiveGroup):
     def buffer(self, nbytes: int) -> Any:
         """Return ``nbytes`` of zeroed device memory (uint8); every rank calls it."""
         self._control.barrier(within=self._within, tag=f"buffer of {nbytes} bytes")
-        made = self.runtime.empty(max(nbytes, 1))[:nbytes]
-        made.fill(0)
-        return made
+        memory = self.runtime.empty(max(nbytes, 1))[:nbytes]
+        memory.fill(0)
+        return memory
 
     # -- bound: what a captured graph can hold ------------------------------------------------------
 
@@ -189,9 +189,9 @@ class NcclGroup(CollectiveGroup):
 
     def all_gather(self, array: Any, *, within: float = DEADLINE_S, tag: str = "") -> list[Any]:
         """Return every rank's ``array``, in rank order."""
-        made = self.runtime.empty(max(array.nbytes * self.size, 1))
-        self._do("all_gather", array, self._calls.all_gather(array, made), within, tag)
-        parts = (made[r * array.nbytes : (r + 1) * array.nbytes] for r in range(self.size))
+        result = self.runtime.empty(max(array.nbytes * self.size, 1))
+        self._do("all_gather", array, self._calls.all_gather(array, result), within, tag)
+        parts = (result[r * array.nbytes : (r + 1) * array.nbytes] for r in range(self.size))
         return [part.view(array.dtype).reshape(array.shape) for part in parts]
 
     def reduce_scatter(
@@ -204,11 +204,11 @@ class NcclGroup(CollectiveGroup):
     ) -> Any:
         """Return the combination over the ranks of their ``arrays[rank]``."""
         own = arrays[self.rank]
-        made = self.runtime.empty(max(own.nbytes, 1))[: own.nbytes].view(own.dtype)
+        result = self.runtime.empty(max(own.nbytes, 1))[: own.nbytes].view(own.dtype)
         sizes = f"{[array.size for array in arrays]} {tag}"
-        fork = self._calls.reduce_scatter(arrays, made, op)
+        fork = self._calls.reduce_scatter(arrays, result, op)
         self._do(f"reduce_scatter/{op}", arrays[0], fork, within, sizes)
-        return made.reshape(own.shape)
+        return result.reshape(own.shape)
 
     # -- who is here --------------------------------------------------------------------------------
 

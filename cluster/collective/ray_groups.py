@@ -54,7 +54,7 @@ class RayGroup(CollectiveGroup):
         self._given_up: str | None = None
         self._step = NO_STEP
         self._arrays = _module(backend)
-        with self._told("forming the group"):
+        with self._explained("forming the group"):
             milliseconds = int(within * 1e3)  # for rank 0 to tell its address; GLOO alone heeds it
             collective.init_collective_group(
                 size,
@@ -68,7 +68,7 @@ class RayGroup(CollectiveGroup):
         self.local_size = sum(int(other[0]) == node for other in nodes)
 
     @contextlib.contextmanager
-    def _told(self, what: str) -> Iterator[None]:
+    def _explained(self, what: str) -> Iterator[None]:
         if self._given_up is not None:
             raise CollectiveAborted(f"group {self.name}: {what} was aborted: {self._given_up}")
         try:
@@ -93,7 +93,7 @@ class RayGroup(CollectiveGroup):
     ) -> None:
         """Combine ``array`` over the ranks, in place. ``op``: sum, mean, product, min, max."""
         check_op(op, array.dtype)
-        with self._told(f"all_reduce/{op} {tag}"):
+        with self._explained(f"all_reduce/{op} {tag}"):
             collective.allreduce(flat(array), self.name, _OPS[op])
         self._divided(array, op)
 
@@ -117,9 +117,9 @@ class RayGroup(CollectiveGroup):
         for begin, end, root in zip((0, *ends), ends, roots, strict=False):
             part = row[begin:end]
             # NCCL may use the memory of the others as scratch.
-            given = part if root == self.rank else part.copy()
-            with self._told(f"reduce/{op} {tag}"):
-                collective.reduce(given, root, self.name, _OPS[op])
+            operand = part if root == self.rank else part.copy()
+            with self._explained(f"reduce/{op} {tag}"):
+                collective.reduce(operand, root, self.name, _OPS[op])
             if root == self.rank:
                 self._divided(part, op)
 
@@ -135,13 +135,13 @@ class RayGroup(CollectiveGroup):
         """Copy each part of ``array`` from its root's to every rank's."""
         row = flat(array)
         for begin, end, root in zip((0, *ends), ends, roots, strict=False):
-            with self._told(f"broadcast {tag}"):
+            with self._explained(f"broadcast {tag}"):
                 collective.broadcast(row[begin:end], root, self.name)
 
     def all_gather(self, array: Any, *, within: float = DEADLINE_S, tag: str = "") -> list[Any]:
         """Return every rank's ``array``, in rank order."""
         gathered = [self._arrays.empty_like(array) for _ in range(self.size)]
-        with self._told(f"all_gather {tag}"):
+        with self._explained(f"all_gather {tag}"):
             collective.allgather(gathered, array, self.name)
         return gathered
 
@@ -151,17 +151,19 @@ class RayGroup(CollectiveGroup):
         """Return the combination over the ranks of their ``arrays[rank]``."""
         check_op(op, arrays[0].dtype)
         result = self._arrays.empty_like(arrays[self.rank])
-        with self._told(f"reduce_scatter/{op} {tag}"):
-            given = [array.copy() for array in arrays]  # Ray's GLOO writes into them
-            collective.reducescatter(result, given, self.name, _OPS[op])
+        with self._explained(f"reduce_scatter/{op} {tag}"):
+            copies = [array.copy() for array in arrays]  # Ray's GLOO writes into them
+            collective.reducescatter(result, copies, self.name, _OPS[op])
         self._divided(result, op)
         return result
 
     def barrier(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
         """Return when every rank is here, for the same thing and in the same step."""
-        came = [zlib.crc32(tag.encode()), self._step]
-        met = self.all_gather(self._arrays.asarray(came, dtype="int64"), tag=f"barrier {tag}")
-        others = [r for r, their in enumerate(met) if [int(word) for word in their] != came]
+        request = [zlib.crc32(tag.encode()), self._step]
+        requests = self.all_gather(
+            self._arrays.asarray(request, dtype="int64"), tag=f"barrier {tag}"
+        )
+        others = [r for r, their in enumerate(requests) if [int(word) for word in their] != request]
         if others:
             raise CollectiveError(
                 f"group {self.name}: {named(others)} came for another collective than rank {self.rank}, "

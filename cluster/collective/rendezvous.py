@@ -47,7 +47,7 @@ _PAGE = 4096
 _FLOCK = "hhqqi"  # struct flock: type, whence, start, length, process
 
 
-def lasts() -> str | None:
+def never_ended() -> str | None:
     """Tell that nothing ended a group from outside."""
     return None
 
@@ -79,7 +79,7 @@ class Rendezvous:
         size: int,
         within: float,
         ranks: Sequence[int] | None = None,
-        ended: Callable[[], str | None] = lasts,
+        ended: Callable[[], str | None] = never_ended,
     ) -> None:
         self._ended = ended
         self.name, self.rank, self.size = name, rank, size
@@ -163,7 +163,7 @@ class Rendezvous:
                 if kind != DONE:
                     self.waited += time.perf_counter() - began
         if words[self._abort_word] >= self.epoch:
-            self._settle(target, kind)
+            self._resolve_abort(target, kind)
         for peer in range(self.size):
             at = peer * _LINE + slot
             if words[at] != request or words[at + 1] != step:
@@ -184,7 +184,9 @@ class Rendezvous:
                     f"{kind} ({detail}): ranks {self._called(late)} are missing after {within} s"
                 )
                 if late and self.abort(reason) and not self._all_arrived(target):
-                    self._settle(target, kind, CollectiveError(f"group {self.name}: {reason}."))
+                    self._resolve_abort(
+                        target, kind, CollectiveError(f"group {self.name}: {reason}.")
+                    )
                 return
             seen = words[at]
             if seen < target:
@@ -200,7 +202,7 @@ class Rendezvous:
         words, beyond = self._words, self._base + (1 << EPOCH_SHIFT)
         return all(target <= words[peer * _LINE] < beyond for peer in range(self.size))
 
-    def _settle(self, target: int, kind: str, cause: CollectiveError | None = None) -> None:
+    def _resolve_abort(self, target: int, kind: str, cause: CollectiveError | None = None) -> None:
         """Return if everybody had arrived when the abort came; raise ``cause``, or the abort, if not."""
         with self._locked():
             off = self._words[self._abort_word + _OFF]
@@ -242,10 +244,10 @@ class Rendezvous:
         """Tell whether the peer's process exists (or a child it forked, or one cannot know)."""
         ask = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, peer, 1, 0)
         try:
-            found = fcntl.fcntl(self._control.descriptor, fcntl.F_OFD_GETLK, ask)
+            reply = fcntl.fcntl(self._control.descriptor, fcntl.F_OFD_GETLK, ask)
         except OSError:
             return True
-        return bool(struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK)
+        return bool(struct.unpack(_FLOCK, reply)[0] != fcntl.F_UNLCK)
 
     # -- failures ---------------------------------------------------------------------------------
 

@@ -283,11 +283,13 @@ class Exchange:
             header = self.streams[party].header if party in self.streams else self._mine
             if header is not None:
                 came.setdefault(str(header), []).append(party)
-        told = [
+        sentences = [
             f"{' and '.join(self._names[party] for party in parties)} came for {text}"
             for text, parties in came.items()
         ]
-        raise Disagreement(f"one came for another collective than the others: {'; '.join(told)}.")
+        raise Disagreement(
+            f"one came for another collective than the others: {'; '.join(sentences)}."
+        )
 
 
 def _bytes(row: np.ndarray) -> memoryview:

@@ -119,9 +119,9 @@ def _folder() -> str:
 def _check_folder() -> None:
     """Raise CollectiveError if that folder is full: Ray would wait for its own files until it gives up."""
     with contextlib.suppress(OSError):
-        found = os.statvfs(_folder())
-        free = found.f_bavail * found.f_frsize
-        if found.f_blocks and free < _FILES_BYTES:
+        status = os.statvfs(_folder())
+        free = status.f_bavail * status.f_frsize
+        if status.f_blocks and free < _FILES_BYTES:
             raise CollectiveError(
                 f"Ray cannot be started here: {_folder()} has no room for its {_FILES_BYTES} bytes of files "
                 f"({free} are free). Make room there, or name another folder in RAY_TMPDIR."

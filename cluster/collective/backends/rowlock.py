@@ -230,12 +230,12 @@ def _joined(
             within_host, ranks.index(rank), len(ranks), within, ranks, later, forming.ended
         )
     addresses = [Address(host, port, bytes.fromhex(key)) for _, host, port, key in everyone]
-    links = None
+    transport = None
     if rank == members[here][0]:
         names = [f"host {i} ({named(ranks)})" for i, ranks in enumerate(members)]
         leaders = [addresses[ranks[0]] for ranks in members]
         try:
-            links = InterHostTransport(
+            transport = InterHostTransport(
                 here, leaders, listener, within, local, names, later, forming.ended
             )
         except BaseException:
@@ -244,7 +244,7 @@ def _joined(
             raise
     else:
         listener.close()
-    return HostsGroup(rank, members, local, links)
+    return HostsGroup(rank, members, local, transport)
 
 
 def _key(name: str, rank: int) -> str:
