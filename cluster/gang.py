@@ -40,7 +40,7 @@ _UNKNOWN_S = 5.0  # for how long a replica may be silent whose process is there,
 
 
 class RayDelivery:
-    """Delivers messages to actors, finds out who is lost and why, and brings in others."""
+    """Delivers messages to actors, notices which are lost and why, and brings in others."""
 
     def __init__(self, places: Sequence[Place], config: ClusterConfig) -> None:
         size = len(places)
@@ -93,7 +93,7 @@ class RayDelivery:
 
     @property
     def broken(self) -> bool:
-        """Whether nobody is left, or the Ray that they ran on is gone."""
+        """Whether no replica is left, or the Ray that they ran on is gone."""
         return self._closed or not any(m.alive for m in self._members) or self._ray_is_gone()
 
     def _ray_is_gone(self) -> bool:
@@ -124,7 +124,7 @@ class RayDelivery:
         """Send messages by rank, and return the number to ask for their answers with.
 
         Raises:
-            InvalidState: the gang was closed, or nobody is left of it.
+            InvalidState: the gang was closed, or no replica is left of it.
             ReplicaLost: a replica died, or takes nothing in.
         """
         if self.broken:
@@ -148,10 +148,10 @@ class RayDelivery:
         return self._channels.poll(number)
 
     def give_up(self, number: int) -> None:
-        """Nobody wants the answers to these messages any more."""
+        """Throw the answers to these messages away when they come."""
         self._channels.give_up(number)
 
-    # -- what became of somebody --------------------------------------------------------------------
+    # -- what became of a replica --------------------------------------------------------------------
 
     def _named(self, rank: int) -> str:
         return f"replica {rank} {self._members[rank]}"
@@ -191,7 +191,7 @@ class RayDelivery:
             self._judge(rank, patience)
 
     def _judge(self, rank: int, patience: float) -> None:
-        """Raise if a silent replica is lost, and not only at work."""
+        """Raise if a silent replica is dead rather than busy."""
         report = self._probes.look(self._members[rank], _LOOK_S)
         if report is None:
             self._cut_off.add(self._members[rank].where["node"])
@@ -320,12 +320,12 @@ class RayDelivery:
                 member.serving = member.described
             return
         secret = secrets.token_bytes(SECRET_BYTES)
-        who = {member.who: member for member in members.values()}
-        listener = Listener(ray.util.get_node_ip_address(), secret, list(who))
+        by_number = {member.number: member for member in members.values()}
+        listener = Listener(ray.util.get_node_ip_address(), secret, list(by_number))
         try:
             for member in members.values():
                 member.serving = member.actor.serve.remote(
-                    *listener.address, listener.local_name, secret, member.who
+                    *listener.address, listener.local_name, secret, member.number
                 )
 
             def check() -> None:
@@ -339,7 +339,7 @@ class RayDelivery:
                     )
 
             for number, ends in listener.accept_all(self.config.start_deadline_s, check).items():
-                member = who[number]
+                member = by_number[number]
                 member.line = ReplicaConnection(ends.steps, near=member.near)
                 member.watch = ends.watch
         finally:

@@ -23,7 +23,7 @@ from .frame import ChannelClosed, Frame, Outgoing
 _HAND_OVER_S = 2.0
 _WATCH_MS = 250
 _STEPS_KEPT = 3  # a replica can be a step ahead of another one, and at the next
-_BULKY = 1 << 15  # bytes that surely find room in a socket, though nobody takes them out
+_BULKY = 1 << 15  # bytes that surely find room in a socket, though no replica takes them out
 
 
 @dataclass
@@ -42,7 +42,7 @@ class _Exchange:
 
 
 class Channels:
-    """Sends each replica its message and gathers the answers, whoever is first.
+    """Sends each replica its message and gathers the answers in any order.
 
     ``lost(rank)`` makes the error for a replica whose line ended, ``late(ranks, seconds)`` the one for
     replicas that did not answer in time. ``watch(ranks)`` is called now and then while these do not answer, and
@@ -167,7 +167,7 @@ class Channels:
         return exchange is None or not exchange.waiting - self._silent
 
     def give_up(self, number: int) -> None:
-        """Nobody wants these answers any more: they are thrown away when they come."""
+        """Throw these answers away when they come."""
         exchange = self._under_way.get(number)
         if exchange is None:
             return
@@ -231,7 +231,7 @@ class Channels:
         exchange = _Exchange(None, outgoing, set(messages), wanted=False, maps=True)
         self._under_way[number] = exchange
         deadline = time.monotonic() + within
-        while exchange.waiting:  # an interrupt leaves it under way: nobody asks for the answers
+        while exchange.waiting:  # an interrupt leaves it under way: no caller asks for the answers
             if self._silent and (silent := exchange.waiting & self._silent):
                 raise self._gone(min(silent))
             if not self._turn(deadline):

@@ -94,7 +94,7 @@ class ReplicaConnection:
         return Message(_MAP, {"path": new.segment.path, "fed": new.fed, "posted": new.posted})
 
     def mapped(self, well: bool) -> None:
-        """The replica has the new area, if all went well: nobody else needs its name."""
+        """Forget the name of the new area, which the replica has if all went ``well``; else the area too."""
         self._forget_name()
         if self.area is not None and not well:
             self.area.close()

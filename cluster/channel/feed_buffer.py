@@ -39,7 +39,7 @@ class SharedFeedBuffer:
 
     @staticmethod
     def new_path() -> str:
-        """Return a name for memory that nobody has."""
+        """Return a name that no other memory has."""
         return segment_path(uuid.uuid4().hex, "area")
 
     @classmethod

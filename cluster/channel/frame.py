@@ -267,7 +267,7 @@ class Incoming:
             for dtype, shape in layout.arrays:
                 array: np.ndarray = np.ndarray(shape, dtype, buffer, offset)
                 offset += array.nbytes + _padding(array.nbytes)
-                # The room is used again; and who keeps a loss must not keep large arrays that came with it.
+                # The room is used again; and an owner of a loss must not keep large arrays that came with it.
                 apart = not self._reuse and (array.nbytes <= _SMALL or len(buffer) <= _ROOM)
                 arrays.append(array.copy() if apart else array)
         except (ValueError, TypeError) as error:

@@ -34,9 +34,8 @@ class Buffers:
             for rank in range(self.size)
         ]
         own = self._own(paths[self.rank], size)
-        check = partial(
-            self._rendezvous.refuse_aborted, "buffer"
-        )  # who gave up takes its file away
+        # A rank that gave up takes its file away.
+        check = partial(self._rendezvous.refuse_aborted, "buffer")
         try:
             self._rendezvous.meet("buffer", f"{nbytes} bytes", self._within)
             segments = [
@@ -47,7 +46,7 @@ class Buffers:
             ]
             self._rendezvous.meet("buffer/done", "", self._within)
         finally:
-            for path in paths:  # everybody's: their owners may not live to do it
+            for path in paths:  # of all ranks: their owners may not live to do it
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(path)
         for segment in segments:
@@ -56,7 +55,7 @@ class Buffers:
         return own.array[:nbytes]
 
     def _own(self, path: str, nbytes: int) -> Segment:
-        """Make this rank's memory; if there is no room, the peers who wait for it are released."""
+        """Make this rank's memory; if there is no room, release the peers that wait for it."""
         try:
             segment = Segment.create(path, nbytes)
             try:

@@ -57,8 +57,8 @@ class Connector:
         connections: dict[tuple[int, int], socket.socket] = {}
 
         def awaited(claim: Claim) -> bool:
-            key = (claim.who, claim.purpose)
-            return claim.epoch == epoch and claim.who > self.index and key in keys
+            key = (claim.caller, claim.purpose)
+            return claim.epoch == epoch and claim.caller > self.index and key in keys
 
         doorway = Doorway([self._listener], self._addresses[self.index].secret, awaited)
         try:
@@ -92,7 +92,7 @@ class Connector:
     ) -> None:
         """Note the hosts that called. One that calls again did not hear that it was let in."""
         for claim, connection in came:
-            key = (claim.who, claim.purpose)
+            key = (claim.caller, claim.purpose)
             if key in connections:
                 connections[key].close()
             connections[key] = connection

@@ -144,9 +144,9 @@ class SharedMemoryGroup(CollectiveGroup):
         return [slot[begin : begin + row.nbytes].view(row.dtype) for slot in self._slots]
 
     def _shown(self, row: np.ndarray) -> list[np.ndarray]:
-        """Copy a small row to where all can read it, and return everybody's.
+        """Copy a small row to where all can read it, and return those of all ranks.
 
-        With it, ranks meet once: each combines everybody's copies for itself, instead of a part for all. Two
+        With it, ranks meet once: each combines all copies for itself, instead of a part for all. Two
         slots take turns. A rank that writes a slot again has met its peers in between, so they are done with
         reading it.
         """
@@ -281,7 +281,7 @@ class SharedMemoryGroup(CollectiveGroup):
     ) -> None:
         """Copy each part of ``array`` from its root's to every rank's.
 
-        With ``takers``, part i goes to rank ``takers[i]`` alone (-1: to nobody, -2: to everybody).
+        With ``takers``, part i goes to rank ``takers[i]`` alone (-1: to none, -2: to all).
         """
         row = flat(array)
         everyone, _ = self._reachable(row)
@@ -301,7 +301,7 @@ class SharedMemoryGroup(CollectiveGroup):
 
     @property
     def aborted(self) -> str | None:
-        """Why a rank gave up in this epoch; None: nobody did."""
+        """Why a rank gave up in this epoch; None: none did."""
         return self._rendezvous.aborted
 
     def abort(self, reason: str) -> None:

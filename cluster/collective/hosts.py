@@ -163,7 +163,7 @@ class HostsGroup(CollectiveGroup):
         ours = [host == self._here for host in home]
 
         def work() -> None:
-            if self._local is not None:  # what is at home here, to all who are here
+            if self._local is not None:  # what is at home here, to all ranks of this host
                 at = [max(rank, 0) for rank in self._local_ranks(roots)]
                 to = [_ALL if here else _NOBODY for here in ours]
                 self._local.broadcast_parts(row, ends, at, within=within, tag=tag, takers=to)
@@ -195,7 +195,7 @@ class HostsGroup(CollectiveGroup):
         return next(i for i, members in enumerate(self._hosts) if rank in members)
 
     def _local_ranks(self, ranks: Sequence[int]) -> list[int]:
-        """Return the numbers of ranks within this host; those of others are nobody."""
+        """Return the numbers of ranks within this host; -1 for ranks of other hosts."""
         here = self._members
         return [here.index(rank) if rank in here else _NOBODY for rank in ranks]
 
@@ -211,7 +211,7 @@ class HostsGroup(CollectiveGroup):
     # -- failures ---------------------------------------------------------------------------------
 
     def _guarded(self, work: Callable[[], _T]) -> _T:
-        """Run a collective; if it fails here, those who wait for this rank are released."""
+        """Run a collective; if it fails here, release the ranks that wait for this one."""
         try:
             return work()
         except CollectiveError as error:
@@ -220,7 +220,7 @@ class HostsGroup(CollectiveGroup):
 
     @property
     def aborted(self) -> str | None:
-        """Why a rank gave up, as far as this host has heard; None: nobody did."""
+        """Why a rank gave up, as far as this host has heard; None: none did."""
         source = self._transport if self._transport is not None else self._local
         return None if source is None else source.aborted
 

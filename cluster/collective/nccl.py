@@ -1,8 +1,8 @@
-"""A group of GPUs, one in each process: arrays travel by NCCL, and who is here by one of our groups of CPUs.
+"""A group of GPUs, one in each process. A CPU group handles membership, deadlines and aborts; NCCL moves data.
 
 NCCL waits for ever, on the GPU, for a rank that does not come, and computes nonsense with one that comes for
 something else. So the host never waits for it alone: ranks first meet in the group of CPUs, which knows
-deadlines, names who is missing and compares what each came for, and then ask whether the GPU is done.
+deadlines, names ranks that are missing and compares what each came for, and then ask whether the GPU is done.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ class NcclGroup(CollectiveGroup):
         self._do(f"reduce_scatter/{op}", arrays[0], fork, within, sizes)
         return result.reshape(own.shape)
 
-    # -- who is here --------------------------------------------------------------------------------
+    # -- membership --------------------------------------------------------------------------------
 
     def begin(self, step: int) -> None:
         """Say which step the collectives that follow belong to; ranks in different steps stop."""
@@ -229,7 +229,7 @@ class NcclGroup(CollectiveGroup):
         self._meet(f"vote {tag}", within)
 
     def _meet(self, tag: str, within: float) -> None:
-        """Return when every rank came for the same; if not, nobody waits for NCCL any longer here."""
+        """Return when every rank came for the same; if not, end the communicator, so that no call waits on."""
         self._refuse_aborted(tag)
         with self._giving_up():
             self._control.barrier(within=within, tag=tag)
@@ -251,7 +251,7 @@ class NcclGroup(CollectiveGroup):
 
     @property
     def aborted(self) -> str | None:
-        """Why a rank gave up in this epoch; None: nobody did."""
+        """Why a rank gave up in this epoch; None: none did."""
         return self._given_up or self._control.aborted
 
     def abort(self, reason: str) -> None:

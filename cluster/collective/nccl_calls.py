@@ -90,7 +90,7 @@ class NcclCalls:
         return self._fork(broadcast_parts)
 
     def all_gather(self, array: Any, into: Any) -> Fork:
-        """Put everybody's bytes side by side."""
+        """Put the bytes of all ranks side by side."""
         row, kind = _bytes(array), self._nccl.NCCL_UINT8
 
         def all_gather(world: Any, stream: int) -> None:
@@ -99,7 +99,7 @@ class NcclCalls:
         return self._fork(all_gather)
 
     def reduce_scatter(self, arrays: Sequence[Any], into: Any, op: str) -> Fork:
-        """Combine everybody's ``arrays[rank]`` into an array of that rank; they may differ in size."""
+        """Combine the ``arrays[rank]`` of all ranks into an array of that rank; they may differ in size."""
         rows = [_row(array) for array in arrays]
         kind, how = self._type(rows[0]), self._op(op, rows[0])
 

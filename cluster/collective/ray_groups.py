@@ -40,7 +40,7 @@ class RayGroup(CollectiveGroup):
 
     Arrays are NumPy's with gloo, CuPy's with nccl, of types that the backend knows. Ray offers neither a
     deadline nor an abort here: ``within`` is not kept, an abort stops this rank's next collective but
-    releases nobody who waits (torch gives up after half an hour; a gang ends the actors), ranks that come for
+    releases no rank that waits (torch gives up after half an hour; a gang ends the actors), ranks that come for
     different things are noticed at a barrier or a vote only, and results need not be the same bits in each run.
 
     Raises:
@@ -176,7 +176,7 @@ class RayGroup(CollectiveGroup):
         return self._given_up
 
     def abort(self, reason: str) -> None:
-        """Refuse further collectives of this rank; those who wait for it are not released."""
+        """Refuse further collectives of this rank; ranks that wait for it are not released."""
         self._given_up = self._given_up or f"rank {self.rank} failed: {reason}"
 
     def reset(self, epoch: int) -> None:

@@ -7,11 +7,11 @@ Words are written with plain stores. That is enough on x86-64, where stores beco
 processors the system call in ``wake`` stands between the data and the sleeper's next look.
 
 If every rank has arrived at a meeting, every living rank leaves it successfully, whatever happens to the
-others after they arrived. A rank that finds everybody present and no abort leaves without more ado. Whoever
+others after they arrived. A rank that finds all present and no abort leaves without more ado. A rank that
 sees an abort settles under a file lock (which the kernel takes back from a dead holder): the first to do so
-looks who is present, and either everybody is, or it writes down that this meeting is *off*. A rank arrives
-first and then looks for an abort, one that aborts does so before it looks who arrived, and a system call
-stands between the two looks on either side; so nobody leaves quickly a meeting that another one called off.
+looks which are present, and either all are, or it writes down that this meeting is *off*. A rank arrives
+first and then looks for an abort, one that aborts does so before it looks which arrived, and a system call
+stands between the two looks on either side; so no rank leaves quickly a meeting that another one called off.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _FLOCK = "hhqqi"  # struct flock: type, whence, start, length, process
 
 
 def never_ended() -> str | None:
-    """Tell that nothing ended a group from outside."""
+    """Return None: nothing ends the group from outside."""
     return None
 
 
@@ -91,9 +91,9 @@ class Rendezvous:
         if rank == 0:
             self._control = Segment.create(path, nbytes, keep=True, taken=nbytes)
         else:
-            who = f"group {name}: rank {self.ranks[0]}"
+            maker = f"group {name}: rank {self.ranks[0]}"
             check = self._refuse_ended
-            self._control = Segment.attach(path, nbytes, within, who, keep=True, check=check)
+            self._control = Segment.attach(path, nbytes, within, maker, keep=True, check=check)
         self._words = self._control.array[: words * 8].data.cast("q")
         self._texts = self._control.array[words * 8 : texts].data
         self._reason = self._control.array[texts : texts + _REASON_BYTES].data
@@ -203,10 +203,10 @@ class Rendezvous:
         return all(target <= words[peer * _LINE] < beyond for peer in range(self.size))
 
     def _resolve_abort(self, target: int, kind: str, cause: CollectiveError | None = None) -> None:
-        """Return if everybody had arrived when the abort came; raise ``cause``, or the abort, if not."""
+        """Return if all had arrived when the abort came; raise ``cause``, or the abort, if not."""
         with self._locked():
             off = self._words[self._abort_word + _OFF]
-            if off < self._base:  # nobody has decided in this epoch yet
+            if off < self._base:  # no rank has decided in this epoch yet
                 if self._all_arrived(target):
                     return
                 self._words[self._abort_word + _OFF] = off = target
@@ -232,7 +232,7 @@ class Rendezvous:
         self.abort(reason)
         raise CollectiveError(f"group {self.name}: {reason}.")
 
-    # -- who is alive -----------------------------------------------------------------------------
+    # -- which ranks are alive -----------------------------------------------------------------------------
 
     def _show_alive(self) -> None:
         """Lock a byte of the control file; the kernel unlocks it when this process ends."""
@@ -274,7 +274,7 @@ class Rendezvous:
 
     @property
     def aborted(self) -> str | None:
-        """Why a rank gave up in this epoch; None: nobody did."""
+        """Why a rank gave up in this epoch; None: none did."""
         if self._words[self._abort_word] < self.epoch:
             return None
         return bytes(self._reason[: self._words[self._abort_word + 1]]).decode(errors="replace")

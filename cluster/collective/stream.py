@@ -1,4 +1,4 @@
-"""Moving rows over several connections at once: agree first, then send and receive as the kernel lets one."""
+"""Moving rows over several connections at once: agree first, then send and receive as each socket accepts."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class Stream:
 
 
 class Exchange:
-    """Drives the streams of one collective. ``aborted()`` says why somebody gave up (None: nobody did).
+    """Drives the streams of one collective. ``aborted()`` returns why a host gave up (None: none did).
 
     ``at_work()`` tells whether other threads of this process have use for the processor.
     """
@@ -207,7 +207,7 @@ class Exchange:
         Raises:
             Disagreement: a peer came for something else.
             CollectiveError: a peer did not come in time.
-            CollectiveAborted: somebody gave up, or is gone.
+            CollectiveAborted: a host gave up, or is gone.
         """
         differ = False
         while waiting := [one for one in self.streams.values() if one.header is None]:

@@ -1,6 +1,6 @@
 """Named shared memory that does not outlive its users.
 
-A file is unlinked once everybody has mapped it. One whose maker was killed before that is swept by the next
+A file is unlinked once all have mapped it. One whose maker was killed before that is swept by the next
 gang or replica that starts on the host.
 """
 
@@ -92,7 +92,7 @@ class Segment:
         path: str,
         nbytes: int,
         within: float,
-        who: str,
+        maker: str,
         *,
         keep: bool = False,
         check: Callable[[], None] = lambda: None,
@@ -115,7 +115,7 @@ class Segment:
             check()
             if time.monotonic() > deadline:
                 raise CollectiveError(
-                    f"{who} did not share its memory within {within} s. These groups join replicas of one "
+                    f"{maker} did not share its memory within {within} s. These groups join replicas of one "
                     f"host; are all of them on it, and alive?"
                 )
             time.sleep(_POLL_S)

@@ -1,4 +1,4 @@
-"""The header of every frame that processes of a gang send each other once they have proved who they are.
+"""The header of every frame that processes of a gang exchange once they have proved themselves.
 
 ``kind, number, bytes of text, flags, bytes of body, step | text | body``: 32 bytes, then as many as they say.
 

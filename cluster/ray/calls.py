@@ -118,7 +118,7 @@ class ActorCalls:
         return len(ray.wait(asked, num_returns=len(asked), timeout=0)[0]) == len(asked)
 
     def give_up(self, number: int) -> None:
-        """Nobody wants these answers any more."""
+        """Throw these answers away when they come."""
         exchange = self._under_way.get(number)
         if exchange is not None:
             self._push()
@@ -139,10 +139,10 @@ class ActorCalls:
             self._gather(exchange, ranks, within)
 
     def hang_up(self, rank: int) -> None:
-        """Nothing to do: nobody listens to an actor that is not asked."""
+        """Do nothing: an actor that is not asked is not listened to."""
 
     def close(self) -> None:
-        """Forget everybody."""
+        """Forget all actors."""
         self.use({})
 
 

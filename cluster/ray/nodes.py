@@ -43,7 +43,7 @@ class Node:
 
 
 def nodes() -> list[Node]:
-    """Return the living nodes by address, then id: the same order whoever asks, and whoever joined first."""
+    """Return the living nodes by address, then id: the same order in every process, whichever joined first."""
     cluster_nodes = [
         Node(
             entry["NodeID"],

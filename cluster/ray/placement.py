@@ -68,7 +68,7 @@ def reserve(
 def _assign(
     size: int, cluster_nodes: Sequence[Node], config: ClusterConfig, gpus: Sequence[int]
 ) -> list[Node]:
-    """Return the node of each replica; who has a numbered GPU is where that is."""
+    """Return the node of each replica; one on a numbered GPU is where that is."""
     if not gpus:
         return plan(size, cluster_nodes, config)
     eligible = choose(cluster_nodes, config)

@@ -39,7 +39,7 @@ class ReplicaHandle:
 
     def __init__(self, reservation: Any, bundle: int, config: ClusterConfig) -> None:
         self.reservation, self.bundle = reservation, bundle
-        self.who = next(_numbers)
+        self.number = next(_numbers)
         self.alive = True
         self.where: dict[str, Any] = {}
         self.functions: set[int] = set()  # numbers of the Python functions that it has
@@ -245,7 +245,7 @@ class NodeProbes:
             ray.wait(starting, num_returns=len(starting), timeout=_START_S)
 
     def look(self, member: ReplicaHandle, within: float) -> tuple[str, int] | None:
-        """Look at a member's process; None if nobody on its node answers."""
+        """Look at a member's process; None if its node does not answer."""
         if member.near:
             return look_at(member.where["pid"])
         probe = self._by_node.get(member.where["node"])

@@ -60,7 +60,7 @@ class RowlockBackend(BaseGroup):
         formed: CollectiveGroup | None = None
         try:
             formed = _form(group_name, rank, world_size, forming)
-            # Everybody has read what everybody published.
+            # All have read what all published.
             formed.barrier(within=terms.forming_s)
         except BaseException as error:
             forming.give_up(rank, error)
@@ -188,7 +188,7 @@ def form(name: str, rank: int, size: int, runtime: Runtime | None, terms: Terms)
 
 
 def _form(name: str, rank: int, size: int, forming: Forming) -> CollectiveGroup:
-    """Find out who sits where, through Ray's key-value store, and make the group that fits."""
+    """Learn each rank's node from the table that the cluster shares, and make the group that fits."""
     forming.refuse_ended()
     address = ray.util.get_node_ip_address()
     listener = socket.create_server((address, 0), backlog=size + STRANGERS)
