@@ -33,8 +33,9 @@ from ..host.memory import total_memory
 from ..host.writes import address, constant
 from ..kernels.registry import bind as bind_kernel
 from .binding_cache import BindingCache
-from .buckets import Buckets, Collectives
+from .buckets import Buckets
 from .collectives import bind_collective
+from .group import CollectiveGroup
 from .numerics import looks
 from .plan import EARLY_FETCH, Instruction, Plan, Vote
 from .run import dependencies, last_concurrent
@@ -59,7 +60,7 @@ class Binder:
         specs: Sequence[Spec],
         allocate: Allocate,
         buckets: Buckets,
-        group: Collectives | None = None,
+        group: CollectiveGroup | None = None,
         *,
         rank: int | None = None,
         within: float = 60.0,
@@ -201,14 +202,17 @@ class Binder:
             vote=vote,
             late=late,
             needs=self.needs,
-            waited=partial(getattr, self.group, "waited", 0.0),
+            waited=self._waited,
         )
+
+    def _waited(self) -> float:
+        return self.group.waited if self.group is not None else 0.0
 
     def _vote(self) -> Vote:
         vote = Vote(self._early())
-        agree = getattr(self.group, "agree", None)
-        if agree is not None:
-            vote.agree = partial(agree, within=self.within, tag=f"schedule {self.program.schedule}")
+        if self.group is not None and self.group.asynchronous:
+            tag = f"schedule {self.program.schedule}"
+            vote.agree = partial(self.group.agree, within=self.within, tag=tag)
         return vote
 
     def _early(self) -> dict[int, Any]:
@@ -332,8 +336,7 @@ class Binder:
             calls = [*calls, *looks(self.program, number, node, self.arrays, self.device.xp)]
         if node is self._vote_at and vote is not None and self.group is not None:
             when = self._when(node)
-            landed = getattr(self.group, "landed", None)  # results may be under way on a GPU
-            calls += [Waiting(landed, **when)] if landed is not None else []
+            calls += [Waiting(self.group.landed, **when)] if self.group.asynchronous else []
             calls += [vote.come, partial(self.group.vote, **when), vote.go]
         return Instruction(node.op, reads, writes, node.where, tuple(calls))
 

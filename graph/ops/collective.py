@@ -1,8 +1,6 @@
 """Ops that join the replicas. They are nodes like any other; the executor runs them on its group.
 
 ``bucket`` numbers the collectives of a program; ``roots`` names the rank that each value goes to or comes from.
-On GPUs, collectives of one ``ring`` follow one another, and those of several run side by side; ``inner`` is the
-number of ranks that combine among themselves first (0: all at once).
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ from .registry import Inference, Op, Specs, define
 
 ALL_REDUCE, REDUCE, BROADCAST = "fused_all_reduce", "fused_reduce", "fused_broadcast"
 BARRIER = "replica_barrier"
-HOST = -1  # as ``inner``: the replicas of a host
 COLLECTIVES = frozenset({ALL_REDUCE, REDUCE, BROADCAST, BARRIER})
 
 
@@ -35,8 +32,6 @@ class FusedAllReduce(Operands):
     x: Inputs
     out: Outputs
     bucket: int = 0
-    ring: int = 0
-    inner: int = 0
 
 
 define(Op(type=ALL_REDUCE, record=FusedAllReduce, shape=like_operands, in_place={"Out": "X"}))
@@ -47,7 +42,6 @@ class RootedCollective(Operands):
     out: Outputs
     bucket: int = 0
     roots: Sequence[int] = []
-    ring: int = 0
 
 
 define(Op(type=REDUCE, record=RootedCollective, shape=rooted, in_place={"Out": "X"}))
