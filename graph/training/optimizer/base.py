@@ -198,7 +198,7 @@ class Optimizer:
         if isinstance(rate, Variable):
             self._rates[program.id] = rate
             return
-        start = rate.get_lr() if isinstance(rate, LRScheduler) else rate
+        start = rate() if isinstance(rate, LRScheduler) else rate
         variable = LayerHelper("learning_rate", "learning_rate").create_global(
             unique_name.generate("learning_rate"),
             [1],
