@@ -28,6 +28,7 @@ _SUBPACKAGES = (
     "reader",
     "static",
     "version",
+    "vision",
 )
 _ROOMS = ("functions", "demo", "executor", "graph", "strategies")
 LAZY_EXPORTS = {
