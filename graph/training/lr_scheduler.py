@@ -31,7 +31,7 @@ class LRScheduler:
         return self.last_lr
 
     def step(self, epoch: int | None = None) -> None:
-        """Move on by one, or to ``epoch``."""
+        """Advance by one, or to ``epoch``."""
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         self.last_lr = self.rate()
         if self.verbose:
@@ -40,7 +40,7 @@ class LRScheduler:
             )
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what :meth:`set_state_dict` takes."""
+        """Return the state, for :meth:`set_state_dict`."""
         return {"last_epoch": self.last_epoch, "last_lr": self.last_lr}
 
     def set_state_dict(self, state: dict[str, Any]) -> None:
@@ -174,7 +174,7 @@ class LinearWarmup(LRScheduler):
         last_epoch: int = -1,
         verbose: bool = False,
     ) -> None:
-        self.after = learning_rate
+        self.next_rate = learning_rate
         self.warmup_steps, self.start_lr, self.end_lr = warmup_steps, start_lr, end_lr
         super().__init__(start_lr, last_epoch, verbose)
 
@@ -184,7 +184,7 @@ class LinearWarmup(LRScheduler):
             return (
                 self.start_lr + (self.end_lr - self.start_lr) * self.last_epoch / self.warmup_steps
             )
-        if isinstance(self.after, LRScheduler):
-            self.after.step(self.last_epoch - self.warmup_steps)
-            return self.after.get_lr()
-        return float(self.after)
+        if isinstance(self.next_rate, LRScheduler):
+            self.next_rate.step(self.last_epoch - self.warmup_steps)
+            return self.next_rate.get_lr()
+        return float(self.next_rate)
