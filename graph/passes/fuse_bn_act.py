@@ -8,18 +8,18 @@ from ..ir.graph import Graph, Node
 from ..ops.fused_norm import ACT, ACTIVATIONS
 from ..ops.registry import OPS
 from ..ops.sync_norm import APPLY
-from .match import GraphRewriter, Slots, one
+from .match import GraphRewriter, Slots, sole_value
 from .target import Pass, Target
 
 _NAME = "fuse_bn_act_ops"
 _GRADS = {f"{act}_grad": act for act in ACTIVATIONS}
-APART = "sync_batch_norm took the batch norms apart, for their statistics meet between the parts"
+APART = "sync_batch_norm split the batch norms, for their statistics are summed between the parts"
 
 
 def fuse_bn_act(graph: Graph, target: Target) -> Graph:
     """batch_norm -> act becomes fused_batch_norm_act, act_grad -> batch_norm_grad its gradient.
 
-    The gradient is a function of what the activation made, so each of the two is fused by itself.
+    The gradient is a function of the activation's result, so each of the two is fused by itself.
     """
     edit = GraphRewriter(graph, target)
     forward = sum(_forward(edit, norm) for norm in edit.nodes("batch_norm"))
@@ -30,7 +30,7 @@ def fuse_bn_act(graph: Graph, target: Target) -> Graph:
 
 
 def _forward(edit: GraphRewriter, norm: Node) -> bool:
-    y = one(norm.outputs, "Y")
+    y = sole_value(norm.outputs, "Y")
     if y is None:
         return False
     act = next((n for n in edit.readers(y) if n.op in ACTIVATIONS), None)
@@ -43,18 +43,20 @@ def _forward(edit: GraphRewriter, norm: Node) -> bool:
 def with_norm(norm: Node, op_type: str, act: str, slots: Slots) -> Node:
     """Return a batch norm as another op that also applies ``act``; ``slots`` are added or replaced."""
     op = OPS[op_type]
-    held = {**norm.inputs, **norm.outputs, **slots}
+    slots_by_name = {**norm.inputs, **norm.outputs, **slots}
     return replace(
         norm,
         op=op_type,
-        inputs={s.name: held[s.name] for s in op.input_slots if held.get(s.name)},
-        outputs={s.name: held[s.name] for s in op.output_slots if held.get(s.name)},
+        inputs={s.name: slots_by_name[s.name] for s in op.input_slots if slots_by_name.get(s.name)},
+        outputs={
+            s.name: slots_by_name[s.name] for s in op.output_slots if slots_by_name.get(s.name)
+        },
         attrs={**norm.attrs, "act_type": act},
     )
 
 
 def _backward(edit: GraphRewriter, norm: Node) -> bool:
-    d_middle = one(norm.inputs, "Y@GRAD")
+    d_middle = sole_value(norm.inputs, "Y@GRAD")
     act = edit.maker.get(d_middle) if d_middle is not None else None
     if d_middle is None or act is None or act.op not in _GRADS:
         return False

@@ -1,7 +1,7 @@
 """fused_feedforward: linear, activation, linear as one op, with the layer norm, dropouts and residual around.
 
-The hidden layer is not kept: the backward pass computes it again (see ``graph/ops/feedforward.py``). The switch
-trades the time of one product and the activation for the memory of the hidden layer and its gradients.
+The backward pass computes the hidden layer again instead of storing it (see ``graph/ops/feedforward.py``). The
+switch trades the time of one product and the activation for the memory of the hidden layer and its gradients.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from ...strategies.types import FLOATS
 from ..ir.graph import Graph, Node, Value
-from .match import GraphRewriter, given, one, output_of
+from .match import GraphRewriter, nonempty_slots, output_of, sole_value
 from .path import Hop, can_fuse_away, derives_same, with_gradients
 from .target import Pass, Target
 
@@ -43,7 +43,7 @@ def fused_feedforward(graph: Graph, target: Target) -> Graph:
 
 
 def _fuse(edit: GraphRewriter, activation: Node) -> bool:
-    """Fuse the two layers around an activation, with as much around them as will go along."""
+    """Fuse the two layers around an activation, with as many of their neighbours as fit."""
     core = _core(edit, activation)
     if core is None:
         return False
@@ -53,28 +53,30 @@ def _fuse(edit: GraphRewriter, activation: Node) -> bool:
     ]:
         refused = edit.refused.copy()
         hops = with_gradients(edit, path)
-        if hops is not None and can_fuse_away(edit, hops) and _put(edit, hops, core):
+        if hops is not None and can_fuse_away(edit, hops) and _fuse_hops(edit, hops, core):
             return True
-        if len(path) > len(core):  # why less was taken along is no reason why nothing was
+        if len(path) > len(
+            core
+        ):  # a shorter path may still fit, so this is no reason for the report
             edit.refused = refused
     return False
 
 
 def _core(edit: GraphRewriter, activation: Node) -> Path | None:
-    """Return product, bias, activation, dropout, product, as far as they are there; None: no such layers."""
-    x, out = one(activation.inputs, "X"), one(activation.outputs, "Out")
+    """Return the ops of product, bias, activation, dropout, product (bias and dropout optional), or None."""
+    x, out = sole_value(activation.inputs, "X"), sole_value(activation.outputs, "Out")
     before = edit.maker.get(x) if x is not None else None
     path: Path = [(activation, "X")]
     if before is not None and _is_bias(before):
         path.insert(0, (before, "X"))
-        before = edit.maker.get(one(before.inputs, "X"))  # type: ignore[arg-type]  # X is always there
+        before = edit.maker.get(sole_value(before.inputs, "X"))  # type: ignore[arg-type]  # X is always there
     if before is None or columns(before) is None:
         return None
     path.insert(0, (before, "X"))
     dropout = edit.reader(out, "dropout", "X")
     if dropout is not None:
         path.append((dropout, "X"))
-        out = one(dropout.outputs, "Out")
+        out = sole_value(dropout.outputs, "Out")
     after = next((n for op in _LINEAR if (n := edit.reader(out, op, "X")) is not None), None)
     if after is None or columns(after) is None or out is None:
         return None
@@ -90,8 +92,8 @@ def _core(edit: GraphRewriter, activation: Node) -> Path | None:
 
 
 def columns(node: Node) -> int | None:
-    """Return how many dimensions of X are rows in a product with a matrix of weights; None: no such product."""
-    x, y = one(node.inputs, "X"), one(node.inputs, "Y")
+    """Return how many dimensions of X are rows in a product with a matrix of weights, None for other ops."""
+    x, y = sole_value(node.inputs, "X"), sole_value(node.inputs, "Y")
     if node.op not in _LINEAR or x is None or y is None or len(y.spec.shape) != 2:
         return None
     rank = len(x.spec.shape)
@@ -106,7 +108,7 @@ def _is_bias(node: Node) -> bool:
     """Tell whether a node adds one number to each column."""
     if node.op != "elementwise_add":
         return False
-    x, y = one(node.inputs, "X"), one(node.inputs, "Y")
+    x, y = sole_value(node.inputs, "X"), sole_value(node.inputs, "Y")
     if x is None or y is None or len(y.spec.shape) != 1:
         return False
     last = len(x.spec.shape) - 1
@@ -114,9 +116,9 @@ def _is_bias(node: Node) -> bool:
 
 
 def _norm_before(edit: GraphRewriter, core: Path) -> Path:
-    """Return the layer norm that makes what the first layer reads, if it norms the same rows."""
+    """Return the layer norm before the first layer, if it norms the same rows."""
     first = core[0][0]
-    x = one(first.inputs, "X")
+    x = sole_value(first.inputs, "X")
     norm = edit.maker.get(x) if x is not None else None
     if norm is None or norm.op != "layer_norm" or norm.attrs["begin_norm_axis"] != columns(first):
         return []
@@ -127,13 +129,13 @@ def _tails(edit: GraphRewriter, core: Path) -> list[Path]:
     """Return what may follow the second layer (bias, dropout, residual), longest first."""
     tail: Path = []
     tails: list[Path] = [[]]
-    value = one(core[-1][0].outputs, "Out")
+    value = sole_value(core[-1][0].outputs, "Out")
     for find in (_bias_after, _dropout_after, _residual_after):
-        found = None if value is None else find(edit, value)
-        if found is not None:
-            tail = [*tail, found]
+        hop = None if value is None else find(edit, value)
+        if hop is not None:
+            tail = [*tail, hop]
             tails.insert(0, tail)
-            value = one(found[0].outputs, "Out")
+            value = sole_value(hop[0].outputs, "Out")
     return tails
 
 
@@ -150,51 +152,56 @@ def _dropout_after(edit: GraphRewriter, value: Value) -> tuple[Node, str] | None
 def _residual_after(edit: GraphRewriter, value: Value) -> tuple[Node, str] | None:
     for slot, other in (("Y", "X"), ("X", "Y")):
         node = edit.reader(value, "elementwise_add", slot)
-        residual = None if node is None else one(node.inputs, other)
+        residual = None if node is None else sole_value(node.inputs, other)
         if node is not None and residual is not None and residual.spec == value.spec:
             return None if residual is value else (node, slot)
     return None
 
 
-def _put(edit: GraphRewriter, hops: Sequence[Hop], core: Path) -> bool:
-    """Put the fused ops in; False, with the reason kept, if they do not fit."""
+def _fuse_hops(edit: GraphRewriter, hops: Sequence[Hop], core: Path) -> bool:
+    """Put the fused ops in; return False and record the reason if they do not fit."""
     operands = _operands(hops, core)
     read = {slot: hop.read(name) for slot, (hop, name) in operands.items()}
-    made = {f"{slot}@GRAD": hop.d(name) for slot, (hop, name) in operands.items()}
-    kept: dict[str, Value | None] = {}
+    gradients = {f"{slot}@GRAD": hop.d(name) for slot, (hop, name) in operands.items()}
+    statistics: dict[str, Value | None] = {}
     norm = hops[0].node
     if norm.op == "layer_norm":
-        kept = {"Ln1Mean": norm.outputs["Mean"][0], "Ln1Variance": norm.outputs["Variance"][0]}
-    out = {"Out": hops[-1].made()}
+        statistics = {
+            "Ln1Mean": norm.outputs["Mean"][0],
+            "Ln1Variance": norm.outputs["Variance"][0],
+        }
+    out = {"Out": hops[-1].result()}
     attrs = _attrs(hops, core)
     where = core[0][0].where
-    node = Node(FUSED, given(read), given({**out, **kept}), attrs, where=where)
+    node = Node(
+        FUSED, nonempty_slots(read), nonempty_slots({**out, **statistics}), attrs, where=where
+    )
     if not derives_same(edit, node):
         return False
     pairs = [([hop.node for hop in hops], node)]
     backward = [hop.grad for hop in hops if hop.grad is not None]
     if backward:
-        inputs = given({**read, **kept, "Out@GRAD": hops[-1].d_made()})
-        grad = replace(node, op=FUSED_GRAD, inputs=inputs, outputs=given(made))
+        inputs = nonempty_slots({**read, **statistics, "Out@GRAD": hops[-1].d_result()})
+        grad = replace(node, op=FUSED_GRAD, inputs=inputs, outputs=nonempty_slots(gradients))
         pairs.append((backward, grad))
     return edit.fuse_all(pairs)
 
 
 def _operands(hops: Sequence[Hop], core: Path) -> dict[str, tuple[Hop, str]]:
     """Return, by slot of the fused op, the hop that reads the operand and its slot there."""
-    found: dict[str, tuple[Hop, str]] = {"X": (hops[0], "X")}
+    operands: dict[str, tuple[Hop, str]] = {"X": (hops[0], "X")}
     layer = 0
     for hop in hops:
         if hop.node.op == "layer_norm":
-            found |= {"Ln1Scale": (hop, "Scale"), "Ln1Bias": (hop, "Bias")}
+            operands |= {"Ln1Scale": (hop, "Scale"), "Ln1Bias": (hop, "Bias")}
         elif hop.node in (core[0][0], core[-1][0]):
             layer += 1
-            found[f"Linear{layer}Weight"] = (hop, "Y")
+            operands[f"Linear{layer}Weight"] = (hop, "Y")
         elif hop.node.op == "elementwise_add" and hop.slot == "X" and _is_bias(hop.node):
-            found[f"Linear{layer}Bias"] = (hop, "Y")
+            operands[f"Linear{layer}Bias"] = (hop, "Y")
         elif hop.node.op == "elementwise_add":
-            found["Residual"] = (hop, "Y" if hop.slot == "X" else "X")
-    return {slot: found[slot] for slot in _SLOTS if slot in found}
+            operands["Residual"] = (hop, "Y" if hop.slot == "X" else "X")
+    return {slot: operands[slot] for slot in _SLOTS if slot in operands}
 
 
 def _attrs(hops: Sequence[Hop], core: Path) -> dict[str, Any]:
@@ -206,7 +213,7 @@ def _attrs(hops: Sequence[Hop], core: Path) -> dict[str, Any]:
     for hop in hops:
         name = "dropout2" if hop.node is second else name
         if hop.node.op == "dropout":
-            dropouts[name] = {**hop.node.attrs, "name": hop.made().name}
+            dropouts[name] = {**hop.node.attrs, "name": hop.result().name}
     return {
         "x_num_col_dims": columns(core[0][0]),
         "pre_layer_norm": normed,

@@ -170,7 +170,7 @@ def softmax_(x: Variable, axis: int = -1, dtype: Any = None, name: str | None = 
     return softmax(x, axis, dtype, name)
 
 
-SELU_FLOOR = -1.0507009873554805 * 1.6732632423543772  # what selu tends to
+SELU_FLOOR = -1.0507009873554805 * 1.6732632423543772  # the limit of selu towards -infinity
 
 
 def alpha_factors(p: float) -> tuple[float, float]:

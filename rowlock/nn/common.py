@@ -65,7 +65,7 @@ def dropout(
         return unary.dropout(x, p, **attrs)  # type: ignore[arg-type]
     dims = [axis] if isinstance(axis, int) else list(axis)
     rank = x.ndim
-    if any(not 0 <= one < rank for one in dims):
+    if any(not 0 <= dim < rank for dim in dims):
         raise InvalidValue(f"dropout: axis {axis!r} is outside the {rank} dimensions.")
     return x * unary.dropout(_ones(x, dims), p, **attrs)  # type: ignore[arg-type]
 
@@ -95,17 +95,17 @@ def dropout3d(
 def alpha_dropout(
     x: Variable, p: float = 0.5, training: bool = True, name: str | None = None
 ) -> Variable:
-    """Set elements to what selu tends to, so that mean and deviation stay. arXiv 1706.02515."""
+    """Set elements to selu's limit towards -infinity; mean and deviation stay. arXiv 1706.02515."""
     check_variable(x, "x", "alpha_dropout")
     p = _probability(p, "alpha_dropout")
     if not training or p == 0:
         return x
     if p == 1:
         return layers.zeros_like(x)
-    kept = unary.dropout(layers.ones_like(x), p)
-    kept.stop_gradient = True
+    mask = unary.dropout(layers.ones_like(x), p)
+    mask.stop_gradient = True
     factor, offset = alpha_factors(p)
-    return (x * kept + (1.0 - kept) * SELU_FLOOR) * factor + offset
+    return (x * mask + (1.0 - mask) * SELU_FLOOR) * factor + offset
 
 
 def linear(
@@ -131,7 +131,7 @@ def embedding(
     """Rows of ``weight`` for ids.
 
     Raises:
-        Unsupported: ``max_norm`` or ``scale_grad_by_freq`` is asked for.
+        Unsupported: ``max_norm`` or ``scale_grad_by_freq`` is set.
     """
     check_variable(x, "x", "embedding")
     check_variable(weight, "weight", "embedding")
@@ -198,7 +198,7 @@ def conv2d(
     return binary.elementwise_add(out, bias, axis=1 if data_format == "NCHW" else -1)
 
 
-def _one(value: Any, argument: str) -> int:
+def _single_int(value: Any, argument: str) -> int:
     if isinstance(value, (list, tuple)) and len(value) == 1:
         value = value[0]
     if isinstance(value, bool) or not isinstance(value, int):
@@ -222,14 +222,14 @@ def conv1d(
     check_variable(weight, "weight", "conv1d")
     if data_format != "NCL":
         raise Unsupported(f"conv1d: data_format={data_format!r} is not built; use 'NCL'.")
-    pads = padding if isinstance(padding, str) else [0, _one(padding, "conv1d: padding")]
+    pads = padding if isinstance(padding, str) else [0, _single_int(padding, "conv1d: padding")]
     out = conv2d(
         layers.unsqueeze(x, [2]),
         layers.unsqueeze(weight, [2]),
         bias,
-        [1, _one(stride, "conv1d: stride")],
+        [1, _single_int(stride, "conv1d: stride")],
         pads,
-        [1, _one(dilation, "conv1d: dilation")],
+        [1, _single_int(dilation, "conv1d: dilation")],
         groups,
     )
     return layers.squeeze(out, [2], name)
@@ -324,9 +324,9 @@ def avg_pool1d(
 
 
 def _windows(kernel_size: Any, stride: Any, padding: Any, layer: str) -> list[Any]:
-    width = _one(kernel_size, f"{layer}: kernel_size")
-    step = width if stride is None else _one(stride, f"{layer}: stride")
-    pads = padding if isinstance(padding, str) else [0, _one(padding, f"{layer}: padding")]
+    width = _single_int(kernel_size, f"{layer}: kernel_size")
+    step = width if stride is None else _single_int(stride, f"{layer}: stride")
+    pads = padding if isinstance(padding, str) else [0, _single_int(padding, f"{layer}: padding")]
     return [[1, width], [1, step], pads]
 
 
@@ -399,9 +399,9 @@ def layer_norm(
     helper = LayerHelper("layer_norm", name)
     flat = [math.prod(sizes)]
     inputs: dict[str, Any] = {"X": x}
-    for slot, given in (("Scale", weight), ("Bias", bias)):
-        if given is not None:
-            inputs[slot] = given if given.ndim == 1 else layers.reshape(given, flat)
+    for slot, parameter in (("Scale", weight), ("Bias", bias)):
+        if parameter is not None:
+            inputs[slot] = parameter if parameter.ndim == 1 else layers.reshape(parameter, flat)
     out, mean, variance = helper.new(x.dtype), helper.new(x.dtype), helper.new(x.dtype)
     mean.stop_gradient = variance.stop_gradient = True
     attrs = {"epsilon": epsilon, "begin_norm_axis": len(shape) - len(sizes)}

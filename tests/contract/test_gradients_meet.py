@@ -154,7 +154,7 @@ def test_sample_weighted_wants_to_know_the_samples(threads: None) -> None:
     program = net.compiled(2, build={"gradient_scale_strategy": Scale.SampleWeighted})
     parts = [feed(2), feed(3)]
     parts[0]["y"] = feed(4)["y"]
-    with pytest.raises(FeedError, match=r"differ about their rows: 'x': \[2, 3\], 'y': \[4, 3\]"):
+    with pytest.raises(FeedError, match=r"differ in their rows: 'x': \[2, 3\], 'y': \[4, 3\]"):
         net.run(program, parts, [])
     empty = {name: array[:0] for name, array in feed(2).items()}
     with pytest.raises(FeedError, match=r"0 rows|gets no rows"):
