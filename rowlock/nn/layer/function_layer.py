@@ -36,7 +36,7 @@ class DimensionedLayer(Layer):
 
         signature = signature.replace(parameters=parameters)
         __init__.__signature__ = signature  # type: ignore[attr-defined]
-        cls.__init__ = __init__  # type: ignore[assignment, method-assign]
+        cls.__init__ = __init__  # type: ignore[method-assign]
 
 
 def _bound(

@@ -455,7 +455,7 @@ class Layer:
             for hook in layer._state_dict_hooks.values():
                 result = hook(state)
                 state = state if result is None else result
-        return state  # type: ignore[no-any-return]
+        return state
 
     def state_dict(
         self,
