@@ -133,8 +133,8 @@ def set_value(variable: Variable, value: Any, scope: Scope | None = None) -> Non
     (scope or global_scope()).home(variable.name).get_tensor().set(array)
 
 
-Variable.get_value = get_value  # type: ignore[method-assign]
-Variable.set_value = set_value  # type: ignore[method-assign]
+Variable.get_value = get_value  # type: ignore[assignment, method-assign]
+Variable.set_value = set_value  # type: ignore[assignment, method-assign]
 
 
 def save_variables(

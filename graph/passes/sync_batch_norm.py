@@ -9,9 +9,27 @@ from ...strategies.types import VarType
 from ..ir.graph import Graph, Node, Value
 from ..ops.collective import ALL_REDUCE
 from ..ops.registry import Spec
-from ..ops.sync_norm import APPLY, GRAD_APPLY, GRAD_PARTIAL, PARTIAL
+from ..ops.sync_norm import APPLY, GRAD_APPLY, GRAD_PARTIAL, PARTIAL, SYNC, SYNC_GRAD
 from .collectives import meeting
 from .target import Pass, Target
+
+_PLAIN = {SYNC: "batch_norm", SYNC_GRAD: "batch_norm_grad"}
+
+
+def expand_sync_ops(graph: Graph, target: Target) -> Graph:
+    """Expand the ops ``sync_batch_norm`` of a program; on one place, or of fixed statistics, they are plain."""
+    if all(node.op != SYNC for node in graph.nodes):
+        return graph
+    stats: dict[Value, Value] = {}
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        if node.op == SYNC and target.replicas > 1 and _of_the_batch(node):
+            nodes += _forward(node, stats)
+        elif node.op == SYNC_GRAD and node.inputs["SavedMean"][0] in stats:
+            nodes += _backward(node, stats)
+        else:
+            nodes.append(replace(node, op=_PLAIN.get(node.op, node.op)))
+    return graph.with_nodes(nodes)
 
 
 def sync_batch_norm(graph: Graph, target: Target) -> Graph:

@@ -406,35 +406,38 @@ def batch_norm(
     if not last and data_format not in ("NC", "NCL", "NCHW", "NCDHW"):
         raise InvalidValue(f"batch_norm: data_format {data_format!r} is no order of channels.")
     use = not training if use_global_stats is None else use_global_stats
-    helper = LayerHelper("batch_norm", name)
     channels, dtype = list(running_mean.shape or ()), running_mean.dtype
-    saved_mean, saved_variance = helper.new(dtype, True), helper.new(dtype, True)
-    out = helper.new(x.dtype)
-    helper.append_op(
-        "batch_norm",
-        {
-            "X": x,
-            "Scale": layers.fill_constant(channels, dtype, 1.0) if weight is None else weight,
-            "Bias": layers.fill_constant(channels, dtype, 0.0) if bias is None else bias,
-            "Mean": running_mean,
-            "Variance": running_var,
-        },
-        {
-            "Y": out,
-            "MeanOut": running_mean,
-            "VarianceOut": running_var,
-            "SavedMean": saved_mean,
-            "SavedVariance": saved_variance,
-        },
-        {
-            "momentum": float(momentum),
-            "epsilon": float(epsilon),
-            "is_test": not training,
-            "data_layout": "NHWC" if last else "NCHW",
-            "use_global_stats": use,
-            "trainable_statistics": use_global_stats is not None and not use,
-        },
-    )
+    inputs = {
+        "X": x,
+        "Scale": layers.fill_constant(channels, dtype, 1.0) if weight is None else weight,
+        "Bias": layers.fill_constant(channels, dtype, 0.0) if bias is None else bias,
+        "Mean": running_mean,
+        "Variance": running_var,
+    }
+    attrs = {
+        "momentum": float(momentum),
+        "epsilon": float(epsilon),
+        "is_test": not training,
+        "data_layout": "NHWC" if last else "NCHW",
+        "use_global_stats": use,
+        "trainable_statistics": use_global_stats is not None and not use,
+    }
+    return append_batch_norm("batch_norm", inputs, attrs, name)
+
+
+def append_batch_norm(op_type: str, inputs: Any, attrs: Any, name: str | None = None) -> Variable:
+    """Append the op, which also writes its running statistics, and return what it normalised."""
+    helper = LayerHelper("batch_norm", name)
+    mean, variance = inputs["Mean"], inputs["Variance"]
+    out = helper.new(inputs["X"].dtype)
+    outputs = {
+        "Y": out,
+        "MeanOut": mean,
+        "VarianceOut": variance,
+        "SavedMean": helper.new(mean.dtype, True),
+        "SavedVariance": helper.new(mean.dtype, True),
+    }
+    helper.append_op(op_type, inputs, outputs, attrs)
     return out
 
 

@@ -267,3 +267,48 @@ def test_networks_train_on_two_places_and_their_state_travels(name: str, tmp_pat
         sums.append([float(value.sum()) for value in values])
     if name == "Encoder":  # a batch norm has other statistics on each place
         np.testing.assert_allclose(sums[0], sums[1], rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("converted", [True, False])
+def test_statistics_meet_where_a_layer_says_so(programs: Any, converted: bool) -> None:
+    """Two places with SyncBatchNorm train as one with BatchNorm; a test takes the running statistics."""
+    sums = []
+    for places in (1, 2):
+        main, startup = static.Program(), static.Program()
+        with static.program_guard(main, startup), fluid.unique_name.guard():
+            norm: Any = nn.SyncBatchNorm(3, data_format="NLC") if places == 2 else None
+            norm = norm or nn.BatchNorm1D(3, data_format="NLC")
+            layer = nn.Sequential(nn.Linear(2, 3), norm, nn.Linear(3, 1, bias_attr=False))
+            if converted and places == 2:
+                layer[1] = nn.BatchNorm1D(3, data_format="NLC")
+                layer = nn.SyncBatchNorm.convert_sync_batchnorm(layer)
+            assert type(layer[1]).__name__ == ("SyncBatchNorm" if places == 2 else "BatchNorm1D")
+            out = layer(static.data("x", [None, 4, 2]))
+            loss = paddle.mean(out * out + out)
+            test = main.clone(for_test=True)
+            paddle.optimizer.SGD(0.1).minimize(loss)
+        program = static.CompiledProgram(main).with_data_parallel(
+            loss_name=loss.name, places=fluid.cpu_places(places)
+        )
+        exe = static.Executor()
+        with static.scope_guard(static.Scope()):
+            exe.run(startup)
+            state = layer.state_dict()
+            layer.set_state_dict({k: nn_layers.pattern(k, v.shape) for k, v in state.items()})
+            for step in range(4):
+                drawn = np.random.default_rng(step).normal(size=(6, 4, 2)).astype("float32")
+                exe.run(program, feed={"x": drawn}, fetch_list=[loss])
+            values = [np.asarray(v.get_value()).ravel() for v in state.values()]
+            values += [exe.run(test, feed={"x": drawn}, fetch_list=[out])[0].ravel()]
+        sums.append(np.concatenate(values))
+    np.testing.assert_allclose(sums[0], sums[1], rtol=1e-4, atol=1e-5)
+
+
+def test_sync_batch_norm_without_weights_is_fixed(programs: Any) -> None:
+    norm = nn.SyncBatchNorm(3, weight_attr=False)
+    assert [p.trainable for p in norm.parameters()] == [True, False, False, False]
+    assert repr(norm) == "SyncBatchNorm(num_features=3, momentum=0.9, epsilon=1e-05)"
+    plain = nn.BatchNorm2D(3, bias_attr=False)
+    synced = nn.SyncBatchNorm.convert_sync_batchnorm(plain)
+    assert synced.weight is plain.weight and not synced.bias.trainable
+    assert nn.SyncBatchNorm.convert_sync_batchnorm(synced) is synced

@@ -197,7 +197,7 @@ class Layer:
         is_bias: bool = False,
         default_initializer: Any = None,
         device: Any = None,
-    ) -> Parameter | None:
+    ) -> Any:
         """Create a parameter in both programs, or return None if ``attr`` is False.
 
         Without an initializer, weights are Xavier uniform and biases zero. ``device`` is the executor's place.
@@ -205,7 +205,7 @@ class Layer:
         if not isinstance(shape, (list, tuple)):
             raise InvalidType(f"create_parameter: shape must be a list of ints, got {shape!r}.")
         sizes = [whole(size, "a size of shape", type(self).__name__) for size in shape]
-        return self._helper.create_parameter(  # type: ignore[return-value]
+        return self._helper.create_parameter(
             attr or None if attr is not False else False,
             sizes,
             self._dtype or "float32" if dtype is None else dtype,

@@ -8,7 +8,7 @@ from .function_layer import FunctionLayer
 
 
 class _Loss(FunctionLayer):
-    _reductions = ("mean", "sum", "none")
+    _reductions: tuple[str, ...] = ("mean", "sum", "none")
 
     def _check(self) -> None:
         if self.reduction not in self._reductions:

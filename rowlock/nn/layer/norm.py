@@ -12,6 +12,7 @@ from ...graph.layers.param_attr import ParamAttr
 from ...graph.program.variable import Variable
 from ...strategies.errors import InvalidValue
 from .. import functional as F
+from ..common import append_batch_norm
 from .common import named
 from .function_layer import DimensionedLayer
 from .layers import Layer
@@ -70,7 +71,7 @@ class _Normed(Layer):
         for attribute, name, start in zip(("_mean", "_variance"), names, (0.0, 1.0), strict=True):
             initializer = ConstantInitializer(start)
             attr = ParamAttr(name=name, initializer=initializer, trainable=False, **mean)
-            parameter: Any = self.create_parameter([channels], attr)
+            parameter = self.create_parameter([channels], attr)
             parameter.stop_gradient = True
             setattr(self, attribute, parameter)
 
@@ -203,3 +204,63 @@ class BatchNorm3D(_BatchNorm, data_format="NCDHW"):
     """Batch norm of volumes."""
 
     _ranks, _formats = (5,), ("NCHW", "NHWC", "NCDHW", "NDHWC")
+
+
+class SyncBatchNorm(_BatchNorm, data_format="NCHW"):
+    """Batch norm whose statistics are, while training on several places, those of the whole batch."""
+
+    _ranks = (2, 3, 4, 5)
+    _formats = ("NC", "NCL", "NLC", "NCHW", "NHWC", "NCDHW", "NDHWC")
+
+    def __init__(
+        self,
+        num_features: int,
+        momentum: float = 0.9,
+        epsilon: float = 1e-5,
+        weight_attr: Any = None,
+        bias_attr: Any = None,
+        data_format: str = "",
+        name: str | None = None,
+    ) -> None:
+        attrs = (weight_attr, bias_attr)
+        super().__init__(num_features, momentum, epsilon, *attrs, data_format, None, name)
+        self._fix()
+
+    def _fix(self) -> None:
+        """Give the op a scale and a shift that stay, where the layer has none of its own."""
+        for attribute, start in (("weight", 1.0), ("bias", 0.0)):
+            if getattr(self, attribute) is None:
+                fixed = ParamAttr(initializer=ConstantInitializer(start), trainable=False)
+                setattr(self, attribute, self.create_parameter([self._num_features], fixed))
+
+    def _normalise(self, input: Variable) -> Variable:
+        inputs = {
+            "X": input,
+            "Scale": self.weight,
+            "Bias": self.bias,
+            "Mean": self._mean,
+            "Variance": self._variance,
+        }
+        last = self._data_format in ("NHWC", "NLC", "NDHWC")
+        attrs = {
+            "momentum": self._momentum,
+            "epsilon": self._epsilon,
+            "is_test": not self.training,
+            "data_layout": "NHWC" if last else "NCHW",
+        }
+        return append_batch_norm("sync_batch_norm", inputs, attrs, self._name)
+
+    @classmethod
+    def convert_sync_batchnorm(cls, layer: Layer) -> Layer:
+        """Put a SyncBatchNorm with the same parameters in place of each batch norm, and return the layer."""
+        if isinstance(layer, _BatchNorm) and not isinstance(layer, SyncBatchNorm):
+            converted = SyncBatchNorm.__new__(SyncBatchNorm)
+            Layer.__init__(converted, dtype=layer._dtype)
+            settings = {k: v for k, v in vars(layer).items() if k not in vars(converted)}
+            vars(converted).update(settings, training=layer.training)
+            converted._parameters.update(layer._parameters)
+            converted._fix()
+            return converted
+        for name, child in list(layer.named_children()):
+            layer.add_sublayer(name, cls.convert_sync_batchnorm(child))
+        return layer

@@ -182,11 +182,11 @@ class _Block(Layer):
         """Return x + dropout(function(x)), normalised before or after."""
         norm, dropout = getattr(self, f"norm{number}"), getattr(self, f"dropout{number}")
         if self.normalize_before:
-            return x + dropout(function(norm(x)))  # type: ignore[no-any-return]
-        return norm(x + dropout(function(x)))  # type: ignore[no-any-return]
+            return x + dropout(function(norm(x)))
+        return norm(x + dropout(function(x)))
 
     def _feed_forward(self, x: Variable) -> Variable:
-        return self.linear2(self.dropout(self.activation(self.linear1(x))))  # type: ignore[no-any-return]
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
 
     def gen_cache(self, *inputs: Any) -> Any:
         """Refuse: caches are of the imperative mode."""
