@@ -168,6 +168,26 @@ def test_values_come_from_and_go_to_the_global_scope(programs: Any) -> None:
         other.bias.set_value(np.zeros(3))
 
 
+def test_states_are_saved_whole_or_not_at_all(programs: Any, tmp_path: Path) -> None:
+    path = tmp_path / "new" / "net.pdparams"
+    net = nn.Linear(2, 2)
+    with pytest.raises(RuntimeError, match="Run its startup program first"):
+        paddle.save(net.state_dict(), path)
+    assert not path.exists()
+    paddle.save({"ids": [1, 2], "half": np.float16([0.5])}, path)
+    loaded = paddle.load(str(path), return_numpy=True)
+    assert loaded["ids"].tolist() == [1, 2] and loaded["half"].dtype == np.float16
+    with pytest.raises(TypeError, match="save takes a dict of values by name"):
+        paddle.save([1], path)
+    with pytest.raises(TypeError, match="under 'a' is no array of numbers"):
+        paddle.save({"a": "text"}, path)
+    with pytest.raises(Unsupported, match="use_binary_format is not built"):
+        paddle.save({}, path, use_binary_format=True)
+    with pytest.raises(FileNotFoundError):
+        paddle.load(tmp_path / "none.pdparams")
+    assert list(paddle.load(path)) == ["ids", "half"]
+
+
 def test_training_and_element_types_are_of_what_is_built_after(programs: Any) -> None:
     net = nn.Sequential(nn.Linear(2, 4), nn.Dropout(0.5)).to(dtype="float64")
     x = static.data("x", [64, 2], "float64")
@@ -255,12 +275,11 @@ def test_networks_train_on_two_places_and_their_state_travels(name: str, tmp_pat
                 exe.run(program, feed=nn_layers.batch(name, step), fetch_list=[loss])[0].mean()
                 for step in range(8)
             ]
-            np.savez(tmp_path / "state.npz", **{k: v.get_value() for k, v in state.items()})
+            paddle.save(state, tmp_path / "state.pdparams")
         _, startup, layer, _ = nn_layers.built(paddle, name)
         with static.scope_guard(static.Scope()):
             exe.run(startup)
-            with np.load(tmp_path / "state.npz") as loaded:
-                assert layer.set_state_dict(dict(loaded)) == ([], [])
+            assert layer.set_state_dict(paddle.load(tmp_path / "state.pdparams")) == ([], [])
             values = [np.asarray(v.get_value()) for v in layer.state_dict().values()]
         moved = [not np.array_equal(a, b) for a, b in zip(values, start.values(), strict=True)]
         assert any(moved) and np.isfinite(losses).all()
