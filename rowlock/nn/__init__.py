@@ -4,6 +4,7 @@ from ..graph.training.clip import GradientClipByGlobalNorm as ClipGradByGlobalNo
 from ..graph.training.clip import GradientClipByNorm as ClipGradByNorm
 from ..graph.training.clip import GradientClipByValue as ClipGradByValue
 from ..names import listing, missing
+from ..tensor import Variable as _Variable  # noqa: F401 - with its methods
 from . import functional, initializer
 from .layer.activation import (
     ELU,

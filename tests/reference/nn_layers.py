@@ -198,7 +198,7 @@ def models(paddle):
             x = self.stem(x)
             for block in self.blocks:
                 x = block(x)
-            return self.loss(self.head(paddle.flatten(self.pool(x), 1)), label)
+            return self.loss(self.head(self.pool(x).flatten(1)), label)
 
     class Encoder(nn.Layer):
         def __init__(self, words=12, width=8, length=5):
@@ -212,7 +212,7 @@ def models(paddle):
 
         def forward(self, x, label):
             x = self.encoder(self.words(x) + self.places)
-            return self.loss(self.head(paddle.mean(x, 1)), label)
+            return self.loss(self.head(x.mean(1)), label)
 
     return {"Classifier": Classifier, "Encoder": Encoder}
 
@@ -305,7 +305,8 @@ def main():
     functional = paddle.nn.functional
     functional.gelu, functional.softplus, functional.sigmoid = gelu, softplus, of_x("sigmoid")
     functional.tanh, paddle.exp, paddle.abs = of_x("tanh"), of_x("exp"), of_x("abs")
-    paddle.sum, paddle.multiply = summed, lambda x, y, name=None: x * y
+    paddle.sum = functional.common.sum = summed
+    paddle.multiply = lambda x, y, name=None: x * y
     layers = sorted(k for k, v in vars(paddle.nn).items() if isinstance(v, type) and issubclass(v, paddle.nn.Layer))
     tables = {
         "signatures": {name: signature(getattr(paddle.nn, name)) for name in layers},
