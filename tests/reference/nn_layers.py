@@ -306,7 +306,7 @@ def main():
     functional.gelu, functional.softplus, functional.sigmoid = gelu, softplus, of_x("sigmoid")
     functional.tanh, paddle.exp, paddle.abs = of_x("tanh"), of_x("exp"), of_x("abs")
     paddle.sum = functional.common.sum = summed
-    paddle.multiply = lambda x, y, name=None: x * y
+    paddle.multiply, functional.common.sqrt = lambda x, y, name=None: x * y, of_x("sqrt")
     layers = sorted(k for k, v in vars(paddle.nn).items() if isinstance(v, type) and issubclass(v, paddle.nn.Layer))
     tables = {
         "signatures": {name: signature(getattr(paddle.nn, name)) for name in layers},
