@@ -13,6 +13,7 @@ from ..ops.sync_norm import APPLY, GRAD_APPLY, GRAD_PARTIAL, PARTIAL, SYNC, SYNC
 from .collectives import meeting
 from .target import Pass, Target
 
+_NOTE = "sync_batch_norm: {} batch norm(s) share their statistics"
 _PLAIN = {SYNC: "batch_norm", SYNC_GRAD: "batch_norm_grad"}
 
 
@@ -29,7 +30,8 @@ def expand_sync_ops(graph: Graph, target: Target) -> Graph:
             nodes += _backward(node, stats)
         else:
             nodes.append(replace(node, op=_PLAIN.get(node.op, node.op)))
-    return graph.with_nodes(nodes)
+    graph = graph.with_nodes(nodes)
+    return graph.noted(_NOTE.format(len(stats))) if stats else graph
 
 
 def sync_batch_norm(graph: Graph, target: Target) -> Graph:
@@ -48,8 +50,7 @@ def sync_batch_norm(graph: Graph, target: Target) -> Graph:
     if not stats:
         why = "its batch norms use fixed statistics" if kept else "the program has no batch_norm"
         return replace(graph, notes=(*graph.notes, f"sync_batch_norm: nothing to do, {why}"))
-    note = f"sync_batch_norm: {len(stats)} batch norm(s) share their statistics"
-    return replace(graph.with_nodes(nodes), notes=(*graph.notes, note))
+    return graph.with_nodes(nodes).noted(_NOTE.format(len(stats)))
 
 
 def _of_the_batch(node: Node) -> bool:
