@@ -17,6 +17,7 @@ from .ops.region import REGION
 from .ops.registry import OPS
 from .ops.rules import product
 from .passes.replicated import place_states, replicated
+from .passes.sync_batch_norm import expand_sync_ops
 from .passes.target import Target
 from .pipeline import Stage, run_pipeline
 from .program.program import Program
@@ -57,6 +58,7 @@ def compile_program(
     target = replace(target, fetches=tuple(fetch_names), compiles=compiles)
     verifies = target.strategy is not None and target.strategy.verify_passes
     stages: list[Stage] | None = [] if verifies else None
+    graph = expand_sync_ops(graph, target)
     graph, records = run_pipeline(graph, target, stages)
     if back_end != "numpy":
         graph = place_on_host(graph, capabilities[back_end])

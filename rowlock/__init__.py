@@ -43,7 +43,9 @@ LAZY_EXPORTS = {
     "ClusterConfig": ".strategies.cluster",
     "is_compiled_with_cuda": ".fluid.core",
     "is_compiled_with_xpu": ".functions.framework",
+    "load": ".functions.saving",
     "regularizer": ".graph.layers.regularizer",
+    "save": ".functions.saving",
 }
 
 

@@ -22,7 +22,7 @@ from ...strategies.errors import (
     StateMismatch,
     Unsupported,
 )
-from ...strategies.types import VarType
+from ...strategies.types import BFLOAT16, VarType, to_numpy
 from ..compiled_program import CompiledProgram
 from ..device.tensor import Tensor
 from ..feed.scope import Scope, global_scope
@@ -105,6 +105,36 @@ def value_of(name: str, scope: Scope) -> Tensor:
         )
     variable.get_tensor().memory()
     return variable.get_tensor()
+
+
+def get_value(variable: Variable, scope: Scope | None = None) -> Tensor:
+    """Return a variable's tensor in a scope (default: the global one); ``numpy.asarray`` copies its value.
+
+    Raises:
+        NotInitialized: it holds no value.
+    """
+    return value_of(variable.name, scope or global_scope())
+
+
+def set_value(variable: Variable, value: Any, scope: Scope | None = None) -> None:
+    """Write an array, a tensor, or another variable's value, in the variable's element type.
+
+    Raises:
+        InvalidValue: the shape is another.
+    """
+    array = np.asarray(get_value(value, scope) if isinstance(value, Variable) else value)
+    if variable.shape is not None and -1 not in variable.shape and array.shape != variable.shape:
+        raise InvalidValue(
+            f"variable {variable.name!r} has the shape {list(variable.shape)}, the value {list(array.shape)}."
+        )
+    dtype = array.dtype if variable.dtype is None else to_numpy(variable.dtype)
+    bits = dtype == BFLOAT16 and array.dtype == np.uint16
+    array = array.view(BFLOAT16) if bits else array.astype(dtype, copy=False)
+    (scope or global_scope()).home(variable.name).get_tensor().set(array)
+
+
+Variable.get_value = get_value  # type: ignore[assignment, method-assign]
+Variable.set_value = set_value  # type: ignore[assignment, method-assign]
 
 
 def save_variables(

@@ -9,9 +9,29 @@ from ...strategies.types import VarType
 from ..ir.graph import Graph, Node, Value
 from ..ops.collective import ALL_REDUCE
 from ..ops.registry import Spec
-from ..ops.sync_norm import APPLY, GRAD_APPLY, GRAD_PARTIAL, PARTIAL
+from ..ops.sync_norm import APPLY, GRAD_APPLY, GRAD_PARTIAL, PARTIAL, SYNC, SYNC_GRAD
 from .collectives import make_collective
 from .target import Pass, Target
+
+_NOTE = "sync_batch_norm: {} batch norm(s) share their statistics"
+_PLAIN = {SYNC: "batch_norm", SYNC_GRAD: "batch_norm_grad"}
+
+
+def expand_sync_ops(graph: Graph, target: Target) -> Graph:
+    """Expand the ops ``sync_batch_norm`` of a program; on one place, or of fixed statistics, they are plain."""
+    if all(node.op != SYNC for node in graph.nodes):
+        return graph
+    stats: dict[Value, Value] = {}
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        if node.op == SYNC and target.replicas > 1 and _of_the_batch(node):
+            nodes += _forward(node, stats)
+        elif node.op == SYNC_GRAD and node.inputs["SavedMean"][0] in stats:
+            nodes += _backward(node, stats)
+        else:
+            nodes.append(replace(node, op=_PLAIN.get(node.op, node.op)))
+    graph = graph.with_nodes(nodes)
+    return graph.noted(_NOTE.format(len(stats))) if stats else graph
 
 
 def sync_batch_norm(graph: Graph, target: Target) -> Graph:
@@ -30,8 +50,7 @@ def sync_batch_norm(graph: Graph, target: Target) -> Graph:
     if not stats:
         why = "its batch norms use fixed statistics" if fixed else "the program has no batch_norm"
         return replace(graph, notes=(*graph.notes, f"sync_batch_norm: nothing to do, {why}"))
-    note = f"sync_batch_norm: {len(stats)} batch norm(s) share their statistics"
-    return replace(graph.with_nodes(nodes), notes=(*graph.notes, note))
+    return graph.with_nodes(nodes).noted(_NOTE.format(len(stats)))
 
 
 def _of_the_batch(node: Node) -> bool:

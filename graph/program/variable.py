@@ -130,6 +130,10 @@ class Variable:
         @property
         def T(self) -> Variable: ...
 
+        # and these by executor.saving.variables
+        def get_value(self, scope: Any = None) -> Any: ...
+        def set_value(self, value: Any, scope: Any = None) -> None: ...
+
 
 class Parameter(Variable):
     """A persistable variable that an optimizer may update.

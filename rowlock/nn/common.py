@@ -378,6 +378,69 @@ def adaptive_max_pool1d(
     return layers.squeeze(adaptive_max_pool2d(view, [1, output_size], return_mask), [2], name)
 
 
+_CHANNELS_LAST = ("NHWC", "NLC", "NDHWC")
+
+
+def batch_norm(
+    x: Variable,
+    running_mean: Variable,
+    running_var: Variable,
+    weight: Variable | None = None,
+    bias: Variable | None = None,
+    training: bool = False,
+    momentum: float = 0.9,
+    epsilon: float = 1e-5,
+    data_format: str = "NCHW",
+    use_global_stats: bool | None = None,
+    name: str | None = None,
+) -> Variable:
+    """Normalise each channel: over the batch, which moves the running statistics, or by these.
+
+    ``use_global_stats`` None: by these unless ``training``. No weight is 1, no bias 0.
+
+    Raises:
+        InvalidValue: ``data_format`` is no order of channels.
+    """
+    check_variable(x, "x", "batch_norm")
+    last = data_format in _CHANNELS_LAST
+    if not last and data_format not in ("NC", "NCL", "NCHW", "NCDHW"):
+        raise InvalidValue(f"batch_norm: data_format {data_format!r} is no order of channels.")
+    use = not training if use_global_stats is None else use_global_stats
+    channels, dtype = list(running_mean.shape or ()), running_mean.dtype
+    inputs = {
+        "X": x,
+        "Scale": layers.fill_constant(channels, dtype, 1.0) if weight is None else weight,
+        "Bias": layers.fill_constant(channels, dtype, 0.0) if bias is None else bias,
+        "Mean": running_mean,
+        "Variance": running_var,
+    }
+    attrs = {
+        "momentum": float(momentum),
+        "epsilon": float(epsilon),
+        "is_test": not training,
+        "data_layout": "NHWC" if last else "NCHW",
+        "use_global_stats": use,
+        "trainable_statistics": use_global_stats is not None and not use,
+    }
+    return append_batch_norm("batch_norm", inputs, attrs, name)
+
+
+def append_batch_norm(op_type: str, inputs: Any, attrs: Any, name: str | None = None) -> Variable:
+    """Append the op, which also writes its running statistics, and return what it normalised."""
+    helper = LayerHelper("batch_norm", name)
+    mean, variance = inputs["Mean"], inputs["Variance"]
+    out = helper.new(inputs["X"].dtype)
+    outputs = {
+        "Y": out,
+        "MeanOut": mean,
+        "VarianceOut": variance,
+        "SavedMean": helper.new(mean.dtype, True),
+        "SavedVariance": helper.new(mean.dtype, True),
+    }
+    helper.append_op(op_type, inputs, outputs, attrs)
+    return out
+
+
 def layer_norm(
     x: Variable,
     normalized_shape: Any,

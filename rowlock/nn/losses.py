@@ -252,10 +252,18 @@ def nll_loss(
     reduction: str = "mean",
     name: str | None = None,
 ) -> Variable:
-    """The negative of the logarithm that stands in ``input`` [N, C, ...] at the label [N, ...]."""
+    """The negative of the logarithm that stands in ``input`` [N, C, ...] at the label [N, ...].
+
+    Raises:
+        InvalidValue: the label has another number of dimensions; [N, 1] counts as [N].
+    """
     _pair(input, label, "nll_loss")
     check_reduction(reduction, "nll_loss")
     rank = input.ndim
+    if rank == 2 and (label.shape or ())[1:] == (1,):
+        label = layers.squeeze(label, [1])
+    if label.ndim != rank - 1:
+        raise InvalidValue(f"nll_loss: input is {input!r}, so the label cannot be {label!r}.")
     order = [0, *range(2, rank), 1]
     logs = layers.transpose(input, order) if rank > 2 else input
     counts = layers.cast(label != ignore_index, input.dtype)

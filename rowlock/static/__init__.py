@@ -22,9 +22,9 @@ from ..graph.program.program import (
     program_guard,
 )
 from ..graph.program.scopes import device_guard, name_scope
-from ..graph.program.variable import Variable
 from ..graph.training.backward import append_backward, gradients
 from ..names import listing, missing
+from ..tensor import Variable  # with its methods
 from . import amp, io, nn
 from .input_spec import InputSpec
 from .io import (
