@@ -46,7 +46,8 @@ def normal(mean: Any = 0.0, std: Any = 1.0, shape: Any = None, name: str | None 
         sizes = known_sizes([1] if shape is None else shape, "normal")
         return tensors.gaussian_random(sizes, float(mean), float(std), dtype=dtype_or_default(None))
     drawn = tensors.gaussian_random(list(given[0].shape or ()), dtype=given[0].dtype)
-    return drawn * std + mean
+    normal: Variable = drawn * std + mean
+    return normal
 
 
 def randint(
