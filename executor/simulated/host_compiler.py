@@ -106,11 +106,17 @@ def _compile(what: str, folder: Path, options: Sequence[str], text: str = "") ->
     compiler = host_compiler()
     assert compiler is not None
     output = folder / "output"
-    command = [compiler, *_OPTIONS, *options, "-o", str(output)]
+    command = [compiler, *_OPTIONS, *_linker(), *options, "-o", str(output)]
     done = subprocess.run(command, input=text.encode(), capture_output=True)
     if done.returncode:
         raise AssertionError(f"{what} does not compile:\n{done.stderr.decode()}")
     return output.read_bytes()
+
+
+@cache
+def _linker() -> tuple[str, ...]:
+    """Return the option that chooses gold, if it is installed: it takes a third of the usual linker's time."""
+    return ("-fuse-ld=gold",) if shutil.which("ld.gold") else ()
 
 
 def _loaded(code: bytes) -> ctypes.CDLL:

@@ -60,7 +60,7 @@ def test_actors_on_gpus_learn_what_threads_on_cpus_learn_though_one_is_replaced(
         [sys.executable, "-c", DRIVER],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         env=environment,
         cwd=root,
     )

@@ -22,7 +22,7 @@ def test_a_gang_over_two_nodes() -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert "two nodes: done" in done.stdout
