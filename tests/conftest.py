@@ -32,16 +32,28 @@ GPUS = 4  # that actors may have, simulated ones
 SEED = int(os.environ.setdefault("ROWLOCK_TEST_SEED", str(random.randrange(1 << 16))))
 
 
-def one_of_each(cases: Iterable[tuple[str, int]]) -> list[Any]:
-    """Leave one of the samples of each op to ``make test``, drawn by the seed; the others are slow."""
+def one_of_each(cases: Iterable[tuple[str, int]], part: int = 1) -> list[Any]:
+    """Leave one of the samples of each op, or of one in ``part`` of the ops, to ``make test``.
+
+    They are drawn by the seed; the others are slow.
+    """
     by_op: dict[str, list[tuple[str, int]]] = {}
     for case in cases:
         by_op.setdefault(case[0], []).append(case)
     draw = random.Random(SEED)
-    drawn = {draw.choice(samples) for samples in by_op.values()}
-    slow = pytest.mark.slow
+    ops = draw.sample(list(by_op), -(-len(by_op) // part))
+    drawn = {draw.choice(by_op[op]) for op in ops}
     every = [case for samples in by_op.values() for case in samples]
-    return [case if case in drawn else pytest.param(*case, marks=slow) for case in every]
+    return [c if c in drawn else pytest.param(*c, marks=pytest.mark.slow) for c in every]
+
+
+def one_in(part: int, cases: Iterable[Any]) -> list[Any]:
+    """Leave one in ``part`` of the cases to ``make test``, drawn by the seed; the others are slow."""
+    every = list(cases)
+    drawn = set(sample(len(every), -(-len(every) // part)))
+    marks = [[pytest.mark.slow] * (i not in drawn) for i in range(len(every))]
+    tuples = [case if isinstance(case, tuple) else (case,) for case in every]
+    return [pytest.param(*case, marks=slow) for case, slow in zip(tuples, marks, strict=True)]
 
 
 def draws(few: int, many: int) -> pytest.MarkDecorator:
@@ -58,7 +70,7 @@ def product(least: int = 0, /, **axes: Iterable[Any]) -> pytest.MarkDecorator:
     """Parametrize over the product of some axes.
 
     ``make test`` has ``least`` of the cases, or as many as the longest axis has values, drawn by the seed;
-    each value of each axis is among them. The other cases are slow.
+    each value of each axis is among them. As many of the others are slow; the rest needs ROWLOCK_TEST_LONG.
     """
     values = {name: list(axis) for name, axis in axes.items()}
     draw = random.Random(f"{SEED} {list(axes)}")
@@ -68,8 +80,13 @@ def product(least: int = 0, /, **axes: Iterable[Any]) -> pytest.MarkDecorator:
         orders = [draw.sample(range(len(axis)), len(axis)) for _ in range(-(-size // len(axis)))]
         columns.append([index for order in orders for index in order][:size])
     drawn = set(zip(*columns, strict=True))
+    every = list(itertools.product(*(range(len(axis)) for axis in values.values())))
+    if not os.environ.get("ROWLOCK_TEST_LONG"):
+        others = [indices for indices in every if indices not in drawn]
+        more = set(draw.sample(others, min(len(others), size)))
+        every = [indices for indices in every if indices in drawn | more]
     cases = []
-    for indices in itertools.product(*(range(len(axis)) for axis in values.values())):
+    for indices in every:
         case = [axis[i] for axis, i in zip(values.values(), indices, strict=True)]
         marks = () if indices in drawn else (pytest.mark.slow,)
         name = "-".join(v if isinstance(v, str) else repr(v) for v in case)

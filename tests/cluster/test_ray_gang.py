@@ -217,6 +217,7 @@ def script(text: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_without_a_ray_one_is_started_and_ended() -> None:
     """From a source checkout that no worker knows of; a program's shuffles stay what they are."""
     done = script(

@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_a_gang_over_two_nodes() -> None:
     environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}

@@ -16,7 +16,7 @@ import rowlock
 import rowlock.fluid as fluid
 from rowlock.strategies.errors import InvalidState, ReplicaLost
 
-from ..conftest import lasting
+from ..conftest import lasting, one_in
 from .nets import OPTIMIZERS, Net, feed
 from .test_recovery import kill, losses_of, pids, quiet
 
@@ -74,7 +74,7 @@ def in_a_row(net: Net, program: Any) -> None:
         net.parameters()
 
 
-@pytest.mark.parametrize("how", [between, within, in_a_row])
+@pytest.mark.parametrize("how", one_in(3, [between, within, in_a_row]))
 def test_told_at_once_until_it_is_healed(how: Callable[..., None]) -> None:
     with lasting("ray"):
         kept, net = Net(OPTIMIZERS["adam"], layers=2), Net(OPTIMIZERS["adam"], layers=2)

@@ -89,6 +89,7 @@ def test_training_goes_on_with_the_same_bits(optimizer: str, rank: int) -> None:
         replicas_equal(net, program)
 
 
+@pytest.mark.slow
 def test_actor_calls_go_on_as_well() -> None:
     with rowlock.cluster(launcher="ray", transport="actor"):
         kept, net = Net(OPTIMIZERS["adam"]), Net(OPTIMIZERS["adam"])
@@ -180,6 +181,7 @@ class TwoUpdates(Net):
         self.run(self.startup)
 
 
+@pytest.mark.slow
 def test_two_updates_and_a_counter() -> None:
     with lasting("ray"):
         kept, net = TwoUpdates(), TwoUpdates()
@@ -218,6 +220,7 @@ def test_fewer_places() -> None:
         assert len(net.run(test, feed(6, 0), [net.loss])[0]) == 2
 
 
+@pytest.mark.slow
 def test_fewer_places_with_steps_in_flight() -> None:
     """Steps happen in the order in which they were begun, whichever of them finds a replica lost."""
     with rowlock.cluster(launcher="ray", on_failure="shrink", steps_in_flight=3):
@@ -260,6 +263,7 @@ def test_raised_and_mended_at_the_next_run() -> None:
             assert value.tobytes() == kept.parameters()[name].tobytes(), name
 
 
+@pytest.mark.slow
 def test_values_are_read_and_written_across_a_loss() -> None:
     with lasting("ray"):
         kept, net = Net(OPTIMIZERS["adam"]), Net(OPTIMIZERS["adam"])
@@ -312,6 +316,7 @@ def test_statistics_of_batch_norm_go_on() -> None:
             assert value.tobytes() == kept.values()[name].tobytes(), name
 
 
+@pytest.mark.slow
 def test_too_many_in_a_row_are_raised() -> None:
     """A replica that dies of the step itself would be replaced for ever."""
     with rowlock.cluster(launcher="ray", max_failures=0):

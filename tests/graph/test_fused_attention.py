@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ NETS = 200
 PADDLE = [3.5678136, 2.8443208, 2.6169143, 2.7352967, 2.6502619]
 
 
+@cache
 def train(
     places: int = 1, dropout: float = 0.0, steps: int = 5, **flags: bool
 ) -> tuple[list[float], str]:

@@ -43,7 +43,7 @@ SLOPED = [(name, i) for name, i in SAMPLES if OPS[name].grad and name != "cumsum
 rng = np.random.default_rng(0)
 
 
-@pytest.mark.parametrize(("name", "index"), one_of_each(SAMPLES))
+@pytest.mark.parametrize(("name", "index"), one_of_each(SAMPLES, 3))
 def test_kernel_agrees_with_the_reference(name: str, index: int) -> None:
     check_forward(name, index, "float32")
 
@@ -64,7 +64,7 @@ def test_low_precision_is_computed_in_single(position: int, name: str) -> None:
         check_gradients(name, 0, dtype)
 
 
-@pytest.mark.parametrize(("name", "index"), one_of_each(SLOPED))
+@pytest.mark.parametrize(("name", "index"), one_of_each(SLOPED, 3))
 def test_gradients_agree_with_those_in_double_precision(name: str, index: int) -> None:
     check_gradients(name, index)
 
