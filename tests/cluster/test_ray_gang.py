@@ -117,6 +117,7 @@ def test_a_killed_replica_is_named_at_once(launch: Launch) -> None:
     assert processes(gang)[1] != pid
 
 
+@pytest.mark.slow
 def test_survivors_are_released_when_one_dies_in_a_collective(launch: Launch) -> None:
     gang = launch(2, collective_deadline_s=240, on_failure="raise")
     model = Regression(gang)
@@ -274,6 +275,7 @@ def test_an_address_where_nobody_answers() -> None:
     assert "no Ray cluster answers at '127.0.0.1:1'" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_spare_that_is_gone_is_passed_over(launch: Launch) -> None:
     gang = launch(2, spares=1)
     model = Regression(gang)
@@ -334,6 +336,7 @@ def test_many_kills_in_a_row_leave_nothing(launch: Launch) -> None:
     assert eventually(lambda: not glob.glob("/dev/shm/rowlock-*"))
 
 
+@pytest.mark.slow
 def test_a_replica_stuck_in_an_op_is_named_with_the_op(launch: Launch) -> None:
     """It answers whoever asks what it is at, so nobody takes it for frozen before the deadline."""
     with rowlock.cluster(step_deadline_s=5.0, on_failure="raise"):

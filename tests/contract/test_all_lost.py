@@ -139,6 +139,7 @@ def test_what_was_read_before_is_not_lost() -> None:
         net.run(program, feed(8, 3), [net.loss])  # its learning rate was never written
 
 
+@pytest.mark.slow
 def test_with_fewer_places_and_at_the_end() -> None:
     with rowlock.cluster(launcher="ray", on_failure="shrink"):
         net = Net(OPTIMIZERS["adam"])

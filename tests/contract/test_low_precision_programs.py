@@ -81,8 +81,7 @@ def assert_alike(found: Trained, wanted: Trained, near: float) -> None:
         assert apart(value, wanted.state[name]) < 4 * near, name  # velocities are small differences
 
 
-@low_types
-@pytest.mark.parametrize("net", list(NETS))
+@product(net=NETS, dtype=NEAR)
 def test_low_precision_trains_like_float32(net: str, dtype: str) -> None:
     found, wanted = train(net, dtype), train(net, "float32")
     assert_alike(found, wanted, NEAR[dtype])

@@ -280,6 +280,7 @@ def test_values_are_read_and_written_across_a_loss() -> None:
         replicas_equal(net, program)
 
 
+@pytest.mark.slow
 def test_reduce_mode_needs_its_owners() -> None:
     build = {"reduce_strategy": BuildStrategy.ReduceStrategy.Reduce}
     with rowlock.cluster(launcher="ray"):  # whose values are not to be missed below

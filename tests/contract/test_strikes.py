@@ -7,6 +7,8 @@ import random
 import time
 from collections.abc import Sequence
 
+import pytest
+
 import rowlock
 
 from .nets import OPTIMIZERS, Net, assert_close, feed
@@ -98,6 +100,7 @@ def test_killed_at_points_of_a_recovery() -> None:
             trial.struck(some, number % 3)
 
 
+@pytest.mark.slow
 def test_killed_while_fewer_places_join() -> None:
     """Ranks are numbered anew before the next one is lost."""
     with rowlock.cluster(launcher="ray", on_failure="shrink"):

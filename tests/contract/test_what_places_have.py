@@ -180,6 +180,7 @@ def test_the_same_bits_as_undisturbed(draws: int) -> None:
             twice(name, *CASES[name])
 
 
+@pytest.mark.slow
 def test_without_posts_what_is_lost_is_told(caplog: pytest.LogCaptureFixture) -> None:
     """Actor calls bring only answers: what all have alike is there, the rest is an error or is told."""
     with rowlock.cluster(launcher="ray", transport="actor"):
