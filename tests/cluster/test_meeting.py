@@ -17,6 +17,7 @@ import pytest
 from rowlock.cluster.collective.group import SharedMemoryGroup
 from rowlock.cluster.collective.hosts import HostsGroup
 from rowlock.cluster.collective.ray_groups import RayGroup
+from rowlock.cluster.collective.rendezvous import Rendezvous
 from rowlock.cluster.primitives import futex
 from rowlock.strategies.errors import CollectiveAborted, CollectiveError
 from rowlock.strategies.types import BFLOAT16
@@ -104,6 +105,19 @@ def test_who_arrived_before_it_died_counts(
     for passed, then in found.values():
         assert passed == "through"
         assert "rank 1 failed: told to" in then if how == "aborts" else "rank 1 has ended" in then
+
+
+def test_a_rank_that_is_late_to_show_that_it_lives_is_not_dead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    show = Rendezvous._show_alive
+
+    def late(self: Rendezvous) -> None:
+        time.sleep(0.0 if self.rank else 2.0)
+        show(self)
+
+    monkeypatch.setattr(Rendezvous, "_show_alive", late)
+    assert together(2, lambda group: group.barrier()) == [None, None]
 
 
 def among(size: int, work: Callable[[SharedMemoryGroup], Any]) -> dict[int, Any]:
