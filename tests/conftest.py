@@ -175,15 +175,24 @@ def start_ray() -> None:
     real = local_gpus() if os.environ.get("ROWLOCK_TEST_DEVICE") == "gpu" and not before else 0
     if not real:
         os.environ.setdefault(COUNT, str(GPUS))  # for the actors; this process sees none
-    ray.init(
-        address="local",  # not a cluster that somebody else started here
-        num_cpus=4,
-        num_gpus=real or GPUS,
-        include_dashboard=False,
-        object_store_memory=80_000_000,
-        logging_level="ERROR",
-        log_to_driver=False,
-    )
+    for left in (2, 1, 0):
+        try:
+            ray.init(
+                address="local",  # not a cluster that somebody else started here
+                num_cpus=4,
+                num_gpus=real or GPUS,
+                include_dashboard=False,
+                object_store_memory=80_000_000,
+                logging_level="ERROR",
+                log_to_driver=False,
+            )
+            break
+        except (
+            Exception
+        ):  # Ray gives a node half a minute to start, which may be too little on a busy host
+            ray.shutdown()
+            if not left:
+                raise
     if before is None:
         os.environ.pop(COUNT, None)
     # It reads the logs of all the workers that ever were, over and over, for a driver that does not show them.

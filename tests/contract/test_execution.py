@@ -129,7 +129,9 @@ class Branches:
         """Run on two threads; again, where a busy host made the times of a step say that they are no gain."""
         for _ in range(8):
             program, loss = self.run(places, build, num_threads=2)
-            if all(any(event.lane for event in events) for events in program.executed()):
+            if all(
+                lanes(events) == {0, 1} and at_once(events) > 1 for events in program.executed()
+            ):
                 break
         return program, loss
 
@@ -144,6 +146,11 @@ class Branches:
         for _ in range(4):
             (loss,) = self.exe.run(program, self.feed, [self.loss], scope=self.scope)
         return program, loss
+
+
+def lanes(events: list[Event]) -> set[int]:
+    """Which threads compute."""
+    return {e.lane for e in events if e.op not in (*COLLECTIVES, "fetch")}
 
 
 def at_once(events: list[Event]) -> int:
@@ -161,8 +168,7 @@ def at_once(events: list[Event]) -> int:
 def test_long_independent_instructions_run_at_once(gang: str, places: int) -> None:
     program, loss = Branches().dealt(places)
     for events in program.executed():
-        assert {e.lane for e in events if e.op not in (*COLLECTIVES, "fetch")} == {0, 1}
-        assert at_once(events) == 2
+        assert lanes(events) == {0, 1} and at_once(events) > 1
     in_turn, wanted = Branches().run(places, num_threads=1)
     for events in in_turn.executed():
         assert {event.lane for event in events} == {0}
