@@ -157,7 +157,7 @@ from .graph.layers.unary import (
     square,
     tanh,
 )
-from .graph.program.variable import Variable
+from .graph.program.variable import Variable as Variable
 
 __all__ = [
     "abs", "add", "add_n", "addmm", "all", "allclose", "any", "arange", "argmax", "argmin", "argsort",

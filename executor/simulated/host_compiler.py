@@ -106,11 +106,17 @@ def _compile(label: str, folder: Path, options: Sequence[str], text: str = "") -
     compiler = host_compiler()
     assert compiler is not None
     output = folder / "output"
-    command = [compiler, *_OPTIONS, *options, "-o", str(output)]
+    command = [compiler, *_OPTIONS, *_linker(), *options, "-o", str(output)]
     process = subprocess.run(command, input=text.encode(), capture_output=True)
     if process.returncode:
         raise AssertionError(f"{label} does not compile:\n{process.stderr.decode()}")
     return output.read_bytes()
+
+
+@cache
+def _linker() -> tuple[str, ...]:
+    """Return the option that chooses gold, if it is installed: it takes a third of the usual linker's time."""
+    return ("-fuse-ld=gold",) if shutil.which("ld.gold") else ()
 
 
 def _load(code: bytes) -> ctypes.CDLL:

@@ -7,7 +7,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue, Unsupported, nearest
-from ..ops.registry import OPS, Inference, Op, Slot, Spec
+from ..ops.operands import Slot
+from ..ops.registry import OPS, Inference, Op, Spec
 from .known import resolve_numbers
 from .role import CALLSTACK, EMPTY_VAR, ROLE, STAMPED
 from .variable import Variable

@@ -222,11 +222,10 @@ def to_tensor(
 
 def assign(x: Any, output: Variable | None = None) -> Variable:
     """A copy of a Variable, or of an array, a list or a number."""
-    if not isinstance(x, Variable):
-        x = to_tensor(np.asarray(x))
-        if output is None:
-            return x
-    return layers.assign(x, output)
+    if isinstance(x, Variable):
+        return layers.assign(x, output)
+    tensor = to_tensor(np.asarray(x))
+    return tensor if output is None else layers.assign(tensor, output)
 
 
 def meshgrid(*args: Any, **kwargs: Any) -> list[Variable]:

@@ -22,7 +22,8 @@ Axis = int | Sequence[int] | None
 
 def _two(op_type: str, name: str, text: str) -> Callable[..., Variable]:
     def function(x: Variable, y: Variable, name: str | None = None) -> Variable:
-        return getattr(binary, op_type)(x, y, name=name)
+        layer: Callable[..., Variable] = getattr(binary, op_type)
+        return layer(x, y, name=name)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = text
@@ -40,7 +41,8 @@ minimum = _two("elementwise_min", "minimum", "The smaller of x and y.")
 def mod(x: Variable, y: Any, name: str | None = None) -> Variable:
     """The remainder of x divided by y, with the sign of y."""
     check_variable(x, "x", "mod")
-    return x % y
+    remainder: Variable = x % y
+    return remainder
 
 
 def floor_divide(x: Variable, y: Any, name: str | None = None) -> Variable:
@@ -48,7 +50,7 @@ def floor_divide(x: Variable, y: Any, name: str | None = None) -> Variable:
     check_variable(x, "x", "floor_divide")
     if x.dtype not in INTEGERS:
         return unary.floor(x / y)
-    quotient = x // y
+    quotient: Variable = x // y
     # The op truncates; rounding down is one less where there is a remainder and the signs differ.
     remainder = x - quotient * y
     differ = layers.cast(remainder * y < 0, x.dtype)
@@ -447,7 +449,7 @@ def multiplex(inputs: Sequence[Variable], index: Variable, name: str | None = No
     check_variable(index, "index", "multiplex")
     first = inputs[0]
     flat = layers.reshape(index, [-1] + [1] * (first.ndim - 1))
-    out = first
+    out: Variable = first
     for i, variable in enumerate(inputs[1:], 1):
         rows = layers.zeros_like(variable) + layers.cast(flat == i, variable.dtype)
         out = layers.where(rows > 0.5, variable, out)

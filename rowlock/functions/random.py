@@ -48,7 +48,8 @@ def normal(mean: Any = 0.0, std: Any = 1.0, shape: Any = None, name: str | None 
         sizes = known_sizes([1] if shape is None else shape, "normal")
         return tensors.gaussian_random(sizes, float(mean), float(std), dtype=dtype_or_default(None))
     sample = tensors.gaussian_random(list(variables[0].shape or ()), dtype=variables[0].dtype)
-    return sample * std + mean
+    scaled: Variable = sample * std + mean
+    return scaled
 
 
 def randint(

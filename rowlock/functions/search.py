@@ -24,7 +24,8 @@ def _compared(op_type: str) -> Callable[..., Variable]:
             if not isinstance(y, (bool, int, float, np.number)):
                 raise InvalidType(f"{op_type}: y must be a Variable or a number, got {y!r}.")
             y = constant(y, x.dtype)
-        return getattr(binary, op_type)(x, y)
+        layer: Callable[..., Variable] = getattr(binary, op_type)
+        return layer(x, y)
 
     function.__name__ = function.__qualname__ = op_type
     function.__doc__ = f"``{op_type}``, element by element."
@@ -49,7 +50,8 @@ def _logical(op_type: str) -> Callable[..., Variable]:
         x: Variable, y: Variable, name: str | None = None, *, out: Variable | None = None
     ) -> Variable:
         left, right = _truth(x, "x", op_type), _truth(y, "y", op_type)
-        return getattr(binary, op_type)(left, right, out, name)
+        layer: Callable[..., Variable] = getattr(binary, op_type)
+        return layer(left, right, out, name)
 
     function.__name__ = function.__qualname__ = op_type
     function.__doc__ = f"``{op_type}``; what is not zero counts as true."

@@ -1,10 +1,10 @@
 """``paddle.nn``: layers, gradient clips, initializers, and functions of tensors."""
 
+from .. import tensor as _methods  # noqa: F401 - it gives Variable its methods
 from ..graph.training.clip import GradientClipByGlobalNorm as ClipGradByGlobalNorm
 from ..graph.training.clip import GradientClipByNorm as ClipGradByNorm
 from ..graph.training.clip import GradientClipByValue as ClipGradByValue
 from ..names import listing, missing
-from ..tensor import Variable as _Variable  # noqa: F401 - with its methods
 from . import functional, initializer
 from .layer.activation import (
     ELU,

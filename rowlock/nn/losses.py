@@ -99,7 +99,10 @@ def _entropy(
     input: Variable, target: Variable, soft_label: bool, ignore_index: int, use_softmax: bool
 ) -> Variable:
     if use_softmax:
-        return losses.softmax_with_cross_entropy(input, target, soft_label, ignore_index)
+        entropy: Variable = losses.softmax_with_cross_entropy(
+            input, target, soft_label, ignore_index
+        )
+        return entropy
     return losses.cross_entropy(input, target, soft_label, ignore_index)
 
 

@@ -15,6 +15,7 @@ from rowlock.executor.host.arena import Memory
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import EnforceNotMet, ResourceExhausted
 from rowlock.strategies.execution import ExecutionStrategy
+from tests.conftest import product
 from tests.reference import models
 
 L = fluid.layers
@@ -68,8 +69,7 @@ def trained(name: str, places: int, **flags: Any) -> dict[str, Any]:
     return {**state, "fetched": np.concatenate(fetched)}
 
 
-@pytest.mark.parametrize("name", ["mlp", "lenet", "resnet", "attention", "text"])
-@pytest.mark.parametrize("mode", ["AllReduce", "Reduce"])
+@product(mode=["AllReduce", "Reduce"], name=["mlp", "lenet", "resnet", "attention", "text"])
 def test_flags_do_not_change_results(name: str, mode: str) -> None:
     """Where memory lies changes no bit. In place, a compiled loop is another, and may round differently."""
     reduce = getattr(BuildStrategy.ReduceStrategy, mode)

@@ -118,18 +118,18 @@ class LayerList(_Sequence):
         return layer
 
 
-def _pairs(given: Any, kind: str) -> Iterator[tuple[str, Any]]:
+def _pairs(items: Any, kind: str) -> Iterator[tuple[str, Any]]:
     """Yield names and values of a mapping, of another container, or of pairs.
 
     Raises:
         InvalidArgument: it is none of these.
         InvalidValue: an element is no pair.
     """
-    if isinstance(given, Mapping) or hasattr(given, "items"):
-        given = given.items()
-    if not isinstance(given, Iterable):
-        raise InvalidArgument(f"{kind} takes a mapping or (name, value) pairs, got {given!r}.")
-    for pair in given:
+    if isinstance(items, Mapping) or hasattr(items, "items"):
+        items = items.items()
+    if not isinstance(items, Iterable):
+        raise InvalidArgument(f"{kind} takes a mapping or (name, value) pairs, got {items!r}.")
+    for pair in items:
         if not isinstance(pair, (list, tuple)) or len(pair) != 2:
             raise InvalidValue(f"{kind} takes (name, value) pairs, got {pair!r}.")
         yield pair[0], pair[1]

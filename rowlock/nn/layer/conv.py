@@ -66,11 +66,11 @@ class _Conv(DimensionedLayer):
             [out_channels], bias_attr if bias else False, dtype or get_default_dtype(), is_bias=True
         )
 
-    def _sizes(self, given: Any, argument: str) -> list[int]:
-        numbers = list(given) if isinstance(given, (list, tuple)) else [given] * self._dims
+    def _sizes(self, sizes: Any, argument: str) -> list[int]:
+        numbers = list(sizes) if isinstance(sizes, (list, tuple)) else [sizes] * self._dims
         if len(numbers) != self._dims:
             raise InvalidValue(
-                f"{type(self).__name__}: {argument} has {self._dims} numbers, got {given!r}."
+                f"{type(self).__name__}: {argument} has {self._dims} numbers, got {sizes!r}."
             )
         return [integer(number, argument, type(self).__name__) for number in numbers]
 
@@ -95,7 +95,7 @@ class _Conv(DimensionedLayer):
     def extra_repr(self) -> str:
         """Return the arguments that matter."""
         ones = [1] * self._dims
-        told = [
+        settings = [
             f"{self._in_channels}, {self._out_channels}, kernel_size={self._kernel_size}",
             f"stride={self._stride}" if self._stride != ones else "",
             f"padding={self._padding}" if self._padding != 0 else "",
@@ -104,7 +104,7 @@ class _Conv(DimensionedLayer):
             f"groups={self._groups}" if self._groups != 1 else "",
             f"data_format={self._data_format}",
         ]
-        return ", ".join(filter(None, told))
+        return ", ".join(filter(None, settings))
 
 
 class Conv1D(_Conv, data_format="NCL"):

@@ -116,9 +116,9 @@ class FunctionLayer(Layer):
     def extra_repr(self) -> str:
         """Return the arguments that matter."""
         names = self._stored if self._shown is None else self._shown
-        told = [
+        settings = [
             f"{name}={getattr(self, name)}"
             for name in names
             if name != "name" or (self._shown is None and self.name)
         ]
-        return ", ".join(told)
+        return ", ".join(settings)

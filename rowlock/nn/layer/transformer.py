@@ -33,22 +33,22 @@ def _refuse_cache(cache: Any) -> None:
         )
 
 
-def _attrs(given: Any, parts: int) -> list[Any]:
+def _attrs(attr: Any, parts: int) -> list[Any]:
     """Return an attribute for each part; one that is named gives each a name of its own.
 
     Raises:
-        InvalidArgument: another number of attributes is given.
+        InvalidArgument: there is another number of attributes.
     """
-    if isinstance(given, (list, tuple)):
-        if len(given) != parts:
-            raise InvalidArgument(f"{parts} parameter attributes are needed, got {len(given)}.")
-        return list(given)
-    attr = ParamAttr.of(given)
-    if attr is None:
+    if isinstance(attr, (list, tuple)):
+        if len(attr) != parts:
+            raise InvalidArgument(f"{parts} parameter attributes are needed, got {len(attr)}.")
+        return list(attr)
+    whole = ParamAttr.of(attr)
+    if whole is None:
         return [False] * parts
-    attrs = [copy(attr) for _ in range(parts)]
-    for i, one in enumerate(attrs):
-        one.name = f"{attr.name}_{i}" if attr.name else None
+    attrs = [copy(whole) for _ in range(parts)]
+    for i, part in enumerate(attrs):
+        part.name = f"{whole.name}_{i}" if whole.name else None
     return attrs
 
 
@@ -181,12 +181,14 @@ class _Block(Layer):
     def _around(self, number: int, x: Variable, function: Any) -> Variable:
         """Return x + dropout(function(x)), normalised before or after."""
         norm, dropout = getattr(self, f"norm{number}"), getattr(self, f"dropout{number}")
-        if self.normalize_before:
-            return x + dropout(function(norm(x)))
-        return norm(x + dropout(function(x)))
+        before = self.normalize_before
+        total: Variable = x + dropout(function(norm(x) if before else x))
+        result: Variable = total if before else norm(total)
+        return result
 
     def _feed_forward(self, x: Variable) -> Variable:
-        return self.linear2(self.dropout(self.activation(self.linear1(x))))
+        result: Variable = self.linear2(self.dropout(self.activation(self.linear1(x))))
+        return result
 
     def gen_cache(self, *inputs: Any) -> Any:
         """Refuse: caches are of the imperative mode."""
@@ -300,14 +302,14 @@ class TransformerDecoder(_Stack):
         return tgt if self.norm is None else self.norm(tgt)
 
 
-def _shares(given: Any, kind: str) -> tuple[Any, Any]:
+def _shares(attr: Any, kind: str) -> tuple[Any, Any]:
     """Return the attributes of encoder layers (two) and of decoder layers (three) from one to three."""
-    if not isinstance(given, (list, tuple)):
-        return given, given
-    if not 1 <= len(given) <= 3:
-        raise InvalidArgument(f"Transformer: {kind} has one to three attributes, got {len(given)}.")
-    first, last = given[0], given[-1]
-    return [first, last], list(given) if len(given) == 3 else [first, first, last]
+    if not isinstance(attr, (list, tuple)):
+        return attr, attr
+    if not 1 <= len(attr) <= 3:
+        raise InvalidArgument(f"Transformer: {kind} has one to three attributes, got {len(attr)}.")
+    first, last = attr[0], attr[-1]
+    return [first, last], list(attr) if len(attr) == 3 else [first, first, last]
 
 
 class Transformer(Layer):

@@ -426,8 +426,10 @@ def _luma(img: Array) -> Array:
         return colours.astype(np.float32)
     if img.dtype == np.uint8:
         weights = np.array([19595, 38470, 7471])  # the weights in 16 bits
-        return ((colours @ weights + 0x8000) >> 16)[..., None].astype(np.float32)
-    return (colours.astype(np.float32) @ np.array(_LUMA, np.float32))[..., None]
+        rounded: Array = (colours @ weights + 0x8000) >> 16
+        return rounded[..., None].astype(np.float32)
+    luma: Array = colours.astype(np.float32) @ np.array(_LUMA, np.float32)
+    return luma[..., None]
 
 
 def _blend(img: Array, other: Any, factor: float) -> Array:
