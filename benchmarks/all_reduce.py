@@ -44,10 +44,10 @@ def measured(rank, call, arrays):
 
 
 def rowlock(rank, where, name):
+    from rowlock.cluster.collective.connector import Address
     from rowlock.cluster.collective.group import SharedMemoryGroup
     from rowlock.cluster.collective.hosts import HostsGroup
     from rowlock.cluster.collective.inter_host import InterHostTransport
-    from rowlock.cluster.primitives.wire import Address
 
     if where is None:
         group = SharedMemoryGroup(name, rank, 2)
