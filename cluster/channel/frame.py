@@ -112,15 +112,16 @@ def encode(number: int, message: Message, posted: int = -1) -> list[memoryview]:
     flags = (posted + 1) << _POSTED_SHIFT
     if not arrays:
         return [memoryview(frame_head(STEP, number, text, flags, 0, message.step))]
-    paddings = [-array.nbytes % _ALIGN for array in arrays]
-    body = sum(paddings) + sum(array.nbytes for array in arrays)
+    body = 0
+    for array in arrays:
+        body += array.nbytes + -array.nbytes % _ALIGN
     pieces: list[Any] = [frame_head(STEP, number, text, flags, body, message.step)]
-    for array, padding in zip(arrays, paddings, strict=True):
+    for array in arrays:
         if body <= _SMALL:
             pieces.append(array.tobytes())
         elif array.nbytes:
             pieces.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-        pieces.append(bytes(padding))
+        pieces.append(bytes(-array.nbytes % _ALIGN))
     if body <= _SMALL:
         return [memoryview(b"".join(pieces))]
     return [memoryview(piece) for piece in pieces if len(piece)]
