@@ -192,7 +192,7 @@ class FakeRay:
         monkeypatch.setattr(placement, "_hold", self.hold)
         monkeypatch.setattr(placement, "_settled", lambda group, deadline: self.states.pop(0))
         monkeypatch.setattr(placement, "remove_placement_group", self.remove)
-        monkeypatch.setattr(placement, "available_resources_per_node", lambda: self.free)
+        monkeypatch.setattr(placement, "free_per_node", lambda: self.free)
         monkeypatch.setattr(placement.ray, "available_resources", lambda: {"CPU": 1.0})
 
     def nodes(self) -> list[Node]:
