@@ -8,7 +8,7 @@ Start at ``bind.py`` ``Binder`` and ``plan.py`` ``Plan.run``. ``run.py`` deals i
   again. A replica's plans share one arena, and one scratch region a lane (``executor/host/arena.py``
   ``Memory``): address space whose pages come when touched. With several lanes a storage lasts until all
   that follows waits for its users (``executor/plan/run.py`` ``last_concurrent``). Gradients lie side by side in
-  their bucket, which is the group's shared memory.
+  their bucket, which is the group's memory (``executor/plan/group.py`` ``CollectiveGroup``).
 * What plans of one program share, so that a new shape is bound quickly: ``executor/plan/binding_cache.py``
   (inferred shapes, how long values are needed, instructions on lasting memory such as updates). Weights are
   packed for oneDNN once by programs that change nothing, and again when ``executor/host/writes.py`` counted
