@@ -560,7 +560,7 @@ def _retype(parameter: Parameter, kind: VarType) -> None:
         if variable is not None:
             variable.dtype = kind
     program.touch()
-    variable = global_scope().find_var(parameter.name)
-    if variable is not None and variable.get_tensor().initialized:
-        tensor = variable.get_tensor()
+    stored = global_scope().find_var(parameter.name)
+    if stored is not None and stored.get_tensor().initialized:
+        tensor = stored.get_tensor()
         tensor.set(tensor.numpy().astype(to_numpy(kind)))
