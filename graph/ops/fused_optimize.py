@@ -30,9 +30,9 @@ def own_attributes(single: str, attrs: Mapping[str, Any], k: int) -> dict[str, A
 SOMETIMES = (MASTER, SKIP, f"{MASTER}Out")
 
 
-def fused_slots(slots: Sequence[Slot]) -> list[str]:
+def fused_slots(op: Op, slots: Sequence[Slot]) -> list[str]:
     """Return the names of a single op's slots (inputs, or outputs) that the fused op has too."""
-    return [slot.name for slot in slots if not slot.optional or slot.name in SOMETIMES]
+    return [slot.name for slot in slots if slot.name not in op.numbers]
 
 
 def _each(single: Op, op: Inference) -> dict[str, list[Spec]]:
@@ -43,7 +43,7 @@ def _each(single: Op, op: Inference) -> dict[str, list[Spec]]:
     slots = [slot.name for slot in single.input_slots if op.has(slot.name)]
     for slot in slots:
         op.require(len(op.specs(slot)) == count, f"{slot} must have one entry per parameter")
-    made: dict[str, list[Spec]] = {slot: [] for slot in fused_slots(single.output_slots)}
+    made: dict[str, list[Spec]] = {slot: [] for slot in fused_slots(single, single.output_slots)}
     for k in range(count):
         read = {slot: [op.specs(slot)[k]] for slot in slots}
         for slot, specs in single.infer(Inference(op.op, read, op.attrs)).items():
@@ -67,7 +67,7 @@ def _sample(single: Op) -> Sample:
 
 
 def _define(single: Op, name: str) -> None:
-    used, made = fused_slots(single.input_slots), fused_slots(single.output_slots)
+    used, made = fused_slots(single, single.input_slots), fused_slots(single, single.output_slots)
     inputs, outputs = ([f"{s}*{'?' * (s in SOMETIMES)}" for s in slots] for slots in (used, made))
     define(
         Op(

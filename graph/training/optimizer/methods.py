@@ -1,4 +1,4 @@
-"""The update methods. The arithmetic is in ``executor/kernels/array/optimize.py``."""
+"""The update methods. The arithmetic of an op is in ``graph/ops/optimize.py``."""
 
 from __future__ import annotations
 
@@ -233,3 +233,21 @@ Adamax = AdamaxOptimizer
 Adagrad = AdagradOptimizer
 DecayedAdagrad = DecayedAdagradOptimizer
 Adadelta = AdadeltaOptimizer
+
+__all__ = [
+    "SGD",
+    "Adadelta",
+    "AdadeltaOptimizer",
+    "Adagrad",
+    "AdagradOptimizer",
+    "Adam",
+    "AdamOptimizer",
+    "Adamax",
+    "AdamaxOptimizer",
+    "DecayedAdagrad",
+    "DecayedAdagradOptimizer",
+    "Momentum",
+    "MomentumOptimizer",
+    "Optimizer",
+    "SGDOptimizer",
+]

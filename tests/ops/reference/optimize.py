@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from rowlock.graph.ops.fused_optimize import FUSED
+
 from .registry import REFERENCE, reference
 
 
@@ -94,6 +96,5 @@ def each(single: str) -> Any:
     return merged
 
 
-for _single in ("sgd", "adam", "adamw", "adagrad", "decayed_adagrad", "adamax", "adadelta"):
-    reference(f"fused_{_single}")(each(_single))
-reference("merged_momentum")(each("momentum"))
+for _single, _fused in FUSED.items():
+    reference(_fused)(each(_single))
