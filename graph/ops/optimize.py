@@ -59,13 +59,14 @@ def _update(
     unread: Mapping[str, Any] | None = None,
     numbers: Mapping[str, str] | None = None,
     optional: tuple[str, ...] = (),
+    dispensable: tuple[str, ...] = (),
     tried: Mapping[str, Any] | None = None,
 ) -> Callable[[Rule], Rule]:
     """Declare the op that a rule is named after.
 
     ``own``: see :class:`Update`. ``unread`` are attributes that the rule has no use for, ``numbers`` slots that
-    stand for attributes, ``optional`` which of MasterParam and SkipUpdate it takes, ``tried`` the attributes of
-    the sample.
+    stand for attributes, ``optional`` which of MasterParam and SkipUpdate it takes. What is ``dispensable`` in
+    Paddle's declaration is needed here: its optimizers always give it. ``tried`` are the sample's attributes.
     """
 
     def declare(rule: Rule) -> Rule:
@@ -86,7 +87,10 @@ def _update(
         define(
             Op(
                 type=rule.__name__,
-                inputs=(*inputs, *(f"{slot}?" for slot in (*(numbers or {}), *optional))),
+                inputs=(
+                    *(f"{slot}?" if slot in dispensable else slot for slot in inputs),
+                    *(f"{slot}?" for slot in (*(numbers or {}), *optional)),
+                ),
                 outputs=(
                     *(f"{slot}Out" for slot in updated),
                     *(f"{slot}Out?" for slot in masters),
@@ -274,4 +278,40 @@ def adadelta(
         "avg_squared_grad": squared_grad,
         "avg_squared_update": _averaged(avg_squared_update, step * step, rho),
         "param": param - step,
+    }
+
+
+@_update(
+    dispensable=("MeanGrad",),
+    tried={"epsilon": 1.0, "momentum": 0.5, "centered": True},
+)
+def rmsprop(
+    param: Expr,
+    mean_square: Expr,
+    mean_grad: Expr,
+    learning_rate: Expr,
+    grad: Expr,
+    moment: Expr,
+    *,
+    epsilon: float = 1e-10,
+    decay: float = 0.9,
+    momentum: float = 0.0,
+    centered: bool = False,
+) -> Results:
+    """s averaged over g^2; m = momentum m + lr g / sqrt(s + e); p -= m.
+
+    Tieleman and Hinton, Neural Networks for Machine Learning, lecture 6.5 (2012). Centered: s less the square
+    of an averaged gradient, Graves, arXiv 1308.0850.
+    """
+    mean_square = _averaged(mean_square, grad * grad, decay)
+    variance = mean_square
+    if centered:
+        mean_grad = _averaged(mean_grad, grad, decay)
+        variance = mean_square - mean_grad * mean_grad
+    moment = moment * momentum + learning_rate * grad / e.sqrt(variance + epsilon)
+    return {
+        "mean_square": mean_square,
+        "mean_grad": mean_grad,
+        "moment": moment,
+        "param": param - moment,
     }

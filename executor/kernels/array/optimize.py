@@ -13,8 +13,9 @@ from typing import Any
 from ....graph.lowering.select import Takes
 from ....graph.ops.fused_optimize import FUSED, own_attributes
 from ....graph.ops.optimize import MASTER, SKIP
+from ....graph.ops.pointwise import arguments
 from ....graph.ops.registry import OPS, parameter_name
-from ....graph.ops.update import Update
+from ....graph.ops.update import Results, Update
 from ...codegen.array_calls import calls
 from ...codegen.array_schedule import COPY, ArrayCall, ArraySchedule, schedule
 from ...device.device import Device
@@ -69,6 +70,18 @@ def blocks(*arrays: Any) -> list[tuple[Any, ...]]:
     cuts = (slice(start, start + _BLOCK) for start in range(0, max(size, 1), _BLOCK))
     parts = ({i: array[cut] for i, array in flat.items()} for cut in cuts)
     return [tuple(part[id(array)] for array in arrays) for part in parts]
+
+
+def in_use(results: Results, arrays: Arrays, address: Callable[[Any], int]) -> Arrays:
+    """Leave out the arrays of state that an update neither reads nor changes."""
+    same = {
+        name: result.value
+        for name, result in results.items()
+        if result.fn == "arg" and address(arrays[result.value]) == address(arrays[name])
+    }
+    read = arguments([result for name, result in results.items() if name not in same])
+    unused = {*same, *(name for name in same.values() if name not in read)}
+    return {name: array for name, array in arrays.items() if name not in unused}
 
 
 @lru_cache(1000)

@@ -23,7 +23,7 @@ from ...cuda.transfers import device_array, upload
 from ...device.device import Device
 from ..array.optimize import MASTER_OPERAND as _MASTER
 from ..array.optimize import SKIP_OPERAND as _SKIP
-from ..array.optimize import UPDATES, Arrays, add_kernel
+from ..array.optimize import UPDATES, Arrays, add_kernel, in_use
 from .support import launch, on_boundary
 
 _CHUNK = 8192  # elements that a block updates
@@ -58,11 +58,13 @@ class _Update:
         self.op_type, self.types, self.own = op_type, dict(types), update.own
         results = update.results(attrs, np.float32, own_read=True)
         self.single = update.scalars
-        self.elements = [name for name in update.operands if name not in self.single]
+        used = [name for name in update.operands if name in self.types]
+        self.elements = [name for name in used if name not in self.single]
         self.skips = _SKIP in self.types
         operands = {n: Value(n, "float") for n in (*update.operands, *self.own)}
         self._ahead = CudaWriter(operands, "once_")
         self._inside = _Inside(operands, self.elements, self._ahead)
+        results = {n: r for n, r in results.items() if n in self.types}
         powers = [name for name in results if name.removesuffix("_out") in self.single]
         self.results = {n: r for n, r in results.items() if n not in powers}
         self.powers = {n: results[n] for n in powers}
@@ -217,6 +219,12 @@ def update_of(op_type: str, types: Types, attrs: Mapping[str, Any]) -> _Update:
     return _updates[key]
 
 
+def _used(dev: Device, op_type: str, arrays: Arrays, attrs: Mapping[str, Any]) -> Arrays:
+    assert dev.runtime is not None
+    results = UPDATES[op_type].results(attrs, np.float32, own_read=True)
+    return in_use(results, arrays, dev.runtime.address)
+
+
 def _types(arrays: Mapping[str, Any]) -> Types:
     return tuple((name, c_type(a.dtype)) for name, a in arrays.items() if a is not None)
 
@@ -232,6 +240,7 @@ def _alone(op_type: str) -> Callable[..., list[Step]]:
 
     def bind(dev: Device, arrays: Arrays, attrs: Mapping[str, Any]) -> list[Step]:
         shared, own = _split(op_type, attrs)
+        arrays = _used(dev, op_type, arrays, shared)
         update = update_of(op_type, _types(arrays), shared)
         kernel, powers = update.alone()
         size = arrays["param"].size
@@ -258,7 +267,7 @@ def _together(op_type: str) -> Callable[..., list[Step]]:
         used = [(n, column) for n, column in columns.items() if column]
         groups: dict[Types, list[tuple[dict[str, Any], list[float]]]] = {}
         for k in range(len(columns["param"])):
-            arrays = {name: column[k] for name, column in used}
+            arrays = _used(dev, op_type, {name: column[k] for name, column in used}, shared)
             numbers = [float(values[k]) for values in own.values()]
             groups.setdefault(_types(arrays), []).append((arrays, numbers))
         steps: list[Step] = []

@@ -14,7 +14,7 @@ from ....graph.ops.optimize import MASTER, SKIP
 from ....graph.ops.pointwise import arguments
 from ...codegen.loops import bind_loops
 from ...device.device import Device
-from ..array.optimize import UPDATES, Arrays, add_kernel, one_by_one
+from ..array.optimize import UPDATES, Arrays, add_kernel, in_use, one_by_one
 from ..array.widened import has_low
 from ..registry import Step
 from .elementwise import in_float32
@@ -26,6 +26,7 @@ def _bind(
     """Return the calls for updates whose arrays are ``tables``; ``own`` holds what differs, by attribute."""
     update = UPDATES[op_type]
     results = update.results(attrs, np.float32, own_read=True)
+    tables = [in_use(results, table, lambda array: array.ctypes.data) for table in tables]
     for name, values in own.items():  # read like operands, so that updates share a loop
         numbers = np.array(values, np.float32)
         for k, table in enumerate(tables):
@@ -33,17 +34,12 @@ def _bind(
     last = [name for name in results if name.removesuffix("_out") in update.scalars]
     entries = []
     for names in ([name for name in results if name not in last], last):
+        read = arguments([results[name] for name in names])
         for table in tables:
-            changed = [n for n in names if not _unchanged(results[n], n, table)]
-            used = arguments([results[n] for n in changed])
-            read = {n: table[n] for n in (*update.operands, *own) if n in used}
-            entries.append(([(results[n], table[n]) for n in changed], read))
+            written = [(results[name], table[name]) for name in names if name in table]
+            operands = [name for name in (*update.operands, *own) if name in read and name in table]
+            entries.append((written, {name: table[name] for name in operands}))
     return [*bind_loops([entry for entry in entries if entry[0]])]
-
-
-def _unchanged(result: Any, name: str, table: Arrays) -> bool:
-    """Tell whether a result is in its place already."""
-    return result.fn == "arg" and bool(np.may_share_memory(table[result.value], table[name]))
 
 
 def _alone(op_type: str) -> Callable[..., list[Step]]:

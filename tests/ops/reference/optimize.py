@@ -81,6 +81,17 @@ def adadelta(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     return {"AvgSquaredGradOut": a, "AvgSquaredUpdateOut": u, "ParamOut": ins["Param"] - step}
 
 
+@reference("rmsprop")
+def rmsprop(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
+    d, g, mean = attrs["decay"], ins["Grad"], ins["MeanGrad"]
+    s = d * ins["MeanSquare"] + (1 - d) * g**2
+    if attrs["centered"]:
+        mean = d * mean + (1 - d) * g
+    root = np.sqrt(s - mean**2 * attrs["centered"] + attrs["epsilon"])
+    v = attrs["momentum"] * ins["Moment"] + ins["LearningRate"] * g / root
+    return {"MeanSquareOut": s, "MeanGradOut": mean, "MomentOut": v, "ParamOut": ins["Param"] - v}
+
+
 def each(single: str) -> Any:
     """The single update, parameter by parameter."""
 
