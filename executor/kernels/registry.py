@@ -29,8 +29,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from ...graph.ir.capabilities import IN_ORDER, Layout, Takes
 from ...graph.ir.graph import Node
-from ...graph.lowering.select import LIBRARIES, Takes
 from ...graph.ops.operands import Operands
 from ...graph.ops.registry import OPS, Op
 from ...strategies.errors import Unsupported
@@ -39,10 +39,9 @@ from ..codegen.array_calls import bind_scalar
 from ..device.device import Device
 from .array.channels_last import in_order, is_last, node_in_order
 from .array.widened import has_low, widened
+from .back_ends import BACK_ENDS
 
 Step = Callable[[], Any]
-BACK_ENDS = tuple(LIBRARIES)
-ALL_LIBRARIES = tuple(name for names in LIBRARIES.values() for name in names)
 
 
 @dataclass(frozen=True)
@@ -50,9 +49,9 @@ class Kernel:
     """A bound-to-be function ``f(dev, record)``, and which nodes it takes.
 
     ``operands`` and ``attributes``: it has a parameter for each of these fields of the record in its place.
-    ``needs`` are the libraries that it calls beside the one it is registered for; ``yields``: a compiled loop
-    is faster, where there is one; ``low``: it takes float16 and bfloat16 as they are; ``any_order``: it takes
-    images in any order of memory.
+    ``needs`` are the libraries that it calls beside the one it is registered for; ``prefer_loops``: a
+    compiled loop is faster, where there is one; ``low``: it takes float16 and bfloat16 as they are;
+    ``any_order``: it takes images in any order of memory; ``layout``: in which it computes them fastest.
     """
 
     function: Callable[..., Any]
@@ -60,9 +59,10 @@ class Kernel:
     attributes: tuple[str, ...] = ()
     takes: Takes | None = None
     needs: tuple[str, ...] = ()
-    yields: bool = False
+    prefer_loops: bool = False
     low: bool = False
     any_order: bool = False
+    layout: Layout = IN_ORDER
 
 
 KERNELS: dict[tuple[str, str], Kernel] = {}
@@ -73,16 +73,18 @@ def kernel(
     on: Sequence[str] = BACK_ENDS,
     takes: Takes | None = None,
     needs: Sequence[str] = (),
-    yields: bool = False,
+    prefer_loops: bool = False,
     low: bool = False,
     any_order: bool = False,
+    layout: Layout = IN_ORDER,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function as the kernel of ops on back ends (both, for code written against ``dev.xp``).
 
     ``takes`` tells which nodes a library's kernel can compute (None: all of these ops), ``needs`` which other
-    libraries it calls: it is chosen only where they are too. With ``yields`` it leaves to compiled loops what
-    these can compute. With ``low`` it gets float16 and bfloat16 as they are, with ``any_order`` images whose
-    elements lie in another order than that of their shape, NCHW.
+    libraries it calls: it is chosen only where they are too. With ``prefer_loops`` it leaves to compiled loops
+    what these can compute. With ``low`` it gets float16 and bfloat16 as they are, with ``any_order`` images
+    whose elements lie in another order than that of their shape, NCHW. ``layout`` is the order in which the
+    compiler lets images lie for it, or a function that tells this from a node and the strategy's math.
     """
 
     def asked(node: Node) -> bool:
@@ -96,9 +98,10 @@ def kernel(
                 found,
                 takes=takes and asked,
                 needs=tuple(needs),
-                yields=yields,
+                prefer_loops=prefer_loops,
                 low=low,
                 any_order=any_order,
+                layout=layout,
             )
             for back_end in on:
                 assert (op_type, back_end) not in KERNELS, (

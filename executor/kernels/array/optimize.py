@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
-from ....graph.lowering.select import Takes
+from ....graph.ir.capabilities import Takes
 from ....graph.ops.fused_optimize import FUSED, own_attributes
 from ....graph.ops.optimize import MASTER, SKIP
 from ....graph.ops.pointwise import arguments
@@ -19,7 +19,8 @@ from ....graph.ops.update import Results, Update
 from ...codegen.array_calls import calls
 from ...codegen.array_schedule import COPY, ArrayCall, ArraySchedule, schedule
 from ...device.device import Device
-from ..registry import BACK_ENDS, KERNELS, Kernel, Step, call
+from ..back_ends import BACK_ENDS
+from ..registry import KERNELS, Kernel, Step, call
 
 _BLOCK = 32 * 1024  # elements: five float32 arrays of this size fit a 1 MB cache
 MASTER_OPERAND, SKIP_OPERAND = parameter_name(MASTER), parameter_name(SKIP)
