@@ -27,12 +27,12 @@ MASTER_OPERAND, SKIP_OPERAND = parameter_name(MASTER), parameter_name(SKIP)
 Arrays = dict[str, Any]  # by parameter; a slot not in use is None
 
 UPDATES: Mapping[str, Update] = {n: op.update for n, op in OPS.items() if op.update is not None}
-_SINGLE = {fused: single for single, fused in FUSED.items()}
+SINGLES = {fused: single for single, fused in FUSED.items()}
 
 
 def operands_of(op_type: str, *, masters: bool = True) -> tuple[str, ...]:
     """Return the parameters of an update that a kernel can have; ``masters``: masters and SkipUpdate too."""
-    op, update = OPS[op_type], UPDATES[_SINGLE.get(op_type, op_type)]
+    op, update = OPS[op_type], UPDATES[SINGLES.get(op_type, op_type)]
     extra = (MASTER_OPERAND, SKIP_OPERAND, f"{MASTER_OPERAND}_out") if masters else ()
     names = {*update.operands, *(f"{name}_out" for name in update.updated), *extra}
     slots = (*op.input_slots, *op.output_slots)
@@ -53,7 +53,7 @@ def add_kernel(
     ``arrays`` are by parameter, lists of them if the op is fused; ``masters``: see :func:`operands_of`.
     """
     operands = operands_of(op_type, masters=masters)
-    update = UPDATES[_SINGLE.get(op_type, op_type)]
+    update = UPDATES[SINGLES.get(op_type, op_type)]
 
     def function(dev: Device, *arrays: Any, **attrs: Any) -> list[Step]:
         return bind(dev, dict(zip(operands, arrays, strict=True)), attrs)
