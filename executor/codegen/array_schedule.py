@@ -48,7 +48,7 @@ def schedule(results: Mapping[str, Expr], scalars: Collection[str]) -> ArraySche
     once = _Order({name: part for part, name in steady.items()}, {}, "part")
     each = _Order(whole, steady, "scratch")
     last = _Order({n: r for n, r in results.items() if n not in whole}, {}, "part")
-    calls = [order.calls() for order in (once, each, last)]
+    calls = once.calls(), each.calls(), last.calls()
     parts = max(once.scratch, last.scratch, key=len)
     return ArraySchedule(*calls, (*steady.values(), *parts), tuple(each.scratch))
 
@@ -122,10 +122,14 @@ class _Order:
             operands = [self._value(arg) for arg in node.args]
             for arg in node.args:
                 self._release(arg)
-            free = place and not self._readers.get(self._operands.get(place.removesuffix("_out")))
-            self._names[node] = place if free else self._take()
+            self._names[node] = place if place and self._free(place) else self._take()
             self._calls.append(ArrayCall(node.fn, tuple(operands), self._names[node]))
         return self._names[node]
+
+    def _free(self, place: str) -> bool:
+        """Tell whether the operand that lies in a result's place has been read by all its readers."""
+        operand = self._operands.get(place.removesuffix("_out"))
+        return operand is None or not self._readers[operand]
 
     def _take(self) -> str:
         if not self._spare:
