@@ -149,7 +149,8 @@ def one_by_one(op_type: str, back_end: str) -> Callable[..., list[Step]]:
         for k in range(len(columns["param"])):
             arrays = {n: columns[n][k] if columns.get(n) else None for n in single.operands}
             with dev.in_turn():
-                steps += call(OPS[op_type], single, arrays, own_attributes(op_type, attrs, k), dev)
+                own = own_attributes(op_type, attrs, k)
+                steps += call(OPS[op_type], single, OPS[op_type].filled({**arrays, **own}), dev)
         return steps
 
     return bind

@@ -79,7 +79,13 @@ def channels_last(array: Array, data_layout: str) -> Any:
     return array.transpose((0, 3, 1, 2))
 
 
-@cudnn("batch_norm", "fused_batch_norm_act", "fused_bn_add_activation", takes=_in_training, layout=on_tensor_cores(AS_THEY_COME))
+@cudnn(
+    "batch_norm",
+    "fused_batch_norm_act",
+    "fused_bn_add_activation",
+    takes=_in_training,
+    layout=on_tensor_cores(AS_THEY_COME),
+)
 def batch_norm(dev: Device, a: BatchNormOperands) -> list[Step]:
     z = a.z if isinstance(a, FusedBnAddActivation) else None
     arrays = {"x": a.x, **({} if z is None else {"z": z}), "y": a.y}

@@ -43,7 +43,12 @@ def cudnn(
 
     def register(function: Kernel) -> Kernel:
         for op_type in op_types:
-            how: dict[str, Any] = {"takes": accepts, "low": True, "any_order": any_order, "layout": layout}
+            how: dict[str, Any] = {
+                "takes": accepts,
+                "low": True,
+                "any_order": any_order,
+                "layout": layout,
+            }
             registered = kernel(op_type, on=("cudnn",), **how)
             registered(_or_elsewhere(OPS[op_type], function))
         return function
