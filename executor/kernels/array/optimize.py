@@ -12,9 +12,10 @@ from typing import Any
 
 from ....graph.ir.capabilities import Takes
 from ....graph.ops.fused_optimize import FUSED, own_attributes
+from ....graph.ops.operands import parameter_name
 from ....graph.ops.optimize import MASTER, SKIP
 from ....graph.ops.pointwise import arguments
-from ....graph.ops.registry import OPS, parameter_name
+from ....graph.ops.registry import OPS
 from ....graph.ops.update import Results, Update
 from ...codegen.array_calls import calls
 from ...codegen.array_schedule import COPY, ArrayCall, ArraySchedule, schedule
