@@ -23,9 +23,8 @@ them on its arrays, and some only under conditions (``takes``): then the driver 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -48,15 +47,12 @@ Step = Callable[[], Any]
 class Kernel:
     """A bound-to-be function ``f(dev, record)``, and which nodes it takes.
 
-    ``operands`` and ``attributes``: it has a parameter for each of these fields of the record in its place.
     ``needs`` are the libraries that it calls beside the one it is registered for; ``prefer_loops``: a
     compiled loop is faster, where there is one; ``low``: it takes float16 and bfloat16 as they are;
     ``any_order``: it takes images in any order of memory; ``layout``: in which it computes them fastest.
     """
 
     function: Callable[..., Any]
-    operands: tuple[str, ...] = ()
-    attributes: tuple[str, ...] = ()
     takes: Takes | None = None
     needs: tuple[str, ...] = ()
     prefer_loops: bool = False
@@ -93,9 +89,8 @@ def kernel(
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         for op_type in op_types:
-            found = _examine(OPS[op_type], function)
-            found = replace(
-                found,
+            found = Kernel(
+                function,
                 takes=takes and asked,
                 needs=tuple(needs),
                 prefer_loops=prefer_loops,
@@ -111,20 +106,6 @@ def kernel(
         return function
 
     return register
-
-
-def _examine(op: Op, function: Callable[..., Any]) -> Kernel:
-    parameters = list(inspect.signature(function).parameters.values())[1:]
-    if len(parameters) == 1 and parameters[0].name == "a":
-        return Kernel(function)
-    operands = tuple(p.name for p in parameters if p.kind is not p.KEYWORD_ONLY)
-    attributes = tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
-    slots = {slot.parameter for slot in (*op.input_slots, *op.output_slots)}
-    assert set(operands) <= slots, f"{op.type}: no slots {sorted(set(operands) - slots)}"
-    assert set(attributes) <= set(op.attrs), (
-        f"{op.type}: no attributes {set(attributes) - set(op.attrs)}"
-    )
-    return Kernel(function, operands, attributes)
 
 
 def has_kernel(op_type: str, back_end: str) -> bool:
@@ -158,12 +139,7 @@ def call(op: Op, found: Kernel | None, a: Operands, dev: Device) -> list[Step]:
     def bound(a: Operands) -> list[Step]:
         if found is None:
             return _bind_expression(op, a, dev)
-        if found.operands:
-            arrays = (getattr(a, name) for name in found.operands)
-            attrs = {name: getattr(a, name) for name in found.attributes}
-            steps = found.function(dev, *arrays, **attrs)
-        else:
-            steps = found.function(dev, a)
+        steps = found.function(dev, a)
         if steps is None:
             return []
         return list(steps) if isinstance(steps, (list, tuple)) else [steps]

@@ -12,7 +12,7 @@ from typing import Any
 
 from ....graph.ir.capabilities import Takes
 from ....graph.ops.fused_optimize import FUSED, own_attributes
-from ....graph.ops.operands import parameter_name
+from ....graph.ops.operands import Operands, parameter_name
 from ....graph.ops.optimize import MASTER, SKIP
 from ....graph.ops.pointwise import arguments
 from ....graph.ops.registry import OPS
@@ -56,13 +56,12 @@ def add_kernel(
     operands = operands_of(op_type, masters=masters)
     update = UPDATES[SINGLES.get(op_type, op_type)]
 
-    def function(dev: Device, *arrays: Any, **attrs: Any) -> list[Step]:
-        return bind(dev, dict(zip(operands, arrays, strict=True)), attrs)
+    def function(dev: Device, a: Operands) -> list[Step]:
+        arrays = {name: getattr(a, name) for name in operands}
+        return bind(dev, arrays, {name: getattr(a, name) for name in update.attributes})
 
     function.__wrapped__ = update.rule  # type: ignore[attr-defined]  # where the formula stands
-    KERNELS[op_type, back_end] = Kernel(
-        function, operands, tuple(update.attributes), takes, low=low
-    )
+    KERNELS[op_type, back_end] = Kernel(function, takes, low=low)
 
 
 def blocks(*arrays: Any) -> list[tuple[Any, ...]]:
@@ -148,7 +147,7 @@ def one_by_one(op_type: str, back_end: str) -> Callable[..., list[Step]]:
     def bind(dev: Device, columns: Arrays, attrs: Mapping[str, Any]) -> list[Step]:
         steps: list[Step] = []
         for k in range(len(columns["param"])):
-            arrays = {n: columns[n][k] if columns.get(n) else None for n in single.operands}
+            arrays = {n: column[k] if column else None for n, column in columns.items()}
             with dev.in_turn():
                 own = own_attributes(op_type, attrs, k)
                 steps += call(OPS[op_type], single, OPS[op_type].filled({**arrays, **own}), dev)
