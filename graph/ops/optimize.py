@@ -200,11 +200,12 @@ def adamw(
     epsilon: float = 1e-8,
     lr_ratio: Number = 1.0,
     coeff: Number = 0.01,
-    with_decay: bool | Expr = False,
+    with_decay: Any = False,
 ) -> Results:
     """p -= lr coeff p, then Adam's step, epsilon corrected. Loshchilov and Hutter, arXiv 1711.05101."""
     rate = learning_rate * lr_ratio
-    param = e.where(with_decay, param - rate * coeff * param, param)
+    if with_decay.value:  # of what is read while it runs, the name
+        param = param - rate * (coeff * with_decay) * param
     floor = epsilon * e.sqrt(1 - beta2_pow)
     state = (moment1, moment2, beta1_pow, beta2_pow)
     return adam(param, grad, rate, *state, beta1=beta1, beta2=beta2, epsilon=floor)
