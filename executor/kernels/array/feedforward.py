@@ -16,9 +16,9 @@ from ....graph.ops.feedforward import FusedFeedforward, FusedFeedforwardGrad
 from ....graph.ops.operands import Array
 from ....graph.ops.registry import OPS
 from ...device.device import Device
+from ..back_ends import BACK_ENDS
 from ..loops.elementwise import in_float32
 from ..loops.random import CompiledDropout
-from ..back_ends import BACK_ENDS
 from ..registry import KERNELS, Step, bind, kernel
 from .part_dropout import Dropout
 
