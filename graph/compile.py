@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 
 from ..strategies.errors import nearest
 from ..strategies.types import to_numpy
+from .ir.capabilities import Capabilities
 from .ir.reader import from_program
 from .ir.replica_program import ReplicaProgram, lower
 from .lowering.layout import lay_out
 from .lowering.placement import all_here, place_on_host
-from .lowering.select import Capabilities, refuse_exact, select_kernels
+from .lowering.select import refuse_exact, select_kernels
 from .ops.region import REGION
 from .ops.registry import OPS
 from .ops.rules import product
@@ -54,20 +55,21 @@ def compile_program(
     graph = from_program(program, feed_names)
     graph = graph if keep is None else graph.pruned(keep)
     graph = all_here(graph, program) if back_end == "numpy" else graph
-    compiles = capabilities.get("xla", {}).get(REGION)
+    compilers = (able.takes.get(REGION) for able in capabilities.values())
+    compiles = next((takes for takes in compilers if takes is not None), None)
     target = replace(target, fetches=tuple(fetch_names), compiles=compiles)
     verifies = target.strategy is not None and target.strategy.verify_passes
     stages: list[Stage] | None = [] if verifies else None
     graph = expand_sync_ops(graph, target)
     graph, records = run_pipeline(graph, target, stages)
     if back_end != "numpy":
-        graph = place_on_host(graph, capabilities[back_end])
-    selected = select_kernels(graph, capabilities, back_end, target.onednn_ops)
+        graph = place_on_host(graph, capabilities[back_end].takes)
+    selected = select_kernels(graph, capabilities, back_end, {"onednn": target.onednn_ops})
     math = target.math(back_end)
-    refuse_exact(selected, math, capabilities)
+    refuse_exact(selected, math, capabilities, back_end)
     for text in _without_effect(target):
         graph = graph.noted(text)
-    graph, kernels = lay_out(graph, selected, math)
+    graph, kernels = lay_out(graph, selected, capabilities, back_end, math)
     alike = replicated(graph, target)
     own_states = place_states(graph, alike, target)
     lowered = lower(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import inspect
+import json
 import sys
 from collections.abc import Sequence
-from functools import partial
 
 from . import __version__
 
@@ -22,6 +21,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands.add_parser("demo", help="train on handwritten digits, two replicas", add_help=False)
     ops = commands.add_parser("ops", help="show where an operator is declared and computed")
     ops.add_argument("name", nargs="?", help="an op type; without one, all are listed")
+    ops.add_argument("--table", action="store_true", help="what computes each op on each back end")
+    ops.add_argument("--json", action="store_true", help="the table as data, with reasons")
     commands.add_parser("coverage", help="print which of Paddle's names and ops are built")
     parser.add_argument("--version", action="version", version=f"rowlock {__version__}")
     if argv[:1] == ["demo"]:  # it has arguments of its own
@@ -32,7 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         print(text(), end="")
         return 0
-    return _ops(args.name)
+    if args.json and not args.table:
+        parser.error("--json needs --table")
+    return _table(args.name, args.json) if args.table else _ops(args.name)
 
 
 def _demo(argv: Sequence[str]) -> int:
@@ -49,31 +52,63 @@ def _demo(argv: Sequence[str]) -> int:
 
 
 def _ops(name: str | None) -> int:
-    from .executor.kernels.registry import KERNELS
+    from .executor.kernels.grid import place, row
     from .graph.ops.registry import OPS
-    from .strategies.errors import nearest
 
     if name is None:
         print("\n".join(sorted(OPS)))
         return 0
-    if name not in OPS:
-        print(f"no operator {name!r} is declared.{nearest(name, OPS)}", file=sys.stderr)
+    if not _declared(name):
         return 2
     op = OPS[name]
     print(f"{name}({', '.join(op.inputs)}) -> {', '.join(op.outputs)}")
-    print(f"  shape rule: {_place(op.shape)}")
+    print(f"  shape rule: {place(op.shape)}")
     if op.scalar is not None:
-        print(f"  scalar expression: {_place(op.scalar)}")
-    for (op_type, back_end), kernel in sorted(KERNELS.items()):
-        if op_type == name:
-            print(f"  {back_end} kernel: {_place(kernel.function)}")
+        print(f"  scalar expression: {place(op.scalar)}")
+    for back_end, cell in row(name, _back_ends()).items():
+        print(f"  {cell.mark} {back_end}: {'; '.join(filter(None, (cell.where, cell.why)))}")
     print(f"  gradient: {op.grad.type if op.grad else 'none'}")
     return 0
 
 
-def _place(function: object) -> str:
-    function = inspect.unwrap(function) if callable(function) else function
-    while isinstance(function, partial):
-        function = function.func
-    code = getattr(function, "__code__", None)
-    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else repr(function)
+def _table(name: str | None, as_data: bool) -> int:
+    """Print the grid of ops and back ends, of one op if it is named (as data)."""
+    from .executor.kernels.grid import MARKS, row, table
+    from .graph.ops.registry import OPS
+
+    if name is not None and not _declared(name):
+        return 2
+    here = _back_ends()
+    if not as_data:
+        print(table(here, [name] if name else sorted(OPS)))
+        return 0
+    ops = {
+        op: {back_end: cell._asdict() for back_end, cell in row(op, here).items()}
+        for op in ([name] if name else sorted(OPS))
+    }
+    print(json.dumps({"marks": MARKS, "back_ends": here, "ops": ops}, indent=1))
+    return 0
+
+
+def _back_ends() -> dict[str, str]:
+    """Return the versions of array modules and libraries that are here, by name."""
+    import numpy
+
+    from .executor.device.gpus import local_gpus, open_gpu
+    from .executor.kernels.capabilities import installed
+
+    here = {"numpy": numpy.__version__, **installed()}
+    if local_gpus():
+        gpu = open_gpu(0)
+        here |= {"cupy": getattr(gpu.xp, "__version__", ""), **installed(gpu)}
+    return here
+
+
+def _declared(name: str) -> bool:
+    """Tell whether there is an op; say so if there is none."""
+    from .graph.ops.registry import OPS
+    from .strategies.errors import nearest
+
+    if name not in OPS:
+        print(f"no operator {name!r} is declared.{nearest(name, OPS)}", file=sys.stderr)
+    return name in OPS

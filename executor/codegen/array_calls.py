@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -92,7 +92,7 @@ class _Emitter:
         for arg in node.args:
             self._release(arg)
         result = self._space(node.fn) if target is None else target
-        self.steps += self._calls(node.fn, args, result)
+        self.steps += calls(self.dev, node.fn, args, result)
         self.values[id(node)] = result
         return result
 
@@ -113,37 +113,59 @@ class _Emitter:
             array = self.values[id(node)]
             self.spare.setdefault(array.dtype, []).append(array)
 
-    def _calls(self, fn: str, args: list[Any], out: Any) -> list[Callable[[], Any]]:
-        xp = self.dev.xp
-        if fn == "where":
-            condition, yes, no = args
-            return self._where(condition, yes, no, out)
-        if fn == "erf":
-            return erf_into(self.dev, args[0], out)
-        if fn == "exp" and xp is np and out.size == 1 and out.dtype == np.float32:
-            return self._exact_exp(args[0], out)
-        if fn == "arg":
-            return [partial(xp.copyto, out, args[0])]
-        if fn in ("maximum", "minimum"):  # NumPy wants these two to be told by keyword
-            return [partial(getattr(xp, fn), *args, out=out)]
-        return [partial(getattr(xp, fn), *args, out)]
 
-    def _exact_exp(self, x: Any, out: Any) -> list[Callable[[], Any]]:
-        """Round once: of one number, such as a learning rate, Paddle calls C's function, which does so."""
-        wide = self.dev.scratch(out.shape, np.float64)
+def calls(dev: Device, fn: str, args: Sequence[Any], out: Any) -> list[Callable[[], Any]]:
+    """Return the array calls of a function, by its NumPy name, on arrays and numbers into an array."""
+    special = _SPECIAL.get(fn)
+    return (
+        [partial(getattr(dev.xp, fn), *args, out)]
+        if special is None
+        else special(dev, fn, args, out)
+    )
+
+
+def _by_keyword(dev: Device, fn: str, args: Sequence[Any], out: Any) -> list[Callable[[], Any]]:
+    """NumPy wants these to be told by keyword where they write."""
+    return [partial(getattr(dev.xp, fn), *args, out=out)]
+
+
+def _copy(dev: Device, fn: str, args: Sequence[Any], out: Any) -> list[Callable[[], Any]]:
+    return [partial(dev.xp.copyto, out, args[0])]
+
+
+def _erf(dev: Device, fn: str, args: Sequence[Any], out: Any) -> list[Callable[[], Any]]:
+    return erf_into(dev, args[0], out)
+
+
+def _exp(dev: Device, fn: str, args: Sequence[Any], out: Any) -> list[Callable[[], Any]]:
+    """Of one number, such as a learning rate, round once: Paddle calls C's function, which does so."""
+    if dev.xp is not np or out.size != 1 or out.dtype != np.float32:
+        return [partial(dev.xp.exp, args[0], out)]
+    wide = dev.scratch(out.shape, np.float64)
+    return [
+        partial(np.exp, args[0], wide, dtype=np.float64),
+        partial(np.copyto, out, wide, casting="same_kind"),
+    ]
+
+
+def _where(dev: Device, fn: str, args: Sequence[Any], out: Any) -> list[Callable[[], Any]]:
+    """``out`` may be the memory of what is chosen: write the other one, masked, over it."""
+    (condition, yes, no), copy = args, dev.xp.copyto
+    if out is yes:
+        unwanted = dev.scratch_like(out, np.bool_)
         return [
-            partial(np.exp, x, wide, dtype=np.float64),
-            partial(np.copyto, out, wide, casting="same_kind"),
+            partial(dev.xp.logical_not, condition, unwanted),
+            partial(copy, out, no, where=unwanted),
         ]
+    first = [] if out is no else [partial(copy, out, no)]
+    return [*first, partial(copy, out, yes, where=condition)]
 
-    def _where(self, condition: Any, yes: Any, no: Any, out: Any) -> list[Callable[[], Any]]:
-        """``out`` may be the memory of ``yes`` or ``no``: write the other one, masked, over it."""
-        xp = self.dev.xp
-        if out is yes:
-            unwanted = self.dev.scratch_like(self.out, np.bool_)
-            return [
-                partial(xp.logical_not, condition, unwanted),
-                partial(xp.copyto, out, no, where=unwanted),
-            ]
-        first = [] if out is no else [partial(xp.copyto, out, no)]
-        return [*first, partial(xp.copyto, out, yes, where=condition)]
+
+_SPECIAL: Mapping[str, Callable[..., list[Callable[[], Any]]]] = {
+    "arg": _copy,
+    "erf": _erf,
+    "exp": _exp,
+    "maximum": _by_keyword,
+    "minimum": _by_keyword,
+    "where": _where,
+}

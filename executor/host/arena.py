@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.lowering.layout import CHANNELS_LAST
+from ...graph.ir.capabilities import CHANNELS_LAST
 from ...graph.lowering.memory import ALIGNMENT, MemoryPlan, aligned
 from ...graph.ops.registry import Spec
 from ...strategies.types import to_numpy, to_var_type

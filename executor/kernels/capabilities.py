@@ -8,15 +8,24 @@ from functools import cache
 from importlib import metadata
 
 from ...graph import ops as _ops  # noqa: F401 - fills the table of declarations
+from ...graph.ir.capabilities import BackEnd, Capabilities, Takes
 from ...graph.ir.graph import Node
-from ...graph.lowering.select import Capabilities, Takes, in_single
+from ...graph.lowering.select import in_single
 from ...graph.ops.collective import COLLECTIVES
 from ...graph.ops.registry import OPS
 from ...graph.report.report import SLOWER
 from ..codegen import native
 from ..cuda.runtime import Runtime
+from .back_ends import (
+    ALL_LIBRARIES,
+    BACK_ENDS,
+    LIBRARIES,
+    PRODUCTS_BY_ONEDNN,
+    REMEDIES,
+    ROUNDS,
+)
 from .onednn.library import version as onednn_version
-from .registry import ALL_LIBRARIES, BACK_ENDS, KERNELS, Kernel, has_kernel
+from .registry import KERNELS, Kernel, has_kernel
 
 _log = logging.getLogger("rowlock")
 
@@ -27,26 +36,32 @@ def capabilities(libraries: frozenset[str] | None = None) -> Capabilities:
 
     Collectives run on every array module. ``libraries`` are those that all replicas have (None: this process).
     """
-    able: dict[str, dict[str, Takes | None]] = {
-        back_end: dict.fromkeys([op for op in OPS if has_kernel(op, back_end)])
-        | dict.fromkeys(COLLECTIVES)
-        for back_end in BACK_ENDS
-    }
     here = frozenset(installed()) if libraries is None else libraries
-    able.update(
-        {library: _kernels_of(library, here) for library in ALL_LIBRARIES if library in here}
-    )
-    if not {"onednn", "numba", "cuda"} & able.keys():
+    names = [name for name in ALL_LIBRARIES if name in here]
+    if here.isdisjoint(("onednn", "numba", "cuda")):
         _log.warning(SLOWER)
-    return able
+    return {name: back_end(name, here) for name in (*BACK_ENDS, *names)}
 
 
-def _kernels_of(library: str, here: frozenset[str]) -> dict[str, Takes | None]:
-    return {
-        op: _widened(op, found, "numba" in here)
-        for (op, back_end), found in KERNELS.items()
-        if back_end == library and here.issuperset(found.needs)
+def back_end(name: str, here: frozenset[str]) -> BackEnd:
+    """Describe an array module, or a library where the libraries ``here`` are."""
+    if name in BACK_ENDS:
+        ops = [op for op in OPS if has_kernel(op, name)]
+        return BackEnd(name, dict.fromkeys((*ops, *COLLECTIVES)), remedy=REMEDIES[name])
+    kernels = {
+        op: found
+        for (op, library), found in KERNELS.items()
+        if library == name and here.issuperset(found.needs)
     }
+    rounds: dict[str, frozenset[str] | None] = {ROUNDS[name]: None} if name in ROUNDS else {}
+    if name == "numba" and "onednn" in here:
+        rounds = {ROUNDS["onednn"]: PRODUCTS_BY_ONEDNN}
+    return BackEnd(
+        next(module for module, names in LIBRARIES.items() if name in names),
+        {op: _widened(op, found, "numba" in here) for op, found in kernels.items()},
+        {op: found.layout for op, found in kernels.items() if found.layout},
+        rounds,
+    )
 
 
 def _widened(op: str, found: Kernel, looped: bool) -> Takes | None:
@@ -54,7 +69,7 @@ def _widened(op: str, found: Kernel, looped: bool) -> Takes | None:
 
     What only moves elements stays with the array module, which takes them as they are.
     """
-    takes = _left(op, found.takes) if found.yields and looped else found.takes
+    takes = _left(op, found.takes) if found.prefer_loops and looped else found.takes
     plain = KERNELS.get((op, "numpy"))
     if takes is None or found.low or (plain is not None and plain.low):
         return takes

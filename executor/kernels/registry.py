@@ -23,14 +23,13 @@ them on its arrays, and some only under conditions (``takes``): then the driver 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from ...graph.ir.capabilities import IN_ORDER, Layout, Takes
 from ...graph.ir.graph import Node
-from ...graph.lowering.select import LIBRARIES, Takes
 from ...graph.ops.operands import Operands
 from ...graph.ops.registry import OPS, Op
 from ...strategies.errors import Unsupported
@@ -39,30 +38,27 @@ from ..codegen.array_calls import bind_scalar
 from ..device.device import Device
 from .array.channels_last import in_order, is_last, node_in_order
 from .array.widened import has_low, widened
+from .back_ends import BACK_ENDS
 
 Step = Callable[[], Any]
-BACK_ENDS = tuple(LIBRARIES)
-ALL_LIBRARIES = tuple(name for names in LIBRARIES.values() for name in names)
 
 
 @dataclass(frozen=True)
 class Kernel:
     """A bound-to-be function ``f(dev, record)``, and which nodes it takes.
 
-    ``operands`` and ``attributes``: it has a parameter for each of these fields of the record in its place.
-    ``needs`` are the libraries that it calls beside the one it is registered for; ``yields``: a compiled loop
-    is faster, where there is one; ``low``: it takes float16 and bfloat16 as they are; ``any_order``: it takes
-    images in any order of memory.
+    ``needs`` are the libraries that it calls beside the one it is registered for; ``prefer_loops``: a
+    compiled loop is faster, where there is one; ``low``: it takes float16 and bfloat16 as they are;
+    ``any_order``: it takes images in any order of memory; ``layout``: in which it computes them fastest.
     """
 
     function: Callable[..., Any]
-    operands: tuple[str, ...] = ()
-    attributes: tuple[str, ...] = ()
     takes: Takes | None = None
     needs: tuple[str, ...] = ()
-    yields: bool = False
+    prefer_loops: bool = False
     low: bool = False
     any_order: bool = False
+    layout: Layout = IN_ORDER
 
 
 KERNELS: dict[tuple[str, str], Kernel] = {}
@@ -73,16 +69,18 @@ def kernel(
     on: Sequence[str] = BACK_ENDS,
     takes: Takes | None = None,
     needs: Sequence[str] = (),
-    yields: bool = False,
+    prefer_loops: bool = False,
     low: bool = False,
     any_order: bool = False,
+    layout: Layout = IN_ORDER,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function as the kernel of ops on back ends (both, for code written against ``dev.xp``).
 
     ``takes`` tells which nodes a library's kernel can compute (None: all of these ops), ``needs`` which other
-    libraries it calls: it is chosen only where they are too. With ``yields`` it leaves to compiled loops what
-    these can compute. With ``low`` it gets float16 and bfloat16 as they are, with ``any_order`` images whose
-    elements lie in another order than that of their shape, NCHW.
+    libraries it calls: it is chosen only where they are too. With ``prefer_loops`` it leaves to compiled loops
+    what these can compute. With ``low`` it gets float16 and bfloat16 as they are, with ``any_order`` images
+    whose elements lie in another order than that of their shape, NCHW. ``layout`` is the order in which the
+    compiler lets images lie for it, or a function that tells this from a node and the strategy's math.
     """
 
     def asked(node: Node) -> bool:
@@ -91,14 +89,14 @@ def kernel(
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         for op_type in op_types:
-            found = _examine(OPS[op_type], function)
-            found = replace(
-                found,
+            found = Kernel(
+                function,
                 takes=takes and asked,
                 needs=tuple(needs),
-                yields=yields,
+                prefer_loops=prefer_loops,
                 low=low,
                 any_order=any_order,
+                layout=layout,
             )
             for back_end in on:
                 assert (op_type, back_end) not in KERNELS, (
@@ -108,20 +106,6 @@ def kernel(
         return function
 
     return register
-
-
-def _examine(op: Op, function: Callable[..., Any]) -> Kernel:
-    parameters = list(inspect.signature(function).parameters.values())[1:]
-    if len(parameters) == 1 and parameters[0].name == "a":
-        return Kernel(function)
-    operands = tuple(p.name for p in parameters if p.kind is not p.KEYWORD_ONLY)
-    attributes = tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
-    slots = {slot.parameter for slot in (*op.input_slots, *op.output_slots)}
-    assert set(operands) <= slots, f"{op.type}: no slots {sorted(set(operands) - slots)}"
-    assert set(attributes) <= set(op.attrs), (
-        f"{op.type}: no attributes {set(attributes) - set(op.attrs)}"
-    )
-    return Kernel(function, operands, attributes)
 
 
 def has_kernel(op_type: str, back_end: str) -> bool:
@@ -155,12 +139,7 @@ def call(op: Op, found: Kernel | None, a: Operands, dev: Device) -> list[Step]:
     def bound(a: Operands) -> list[Step]:
         if found is None:
             return _bind_expression(op, a, dev)
-        if found.operands:
-            arrays = (getattr(a, name) for name in found.operands)
-            attrs = {name: getattr(a, name) for name in found.attributes}
-            steps = found.function(dev, *arrays, **attrs)
-        else:
-            steps = found.function(dev, a)
+        steps = found.function(dev, a)
         if steps is None:
             return []
         return list(steps) if isinstance(steps, (list, tuple)) else [steps]

@@ -19,7 +19,6 @@ from ...graph.lowering.memory import (
     places,
     plan_memory,
 )
-from ...graph.lowering.select import ON_HOST
 from ...graph.ops.collective import COLLECTIVES
 from ...graph.ops.registry import OPS, Spec
 from ...graph.report.memory_report import contributors
@@ -31,6 +30,7 @@ from ..device.host_device import host_device_of
 from ..host.arena import Arena, spec_of
 from ..host.memory import total_memory
 from ..host.writes import address, constant
+from ..kernels.back_ends import ON_HOST
 from ..kernels.registry import bind as bind_kernel
 from .binding_cache import BindingCache
 from .buckets import Buckets

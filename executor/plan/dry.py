@@ -7,7 +7,6 @@ from typing import Any
 
 from ...graph.ir.replica_program import ReplicaProgram
 from ...graph.lowering.memory import MemoryOptions, MemoryPlan
-from ...graph.lowering.select import LIBRARIES
 from ...graph.ops.registry import Spec
 from ...strategies.types import to_numpy
 from ..cuda.memory import DeviceMemory
@@ -15,8 +14,8 @@ from ..cuda.transfers import SLOTS
 from ..device.device import Device
 from ..host.arena import Memory, Region, bytes_of
 from ..host.writes import Writes
+from ..kernels.back_ends import ALL_LIBRARIES, ON_GPU
 from ..kernels.capabilities import installed
-from ..kernels.registry import ALL_LIBRARIES
 from ..simulated.null import NullRuntime
 from .bind import Binder
 from .buckets import Buckets
@@ -94,10 +93,7 @@ def bound_dry(
 
 def on_gpu(program: ReplicaProgram) -> bool:
     """Tell whether a program was compiled for GPUs."""
-    return any(node.kernel in _OF_GPUS for node in program.nodes)
-
-
-_OF_GPUS = ("cupy", *LIBRARIES["cupy"])
+    return any(node.kernel in ON_GPU for node in program.nodes)
 
 
 def _staging(program: ReplicaProgram, specs: Sequence[Spec]) -> int:

@@ -13,8 +13,8 @@ from ...graph.ir.replica_program import ReplicaProgram
 from ...graph.lowering.memory import MemoryOptions
 from ...strategies.errors import Unsupported
 from ..cuda.runtime import Runtime
+from ..kernels.back_ends import ALL_LIBRARIES
 from ..kernels.capabilities import installed
-from ..kernels.registry import ALL_LIBRARIES
 from ..plan.bind import Binder
 from ..plan.binding_cache import BindingCache
 from ..plan.buckets import Buckets

@@ -1,8 +1,8 @@
 """In which order the elements of images lie in memory.
 
-The shape of an image value is NCHW, as the program says, and so is the array a kernel gets. Where a library
-computes convolutions faster so, the array's memory is in the order NHWC: its strides say so, and kernels that
-are named here can do with any strides. All others are given a copy in the order of the shape.
+The shape of an image value is NCHW, as the program says, and so is the array a kernel gets. Where a back end
+computes faster so, the array's memory is in the order NHWC: its strides say so, and kernels whose back end says
+so can do with any strides. All others are given a copy in the order of the shape.
 """
 
 from __future__ import annotations
@@ -10,14 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ...strategies.types import LOW
+from ..ir.capabilities import (
+    AS_THEY_COME,
+    CHANNELS_LAST,
+    IN_ORDER,
+    BackEnd,
+    Capabilities,
+    libraries,
+)
 from ..ir.graph import TEMP, Graph, Node, Value
 from ..ops.registry import OPS
 
-IN_ORDER, CHANNELS_LAST = "", "NHWC"
 TRANSFER = "transfer_layout"
 
-# Kernels of libraries that read and write images fastest with channels last: which slots are images.
+# Which slots are images.
 _IMAGES: Mapping[str, Sequence[str]] = {
     "conv2d": ("Input", "Output"),
     "depthwise_conv2d": ("Input", "Output"),
@@ -27,25 +33,22 @@ _IMAGES: Mapping[str, Sequence[str]] = {
     "fused_bn_add_activation": ("X", "Z", "Y"),
 }
 _WITH_FORMAT = ("conv2d", "depthwise_conv2d", "pool2d")  # an attribute says where channels are
-_NORMS = ("batch_norm", "fused_batch_norm_act", "fused_bn_add_activation")
-# op -> whose kernels take images as they come, all in one order
-_EITHER: Mapping[str, Sequence[str]] = {
-    "pool2d": ("cuda",),
-    **dict.fromkeys(_NORMS, ("cuda", "cudnn")),
-}
-_COPIES = {"onednn": "onednn", "cudnn": "cuda"}  # library -> which one copies between layouts
 # Besides ops with a scalar expression: they compute element by element.
 _ELEMENTWISE = frozenset({"sum", "assign", "cast", "fusion_group", "fused_elemwise_activation"})
 
 
 def lay_out(
-    graph: Graph, kernels: Mapping[Node, str], math: str = "float32"
+    graph: Graph,
+    kernels: Mapping[Node, str],
+    capabilities: Capabilities,
+    array_module: str = "numpy",
+    math: str = "float32",
 ) -> tuple[Graph, dict[Node, str]]:
     """Return the graph in which values know their layout and copies change it, and each node's back end.
 
     ``math`` says how exact products of single-precision numbers are.
     """
-    planner = _Planner(kernels, math)
+    planner = _Planner(kernels, capabilities, array_module, math)
     nodes = [made for node in graph.nodes for made in planner.place(node)]
     if not planner.moved:
         return graph, dict(kernels)
@@ -57,10 +60,16 @@ def lay_out(
 class _Planner:
     """Goes through the nodes in order and gives each value that is made a layout."""
 
-    def __init__(self, kernels: Mapping[Node, str], math: str) -> None:
-        self.given, self.math = kernels, math
-        used = {library for node, library in kernels.items() if not node.host}
-        self.copies_by = next((copy for library, copy in _COPIES.items() if library in used), "")
+    def __init__(
+        self,
+        kernels: Mapping[Node, str],
+        capabilities: Mapping[str, BackEnd],
+        array_module: str,
+        math: str,
+    ) -> None:
+        self.given, self.capabilities, self.math = kernels, capabilities, math
+        able = libraries(capabilities, array_module)
+        self.copies_by = next((n for n, b in able.items() if TRANSFER in b.takes), array_module)
         self.kernels: dict[Node, str] = {}
         self.swap: dict[Value, Value] = {}  # a value -> the same with its layout
         self._copies: dict[tuple[Value, str], Value] = {}
@@ -74,15 +83,16 @@ class _Planner:
         follows = False
         last = CHANNELS_LAST in (node.attrs.get("data_layout"), node.attrs.get("data_format"))
         if not last:  # else channels are the last dimension already
-            images = _image_slots(node.op) if self._prefers(node, back_end) else ()
-            either = back_end in _EITHER.get(node.op.removesuffix("_grad"), ())
-            follows = not images and (_element_by_element(node) or either) and self._any_moved(node)
+            layout = self._layout(node, back_end)
+            images = _image_slots(node.op) if layout == CHANNELS_LAST else ()
+            either = _element_by_element(node) or layout == AS_THEY_COME
+            follows = not images and either and self._any_moved(node)
         inputs: dict[str, tuple[Value | None, ...]] = {}
         for slot, values in node.inputs.items():
             held = []
             for value in values:
                 wanted = IN_ORDER
-                if value is not None and (slot in images or follows) and _is_image(value):
+                if value is not None and (slot in images or follows) and is_image(value):
                     wanted = CHANNELS_LAST
                 if value is not None and value.layout != wanted:
                     yield from self._copy(value, wanted, node)
@@ -98,23 +108,18 @@ class _Planner:
         self.kernels[placed] = back_end
         yield placed
 
-    def _prefers(self, node: Node, back_end: str) -> bool:
-        """Tell whether a library computes a node faster with channels last.
-
-        cuDNN does on tensor cores; float32 factors that stay exact are faster in order. Beside a GPU images
-        stay in order on the host.
-        """
+    def _layout(self, node: Node, back_end: str) -> str:
+        """Return the order of images that a kernel asks for; on a host beside a GPU it is the shape's."""
+        layout = self.capabilities[back_end].layouts.get(node.op, IN_ORDER)
         if node.host:
-            return False
-        if back_end != "cudnn":
-            return back_end == "onednn"
-        return self.math == "tf32" or any(v.spec.dtype in LOW for v in node.reads() if _is_image(v))
+            return IN_ORDER
+        return layout if isinstance(layout, str) else layout(node, self.math)
 
     def _any_moved(self, node: Node) -> bool:
         return any(value.layout == CHANNELS_LAST for value in node.reads())
 
     def _made(self, value: Value | None, moves: bool) -> Value | None:
-        if value is None or not (moves and value.kind == TEMP and _is_image(value)):
+        if value is None or not (moves and value.kind == TEMP and is_image(value)):
             return value
         self.moved += 1
         self.swap[value] = replace(value, layout=CHANNELS_LAST)
@@ -132,7 +137,7 @@ class _Planner:
         yield copy
 
 
-def _is_image(value: Value) -> bool:
+def is_image(value: Value) -> bool:
     """Tell whether the order matters: one channel, or one pixel, lies the same in both."""
     shape = value.spec.shape
     return len(shape) == 4 and shape[1] != 1 and tuple(shape[2:]) != (1, 1)
@@ -158,5 +163,5 @@ def _element_by_element(node: Node) -> bool:
     named = forward in _ELEMENTWISE or forward.startswith("elementwise_")
     if not named and OPS[node.op].scalar is None:
         return False
-    full = [v.spec.shape for v in (*node.reads(), *node.writes()) if _is_image(v)]
+    full = [v.spec.shape for v in (*node.reads(), *node.writes()) if is_image(v)]
     return all(v.kind == TEMP for v in node.writes()) and len(set(full)) == 1

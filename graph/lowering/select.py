@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import NamedTuple
 
 from ...strategies.errors import Unsupported
 from ...strategies.types import LOW, VarType
+from ..ir.capabilities import BackEnd, Capabilities, libraries
 from ..ir.graph import Graph, Node
-
-Takes = Callable[[Node], bool]
-Capabilities = Mapping[str, Mapping[str, Takes | None]]  # back end -> op type -> which of its nodes
-# Array module -> libraries that compute on its arrays, in the order in which they are preferred.
-LIBRARIES: Mapping[str, tuple[str, ...]] = {
-    "numpy": ("onednn", "numba", "xla"),
-    "cupy": ("cudnn", "cublaslt", "cuda"),
-}
-
-ON_HOST = frozenset({"numpy", *LIBRARIES["numpy"]})  # back ends that compute on a host
 
 
 def in_single(node: Node) -> Node:
@@ -40,21 +30,23 @@ def select_kernels(
     graph: Graph,
     capabilities: Capabilities,
     array_module: str = "numpy",
-    onednn_ops: Collection[str] = (),
+    only: Mapping[str, Collection[str]] | None = None,
 ) -> dict[Node, str]:
     """Return the back end for each node: the first library that takes it, else the array module.
 
     What is placed on the host beside a GPU is computed as on a CPU.
 
-    ``onednn_ops``: the only op types that oneDNN may compute (none: all that it can).
+    ``only``: library -> the only op types that it may compute (none: all that it can).
 
     Raises:
         Unsupported: an op has no kernel on ``array_module``.
     """
-    able = {name: capabilities[name] for name in LIBRARIES[array_module] if name in capabilities}
-    if onednn_ops and "onednn" in able:
-        able["onednn"] = {op: t for op, t in able["onednn"].items() if op in onednn_ops}
-    host = {name: capabilities[name] for name in LIBRARIES["numpy"] if name in capabilities}
+    able = libraries(capabilities, array_module)
+    for name, ops in (only or {}).items():
+        if ops and name in able:
+            takes = {op: t for op, t in able[name].takes.items() if op in ops}
+            able[name] = replace(able[name], takes=takes)
+    host = libraries(capabilities, "numpy")
     return {
         node: _choose(node, capabilities["numpy"], host, "numpy")
         if node.host
@@ -63,7 +55,7 @@ def select_kernels(
     }
 
 
-# Ops that multiply; the libraries below can round their factors.
+# Ops that multiply; libraries can round their factors.
 _PRODUCTS = (
     "mul",
     "matmul",
@@ -71,34 +63,13 @@ _PRODUCTS = (
     "depthwise_conv2d",
     "fused_gemm_epilogue",
     "fused_feedforward",
+    "fused_dot_product_attention",
 )
-_ATTENTION = ("fused_dot_product_attention",)  # its loops leave products to oneDNN
 
 
-class _Rounding(NamedTuple):
-    """Which libraries round factors to a type, and what to say where another would compute."""
-
-    field: str
-    libraries: tuple[str, ...]
-    remedy: str
-
-
-_ROUNDING = {
-    "bfloat16": _Rounding(
-        "cpu_math",
-        ("onednn",),
-        "oneDNN alone rounds factors. Install '.[cpu]' (Rowlock's folder) on every host and leave the op to it "
-        "(onednn_enabled_op_types, build_cinn_pass)",
-    ),
-    "tf32": _Rounding(
-        "gpu_math",
-        ("cudnn", "cublaslt"),
-        "cuBLASLt and cuDNN alone round factors. Install '.[gpu]' (in Rowlock's folder) on every host",
-    ),
-}
-
-
-def refuse_exact(kernels: Mapping[Node, str], math: str, capabilities: Capabilities) -> None:
+def refuse_exact(
+    kernels: Mapping[Node, str], math: str, capabilities: Capabilities, array_module: str
+) -> None:
     """Refuse single-precision products that would be exact although their factors are to be rounded.
 
     Raises:
@@ -106,36 +77,25 @@ def refuse_exact(kernels: Mapping[Node, str], math: str, capabilities: Capabilit
     """
     if math == "float32":
         return
-    field, libraries, remedy = _ROUNDING[math]
+    field = "cpu_math" if array_module == "numpy" else "gpu_math"
     for node, library in kernels.items():
         inside = (part["op"] for part in node.attrs.get("body", ()))
         ops = {op.removesuffix("_grad") for op in (node.op, *inside)}
-        rounds = library in libraries or (
-            library == "numba" and "onednn" in capabilities and not ops.isdisjoint(_ATTENTION)
-        )
+        rounded = capabilities[library].rounds.get(math, frozenset())
+        rounds = rounded is None or not ops.isdisjoint(rounded)
         single = any(value.spec.dtype == VarType.FP32 for value in node.reads())
-        if (
-            single
-            and not node.host
-            and not rounds
-            and not ops.isdisjoint((*_PRODUCTS, *_ATTENTION))
-        ):
+        if single and not node.host and not rounds and not ops.isdisjoint(_PRODUCTS):
             raise Unsupported(
                 f'BuildStrategy.{field}="{math}": {node.op} (built at {node.where}) would be computed in '
-                f'float32 by {library}; {remedy}, or use "float32".'
+                f'float32 by {library}; {capabilities[array_module].remedy}, or use "float32".'
             )
 
 
-def _choose(
-    node: Node,
-    always: Mapping[str, Takes | None],
-    libraries: Mapping[str, Mapping[str, Takes | None]],
-    array_module: str,
-) -> str:
-    if node.op not in always:
+def _choose(node: Node, always: BackEnd, able: Mapping[str, BackEnd], array_module: str) -> str:
+    if node.op not in always.takes:
         raise Unsupported(f"{node.op} has no kernel on {array_module}. Built at {node.where}.")
-    for library, ops in libraries.items():
-        takes = ops.get(node.op)
-        if node.op in ops and (takes is None or takes(node)):
+    for library, back_end in able.items():
+        takes = back_end.takes.get(node.op)
+        if node.op in back_end.takes and (takes is None or takes(node)):
             return library
     return array_module

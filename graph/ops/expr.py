@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 
 @dataclass(frozen=True, eq=False)
 class Expr:
@@ -82,9 +84,32 @@ def argument(name: str) -> Expr:
     return Expr("arg", (), name)
 
 
+def constant(value: Any) -> Expr:
+    """Return a number."""
+    return Expr("const", (), value)
+
+
 def call(fn: str, *args: Any) -> Expr:
     """Apply a function by its NumPy name; Python numbers become constants."""
-    return Expr(fn, tuple(a if isinstance(a, Expr) else Expr("const", (), a) for a in args))
+    return Expr(fn, tuple(a if isinstance(a, Expr) else constant(a) for a in args))
+
+
+def folded(root: Expr, dtype: Any, known: dict[Expr, Expr]) -> Expr:
+    """Return an expression whose functions of numbers alone are numbers, rounded to ``dtype``.
+
+    A choice by a number is what it chooses. ``known`` remembers what was made of parts that expressions share.
+    """
+    if root not in known:
+        args = tuple(folded(arg, dtype, known) for arg in root.args)
+        fixed = [arg.value for arg in args if arg.fn == "const"]
+        if root.fn == "where" and args[0].fn == "const":
+            known[root] = args[1] if args[0].value else args[2]
+        elif args and len(fixed) == len(args):
+            numbers = [np.dtype(dtype).type(value) for value in fixed]
+            known[root] = constant(getattr(np, root.fn)(*numbers).item())
+        else:
+            known[root] = Expr(root.fn, args, root.value) if args else root
+    return known[root]
 
 
 def _function(name: str) -> Callable[..., Expr]:

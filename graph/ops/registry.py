@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, NoReturn
 from ...strategies.errors import ShapeError
 from ...strategies.types import VarType
 from .operands import Declared, Operands, Slot
+from .update import Update
 
 
 class Spec(NamedTuple):
@@ -161,6 +162,7 @@ class Op:
     shape: ShapeRule = like_operands
     grad: Grad | None = None
     scalar: Callable[..., Any] | None = None  # f(inputs..., *, attributes...) -> expr.Expr
+    update: Update | None = None  # an optimizer's arithmetic
     in_place: Mapping[str, str] = field(
         default_factory=dict
     )  # output slot -> input slot it may overwrite

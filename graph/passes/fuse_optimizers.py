@@ -96,7 +96,7 @@ def _depends(node: Node, group: Iterable[Node]) -> bool:
 
 def _fusible(node: Node) -> bool:
     """Tell whether an update has each operand of its rule once, and none that a fused update cannot have."""
-    needed = set(fused_slots(OPS[node.op].input_slots))
+    needed = set(fused_slots(OPS[node.op], OPS[node.op].input_slots))
     slots = {slot for slot, values in node.inputs.items() if values}
     single_results = all(len(vs) == 1 and vs[0] is not None for vs in node.outputs.values() if vs)
     return needed.difference(SOMETIMES) <= slots <= needed and single_results
@@ -105,7 +105,7 @@ def _fusible(node: Node) -> bool:
 def _key(node: Node) -> Key:
     param = node.inputs["Param"][0]
     assert param is not None
-    shared = {k: v for k, v in node.attrs.items() if k not in OWN.get(node.op, ())}
+    shared = {k: v for k, v in node.attrs.items() if k not in OWN[node.op]}
     attrs = json.dumps(shared, sort_keys=True, default=str)
     extra = tuple(slot for slot in SOMETIMES if node.inputs.get(slot))
     return node.op, attrs, extra, int(param.spec.dtype), node.at, node.host
@@ -113,7 +113,7 @@ def _key(node: Node) -> Key:
 
 def _merge(group: list[Node]) -> Node:
     first = group[0]
-    own = {name: [n.attrs[name] for n in group] for name in OWN.get(first.op, ())}
+    own = {name: [n.attrs[name] for n in group] for name in OWN[first.op]}
     return replace(
         first,
         op=FUSED[first.op],

@@ -69,6 +69,27 @@ class Adam(methods.AdamOptimizer):
         self._multi_precision = bool(multi_precision)
 
 
+class RMSProp(methods.RMSPropOptimizer):
+    """RMSProp, with momentum, and centered."""
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        rho: float = 0.95,
+        epsilon: float = 1e-6,
+        momentum: float = 0.0,
+        centered: bool = False,
+        parameters: Any = None,
+        weight_decay: Any = None,
+        grad_clip: Any = None,
+        name: str | None = None,
+    ) -> None:
+        decay = _decay(weight_decay)
+        super().__init__(
+            learning_rate, rho, epsilon, momentum, centered, parameters, decay, grad_clip, name
+        )
+
+
 def _decay(weight_decay: Any) -> Any:
     """Return a regularizer; a number means L2."""
     from ..graph.layers.regularizer import L2Decay
@@ -76,6 +97,6 @@ def _decay(weight_decay: Any) -> Any:
     return L2Decay(weight_decay) if isinstance(weight_decay, float) else weight_decay
 
 
-__all__ = ["SGD", "Adam", "AdamW", "Momentum", "Optimizer", "lr"]
+__all__ = ["SGD", "Adam", "AdamW", "Momentum", "Optimizer", "RMSProp", "lr"]
 __dir__ = listing(__name__)
 __getattr__ = missing(__name__)

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
+from rowlock.executor.kernels.back_ends import ALL_LIBRARIES
 from rowlock.executor.kernels.capabilities import capabilities, common, installed
-from rowlock.executor.kernels.registry import ALL_LIBRARIES
 
 
 def test_only_libraries_that_all_have_in_one_version_are_used() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from rowlock.executor.cuda.dnn import Convolution, Graph
 from rowlock.executor.kernels.registry import bind
-from rowlock.graph.lowering.layout import CHANNELS_LAST, IN_ORDER
+from rowlock.graph.ir.capabilities import CHANNELS_LAST, IN_ORDER
 from rowlock.graph.ops.registry import OPS
 from rowlock.strategies.types import BFLOAT16, to_numpy
 from tests.executor.cudnn_offline import stand_ins

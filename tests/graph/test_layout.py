@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 import rowlock.fluid as fluid
 from rowlock.executor.host.arena import shaped
-from rowlock.executor.kernels.capabilities import capabilities
+from rowlock.executor.kernels.capabilities import back_end, capabilities
+from rowlock.graph.ir.capabilities import CHANNELS_LAST
 from rowlock.graph.ir.graph import Graph
 from rowlock.graph.ir.reader import from_program
-from rowlock.graph.lowering.layout import CHANNELS_LAST, TRANSFER, lay_out
+from rowlock.graph.lowering.layout import TRANSFER, lay_out
 from rowlock.graph.lowering.select import select_kernels
 
 
@@ -24,11 +27,13 @@ def laid_out(*library: str, pools: str = "") -> Graph:
         loss = fluid.layers.mean(fluid.layers.fc(h, 2))
         fluid.optimizer.SGD(0.1).minimize(loss)
     graph = from_program(main, ["x"])
-    able = {**capabilities(frozenset()), "onednn": dict.fromkeys(library)}
+    here = frozenset(("onednn", "cuda"))
+    able = {**capabilities(frozenset()), **{name: back_end(name, here) for name in here}}
+    able["onednn"] = replace(able["onednn"], takes=dict.fromkeys(library))
     kernels = select_kernels(graph, able)
     if pools:
         kernels |= {node: pools for node in graph.nodes if node.op.startswith("pool2d")}
-    return lay_out(graph, kernels)[0]
+    return lay_out(graph, kernels, able)[0]
 
 
 def test_without_a_library_nothing_moves() -> None:
@@ -86,7 +91,8 @@ def on_gpu(kind: str, math: str = "float32") -> tuple[Graph, dict[str, set[str]]
         fluid.optimizer.SGD(0.1).minimize(loss)
     graph = from_program(main, ["x"])
     able = capabilities(frozenset(("cudnn", "cublaslt", "cuda")))
-    graph, kernels = lay_out(graph, select_kernels(graph, able, "cupy"), math)
+    selected = select_kernels(graph, able, "cupy")
+    graph, kernels = lay_out(graph, selected, able, "cupy", math)
     by_op: dict[str, set[str]] = {}
     for node in graph.nodes:
         by_op.setdefault(node.op, set()).add(kernels[node])

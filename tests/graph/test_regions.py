@@ -11,6 +11,7 @@ import pytest
 
 from rowlock.executor.kernels.capabilities import capabilities
 from rowlock.graph.compile import Compiled, compile_program
+from rowlock.graph.ir.capabilities import BackEnd
 from rowlock.graph.ops.region import REGION
 from rowlock.graph.passes.target import Target
 from rowlock.strategies.build import BuildStrategy
@@ -31,7 +32,7 @@ def compiled_with(net: RandomNet, takes: Any, wanted: bool = True) -> Compiled:
     """Compile a net for one place and NumPy, with regions that hold what ``takes`` does (None: no compiler)."""
     able = dict(capabilities(frozenset()))
     if takes is not None:
-        able["xla"] = {REGION: takes}
+        able["xla"] = BackEnd("numpy", {REGION: takes})
     build = BuildStrategy(build_cinn_pass=wanted, fuse_bn_add_act_ops=False)
     target = Target(strategy=build, has_loss=True)
     compiled = compile_program(net.main, tuple(net.feeds[0]), net.fetches, target, able)

@@ -105,6 +105,6 @@ def test_its_products_are_onednns_only_where_all_may_use_it(
     ]
     node = Node(OP, *values, {"scale": 1.0, "layout": "bhtd", "mask_axis": -1, "dropout": {}})
     found = select_kernels(
-        Graph((node,), (), {}), capabilities(frozenset(libraries)), "numpy", only
+        Graph((node,), (), {}), capabilities(frozenset(libraries)), "numpy", {"onednn": only}
     )
     assert found[node] == chosen

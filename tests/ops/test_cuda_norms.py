@@ -9,7 +9,7 @@ import pytest
 
 from rowlock.executor.cuda.kernel import CudaKernel
 from rowlock.executor.kernels.registry import bind
-from rowlock.graph.lowering.layout import CHANNELS_LAST, IN_ORDER
+from rowlock.graph.ir.capabilities import CHANNELS_LAST, IN_ORDER
 from rowlock.graph.ops.registry import OPS
 from tests.conftest import one_in
 from tests.ops.cuda_cases import (

@@ -11,8 +11,8 @@ from rowlock.executor.cuda import nvrtc
 from rowlock.executor.cuda.dnn import BatchNorm, BatchNormGrad, Convolution, Graph
 from rowlock.executor.cuda.runtime import Step
 from rowlock.executor.kernels.registry import KERNELS, bind
+from rowlock.graph.ir.capabilities import CHANNELS_LAST, IN_ORDER
 from rowlock.graph.ir.graph import Node, Value
-from rowlock.graph.lowering.layout import CHANNELS_LAST, IN_ORDER
 from rowlock.graph.ops.attention import NO_DROPOUT
 from rowlock.graph.ops.registry import OPS, Op, Spec
 from rowlock.strategies.types import BFLOAT16, VarType

@@ -204,7 +204,7 @@ def test_libraries_compute_low_values_in_float32(name: str, library: str) -> Non
     """bfloat16 through a library's kernel, where that takes the node in float32."""
     op = OPS[name]
     inputs, attrs = draw(op, op.samples[0], "bfloat16")
-    takes, node = capabilities()[library][name], node_of(op, inputs, attrs)
+    takes, node = capabilities()[library].takes[name], node_of(op, inputs, attrs)
     single = node_of(op, wide(inputs, "float32"), attrs)
     if takes is None or not takes(single):
         pytest.skip("not in float32 either")

@@ -13,8 +13,8 @@ from rowlock.executor.device.device import Device
 from rowlock.executor.kernels.capabilities import installed
 from rowlock.executor.kernels.onednn.library import Handle, Library, library
 from rowlock.executor.kernels.registry import KERNELS, bind
+from rowlock.graph.ir.capabilities import CHANNELS_LAST, IN_ORDER
 from rowlock.graph.ir.graph import Node, Value
-from rowlock.graph.lowering.layout import CHANNELS_LAST, IN_ORDER
 from rowlock.graph.ops.registry import OPS, Op
 from rowlock.strategies.errors import Unsupported
 from tests.ops.harness import Arrays, draw, gradients, infer, run, specs_of

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rowlock.executor.kernels.back_ends import LIBRARIES
 from rowlock.executor.kernels.capabilities import installed
 from rowlock.executor.kernels.registry import KERNELS, bind
 from rowlock.graph.ir.graph import Node, Value
-from rowlock.graph.lowering.select import LIBRARIES
 from rowlock.graph.ops.collective import COLLECTIVES
 from rowlock.graph.ops.registry import OPS
 from rowlock.graph.program.known import Number, with_numbers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import rowlock.fluid as fluid
 from rowlock import cli
 from rowlock.executor import executor as executor_module
 from rowlock.executor.device import place
+from rowlock.graph.ops.registry import OPS
 from rowlock.strategies.errors import InvalidArgument, ResourceExhausted
 
 
@@ -23,6 +25,7 @@ from rowlock.strategies.errors import InvalidArgument, ResourceExhausted
         (["demo", "--batch", "5000"], "at most 1437 images"),
         (["ops", "relu", "tanh"], "unrecognized arguments: tanh"),
         (["ops", "--what"], "unrecognized arguments: --what"),
+        (["ops", "--json"], "--json needs --table"),
         ([], "required: command"),
     ],
 )
@@ -32,6 +35,40 @@ def test_arguments_are_checked(
     with pytest.raises(SystemExit) as ended:
         cli.main(arguments)
     assert ended.value.code == 2 and said in capsys.readouterr().err
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Return what a command prints."""
+    capsys.readouterr()
+    assert cli.main(arguments) == 0
+    return capsys.readouterr().out
+
+
+def test_the_table_has_a_mark_for_every_op_and_back_end(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed(capsys, "ops", "--table").splitlines()
+    assert max(map(len, lines)) <= 80
+    marks = {line.split()[0]: line.split()[1:] for line in lines[2 : lines.index("")]}
+    assert marks.keys() == OPS.keys()
+    assert all(set(row) <= set("KE-.") and len(row) == 8 for row in marks.values())
+    assert marks["conv2d"][0] == "K" and marks["adam"][0] == "E"
+
+
+def test_the_table_as_data_says_why_a_cell_is_empty(capsys: pytest.CaptureFixture[str]) -> None:
+    page = json.loads(printed(capsys, "ops", "--table", "--json"))
+    assert page["ops"].keys() == OPS.keys() and "numpy" in page["back_ends"]
+    for cells in page["ops"].values():
+        for cell in cells.values():
+            assert cell["why"] if cell["mark"] in ".-" else cell["where"]
+    assert page["ops"]["relu"]["cudnn"]["why"] == "no kernel: cuda computes its expression"
+    assert page["ops"]["py_func"]["cuda"]["why"] == "no kernel: it runs on the host beside each GPU"
+
+
+@pytest.mark.parametrize("name", ["conv2d", "rmsprop", "relu"])
+def test_an_op_is_shown_with_its_reasons(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(capsys, "ops", name)
+    assert f"{name}(" in text and "shape rule: " in text and " cublaslt: " in text
+    (row,) = printed(capsys, "ops", name, "--table").splitlines()[2:3]
+    assert row.split()[0] == name
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:

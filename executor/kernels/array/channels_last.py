@@ -11,8 +11,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from ....graph.ir.capabilities import CHANNELS_LAST
 from ....graph.ir.graph import Node, Value
-from ....graph.lowering.layout import CHANNELS_LAST, image_slots
+from ....graph.lowering.layout import image_slots
 from ....graph.ops.conv import channels_first
 from ....graph.ops.operands import Operands
 from ....graph.ops.registry import Op

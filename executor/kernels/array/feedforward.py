@@ -16,9 +16,10 @@ from ....graph.ops.feedforward import FusedFeedforward, FusedFeedforwardGrad
 from ....graph.ops.operands import Array
 from ....graph.ops.registry import OPS
 from ...device.device import Device
+from ..back_ends import BACK_ENDS
 from ..loops.elementwise import in_float32
 from ..loops.random import CompiledDropout
-from ..registry import BACK_ENDS, KERNELS, Step, bind, kernel
+from ..registry import KERNELS, Step, bind, kernel
 from .part_dropout import Dropout
 
 ROWS = 256  # in one turn: enough that adding up the gradients of weights is small beside their products

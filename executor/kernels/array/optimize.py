@@ -1,325 +1,162 @@
-"""Optimizer updates, in blocks that stay in cache: each block takes all its passes before the next."""
+"""Optimizer updates in array calls, by blocks that stay in cache: each takes all its passes before the next.
+
+The arithmetic is that of the declarations in ``graph/ops/optimize.py``. Kernels see low precision widened to
+float32 (``widened.py``); a parameter in low precision may have a float32 master, and an update may be skipped.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
+from ....graph.ir.capabilities import Takes
+from ....graph.ops.fused_optimize import FUSED, own_attributes
+from ....graph.ops.operands import Operands, parameter_name
+from ....graph.ops.optimize import MASTER, SKIP
+from ....graph.ops.pointwise import arguments
+from ....graph.ops.registry import OPS
+from ....graph.ops.update import Results, Update
+from ...codegen.array_calls import calls
+from ...codegen.array_schedule import COPY, ArrayCall, ArraySchedule, schedule
 from ...device.device import Device
-from ..registry import Step, kernel
-from .masters import MASTER_OPERANDS, with_masters
+from ..back_ends import BACK_ENDS
+from ..registry import KERNELS, Kernel, Step, call
 
 _BLOCK = 32 * 1024  # elements: five float32 arrays of this size fit a 1 MB cache
+MASTER_OPERAND, SKIP_OPERAND = parameter_name(MASTER), parameter_name(SKIP)
+Arrays = dict[str, Any]  # by parameter; a slot not in use is None
+
+UPDATES: Mapping[str, Update] = {n: op.update for n, op in OPS.items() if op.update is not None}
+SINGLES = {fused: single for single, fused in FUSED.items()}
+
+
+def operands_of(op_type: str, *, masters: bool = True) -> tuple[str, ...]:
+    """Return the parameters of an update that a kernel can have; ``masters``: masters and SkipUpdate too."""
+    op, update = OPS[op_type], UPDATES[SINGLES.get(op_type, op_type)]
+    extra = (MASTER_OPERAND, SKIP_OPERAND, f"{MASTER_OPERAND}_out") if masters else ()
+    names = {*update.operands, *(f"{name}_out" for name in update.updated), *extra}
+    slots = (*op.input_slots, *op.output_slots)
+    return tuple(s.parameter for s in slots if s.parameter in names)
+
+
+def add_kernel(
+    op_type: str,
+    back_end: str,
+    bind: Callable[..., list[Step]],
+    takes: Takes | None = None,
+    *,
+    masters: bool = True,
+    low: bool = False,
+) -> None:
+    """Register ``bind(dev, arrays, attrs)`` as the kernel of an update, or of the fused update of many.
+
+    ``arrays`` are by parameter, lists of them if the op is fused; ``masters``: see :func:`operands_of`.
+    """
+    operands = operands_of(op_type, masters=masters)
+    update = UPDATES[SINGLES.get(op_type, op_type)]
+
+    def function(dev: Device, a: Operands) -> list[Step]:
+        arrays = {name: getattr(a, name) for name in operands}
+        return bind(dev, arrays, {name: getattr(a, name) for name in update.attributes})
+
+    function.__wrapped__ = update.rule  # type: ignore[attr-defined]  # where the formula stands
+    KERNELS[op_type, back_end] = Kernel(function, takes, low=low)
 
 
 def blocks(*arrays: Any) -> list[tuple[Any, ...]]:
     """Cut arrays of one size into flat blocks; returns, for each block, its part of every array."""
-    flat = [array.reshape(-1) for array in arrays]
-    size = flat[0].size
-    return [
-        tuple(array[start : start + _BLOCK] for array in flat)
-        for start in range(0, max(size, 1), _BLOCK)
-    ]
+    flat = {id(array): array.reshape(-1) for array in arrays}
+    size = flat[id(arrays[0])].size
+    cuts = (slice(start, start + _BLOCK) for start in range(0, max(size, 1), _BLOCK))
+    parts = ({i: array[cut] for i, array in flat.items()} for cut in cuts)
+    return [tuple(part[id(array)] for array in arrays) for part in parts]
 
 
-def _work(dev: Device, like: Any) -> Any:
-    return dev.scratch((min(like.size, _BLOCK),), like.dtype)
+def in_use(results: Results, arrays: Arrays, address: Callable[[Any], int]) -> Arrays:
+    """Leave out the arrays of state that an update neither reads nor changes."""
+    same = {
+        name: result.value
+        for name, result in results.items()
+        if result.fn == "arg" and address(arrays[result.value]) == address(arrays[name])
+    }
+    read = arguments([result for name, result in results.items() if name not in same])
+    unused = {*same, *(name for name in same.values() if name not in read)}
+    return {name: array for name, array in arrays.items() if name not in unused}
 
 
-@kernel("sgd")
-@with_masters("master_param", "master_param_out")
-def sgd(dev: Device, param: Any, grad: Any, learning_rate: Any, param_out: Any) -> list[Step]:
-    """p -= lr * g."""
-    xp, work = dev.xp, _work(dev, param)
+@lru_cache(1000)
+def _schedule(op_type: str, attrs: tuple[tuple[str, Any], ...], dtype: Any) -> ArraySchedule:
+    update = UPDATES[op_type]
+    return schedule(update.results(dict(attrs), dtype), update.scalars)
+
+
+def _bind(op_type: str, dev: Device, arrays: Arrays, attrs: Mapping[str, Any]) -> list[Step]:
+    param, scalars = arrays["param"], UPDATES[op_type].scalars
+    order = _schedule(op_type, tuple(attrs.items()), param.dtype)
+    held = {n: a for n, a in arrays.items() if n.removesuffix("_out") in scalars}
+    held |= {name: dev.scratch((1,), param.dtype) for name in order.numbers}
+    whole = {n: a for n, a in arrays.items() if n not in held}
+    scratch = [dev.scratch((min(param.size, _BLOCK),), param.dtype) for _ in order.scratch]
+    steps = _steps(dev, order.once, held)
+    for block in blocks(*whole.values()):
+        parts = dict(zip(whole, block, strict=True))
+        size = parts["param"].size
+        parts |= {n: array[:size] for n, array in zip(order.scratch, scratch, strict=True)}
+        steps += _steps(dev, order.each, {**held, **parts})
+    return steps + _steps(dev, order.last, held)
+
+
+def _steps(dev: Device, order: Sequence[ArrayCall], arrays: Arrays) -> list[Step]:
     steps: list[Step] = []
-    for p, g, p_out in blocks(param, grad, param_out):
-        t = work[: p.size]
-        steps += [partial(xp.multiply, g, learning_rate, t), partial(xp.subtract, p, t, p_out)]
+    for fn, operands, out in order:
+        given = [arrays.get(x, x) for x in operands]
+        if fn != COPY or not dev.xp.may_share_memory(given[0], arrays[out]):
+            steps += calls(dev, fn, given, arrays[out])
     return steps
 
 
-@kernel("momentum")
-@with_masters("master_param", "master_param_out")
-def momentum(
-    dev: Device,
-    param: Any,
-    grad: Any,
-    velocity: Any,
-    learning_rate: Any,
-    param_out: Any,
-    velocity_out: Any,
-    *,
-    mu: float,
-    use_nesterov: bool,
-) -> list[Step]:
-    """v = mu v + g; p -= lr v, or with Nesterov's step p -= lr (g + mu v)."""
-    xp, work = dev.xp, _work(dev, param)
-    steps: list[Step] = []
-    for p, g, v, p_out, v_out in blocks(param, grad, velocity, param_out, velocity_out):
-        t = work[: p.size]
-        steps += [partial(xp.multiply, v, mu, v_out), partial(xp.add, v_out, g, v_out)]
-        if use_nesterov:
-            steps += [partial(xp.multiply, v_out, mu, t), partial(xp.add, t, g, t)]
-            steps.append(partial(xp.multiply, t, learning_rate, t))
-        else:
-            steps.append(partial(xp.multiply, v_out, learning_rate, t))
-        steps.append(partial(xp.subtract, p, t, p_out))
-    return steps
+def _alone(op_type: str) -> Callable[..., list[Step]]:
+    """Return what binds the update of one parameter, or of its master in its place."""
+
+    def bind(dev: Device, arrays: Arrays, attrs: Mapping[str, Any]) -> list[Step]:
+        arrays, copy = dict(arrays), dev.xp.copyto
+        param_out, skip = arrays["param_out"], arrays.pop(SKIP_OPERAND, None)
+        master = arrays.pop(MASTER_OPERAND, None), arrays.pop(f"{MASTER_OPERAND}_out", None)
+        if master[0] is not None:
+            arrays["param"], arrays["param_out"] = master
+        saves: list[Step] = []
+        restores: list[Step] = []
+        for name in (n for n in arrays if n.endswith("_out") and skip is not None):
+            old, new = arrays[name.removesuffix("_out")], arrays[name]
+            if new is old:
+                old = dev.scratch(new.shape, new.dtype)
+                saves.append(partial(copy, old, new))
+            restores.append(partial(copy, new, old, where=skip))
+        steps = [*saves, *_bind(op_type, dev, arrays, attrs), *restores]
+        rounds = [] if master[0] is None else [partial(copy, param_out, arrays["param_out"])]
+        return [*steps, *rounds]
+
+    return bind
 
 
-def _rest(beta: float, like: Any) -> Any:
-    return like.dtype.type(1) - like.dtype.type(beta)
+def one_by_one(op_type: str, back_end: str) -> Callable[..., list[Step]]:
+    """Return what binds the updates of many parameters in turn, by the kernel that updates one."""
+    single = KERNELS[op_type, back_end]
+
+    def bind(dev: Device, columns: Arrays, attrs: Mapping[str, Any]) -> list[Step]:
+        steps: list[Step] = []
+        for k in range(len(columns["param"])):
+            arrays = {n: column[k] if column else None for n, column in columns.items()}
+            with dev.in_turn():
+                own = own_attributes(op_type, attrs, k)
+                steps += call(OPS[op_type], single, OPS[op_type].filled({**arrays, **own}), dev)
+        return steps
+
+    return bind
 
 
-def _averaged(xp: Any, old: Any, new: Any, out: Any, beta: float, t: Any) -> list[Step]:
-    """out = beta * old + (1 - beta) * new, with 1 - beta rounded like Paddle's: in the element type."""
-    return [
-        partial(xp.multiply, new, _rest(beta, t), t),
-        partial(xp.multiply, old, beta, out),
-        partial(xp.add, out, t, out),
-    ]
-
-
-@kernel("adam")
-@with_masters(*MASTER_OPERANDS)
-def adam(
-    dev: Device,
-    param: Any,
-    grad: Any,
-    learning_rate: Any,
-    moment1: Any,
-    moment2: Any,
-    beta1_pow: Any,
-    beta2_pow: Any,
-    param_out: Any,
-    moment1_out: Any,
-    moment2_out: Any,
-    beta1_pow_out: Any,
-    beta2_pow_out: Any,
-    *,
-    beta1: float,
-    beta2: float,
-    epsilon: float,
-) -> list[Step]:
-    """Kingma and Ba, arXiv 1412.6980; lr_t = lr sqrt(1 - b2^t) / (1 - b1^t), then p -= lr_t m / (sqrt(v) + e).
-
-    As in Paddle, epsilon is not corrected for the bias of v. The powers advance after use.
-    """
-    xp, work = dev.xp, _work(dev, param)
-    rate = dev.scratch((1,), param.dtype)
-    root = dev.scratch((1,), param.dtype)
-    steps: list[Step] = [
-        partial(xp.subtract, 1.0, beta2_pow, root),
-        partial(xp.sqrt, root, root),
-        partial(xp.multiply, learning_rate, root, rate),
-        partial(xp.subtract, 1.0, beta1_pow, root),
-        partial(xp.divide, rate, root, rate),
-    ]
-    parts = blocks(param, grad, moment1, moment2, param_out, moment1_out, moment2_out)
-    for p, g, m, v, p_out, m_out, v_out in parts:
-        t = work[: p.size]
-        steps += _averaged(xp, m, g, m_out, beta1, t)
-        steps += [
-            partial(xp.multiply, g, g, t),
-            partial(xp.multiply, t, _rest(beta2, t), t),
-            partial(xp.multiply, v, beta2, v_out),
-            partial(xp.add, v_out, t, v_out),
-            partial(xp.sqrt, v_out, t),
-            partial(xp.add, t, epsilon, t),
-            partial(xp.divide, m_out, t, t),
-            partial(xp.multiply, t, rate, t),
-            partial(xp.subtract, p, t, p_out),
-        ]
-    return [
-        *steps,
-        partial(xp.multiply, beta1_pow, beta1, beta1_pow_out),
-        partial(xp.multiply, beta2_pow, beta2, beta2_pow_out),
-    ]
-
-
-@kernel("adamw")
-@with_masters(*MASTER_OPERANDS)
-def adamw(
-    dev: Device,
-    param: Any,
-    grad: Any,
-    learning_rate: Any,
-    moment1: Any,
-    moment2: Any,
-    beta1_pow: Any,
-    beta2_pow: Any,
-    param_out: Any,
-    moment1_out: Any,
-    moment2_out: Any,
-    beta1_pow_out: Any,
-    beta2_pow_out: Any,
-    *,
-    beta1: float,
-    beta2: float,
-    epsilon: float,
-    lr_ratio: float,
-    coeff: float,
-    with_decay: bool,
-) -> list[Step]:
-    """p -= lr coeff p, then Adam's, epsilon corrected. Loshchilov and Hutter, arXiv 1711.05101."""
-    xp, work = dev.xp, _work(dev, param)
-    rate, floor, decay = (dev.scratch((1,), param.dtype) for _ in range(3))
-    steps: list[Step] = [
-        partial(xp.multiply, learning_rate, lr_ratio, rate),
-        partial(xp.subtract, 1.0, beta2_pow, floor),
-        partial(xp.sqrt, floor, floor),
-        partial(xp.multiply, floor, epsilon, floor),
-    ]
-    if with_decay:
-        steps.append(partial(xp.multiply, rate, coeff, decay))
-        for p, p_out in blocks(param, param_out):
-            t = work[: p.size]
-            steps += [partial(xp.multiply, p, decay, t), partial(xp.subtract, p, t, p_out)]
-        param = param_out
-    read = (param, grad, rate, moment1, moment2, beta1_pow, beta2_pow)
-    written = (param_out, moment1_out, moment2_out, beta1_pow_out, beta2_pow_out)
-    return steps + adam(dev, *read, *written, beta1=beta1, beta2=beta2, epsilon=floor)
-
-
-def _scaled_step(
-    xp: Any, g: Any, divisor: Any, rate: Any, epsilon: float, p: Any, out: Any
-) -> list[Step]:
-    """out = p - rate * g / (sqrt(divisor) + epsilon), computed in ``divisor``'s copy ``t``."""
-    t, moment = divisor
-    return [
-        partial(xp.sqrt, moment, t),
-        partial(xp.add, t, epsilon, t),
-        partial(xp.divide, g, t, t),
-        partial(xp.multiply, t, rate, t),
-        partial(xp.subtract, p, t, out),
-    ]
-
-
-@kernel("adagrad")
-def adagrad(
-    dev: Device,
-    param: Any,
-    grad: Any,
-    moment: Any,
-    learning_rate: Any,
-    param_out: Any,
-    moment_out: Any,
-    *,
-    epsilon: float,
-) -> list[Step]:
-    """m += g^2; p -= lr g / (sqrt(m) + e). Duchi, Hazan and Singer, JMLR 12 (2011)."""
-    xp, work = dev.xp, _work(dev, param)
-    steps: list[Step] = []
-    for p, g, m, p_out, m_out in blocks(param, grad, moment, param_out, moment_out):
-        t = work[: p.size]
-        steps += [partial(xp.multiply, g, g, t), partial(xp.add, m, t, m_out)]
-        steps += _scaled_step(xp, g, (t, m_out), learning_rate, epsilon, p, p_out)
-    return steps
-
-
-@kernel("decayed_adagrad")
-def decayed_adagrad(
-    dev: Device,
-    param: Any,
-    grad: Any,
-    moment: Any,
-    learning_rate: Any,
-    param_out: Any,
-    moment_out: Any,
-    *,
-    decay: float,
-    epsilon: float,
-) -> list[Step]:
-    """m = decay m + (1 - decay) g^2; p -= lr g / (sqrt(m) + e)."""
-    xp, work = dev.xp, _work(dev, param)
-    second = _work(dev, param)
-    steps: list[Step] = []
-    for p, g, m, p_out, m_out in blocks(param, grad, moment, param_out, moment_out):
-        t, s = work[: p.size], second[: p.size]
-        steps += [partial(xp.multiply, g, g, s), *_averaged(xp, m, s, m_out, decay, t)]
-        steps += _scaled_step(xp, g, (t, m_out), learning_rate, epsilon, p, p_out)
-    return steps
-
-
-@kernel("adamax")
-def adamax(
-    dev: Device,
-    param: Any,
-    grad: Any,
-    learning_rate: Any,
-    moment: Any,
-    inf_norm: Any,
-    beta1_pow: Any,
-    param_out: Any,
-    moment_out: Any,
-    inf_norm_out: Any,
-    *,
-    beta1: float,
-    beta2: float,
-    epsilon: float,
-) -> list[Step]:
-    """m as in Adam, u = max(|g|, b2 u + e); p -= lr / (1 - b1^t) m / u. Kingma and Ba, section 7.1."""
-    xp, work = dev.xp, _work(dev, param)
-    rate = dev.scratch((1,), param.dtype)
-    steps: list[Step] = [
-        partial(xp.subtract, 1.0, beta1_pow, rate),
-        partial(xp.divide, learning_rate, rate, rate),
-    ]
-    parts = blocks(param, grad, moment, inf_norm, param_out, moment_out, inf_norm_out)
-    for p, g, m, u, p_out, m_out, u_out in parts:
-        t = work[: p.size]
-        steps += _averaged(xp, m, g, m_out, beta1, t)
-        steps += [
-            partial(xp.absolute, g, t),
-            partial(xp.multiply, u, beta2, u_out),
-            partial(xp.add, u_out, epsilon, u_out),
-            partial(xp.maximum, t, u_out, out=u_out),
-            partial(xp.divide, m_out, u_out, t),
-            partial(xp.multiply, t, rate, t),
-            partial(xp.subtract, p, t, p_out),
-        ]
-    return steps
-
-
-@kernel("adadelta")
-def adadelta(
-    dev: Device,
-    param: Any,
-    grad: Any,
-    avg_squared_grad: Any,
-    avg_squared_update: Any,
-    param_out: Any,
-    avg_squared_grad_out: Any,
-    avg_squared_update_out: Any,
-    *,
-    rho: float,
-    epsilon: float,
-) -> list[Step]:
-    """Zeiler, arXiv 1212.5701, algorithm 1."""
-    xp, work, second = dev.xp, _work(dev, param), _work(dev, param)
-    steps: list[Step] = []
-    parts = blocks(
-        param,
-        grad,
-        avg_squared_grad,
-        avg_squared_update,
-        param_out,
-        avg_squared_grad_out,
-        avg_squared_update_out,
-    )
-    root: Callable[..., Any] = xp.sqrt
-    for p, g, a, u, p_out, a_out, u_out in parts:
-        t, s = work[: p.size], second[: p.size]
-        steps += [partial(xp.multiply, g, g, s), *_averaged(xp, a, s, a_out, rho, t)]
-        steps += [
-            partial(xp.add, u, epsilon, s),
-            partial(xp.add, a_out, epsilon, t),
-            partial(xp.divide, s, t, s),
-            partial(root, s, s),
-            partial(xp.multiply, s, g, s),
-            partial(xp.subtract, p, s, p_out),
-            partial(xp.multiply, s, s, s),
-            *_averaged(xp, u, s, u_out, rho, t),
-        ]
-    return steps
+for _op_type, _fused in FUSED.items():
+    for _back_end in BACK_ENDS:
+        add_kernel(_op_type, _back_end, _alone(_op_type))
+        add_kernel(_fused, _back_end, one_by_one(_op_type, _back_end), low=True)

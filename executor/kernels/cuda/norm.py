@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....graph.ir.capabilities import AS_THEY_COME
 from ....graph.ops.fused_norm import (
     ACT,
     ADD_ACT,
@@ -103,7 +104,7 @@ def _flag(array: Array | str | None) -> str:
     return "false" if array is None else "true"
 
 
-@cuda("batch_norm", ACT, ADD_ACT, takes=floating)
+@cuda("batch_norm", ACT, ADD_ACT, takes=floating, layout=AS_THEY_COME)
 def batch_norm(dev: Device, a: BatchNormOperands) -> list[Step]:
     z = a.z if isinstance(a, FusedBnAddActivation) else None
     act = a.act_type if isinstance(a, FusedBatchNormAct) else ""
@@ -173,7 +174,7 @@ def apply_grad(
     return [channels.over("norm_apply_grad", kinds, given)]
 
 
-@cuda("batch_norm_grad", f"{ACT}_grad", f"{ADD_ACT}_grad", takes=floating)
+@cuda("batch_norm_grad", f"{ACT}_grad", f"{ADD_ACT}_grad", takes=floating, layout=AS_THEY_COME)
 def batch_norm_grad(dev: Device, a: BatchNormGrad) -> list[Step]:
     y, act = (a.y, a.act_type) if isinstance(a, FusedBatchNormActGrad) else (None, "")
     d_z = a.d_z if isinstance(a, FusedBnAddActivationGrad) else None

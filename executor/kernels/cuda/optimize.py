@@ -1,7 +1,7 @@
 """Optimizer updates: one pass over all that an update reads and writes; many parameters are one launch.
 
-The formulas are those of ``update_loops.py``. What depends on no element (rates, corrections, powers) is
-computed once a thread, from numbers that are read in device memory when the kernel runs.
+What depends on no element (rates, corrections, powers) is computed once a thread, from numbers that are read in
+device memory when the kernel runs.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ import numpy as np
 
 from ....graph.ir.graph import Node
 from ....graph.ops import expr as e
-from ....graph.ops.fused_optimize import FUSED, OWN
-from ....graph.ops.registry import OPS
+from ....graph.ops.fused_optimize import FUSED
+from ....graph.ops.update import Update
 from ....strategies.types import VarType
 from ...codegen.cuda_source import SCALAR_SOURCE, CudaWriter, Value, c_type
 from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
 from ...cuda.transfers import device_array, upload
 from ...device.device import Device
-from ..loops.updates import RULES, Results
-from ..registry import KERNELS, Kernel
+from ..array.optimize import MASTER_OPERAND as _MASTER
+from ..array.optimize import SKIP_OPERAND as _SKIP
+from ..array.optimize import UPDATES, Arrays, add_kernel, in_use
 from .support import launch, on_boundary
 
 _CHUNK = 8192  # elements that a block updates
 _THREADS = 256
 _INCLUDES = (SCALAR_SOURCE,)
-_MASTER, _SKIP = "master_param", "skip_update"
 Types = tuple[tuple[str, str], ...]  # operand or result -> C type of its elements
 
 
@@ -52,17 +52,22 @@ class _Inside(CudaWriter):
 class _Update:
     """What one rule reads and writes: by element, and once for a parameter."""
 
-    def __init__(self, op_type: str, results: Results, reads: Sequence[str], types: Types) -> None:
-        self.op_type, self.types = op_type, dict(types)
-        self.own = OWN.get(op_type, ())
-        self.single = [n for n in reads if n == "learning_rate" or n.endswith("_pow")]
-        self.elements = [n for n in reads if n not in self.single and n not in self.own]
+    def __init__(
+        self, op_type: str, update: Update, attrs: Mapping[str, Any], types: Types
+    ) -> None:
+        self.op_type, self.types, self.own = op_type, dict(types), update.own
+        results = update.results(attrs, np.float32, own_read=True)
+        self.single = update.scalars
+        used = [name for name in update.operands if name in self.types]
+        self.elements = [name for name in used if name not in self.single]
         self.skips = _SKIP in self.types
-        operands = {n: Value(n, "float") for n in reads}
+        operands = {n: Value(n, "float") for n in (*update.operands, *self.own)}
         self._ahead = CudaWriter(operands, "once_")
         self._inside = _Inside(operands, self.elements, self._ahead)
-        self.results = {n: r for n, r in results.items() if not n.endswith("_pow_out")}
-        self.powers = {n: r for n, r in results.items() if n.endswith("_pow_out")}
+        results = {n: r for n, r in results.items() if n in self.types}
+        powers = [name for name in results if name.removesuffix("_out") in self.single]
+        self.results = {n: r for n, r in results.items() if n not in powers}
+        self.powers = {n: results[n] for n in powers}
         if _MASTER in self.types:
             self.results["master_param_out"] = self.results["param_out"]
         self.lanes = 16 // max(_BYTES[self.types[n]] for n in (*self._loaded(), *self.results))
@@ -210,13 +215,14 @@ def update_of(op_type: str, types: Types, attrs: Mapping[str, Any]) -> _Update:
     """Return what a rule makes of attributes and element types; the same ones are made once."""
     key = op_type, types, repr(attrs)
     if key not in _updates:
-        rule, _ = RULES[op_type]
-        names = dict(types)
-        slots = [s.parameter for s in OPS[op_type].input_slots if s.parameter in names]
-        reads = [*(n for n in slots if n not in (_MASTER, _SKIP)), *OWN.get(op_type, ())]
-        results = rule({name: e.argument(name) for name in reads}, **attrs)
-        _updates[key] = _Update(op_type, results, reads, types)
+        _updates[key] = _Update(op_type, UPDATES[op_type], attrs, types)
     return _updates[key]
+
+
+def _used(dev: Device, op_type: str, arrays: Arrays, attrs: Mapping[str, Any]) -> Arrays:
+    assert dev.runtime is not None
+    results = UPDATES[op_type].results(attrs, np.float32, own_read=True)
+    return in_use(results, arrays, dev.runtime.address)
 
 
 def _types(arrays: Mapping[str, Any]) -> Types:
@@ -225,14 +231,16 @@ def _types(arrays: Mapping[str, Any]) -> Types:
 
 def _split(op_type: str, attrs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the attributes that a rule is written for, and those that are a parameter's own."""
-    own = OWN.get(op_type, ())
+    own = UPDATES[op_type].own
     return {n: v for n, v in attrs.items() if n not in own}, {n: attrs[n] for n in own}
 
 
-def _alone(op_type: str, operands: Sequence[str]) -> Callable[..., list[Step]]:
-    def bind(dev: Device, *given: Any, **attrs: Any) -> list[Step]:
-        arrays = dict(zip(operands, given, strict=True))
+def _alone(op_type: str) -> Callable[..., list[Step]]:
+    """Return what binds the update of one parameter."""
+
+    def bind(dev: Device, arrays: Arrays, attrs: Mapping[str, Any]) -> list[Step]:
         shared, own = _split(op_type, attrs)
+        arrays = _used(dev, op_type, arrays, shared)
         update = update_of(op_type, _types(arrays), shared)
         kernel, powers = update.alone()
         size = arrays["param"].size
@@ -243,7 +251,6 @@ def _alone(op_type: str, operands: Sequence[str]) -> Callable[..., list[Step]]:
             steps.append(launch(dev, powers, 1, words, 1))
         return steps
 
-    bind.__doc__ = f"{op_type} of one parameter."
     return bind
 
 
@@ -252,13 +259,15 @@ def _aligned(dev: Device, update: _Update, arrays: Mapping[str, Any]) -> bool:
     return all(on_boundary(dev, arrays[n], lanes * arrays[n].itemsize) for n in update.aligned)
 
 
-def _together(op_type: str, operands: Sequence[str]) -> Callable[..., list[Step]]:
-    def bind(dev: Device, *columns: Any, **attrs: Any) -> list[Step]:
+def _together(op_type: str) -> Callable[..., list[Step]]:
+    """Return what binds the updates of many parameters: one launch for each combination of element types."""
+
+    def bind(dev: Device, columns: Arrays, attrs: Mapping[str, Any]) -> list[Step]:
         shared, own = _split(op_type, attrs)
-        used = [(n, column) for n, column in zip(operands, columns, strict=True) if column]
+        used = [(n, column) for n, column in columns.items() if column]
         groups: dict[Types, list[tuple[dict[str, Any], list[float]]]] = {}
-        for k in range(len(columns[0])):
-            arrays = {name: column[k] for name, column in used}
+        for k in range(len(columns["param"])):
+            arrays = _used(dev, op_type, {name: column[k] for name, column in used}, shared)
             numbers = [float(values[k]) for values in own.values()]
             groups.setdefault(_types(arrays), []).append((arrays, numbers))
         steps: list[Step] = []
@@ -266,9 +275,6 @@ def _together(op_type: str, operands: Sequence[str]) -> Callable[..., list[Step]
             steps += _launches(dev, update_of(op_type, types, shared), members)
         return steps
 
-    bind.__doc__ = (
-        f"{op_type} of many parameters, in one launch for each combination of element types."
-    )
     return bind
 
 
@@ -326,19 +332,6 @@ def _takes(node: Node) -> bool:
     return all(v.spec.dtype in kinds for v in (*node.reads(), *node.writes()))
 
 
-def _operands(op_type: str) -> tuple[str, ...]:
-    """Return the parameters of an update that a kernel can have."""
-    op = OPS[op_type]
-    extra = (_MASTER, _SKIP, f"{_MASTER}_out")
-    slots = (*op.input_slots, *op.output_slots)
-    return tuple(s.parameter for s in slots if not s.optional or s.parameter in extra)
-
-
-for _op_type, (_rule, _attrs) in RULES.items():
-    KERNELS[_op_type, "cuda"] = Kernel(
-        _alone(_op_type, _operands(_op_type)), _operands(_op_type), _attrs, _takes, low=True
-    )
-    _many = _operands(FUSED[_op_type])
-    KERNELS[FUSED[_op_type], "cuda"] = Kernel(
-        _together(_op_type, _many), _many, _attrs, _takes, low=True
-    )
+for _op_type, _fused in FUSED.items():
+    add_kernel(_op_type, "cuda", _alone(_op_type), _takes, low=True)
+    add_kernel(_fused, "cuda", _together(_op_type), _takes, low=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ir.capabilities import AS_THEY_COME
 from ....graph.ir.graph import Node
 from ....graph.ops.operands import Array
 from ....graph.ops.pool import Pool2d, Pool2dGrad
@@ -57,7 +58,7 @@ def _takes(node: Node) -> bool:
     return floating(node) and one_window(node)
 
 
-@cuda("pool2d", takes=_takes, any_order=True)
+@cuda("pool2d", takes=_takes, any_order=True, layout=AS_THEY_COME)
 def pool2d(dev: Device, a: Pool2d) -> list[Step]:
     """One thread for some channels of a pixel, or for a pixel."""
     win = windows_of(a)
@@ -87,7 +88,7 @@ def _found(
     return _launches(dev, f"pool_{what}", win, {"x_in": x}, result, (body, exclusive))
 
 
-@cuda("pool2d_grad", takes=_takes, any_order=True)
+@cuda("pool2d_grad", takes=_takes, any_order=True, layout=AS_THEY_COME)
 def pool2d_grad(dev: Device, a: Pool2dGrad) -> list[Step]:
     """Of a window's maximum the first element that equals it gets the gradient: places are found first."""
     if a.d_x is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ....graph.ir.capabilities import IN_ORDER, Layout
 from ....graph.ir.graph import Node
 from ....graph.ops.operands import Array
 from ....strategies.types import VarType
@@ -17,13 +18,18 @@ _WAVES = 8  # blocks a multiprocessor, of kernels that go round
 
 
 def cuda(
-    *op_types: str, takes: Callable[[Node], bool] | None = None, any_order: bool = False
+    *op_types: str,
+    takes: Callable[[Node], bool] | None = None,
+    any_order: bool = False,
+    layout: Layout = IN_ORDER,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function as the generated kernel of ops, or of those nodes that ``takes`` accepts.
 
     It reads and writes low precision itself, and computes in float32.
     """
-    return kernel(*op_types, on=("cuda",), takes=takes, low=True, any_order=any_order)
+    return kernel(
+        *op_types, on=("cuda",), takes=takes, low=True, any_order=any_order, layout=layout
+    )
 
 
 def floating(node: Node) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....graph.ir.capabilities import IN_ORDER
 from ....graph.ops.conv import Conv2d, Conv2dGrad, Conv2dOperands, windows
 from ....graph.ops.operands import Array
 from ...cuda.dnn import Convolution, tensor
 from ...device.device import Device
 from ..registry import Step
-from .support import bound, cudnn, part
+from .support import bound, cudnn, on_tensor_cores, part
 
 
 def _described(
@@ -30,14 +31,14 @@ def _described(
     )
 
 
-@cudnn("conv2d", "depthwise_conv2d", any_order=True)
+@cudnn("conv2d", "depthwise_conv2d", any_order=True, layout=on_tensor_cores(IN_ORDER))
 def conv2d(dev: Device, a: Conv2d) -> list[Step]:
     x, steps = rectified(dev, a.input) if a.fuse_relu_before_depthwise_conv else (a.input, [])
     conv = _described(dev, a, x, a.filter, a.output, "y")
     return [*steps, *bound(dev, conv, x=x, w=a.filter, y=a.output)]
 
 
-@cudnn("conv2d_grad", "depthwise_conv2d_grad", any_order=True)
+@cudnn("conv2d_grad", "depthwise_conv2d_grad", any_order=True, layout=on_tensor_cores(IN_ORDER))
 def conv2d_grad(dev: Device, a: Conv2dGrad) -> list[Step]:
     steps: list[Step] = []
     if a.d_filter is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....graph.ir.capabilities import AS_THEY_COME
 from ....graph.ir.graph import Node
 from ....graph.ops.fused_norm import (
     FusedBatchNormAct,
@@ -23,7 +24,7 @@ from ...cuda.kernel import CudaKernel
 from ...device.device import Device
 from ..cuda.support import launch
 from ..registry import Step
-from .support import Declined, bound, cudnn, part
+from .support import Declined, bound, cudnn, on_tensor_cores, part
 
 _RUNNING = CudaKernel(
     "running_statistics",
@@ -78,7 +79,13 @@ def channels_last(array: Array, data_layout: str) -> Any:
     return array.transpose((0, 3, 1, 2))
 
 
-@cudnn("batch_norm", "fused_batch_norm_act", "fused_bn_add_activation", takes=_in_training)
+@cudnn(
+    "batch_norm",
+    "fused_batch_norm_act",
+    "fused_bn_add_activation",
+    takes=_in_training,
+    layout=on_tensor_cores(AS_THEY_COME),
+)
 def batch_norm(dev: Device, a: BatchNormOperands) -> list[Step]:
     z = a.z if isinstance(a, FusedBnAddActivation) else None
     arrays = {"x": a.x, **({} if z is None else {"z": z}), "y": a.y}
@@ -95,18 +102,18 @@ def batch_norm(dev: Device, a: BatchNormOperands) -> list[Step]:
     ]
 
 
-@cudnn("batch_norm_grad", takes=_in_training)
+@cudnn("batch_norm_grad", takes=_in_training, layout=on_tensor_cores(AS_THEY_COME))
 def batch_norm_grad(dev: Device, a: BatchNormGrad) -> list[Step]:
     return _backward(dev, a, None, a.d_y)
 
 
-@cudnn("fused_batch_norm_act_grad", takes=_in_training)
+@cudnn("fused_batch_norm_act_grad", takes=_in_training, layout=on_tensor_cores(AS_THEY_COME))
 def fused_batch_norm_act_grad(dev: Device, a: FusedBatchNormActGrad) -> list[Step]:
     """Y is not read: x tells where relu lets through."""
     return _backward(dev, a, a.bias, a.d_y)
 
 
-@cudnn("fused_bn_add_activation_grad", takes=_in_training)
+@cudnn("fused_bn_add_activation_grad", takes=_in_training, layout=on_tensor_cores(AS_THEY_COME))
 def fused_bn_add_activation_grad(dev: Device, a: FusedBnAddActivationGrad) -> list[Step]:
     """What comes through the relu is the gradient of Z, and that of the norm's result."""
     channels_last(a.x, a.data_layout)

@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 
+from ....graph.ir.capabilities import CHANNELS_LAST, IN_ORDER, Layout
 from ....graph.ir.graph import Node, Value
+from ....graph.lowering.layout import is_image
 from ....graph.ops.operands import Array, Operands
 from ....graph.ops.registry import OPS, Op, Spec
-from ....strategies.types import VarType, to_var_type
+from ....strategies.types import LOW, VarType, to_var_type
 from ...cuda.dnn import Graph, tensor
 from ...device.device import Device
 from ..cuda.support import on_boundary
@@ -24,7 +26,10 @@ class Declined(Exception):
 
 
 def cudnn(
-    *op_types: str, takes: Callable[[Node], bool] | None = None, any_order: bool = False
+    *op_types: str,
+    takes: Callable[[Node], bool] | None = None,
+    any_order: bool = False,
+    layout: Layout = IN_ORDER,
 ) -> Callable[[Kernel], Kernel]:
     """Register a kernel for nodes of single or low precision, or those of them that ``takes`` accepts.
 
@@ -38,12 +43,30 @@ def cudnn(
 
     def register(function: Kernel) -> Kernel:
         for op_type in op_types:
-            how: dict[str, Any] = {"takes": accepts, "low": True, "any_order": any_order}
+            how: dict[str, Any] = {
+                "takes": accepts,
+                "low": True,
+                "any_order": any_order,
+                "layout": layout,
+            }
             registered = kernel(op_type, on=("cudnn",), **how)
             registered(_or_elsewhere(OPS[op_type], function))
         return function
 
     return register
+
+
+def on_tensor_cores(otherwise: str) -> Layout:
+    """Ask for channels last where products are computed on tensor cores.
+
+    Factors in float32 that stay exact are faster in order.
+    """
+
+    def layout(node: Node, math: str) -> str:
+        low = any(v.spec.dtype in LOW for v in node.reads() if is_image(v))
+        return CHANNELS_LAST if low or math == "tf32" else otherwise
+
+    return layout
 
 
 def _or_elsewhere(op: Op, function: Kernel) -> Kernel:

@@ -18,17 +18,17 @@ def gelu(dev: Device, a: Gelu) -> list[Step]:
     return activation(dev, _gelu(a.approximate), a.x, a.out)
 
 
-@onednn("gelu_grad", yields=True)
+@onednn("gelu_grad", prefer_loops=True)
 def gelu_grad(dev: Device, a: GeluGrad) -> list[Step]:
     return [] if a.d_x is None else slope_at_operand(dev, _gelu(a.approximate), a.x, a.d_out, a.d_x)
 
 
-@onednn("sigmoid", yields=True)
+@onednn("sigmoid", prefer_loops=True)
 def sigmoid(dev: Device, a: Activation) -> list[Step]:
     return activation(dev, "sigmoid", a.x, a.out)
 
 
-@onednn("sigmoid_grad", yields=True)
+@onednn("sigmoid_grad", prefer_loops=True)
 def sigmoid_grad(dev: Device, a: ActivationGradOfOut) -> list[Step]:
     return [] if a.d_x is None else slope_at_result(dev, "sigmoid", a.out, a.d_out, a.d_x)
 
@@ -38,11 +38,11 @@ def tanh(dev: Device, a: Activation) -> list[Step]:
     return activation(dev, "tanh", a.x, a.out)
 
 
-@onednn("tanh_grad", yields=True)
+@onednn("tanh_grad", prefer_loops=True)
 def tanh_grad(dev: Device, a: ActivationGradOfOut) -> list[Step]:
     return [] if a.d_x is None else slope_at_result(dev, "tanh", a.out, a.d_out, a.d_x)
 
 
-@onednn("relu_grad", yields=True)
+@onednn("relu_grad", prefer_loops=True)
 def relu_grad(dev: Device, a: ActivationGradOfOut) -> list[Step]:
     return [] if a.d_x is None else slope_at_result(dev, "relu", a.out, a.d_out, a.d_x)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from ....graph.ir.capabilities import CHANNELS_LAST
 from ....graph.ops.conv import Conv2d, Conv2dGrad, Conv2dOperands, windows
 from ....graph.ops.operands import Array
 from ...device.device import Device
@@ -106,7 +107,7 @@ def _grouped(w: Array, groups: int) -> Any:
     return w if groups == 1 else w.reshape(groups, w.shape[0] // groups, *w.shape[1:])
 
 
-@onednn("conv2d", "depthwise_conv2d", any_order=True)
+@onednn("conv2d", "depthwise_conv2d", any_order=True, layout=CHANNELS_LAST)
 def conv2d(dev: Device, a: Conv2d) -> list[Step]:
     w = _grouped(a.filter, a.groups)
     conv = _convolution(dev, a, w, a.output)
@@ -114,7 +115,7 @@ def conv2d(dev: Device, a: Conv2d) -> list[Step]:
     return steps + _forward(conv).bind(dev, {SRC: x, WEIGHTS: w}, {DST: a.output})
 
 
-@onednn("conv2d_grad", "depthwise_conv2d_grad", any_order=True)
+@onednn("conv2d_grad", "depthwise_conv2d_grad", any_order=True, layout=CHANNELS_LAST)
 def conv2d_grad(dev: Device, a: Conv2dGrad) -> list[Step]:
     w = _grouped(a.filter, a.groups)
     conv = _convolution(dev, a, w, a.d_output)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from ....graph.ir.capabilities import CHANNELS_LAST
 from ..array.fused_norm import Parts, register
 from .elementwise import activation, slope_at_result
 from .norm import batch_norm, batch_norm_grad
 from .support import onednn
 
-register(onednn, Parts(batch_norm, batch_norm_grad, activation, slope_at_result))
+register(
+    partial(onednn, layout=CHANNELS_LAST),
+    Parts(batch_norm, batch_norm_grad, activation, slope_at_result),
+)

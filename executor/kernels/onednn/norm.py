@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ir.capabilities import CHANNELS_LAST
 from ....graph.ops.norm import BatchNorm, BatchNormGrad, LayerNorm, LayerNormGrad
 from ....graph.ops.operands import Array
 from ...device.device import Device
@@ -76,7 +77,7 @@ def images(array: Array, data_layout: str) -> Any:
     return np.lib.stride_tricks.as_strided(array, (n, c, *(length or [1]), 1), strides)
 
 
-@onednn("batch_norm")
+@onednn("batch_norm", layout=CHANNELS_LAST)
 def batch_norm(dev: Device, a: BatchNorm) -> list[Step]:
     x, y = images(a.x, a.data_layout), images(a.y, a.data_layout)
     given = a.use_global_stats or (a.is_test and not a.trainable_statistics)
@@ -106,7 +107,7 @@ def batch_norm(dev: Device, a: BatchNorm) -> list[Step]:
     ]
 
 
-@onednn("batch_norm_grad")
+@onednn("batch_norm_grad", layout=CHANNELS_LAST)
 def batch_norm_grad(dev: Device, a: BatchNormGrad) -> list[Step]:
     """Epsilon is in SavedVariance already, the inverse of the deviation."""
     x, d_y = images(a.x, a.data_layout), images(a.d_y, a.data_layout)

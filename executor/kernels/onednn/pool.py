@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from ....graph.ir.capabilities import CHANNELS_LAST
 from ....graph.ir.graph import Node
 from ....graph.ops.pool import Pool2d, Pool2dGrad
 from ...device.device import Device
@@ -96,14 +97,14 @@ def _pooling(a: Pool2d | Pool2dGrad) -> Pooling:
     )
 
 
-@onednn("pool2d", takes=_takes, any_order=True)
+@onednn("pool2d", takes=_takes, any_order=True, layout=CHANNELS_LAST)
 def pool2d(dev: Device, a: Pool2d) -> list[Step]:
     pooling = _pooling(a)
     workspace = {WORKSPACE: None} if pooling.kind == "max" else {}
     return _forward(pooling).bind(dev, {SRC: a.x}, {DST: a.out, **workspace})
 
 
-@onednn("pool2d_grad", takes=_takes, any_order=True)
+@onednn("pool2d_grad", takes=_takes, any_order=True, layout=CHANNELS_LAST)
 def pool2d_grad(dev: Device, a: Pool2dGrad) -> list[Step]:
     """Where each maximum was, the forward primitive finds once more: the op hands on values only."""
     if a.d_x is None:

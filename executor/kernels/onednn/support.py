@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
+from ....graph.ir.capabilities import IN_ORDER, Layout
 from ....graph.ir.graph import Node
 from ....graph.ops.operands import Operands
 from ....graph.ops.registry import OPS
@@ -20,12 +21,13 @@ def onednn(
     *op_types: str,
     takes: Callable[[Node], bool] | None = None,
     needs: Sequence[str] = (),
-    yields: bool = False,
+    prefer_loops: bool = False,
     any_order: bool = False,
+    layout: Layout = IN_ORDER,
 ) -> Callable[[Kernel], Kernel]:
     """Register a kernel for the single-precision nodes of ops, or those of them that ``takes`` accepts.
 
-    ``yields``: compiled loops, where there are any, were measured to be faster.
+    ``prefer_loops``: compiled loops, where there are any, were measured to be faster.
 
     It never sees arrays without elements (the library computes nothing then, not even zeros): NumPy's
     kernel gets those.
@@ -36,8 +38,15 @@ def onednn(
 
     def register(function: Kernel) -> Kernel:
         for op_type in op_types:
-            how: dict[str, Any] = {"needs": needs, "yields": yields, "any_order": any_order}
-            kernel(op_type, on=("onednn",), takes=accepts, **how)(_nonempty(op_type, function))
+            kernel(
+                op_type,
+                on=("onednn",),
+                takes=accepts,
+                needs=needs,
+                prefer_loops=prefer_loops,
+                any_order=any_order,
+                layout=layout,
+            )(_nonempty(op_type, function))
         return function
 
     return register

@@ -20,8 +20,6 @@ from ....graph.ops.fused_activation import (
 )
 from ....graph.ops.fused_linear import GEMM, leading
 from ....graph.ops.fused_norm import ACT, ADD_ACT
-from ....graph.ops.fused_optimize import FUSED as UPDATES
-from ....graph.ops.fused_optimize import own_attributes
 from ....graph.ops.fusion import FUSION
 from ....graph.ops.region import infer_body
 from ....graph.ops.registry import OPS, Spec
@@ -162,21 +160,3 @@ def fusion_group(x: Operands) -> Made:
     given = [Spec(array.shape, to_var_type(array.dtype)) for array in values.values()]
     lower_body(x.attr("body"), values, infer_body(x.attr("body"), given), x.checks)
     return {"Out": [values[i] for i in x.attr("results")]}
-
-
-def _update_each(single: str) -> Any:
-    def lowered(x: Operands) -> Made:
-        made: dict[str, list[Any]] = {}
-        for k in range(len(x.many("Param"))):
-            arrays = {slot: [held[k]] for slot, held in x.arrays.items()}
-            one = Operands(arrays, own_attributes(single, x.attrs, k), {})
-            for slot, array in LOWERINGS[single][0](one).items():
-                made.setdefault(slot, []).append(array)
-        return made
-
-    return lowered
-
-
-for _single, _many in UPDATES.items():
-    if _single in LOWERINGS:
-        lowering(_many)(_update_each(_single))

@@ -11,7 +11,7 @@ Only tracing runs it, so it need not be fast, and it may be called with anything
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -184,6 +184,11 @@ def _by_expression(op: Op, operands: Operands) -> Mapping[str, Any]:
 
 def evaluate(root: Expr, arrays: Mapping[str, Any]) -> Any:
     """Return the value of a scalar expression on arrays, by operand name."""
+    return evaluate_all([root], arrays)[0]
+
+
+def evaluate_all(roots: Iterable[Expr], arrays: Mapping[str, Any]) -> list[Any]:
+    """Return the values of expressions that share parts."""
     whole = all(a.dtype.kind in "iu" for a in arrays.values() if a is not None)
     known: dict[int, Any] = {}
 
@@ -192,7 +197,7 @@ def evaluate(root: Expr, arrays: Mapping[str, Any]) -> Any:
             known[id(node)] = _apply(node, [value(arg) for arg in node.args], arrays, whole)
         return known[id(node)]
 
-    return value(root)
+    return [value(root) for root in roots]
 
 
 def _apply(node: Expr, args: list[Any], arrays: Mapping[str, Any], whole: bool) -> Any:

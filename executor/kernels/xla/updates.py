@@ -1,4 +1,4 @@
-"""Lowerings of optimizer updates."""
+"""Lowerings of optimizer updates, of one parameter and of many."""
 
 from __future__ import annotations
 
@@ -6,59 +6,48 @@ from collections.abc import Mapping
 from typing import Any
 
 from ....graph.ir.graph import Node
-from .later import jnp
-from .lowering import Operands, lowering
+from ....graph.ops.fused_optimize import FUSED, own_attributes
+from ....graph.ops.optimize import MASTER, SKIP
+from ....graph.ops.registry import OPS
+from ..array.optimize import UPDATES
+from .lowering import Lowering, Operands, evaluate_all, lowering
 
 Made = Mapping[str, Any]
 
 
 def _plain(node: Node) -> bool:
     """A master and SkipUpdate have no lowering."""
-    return not (node.inputs.get("MasterParam") or node.inputs.get("SkipUpdate"))
+    return not (node.inputs.get(MASTER) or node.inputs.get(SKIP))
 
 
-@lowering("sgd", takes=_plain)
-def sgd(x: Operands) -> Made:
-    """p - lr * g."""
-    return {"ParamOut": x["Param"] - x["Grad"] * x["LearningRate"]}
+def _alone(op_type: str) -> Lowering:
+    op, update = OPS[op_type], UPDATES[op_type]
+
+    def lowered(x: Operands) -> Made:
+        arrays = {slot.parameter: x[slot.name] for slot in op.input_slots}
+        results = update.results(x.attrs, arrays["param"].dtype)
+        values = evaluate_all(results.values(), arrays)
+        slots = {slot.parameter: slot.name for slot in op.output_slots}
+        return {slots[name]: value for name, value in zip(results, values, strict=True)}
+
+    return lowered
 
 
-@lowering("momentum", takes=_plain)
-def momentum(x: Operands) -> Made:
-    """v = mu v + g; p - lr v, or with Nesterov's step p - lr (g + mu v)."""
-    velocity = x["Velocity"] * x.attr("mu") + x["Grad"]
-    step = x["Grad"] + velocity * x.attr("mu") if x.attr("use_nesterov") else velocity
-    return {"ParamOut": x["Param"] - step * x["LearningRate"], "VelocityOut": velocity}
+def _each(op_type: str) -> Lowering:
+    alone = _alone(op_type)
+
+    def lowered(x: Operands) -> Made:
+        made: dict[str, list[Any]] = {}
+        for k in range(len(x.many("Param"))):
+            arrays = {slot: [held[k]] for slot, held in x.arrays.items()}
+            one = Operands(arrays, own_attributes(op_type, x.attrs, k), {})
+            for slot, array in alone(one).items():
+                made.setdefault(slot, []).append(array)
+        return made
+
+    return lowered
 
 
-def _adam(x: Operands, decoupled: bool) -> Made:
-    """As the NumPy kernels: 1 - beta is rounded in the element type."""
-    grad, one = x["Grad"], x["Param"].dtype.type(1)
-    beta1, beta2 = x.attr("beta1"), x.attr("beta2")
-    first = x["Moment1"] * beta1 + grad * (one - one.dtype.type(beta1))
-    second = x["Moment2"] * beta2 + grad * grad * (one - one.dtype.type(beta2))
-    rate, epsilon = x["LearningRate"], x.attr("epsilon")
-    root, kept = jnp.sqrt(1.0 - x["Beta2Pow"]), x["Param"]
-    if decoupled:
-        rate, epsilon = rate * x.attr("lr_ratio"), epsilon * root
-        kept = kept - rate * x.attr("coeff") * kept if x.attr("with_decay") else kept
-    step = first / (jnp.sqrt(second) + epsilon) * (rate * root / (1.0 - x["Beta1Pow"]))
-    return {
-        "ParamOut": kept - step,
-        "Moment1Out": first,
-        "Moment2Out": second,
-        "Beta1PowOut": x["Beta1Pow"] * beta1,
-        "Beta2PowOut": x["Beta2Pow"] * beta2,
-    }
-
-
-@lowering("adam", takes=_plain)
-def adam(x: Operands) -> Made:
-    """Adam's step; epsilon is not corrected."""
-    return _adam(x, decoupled=False)
-
-
-@lowering("adamw", takes=_plain)
-def adamw(x: Operands) -> Made:
-    """Adam's step beside the decay of the parameter, with epsilon corrected."""
-    return _adam(x, decoupled=True)
+for _op_type, _fused in FUSED.items():
+    lowering(_op_type, takes=_plain)(_alone(_op_type))
+    lowering(_fused, takes=_plain)(_each(_op_type))

@@ -1,4 +1,4 @@
-"""The update methods. The arithmetic is in ``executor/kernels/array/optimize.py``."""
+"""The update methods. The arithmetic of an op is in ``graph/ops/optimize.py``."""
 
 from __future__ import annotations
 
@@ -226,6 +226,44 @@ class AdadeltaOptimizer(_Method):
         return {"epsilon": self._epsilon, "rho": self._rho}
 
 
+class RMSPropOptimizer(_Method):
+    """s averaged over g^2; v = momentum v + lr g / sqrt(s + epsilon); p -= v.
+
+    ``rho`` is the decay of averages; ``centered``: s less the square of an averaged gradient.
+    """
+
+    type = "rmsprop"
+    slots = {  # noqa: RUF012
+        "momentum": "Moment",
+        "mean_square": "MeanSquare",
+        "mean_grad": "MeanGrad",
+    }
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        rho: float = 0.95,
+        epsilon: float = 1e-6,
+        momentum: float = 0.0,
+        centered: bool = False,
+        parameter_list: Any = None,
+        regularization: Any = None,
+        grad_clip: Any = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
+        self._rho, self._epsilon, self._momentum = rho, epsilon, momentum
+        self._centered = bool(centered)
+
+    def _attrs(self) -> dict[str, Any]:
+        return {
+            "epsilon": self._epsilon,
+            "decay": self._rho,
+            "momentum": self._momentum,
+            "centered": self._centered,
+        }
+
+
 SGD = SGDOptimizer
 Momentum = MomentumOptimizer
 Adam = AdamOptimizer
@@ -233,3 +271,24 @@ Adamax = AdamaxOptimizer
 Adagrad = AdagradOptimizer
 DecayedAdagrad = DecayedAdagradOptimizer
 Adadelta = AdadeltaOptimizer
+RMSProp = RMSPropOptimizer
+
+__all__ = [
+    "SGD",
+    "Adadelta",
+    "AdadeltaOptimizer",
+    "Adagrad",
+    "AdagradOptimizer",
+    "Adam",
+    "AdamOptimizer",
+    "Adamax",
+    "AdamaxOptimizer",
+    "DecayedAdagrad",
+    "DecayedAdagradOptimizer",
+    "Momentum",
+    "MomentumOptimizer",
+    "Optimizer",
+    "RMSProp",
+    "RMSPropOptimizer",
+    "SGDOptimizer",
+]

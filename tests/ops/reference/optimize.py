@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from rowlock.graph.ops.fused_optimize import FUSED
+
 from .registry import REFERENCE, reference
 
 
@@ -79,6 +81,17 @@ def adadelta(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     return {"AvgSquaredGradOut": a, "AvgSquaredUpdateOut": u, "ParamOut": ins["Param"] - step}
 
 
+@reference("rmsprop")
+def rmsprop(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
+    d, g, mean = attrs["decay"], ins["Grad"], ins["MeanGrad"]
+    s = d * ins["MeanSquare"] + (1 - d) * g**2
+    if attrs["centered"]:
+        mean = d * mean + (1 - d) * g
+    root = np.sqrt(s - mean**2 * attrs["centered"] + attrs["epsilon"])
+    v = attrs["momentum"] * ins["Moment"] + ins["LearningRate"] * g / root
+    return {"MeanSquareOut": s, "MeanGradOut": mean, "MomentOut": v, "ParamOut": ins["Param"] - v}
+
+
 def each(single: str) -> Any:
     """The single update, parameter by parameter."""
 
@@ -94,6 +107,5 @@ def each(single: str) -> Any:
     return merged
 
 
-for _single in ("sgd", "adam", "adamw", "adagrad", "decayed_adagrad", "adamax", "adadelta"):
-    reference(f"fused_{_single}")(each(_single))
-reference("merged_momentum")(each("momentum"))
+for _single, _fused in FUSED.items():
+    reference(_fused)(each(_single))

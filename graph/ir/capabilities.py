@@ -1,0 +1,45 @@
+"""What replicas can compute, as the executor tells it: data that the compiler chooses by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from .graph import Node
+
+Takes = Callable[[Node], bool]
+IN_ORDER, CHANNELS_LAST = "", "NHWC"  # of the shape of images; channels behind rows and columns
+AS_THEY_COME = "any"  # in either order, the same for all images of a node
+# A kernel's order of images, or what tells it from a node and how exact products are
+Layout = str | Callable[[Node, str], str]
+
+
+@dataclass(frozen=True)
+class BackEnd:
+    """An array module, or a library that computes on its arrays.
+
+    ``arrays`` is the array module. ``takes`` tells of op types which nodes have a kernel (None: all),
+    ``layouts`` in which order their kernels compute images fastest; others need them in that of their shape.
+
+    ``rounds``: to what it can round factors of products, and of which op types (None: of all that it computes);
+    ``remedy``, of an array module, is what to do where no library rounds.
+    """
+
+    arrays: str
+    takes: Mapping[str, Takes | None]
+    layouts: Mapping[str, Layout] = field(default_factory=dict)
+    rounds: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
+    remedy: str = ""
+
+
+# By name: array modules, and libraries in the order in which they are preferred
+Capabilities = Mapping[str, BackEnd]
+
+
+def libraries(capabilities: Capabilities, array_module: str) -> dict[str, BackEnd]:
+    """Return the libraries that compute on arrays of a module."""
+    return {
+        name: back_end
+        for name, back_end in capabilities.items()
+        if back_end.arrays == array_module and name != array_module
+    }

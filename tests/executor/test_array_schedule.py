@@ -1,0 +1,81 @@
+"""Results that lie where operands do are what they are in memory of their own, whatever is read when."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rowlock.executor.codegen.array_schedule import COPY, schedule
+from rowlock.graph.ops import expr as e
+from rowlock.graph.ops.expr import Expr
+from rowlock.graph.ops.registry import OPS
+
+STATE, SCALARS = ("a", "b", "c"), ("r", "s")
+
+
+def drawn(rng: random.Random, parts: list[Expr]) -> Expr:
+    """Return an expression over parts, which it may share with others."""
+    for _ in range(rng.randint(0, 4)):
+        first, second = rng.choice(parts), rng.choice([*parts, e.constant(0.5)])
+        parts.append(rng.choice([first + second, first * second, first - second, e.abs_(first)]))
+    return rng.choice(parts)
+
+
+def value(node: Expr, arrays: dict[str, Any]) -> Any:
+    """Return an expression's value, without sharing any memory."""
+    if node.fn in ("arg", "const"):
+        return arrays[node.value] if node.fn == "arg" else np.float64(node.value)
+    return getattr(np, node.fn)(*(value(arg, arrays) for arg in node.args))
+
+
+def run(results: dict[str, Expr], arrays: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    """Run a schedule in place; return the results, and how many arrays of scratch it took."""
+    found = schedule(results, SCALARS)
+    memory = dict(arrays) | {f"{name}_out": array for name, array in arrays.items()}
+    memory |= {name: np.full(1, np.nan) for name in found.numbers}
+    memory |= {name: np.full_like(arrays["a"], np.nan) for name in found.scratch}
+    for fn, operands, out in (*found.once, *found.each, *found.last):
+        getattr(np, fn)(*(memory.get(x, x) for x in operands), memory[out])
+    return {name: memory[name] for name in results}, len(found.scratch)
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_in_place_is_as_apart(seed: int) -> None:
+    rng = random.Random(seed)
+    arrays = {name: np.array([rng.uniform(-1, 1) for _ in range(3)]) for name in STATE}
+    arrays |= {name: np.array([rng.uniform(-1, 1)]) for name in SCALARS}
+    leaves = {name: e.argument(name) for name in (*STATE, *SCALARS)}
+    parts = list(leaves.values())
+    results = {f"{name}_out": drawn(rng, parts) + leaves["a"] * 0 for name in STATE}
+    if rng.random() < 0.5:  # the operands, in each other's places
+        results |= dict(zip(("a_out", "b_out"), (leaves["b"], leaves["a"]), strict=True))
+    results["r_out"] = leaves["r"] * leaves["s"]
+    expected = {name: value(result, arrays) for name, result in results.items()}
+    found, _ = run(results, {name: array.copy() for name, array in arrays.items()})
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], np.broadcast_to(array, found[name].shape), name)
+
+
+def test_updates_take_little_scratch_and_no_copies() -> None:
+    for name, op in OPS.items():
+        if op.update is None:
+            continue
+        found = schedule(op.update.results(op.attrs, np.float32), op.update.scalars)
+        assert len(found.scratch) <= 2, name
+        copies = [call.out for call in found.each if call.fn == COPY]
+        assert copies == (["mean_grad_out"] if name == "rmsprop" else []), name
+    adam = OPS["adam"].update
+    assert adam is not None
+    assert len(schedule(adam.results(OPS["adam"].attrs, np.float32), adam.scalars).scratch) == 1
+
+
+def test_numbers_are_rounded_to_the_element_type() -> None:
+    adam = OPS["adam"].update
+    assert adam is not None
+    for dtype in (np.float32, np.float64):
+        found = schedule(adam.results(OPS["adam"].attrs, dtype), adam.scalars)
+        numbers = {x for call in found.each for x in call.operands if isinstance(x, float)}
+        assert float(dtype(1) - dtype(0.9)) in numbers
