@@ -15,7 +15,6 @@ import numpy as np
 
 from ...graph.compile import compile_program
 from ...graph.ir.lod import lod_sources
-from ...graph.lowering.memory import MemoryOptions
 from ...graph.ops.registry import Spec
 from ...graph.passes.target import Target
 from ...graph.program.program import Program
@@ -39,6 +38,7 @@ from ..host.arena import spec_of
 from ..kernels.capabilities import capabilities
 from ..plan.numerics import checking
 from ..replica.message import Message
+from ..replica.options import RunOptions
 from .budget import Budget
 from .checks import check_initialized, set_scheduled_rate
 from .copies import Copies
@@ -92,18 +92,16 @@ class ParallelRun:
                     f"a strategy must be of type {kind.__name__}, got {type(given).__name__}."
                 )
         validate_strategies(build, execution)
-        self._capped = execution.resolve_num_threads(len(self.places))
+        capped = execution.resolve_num_threads(len(self.places))
         # What the user changes from now on has no effect on this program.
         self.build, self.execution = build.model_copy(deep=True), execution.model_copy(deep=True)
+        self.options = RunOptions(self.build, self.execution, capped)
         self._originals: list[tuple[Strategy, Strategy]] = [
             (build, self.build),
             (execution, self.execution),
         ]
         self._edits = build.edits, execution.edits
         self._edits_seen = self._edit_count()
-        self.memory_options = MemoryOptions(
-            self.build.memory_optimize is not False, self.build.enable_inplace
-        )
         if gang is None:
             gang = gang_for(self.places) if share_with is None else share_with.gang
         self.gang: Gang = gang
@@ -426,19 +424,12 @@ class ParallelRun:
                 took,
             )
             check_initialized(compiled.program, self.values.scope)
-            in_order = self._target().in_program_order
             number = self.gang.load(
-                compiled.program.to_json(),
-                self.values.id,
-                threads=1 if in_order else self.execution.num_threads,
-                capped=self._capped,
-                every_lock=not self.build.remove_unnecessary_lock,
-                memory_options=self.memory_options,
-                captures=self.build.allow_cuda_graph_capture is not False,
-                functions=compiled.program.functions(),
+                *(compiled.program.to_json(), self.values.id, self.options),
+                compiled.program.functions(),
             )
             limit, whose = self.gang.memory(number)
-            budget = Budget(compiled.program, self.memory_options, limit, whose, len(self.places))
+            budget = Budget(compiled.program, self.options.memory_options, limit, whose, len(self.places))
             version = CompiledVariant(
                 compiled.program, number, budget, compiled.stages, self.values.id
             )

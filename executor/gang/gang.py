@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...graph.lowering.memory import ALL_MEMORY_OPTIONS, MemoryOptions
 from ...strategies import errors
 from ...strategies.errors import ExecutionError, InvalidState, ReplicaLost, RowlockError
 from ..kernels.capabilities import common
 from ..replica.message import Message
+from ..replica.options import RunOptions
 from .delivery import VALUES_GONE, Change, Delivery, GangChanged, Ledger, Request, Torn, assign
 from .turns import Lock, Refusal
 
@@ -410,31 +410,18 @@ class Gang:
         self,
         program: str,
         scope: int,
-        *,
-        threads: int = 1,
-        capped: bool = False,
-        every_lock: bool = False,
-        memory_options: MemoryOptions = ALL_MEMORY_OPTIONS,
-        captures: bool = True,
-        alone: bool = False,
+        options: RunOptions | None = None,
         functions: Sequence[int] = (),
     ) -> int:
         """Give a compiled program (JSON) to every replica and return its id there.
 
-        ``threads`` that a replica may use, ``capped`` by its share of the host's cores or not; ``every_lock``:
-        they signal every dependency; ``memory_options``: how temporaries may share memory; ``captures``: a
-        GPU's work is launched as graphs; ``alone``: peers take no part; ``functions``: numbers of the Python
-        functions that it calls, which the delivery brings to replicas of other processes.
+        ``options`` (None: of a program without strategies); ``functions``: numbers of the Python functions that
+        it calls, which the delivery brings to replicas of other processes.
         """
         number = self.new_id()
-        how: dict[str, Any] = {"threads": threads, "capped": capped, "every_lock": every_lock}
-        how.update(
-            memory_options=list(memory_options),
-            captures=captures,
-            alone=alone,
-            functions=list(functions),
-        )
-        head = {"id": number, "program": program, "scope": scope, **how}
+        options = options or RunOptions.sequential()
+        head = {"id": number, "program": program, "scope": scope, "options": options.to_plain()}
+        head["functions"] = list(functions)
         with self.turn:
             self._unload()
             answers = self.all("load", **head)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ..replica.message import Message
+from ..replica.options import RunOptions
 from .delivery import Delivery, assign
 from .gang import Gang
 
@@ -108,6 +110,13 @@ class SingleReplicaGang(Gang):
         self.under_way.clear()
         raise lost
 
-    def load(self, program: str, scope: int, **how: Any) -> int:
+    def load(
+        self,
+        program: str,
+        scope: int,
+        options: RunOptions | None = None,
+        functions: Sequence[int] = (),
+    ) -> int:
         """Give a program to the replica, which does not wait for its peers."""
-        return super().load(program, scope, alone=True, **how)
+        options = replace(options or RunOptions.sequential(), alone=True)
+        return super().load(program, scope, options, functions)

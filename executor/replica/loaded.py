@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from ...graph.ir.replica_program import ReplicaProgram
-from ...graph.lowering.memory import MemoryOptions
 from ...strategies.errors import Unsupported
 from ..cuda.runtime import Runtime
 from ..kernels.capabilities import installed
@@ -23,6 +22,7 @@ from ..plan.plan import Plan
 from ..plan.traced import STEPS_KEPT, TracedStep
 from .agreement import NO_STEP
 from .message import KEPT, Group, Message
+from .options import RunOptions
 
 
 class BoundPlan:
@@ -70,8 +70,7 @@ class BoundPlan:
 class LoadedProgram:
     """A program on this replica: its gradient buckets and the plans bound so far.
 
-    ``threads`` instructions may run at once; ``every_lock`` and ``memory_options`` (how temporaries share
-    memory) are as the build strategy says.
+    ``threads`` instructions may run at once.
     """
 
     def __init__(
@@ -85,20 +84,19 @@ class LoadedProgram:
         self.program = ReplicaProgram.from_json(head["program"])
         self.openmp = any(node.kernel == "onednn" for node in self.program.nodes)
         self._check_libraries(runtime)
-        self.alone: bool = head["alone"]
+        self.options = options = RunOptions.from_plain(head["options"])
+        self.alone = options.alone
         if group is not None and not self.alone:  # all have the same, or nobody has it
             group.begin(NO_STEP)
             what = f"loading program {head['id']}, schedule {self.program.schedule}"
             group.barrier(within=within, tag=what)
         self.scope: int = head["scope"]
-        self.threads: int = min(head["threads"], cores) if head["capped"] else head["threads"]
-        self.every_lock: bool = head["every_lock"]
-        self.memory_options = MemoryOptions(*head["memory_options"])
-        # Who asked for one thread asked for one instruction after another; a share of one core is no wish.
-        self.overlap = head["threads"] > 1 and may_overlap(self.program) and runtime is None
+        threads = 1 if options.in_program_order else options.execution.num_threads
+        self.threads = min(threads, cores) if options.capped else threads
+        # num_threads=1 means sequential; owning one core does not.
+        self.overlap = threads > 1 and may_overlap(self.program) and runtime is None
         if runtime is not None:  # its streams run side by side
             self.threads = 1
-        self.captures = head["captures"]
         self.spare = cores > self.threads
         self.buckets = Buckets(self.program, group if self.program.buckets else None)
         self.plans: OrderedDict[tuple[Any, ...], BoundPlan] = OrderedDict()

@@ -337,7 +337,7 @@ class Replica:
             bound.plan.instructions,
             chosen,
             needs,
-            every_lock=loaded.every_lock,
+            every_lock=not loaded.options.build.remove_unnecessary_lock,
             within=self.within,
             on_failure=self.group.abort if self.group is not None else lambda reason: None,
             waited=bound.plan.waited,
@@ -364,6 +364,7 @@ class Replica:
         scope, program = self.scopes[loaded.scope], loaded.program
         if scope.settle(program.sides):
             self._forget_plans(loaded.scope)
+        captures = loaded.options.build.allow_cuda_graph_capture is not False
         specs = loaded.shared.shapes.infer([_bindable(spec_of(a), idle) for a in feeds], scope.spec)
         binder = Binder(
             program,
@@ -382,9 +383,9 @@ class Replica:
             within=self.within,
             idle=idle,
             fed=feeds if lasting and not idle else None,
-            memory_options=loaded.memory_options,
+            memory_options=loaded.options.memory_options,
             shared=loaded.shared,
-            make=partial(CudaPlan, captures=loaded.captures) if self.runtime else Plan,
+            make=partial(CudaPlan, captures=captures) if self.runtime else Plan,
         )
         return BoundPlan(binder, feeds if lasting else None, self.post)
 
