@@ -14,7 +14,8 @@ import ray
 from ray.exceptions import RayError
 
 from ..executor.device.place import CUDAPlace, Place
-from ..executor.gang.delivery import VALUES_GONE, Change, Outcome, assign
+from ..executor.gang.assign import Change, assign
+from ..executor.gang.delivery import VALUES_GONE, Outcome
 from ..executor.gang.gang import Gang
 from ..executor.replica.message import Message
 from ..strategies.cluster import ClusterConfig

@@ -8,26 +8,48 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...strategies.errors import InvalidValue, Unsupported
 from ..device.place import gpu_count
+from ..gang.gang import Gang
 from ..plan.traced import STEPS_KEPT, TracedStep
-from .timeline import Offset, chrome_trace, named, offsets, write
+from ..replica.message import Message
+from .timeline import Offset, Spans, chrome_trace, named, offsets, write
 
 if TYPE_CHECKING:
     from ..plan.plan import Plan
-    from .parallel import ParallelRun
 
 STATES, OPTIONS = ("CPU", "GPU", "All"), ("Default", "OpDetail", "AllOpDetail")
 _HERE_KEPT = 10_000  # steps of plain programs
+
+
+class TracedRun(Protocol):
+    """What the profiler needs of a parallel program's run."""
+
+    gang: Gang
+    spans: Spans
+    tracing: bool
+
+    @property
+    def steps(self) -> int:
+        """Steps that happened, or are under way."""
+        ...
+
+    def trace(self, on: bool) -> None:
+        """Keep the times of instructions from the next step on, or no longer."""
+        ...
+
+    def tell(self, kind: str, **head: Any) -> list[list[Message]]:
+        """Send a message about each version of the program; return the answers."""
+        ...
 
 
 @dataclass
 class _Run:
     """What is known of a parallel program's steps: by place, and which of them were collected."""
 
-    run: ParallelRun
+    run: TracedRun
     traced: bool  # the user traces it: leave that on
     steps: list[dict[int, TracedStep]] = field(default_factory=list)
     collected: int = 0
@@ -64,7 +86,7 @@ class Profiler:
         if len(self._here) < _HERE_KEPT:
             self._here.append(TracedStep.of(step, plan))
 
-    def follow(self, run: ParallelRun) -> None:
+    def follow(self, run: TracedRun) -> None:
         """Trace the next step of a parallel program, too; what its replicas kept is collected in time."""
         known = self._runs.get(id(run))
         if known is None:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...graph.ops.collective import COLLECTIVES
-from ..plan.plan import EARLY_FETCH
+from ..plan.instruction import EARLY_FETCH
 from ..plan.traced import STEPS_KEPT, TracedStep
 from ..replica.message import Message
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import starmap
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from ..replica.message import Message
+from .assign import Change
 from .kept import Kept
-
-Change = tuple[object, str, Any]  # an object, the name of its attribute, and the new value
 
 VALUES_GONE = (
     "the replicas that held the newest values are gone. Set the parameters again (run the startup program, or "
@@ -264,11 +262,3 @@ class Ledger:
     torn: bool = False
     failures: int = 0
     kept: Kept = field(default_factory=Kept)
-
-
-def assign(*changes: Change) -> None:
-    """Set attributes (object, name, value) all at once: an interrupt finds all of them set, or none.
-
-    Python takes up signals between bytecodes, and there is none between these assignments.
-    """
-    any(starmap(setattr, changes))

@@ -5,81 +5,41 @@
 
 from __future__ import annotations
 
-import itertools
-import os
-import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...strategies import errors
-from ...strategies.errors import ExecutionError, InvalidState, ReplicaLost, RowlockError
+from ...strategies.errors import InvalidState, ReplicaLost, RowlockError
 from ..kernels.capabilities import common
 from ..replica.message import Message
 from ..replica.options import RunOptions
-from .delivery import VALUES_GONE, Change, Delivery, GangChanged, Ledger, Request, Torn, assign
-from .turns import Lock, Refusal
+from .assign import Change, assign
+from .delivery import VALUES_GONE, Delivery, GangChanged, Request, Torn
+from .recovery import Recovery
+from .replicas import Replicas, cause_of
 
 if TYPE_CHECKING:
     from ...strategies.cluster import ClusterConfig
     from ..device.place import Place
+    from ..replica.replica import Replica
 
 
-class Gang:
+class Gang(Replicas):
     """Replicas that programs can be loaded on. Several programs share one gang and its device scopes."""
 
+    here: Replica | None = None
+    """The only replica, if it runs on the driver's thread and on the driver's tensors."""
+
     def __init__(self, delivery: Delivery, config: ClusterConfig) -> None:
-        self.delivery = delivery
-        self.config = config
-        self.epoch = 0
-        self.ledger = Ledger()
-        self.under_way: list[Request] = []
-        self.voided: list[Request] = []  # that are to be split anew, before any other is begun
-        # For all that is asked of the replicas: threads wait their turn, ``with gang.turn:``.
-        self.turn: Lock = threading.RLock()
-        self._owner = os.getpid()
-        self._sent: list[int] = []  # numbers of messages whose answers are kept
-        self.shrunk: list[list[int]] = []  # each time: the ranks that the replicas had before
+        super().__init__(delivery, config)
         self._started_with = delivery.size
         self.users: weakref.WeakSet[Any] = weakref.WeakSet()  # what may run on it again
-        self._ids = itertools.count(1)
         self._leaving: list[weakref.WeakMethod[Callable[[], None]]] = []
         self._unwanted: dict[str, list[int]] = {"programs": [], "scopes": []}
         self._libraries: frozenset[str] | None = None
         self._memory: dict[int, int] = {}  # program -> what its replicas had when it was loaded
-        _gangs.add(self)
-
-    def has_turn(self) -> bool:
-        """Tell whether it is the calling thread's turn."""
-        return self.turn._is_owned()  # type: ignore[union-attr]  # as Condition does
-
-    @property
-    def owned(self) -> bool:
-        """Whether this process started the replicas, and was not forked from the one that did."""
-        return not isinstance(self.turn, Refusal)
-
-    def check_owner(self) -> None:
-        """Refuse a process that was forked.
-
-        Raises:
-            InvalidState: the replicas answer another process.
-        """
-        if isinstance(self.turn, Refusal):
-            raise InvalidState(self.turn.reason)
-
-    def disown(self) -> None:
-        """Refuse whatever is asked of the replicas: this process was forked from the one that has them."""
-        self.turn = Refusal(
-            f"process {os.getpid()} was forked from process {self._owner}, whose replicas answer that process "
-            f"alone: run the program there, or in a process that is spawned, not forked."
-        )
-
-    @property
-    def size(self) -> int:
-        """Number of replicas."""
-        return self.delivery.size
 
     def left_of(self, places: Sequence[Place]) -> list[Place]:
         """Return the places, less those that were lost if they are the ones that the gang was started on."""
@@ -88,15 +48,6 @@ class Gang:
             for ranks in self.shrunk:
                 left = [left[rank] for rank in ranks]
         return left
-
-    def new_id(self) -> int:
-        """Return a number that no program or device scope of this gang has."""
-        return next(self._ids)
-
-    @property
-    def keeps(self) -> bool:
-        """Whether the driver keeps what each place has for itself, for a replica that comes in later."""
-        return self.config.launcher == "ray" and self.config.on_failure != "shrink"
 
     # -- messages ---------------------------------------------------------------------------------
 
@@ -121,52 +72,6 @@ class Gang:
                     return self.ask(messages)
                 except ReplicaLost as lost:
                     self._recover(lost)
-
-    def ask(self, messages: Sequence[Message]) -> list[Message]:
-        """Send each replica its own message, and return the answers.
-
-        Raises:
-            RowlockError: a replica failed, or was lost.
-        """
-        same = {id(message): self._stamped(message) for message in messages}
-        answers = self.some({rank: same[id(m)] for rank, m in enumerate(messages)})
-        return [answers[rank] for rank in range(len(messages))]
-
-    def some(self, messages: Mapping[int, Message]) -> dict[int, Message]:
-        """Send messages to some replicas, and return their answers.
-
-        Raises:
-            RowlockError: a replica failed, or was lost.
-        """
-        with self.turn:
-            number = self._new_number()
-            try:
-                self.delivery.start(messages, number=number)
-                answers = self.delivery.finish(number)
-            except RowlockError:
-                self.epoch += 1  # whatever the replicas were in the middle of is void
-                raise
-            self._forget(number)
-            self._check(answers)
-            return answers
-
-    def _new_number(self) -> int:
-        """Return a number for messages, noted first: an interrupt leaves no answers that nobody awaits."""
-        number = self.delivery.reserve()
-        self._sent.append(number)
-        return number
-
-    def _forget(self, number: int) -> None:
-        self.delivery.give_up(number)
-        self._sent.remove(number)
-
-    def _stamped(self, message: Message) -> Message:
-        return message._replace(head={**message.head, "epoch": self.epoch})
-
-    def _check(self, answers: Mapping[int, Message]) -> None:
-        if any(answer.kind == "error" for answer in answers.values()):
-            self.epoch += 1
-            raise _cause(answers.values())
 
     # -- steps ------------------------------------------------------------------------------------
 
@@ -211,13 +116,6 @@ class Gang:
                 raise
             if request.void:
                 raise GangChanged
-
-    def send(self, request: Request, ahead: bool = False) -> None:
-        """Send what has not happened of a request."""
-        if request.begun:
-            request.number = self._new_number()
-        self.delivery.start(request.messages(self.epoch), ahead, request.number)
-        request.begun = True
 
     def finish(self, request: Request) -> list[Sequence[np.ndarray]]:
         """Return what a request's last step fetches, by rank; those begun before it finish first.
@@ -337,7 +235,7 @@ class Gang:
             answer = answers[rank]
             if answer.kind == "error":
                 self.epoch += 1
-                self._failed(request, answers, _cause(answers.values()))
+                self._failed(request, answers, cause_of(answers.values()))
                 return
             fetched.append(answer.arrays)
         if request.results.kept:
@@ -355,8 +253,6 @@ class Gang:
         self, request: Request, answers: Mapping[int, Message], error: RowlockError
     ) -> None:
         """An op raised: the steps before it happened, the others did not, nor do those behind it."""
-        from .recovery import Recovery
-
         counted = self.ledger.done
         if request.votes:
             through = request.end(request.base)
@@ -499,8 +395,6 @@ class Gang:
     # -- failures and the end -----------------------------------------------------------------------
 
     def _recover(self, lost: ReplicaLost) -> None:
-        from .recovery import Recovery
-
         Recovery(self).after(lost)
 
     def _mend(self) -> None:
@@ -513,8 +407,6 @@ class Gang:
         if ledger.stale or ledger.uneven or ledger.torn:
             if self.delivery.broken:  # else the delivery says so when it is asked to send
                 raise InvalidState(VALUES_GONE)
-            from .recovery import Recovery
-
             Recovery(self).resume()
 
     def before_close(self, call: Callable[[], None]) -> None:
@@ -543,26 +435,3 @@ class Gang:
             # An interrupt before this leaves the gang, which has values that nobody else has, to be closed.
             self._leaving.clear()
             self.delivery.close()
-
-
-_gangs: weakref.WeakSet[Gang] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for gang in _gangs:
-        gang.disown()
-
-
-os.register_at_fork(after_in_child=_after_fork)
-
-
-def _cause(answers: Iterable[Message]) -> RowlockError:
-    """Return the error that replicas answered first, not what followed from it."""
-    failures = [answer for answer in answers if answer.kind == "error"]
-    first = next((f for f in failures if not f.head["collateral"]), failures[0])
-    kind, text, rank = first.head["type"], first.head["text"], first.head["rank"]
-    known = getattr(errors, kind, None)
-    text = text if f"replica {rank}" in text else f"replica {rank}: {text}"
-    if isinstance(known, type) and issubclass(known, RowlockError):
-        return known(text)
-    return ExecutionError(f"{text} ({kind})")

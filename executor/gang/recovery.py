@@ -22,8 +22,9 @@ from ...strategies.errors import (
     ValuesLost,
 )
 from ..replica.message import Message
-from .delivery import VALUES_GONE, Mendable, Outcome, Request, assign
-from .gang import Gang
+from .assign import assign
+from .delivery import VALUES_GONE, Mendable, Outcome, Request
+from .replicas import Replicas
 
 _log = logging.getLogger("rowlock")
 _CURE = 'Run again; ClusterConfig(on_failure="shrink") goes on without a lost replica, "replace" with another.'
@@ -32,7 +33,7 @@ _CURE = 'Run again; ClusterConfig(on_failure="shrink") goes on without a lost re
 class Recovery:
     """Mends one gang, as its configuration says (``on_failure``)."""
 
-    def __init__(self, gang: Gang) -> None:
+    def __init__(self, gang: Replicas) -> None:
         self.gang = gang
         self.ledger = gang.ledger
         self.delivery = cast(Mendable, gang.delivery)

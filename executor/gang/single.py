@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from ..replica.message import Message
 from ..replica.options import RunOptions
-from .delivery import Delivery, assign
+from .assign import assign
+from .delivery import Delivery
 from .gang import Gang
 
 if TYPE_CHECKING:

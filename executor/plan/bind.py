@@ -35,8 +35,9 @@ from ..kernels.registry import bind as bind_kernel
 from .binding_cache import BindingCache
 from .buckets import Buckets, Collectives
 from .collectives import bind_collective
+from .instruction import EARLY_FETCH, Instruction
 from .numerics import looks
-from .plan import EARLY_FETCH, Instruction, Plan, Vote
+from .plan import Plan, Vote
 from .run import dependencies, last_concurrent
 from .shapes import batch_dependent
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -97,9 +97,10 @@ class LoadedProgram:
         self.overlap = threads > 1 and may_overlap(self.program) and runtime is None
         if runtime is not None:  # its streams run side by side
             self.threads = 1
+        self.parallel = self.threads > 1 or self.overlap
         self.spare = cores > self.threads
         self.buckets = Buckets(self.program, group if self.program.buckets else None)
-        self.plans: OrderedDict[tuple[Any, ...], BoundPlan] = OrderedDict()
+        self.plans: OrderedDict[Hashable, BoundPlan] = OrderedDict()
         self.shared = BindingCache(self.program)
         self.alive: Plan | None = None
         self.last: Plan | None = None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -65,6 +64,9 @@ class Replica:
         )
         self.epoch = 0
         self.done = 0
+        self.bindings = 0
+        self.plans_kept = PLANS_KEPT
+        self.in_driver = False  # errors need not tell which replica it is
         self.openmp = 0
         self.post: Callable[[Message], None] | None = None
         self._step, self._lasting = 0, False
@@ -136,7 +138,7 @@ class Replica:
     def on_write(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
         """Write persistables of a device scope."""
         if self.scopes[head["scope"]].write(head["names"], arrays):
-            self._forget_plans(head["scope"])
+            self.forget_plans(head["scope"])
         return Message("ok", {})
 
     def on_read(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
@@ -164,18 +166,36 @@ class Replica:
             bound = self._bound(loaded, feeds, head["idle"][s])
             clock = bound.plan.device.clock
             clock.step, clock.row, clock.share = self._step + k, head["rows"][s], head["parts"][s]
-            if self.group is not None:
-                self.group.begin(pack_step(clock.step, self.done))
             self._began = time.monotonic()
-            loaded.alive = loaded.last = self._under_way = bound.plan
             self._run(loaded, bound, feeds, last=k == last)
-            self._under_way = None
-            self.done += bound.plan.vote is not None
         assert loaded.last is not None, "there is at least one step"
         fetched = loaded.last.fetched(self._handed(loaded.last))
         for number in head["drop"]:
             self.programs[number].alive = None
         return Message("fetched", {}, fetched)
+
+    def run_step(
+        self,
+        loaded: LoadedProgram,
+        shapes: Hashable,
+        feeds: Sequence[np.ndarray],
+        step: int,
+        timed: bool = False,
+    ) -> Plan:
+        """Run one step of a loaded program for a driver on the same thread; return the plan, to fetch from.
+
+        ``shapes`` stands for the shapes and types of the feeds; ``timed``: keep when each instruction ran.
+
+        Raises:
+            ExecutionError: an operator failed.
+        """
+        bound = loaded.plans.get(shapes)
+        if bound is None:
+            bound = self._keep_plan(loaded, shapes, feeds, False, False)
+        plan = bound.plan
+        plan.device.clock.step = step
+        self._run(loaded, bound, feeds, True, timed)
+        return plan
 
     def _handed(self, plan: Plan) -> Mapping[int, Any]:
         """Return what of a plan's fetches was posted, by position in the fetch list."""
@@ -305,18 +325,30 @@ class Replica:
                 self.group.reset(self.epoch)
 
     def _run(
-        self, loaded: LoadedProgram, bound: BoundPlan, feeds: Sequence[np.ndarray], last: bool
+        self,
+        loaded: LoadedProgram,
+        bound: BoundPlan,
+        feeds: Sequence[np.ndarray],
+        last: bool,
+        timed: bool = False,
     ) -> None:
         """Run one step; after some timed ones, deal the instructions to threads if that pays."""
         plan = bound.plan
+        if self.group is not None:
+            self.group.begin(pack_step(plan.device.clock.step, self.done))
+        loaded.alive = loaded.last = self._under_way = plan
         if loaded.program.changes:
             self.scopes[loaded.scope].writes.note()
         if plan.vote is not None:
             plan.vote.deliver = bound.deliver if last else bound.deliver_own(self.done + 1)
-        measuring = (loaded.threads > 1 or loaded.overlap) and bound.timed_steps < MEASURED_STEPS
+        measuring = loaded.parallel and bound.timed_steps < MEASURED_STEPS
         self._measuring = measuring and loaded.overlap
-        with openmp_threads(self.openmp) if loaded.openmp else contextlib.nullcontext():
-            plan.run(feeds, timed=measuring or loaded.tracing)
+        timed = timed or measuring or loaded.tracing
+        if loaded.openmp and self.openmp:
+            with openmp_threads(self.openmp):
+                plan.run(feeds, timed=timed)
+        else:
+            plan.run(feeds, timed=timed)
         self._measuring = False
         if loaded.tracing:
             loaded.traced.append(TracedStep.of(plan.device.clock.step, plan))
@@ -324,6 +356,8 @@ class Replica:
             bound.timed_steps += 1
             if bound.timed_steps == MEASURED_STEPS:
                 self._deal(loaded, bound)
+        self._under_way = None
+        self.done += plan.vote is not None
 
     def _deal(self, loaded: LoadedProgram, bound: BoundPlan) -> None:
         needs, timed = bound.plan.needs(), bound.plan
@@ -346,24 +380,36 @@ class Replica:
     def _bound(self, loaded: LoadedProgram, feeds: Sequence[np.ndarray], idle: bool) -> BoundPlan:
         """Return the plan for what is fed: for its places if they last, else for its shapes."""
         lasting = self._lasting and bool(feeds) and self.runtime is None
-        key = (id(feeds), idle) if lasting else (*(spec_of(array) for array in feeds), idle)
+        key = (id(feeds), idle) if lasting else (*[(a.shape, a.dtype) for a in feeds], idle)
         bound = loaded.plans.get(key)
         if bound is None:
-            with gc_paused():
-                bound = self._bind(loaded, feeds, idle, lasting)
-            loaded.plans[key] = bound
-            if len(loaded.plans) > PLANS_KEPT:
-                loaded.plans.popitem(last=False)[1].plan.close()
-        else:
-            loaded.plans.move_to_end(key)
+            return self._keep_plan(loaded, key, feeds, idle, lasting)
+        loaded.plans.move_to_end(key)
+        return bound
+
+    def _keep_plan(
+        self,
+        loaded: LoadedProgram,
+        key: Hashable,
+        feeds: Sequence[np.ndarray],
+        idle: bool,
+        lasting: bool,
+    ) -> BoundPlan:
+        """Bind a program, and keep the plan under a key."""
+        with gc_paused():
+            bound = self._bind(loaded, feeds, idle, lasting)
+        loaded.plans[key] = bound
+        if len(loaded.plans) > self.plans_kept:
+            loaded.plans.popitem(last=False)[1].plan.close()
         return bound
 
     def _bind(
         self, loaded: LoadedProgram, feeds: Sequence[Any], idle: bool, lasting: bool
     ) -> BoundPlan:
+        self.bindings += 1
         scope, program = self.scopes[loaded.scope], loaded.program
         if scope.settle(program.sides):
-            self._forget_plans(loaded.scope)
+            self.forget_plans(loaded.scope)
         captures = loaded.options.build.allow_cuda_graph_capture is not False
         specs = loaded.shared.shapes.infer([_bindable(spec_of(a), idle) for a in feeds], scope.spec)
         binder = Binder(
@@ -379,7 +425,7 @@ class Replica:
             scope.allocate,
             loaded.buckets,
             None if loaded.alone else self.group,
-            rank=self.rank,
+            rank=None if self.in_driver else self.rank,
             within=self.within,
             idle=idle,
             fed=feeds if lasting and not idle else None,
@@ -393,7 +439,8 @@ class Replica:
         for loaded in self.programs.values():
             loaded.forget_plans()
 
-    def _forget_plans(self, scope: int) -> None:
+    def forget_plans(self, scope: int) -> None:
+        """Let go of the plans that read a device scope: some of it has moved."""
         for loaded in self.programs.values():
             if loaded.scope == scope:
                 loaded.forget_plans()

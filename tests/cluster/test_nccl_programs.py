@@ -62,7 +62,9 @@ def compiled(
 
 def loaded(team: Crew, made: Compiled, values: dict[str, Any]) -> None:
     options = RunOptions.sequential().to_plain()
-    team.all("load", id=1, program=made.program.to_json(), scope=SCOPE, options=options, functions=[])
+    team.all(
+        "load", id=1, program=made.program.to_json(), scope=SCOPE, options=options, functions=[]
+    )
     team.all("write", list(values.values()), scope=SCOPE, names=list(values))
 
 

@@ -167,7 +167,7 @@ def test_short_instructions_stay_off_the_lane_for_communication() -> None:
 
 
 def test_a_lane_for_communication_waits_as_long_as_others_get_on() -> None:
-    from rowlock.executor.plan.plan import Instruction
+    from rowlock.executor.plan.instruction import Instruction
     from rowlock.executor.plan.run import Lanes
 
     slow = [
