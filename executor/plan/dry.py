@@ -20,6 +20,7 @@ from ..kernels.registry import ALL_LIBRARIES
 from ..simulated.null import NullRuntime
 from .bind import Binder
 from .buckets import Buckets
+from .part import Peers
 
 
 class NullGroup:
@@ -80,8 +81,7 @@ def bound_dry(
         specs,
         allocate,
         buckets,
-        group,
-        rank=0,
+        Peers(group, 0),
         memory_options=memory_options,
     )
     scratch = binder.plan().device.scratch_bytes

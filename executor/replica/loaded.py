@@ -101,7 +101,7 @@ class LoadedProgram:
         self.spare = cores > self.threads
         self.buckets = Buckets(self.program, group if self.program.buckets else None)
         self.plans: OrderedDict[Hashable, BoundPlan] = OrderedDict()
-        self.shared = BindingCache(self.program)
+        self.cache = BindingCache(self.program)
         self.alive: Plan | None = None
         self.last: Plan | None = None
         self.tracing = False
@@ -123,4 +123,4 @@ class LoadedProgram:
         for bound in self.plans.values():
             bound.plan.close()
         self.plans.clear()
-        self.shared.forget()
+        self.cache.forget()

@@ -25,6 +25,7 @@ from ..plan.bind import Binder
 from ..plan.binding_cache import gc_paused
 from ..plan.cuda_plan import CudaPlan
 from ..plan.overlap import choose
+from ..plan.part import Peers
 from ..plan.plan import Plan, Vote
 from ..plan.run import MEASURED_STEPS, Lanes
 from ..plan.traced import TracedStep
@@ -411,7 +412,7 @@ class Replica:
         if scope.settle(program.sides):
             self.forget_plans(loaded.scope)
         captures = loaded.options.build.allow_cuda_graph_capture is not False
-        specs = loaded.shared.shapes.infer([_bindable(spec_of(a), idle) for a in feeds], scope.spec)
+        specs = loaded.cache.shapes.infer([_bindable(spec_of(a), idle) for a in feeds], scope.spec)
         binder = Binder(
             program,
             Device(
@@ -424,13 +425,15 @@ class Replica:
             specs,
             scope.allocate,
             loaded.buckets,
-            None if loaded.alone else self.group,
-            rank=None if self.in_driver else self.rank,
-            within=self.within,
+            Peers(
+                None if loaded.alone else self.group,
+                None if self.in_driver else self.rank,
+                self.within,
+            ),
             idle=idle,
             fed=feeds if lasting and not idle else None,
             memory_options=loaded.options.memory_options,
-            shared=loaded.shared,
+            cache=loaded.cache,
             make=partial(CudaPlan, captures=captures) if self.runtime else Plan,
         )
         return BoundPlan(binder, feeds if lasting else None, self.post)
