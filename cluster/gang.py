@@ -229,7 +229,7 @@ class RayDelivery:
 
     # -- going on without the lost ------------------------------------------------------------------
 
-    def settle(self) -> None:
+    def drain(self) -> None:
         """Wait until the living have answered everything they were asked.
 
         Raises:

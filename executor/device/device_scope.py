@@ -36,7 +36,7 @@ class DeviceScope:
         """The bytes that they take, on the GPU if there is one."""
         return sum(a.nbytes for name, a in self.arrays.items() if name not in self._beside)
 
-    def settle(self, sides: Mapping[str, bool]) -> bool:
+    def migrate(self, sides: Mapping[str, bool]) -> bool:
         """Move persistables to where a program wants them (True: to the host); tell whether one moved."""
         if self._runtime is None:
             return False

@@ -44,6 +44,7 @@ from ..plan.numerics import checking
 from ..replica.loaded import LoadedProgram
 from ..replica.message import Message
 from ..replica.options import RunOptions
+from ..replica.orders import Drop, Order, Trace
 from ..replica.replica import Replica
 from .budget import Budget
 from .checks import check_initialized, set_scheduled_rate
@@ -463,11 +464,11 @@ class ParallelRun:
 
     def drop(self) -> None:
         """End the life of temporaries on every replica and give their memory back."""
-        self.tell("drop")
+        self.tell(Drop)
         self._since_drop = 0
 
-    def tell(self, kind: str, **head: Any) -> list[list[Message]]:
-        """Send a message about each version of the program; return the answers, none of lost replicas."""
+    def tell(self, about: Callable[[int], Order]) -> list[list[Message]]:
+        """Send an order about each version of the program, by number; return the answers of those left."""
         with self.values.scope.turn, self.gang.turn:
             if self.gang.delivery.broken:
                 return []
@@ -475,7 +476,7 @@ class ParallelRun:
                 if len(self.gang.shrunk) > self._shrunk:
                     raise GangChanged
                 versions = list(self.versions.values())
-                return [self.gang.all(kind, id=v.number, **head) for v in versions]
+                return [self.gang.all(about(v.number)) for v in versions]
             except GangChanged:  # what was loaded on more replicas is gone
                 self._follow_gang()
                 return []
@@ -484,7 +485,7 @@ class ParallelRun:
         """Keep the times of instructions from the next step on, or no longer."""
         self.tracing = on
         self.spans.switch(on)
-        self.tell("trace", on=on)
+        self.tell(partial(Trace, on=on))
 
     def _check_shared(self, source: ParallelRun) -> None:
         if len(source.places) != len(self.places):
@@ -574,7 +575,7 @@ class ParallelRun:
             self.versions[key] = version
             weakref.finalize(self, self.gang.forget, "programs", number)
             if self.tracing:
-                self.gang.all("trace", id=number, on=True)
+                self.gang.all(Trace(number, True))
         return self.versions[key]
 
     def _verify(self, version: CompiledVariant, shares: Sequence[Share]) -> None:

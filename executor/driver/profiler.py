@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...strategies.errors import InvalidValue, Unsupported
@@ -15,6 +16,7 @@ from ..device.place import gpu_count
 from ..gang.gang import Gang
 from ..plan.traced import STEPS_KEPT, TracedStep
 from ..replica.message import Message
+from ..replica.orders import Order, Trace, Traced
 from .timeline import Offset, Spans, chrome_trace, named, offsets, write
 
 if TYPE_CHECKING:
@@ -40,8 +42,8 @@ class TracedRun(Protocol):
         """Keep the times of instructions from the next step on, or no longer."""
         ...
 
-    def tell(self, kind: str, **head: Any) -> list[list[Message]]:
-        """Send a message about each version of the program; return the answers."""
+    def tell(self, about: Callable[[int], Order]) -> list[list[Message]]:
+        """Send an order about each version of the program, by number; return the answers."""
         ...
 
 
@@ -57,10 +59,12 @@ class _Run:
     def collect(self) -> None:
         """Take in the steps that the replicas keep."""
         self.collected = self.run.steps
-        for answers in self.run.tell("trace", on=True):
+        for answers in self.run.tell(partial(Trace, on=True)):
             self.steps += [{} for _ in range(len(answers) - len(self.steps))]
             for own, answer in zip(self.steps, answers, strict=False):
-                own.update((s.step, s) for s in map(TracedStep.from_plain, answer.head["steps"]))
+                own.update(
+                    (s.step, s) for s in map(TracedStep.from_plain, Traced(**answer.head).steps)
+                )
 
 
 class Profiler:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...graph.ops.collective import COLLECTIVES
 from ..plan.instruction import EARLY_FETCH
 from ..plan.traced import STEPS_KEPT, TracedStep
-from ..replica.message import Message
+from ..replica.orders import Clock, Now, pack
 
 if TYPE_CHECKING:
     from ..gang.gang import Gang
@@ -85,9 +85,9 @@ def offsets(gang: Gang) -> list[Offset]:
         trips = []
         for _ in range(_TRIPS):
             sent = time.perf_counter()
-            answer = gang.some({rank: Message("clock", {})})[rank]
+            answer = gang.some({rank: pack(Clock())})[rank]
             came = time.perf_counter()
-            trips.append((came - sent, answer.head["now"] - (sent + came) / 2))
+            trips.append((came - sent, Now(**answer.head).now - (sent + came) / 2))
         trip, ahead = min(trips)
         found.append(Offset(ahead, trip / 2))
     return found

@@ -5,11 +5,12 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from ..replica.message import Message
+from ..replica.orders import Load, Step, pack
 from .assign import Change
 from .kept import Kept
 
@@ -84,7 +85,7 @@ class Delivery(Protocol):
         """Ranks that were not lost."""
         ...
 
-    def settle(self) -> None:
+    def drain(self) -> None:
         """Wait until the living have answered everything, and stand at one step if an interrupt struck one."""
         ...
 
@@ -211,20 +212,13 @@ class Request:
 
     def messages(self, epoch: int) -> dict[int, Message]:
         """Return what is to be sent for the steps that have not happened, by rank."""
-        found = {}
+        messages = {}
         for rank, share in enumerate(self.shares):
             left = share.rest(self.done) if self.done else share
-            head = {
-                "id": self.program,
-                "iterations": self.iterations - self.done,
-                "rows": left.rows,
-                "parts": left.parts,
-                "idle": left.idle,
-                "drop": self.drop,
-                "epoch": epoch,
-            }
-            found[rank] = Message("step", head, left.arrays, self.step + self.done)
-        return found
+            how = left.rows, left.parts, left.idle, self.drop
+            order = Step(self.program, self.iterations - self.done, *how, epoch)
+            messages[rank] = pack(order, left.arrays, self.step + self.done)
+        return messages
 
     def keep(
         self, ledger: Ledger, returned: list[Sequence[np.ndarray]]
@@ -254,7 +248,7 @@ class Ledger:
     and to load the programs.
     """
 
-    programs: dict[int, dict[str, Any]] = field(default_factory=dict)
+    programs: dict[int, Load] = field(default_factory=dict)
     owners: dict[int, dict[str, int]] = field(default_factory=dict)
     done: int = 0
     stale: set[int] = field(default_factory=set)

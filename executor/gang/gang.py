@@ -15,6 +15,20 @@ from ...strategies.errors import InvalidState, ReplicaLost, RowlockError
 from ..kernels.capabilities import common
 from ..replica.message import Message
 from ..replica.options import RunOptions
+from ..replica.orders import (
+    Inventory,
+    Libraries,
+    Load,
+    Loaded,
+    Order,
+    Read,
+    Stock,
+    Unload,
+    Versions,
+    Write,
+    failure_of,
+    pack,
+)  # fmt: skip
 from .assign import Change, assign
 from .delivery import VALUES_GONE, Delivery, GangChanged, Request, Torn
 from .recovery import Recovery
@@ -51,9 +65,9 @@ class Gang(Replicas):
 
     # -- messages ---------------------------------------------------------------------------------
 
-    def all(self, kind: str, arrays: Sequence[np.ndarray] = (), **head: Any) -> list[Message]:
-        """Send one message to every replica."""
-        return self.each([Message(kind, head, arrays)] * self.size)
+    def all(self, order: Order, arrays: Sequence[np.ndarray] = ()) -> list[Message]:
+        """Send one order to every replica, and return the answers (see :meth:`each`)."""
+        return self.each([pack(order, arrays)] * self.size)
 
     def each(self, messages: Sequence[Message]) -> list[Message]:
         """Send each replica its own message, once no step is under way, and return the answers.
@@ -256,7 +270,8 @@ class Gang(Replicas):
         counted = self.ledger.done
         if request.votes:
             through = request.end(request.base)
-            stands = {a.head["done"] if a.kind == "error" else through for a in answers.values()}
+            failed = [failure_of(a).done for a in answers.values() if a.kind == "error"]
+            stands = {*failed, *([through] if len(failed) < len(answers) else [])}
             counted = stands.pop() if len(stands) == 1 else Recovery(self).level(error)
             self.ledger.kept.aged(range(self.size))
         assign(
@@ -270,9 +285,9 @@ class Gang(Replicas):
     def _torn(self) -> None:
         """An interrupt struck a replica of this process: all end at one step, and nothing is under way."""
         self.epoch += 1
-        self.delivery.settle()
-        stands = self.some({r: self._inventory() for r in self.delivery.alive})
-        counted = max(answer.head["done"] for answer in stands.values())
+        self.delivery.drain()
+        stands = self.some({r: self.stamped(pack(Inventory())) for r in self.delivery.alive})
+        counted = max(Stock(**answer.head).done for answer in stands.values())
         torn = KeyboardInterrupt("interrupted")
         self.ledger.kept.aged(range(self.size))
         assign(
@@ -282,22 +297,19 @@ class Gang(Replicas):
             (self, "under_way", []),
         )
 
-    def _inventory(self) -> Message:
-        return Message("inventory", {"epoch": self.epoch})
-
     def _look_again(self) -> None:
         """Ask the replicas for their own values: those of some steps did not arrive."""
         kept = self.ledger.kept
         for scope in kept.scopes():
             names = kept.names(scope)
-            for rank, answer in enumerate(self.all("read", scope=scope, names=names)):
+            for rank, answer in enumerate(self.all(Read(scope, names))):
                 kept.put(scope, rank, dict(zip(names, answer.arrays, strict=True)))
         kept.old.clear()
 
     def libraries(self) -> frozenset[str]:
         """Return the libraries that all replicas have in one version. Who joins later must have them too."""
         if self._libraries is None:
-            self._libraries = common([a.head["versions"] for a in self.all("libraries")])
+            self._libraries = common([Versions(**a.head).versions for a in self.all(Libraries())])
         return self._libraries
 
     # -- programs and values ------------------------------------------------------------------------
@@ -316,13 +328,12 @@ class Gang(Replicas):
         """
         number = self.new_id()
         options = options or RunOptions.sequential()
-        head = {"id": number, "program": program, "scope": scope, "options": options.to_plain()}
-        head["functions"] = list(functions)
+        load = Load(number, program, scope, options, list(functions))
         with self.turn:
             self._unload()
-            answers = self.all("load", **head)
-            self._memory[number] = min(answer.head["memory"] for answer in answers)
-            self.ledger.programs[number] = head
+            answers = self.all(load)
+            self._memory[number] = min(Loaded(**answer.head).memory for answer in answers)
+            self.ledger.programs[number] = load
         return number
 
     def memory(self, number: int) -> tuple[int, str]:
@@ -339,7 +350,7 @@ class Gang(Replicas):
     def _unload(self) -> None:
         if any(self._unwanted.values()) and not self.delivery.broken:
             unwanted = {kind: list(numbers) for kind, numbers in self._unwanted.items()}
-            self.all("unload", programs=unwanted["programs"], scopes=unwanted["scopes"])
+            self.all(Unload(unwanted["programs"], unwanted["scopes"]))
             for number in unwanted["programs"]:
                 self.ledger.programs.pop(number, None)
                 self._memory.pop(number, None)
@@ -365,8 +376,8 @@ class Gang(Replicas):
                 for name, array in zip(names, arrays, strict=True)
                 if (owners or {}).get(name, rank) == rank
             ]
-            head = {"scope": scope, "names": [name for name, _ in held]}
-            messages.append(Message("write", head, [array for _, array in held]))
+            write = Write(scope, [name for name, _ in held])
+            messages.append(pack(write, [array for _, array in held]))
         with self.turn:
             self.each(messages)
             known = self.ledger.owners.setdefault(scope, {})
@@ -378,8 +389,7 @@ class Gang(Replicas):
 
     def read(self, scope: int, name: str, rank: int = 0) -> np.ndarray:
         """Return a persistable from one replica's device scope; ``rank`` is its number now."""
-        ask = Message("read", {"scope": scope, "names": [name]})
-        idle = Message("read", {"scope": scope, "names": []})
+        ask, idle = pack(Read(scope, [name])), pack(Read(scope, []))
         with self.turn:
             changes = len(self.shrunk)
             while True:

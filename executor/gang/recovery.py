@@ -22,6 +22,18 @@ from ...strategies.errors import (
     ValuesLost,
 )
 from ..replica.message import Message
+from ..replica.orders import (
+    Held,
+    Inventory,
+    Names,
+    Order,
+    Posted,
+    Read,
+    Resume,
+    RollForward,
+    Write,
+    pack,
+)  # fmt: skip
 from .assign import assign
 from .delivery import VALUES_GONE, Mendable, Outcome, Request
 from .replicas import Replicas
@@ -136,15 +148,15 @@ class Recovery:
         """
         while True:
             try:
-                self.delivery.settle()
+                self.delivery.drain()
                 living = [r for r in self.delivery.alive if r not in self.ledger.stale]
                 if not living:
                     break
-                stands = self._ask(dict.fromkeys(living, Message("inventory", {})))
+                stands = self._ask(dict.fromkeys(living, pack(Inventory())))
                 furthest = max(stands.values())
                 behind = [rank for rank in living if stands[rank] < furthest]
                 if behind:
-                    roll = Message("settle", {"upto": furthest})
+                    roll = pack(RollForward(furthest))
                     stands.update(self._ask(dict.fromkeys(behind, roll)))
                 self.ledger.stale.update(r for r in behind if stands[r] < furthest)
                 return furthest
@@ -244,8 +256,8 @@ class Recovery:
         self.ledger.stale.update(self.delivery.replace())
         self.delivery.regroup()
         self._heal()
-        for head in self.ledger.programs.values():
-            self.gang.ask([Message("load", head)] * self.gang.size)
+        for load in self.ledger.programs.values():
+            self.gang.ask([pack(load)] * self.gang.size)
 
     def _shrink(self) -> None:
         gang, ledger, alive = self.gang, self.ledger, self.delivery.alive
@@ -274,17 +286,16 @@ class Recovery:
         source = next((r for r in range(self.gang.size) if r not in self.ledger.stale), None)
         if source is None:
             raise ReplicaLost("no replica that has the values is left.", stale)
-        names = self.gang.some({source: self._message("names")})[source].head["scopes"]
-        for scope, held in names:
+        names = self.gang.some({source: self._stamped(Names())})[source]
+        for scope, held in Held(**names.head).scopes:
             owners = self.ledger.owners.get(scope, {})
             shared = [name for name in held if name not in owners]
-            head = {"scope": scope, "names": shared}
-            values = self.gang.some({source: self._message("read", **head)})[source].arrays
-            self.gang.some(dict.fromkeys(stale, self._message("write", values, **head)))
+            read, write = Read(scope, shared), Write(scope, shared)
+            values = self.gang.some({source: self._stamped(read)})[source].arrays
+            self.gang.some(dict.fromkeys(stale, self._stamped(write, values)))
             for rank in stale:
                 self._give_back(scope, rank, source)
-        done = self._message("resume", done=self.ledger.done)
-        self.gang.some(dict.fromkeys(stale, done))
+        self.gang.some(dict.fromkeys(stale, self._stamped(Resume(self.ledger.done))))
         self.ledger.kept.old.difference_update(stale)
         self.ledger.stale.clear()
 
@@ -293,8 +304,8 @@ class Recovery:
         kept = self.ledger.kept
         own = kept.of(scope, rank)
         if own:
-            head = {"scope": scope, "names": list(own)}
-            self.gang.some({rank: self._message("write", list(own.values()), **head)})
+            write = Write(scope, list(own))
+            self.gang.some({rank: self._stamped(write, list(own.values()))})
         large = kept.too_large.get(scope)
         if large:
             self._warn(rank, large, f"replica {source} has")
@@ -309,8 +320,8 @@ class Recovery:
             *(rank, len(names), listed, which),
         )
 
-    def _message(self, kind: str, arrays: Sequence[Any] = (), **head: object) -> Message:
-        return Message(kind, {"epoch": self.gang.epoch, **head}, arrays)
+    def _stamped(self, order: Order, arrays: Sequence[Any] = ()) -> Message:
+        return self.gang.stamped(pack(order, arrays))
 
     def _tell(self, lost: ReplicaLost, seconds: float) -> None:
         _log.warning(
@@ -326,7 +337,7 @@ def _early(posted: Message | None) -> dict[int, np.ndarray]:
     """Return what was posted, by place in the fetch list."""
     if posted is None:
         return {}
-    return dict(zip(posted.head["which"], posted.arrays, strict=True))
+    return dict(zip(Posted(**posted.head).which, posted.arrays, strict=True))
 
 
 def _whole(outcome: Outcome) -> Sequence[np.ndarray] | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ...strategies import errors
 from ...strategies.errors import ExecutionError, InvalidState, RowlockError
 from ..replica.message import Message
+from ..replica.orders import failure_of
 from .delivery import Delivery, Ledger, Request
 from .turns import Lock, Refusal
 
@@ -87,7 +88,7 @@ class Replicas:
         Raises:
             RowlockError: a replica failed, or was lost.
         """
-        same = {id(message): self._stamped(message) for message in messages}
+        same = {id(message): self.stamped(message) for message in messages}
         answers = self.some({rank: same[id(m)] for rank, m in enumerate(messages)})
         return [answers[rank] for rank in range(len(messages))]
 
@@ -119,7 +120,8 @@ class Replicas:
         self.delivery.give_up(number)
         self._sent.remove(number)
 
-    def _stamped(self, message: Message) -> Message:
+    def stamped(self, message: Message) -> Message:
+        """Return a message with the epoch."""
         return message._replace(head={**message.head, "epoch": self.epoch})
 
     def _check(self, answers: Mapping[int, Message]) -> None:
@@ -148,9 +150,9 @@ os.register_at_fork(after_in_child=_after_fork)
 
 def cause_of(answers: Iterable[Message]) -> RowlockError:
     """Return the error that replicas answered first, not what followed from it."""
-    failures = [answer for answer in answers if answer.kind == "error"]
-    first = next((f for f in failures if not f.head["collateral"]), failures[0])
-    kind, text, rank = first.head["type"], first.head["text"], first.head["rank"]
+    failures = [failure_of(answer) for answer in answers if answer.kind == "error"]
+    first = next((f for f in failures if not f.collateral), failures[0])
+    kind, text, rank = first.type, first.text, first.rank
     known = getattr(errors, kind, None)
     text = text if f"replica {rank}" in text else f"replica {rank}: {text}"
     if isinstance(known, type) and issubclass(known, RowlockError):

@@ -59,9 +59,9 @@ class SingleRankDelivery:
         """Rank 0, as long as it is."""
         return [0] if self._rank in self._all.alive else []
 
-    def settle(self) -> None:
+    def drain(self) -> None:
         """Wait until all of the gang stand at one step."""
-        self._all.settle()
+        self._all.drain()
 
     def close(self) -> None:
         """The gang goes on."""

@@ -388,7 +388,7 @@ class ThreadDelivery:
                 raise Torn
             del self._exchanges[number]
 
-    def settle(self) -> None:
+    def drain(self) -> None:
         """Return when all are done with what was interrupted, and stand at one step."""
         self._abort("interrupted")
         number, answers = self.reserve(), dict[int, Message]()

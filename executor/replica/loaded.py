@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from ..plan.plan import Plan
 from ..plan.traced import STEPS_KEPT, TracedStep
 from .agreement import NO_STEP
 from .message import KEPT, Group, Message
-from .options import RunOptions
+from .orders import Load, Posted, pack
 
 
 class BoundPlan:
@@ -49,9 +48,7 @@ class BoundPlan:
         self.deliver: Callable[[], None] | None = None
         if plan.vote is not None and self._post is not None:
             early = dict(sorted(plan.vote.early.items()))
-            self.deliver = partial(
-                self._post, Message("posted", {"which": list(early)}, list(early.values()))
-            )
+            self.deliver = partial(self._post, pack(Posted(list(early)), list(early.values())))
 
     def deliver_own(self, done: int) -> Callable[[], None] | None:
         """Return what posts, in a step that is not a request's last, the place's own values after it.
@@ -75,22 +72,22 @@ class LoadedProgram:
 
     def __init__(
         self,
-        head: Mapping[str, Any],
+        order: Load,
         group: Group | None,
         cores: int,
         within: float,
         runtime: Runtime | None = None,
     ) -> None:
-        self.program = ReplicaProgram.from_json(head["program"])
+        self.program = ReplicaProgram.from_json(order.program)
         self.openmp = any(node.kernel == "onednn" for node in self.program.nodes)
         self._check_libraries(runtime)
-        self.options = options = RunOptions.from_plain(head["options"])
+        self.options = options = order.options
         self.alone = options.alone
         if group is not None and not self.alone:  # all have the same, or nobody has it
             group.begin(NO_STEP)
-            what = f"loading program {head['id']}, schedule {self.program.schedule}"
+            what = f"loading program {order.id}, schedule {self.program.schedule}"
             group.barrier(within=within, tag=what)
-        self.scope: int = head["scope"]
+        self.scope = order.scope
         threads = 1 if options.in_program_order else options.execution.num_threads
         self.threads = min(threads, cores) if options.capped else threads
         # num_threads=1 means sequential; owning one core does not.
