@@ -57,13 +57,13 @@ def _compile(kernel: CudaKernel, architecture: str) -> bytes:
     )
     try:
         if failed:
-            raise ExecutionError(f"kernel {kernel.name}: {_told(nvrtc, program, 'ProgramLog')!r}")
-        return _told(nvrtc, program, "CUBIN")
+            raise ExecutionError(f"kernel {kernel.name}: {_text(nvrtc, program, 'ProgramLog')!r}")
+        return _text(nvrtc, program, "CUBIN")
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
 
 
-def _told(nvrtc: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
+def _text(nvrtc: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
     size = ctypes.c_size_t()
     nvrtc[f"nvrtcGet{what}Size"](program, ctypes.byref(size))
     held = ctypes.create_string_buffer(size.value)

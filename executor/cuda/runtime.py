@@ -206,7 +206,7 @@ class Runtime(Protocol):
         ...
 
 
-def told(runtime: Runtime) -> str:
+def describe_memory(runtime: Runtime) -> str:
     """Say what memory a GPU has."""
     free, total = runtime.memory()
     return f"{runtime.properties.name} {runtime.index} has {free:,} of {total:,} bytes free"

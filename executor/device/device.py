@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..cuda.memory import DeviceMemory
-from ..cuda.runtime import Runtime, told
+from ..cuda.runtime import Runtime, describe_memory
 from ..host.arena import Memory, aligned, aligned_bytes
 from ..host.memory import total_memory
 from ..host.writes import Writes
@@ -165,7 +165,7 @@ class Device:
         """Say what memory there is."""
         if self.runtime is None:
             return f"this host has {total_memory():,}"
-        return told(self.runtime)
+        return describe_memory(self.runtime)
 
     def reducer(self, name: str) -> Callable[..., Any]:
         """Return ``ufunc.reduce(array, axis, dtype, out, keepdims)``; CuPy's has only add and multiply."""

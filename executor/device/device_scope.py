@@ -11,7 +11,7 @@ import numpy as np
 from ...graph.ops.registry import Spec
 from ...strategies.errors import ResourceExhausted
 from ...strategies.types import to_numpy
-from ..cuda.runtime import Runtime, told
+from ..cuda.runtime import Runtime, describe_memory
 from ..cuda.transfers import Uploads, device_array, download
 from ..host.arena import spec_of
 from ..host.writes import Writes
@@ -93,7 +93,7 @@ class DeviceScope:
         except MemoryError as error:
             raise ResourceExhausted(
                 f"out of memory: persistable {name!r} ({dtype.name}[{','.join(map(str, shape))}]) does not fit "
-                f"beside {self.nbytes:,} bytes of others; {told(self._runtime)}."
+                f"beside {self.nbytes:,} bytes of others; {describe_memory(self._runtime)}."
             ) from error
 
     def _fill(self, name: str, value: np.ndarray) -> None:

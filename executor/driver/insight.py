@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def temporaries(run: ParallelRun) -> tuple[int, int]:
     """Return how many temporaries are alive on all replicas, and their bytes."""
     alive = [Alive(**a.head) for answers in run.tell(Temporaries) for a in answers]
-    return sum(a.count for a in alive), sum(a.bytes for a in alive)
+    return sum(a.temporaries for a in alive), sum(a.nbytes for a in alive)
 
 
 def executed(run: ParallelRun) -> tuple[list[list[Event]], list[int]]:
@@ -38,8 +38,7 @@ def timeline(run: ParallelRun, path: str) -> None:
     for answers in run.tell(partial(Trace, on=run.tracing)):
         for own, answer in zip(steps, answers, strict=True):
             own += [TracedStep.from_plain(data) for data in Traced(**answer.head).steps]
-    where = getattr(run.gang.delivery, "where", [{}] * len(steps))
-    names = [named(rank, place) for rank, place in enumerate(where)]
+    names = [named(rank, place) for rank, place in enumerate(run.gang.delivery.where)]
     write(path, chrome_trace(list(run.spans.kept), steps, offsets(run.gang), names))
 
 

@@ -532,7 +532,7 @@ class ParallelRun:
         key = (feeds, fetches, whole, checks)
         known = self.versions.get(key)
         if known is None or not known.alike.isdisjoint(self.values.own):
-            able, began = capabilities(self.gang.libraries()), time.perf_counter()
+            supported, began = capabilities(self.gang.libraries()), time.perf_counter()
             target = replace(
                 self._target(),
                 whole_feeds=whole,
@@ -545,7 +545,7 @@ class ParallelRun:
                 feeds,
                 fetches,
                 target,
-                able,
+                supported,
                 "cupy" if isinstance(self.places[0], CUDAPlace) else "numpy",
                 keep=self._keep,
             )

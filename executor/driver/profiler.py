@@ -111,7 +111,7 @@ class Profiler:
                 continue
             known.collect()
             spans += list(run.spans.kept)
-            where = getattr(run.gang.delivery, "where", [{}] * len(known.steps))
+            where = run.gang.delivery.where
             ahead += offsets(run.gang)[: len(known.steps)]
             names += [named(rank, where[rank]) for rank in range(len(known.steps))]
             steps += [[own[number] for number in sorted(own)] for own in known.steps]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -42,6 +42,11 @@ class Delivery(Protocol):
     @property
     def broken(self) -> bool:
         """Whether it was closed, or no replica is left: the next run starts a new gang."""
+        ...
+
+    @property
+    def where(self) -> Sequence[Mapping[str, Any]]:
+        """By rank: process and host of a replica; nothing of one that shares this process."""
         ...
 
     def reserve(self) -> int:

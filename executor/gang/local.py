@@ -19,13 +19,13 @@ class LocalGang(Gang):
         config = current_config()
         delivery = ThreadDelivery([place], config)
         super().__init__(delivery, config)
-        self.here = delivery.replicas[0]
-        self.here.openmp = 0  # it has the process to itself
-        self.here.plans_kept = _PLANS_KEPT
-        self.here.in_driver = True
+        self.here = self.replica = replica = delivery.replicas[0]
+        replica.openmp = 0  # it has the process to itself
+        replica.plans_kept = _PLANS_KEPT
+        replica.in_driver = True
 
     def disown(self) -> None:
         """Go on in a process that was forked: the replica was copied with it, less the threads of its plans."""
         self.turn = threading.RLock()  # another thread of the parent may have the old one
-        for loaded in self.here.programs.values():
+        for loaded in self.replica.programs.values():
             loaded.plans.clear()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..replica.message import Message
 from ..replica.options import RunOptions
@@ -27,6 +27,11 @@ class SingleRankDelivery:
     def broken(self) -> bool:
         """Whether the gang is closed."""
         return self._all.broken
+
+    @property
+    def where(self) -> Sequence[Mapping[str, Any]]:
+        """What tells the process and host of the replica."""
+        return [self._all.where[self._rank]]
 
     def reserve(self) -> int:
         """Return a number for messages to be sent."""

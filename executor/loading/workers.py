@@ -215,7 +215,7 @@ def _work(own: socket.socket, others: list[socket.socket], job: Job, info: Worke
         except Exhausted:
             answer = ("end", epoch, None)
         except BaseException as error:
-            answer = ("error", epoch, _told(error))
+            answer = ("error", epoch, _describe(error))
         _answer(own, answer, job.shared)
 
 
@@ -225,7 +225,7 @@ def _answer(own: socket.socket, answer: tuple[str, int, Any], shared: bool) -> N
     except OSError:  # the driver is gone
         _leave()
     except Exception as error:  # what a data set gave cannot be sent
-        _answer(own, ("error", answer[1], _told(error)), False)
+        _answer(own, ("error", answer[1], _describe(error)), False)
 
 
 class _Tasks:
@@ -256,7 +256,7 @@ def _leave() -> NoReturn:
     os._exit(0)
 
 
-def _told(error: BaseException) -> tuple[bytes, str, str]:
+def _describe(error: BaseException) -> tuple[bytes, str, str]:
     """Return an error's class, the name of it, and its traceback."""
     text = "".join(traceback.format_exception(error))
     try:

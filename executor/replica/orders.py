@@ -154,8 +154,8 @@ class Held(NamedTuple):
 class Alive(NamedTuple):
     """How many temporaries are alive, and their bytes."""
 
-    count: int
-    bytes: int
+    temporaries: int
+    nbytes: int
 
 
 class Traced(NamedTuple):
