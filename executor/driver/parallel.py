@@ -27,9 +27,9 @@ from ...strategies.log import log
 from ..device.device import Clock
 from ..device.device_scope import SharedScope
 from ..device.place import CUDAPlace, Place
-from ..device.tensor import Storage, Tensor
+from ..device.tensor import LoD, Storage, Tensor
 from ..feed.feeds import FeedShard, check, convert, refuse_empty, rows_of, sequences_in
-from ..feed.fetches import Joined, as_fetched
+from ..feed.fetches import FetchedArray, Joined
 from ..feed.reader import batches_for
 from ..feed.scope import Scope
 from ..feed.splitting import SHAPES_KEPT, Portions, Splitter
@@ -173,21 +173,32 @@ class ParallelRun:
             return results
         if self._edits[0].count + self._edits[1].count != self._edits_seen:
             self._warn_of_edits()
-        program = self.program
+        program, checks = self.program, checking()
         if program.readers:
             read = batches_for(program, feed, 1, 1, current_config().step_deadline_s)
             feed = {**(feed or {}), **read[0][0]} if read else feed
-        arrays = convert(program, feed) if feed else {}
-        shapes = tuple([(name, a.shape, a.dtype) for name, a in arrays.items()])
+        arrays: dict[str, np.ndarray] = feed or {}
+        lods: dict[str, LoD] = {}
+        ready = None
+        for value in arrays.values():
+            if type(value) is not np.ndarray:
+                break
+        else:  # converting makes others only of what is fed under these shapes for the first time
+            shapes = tuple([(name, a.shape, a.dtype) for name, a in arrays.items()])
+            ready = self._ready.get((shapes, fetch_names, checks))
+        if ready is None:
+            lods, arrays = sequences_in(arrays), convert(program, arrays)
+            shapes = tuple([(name, a.shape, a.dtype) for name, a in arrays.items()])
         with values.scope.turn, self.gang.turn:
             if self.gang.under_way:
                 self.gang.drain()
             if program.lr_scheduler is not None:
                 set_scheduled_rate(program, values.scope)
-            key = shapes, fetch_names, checking()
-            ready = self._ready.get(key)
             if ready is None:
-                ready = self._ready[key] = self._prepare(arrays, fetch_names)
+                key = shapes, fetch_names, checks
+                ready = self._ready.get(key)
+                if ready is None:
+                    ready = self._ready[key] = self._prepare(arrays, fetch_names)
             for tensor in ready.read:
                 if tensor.link is not None:  # other replicas may have made it newer
                     tensor.memory()
@@ -205,9 +216,8 @@ class ParallelRun:
             if not self._plain:
                 self.last = ready.version
                 self._end_temporaries(here, bool(fetch_names))
-        lods = sequences_in(feed) if feed else {}
         if self._plain and return_numpy and not lods:
-            return [as_fetched(array) for array in fetched]
+            return [array.view(FetchedArray) for array in fetched]
         joined = self._joined(ready.version, fetch_names, [fetched], [FeedShard(arrays, lods)])
         if return_merged:
             return [one.merged(return_numpy) for one in joined]

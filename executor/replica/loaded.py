@@ -27,7 +27,8 @@ from .orders import Load, Posted, pack
 class BoundPlan:
     """A plan, and what it takes to bind it again for several threads once its instructions were timed.
 
-    ``fed`` are the lasting places it reads its feeds from, if it does.
+    ``fed`` are the lasting places it reads its feeds from, if it does. ``direct``: a step is nothing but a run
+    of the plan, which is never timed to be dealt to threads, meets no peers and shares no OpenMP.
     """
 
     def __init__(
@@ -35,11 +36,13 @@ class BoundPlan:
         binder: Binder,
         fed: Sequence[np.ndarray] | None,
         post: Callable[[Message], None] | None,
+        direct: bool = False,
     ) -> None:
         self.binder = binder
         self.fed = fed
         self._post = post
         self.timed_steps = 0
+        self.direct = direct
         self.use(binder.plan())
 
     def use(self, plan: Plan) -> None:

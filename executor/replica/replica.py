@@ -216,7 +216,13 @@ class Replica:
             bound = self._keep_plan(loaded, shapes, feeds, False, False)
         plan = bound.plan
         plan.device.clock.step = step
-        self._run(loaded, bound, feeds, True, timed)
+        if timed or not bound.direct or loaded.tracing:
+            self._run(loaded, bound, feeds, True, timed)
+            return plan
+        loaded.alive = loaded.last = plan
+        if loaded.program.changes:
+            self.scopes[loaded.scope].writes.note()
+        plan.run(feeds)
         return plan
 
     def _handed(self, plan: Plan) -> Mapping[int, Any]:
@@ -456,7 +462,9 @@ class Replica:
             cache=loaded.cache,
             make=partial(CudaPlan, captures=captures) if self.runtime else Plan,
         )
-        return BoundPlan(binder, feeds if lasting else None, self.post)
+        shares = loaded.openmp and self.openmp > 0
+        direct = self.group is None and not loaded.parallel and not shares
+        return BoundPlan(binder, feeds if lasting else None, self.post, direct)
 
     def _forget_all_plans(self) -> None:
         for loaded in self.programs.values():
