@@ -129,7 +129,7 @@ class DeviceValues(Values):
     def note_own(self, names: Collection[str], kept: Collection[str]) -> None:
         """Note the persistables of which each place may have a value of its own, and which the driver keeps."""
         self.own.update(names)
-        large = self.gang.ledger.kept.too_large
+        large = self.gang.ledger.place_values.too_large
         large[self.id] = (large.get(self.id, set()) | set(names)) - set(kept)
 
     @property

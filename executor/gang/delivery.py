@@ -12,7 +12,7 @@ import numpy as np
 from ..replica.message import Message
 from ..replica.orders import Load, Step, pack
 from .assign import Change
-from .kept import Kept
+from .place_values import PlaceValues
 
 VALUES_GONE = (
     "the replicas that held the newest values are gone. Set the parameters again (run the startup program, or "
@@ -231,7 +231,7 @@ class Request:
         """Keep what was returned of each place's own values, and return what the user fetches."""
         count = len(self.results.kept)
         own = [arrays[-count:] for arrays in returned]
-        ledger.kept.note(self.results.scope, self.program, self.results.kept, own)
+        ledger.place_values.note(self.results.scope, self.program, self.results.kept, own)
         return [arrays[:-count] for arrays in returned]
 
 
@@ -260,4 +260,4 @@ class Ledger:
     uneven: bool = False
     torn: bool = False
     failures: int = 0
-    kept: Kept = field(default_factory=Kept)
+    place_values: PlaceValues = field(default_factory=PlaceValues)

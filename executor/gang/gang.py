@@ -110,7 +110,7 @@ class Gang(Replicas):
             if self.under_way or self._sent:
                 self.make_way(ahead)
             self._mend()
-            if ledger.kept.old:
+            if ledger.place_values.old:
                 self._look_again()
             if len(request.shares) != self.size or len(self.shrunk) > changes_before:
                 raise GangChanged
@@ -273,7 +273,7 @@ class Gang(Replicas):
             failed = [failure_of(a).done for a in answers.values() if a.kind == "error"]
             stands = {*failed, *([through] if len(failed) < len(answers) else [])}
             counted = stands.pop() if len(stands) == 1 else Recovery(self).level(error)
-            self.ledger.kept.aged(range(self.size))
+            self.ledger.place_values.aged(range(self.size))
         assign(
             (self.ledger, "done", counted),
             (request, "done", request.passed(counted)),
@@ -289,7 +289,7 @@ class Gang(Replicas):
         stands = self.some({r: self.stamped(pack(Inventory())) for r in self.delivery.alive})
         counted = max(Stock(**answer.head).done for answer in stands.values())
         torn = KeyboardInterrupt("interrupted")
-        self.ledger.kept.aged(range(self.size))
+        self.ledger.place_values.aged(range(self.size))
         assign(
             (self.ledger, "done", counted),
             *((one, "done", one.passed(counted)) for one in self.under_way),
@@ -299,12 +299,12 @@ class Gang(Replicas):
 
     def _look_again(self) -> None:
         """Ask the replicas for their own values: those of some steps did not arrive."""
-        kept = self.ledger.kept
-        for scope in kept.scopes():
-            names = kept.names(scope)
+        values = self.ledger.place_values
+        for scope in values.scopes():
+            names = values.names(scope)
             for rank, answer in enumerate(self.all(Read(scope, names))):
-                kept.put(scope, rank, dict(zip(names, answer.arrays, strict=True)))
-        kept.old.clear()
+                values.put(scope, rank, dict(zip(names, answer.arrays, strict=True)))
+        values.old.clear()
 
     def libraries(self) -> frozenset[str]:
         """Return the libraries that all replicas have in one version. Who joins later must have them too."""
@@ -356,7 +356,7 @@ class Gang(Replicas):
                 self._memory.pop(number, None)
             for number in unwanted["scopes"]:
                 self.ledger.owners.pop(number, None)
-                self.ledger.kept.forget(number)
+                self.ledger.place_values.forget(number)
             for kind, numbers in unwanted.items():  # others may have come meanwhile
                 for number in numbers:
                     self._unwanted[kind].remove(number)
@@ -381,7 +381,7 @@ class Gang(Replicas):
         with self.turn:
             self.each(messages)
             known = self.ledger.owners.setdefault(scope, {})
-            self.ledger.kept.forget(scope, names)
+            self.ledger.place_values.forget(scope, names)
             for name in names:
                 known.pop(name, None)
                 if name in (owners or {}):

@@ -185,7 +185,7 @@ class Recovery:
         full = next((answer for answer in answers if answer is not None), None)
         if full is None:
             if request.results.kept:
-                self.ledger.kept.aged(range(len(outcomes)))
+                self.ledger.place_values.aged(range(len(outcomes)))
             unknown = CollectiveError(
                 "the step happened, but no replica is left that tells what was fetched."
             )
@@ -226,9 +226,9 @@ class Recovery:
             for name, array in zip(request.results.kept, own, strict=True)
             if array is not None
         }
-        self.ledger.kept.put(request.results.scope, rank, values)
+        self.ledger.place_values.put(request.results.scope, rank, values)
         if len(values) < len(own):
-            self.ledger.kept.aged([rank])
+            self.ledger.place_values.aged([rank])
 
     def _give_up(self, cause: RowlockError) -> None:
         unsettled = [request for request in self.gang.under_way if not request.settled]
@@ -269,7 +269,7 @@ class Recovery:
             (gang, "shrunk", [*gang.shrunk, alive]),
             (ledger, "stale", {alive.index(rank) for rank in ledger.stale if rank in alive}),
             (ledger, "owners", owners),
-            *ledger.kept.renumbered(alive),
+            *ledger.place_values.renumbered(alive),
             (ledger, "programs", {}),
             *((request, "void", True) for request in gang.under_way),
             (gang, "voided", [*gang.under_way, *gang.voided]),
@@ -296,20 +296,20 @@ class Recovery:
             for rank in stale:
                 self._give_back(scope, rank, source)
         self.gang.some(dict.fromkeys(stale, self._stamped(Resume(self.ledger.done))))
-        self.ledger.kept.old.difference_update(stale)
+        self.ledger.place_values.old.difference_update(stale)
         self.ledger.stale.clear()
 
     def _give_back(self, scope: int, rank: int, source: int) -> None:
         """Give a place what it had for itself, and tell of what differs from it."""
-        kept = self.ledger.kept
-        own = kept.of(scope, rank)
+        values = self.ledger.place_values
+        own = values.of(scope, rank)
         if own:
             write = Write(scope, list(own))
             self.gang.some({rank: self._stamped(write, list(own.values()))})
-        large = kept.too_large.get(scope)
+        large = values.too_large.get(scope)
         if large:
             self._warn(rank, large, f"replica {source} has")
-        if own and rank in kept.old:
+        if own and rank in values.old:
             self._warn(rank, own, "it had a step or more before it was lost")
 
     def _warn(self, rank: int, names: Collection[str], which: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from ..ir.graph import Node, Value
-from .match import GraphRewriter, given, one
+from .match import GraphRewriter, nonempty_slots, sole_value
 from .path import Hop, derives_same, gradient_op, gradient_read
 
 _FUSED, _GRAD = "fused_dot_product_attention", "fused_dot_product_attention_grad"
@@ -32,7 +32,7 @@ def take_views(edit: GraphRewriter) -> int:
 
 
 def _take(edit: GraphRewriter, node: Node) -> bool:
-    out = one(node.outputs, "Out")
+    out = sole_value(node.outputs, "Out")
     assert out is not None
     grad = edit.reader(out, _GRAD, "Out")
     after = _transpose_after(edit, out, grad)
@@ -49,7 +49,7 @@ def _transpose_after(edit: GraphRewriter, out: Value, grad: Node | None) -> Hop 
         return None
     if grad is None:
         return Hop(node, "X")
-    d_out = one(grad.inputs, "Out@GRAD")
+    d_out = sole_value(grad.inputs, "Out@GRAD")
     before = edit.maker.get(d_out) if d_out is not None else None
     if before is None or before.op != f"{node.op}_grad":
         return None
@@ -61,35 +61,35 @@ def _transposed(edit: GraphRewriter, node: Node, grad: Node | None) -> _Views | 
     """Each of Q, K and V is a transpose of [B, T, H, D]."""
     views = _Views("bthd")
     for slot in "QKV":
-        view = _maker(edit, one(node.inputs, slot), _TRANSPOSES)
+        view = _maker(edit, sole_value(node.inputs, slot), _TRANSPOSES)
         if view is None or view.attrs["axis"] != _HEADS_FIRST:
             return None
         views.forward.append(view)
-        views.read[slot] = one(view.inputs, "X")
-        d = None if grad is None else one(grad.outputs, f"{slot}@GRAD")
+        views.read[slot] = sole_value(view.inputs, "X")
+        d = None if grad is None else sole_value(grad.outputs, f"{slot}@GRAD")
         back = None if d is None else gradient_op(edit, view, d)
         if (back is None) != (d is None):
             return None
         if back is not None:
             views.backward.append(back)
-            views.made[f"{slot}@GRAD"] = one(back.outputs, "X@GRAD")
+            views.made[f"{slot}@GRAD"] = sole_value(back.outputs, "X@GRAD")
     return views
 
 
 def _packed(edit: GraphRewriter, node: Node, grad: Node | None) -> _Views | None:
     """Q, K and V are the three parts of a transpose of [B, T, 3, H, D]."""
-    squeezes = [_maker(edit, one(node.inputs, slot), _SQUEEZES) for slot in "QKV"]
+    squeezes = [_maker(edit, sole_value(node.inputs, slot), _SQUEEZES) for slot in "QKV"]
     if any(view is None or list(view.attrs["axes"]) != [0] for view in squeezes):
         return None
-    parts = tuple(one(view.inputs, "X") for view in squeezes if view is not None)
+    parts = tuple(sole_value(view.inputs, "X") for view in squeezes if view is not None)
     split = _maker(edit, parts[0], ("split",))
     if split is None or tuple(split.outputs["Out"]) != parts or split.attrs["axis"] != 0:
         return None
-    view = _maker(edit, one(split.inputs, "X"), _TRANSPOSES)
+    view = _maker(edit, sole_value(split.inputs, "X"), _TRANSPOSES)
     if view is None or view.attrs["axis"] != _PACKED:
         return None
     forward = [view, split, *(n for n in squeezes if n is not None)]
-    views = _Views("packed", {"Q": one(view.inputs, "X")}, forward=forward)
+    views = _Views("packed", {"Q": sole_value(view.inputs, "X")}, forward=forward)
     wanted = grad is not None and any(f"{slot}@GRAD" in grad.outputs for slot in "QKV")
     return _packed_gradients(edit, views, grad) if wanted and grad is not None else views
 
@@ -99,21 +99,21 @@ def _packed_gradients(edit: GraphRewriter, views: _Views, grad: Node) -> _Views 
     view, split, *squeezes = views.forward
     pieces: list[Value | None] = []
     for slot, squeeze in zip("QKV", squeezes, strict=True):
-        d = one(grad.outputs, f"{slot}@GRAD")
+        d = sole_value(grad.outputs, f"{slot}@GRAD")
         back = None if d is None else gradient_op(edit, squeeze, d)
         if back is None:
             return None
         views.backward.append(back)
-        pieces.append(one(back.outputs, "X@GRAD"))
+        pieces.append(sole_value(back.outputs, "X@GRAD"))
     join = None if pieces[0] is None else gradient_op(edit, split, pieces[0])
-    whole = None if join is None else one(join.outputs, "Out")
+    whole = None if join is None else sole_value(join.outputs, "Out")
     if join is None or whole is None or list(join.inputs["X"]) != pieces:
         return None
     back = gradient_op(edit, view, whole)
     if back is None:
         return None
     views.backward += [join, back]
-    views.made["Q@GRAD"] = one(back.outputs, "X@GRAD")
+    views.made["Q@GRAD"] = sole_value(back.outputs, "X@GRAD")
     return views
 
 
@@ -129,12 +129,12 @@ def _put(edit: GraphRewriter, node: Node, grad: Node | None, after: Hop, views: 
     read = {**{s: v[0] for s, v in node.inputs.items() if s not in ("Q", "K", "V")}, **views.read}
     kept = {**{s: v[0] for s, v in node.outputs.items()}, "Out": out}
     attrs = {**node.attrs, "layout": views.layout}
-    fused = replace(node, inputs=given(read), outputs=given(kept), attrs=attrs)
+    fused = replace(node, inputs=nonempty_slots(read), outputs=nonempty_slots(kept), attrs=attrs)
     pairs: list[tuple[list[Node], Node]] = [(forward, fused)]
     if grad is not None:
-        d_mask = one(grad.outputs, "Mask@GRAD")
-        inputs = given({**read, **kept, "Out@GRAD": after.d_made()})
-        outputs = given({**views.made, "Mask@GRAD": d_mask})
+        d_mask = sole_value(grad.outputs, "Mask@GRAD")
+        inputs = nonempty_slots({**read, **kept, "Out@GRAD": after.d_made()})
+        outputs = nonempty_slots({**views.made, "Mask@GRAD": d_mask})
         made = replace(grad, inputs=inputs, outputs=outputs, attrs=attrs)
         assert after.grad is not None
         pairs.append(([grad, after.grad, *views.backward], made))

@@ -18,7 +18,7 @@ from ..ops.pointwise import BINARY, BINARY_BACKWARD, pointwise
 from ..ops.registry import OPS
 from ..program.role import OpRole
 from .build_cinn_pass import needs_of, plain
-from .match import one
+from .match import sole_value
 from .target import Pass, Target
 
 Key = tuple[tuple[int, ...], bool, int, int]
@@ -53,7 +53,7 @@ def _computing(nodes: Sequence[Node], readers: dict[Value, list[Node]]) -> list[
     for node in reversed(nodes):
         views = OPS[node.op].views if node.op in BINARY_BACKWARD and not node.grads else {}
         handed = views and all(
-            slot in views and value.spec == one(node.inputs, views[slot]).spec  # type: ignore[union-attr]
+            slot in views and value.spec == sole_value(node.inputs, views[slot]).spec  # type: ignore[union-attr]
             for slot, held in node.outputs.items()
             for value in held
             if value is not None

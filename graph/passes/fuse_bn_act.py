@@ -8,7 +8,7 @@ from ..ir.graph import Graph, Node
 from ..ops.fused_norm import ACT, ACTIVATIONS
 from ..ops.registry import OPS
 from ..ops.sync_norm import APPLY
-from .match import GraphRewriter, Slots, one
+from .match import GraphRewriter, Slots, sole_value
 from .target import Pass, Target
 
 _NAME = "fuse_bn_act_ops"
@@ -30,7 +30,7 @@ def fuse_bn_act(graph: Graph, target: Target) -> Graph:
 
 
 def _forward(edit: GraphRewriter, norm: Node) -> bool:
-    y = one(norm.outputs, "Y")
+    y = sole_value(norm.outputs, "Y")
     if y is None:
         return False
     act = next((n for n in edit.readers(y) if n.op in ACTIVATIONS), None)
@@ -54,7 +54,7 @@ def with_norm(norm: Node, op_type: str, act: str, slots: Slots) -> Node:
 
 
 def _backward(edit: GraphRewriter, norm: Node) -> bool:
-    d_middle = one(norm.inputs, "Y@GRAD")
+    d_middle = sole_value(norm.inputs, "Y@GRAD")
     act = edit.maker.get(d_middle) if d_middle is not None else None
     if d_middle is None or act is None or act.op not in _GRADS:
         return False

@@ -6,7 +6,7 @@ from ..ir.graph import Graph, Node, Value
 from ..ops.fused_norm import ACTIVATIONS, ADD_ACT
 from ..ops.sync_norm import APPLY
 from .fuse_bn_act import APART, with_norm
-from .match import Change, GraphRewriter, given, one, output_of
+from .match import Change, GraphRewriter, nonempty_slots, output_of, sole_value
 from .target import Pass, Target
 
 _NAME = "fuse_bn_add_act_ops"
@@ -30,9 +30,9 @@ def fuse_bn_add_act(graph: Graph, target: Target) -> Graph:
 
 
 def _changes(edit: GraphRewriter, norm: Node) -> list[Change]:
-    y = one(norm.outputs, "Y")
+    y = sole_value(norm.outputs, "Y")
     add = None if y is None else next((n for n in edit.readers(y) if n.op == _ADD), None)
-    total = None if add is None else one(add.outputs, "Out")
+    total = None if add is None else sole_value(add.outputs, "Out")
     if y is None or add is None or total is None:
         return []
     act = next((n for n in edit.readers(total) if n.op in ACTIVATIONS), None)
@@ -55,10 +55,10 @@ def _changes(edit: GraphRewriter, norm: Node) -> list[Change]:
 
 
 def _backward(edit: GraphRewriter, y: Value, act: Node, add_grad: Node) -> Change | None:
-    d_total = one(add_grad.inputs, "Out@GRAD")
+    d_total = sole_value(add_grad.inputs, "Out@GRAD")
     act_grad = edit.maker.get(d_total) if d_total is not None else None
-    mine, others = ("X", "Y") if one(add_grad.inputs, "X") is y else ("Y", "X")
-    d_y = one(add_grad.outputs, f"{mine}@GRAD")
+    mine, others = ("X", "Y") if sole_value(add_grad.inputs, "X") is y else ("Y", "X")
+    d_y = sole_value(add_grad.outputs, f"{mine}@GRAD")
     norm_grad = edit.reader(d_y, "batch_norm_grad", "Y@GRAD")
     if d_total is None or act_grad is None or act_grad.op != f"{act.op}_grad":
         return None
@@ -68,15 +68,20 @@ def _backward(edit: GraphRewriter, y: Value, act: Node, add_grad: Node) -> Chang
     if not (edit.can_fuse_away(d_total, old) and edit.can_fuse_away(d_y, old)):
         return None
     slots = {
-        **given({"Y": one(act_grad.inputs, "Out"), "Y@GRAD": one(act_grad.inputs, "Out@GRAD")}),
-        **given({"Z@GRAD": one(add_grad.outputs, f"{others}@GRAD")}),
+        **nonempty_slots(
+            {
+                "Y": sole_value(act_grad.inputs, "Out"),
+                "Y@GRAD": sole_value(act_grad.inputs, "Out@GRAD"),
+            }
+        ),
+        **nonempty_slots({"Z@GRAD": sole_value(add_grad.outputs, f"{others}@GRAD")}),
     }
     return old, with_norm(norm_grad, f"{ADD_ACT}_grad", act.op, slots)
 
 
 def other(add: Node, value: Value) -> Value | None:
     """Return the other operand of a sum (None if it is added to itself)."""
-    x, y = one(add.inputs, "X"), one(add.inputs, "Y")
+    x, y = sole_value(add.inputs, "X"), sole_value(add.inputs, "Y")
     found = y if x is value else x
     return None if found is value else found
 

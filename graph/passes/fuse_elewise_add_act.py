@@ -13,7 +13,7 @@ from typing import Any
 from ...strategies.types import FLOATS
 from ..ir.graph import Graph, Node, Value
 from ..ops.fused_activation import FUSED, backward_attrs, foldable, slope_reads
-from .match import Change, GraphRewriter, given, one
+from .match import Change, GraphRewriter, nonempty_slots, sole_value
 from .target import Pass, Target
 
 _NAME = "fuse_elewise_add_act_ops"
@@ -44,18 +44,18 @@ def fuse_elewise_add_act(graph: Graph, target: Target) -> Graph:
 def _act_inside(edit: GraphRewriter, add: Node, *, trained: bool) -> list[Change]:
     """X + act(Y): where the sum has two activations, the second operand's is taken."""
     for slot, other in (("Y", "X"), ("X", "Y")):
-        middle, z = one(add.inputs, slot), one(add.inputs, other)
+        middle, z = sole_value(add.inputs, slot), sole_value(add.inputs, other)
         act = edit.maker.get(middle) if middle is not None else None
         if middle is None or z is None or act is None or middle is z or not _acts(act):
             continue
-        x, out = one(act.inputs, "X"), one(add.outputs, "Out")
+        x, out = sole_value(act.inputs, "X"), sole_value(add.outputs, "Out")
         add_grad = edit.reader(middle, f"{_ADD}_grad", slot)
         if (add_grad is not None) is not trained:
             continue
         keep = add_grad is not None and slope_reads(act.op) == "Out"
         attrs = _attrs(add, act, [_ADD, act.op], keep)
-        inputs = given({"X": z, "Y": x})
-        outputs = given({"Out": out, "IntermediateOut": middle if keep else None})
+        inputs = nonempty_slots({"X": z, "Y": x})
+        outputs = nonempty_slots({"Out": out, "IntermediateOut": middle if keep else None})
         changes: list[Change] = [
             ((act, add), replace(add, op=FUSED, inputs=inputs, outputs=outputs, attrs=attrs))
         ]
@@ -79,16 +79,16 @@ def _gradient(
     attrs: dict[str, Any],
 ) -> list[Change]:
     """The gradient of the sum, then of its activated operand."""
-    d_middle = one(add_grad.outputs, f"{slot}@GRAD")
+    d_middle = sole_value(add_grad.outputs, f"{slot}@GRAD")
     grad_type = "scale" if act.op == "scale" else f"{act.op}_grad"
     came = "X" if act.op == "scale" else "Out@GRAD"
     act_grad = edit.reader(d_middle, grad_type, came)
     if act_grad is None or d_middle is None or not edit.can_fuse_away(d_middle, (act_grad,)):
         return []
-    d_x = one(act_grad.outputs, "Out" if act.op == "scale" else "X@GRAD")
-    d_z = one(add_grad.outputs, f"{'X' if slot == 'Y' else 'Y'}@GRAD")
-    inputs = given({**kept, "Out@GRAD": one(add_grad.inputs, "Out@GRAD")})
-    outputs = given({"X@GRAD": d_z, "Y@GRAD": d_x})
+    d_x = sole_value(act_grad.outputs, "Out" if act.op == "scale" else "X@GRAD")
+    d_z = sole_value(add_grad.outputs, f"{'X' if slot == 'Y' else 'Y'}@GRAD")
+    inputs = nonempty_slots({**kept, "Out@GRAD": sole_value(add_grad.inputs, "Out@GRAD")})
+    outputs = nonempty_slots({"X@GRAD": d_z, "Y@GRAD": d_x})
     node = replace(
         add_grad, op=f"{FUSED}_grad", inputs=inputs, outputs=outputs, attrs=backward_attrs(attrs)
     )
@@ -97,16 +97,20 @@ def _gradient(
 
 def _act_outside(edit: GraphRewriter, add: Node) -> list[Change]:
     """act(X + Y)."""
-    middle = one(add.outputs, "Out")
+    middle = sole_value(add.outputs, "Out")
     act = None if middle is None else next((n for n in edit.readers(middle) if _acts(n)), None)
     if middle is None or act is None:
         return []
-    x, y, out = one(add.inputs, "X"), one(add.inputs, "Y"), one(act.outputs, "Out")
+    x, y, out = (
+        sole_value(add.inputs, "X"),
+        sole_value(add.inputs, "Y"),
+        sole_value(act.outputs, "Out"),
+    )
     back = _backward_pair(edit, act, x, y, middle)
     old = (add, act, *(back or ()))
     attrs = _attrs(add, act, [act.op, _ADD], False)
-    inputs = given({"X": x, "Y": y})
-    fused = replace(add, op=FUSED, inputs=inputs, outputs=given({"Out": out}), attrs=attrs)
+    inputs = nonempty_slots({"X": x, "Y": y})
+    fused = replace(add, op=FUSED, inputs=inputs, outputs=nonempty_slots({"Out": out}), attrs=attrs)
     if not edit.can_fuse_away(middle, old):
         return []
     changes: list[Change] = [((add, act), fused)]
@@ -115,9 +119,14 @@ def _act_outside(edit: GraphRewriter, add: Node) -> list[Change]:
         # X tells a shape only, unless the slope is a function of the sum, which is formed again.
         needs_x = slope_reads(act.op) == "X" or x is None or x.spec.shape != _shape(out)
         grad_inputs = {"X": x if needs_x else None, "Y": y, "Out": out}
-        grad_inputs["Out@GRAD"] = one(act_grad.inputs, "X" if act.op == "scale" else "Out@GRAD")
+        grad_inputs["Out@GRAD"] = sole_value(
+            act_grad.inputs, "X" if act.op == "scale" else "Out@GRAD"
+        )
         node = replace(
-            add_grad, op=f"{FUSED}_grad", inputs=given(grad_inputs), attrs=backward_attrs(attrs)
+            add_grad,
+            op=f"{FUSED}_grad",
+            inputs=nonempty_slots(grad_inputs),
+            attrs=backward_attrs(attrs),
         )
         changes.append(((act_grad, add_grad), node))
     return changes
@@ -128,9 +137,9 @@ def _backward_pair(
 ) -> tuple[Node, Node] | None:
     """Return the gradient of the activation, and of the sum it is handed on to, where they can be fused."""
     for add_grad in edit.readers(x) if x is not None else ():
-        if add_grad.op != f"{_ADD}_grad" or one(add_grad.inputs, "Y") is not y:
+        if add_grad.op != f"{_ADD}_grad" or sole_value(add_grad.inputs, "Y") is not y:
             continue
-        d_middle = one(add_grad.inputs, "Out@GRAD")
+        d_middle = sole_value(add_grad.inputs, "Out@GRAD")
         act_grad = edit.maker.get(d_middle) if d_middle is not None else None
         if d_middle is None or act_grad is None or not _is_gradient(act_grad, act, middle):
             continue
@@ -147,12 +156,14 @@ def _is_gradient(node: Node, act: Node, middle: Value) -> bool:
             for name, wanted in (("scale", act.attrs["scale"]), ("bias", 0.0))
         )
     reads = slope_reads(act.op)
-    wanted_value = middle if reads == "X" else one(act.outputs, "Out")
-    return node.op == f"{act.op}_grad" and (not reads or one(node.inputs, reads) is wanted_value)
+    wanted_value = middle if reads == "X" else sole_value(act.outputs, "Out")
+    return node.op == f"{act.op}_grad" and (
+        not reads or sole_value(node.inputs, reads) is wanted_value
+    )
 
 
 def _acts(node: Node) -> bool:
-    x = one(node.inputs, "X")
+    x = sole_value(node.inputs, "X")
     return x is not None and x.spec.dtype in FLOATS and foldable(node.op)
 
 

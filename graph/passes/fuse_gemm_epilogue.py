@@ -10,7 +10,7 @@ from typing import Any
 
 from ..ir.graph import Graph, Node, Value
 from ..ops.fused_linear import GEMM
-from .match import Change, GraphRewriter, given, one, output_of
+from .match import Change, GraphRewriter, nonempty_slots, output_of, sole_value
 from .target import Pass, Target
 
 _NAME = "fuse_gemm_epilogue"
@@ -47,7 +47,7 @@ def fuse_gemm_epilogue(graph: Graph, target: Target) -> Graph:
 
 def _taken_below(edit: GraphRewriter, lower: Node) -> bool:
     """Let the gradient of the product above go through gelu: of its tanh form a library has the slope."""
-    came, before = one(lower.inputs, "DOut"), one(lower.inputs, "ReserveSpace")
+    came, before = sole_value(lower.inputs, "DOut"), sole_value(lower.inputs, "ReserveSpace")
     upper = edit.maker.get(came) if came is not None else None
     if came is None or before is None or upper is None or upper.op != lower.op:
         return False
@@ -85,7 +85,7 @@ class _Product:
     @classmethod
     def find(cls, edit: GraphRewriter, add: Node) -> _Product | None:
         """Return what a sum is the end of, or None with the reason kept if it only looks like it."""
-        middle, bias = one(add.inputs, "X"), one(add.inputs, "Y")
+        middle, bias = sole_value(add.inputs, "X"), sole_value(add.inputs, "Y")
         product = edit.maker.get(middle) if middle is not None else None
         if middle is None or bias is None or product is None or product.op not in _READ:
             return None
@@ -103,19 +103,19 @@ class _Product:
 
     def activation(self) -> tuple[Node, ...] | None:
         """Return the activation behind the sum, and its gradient if there is one; None if it is to stay."""
-        total = one(self.add.outputs, "Out")
+        total = sole_value(self.add.outputs, "Out")
         assert total is not None
         act = next((n for n in self.edit.readers(total) if n.op in _ACTIVATIONS), None)
         if act is None:
             return None
         if not self.grad:
             return (act,) if self.edit.can_fuse_away(total, (act,)) else None
-        d_total = one(self.grad[0].inputs, "Out@GRAD")
+        d_total = sole_value(self.grad[0].inputs, "Out@GRAD")
         act_grad = self.edit.maker.get(d_total) if d_total is not None else None
         if d_total is None or act_grad is None or act_grad.op != f"{act.op}_grad":
             return None
         slot = _ACTIVATIONS[act.op]
-        same = one(act_grad.inputs, slot) is one({**act.inputs, **act.outputs}, slot)
+        same = sole_value(act_grad.inputs, slot) is sole_value({**act.inputs, **act.outputs}, slot)
         gone = self.edit.can_fuse_away(d_total, self.grad)
         keeps = act.op == "gelu" or self.edit.can_fuse_away(total, (act,))
         return (act, act_grad) if same and gone and keeps else None
@@ -149,16 +149,22 @@ class _Product:
     ) -> Change:
         add_grad, *products = self.grad
         first = act[1] if act else add_grad
-        came = one(first.inputs, "Out@GRAD")
+        came = sole_value(first.inputs, "Out@GRAD")
         made = products[0].outputs if products else {}
         attrs = {k: v for k, v in settings.items() if k != "activation"}
         attrs["activation_grad"] = f"{act[0].op}_grad" if act else "none"
         attrs["activation_below"] = "none"
-        inputs = {"DOut": came, "X": one(self.product.inputs, "X")}
-        inputs |= {"Y": one(self.product.inputs, "Y"), **kept}
-        outputs = {"DX": one(made, "X@GRAD"), "DY": one(made, "Y@GRAD")}
-        outputs["DBias"] = one(add_grad.outputs, "Y@GRAD")
-        node = Node(f"{GEMM}_grad", given(inputs), given(outputs), attrs, where=add_grad.where)
+        inputs = {"DOut": came, "X": sole_value(self.product.inputs, "X")}
+        inputs |= {"Y": sole_value(self.product.inputs, "Y"), **kept}
+        outputs = {"DX": sole_value(made, "X@GRAD"), "DY": sole_value(made, "Y@GRAD")}
+        outputs["DBias"] = sole_value(add_grad.outputs, "Y@GRAD")
+        node = Node(
+            f"{GEMM}_grad",
+            nonempty_slots(inputs),
+            nonempty_slots(outputs),
+            attrs,
+            where=add_grad.where,
+        )
         return (*((first,) if act else ()), add_grad, *products), node
 
 
@@ -167,7 +173,7 @@ def _gradients(edit: GraphRewriter, product: Node, middle: Value) -> tuple[Node,
     add_grad = edit.reader(middle, f"{_ADD}_grad", "X")
     if add_grad is None:
         return ()
-    d_middle = one(add_grad.outputs, "X@GRAD")
+    d_middle = sole_value(add_grad.outputs, "X@GRAD")
     if d_middle is None:
         return (add_grad,)
     product_grad = edit.reader(d_middle, f"{product.op}_grad", "Out@GRAD")
@@ -177,7 +183,7 @@ def _gradients(edit: GraphRewriter, product: Node, middle: Value) -> tuple[Node,
 
 
 def _of_mul(product: Node) -> dict[str, Any] | None:
-    x, y = one(product.inputs, "X"), one(product.inputs, "Y")
+    x, y = sole_value(product.inputs, "X"), sole_value(product.inputs, "Y")
     assert x is not None and y is not None
     dims = product.attrs["x_num_col_dims"]
     if len(y.spec.shape) != 2:
@@ -187,7 +193,7 @@ def _of_mul(product: Node) -> dict[str, Any] | None:
 
 
 def _of_matmul(product: Node) -> dict[str, Any] | None:
-    x, y = one(product.inputs, "X"), one(product.inputs, "Y")
+    x, y = sole_value(product.inputs, "X"), sole_value(product.inputs, "Y")
     assert x is not None and y is not None
     how, rank = product.attrs, len(x.spec.shape)
     if len(y.spec.shape) != 2 or rank < 2 or how["alpha"] != 1.0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..ir.graph import Graph, Node, Value
-from .match import Change, GraphRewriter, one
+from .match import Change, GraphRewriter, sole_value
 from .target import Pass, Target
 
 _NAME = "fuse_relu_depthwise_conv"
@@ -17,11 +17,11 @@ def fuse_relu_depthwise_conv(graph: Graph, target: Target) -> Graph:
     edit = GraphRewriter(graph, target)
     forward = backward = 0
     for conv in edit.nodes("depthwise_conv2d"):
-        middle = one(conv.inputs, "Input")
+        middle = sole_value(conv.inputs, "Input")
         relu = edit.maker.get(middle) if middle is not None else None
         if middle is None or relu is None or relu.op != "relu":
             continue
-        x = one(relu.inputs, "X")
+        x = sole_value(relu.inputs, "X")
         assert x is not None
         conv_grad = edit.reader(middle, "depthwise_conv2d_grad", "Input")
         changes: list[Change] = [((relu, conv), _told(conv, x))]
@@ -40,7 +40,7 @@ def fuse_relu_depthwise_conv(graph: Graph, target: Target) -> Graph:
 def _backward(edit: GraphRewriter, conv_grad: Node, x: Value) -> list[Change]:
     """Return how the gradients change: that of the convolution becomes that of relu's operand ``x``."""
     told = _told(conv_grad, x)
-    d_middle = one(conv_grad.outputs, "Input@GRAD")
+    d_middle = sole_value(conv_grad.outputs, "Input@GRAD")
     if d_middle is None:
         return [((conv_grad,), told)]
     relu_grad = edit.reader(d_middle, "relu_grad", "Out@GRAD")

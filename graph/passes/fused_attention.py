@@ -15,7 +15,7 @@ from ..ir.graph import Graph, Node, Value
 from ..ops.registry import Spec
 from ..ops.rules import statistic
 from .attention_layout import take_views
-from .match import GraphRewriter, given, one, output_of
+from .match import GraphRewriter, nonempty_slots, output_of, sole_value
 from .path import Hop, can_fuse_away, derives_same, gradient_op, with_gradients
 from .target import Pass, Target
 
@@ -57,7 +57,7 @@ def _path(edit: GraphRewriter, softmax: Node) -> list[tuple[Node, str]] | None:
         path.append((dropout, "X"))
         weights = _result(dropout)
     last = edit.reader(weights, "matmul", "X")
-    first = _scores(edit, one(softmax.inputs, "X"))
+    first = _scores(edit, sole_value(softmax.inputs, "X"))
     if last is None:
         return None
     if first is None:
@@ -97,10 +97,12 @@ def _scores(edit: GraphRewriter, value: Value | None) -> list[tuple[Node, str]] 
     if node.op != "elementwise_add":
         return _scaled_product(edit, value)
     for slot in ("X", "Y"):
-        scores = one(node.inputs, slot)
+        scores = sole_value(node.inputs, slot)
         found = None if scores is None else _scaled_product(edit, scores)
         if found is not None and scores is not None and scores.spec == value.spec:
-            whole = slot == "X" or len(one(node.inputs, "X").spec.shape) == len(scores.spec.shape)  # type: ignore[union-attr]
+            whole = slot == "X" or len(sole_value(node.inputs, "X").spec.shape) == len(
+                scores.spec.shape
+            )  # type: ignore[union-attr]
             return [*found, (node, slot)] if whole else None
     return None
 
@@ -110,7 +112,7 @@ def _scaled_product(edit: GraphRewriter, value: Value) -> list[tuple[Node, str]]
     node = edit.maker.get(value)
     while node is not None and factor(edit, node) is not None:
         path.insert(0, (node, "X"))
-        node = edit.maker.get(one(node.inputs, "X"))  # type: ignore[arg-type]  # X is always there
+        node = edit.maker.get(sole_value(node.inputs, "X"))  # type: ignore[arg-type]  # X is always there
     return [(node, "X"), *path] if node is not None and node.op == "matmul" else None
 
 
@@ -119,9 +121,9 @@ def factor(edit: GraphRewriter, node: Node) -> float | None:
     if node.op not in _SCALING:
         return None
     if node.op == "scale":
-        plain = not node.attrs["bias"] and one(node.inputs, "ScaleTensor") is None
+        plain = not node.attrs["bias"] and sole_value(node.inputs, "ScaleTensor") is None
         return float(node.attrs["scale"]) if plain else None
-    other = one(node.inputs, "Y")
+    other = sole_value(node.inputs, "Y")
     made = edit.maker.get(other) if other is not None else None
     if made is None or made.op != "fill_constant" or made.inputs or other is None:
         return None
@@ -132,7 +134,7 @@ def factor(edit: GraphRewriter, node: Node) -> float | None:
 
 
 def _result(node: Node) -> Value:
-    value = one(node.outputs, "Out")
+    value = sole_value(node.outputs, "Out")
     assert value is not None
     return value
 
@@ -181,14 +183,20 @@ class _Attention:
         mask = self.add.read(other) if self.add is not None and other is not None else None
         d_mask = self.add.d(other) if self.add is not None and other is not None else None
         read = {"Q": self.q, "K": self.first.read("Y"), "V": self.last.read("Y"), "Mask": mask}
-        node = Node(FUSED, given(read), given(kept), self._attrs(), where=self.last.node.where)
+        node = Node(
+            FUSED,
+            nonempty_slots(read),
+            nonempty_slots(kept),
+            self._attrs(),
+            where=self.last.node.where,
+        )
         if not derives_same(self.edit, node):
             return False
         pairs = [(self.forward, node)]
         if self.backward:
             made = {"Q": self.d_q, "K": self.first.d("Y"), "V": self.last.d("Y"), "Mask": d_mask}
-            inputs = given({**read, **kept, "Out@GRAD": self.last.d_made()})
-            outputs = given({f"{slot}@GRAD": value for slot, value in made.items()})
+            inputs = nonempty_slots({**read, **kept, "Out@GRAD": self.last.d_made()})
+            outputs = nonempty_slots({f"{slot}@GRAD": value for slot, value in made.items()})
             grad = replace(node, op=FUSED_GRAD, inputs=inputs, outputs=outputs)
             pairs.append((self.backward, grad))
         return self.edit.fuse_all(pairs)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...strategies.types import FLOATS
 from ..ir.graph import Graph, Node, Value
-from .match import GraphRewriter, given, one, output_of
+from .match import GraphRewriter, nonempty_slots, output_of, sole_value
 from .path import Hop, can_fuse_away, derives_same, with_gradients
 from .target import Pass, Target
 
@@ -62,19 +62,19 @@ def _fuse(edit: GraphRewriter, activation: Node) -> bool:
 
 def _core(edit: GraphRewriter, activation: Node) -> Path | None:
     """Return product, bias, activation, dropout, product, as far as they are there; None: no such layers."""
-    x, out = one(activation.inputs, "X"), one(activation.outputs, "Out")
+    x, out = sole_value(activation.inputs, "X"), sole_value(activation.outputs, "Out")
     before = edit.maker.get(x) if x is not None else None
     path: Path = [(activation, "X")]
     if before is not None and _is_bias(before):
         path.insert(0, (before, "X"))
-        before = edit.maker.get(one(before.inputs, "X"))  # type: ignore[arg-type]  # X is always there
+        before = edit.maker.get(sole_value(before.inputs, "X"))  # type: ignore[arg-type]  # X is always there
     if before is None or columns(before) is None:
         return None
     path.insert(0, (before, "X"))
     dropout = edit.reader(out, "dropout", "X")
     if dropout is not None:
         path.append((dropout, "X"))
-        out = one(dropout.outputs, "Out")
+        out = sole_value(dropout.outputs, "Out")
     after = next((n for op in _LINEAR if (n := edit.reader(out, op, "X")) is not None), None)
     if after is None or columns(after) is None or out is None:
         return None
@@ -91,7 +91,7 @@ def _core(edit: GraphRewriter, activation: Node) -> Path | None:
 
 def columns(node: Node) -> int | None:
     """Return how many dimensions of X are rows in a product with a matrix of weights; None: no such product."""
-    x, y = one(node.inputs, "X"), one(node.inputs, "Y")
+    x, y = sole_value(node.inputs, "X"), sole_value(node.inputs, "Y")
     if node.op not in _LINEAR or x is None or y is None or len(y.spec.shape) != 2:
         return None
     rank = len(x.spec.shape)
@@ -106,7 +106,7 @@ def _is_bias(node: Node) -> bool:
     """Tell whether a node adds one number to each column."""
     if node.op != "elementwise_add":
         return False
-    x, y = one(node.inputs, "X"), one(node.inputs, "Y")
+    x, y = sole_value(node.inputs, "X"), sole_value(node.inputs, "Y")
     if x is None or y is None or len(y.spec.shape) != 1:
         return False
     last = len(x.spec.shape) - 1
@@ -116,7 +116,7 @@ def _is_bias(node: Node) -> bool:
 def _norm_before(edit: GraphRewriter, core: Path) -> Path:
     """Return the layer norm that makes what the first layer reads, if it norms the same rows."""
     first = core[0][0]
-    x = one(first.inputs, "X")
+    x = sole_value(first.inputs, "X")
     norm = edit.maker.get(x) if x is not None else None
     if norm is None or norm.op != "layer_norm" or norm.attrs["begin_norm_axis"] != columns(first):
         return []
@@ -127,13 +127,13 @@ def _tails(edit: GraphRewriter, core: Path) -> list[Path]:
     """Return what may follow the second layer (bias, dropout, residual), longest first."""
     tail: Path = []
     tails: list[Path] = [[]]
-    value = one(core[-1][0].outputs, "Out")
+    value = sole_value(core[-1][0].outputs, "Out")
     for find in (_bias_after, _dropout_after, _residual_after):
         found = None if value is None else find(edit, value)
         if found is not None:
             tail = [*tail, found]
             tails.insert(0, tail)
-            value = one(found[0].outputs, "Out")
+            value = sole_value(found[0].outputs, "Out")
     return tails
 
 
@@ -150,7 +150,7 @@ def _dropout_after(edit: GraphRewriter, value: Value) -> tuple[Node, str] | None
 def _residual_after(edit: GraphRewriter, value: Value) -> tuple[Node, str] | None:
     for slot, other in (("Y", "X"), ("X", "Y")):
         node = edit.reader(value, "elementwise_add", slot)
-        residual = None if node is None else one(node.inputs, other)
+        residual = None if node is None else sole_value(node.inputs, other)
         if node is not None and residual is not None and residual.spec == value.spec:
             return None if residual is value else (node, slot)
     return None
@@ -168,14 +168,14 @@ def _put(edit: GraphRewriter, hops: Sequence[Hop], core: Path) -> bool:
     out = {"Out": hops[-1].made()}
     attrs = _attrs(hops, core)
     where = core[0][0].where
-    node = Node(FUSED, given(read), given({**out, **kept}), attrs, where=where)
+    node = Node(FUSED, nonempty_slots(read), nonempty_slots({**out, **kept}), attrs, where=where)
     if not derives_same(edit, node):
         return False
     pairs = [([hop.node for hop in hops], node)]
     backward = [hop.grad for hop in hops if hop.grad is not None]
     if backward:
-        inputs = given({**read, **kept, "Out@GRAD": hops[-1].d_made()})
-        grad = replace(node, op=FUSED_GRAD, inputs=inputs, outputs=given(made))
+        inputs = nonempty_slots({**read, **kept, "Out@GRAD": hops[-1].d_made()})
+        grad = replace(node, op=FUSED_GRAD, inputs=inputs, outputs=nonempty_slots(made))
         pairs.append((backward, grad))
     return edit.fuse_all(pairs)
 

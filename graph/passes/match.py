@@ -185,13 +185,13 @@ class GraphRewriter:
                         yield node, other
 
 
-def one(values: Slots, slot: str) -> Value | None:
+def sole_value(values: Slots, slot: str) -> Value | None:
     """Return the value in a slot that holds one, None if it is not in use."""
     held = values.get(slot, ())
     return held[0] if held else None
 
 
-def given(slots: Mapping[str, Value | None]) -> dict[str, tuple[Value | None, ...]]:
+def nonempty_slots(slots: Mapping[str, Value | None]) -> dict[str, tuple[Value | None, ...]]:
     """Return slots as a node has them, without those that hold nothing."""
     return {slot: (value,) for slot, value in slots.items() if value is not None}
 

@@ -16,7 +16,7 @@ from ...strategies.types import LOW, VarType
 from ..ir.graph import TEMP, Graph, Node, Value
 from ..ops.pointwise import pointwise
 from ..program.role import OpRole
-from .match import one
+from .match import sole_value
 from .target import Pass, Target
 
 _NAME = "narrow_casts"
@@ -180,7 +180,7 @@ class _Narrowing:
         made = node.writes()[0]
         for back in self.readers.get(made, []):
             if back.op == "softmax_grad":
-                came, d_x = one(back.inputs, "Out@GRAD"), back.writes()[0]
+                came, d_x = sole_value(back.inputs, "Out@GRAD"), back.writes()[0]
                 wide = self.wide.get(came) if came is not None else None
                 low = wide is not None and _types(wide)[0] == dtype and not back.host
                 if not low or self._cast_of(d_x, back, dtype) is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ...strategies.errors import ShapeError
 from ..ir.graph import Node, Value, infer_node
 from ..ops.registry import OPS
-from .match import GraphRewriter, one, output_of
+from .match import GraphRewriter, output_of, sole_value
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,11 @@ class Hop:
 
     def read(self, slot: str) -> Value | None:
         """Return an operand."""
-        return one(self.node.inputs, slot)
+        return sole_value(self.node.inputs, slot)
 
     def made(self) -> Value:
         """Return the result."""
-        value = one(self.node.outputs, "Out")
+        value = sole_value(self.node.outputs, "Out")
         assert value is not None
         return value
 
@@ -44,7 +44,7 @@ def gradient_made(node: Node, grad: Node, slot: str) -> Value | None:
     assert declared is not None
     for name, target in declared.writes().items():
         if target == f"{slot}@GRAD":
-            return one(grad.outputs, name)
+            return sole_value(grad.outputs, name)
     return None
 
 
@@ -52,7 +52,9 @@ def gradient_read(node: Node, grad: Node) -> Value | None:
     """Return the gradient of ``Out`` that an op's gradient op reads."""
     declared = OPS[node.op].grad
     assert declared is not None
-    return next((one(grad.inputs, s) for s, t in declared.reads().items() if t == "Out@GRAD"), None)
+    return next(
+        (sole_value(grad.inputs, s) for s, t in declared.reads().items() if t == "Out@GRAD"), None
+    )
 
 
 def gradient_op(edit: GraphRewriter, node: Node, d_out: Value | None = None) -> Node | None:
@@ -62,7 +64,11 @@ def gradient_op(edit: GraphRewriter, node: Node, d_out: Value | None = None) -> 
         return None
     for slot, source in declared.reads().items():
         is_seed = source.endswith("@GRAD")
-        value = d_out if is_seed else one(node.inputs, source) or one(node.outputs, source)
+        value = (
+            d_out
+            if is_seed
+            else sole_value(node.inputs, source) or sole_value(node.outputs, source)
+        )
         if value is not None and is_seed == (d_out is not None):
             found = edit.reader(value, declared.type, slot)
             if found is not None and _belongs(node, found):

@@ -14,7 +14,7 @@ from .assign import Change
 ByRank = Sequence[Sequence[np.ndarray]]
 
 
-class Kept:
+class PlaceValues:
     """The newest values by device scope, rank and name. ``old`` are the ranks that have made steps since."""
 
     def __init__(self) -> None:
