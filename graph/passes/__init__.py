@@ -22,5 +22,6 @@
   lost with it.
 * Alike or not: ``graph/passes/replicated.py`` ``replicated`` says which values all replicas have with the
   same bits (``ValueRecord.alike``); the pass above puts what is fetched of the others before the vote. What
-  of them lasts (statistics of a place) is kept by the driver: ``executor/gang/place_values.py`` ``PlaceValues``.
+  of them lasts (statistics of a place) is kept by the driver (``executor/gang/place_values.py``
+  ``PlaceValues``).
 """
