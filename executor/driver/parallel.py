@@ -256,7 +256,7 @@ class ParallelRun:
     def _memory(self, number: int, states: Sequence[str]) -> tuple[int, str]:
         """Return the bytes that a loaded program may take of a place, and what says so."""
         if self._plain and isinstance(self.values, SharedValues):
-            return self.values.room(states), "this host has"
+            return self.values.room(number, states), "this host has"
         return self.gang.memory(number)
 
     def _end_temporaries(self, here: Replica, fetches: bool) -> None:

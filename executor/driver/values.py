@@ -73,10 +73,11 @@ class SharedValues(Values):
         """Return the tensors of these names."""
         return [self.scope.home(name).get_tensor() for name in names]
 
-    def room(self, names: Iterable[str]) -> int:
-        """Return the bytes that a program of these persistables may take, with what it has already."""
+    def room(self, number: int, names: Iterable[str]) -> int:
+        """Return the bytes that a loaded program of these persistables may take, with what it has already."""
         there = [t.memory(newest=False).nbytes for t in self.tensors(names) if t.initialized]
-        return available_memory() + sum(there) + self._here.memory.taken
+        own = self._here.programs[number].memory
+        return available_memory() + sum(there) + (own.taken if own is not None else 0)
 
     def adopt(self, names: Sequence[str], owners: Mapping[str, int], needed: Set[str]) -> None:
         """Fetch what other replicas made newer; bind anew what reads memory that a tensor has no more."""

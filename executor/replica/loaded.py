@@ -11,6 +11,7 @@ import numpy as np
 from ...graph.ir.replica_program import ReplicaProgram
 from ...strategies.errors import Unsupported
 from ..cuda.runtime import Runtime
+from ..host.arena import Memory
 from ..kernels.capabilities import installed
 from ..kernels.registry import ALL_LIBRARIES
 from ..plan.bind import Binder
@@ -102,6 +103,7 @@ class LoadedProgram:
         self.buckets = Buckets(self.program, group if self.program.buckets else None)
         self.plans: OrderedDict[Hashable, BoundPlan] = OrderedDict()
         self.cache = BindingCache(self.program)
+        self.memory: Memory | None = None  # of its own; else that of the replica
         self.alive: Plan | None = None
         self.last: Plan | None = None
         self.tracing = False

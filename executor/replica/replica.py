@@ -135,7 +135,10 @@ class Replica:
         memory = left + held + self.memory.taken
         share = (os.cpu_count() or 1) // (self.group.local_size if self.group else 1)
         cores = max(min(share, len(os.sched_getaffinity(0))), 1)
-        self.programs[order.id] = LoadedProgram(order, self.group, cores, self.within, self.runtime)
+        loaded = LoadedProgram(order, self.group, cores, self.within, self.runtime)
+        # Of its own on the driver's thread: a function that a program calls may run another program there.
+        loaded.memory = Memory() if self.in_driver else None
+        self.programs[order.id] = loaded
         return pack(Loaded(memory))
 
     def on_unload(self, order: Unload, arrays: Sequence[np.ndarray]) -> Message:
@@ -307,6 +310,8 @@ class Replica:
         loaded = self.programs.get(order.id)
         if loaded is not None:
             loaded.forget_plans()
+            if loaded.memory is not None:
+                loaded.memory.give_back()
         self.memory.give_back()
         return OK
 
@@ -444,7 +449,7 @@ class Replica:
             Device(
                 seed=program.seed,
                 math=program.math,
-                memory=self.memory,
+                memory=loaded.memory or self.memory,
                 writes=scope.writes,
                 runtime=self.runtime,
             ),
