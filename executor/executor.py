@@ -104,7 +104,8 @@ class Executor:
         The next step can be fed meanwhile; ``ClusterConfig.steps_in_flight`` of them wait at one time, then
         the oldest is waited for. Steps happen in the order in which they were begun, and whatever else is
         asked of the program (its parameters, a plain ``run``) waits for them. What is fed is copied unless it
-        cannot be written, so arrays may be filled anew at once.
+        cannot be written, so arrays may be filled anew at once. On this process's own place, whose tensors the
+        user reads, the step is done when this returns.
 
         Returns:
             An object with ``result()``, which returns or raises what ``run`` would, and ``done()``.

@@ -100,9 +100,8 @@ def _scores(edit: GraphRewriter, value: Value | None) -> list[tuple[Node, str]] 
         scores = sole_value(node.inputs, slot)
         found = None if scores is None else _scaled_product(edit, scores)
         if found is not None and scores is not None and scores.spec == value.spec:
-            whole = slot == "X" or len(sole_value(node.inputs, "X").spec.shape) == len(
-                scores.spec.shape
-            )  # type: ignore[union-attr]
+            x = sole_value(node.inputs, "X")
+            whole = x is not None and len(x.spec.shape) == len(scores.spec.shape)
             return [*found, (node, slot)] if whole else None
     return None
 
