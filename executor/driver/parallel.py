@@ -51,7 +51,7 @@ from .checks import check_initialized, set_scheduled_rate
 from .copies import Copies
 from .future import InFlightSteps, StepFuture
 from .profiler import PROFILER
-from .timeline import Spans
+from .timeline import NO_SPAN, Spans
 from .validation import validate_strategies
 from .values import DeviceValues, SharedValues, Values
 from .variant import CompiledVariant
@@ -169,7 +169,8 @@ class ParallelRun:
         by_call = here is not None and self._iterations == 1 and not self.tracing
         if here is None or not by_call or not (feed is None or type(feed) is dict):
             results = self.start(feed, fetch_names, return_numpy, return_merged).result()
-            values.fill()
+            if self._plain:
+                values.fill()
             return results
         if self._edits[0].count + self._edits[1].count != self._edits_seen:
             self._warn_of_edits()
@@ -280,13 +281,13 @@ class ParallelRun:
         Results are joined on dim 0 in place order unless told otherwise. ``ahead``: steps before may still be
         under way, and this one stay so.
         """
-        if self._edits_seen != self._edit_count():
+        if self._edits[0].count + self._edits[1].count != self._edits_seen:
             self._warn_of_edits()
         if PROFILER.on:
             PROFILER.follow(self)
         iterations, copies = self._iterations, self._copies if ahead else None
         # A reader may have to be waited for: other threads have their turn meanwhile.
-        with self._splitting, self.spans("split", self.steps if self.tracing else 0):
+        with self._splitting, self.spans("split", self.steps) if self.tracing else NO_SPAN:
             splitter = self._splitter
             if copies is None:
                 begun = InFlightSteps(splitter.batches(feed, iterations), fetch_names, iterations)
@@ -365,7 +366,7 @@ class ParallelRun:
         """Compile, check and send what has not happened yet; note it where it ``becomes`` known."""
         batches, fetch_names = begun.batches, begun.fetch_names
         self.gang.make_way(ahead)
-        with self.spans("prepare", self.steps if self.tracing else 0):
+        with self.spans("prepare", self.steps) if self.tracing else NO_SPAN:
             version = self._version(
                 tuple(batches[0][0].arrays), fetch_names, self._splitter.whole(batches)
             )
@@ -405,7 +406,7 @@ class ParallelRun:
             changes += [(becomes, "batches", batches), (becomes, "iterations", iterations)]
         if len(self.gang.shrunk) > self._shrunk:
             raise GangChanged
-        with self.spans("send", step):
+        with self.spans("send", step) if self.tracing else NO_SPAN:
             self.gang.begin(request, ahead and self.gang.here is None, *changes)
         if (
             self.gang.here is not None
@@ -421,7 +422,7 @@ class ParallelRun:
             request = begun.request
             assert request is not None and begun.version is not None
             try:
-                with self.spans("wait", request.step):
+                with self.spans("wait", request.step) if self.tracing else NO_SPAN:
                     fetched = self.gang.finish(request)
                 return self._joined(begun.version, begun.fetch_names, fetched, begun.batches[-1])
             except GangChanged:
@@ -570,7 +571,7 @@ class ParallelRun:
             )
             check_initialized(compiled.program, self.values.scope)
             number = self.gang.load(
-                *(compiled.program.to_json(), self.values.id, self.options),
+                *(compiled.program, self.values.id, self.options),
                 compiled.program.functions(),
             )
             limit, whose = self._memory(number, compiled.program.state_names())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Any
 
 from ..device.place import Place
@@ -10,10 +9,9 @@ from ..feed.scope import Scope
 from .future import StepFuture
 
 
-class Runnable(ABC):
-    """A program that knows how it is run: on one place, or data-parallel on many."""
+class Runnable:
+    """A program that knows how it is run, on one place or data-parallel on many; subclasses say how."""
 
-    @abstractmethod
     def _run(
         self,
         place: Place,
@@ -24,8 +22,8 @@ class Runnable(ABC):
         return_merged: bool,
     ) -> list[Any]:
         """Run a step for the executor of ``place``, and return what it fetches."""
+        raise NotImplementedError
 
-    @abstractmethod
     def _begin(
         self,
         place: Place,
@@ -36,3 +34,4 @@ class Runnable(ABC):
         return_merged: bool,
     ) -> StepFuture:
         """Begin a step, which may stay under way beside others."""
+        raise NotImplementedError

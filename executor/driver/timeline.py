@@ -53,7 +53,7 @@ class Spans:
 
     def __call__(self, name: str, step: int) -> contextlib.AbstractContextManager[None]:
         """Return a context that is a span."""
-        return self._timed(name, step) if self.on else _NOTHING
+        return self._timed(name, step) if self.on else NO_SPAN
 
     @contextlib.contextmanager
     def _timed(self, name: str, step: int) -> Iterator[None]:
@@ -64,7 +64,7 @@ class Spans:
             self.kept.append(Span(name, step, began, time.perf_counter()))
 
 
-_NOTHING = contextlib.nullcontext()
+NO_SPAN = contextlib.nullcontext()
 
 
 class Offset(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from ..replica.message import Message
-from ..replica.orders import Load, Step, pack
+from ..replica.orders import Load, pack_step
 from .assign import Change
 from .place_values import PlaceValues
 
@@ -220,9 +220,8 @@ class Request:
         messages = {}
         for rank, share in enumerate(self.shares):
             left = share.rest(self.done) if self.done else share
-            how = left.rows, left.parts, left.idle, self.drop
-            order = Step(self.program, self.iterations - self.done, *how, epoch)
-            messages[rank] = pack(order, left.arrays, self.step + self.done)
+            iterations, step = self.iterations - self.done, self.step + self.done
+            messages[rank] = pack_step(self.program, iterations, left, self.drop, epoch, step)
         return messages
 
     def keep(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...graph.ir.replica_program import ReplicaProgram
 from ...strategies.errors import InvalidState, ReplicaLost, RowlockError
 from ..kernels.capabilities import common
 from ..replica.message import Message
@@ -316,12 +317,12 @@ class Gang(Replicas):
 
     def load(
         self,
-        program: str,
+        program: ReplicaProgram | str,
         scope: int,
         options: RunOptions | None = None,
         functions: Sequence[int] = (),
     ) -> int:
-        """Give a compiled program (JSON) to every replica and return its id there.
+        """Give a compiled program (or its JSON) to every replica and return its id there.
 
         ``options`` (None: of a program without strategies); ``functions``: numbers of the Python functions that
         it calls, which the delivery brings to replicas of other processes.
@@ -331,7 +332,7 @@ class Gang(Replicas):
         load = Load(number, program, scope, options, list(functions))
         with self.turn:
             self._unload()
-            answers = self.all(load)
+            answers = self.all(load) if self.here is None else [self.here.on_load(load, ())]
             self._memory[number] = min(Loaded(**answer.head).memory for answer in answers)
             self.ledger.programs[number] = load
         return number

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ...graph.ir.replica_program import ReplicaProgram
 from ..replica.message import Message
 from ..replica.options import RunOptions
 from .assign import assign
@@ -118,7 +119,7 @@ class SingleReplicaGang(Gang):
 
     def load(
         self,
-        program: str,
+        program: ReplicaProgram | str,
         scope: int,
         options: RunOptions | None = None,
         functions: Sequence[int] = (),

@@ -82,7 +82,7 @@ class LoadedProgram:
         within: float,
         runtime: Runtime | None = None,
     ) -> None:
-        self.program = ReplicaProgram.from_json(order.program)
+        self.program = _program_of(order)
         self.openmp = any(node.kernel == "onednn" for node in self.program.nodes)
         self._check_libraries(runtime)
         self.options = options = order.options
@@ -111,7 +111,7 @@ class LoadedProgram:
 
     def _check_libraries(self, runtime: Runtime | None) -> None:
         wanted = {node.kernel for node in self.program.nodes}.intersection(ALL_LIBRARIES)
-        missing = sorted(wanted - installed(runtime).keys())
+        missing = sorted(wanted - installed(runtime).keys()) if wanted else []
         if missing:
             raise Unsupported(
                 f"the program was compiled for {', '.join(missing)}, which this replica's host lacks: "
@@ -126,3 +126,8 @@ class LoadedProgram:
             bound.plan.close()
         self.plans.clear()
         self.cache.forget()
+
+
+def _program_of(load: Load) -> ReplicaProgram:
+    program = load.program
+    return ReplicaProgram.from_json(program) if isinstance(program, str) else program

@@ -37,7 +37,8 @@ class RunOptions:
 
     def to_plain(self) -> dict[str, Any]:
         """Return the options as data that can be sent."""
-        build, execution = self.build.to_json(), self.execution.to_json()
+        build = self.build.to_json(changed_only=True)
+        execution = self.execution.to_json(changed_only=True)
         return {**vars(self), "build": build, "execution": execution}
 
     @classmethod

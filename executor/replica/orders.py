@@ -8,18 +8,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from ...graph.ir.replica_program import ReplicaProgram
 from .message import Message
 from .options import RunOptions
 
 
 class Load(NamedTuple):
-    """Take in a program (JSON), to run on the device scope ``scope``; answered by :class:`Loaded`.
+    """Take in a program, to run on the device scope ``scope``; answered by :class:`Loaded`.
 
-    ``functions``: numbers of the Python functions that it calls, which are there before.
+    It travels as JSON. ``functions``: numbers of the Python functions that it calls, which are there before.
     """
 
     id: int
-    program: str
+    program: ReplicaProgram | str
     scope: int
     options: RunOptions
     functions: Sequence[int] = ()
@@ -239,9 +240,31 @@ _KINDS: dict[type[Any], str] = {order: kind for kind, order in ORDERS.items()} |
 def pack(record: Order | Answer, arrays: Sequence[Any] = (), step: int = 0) -> Message:
     """Return the message of a record."""
     head = record._asdict()
-    if isinstance(record, Load):
+    if type(record) is Load:
         head["options"] = record.options.to_plain()
+        if not isinstance(record.program, str):
+            head["program"] = record.program.to_json()
     return Message(_KINDS[type(record)], head, arrays, step)
+
+
+def pack_step(
+    number: int, iterations: int, share: Any, drop: Sequence[int], epoch: int, step: int
+) -> Message:
+    """Return the message of a :class:`Step`: the one that every step sends to every replica.
+
+    ``share``: arrays, and of each set of them ``rows``, ``parts`` and ``idle``.
+    """
+    arrays, rows, parts, idle = share
+    head = {
+        "id": number,
+        "iterations": iterations,
+        "rows": rows,
+        "parts": parts,
+        "idle": idle,
+        "drop": drop,
+        "epoch": epoch,
+    }
+    return Message("step", head, arrays, step)
 
 
 def unpack(message: Message) -> Any:
