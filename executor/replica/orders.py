@@ -223,15 +223,15 @@ ORDERS: dict[str, type[Any]] = {
     "clock": Clock,
 }
 _KINDS: dict[type[Any], str] = {order: kind for kind, order in ORDERS.items()} | {
-    Loaded: "loaded",
-    Stock: "stock",
+    Loaded: "ok",
+    Stock: "inventory",
     Stand: "stand",
-    Versions: "versions",
-    Held: "held",
-    Alive: "alive",
-    Traced: "traced",
-    Described: "described",
-    Now: "now",
+    Versions: "libraries",
+    Held: "names",
+    Alive: "temporaries",
+    Traced: "trace",
+    Described: "graphs",
+    Now: "clock",
     Posted: "posted",
     Failure: "error",
 }
