@@ -9,7 +9,7 @@ from ..device.place import Place
 from .gang import Gang
 from .threads import ThreadDelivery
 
-_PLANS_KEPT = 64  # per program, as it has all arenas in common
+_PLANS_KEPT = 64  # per program: they share one arena
 
 
 class LocalGang(Gang):
