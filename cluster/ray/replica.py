@@ -16,6 +16,8 @@ from ...executor.replica.message import Message
 from ...executor.replica.orders import Step
 from ...executor.replica.replica import Replica
 from ...graph.ops.python_function import FUNCTIONS, PythonFunction
+from ...strategies import build as _build  # noqa: F401 - programs come with both: read them before
+from ...strategies import execution as _execution  # noqa: F401 - peers wait for a program to be loaded
 from ..channel.connection import ReplicaServer
 from ..channel.heartbeat import HeartbeatServer
 from ..channel.listener import STEPS, WATCH, connect
