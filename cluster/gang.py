@@ -29,7 +29,7 @@ from .primitives.shm import forget_segments
 from .ray.calls import ActorCalls
 from .ray.nodes import GPU
 from .ray.placement import reserve, reserve_another
-from .ray.replica_handle import Lookouts, ReplicaHandle, describe, end_all, teach
+from .ray.replica_handle import NodeProbes, ReplicaHandle, describe, end_all, teach
 from .ray.session import join_ray, leave_ray, session, unjoined
 
 __all__ = ["RayDelivery", "launch_ray", "leave_ray"]
@@ -41,7 +41,7 @@ _UNKNOWN_S = 5.0  # for how long a replica may be silent whose process is there,
 
 
 class RayDelivery:
-    """Delivers messages to actors, finds out who is lost and why, and brings in others."""
+    """Delivers messages to actors, notices which are lost and why, and brings in others."""
 
     def __init__(self, places: Sequence[Place], config: ClusterConfig) -> None:
         size = len(places)
@@ -57,7 +57,7 @@ class RayDelivery:
         self._spares: list[ReplicaHandle] = []
         self._vacated: list[ReplicaHandle] = []  # in whose places the next spares stand
         self._watch: HeartbeatMonitor | None = None
-        self._lookouts = Lookouts()
+        self._probes = NodeProbes()
         self._stopped: dict[int, float] = {}  # since when, by rank
         self._cut_off: set[str] = set()  # nodes that were not to be heard
         self.posts = config.transport == "socket"
@@ -68,10 +68,12 @@ class RayDelivery:
         )
         everyone = size + config.spares
         self._reservations = [reserve(everyone, config, gpus=gpus)]
-        made = [ReplicaHandle(self._reservations[0], bundle, config) for bundle in range(everyone)]
-        self._members, self._spares = made[:size], made[size:]
+        handles = [
+            ReplicaHandle(self._reservations[0], bundle, config) for bundle in range(everyone)
+        ]
+        self._members, self._spares = handles[:size], handles[size:]
         try:
-            describe(dict(enumerate(made)), config.start_deadline_s)
+            describe(dict(enumerate(handles)), config.start_deadline_s)
             self._connect(dict(enumerate(self._members)))
             self.regroup()
         except BaseException:
@@ -92,7 +94,7 @@ class RayDelivery:
 
     @property
     def broken(self) -> bool:
-        """Whether nobody is left, or the Ray that they ran on is gone."""
+        """Whether no replica is left, or the Ray that they ran on is gone."""
         return self._closed or not any(m.alive for m in self._members) or self._ray_is_gone()
 
     def _ray_is_gone(self) -> bool:
@@ -123,7 +125,7 @@ class RayDelivery:
         """Send messages by rank, and return the number to ask for their answers with.
 
         Raises:
-            InvalidState: the gang was closed, or nobody is left of it.
+            InvalidState: the gang was closed, or no replica is left of it.
             ReplicaLost: a replica died, or takes nothing in.
         """
         if self.broken:
@@ -147,10 +149,10 @@ class RayDelivery:
         return self._channels.poll(number)
 
     def give_up(self, number: int) -> None:
-        """Nobody wants the answers to these messages any more."""
+        """Throw the answers to these messages away when they come."""
         self._channels.give_up(number)
 
-    # -- what became of somebody --------------------------------------------------------------------
+    # -- what became of a replica --------------------------------------------------------------------
 
     def _named(self, rank: int) -> str:
         return f"replica {rank} {self._members[rank]}"
@@ -190,20 +192,20 @@ class RayDelivery:
             self._judge(rank, patience)
 
     def _judge(self, rank: int, patience: float) -> None:
-        """Raise if a silent replica is lost, and not only at work."""
-        found = self._lookouts.look(self._members[rank], _LOOK_S)
-        if found is None:
+        """Raise if a silent replica is dead rather than busy."""
+        report = self._probes.look(self._members[rank], _LOOK_S)
+        if report is None:
             self._cut_off.add(self._members[rank].where["node"])
             text = (
                 f"was not heard of for {patience:g} s (ClusterConfig.heartbeat_deadline_s), nor is its node: "
                 f"it is frozen, or cut off from the network"
             )
-        elif found[0] in ("T", "t"):
+        elif report[0] in ("T", "t"):
             text = "is stopped (by SIGSTOP, or from a terminal) and does not answer"
-        elif found[1] > 0 or not self._silent_for(rank, _UNKNOWN_S):
+        elif report[1] > 0 or not self._silent_for(rank, _UNKNOWN_S):
             return  # it computes, and keeps Python's lock meanwhile
         else:
-            text = f"does not answer; its process is there (state {found[0]}) and does nothing"
+            text = f"does not answer; its process is there (state {report[0]}) and does nothing"
         raise self._gone([rank], f"{self._named(rank)}{self._doing(rank)} {text}.")
 
     def _silent_for(self, rank: int, seconds: float) -> bool:
@@ -215,7 +217,7 @@ class RayDelivery:
             self._channels.hang_up(rank)
             self._members[rank].kill()
             if session() == self._session:
-                self._lookouts.kill(self._members[rank])
+                self._probes.kill(self._members[rank])
         self.release(text)
         return ReplicaLost(text, list(ranks))
 
@@ -235,7 +237,7 @@ class RayDelivery:
         Raises:
             ReplicaLost: one more is lost.
         """
-        self._channels.settle(set(self.alive), self.config.collective_deadline_s)
+        self._channels.drain(set(self.alive), self.config.collective_deadline_s)
 
     def outcome(self, number: int, rank: int) -> Outcome:
         """Return what came from a replica for a message: what it posted, its answer, what it kept by step."""
@@ -294,7 +296,7 @@ class RayDelivery:
     def _instead_of(self, lost: ReplicaHandle) -> ReplicaHandle:
         """Return a new actor: in the bundle of a lost one, or where one is missing if its node is lost, too."""
         node = lost.where["node"]
-        heard = lost.near or self._lookouts.look(lost, _LOOK_S) is not None
+        heard = lost.near or self._probes.look(lost, _LOOK_S) is not None
         (self._cut_off.discard if heard else self._cut_off.add)(node)
         if heard and node in {n["NodeID"] for n in ray.nodes() if n["Alive"]}:
             return ReplicaHandle(lost.reservation, lost.bundle, self.config)
@@ -319,12 +321,12 @@ class RayDelivery:
                 member.serving = member.described
             return
         secret = secrets.token_bytes(SECRET_BYTES)
-        who = {member.who: member for member in members.values()}
-        listener = Listener(ray.util.get_node_ip_address(), secret, list(who))
+        by_number = {member.number: member for member in members.values()}
+        listener = Listener(ray.util.get_node_ip_address(), secret, list(by_number))
         try:
             for member in members.values():
                 member.serving = member.actor.serve.remote(
-                    *listener.address, listener.local_name, secret, member.who
+                    *listener.address, listener.local_name, secret, member.number
                 )
 
             def check() -> None:
@@ -338,7 +340,7 @@ class RayDelivery:
                     )
 
             for number, ends in listener.accept_all(self.config.start_deadline_s, check).items():
-                member = who[number]
+                member = by_number[number]
                 member.line = ReplicaConnection(ends.steps, near=member.near)
                 member.watch = ends.watch
         finally:
@@ -352,7 +354,7 @@ class RayDelivery:
             ReplicaLost: one more is lost.
         """
         if session() == self._session:
-            self._lookouts.post(self._members)
+            self._probes.post(self._members)
         if isinstance(self._channels, ActorCalls):
             self._channels.use({r: m.actor for r, m in enumerate(self._members)})
         else:
@@ -403,7 +405,7 @@ class RayDelivery:
             self._watch.close()
             self._watch = None
         if session() == self._session:
-            self._lookouts.close()
+            self._probes.close()
             with contextlib.suppress(RayError):
                 end_all([*self._members, *self._spares], self._reservations, _END_S)
         for member in [*self._members, *self._spares]:

@@ -16,7 +16,6 @@ from .lowering.select import Capabilities, refuse_exact, select_kernels
 from .ops.region import REGION
 from .ops.registry import OPS
 from .ops.rules import product
-from .passes.order import without_effect
 from .passes.replicated import kept_states, replicated
 from .passes.target import Target
 from .pipeline import Stage, run_pipeline
@@ -103,7 +102,6 @@ def _ignored(target: Target) -> tuple[str, ...]:
 
 def _without_effect(target: Target) -> Iterator[str]:
     """Say of what was asked that it cannot be done."""
-    yield from without_effect(target)
     for name in sorted(target.onednn_ops - OPS.keys()):
         yield f"onednn_enabled_op_types: there is no operator {name!r}.{nearest(name, OPS)}"
 

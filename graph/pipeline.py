@@ -58,7 +58,6 @@ PIPELINE: tuple[Pass, ...] = (
     order.BARRIER_AT_END,
     commit.PASS,
     order.ORDER,
-    order.SPREAD,
     build_cinn_pass.PASS,
 )
 

@@ -7,13 +7,17 @@ not used is not imported: neither Ray nor Pydantic before they are needed.
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .tracebacks import install as _install
+
+if TYPE_CHECKING:  # what a package that can be called is to type checkers
+    from .cluster.launch import cluster as cluster
 
 __version__ = "0.1.0"
 
 _SUBPACKAGES = (
+    "cluster",
     "dataset",
     "device",
     "fluid",
@@ -25,7 +29,7 @@ _SUBPACKAGES = (
     "static",
     "version",
 )
-_ROOMS = ("functions", "demo", "executor", "graph", "launch", "strategies")
+_ROOMS = ("functions", "demo", "executor", "graph", "strategies")
 LAZY_EXPORTS = {
     "CPUPlace": ".executor.device.place",
     "CUDAPinnedPlace": ".executor.device.place",
@@ -33,8 +37,8 @@ LAZY_EXPORTS = {
     "ParamAttr": ".graph.layers.param_attr",
     "batch": ".executor.loading.sample_readers",
     "check_numerics": ".executor.plan.numerics",
-    "configure": ".launch",
-    "shutdown": ".launch",
+    "configure": ".cluster.launch",
+    "shutdown": ".cluster.launch",
     "ClusterConfig": ".strategies.cluster",
     "is_compiled_with_cuda": ".fluid.core",
     "is_compiled_with_xpu": ".functions.framework",
@@ -68,9 +72,6 @@ def in_dynamic_mode() -> bool:
 def __getattr__(name: str) -> Any:
     if name in _SUBPACKAGES or name == "tensor":
         return importlib.import_module(f".{name}", __name__)
-    if name == "cluster":  # the room itself, made callable by ``launch``
-        importlib.import_module(".launch", __name__)
-        return importlib.import_module(".cluster", __name__)
     if name in LAZY_EXPORTS:
         home = importlib.import_module(LAZY_EXPORTS[name], __name__)
         return home if name == "regularizer" else getattr(home, name)
@@ -88,4 +89,4 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     tensor = importlib.import_module(".tensor", __name__)
     functions = ("disable_static", "enable_static", "in_dynamic_mode")
-    return sorted({"cluster", *functions, *_SUBPACKAGES, *LAZY_EXPORTS, *tensor.__all__})
+    return sorted({*functions, *_SUBPACKAGES, *LAZY_EXPORTS, *tensor.__all__})

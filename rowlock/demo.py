@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import rowlock.fluid as fluid
-from rowlock.launch import cluster
+from rowlock.cluster.launch import cluster
 
 HELD_OUT, TRAINED_ON = 360, 1437  # images
 LEARNING_RATE = 0.05

@@ -88,9 +88,6 @@ class BuildStrategy(Strategy):
     allow_cuda_graph_capture: bool | None = effect(None)  # None: on (Paddle's default is off)
     enable_inplace: Flag = effect(True)
     enable_addto: Flag = effect(False)
-    nccl_comm_num: int = effect(1, ge=1)  # this and the next two: where replicas meet by NCCL
-    use_hierarchical_allreduce: Flag = effect(False)
-    hierarchical_allreduce_inter_nranks: int = effect(0, ge=0)  # 0: the replicas of a host
     num_trainers: int = semantic(1)
     trainer_id: int = semantic(0)
     trainers_endpoints: list[str] = semantic([])
@@ -100,6 +97,9 @@ class BuildStrategy(Strategy):
     enable_backward_optimizer_op_deps: Flag = hint(True)
     cache_runtime_context: Flag = hint(False)
     bkcl_comm_num: int = hint(1, ge=1)
+    nccl_comm_num: int = hint(1, ge=1)
+    use_hierarchical_allreduce: Flag = hint(False)
+    hierarchical_allreduce_inter_nranks: int = hint(0, ge=0)
 
     def _finalize_strategy_and_create_passes(self) -> PassBuilder:
         """Freeze the switches that decide which passes run, and return Paddle's names of those passes."""

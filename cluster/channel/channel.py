@@ -23,7 +23,7 @@ from .frame import ChannelClosed, Frame, Outgoing
 _HAND_OVER_S = 2.0
 _WATCH_MS = 250
 _STEPS_KEPT = 3  # a replica can be a step ahead of another one, and at the next
-_BULKY = 1 << 15  # bytes that surely find room in a socket, though nobody takes them out
+_BULKY = 1 << 15  # bytes that surely find room in a socket, though no replica takes them out
 
 
 @dataclass
@@ -35,14 +35,14 @@ class _Exchange:
     waiting: set[int]
     answers: dict[int, Message] = field(default_factory=dict)
     posted: dict[int, Message] = field(default_factory=dict)
-    kept: dict[int, OrderedDict[int, Sequence[np.ndarray]]] = field(default_factory=dict)
+    own_values: dict[int, OrderedDict[int, Sequence[np.ndarray]]] = field(default_factory=dict)
     wanted: bool = True
     lasting: bool = False  # whether it is asked for until it is given up
     maps: bool = False  # it tells of new memory to share
 
 
 class Channels:
-    """Sends each replica its message and gathers the answers, whoever is first.
+    """Sends each replica its message and gathers the answers in any order.
 
     ``lost(rank)`` makes the error for a replica whose line ended, ``late(ranks, seconds)`` the one for
     replicas that did not answer in time. ``watch(ranks)`` is called now and then while these do not answer, and
@@ -167,7 +167,7 @@ class Channels:
         return exchange is None or not exchange.waiting - self._silent
 
     def give_up(self, number: int) -> None:
-        """Nobody wants these answers any more: they are thrown away when they come."""
+        """Throw these answers away when they come."""
         exchange = self._under_way.get(number)
         if exchange is None:
             return
@@ -193,7 +193,7 @@ class Channels:
     def own(self, number: int, rank: int) -> Mapping[int, Sequence[np.ndarray]]:
         """Return what a replica posted of its own after steps of a message, by the number of steps done."""
         exchange = self._under_way.get(number)
-        return exchange.kept.get(rank, {}) if exchange is not None else {}
+        return exchange.own_values.get(rank, {}) if exchange is not None else {}
 
     def _take_the_rest(self, rank: int) -> None:
         """Take in what a replica that is listened to no more had sent before."""
@@ -211,7 +211,7 @@ class Channels:
                     return
                 frames.clear()
 
-    def settle(self, ranks: set[int], within: float) -> None:
+    def drain(self, ranks: set[int], within: float) -> None:
         """Wait until these replicas have answered everything."""
         deadline = time.monotonic() + within
         while late := {r for e in self._under_way.values() for r in e.waiting & ranks}:
@@ -231,7 +231,7 @@ class Channels:
         exchange = _Exchange(None, outgoing, set(messages), wanted=False, maps=True)
         self._under_way[number] = exchange
         deadline = time.monotonic() + within
-        while exchange.waiting:  # an interrupt leaves it under way: nobody asks for the answers
+        while exchange.waiting:  # an interrupt leaves it under way: no caller asks for the answers
             if self._silent and (silent := exchange.waiting & self._silent):
                 raise self._gone(min(silent))
             if not self._turn(deadline):
@@ -288,10 +288,10 @@ class Channels:
             return
         if frame.message.kind == KEPT:
             self._bulky = True
-            kept = exchange.kept.setdefault(rank, OrderedDict())
-            kept[frame.message.step] = frame.message.arrays
-            if len(kept) > _STEPS_KEPT:
-                kept.popitem(last=False)
+            by_step = exchange.own_values.setdefault(rank, OrderedDict())
+            by_step[frame.message.step] = frame.message.arrays
+            if len(by_step) > _STEPS_KEPT:
+                by_step.popitem(last=False)
             return
         if frame.message.kind == "posted":
             self._bulky |= sum(a.nbytes for a in frame.message.arrays) > _BULKY

@@ -83,18 +83,18 @@ class ReplicaConnection:
             SharedFeedBuffer.new_path()
         )  # noted before it is there, so that close() finds it
         try:
-            made = SharedFeedBuffer.create(self._new, fed, posted)
+            new = SharedFeedBuffer.create(self._new, fed, posted)
         except (CollectiveError, OSError):  # no shared memory to be had: the socket does it
             self._near = self.cramped = False
             self._forget_name()
             return None
-        self.area = made
+        self.area = new
         if area is not None:
             area.close()
-        return Message(_MAP, {"path": made.segment.path, "fed": made.fed, "posted": made.posted})
+        return Message(_MAP, {"path": new.segment.path, "fed": new.fed, "posted": new.posted})
 
     def mapped(self, well: bool) -> None:
-        """The replica has the new area, if all went well: nobody else needs its name."""
+        """Forget the name of the new area, which the replica has if all went ``well``; else the area too."""
         self._forget_name()
         if self.area is not None and not well:
             self.area.close()
@@ -126,10 +126,10 @@ class ReplicaConnection:
 
     def posted(self, slot: int, number: int) -> Message | None:
         """Return what the replica left in the area for a message."""
-        found = self.area.read_posted(slot, number) if self.area is not None else None
-        if found is None:
+        post = self.area.read_posted(slot, number) if self.area is not None else None
+        if post is None:
             return None
-        text, arrays = found
+        text, arrays = post
         layout = read_head(text)
         return Message(layout.kind, layout.head, arrays)
 
@@ -168,16 +168,16 @@ class ReplicaServer:
         with contextlib.suppress(ChannelClosed, OSError):
             while True:
                 frame = self._next(incoming) if owed is None else self._before(owed[1], incoming)
-                made = None
+                answer = None
                 if frame is not None:
                     self._at, self._posted = frame, -1
-                    made = frame.number, self._handle(frame), self._posted
+                    answer = frame.number, self._handle(frame), self._posted
                     self._spin = frame.message.kind == "step" and self._spins()
                 if owed is not None:
                     self._answer(*owed)
-                owed = made
-                if made is not None and not isinstance(made[1].arrays, Arriving):
-                    self._answer(*made)
+                owed = answer
+                if answer is not None and not isinstance(answer[1].arrays, Arriving):
+                    self._answer(*answer)
                     owed = None
         if self._area is not None:
             self._area.close()

@@ -39,7 +39,7 @@ class SharedFeedBuffer:
 
     @staticmethod
     def new_path() -> str:
-        """Return a name for memory that nobody has."""
+        """Return a name that no other memory has."""
         return segment_path(uuid.uuid4().hex, "area")
 
     @classmethod
@@ -105,20 +105,20 @@ class SharedFeedBuffer:
         return _PAGE + slot * (self.fed + self.posted)
 
     def _places(self, slot: int, text: bytes, begin: int, room: int) -> Places | None:
-        found = self._known.get((slot, text))  # a head is either fed or posted
-        if found is not None:
-            return found
+        places = self._known.get((slot, text))  # a head is either fed or posted
+        if places is not None:
+            return places
         layout = read_head(text)
         offsets = layout.offsets()
         if offsets[-1] > room:
             return None
-        found = self._known[slot, text] = [
+        places = self._known[slot, text] = [
             np.ndarray(shape, dtype, self._bytes, begin + offset)
             for offset, (dtype, shape) in zip(offsets, layout.arrays, strict=False)
         ]
         if len(self._known) > _LAYOUTS_KEPT:
             self._known.popitem(last=False)
-        return found
+        return places
 
     def close(self) -> None:
         """Let go of the memory and its name."""

@@ -1,8 +1,8 @@
-"""Messages as bytes: a fixed header, a head of MessagePack, and the raw data of arrays. Nothing is pickled.
+"""Messages as frames (``cluster/primitives/wire.py``): a head of MessagePack, and the raw data of arrays.
 
-``magic, number, bytes of head, flags, bytes of body, step | head | array | array | ...``; head and arrays are
-padded, so that arrays can be used where they arrived. Arrays may also lie in memory that both ends share
-(``area.py``): then the body is empty and the flags say where they are.
+Nothing is pickled. Head and arrays are padded, so that arrays can be used where they arrived. Arrays may also
+lie in memory that both ends share (``feed_buffer.py``): then the body is empty, and the flags say where they
+are.
 
 Both directions can be left at any point and taken up again, which a non-blocking socket needs and which
 keeps a Ctrl-C from leaving half a message behind: Python may raise KeyboardInterrupt between a system call
@@ -15,7 +15,6 @@ import functools
 import math
 import re
 import socket
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -26,11 +25,9 @@ from ...executor.host.memory import total_memory
 from ...executor.replica.message import Message
 from ...strategies.errors import CollectiveError, InvalidType, ProtocolError
 from ...strategies.types import BFLOAT16
+from ..primitives.wire import HEADER_BYTES, STEP, frame_head, read_header
 
-_HEADER = struct.Struct("<4sIIIQQ")  # a multiple of _ALIGN
-_MAGIC = b"RLK3"
-_ALIGN = 16
-_LARGEST_HEAD = 1 << 28
+_ALIGN = 16  # of which a header's size is a multiple
 _LARGEST_ITEM = 1 << 20  # bytes of an element (a text)
 _LARGEST_COUNT = 1 << 48  # elements of an array
 _DIMENSIONS = 32
@@ -40,7 +37,7 @@ _SMALL = 1 << 14  # bytes of arrays up to which copying is cheaper than not
 _ROOM = 1 << 15  # a message up to this size is read by one system call
 _PIECES = 512  # system calls take about twice as many at once
 _KEPT = 64 << 20  # a larger buffer is not held between messages
-SLOTS = 2  # parts of the memory that both ends share (``area.py``)
+SLOTS = 2  # parts of the memory that both ends share (``feed_buffer.py``)
 # Flags: the slot that holds the arrays, the one that holds a post; plus one.
 _SLOT, _POSTED_SHIFT = 0xFF, 8
 _FLAGS = frozenset(s | p << _POSTED_SHIFT for s in range(SLOTS + 1) for p in range(SLOTS + 1))
@@ -69,11 +66,11 @@ class Layout(NamedTuple):
 
 
 def _offsets(arrays: Sequence[tuple[np.dtype, tuple[int, ...]]]) -> list[int]:
-    found = [0]
+    offsets = [0]
     for dtype, shape in arrays:
         nbytes = dtype.itemsize * math.prod(shape)
-        found.append(found[-1] + nbytes + _padding(nbytes))
-    return found
+        offsets.append(offsets[-1] + nbytes + _padding(nbytes))
+    return offsets
 
 
 def head_of(message: Message, arrays: Sequence[np.ndarray]) -> bytes:
@@ -112,15 +109,18 @@ def encode(number: int, message: Message, posted: int = -1) -> list[memoryview]:
     """
     arrays = [np.asarray(array) for array in message.arrays]
     text = head_of(message, arrays)
-    body = sum(array.nbytes + _padding(array.nbytes) for array in arrays)
     flags = (posted + 1) << _POSTED_SHIFT
-    pieces: list[Any] = [_HEADER.pack(_MAGIC, number, len(text), flags, body, message.step) + text]
-    for array in arrays:
+    if not arrays:
+        return [memoryview(frame_head(STEP, number, text, flags, 0, message.step))]
+    paddings = [-array.nbytes % _ALIGN for array in arrays]
+    body = sum(paddings) + sum(array.nbytes for array in arrays)
+    pieces: list[Any] = [frame_head(STEP, number, text, flags, body, message.step)]
+    for array, padding in zip(arrays, paddings, strict=True):
         if body <= _SMALL:
             pieces.append(array.tobytes())
         elif array.nbytes:
             pieces.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-        pieces.append(bytes(_padding(array.nbytes)))
+        pieces.append(bytes(padding))
     if body <= _SMALL:
         return [memoryview(b"".join(pieces))]
     return [memoryview(piece) for piece in pieces if len(piece)]
@@ -128,7 +128,7 @@ def encode(number: int, message: Message, posted: int = -1) -> list[memoryview]:
 
 def encode_beside(number: int, text: bytes, step: int, slot: int) -> list[memoryview]:
     """Return a message whose arrays lie in a slot of the area; ``text`` is its head."""
-    return [memoryview(_HEADER.pack(_MAGIC, number, len(text), slot + 1, 0, step) + text)]
+    return [memoryview(frame_head(STEP, number, text, slot + 1, 0, step))]
 
 
 class Outgoing:
@@ -184,7 +184,7 @@ class Incoming:
         self._room = memoryview(bytearray(_ROOM))
         # Buffer, bytes that came, bytes wanted. Always assigned at once: an interrupt leaves the state before
         # or the state after, and a message that was not handed out is found again.
-        self._state = (self._room, [0], _HEADER.size)
+        self._state = (self._room, [0], HEADER_BYTES)
 
     def pull(
         self,
@@ -207,17 +207,20 @@ class Incoming:
                 if not self._read(sock, buffer[done:], moved, wait):
                     return None
                 continue
-            magic, number, head, flags, body, step = _HEADER.unpack_from(buffer)
-            if magic != _MAGIC or not 0 < head <= _LARGEST_HEAD or flags not in _FLAGS:
+            try:
+                _, number, head, flags, body, step = read_header(buffer, STEP)
+            except ProtocolError as error:
+                raise NoMessage(str(error)) from error
+            if flags not in _FLAGS or step < 0:
                 raise NoMessage("what arrived on the step channel is no message.")
-            total = _HEADER.size + head + body
+            total = HEADER_BYTES + head + body
             # What is announced is believed, and given memory, once a head describes just that.
-            here = total if total <= _ROOM else _HEADER.size + head
+            here = total if total <= _ROOM else HEADER_BYTES + head
             if here > done:
                 self._state = self._make_room(buffer, moved, here)
                 continue
-            text = bytes(buffer[_HEADER.size : _HEADER.size + head])
-            layout = read_head(text)
+            text = bytes(buffer[HEADER_BYTES : HEADER_BYTES + head])
+            layout = _remembered(text) if head <= _REMEMBERED else _read_head(text)
             if body != (0 if flags & _SLOT else layout.nbytes):
                 raise NoMessage("what arrived is no message: its head describes another body.")
             if total > done:
@@ -234,7 +237,8 @@ class Incoming:
             frame = Frame(number, message, text, (flags & _SLOT) - 1, posted)
             if note is not None:
                 note(frame)
-            self._state = self._after(buffer, done, total)
+            again = (self._room, [0], HEADER_BYTES)
+            self._state = again if done == total else self._after(buffer, done, total)
             return frame
 
     @property
@@ -258,12 +262,12 @@ class Incoming:
         return True
 
     def _arrays(self, buffer: memoryview, head: int, layout: Layout) -> list[np.ndarray]:
-        offset, arrays = _HEADER.size + head, []
+        offset, arrays = HEADER_BYTES + head, []
         try:
             for dtype, shape in layout.arrays:
                 array: np.ndarray = np.ndarray(shape, dtype, buffer, offset)
                 offset += array.nbytes + _padding(array.nbytes)
-                # The room is used again; and who keeps a loss must not keep large arrays that came with it.
+                # The room is used again; and an owner of a loss must not keep large arrays that came with it.
                 apart = not self._reuse and (array.nbytes <= _SMALL or len(buffer) <= _ROOM)
                 arrays.append(array.copy() if apart else array)
         except (ValueError, TypeError) as error:
@@ -291,11 +295,10 @@ class Incoming:
     def _after(
         self, buffer: memoryview, done: int, total: int
     ) -> tuple[memoryview, list[int], int]:
-        """Return the state after a message; what came behind it begins the next."""
-        if done > total:
-            self._room = memoryview(bytearray(_ROOM))  # the old one is still being read
-            self._room[: done - total] = buffer[total:done]
-        return self._room, [done - total], _HEADER.size
+        """Return the state after a message behind which the beginning of the next came."""
+        self._room = memoryview(bytearray(_ROOM))  # the old one is still being read
+        self._room[: done - total] = buffer[total:done]
+        return self._room, [done - total], HEADER_BYTES
 
 
 def send(sock: socket.socket, number: int, message: Message) -> None:
@@ -359,8 +362,8 @@ def _check_depth(head: object) -> None:
     for _ in range(_NESTED):
         inner: list[Any] = []
         for one in level:
-            held = one.values() if isinstance(one, dict) else one
-            inner.extend(value for value in held if isinstance(value, (dict, list)))
+            values = one.values() if isinstance(one, dict) else one
+            inner.extend(value for value in values if isinstance(value, (dict, list)))
         if not inner:
             return
         level = inner

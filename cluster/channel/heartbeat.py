@@ -1,4 +1,4 @@
-"""Who is alive, and what it is at: asked while a step takes long, answered also by a replica at work.
+"""Heartbeats, answered even while a replica computes, with what it computes.
 
 A replica answers on a connection and a thread of their own. One that does not was stopped, is frozen, or is cut
 off; that it computes for long is no reason not to answer, unless an op keeps Python's lock all the while, which

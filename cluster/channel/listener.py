@@ -35,17 +35,17 @@ class Connections(NamedTuple):
 
 
 class Listener:
-    """Takes the connections of replicas, who are named by numbers of the caller's choice.
+    """Takes the connections of replicas, which are named by numbers of the caller's choice.
 
     They come to a TCP port or, on this host, to a Unix socket, which is faster. ``local_name`` is the Unix
     socket's; it has no file, and is seen on this host (network namespace) only.
     """
 
-    def __init__(self, host: str, secret: bytes, who: Sequence[int]) -> None:
+    def __init__(self, host: str, secret: bytes, replicas: Sequence[int]) -> None:
         self._secret = secret
-        self._who = list(who)
-        self._found: dict[tuple[int, int], socket.socket] = {}
-        backlog = 2 * len(self._who) + STRANGERS
+        self._replicas = list(replicas)
+        self._connections: dict[tuple[int, int], socket.socket] = {}
+        backlog = 2 * len(self._replicas) + STRANGERS
         self._socket = socket.create_server((host, 0), backlog=backlog)
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
         self.local_name = f"\0rowlock-{uuid.uuid4().hex}"
@@ -54,39 +54,46 @@ class Listener:
         self._local.listen(backlog)
 
     def accept_all(self, within: float, check: Callable[[], None]) -> dict[int, Connections]:
-        """Return everybody's connections; callers that do not know the secret are dropped.
+        """Return the connections of all replicas; callers that do not know the secret are dropped.
 
         ``check`` is called now and then and raises if a replica cannot come any more.
 
         Raises:
             CollectiveError: some are missing after ``within`` seconds.
         """
-        found = self._found
+        connections = self._connections
         deadline = time.monotonic() + within
         doorway = Doorway((self._socket, self._local), self._secret, self._awaited)
         try:
-            while len(found) < 2 * len(self._who):
+            while len(connections) < 2 * len(self._replicas):
                 check()
                 if time.monotonic() > deadline:
-                    there = {who for who, _ in found}
-                    missing = [who for who in self._who if who not in there]
+                    there = {replica for replica, _ in connections}
+                    missing = [replica for replica in self._replicas if replica not in there]
                     raise CollectiveError(
                         f"replicas {missing} did not connect within {within:g} s."
                     )
                 for claim, connection in doorway.look(_LOOK_S):
-                    found[claim.who, claim.purpose] = connection
+                    connections[claim.caller, claim.purpose] = connection
         except BaseException:
-            for connection in found.values():
+            for connection in connections.values():
                 connection.close()
             raise
         finally:
             doorway.close()
             self.close()
-        return {who: Connections(found[who, STEPS], found[who, WATCH]) for who in self._who}
+        return {
+            replica: Connections(connections[replica, STEPS], connections[replica, WATCH])
+            for replica in self._replicas
+        }
 
     def _awaited(self, claim: Claim) -> bool:
-        end = (claim.who, claim.purpose)
-        return claim.who in self._who and claim.purpose in (STEPS, WATCH) and end not in self._found
+        end = (claim.caller, claim.purpose)
+        return (
+            claim.caller in self._replicas
+            and claim.purpose in (STEPS, WATCH)
+            and end not in self._connections
+        )
 
     def close(self) -> None:
         """Stop listening."""
@@ -95,7 +102,7 @@ class Listener:
 
 
 def connect(
-    host: str, port: int, secret: bytes, who: int, purpose: int = STEPS, local_name: str = ""
+    host: str, port: int, secret: bytes, replica: int, purpose: int = STEPS, local_name: str = ""
 ) -> socket.socket:
     """Return a replica's connection to its driver, through the Unix socket if that is on this host.
 
@@ -110,14 +117,14 @@ def connect(
             connection = _beside(local_name) if local_name else None
             if connection is None:
                 connection = socket.create_connection((host, port), timeout=PATIENCE_S)
-            introduce(connection, secret, Claim(who, purpose), PATIENCE_S)
+            introduce(connection, secret, Claim(replica, purpose), PATIENCE_S)
             return prepared(connection)
         except OSError as error:
             if connection is not None:
                 connection.close()
             if time.monotonic() > deadline or isinstance(error, ConnectionRefusedError):
                 raise CollectiveError(
-                    f"the driver at {host}:{port} does not take replica {who} in: {error}."
+                    f"the driver at {host}:{port} does not take replica {replica} in: {error}."
                 ) from error
         except BaseException:
             if connection is not None:
@@ -127,11 +134,11 @@ def connect(
 
 
 def _beside(name: str) -> socket.socket | None:
-    made = socket.socket(socket.AF_UNIX)
-    made.settimeout(PATIENCE_S)
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(PATIENCE_S)
     try:
-        made.connect(name)
+        connection.connect(name)
     except OSError:  # the driver is on another host
-        made.close()
+        connection.close()
         return None
-    return made
+    return connection

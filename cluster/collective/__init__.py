@@ -1,16 +1,15 @@
-"""How the replicas' arrays meet: groups of ranks on one host, joined by shared memory.
+"""How the replicas' arrays meet. Start at ``executor/plan/group.py`` ``CollectiveGroup``, their base.
 
-* Collectives: sums block by block, low precision in float32, in ``cluster/collective/combine.py``; who came
-  for what, deaths and aborts of a host in ``cluster/collective/rendezvous.py``, between hosts in
-  ``cluster/collective/abort_channel.py``; shared memory in ``cluster/collective/buffers.py``; connections
-  in ``cluster/primitives/wire.py`` (callers prove themselves as in ``cluster/primitives/doorway.py``); send
-  and recv in ``cluster/collective/mail.py`` (one host) and ``cluster/collective/direct.py`` (two). Which
-  kind of group: ``cluster/collective/backend.py`` ``form_group`` (what ranks tell each other meanwhile:
-  ``cluster/collective/forming.py``); Ray's own GLOO and NCCL in ``cluster/collective/ray_groups.py``.
-* Collectives on GPUs: ``cluster/collective/nccl.py`` ``NcclGroup`` (who is here, deadlines, aborts), its
-  calls in ``cluster/collective/nccl_calls.py``, communicators in ``cluster/collective/communicators.py``.
-  They run beside the backward pass by ``executor/cuda/runtime.py`` ``fork``; where they are waited for,
-  ``executor/plan/cuda_plan.py`` ``_with_joins`` decides. Rings and levels are dealt in
-  ``graph/passes/order.py`` ``spread_collectives``. By way of the host: ``executor/gang/staged.py``.
-  ``executor/simulated/nccl.py`` stands in for NCCL on simulated GPUs.
+* On one host: ``group.py`` ``SharedMemoryGroup`` combines in memory that all ranks map (``buffers.py``), block
+  by block, low precision in float32 (``combine.py``). ``rendezvous.py``: ranks wait, differ, die.
+* On several hosts: ``hosts.py`` ``HostsGroup`` joins groups of a host by ``inter_host.py``, whose connections
+  ``connector.py`` makes (both ends prove themselves as in ``cluster/primitives/doorway.py``); ``stream.py``
+  moves rows over them, ``abort_channel.py`` aborts. The headers: ``cluster/primitives/wire.py``.
+* On GPUs: ``nccl.py`` ``NcclGroup`` (membership, deadlines, aborts), its calls in ``nccl_calls.py``, its
+  communicator in ``communicator.py``. They run beside the backward pass
+  (``executor/cuda/runtime.py`` ``Fork``);
+  where they are waited for, ``executor/plan/cuda_plan.py`` ``_with_joins`` decides. By way of the host:
+  ``executor/gang/staged.py``. ``executor/simulated/nccl.py`` stands in for NCCL on simulated GPUs.
+* Which of them: ``backends`` ``form_group`` asks the module that ``ClusterConfig.collectives`` names;
+  ``forming.py`` holds what ranks tell each other meanwhile. Ray's own GLOO and NCCL: ``ray_groups.py``.
 """

@@ -5,17 +5,14 @@ from __future__ import annotations
 import contextlib
 import selectors
 import socket
-import struct
 import threading
 from collections.abc import Callable, Mapping
 
 from ...strategies.errors import ProtocolError
+from ..primitives.wire import ABORT, FAREWELL, HEADER_BYTES, REASON_BYTES, frame_head, read_header
 
-_NOTICE = struct.Struct("<4sI")  # kind, bytes of the reason
-_ABORT, _BYE = b"RLKX", b"RLKB"
 _LOOK_S = 0.05  # how often an abort on the own host is looked for
 _SEND_S = 0.2
-_REASON_BYTES = 2048
 
 
 class AbortChannel:
@@ -40,7 +37,7 @@ class AbortChannel:
         for peer, connection in self._connections.items():
             connection.settimeout(_SEND_S)
             self._selector.register(connection, selectors.EVENT_READ, peer)
-        self._thread = threading.Thread(target=self._watch, name="rowlock-alarm", daemon=True)
+        self._thread = threading.Thread(target=self._watch, name="rowlock-aborts", daemon=True)
         self._thread.start()
 
     def _watch(self) -> None:
@@ -48,20 +45,18 @@ class AbortChannel:
             for key, _ in self._selector.select(_LOOK_S):
                 self._listen(key.data)
             if not self._told and not self._closed and (reason := self._here()) is not None:
-                self.ring(reason)
+                self.broadcast(reason)
 
     def _listen(self, peer: int) -> None:
         connection, reason = self._connections[peer], None
         try:
-            head = connection.recv(_NOTICE.size, socket.MSG_WAITALL)
-            if len(head) < _NOTICE.size:
+            head = connection.recv(HEADER_BYTES, socket.MSG_WAITALL)
+            if len(head) < HEADER_BYTES:
                 reason = "its connection ended"
             else:
-                kind, nbytes = _NOTICE.unpack(head)
-                if kind not in (_ABORT, _BYE) or nbytes > _REASON_BYTES:
-                    raise ProtocolError("it sent bytes that are no notice")
+                kind, _, nbytes, *_ = read_header(head, ABORT, FAREWELL)
                 text = connection.recv(nbytes, socket.MSG_WAITALL) if nbytes else b""
-                if kind == _ABORT and not self._closed:
+                if kind == ABORT and not self._closed:
                     self._heard(text.decode(errors="replace"))
                     return
         except (OSError, ProtocolError) as error:
@@ -70,23 +65,23 @@ class AbortChannel:
         if reason is not None and not self._closed:
             self._heard(f"{self._names[peer]} is gone: {reason}")
 
-    def ring(self, reason: str) -> None:
+    def broadcast(self, reason: str) -> None:
         """Tell every other host, once."""
         with self._sending:
             if not self._told:
                 self._told = True
-                self._send(_ABORT, reason.encode()[:_REASON_BYTES])
+                self._send(ABORT, reason.encode()[:REASON_BYTES])
 
     def _send(self, kind: bytes, text: bytes = b"") -> None:
         for connection in self._connections.values():
             with contextlib.suppress(OSError):
-                connection.sendall(_NOTICE.pack(kind, len(text)) + text)
+                connection.sendall(frame_head(kind, 0, text))
 
     def close(self) -> None:
-        """Say farewell, so that nobody is alarmed, and end the thread."""
+        """Say farewell, so that no host takes this for a loss, and end the thread."""
         self._closed = True
         with self._sending:
-            self._send(_BYE)
+            self._send(FAREWELL)
         if threading.current_thread() is not self._thread:
             self._thread.join(5)
         self._selector.close()

@@ -16,36 +16,37 @@ from .rendezvous import Rendezvous
 class Buffers:
     """One rank's handle. Waiting for the others while memory is made ends after ``within`` seconds."""
 
-    def __init__(self, meeting: Rendezvous, within: float) -> None:
-        self.name, self.rank, self.size = meeting.name, meeting.rank, meeting.size
-        self._meeting, self._within = meeting, within
+    def __init__(self, rendezvous: Rendezvous, within: float) -> None:
+        self.name, self.rank, self.size = rendezvous.name, rendezvous.rank, rendezvous.size
+        self._rendezvous, self._within = rendezvous, within
         self._all: list[list[Segment]] = []
         self._parts: dict[tuple[int, int, str], list[np.ndarray]] = {}
         self._staging = 0
 
-    def made(self, nbytes: int) -> np.ndarray:
+    def allocate(self, nbytes: int) -> np.ndarray:
         """Return ``nbytes`` of zeroed memory (uint8) that the peers can reach; every rank calls it.
 
         Raises CollectiveError or CollectiveAborted on every rank if one cannot.
         """
         number, size = len(self._all), max(nbytes, 1)
         paths = [
-            segment_path(self.name, f"{number}-{rank}-{self._meeting.epoch}")
+            segment_path(self.name, f"{number}-{rank}-{self._rendezvous.epoch}")
             for rank in range(self.size)
         ]
         own = self._own(paths[self.rank], size)
-        check = partial(self._meeting.refuse_aborted, "buffer")  # who gave up takes its file away
+        # A rank that gave up takes its file away.
+        check = partial(self._rendezvous.refuse_aborted, "buffer")
         try:
-            self._meeting.meet("buffer", f"{nbytes} bytes", self._within)
+            self._rendezvous.meet("buffer", f"{nbytes} bytes", self._within)
             segments = [
                 own
                 if rank == self.rank
                 else Segment.attach(paths[rank], size, self._within, f"rank {rank}", check=check)
                 for rank in range(self.size)
             ]
-            self._meeting.meet("buffer/done", "", self._within)
+            self._rendezvous.meet("buffer/done", "", self._within)
         finally:
-            for path in paths:  # everybody's: their owners may not live to do it
+            for path in paths:  # of all ranks: their owners may not live to do it
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(path)
         for segment in segments:
@@ -54,21 +55,21 @@ class Buffers:
         return own.array[:nbytes]
 
     def _own(self, path: str, nbytes: int) -> Segment:
-        """Make this rank's memory; if there is no room, the peers who wait for it are released."""
+        """Make this rank's memory; if there is no room, release the peers that wait for it."""
         try:
-            made = Segment.create(path, nbytes)
+            segment = Segment.create(path, nbytes)
             try:
-                made.populate()
+                segment.populate()
             except CollectiveError:
-                made.unlink()
+                segment.unlink()
                 raise
         except CollectiveError as error:
-            self._meeting.abort(f"rank {self._meeting.ranks[self.rank]} failed: {error}")
+            self._rendezvous.abort(f"rank {self._rendezvous.ranks[self.rank]} failed: {error}")
             raise
-        return made
+        return segment
 
     def release(self, buffer: np.ndarray) -> None:
-        """Give back what :meth:`made` returned; every rank calls it."""
+        """Give back what :meth:`allocate` returned; every rank calls it."""
         begin = buffer.__array_interface__["data"][0]
         for number, segments in enumerate(self._all):
             if segments and segments[self.rank].address == begin:
@@ -97,7 +98,7 @@ class Buffers:
         """Return every rank's staging memory as rows like ``row``."""
         if not self._staging or len(self._all[self._staging - 1][0].array) < row.nbytes:
             self.forget_staging()
-            self.made(row.nbytes)
+            self.allocate(row.nbytes)
             self._staging = len(self._all)
         return [s.array[: row.nbytes].view(row.dtype) for s in self._all[self._staging - 1]]
 

@@ -6,12 +6,10 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ray.experimental.internal_kv import _internal_kv_get, _internal_kv_put
-
 from ...strategies.errors import CollectiveAborted, CollectiveError
-from .rendezvous import lasts
+from ..primitives import ray_private
+from .rendezvous import never_ended
 
-NAMESPACE = b"rowlock"
 _LOOK_S = 0.05
 
 
@@ -22,7 +20,7 @@ class Terms(NamedTuple):
 
     forming_s: float = 60.0
     collective_s: float = 60.0
-    ended: Callable[[], str | None] = lasts
+    ended: Callable[[], str | None] = never_ended
 
 
 class Forming:
@@ -31,19 +29,19 @@ class Forming:
     def __init__(self, name: str, terms: Terms) -> None:
         self.terms = terms
         self.under_way = True
-        self._key = f"group/{name}/given up".encode()
+        self._key = f"group/{name}/given up"
         self._looked = 0.0
         self._reason: str | None = None
 
     def ended(self) -> str | None:
         """Return why the group was given up: by the driver, or by a rank while it formed. None: it was not."""
-        told = self.terms.ended()
-        if told is not None or not self.under_way:
-            return told
+        reason = self.terms.ended()
+        if reason is not None or not self.under_way:
+            return reason
         if self._reason is None and time.monotonic() - self._looked > _LOOK_S:
             self._looked = time.monotonic()
-            found = _internal_kv_get(self._key, namespace=NAMESPACE)
-            self._reason = found.decode(errors="replace") if found else None
+            text = ray_private.get(self._key)
+            self._reason = text.decode(errors="replace") if text else None
         return self._reason
 
     def refuse_ended(self) -> None:
@@ -56,4 +54,4 @@ class Forming:
         if not isinstance(error, CollectiveAborted):
             text = str(error) if isinstance(error, CollectiveError) else repr(error)
             reason = f"rank {rank} failed: {text}"
-            _internal_kv_put(self._key, reason.encode(), namespace=NAMESPACE)
+            ray_private.put(self._key, reason.encode())

@@ -1,6 +1,6 @@
 """A group of processes on one host that reduce, gather and broadcast arrays through shared memory.
 
-A collective is: meet (see ``meeting.py``), work on one another's memory, meet again.
+A collective is: meet (see ``rendezvous.py``), work on one another's memory, meet again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from ...strategies.errors import CollectiveError
+from ...executor.plan.group import DEADLINE_S, CollectiveGroup
 from .buffers import Buffers
 from .combine import (
     check_op,
@@ -22,15 +22,13 @@ from .combine import (
     plain,
     share,
 )
-from .mail import PAIR_BYTES, Mail
-from .rendezvous import DONE, Rendezvous, lasts, request_of
+from .rendezvous import DONE, Rendezvous, never_ended, request_of
 
 _SMALL = 1 << 15  # bytes up to which combining everything oneself is cheaper than a second meeting
-_FORMING_S = 60.0
 _ALL = -2
 
 
-class SharedMemoryGroup:
+class SharedMemoryGroup(CollectiveGroup):
     """One rank's handle. All ranks call the same collectives in the same order.
 
     Arrays are contiguous, of integers, float16, bfloat16, float32 or float64; bool
@@ -49,20 +47,19 @@ class SharedMemoryGroup:
         name: str,
         rank: int,
         size: int,
-        within: float = _FORMING_S,
+        within: float = DEADLINE_S,
         ranks: Sequence[int] | None = None,
         later: float | None = None,
-        ended: Callable[[], str | None] = lasts,
+        ended: Callable[[], str | None] = never_ended,
     ) -> None:
         self.name, self.rank, self.size = name, rank, size
         self.local_size = size
-        self._meeting = Rendezvous(name, rank, size, within, ranks, PAIR_BYTES, ended)
-        self._mail: Mail | None = None
-        self._buffers = Buffers(self._meeting, within if later is None else later)
+        self._rendezvous = Rendezvous(name, rank, size, within, ranks, ended)
+        self._buffers = Buffers(self._rendezvous, within if later is None else later)
         try:
-            self._buffers.made(2 * _SMALL)
+            self._buffers.allocate(2 * _SMALL)
         except BaseException:
-            self._meeting.close()
+            self._rendezvous.close()
             raise
         self._slots = self._buffers.newest()
         self._turn = 0
@@ -74,7 +71,7 @@ class SharedMemoryGroup:
 
         What is reduced in place there is not copied anywhere first.
         """
-        return self._buffers.made(nbytes)
+        return self._buffers.allocate(nbytes)
 
     def release(self, buffer: np.ndarray) -> None:
         """Give back what :meth:`buffer` returned; every rank calls it."""
@@ -96,37 +93,37 @@ class SharedMemoryGroup:
 
     def begin(self, step: int) -> None:
         """Say which step the collectives that follow belong to; ranks in different steps stop."""
-        self._meeting.step = step
+        self._rendezvous.step = step
 
-    def vote(self, *, within: float = _FORMING_S, tag: str = "") -> None:
+    def vote(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
         """Return when every living rank has, or is sure to get, the results of every collective so far.
 
         That is so already: a collective ends with a meeting, which all living ranks leave if one does.
         """
 
     def all_reduce(
-        self, array: np.ndarray, op: str = "sum", *, within: float = _FORMING_S, tag: str = ""
+        self, array: np.ndarray, op: str = "sum", *, within: float = DEADLINE_S, tag: str = ""
     ) -> None:
         """Combine ``array`` over the ranks, in place. ``op``: sum, mean, product, min, max."""
         check_op(op, array.dtype)
         row, divisor = flat(array), self.size if op == "mean" else 1
         if row.nbytes <= _SMALL:
             parts = self._shown(row)
-            self._meeting.meet(f"all_reduce/{op}", _describe(row, tag), within)
+            self._rendezvous.meet(f"all_reduce/{op}", _describe(row, tag), within)
             combine(parts, op, row, divisor)
             return
         parts, staged = self._reachable(row)
-        self._meeting.meet(f"all_reduce/{op}", _describe(row, tag), within)
+        self._rendezvous.meet(f"all_reduce/{op}", _describe(row, tag), within)
         combine_everywhere(parts, op, share(row.size, row.itemsize, self.rank, self.size), divisor)
-        self._meeting.meet(DONE, tag, within)
+        self._rendezvous.meet(DONE, tag, within)
         _copied(row, staged)
 
     def bound_all_reduce(
-        self, array: np.ndarray, op: str = "sum", *, within: float = _FORMING_S, tag: str = ""
+        self, array: np.ndarray, op: str = "sum", *, within: float = DEADLINE_S, tag: str = ""
     ) -> Callable[[], None]:
         """Return a call that does :meth:`all_reduce` on this array; what can be done once is done now."""
         check_op(op, array.dtype)
-        row, meeting = flat(array), self._meeting
+        row, rendezvous = flat(array), self._rendezvous
         if row.nbytes > _SMALL or op == "mean":
             return partial(self.all_reduce, array, op, within=within, tag=tag)
         wanted = request_of(f"all_reduce/{op}", _describe(row, tag))
@@ -137,7 +134,7 @@ class SharedMemoryGroup:
             self._turn = 1 - turn
             parts = shown[turn]
             parts[self.rank][...] = row
-            meeting.meet_for(wanted, within)
+            rendezvous.meet_for(wanted, within)
             combine(parts, op, row)
 
         return all_reduce
@@ -147,9 +144,9 @@ class SharedMemoryGroup:
         return [slot[begin : begin + row.nbytes].view(row.dtype) for slot in self._slots]
 
     def _shown(self, row: np.ndarray) -> list[np.ndarray]:
-        """Copy a small row to where all can read it, and return everybody's.
+        """Copy a small row to where all can read it, and return those of all ranks.
 
-        With it, ranks meet once: each combines everybody's copies for itself, instead of a part for all. Two
+        With it, ranks meet once: each combines all copies for itself, instead of a part for all. Two
         slots take turns. A rank that writes a slot again has met its peers in between, so they are done with
         reading it.
         """
@@ -164,7 +161,7 @@ class SharedMemoryGroup:
         root: int = 0,
         op: str = "sum",
         *,
-        within: float = _FORMING_S,
+        within: float = DEADLINE_S,
         tag: str = "",
         into: np.ndarray | None = None,
     ) -> None:
@@ -177,11 +174,11 @@ class SharedMemoryGroup:
         row = flat(array)
         parts, staged = self._reachable(row)
         target = parts[root] if into is None else (self._buffers.peers(into) or parts)[root]
-        self._meeting.meet(f"reduce/{op}/{root}", _describe(row, tag), within)
+        self._rendezvous.meet(f"reduce/{op}/{root}", _describe(row, tag), within)
         chunk = share(row.size, row.itemsize, self.rank, self.size)
         divisor = self.size if op == "mean" else 1
         combine_apart([part[chunk] for part in parts], op, target[chunk], divisor)
-        self._meeting.meet(DONE, tag, within)
+        self._rendezvous.meet(DONE, tag, within)
         if self.rank == root and into is None:
             _copied(row, staged)
 
@@ -190,7 +187,7 @@ class SharedMemoryGroup:
         array: np.ndarray,
         root: int = 0,
         *,
-        within: float = _FORMING_S,
+        within: float = DEADLINE_S,
         tag: str = "",
         source: np.ndarray | None = None,
     ) -> None:
@@ -204,20 +201,20 @@ class SharedMemoryGroup:
             parts, _ = self._reachable(row, filled=self.rank == root)
         else:
             parts = self._buffers.peers(source) or [source]
-        self._meeting.meet(f"broadcast/{root}", _describe(row, tag), within)
+        self._rendezvous.meet(f"broadcast/{root}", _describe(row, tag), within)
         if self.rank != root or source is not None:
             plain(row)[...] = plain(parts[root])
-        self._meeting.meet(DONE, tag, within)
+        self._rendezvous.meet(DONE, tag, within)
 
     def all_gather(
-        self, array: np.ndarray, *, within: float = _FORMING_S, tag: str = ""
+        self, array: np.ndarray, *, within: float = DEADLINE_S, tag: str = ""
     ) -> list[np.ndarray]:
         """Return every rank's ``array``, in rank order."""
         row = flat(array)
         parts, _ = self._reachable(row)
-        self._meeting.meet("all_gather", _describe(row, tag), within)
+        self._rendezvous.meet("all_gather", _describe(row, tag), within)
         gathered = [part.copy().view(array.dtype).reshape(array.shape) for part in parts]
-        self._meeting.meet(DONE, tag, within)
+        self._rendezvous.meet(DONE, tag, within)
         return gathered
 
     def reduce_scatter(
@@ -225,7 +222,7 @@ class SharedMemoryGroup:
         arrays: Sequence[np.ndarray],
         op: str = "sum",
         *,
-        within: float = _FORMING_S,
+        within: float = DEADLINE_S,
         tag: str = "",
     ) -> np.ndarray:
         """Return the combination over the ranks of their ``arrays[rank]``."""
@@ -236,17 +233,17 @@ class SharedMemoryGroup:
         for row, begin, end in zip(rows, ends, ends[1:], strict=False):
             plain(parts[self.rank][begin:end])[...] = plain(row)
         sizes = f"{rows[0].dtype.name}{ends[1:]} {tag}"
-        self._meeting.meet(f"reduce_scatter/{op}", sizes, within)
+        self._rendezvous.meet(f"reduce_scatter/{op}", sizes, within)
         result = np.empty_like(arrays[self.rank])
         chunk = slice(ends[self.rank], ends[self.rank + 1])
         divisor = self.size if op == "mean" else 1
         combine_apart([part[chunk] for part in parts], op, flat(result), divisor)
-        self._meeting.meet(DONE, tag, within)
+        self._rendezvous.meet(DONE, tag, within)
         return result
 
-    def barrier(self, *, within: float = _FORMING_S, tag: str = "") -> None:
+    def barrier(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
         """Return when every rank is here."""
-        self._meeting.meet("barrier", tag, within)
+        self._rendezvous.meet("barrier", tag, within)
 
     def reduce_parts(
         self,
@@ -254,7 +251,7 @@ class SharedMemoryGroup:
         ends: Sequence[int],
         roots: Sequence[int],
         *,
-        within: float = _FORMING_S,
+        within: float = DEADLINE_S,
         tag: str = "",
         op: str = "sum",
     ) -> None:
@@ -265,11 +262,11 @@ class SharedMemoryGroup:
         check_op(op, array.dtype)
         row = flat(array)
         everyone, staged = self._reachable(row)
-        self._meeting.meet(f"reduce_parts/{op}", _describe(row, tag), within)
+        self._rendezvous.meet(f"reduce_parts/{op}", _describe(row, tag), within)
         for begin, end, root in zip((0, *ends), ends, roots, strict=False):
             if root == self.rank:
                 combine_apart([part[begin:end] for part in everyone], op, everyone[root][begin:end])
-        self._meeting.meet(DONE, tag, within)
+        self._rendezvous.meet(DONE, tag, within)
         _copied(row, staged)
 
     def broadcast_parts(
@@ -278,75 +275,46 @@ class SharedMemoryGroup:
         ends: Sequence[int],
         roots: Sequence[int],
         *,
-        within: float = _FORMING_S,
+        within: float = DEADLINE_S,
         tag: str = "",
         takers: Sequence[int] | None = None,
     ) -> None:
         """Copy each part of ``array`` from its root's to every rank's.
 
-        With ``takers``, part i goes to rank ``takers[i]`` alone (-1: to nobody, -2: to everybody).
+        With ``takers``, part i goes to rank ``takers[i]`` alone (-1: to none, -2: to all).
         """
         row = flat(array)
         everyone, _ = self._reachable(row)
-        self._meeting.meet("broadcast_parts", _describe(row, tag), within)
+        self._rendezvous.meet("broadcast_parts", _describe(row, tag), within)
         takers = [_ALL] * len(ends) if takers is None else takers
         for begin, end, root, taker in zip((0, *ends), ends, roots, takers, strict=False):
             if root != self.rank and taker in (_ALL, self.rank):
                 plain(row[begin:end])[...] = plain(everyone[root][begin:end])
-        self._meeting.meet(DONE, tag, within)
-
-    # -- from one rank to another -----------------------------------------------------------------
-
-    def send(
-        self, array: np.ndarray, to: int, *, within: float = _FORMING_S, tag: str = ""
-    ) -> None:
-        """Give ``array`` to rank ``to``, which calls :meth:`recv`; returns when it has taken it all."""
-        self._check_rank(to, other=True)
-        self._posted().send(flat(array), to, within, tag)
-
-    def recv(
-        self, array: np.ndarray, source: int, *, within: float = _FORMING_S, tag: str = ""
-    ) -> None:
-        """Fill ``array`` with what rank ``source`` sends.
-
-        Raises:
-            CollectiveError: the other sends another size or type, or for another ``tag``; so it is told too.
-        """
-        self._check_rank(source, other=True)
-        self._posted().recv(flat(array), source, within, tag)
-
-    def _posted(self) -> Mail:
-        if self._mail is None:
-            self._mail = Mail(self._meeting)
-        return self._mail
-
-    def _check_rank(self, rank: int, other: bool = False) -> None:
-        if not 0 <= rank < self.size or (other and rank == self.rank):
-            raise CollectiveError(f"rank {rank} is no {'other ' * other}rank of {self.size}.")
+        self._rendezvous.meet(DONE, tag, within)
 
     @property
     def waited(self) -> float:
         """Seconds that this rank was in collectives before the last peer came, all added up."""
-        return self._meeting.waited
+        return self._rendezvous.waited
 
     # -- failures ---------------------------------------------------------------------------------
 
     @property
     def aborted(self) -> str | None:
-        """Why a rank gave up in this epoch; None: nobody did."""
-        return self._meeting.aborted
+        """Why a rank gave up in this epoch; None: none did."""
+        return self._rendezvous.aborted
 
     def abort(self, reason: str) -> None:
         """Release every rank that waits; they raise CollectiveAborted until the group is reset."""
-        self._meeting.abort(f"rank {self._meeting.ranks[self.rank]} failed: {reason}")
+        self._rendezvous.abort(f"rank {self._rendezvous.ranks[self.rank]} failed: {reason}")
 
     def abort_for(self, reason: str) -> None:
         """Abort because of a failure elsewhere, which ``reason`` names."""
-        self._meeting.abort(reason)
+        self._rendezvous.abort(reason)
 
     def reset(self, epoch: int) -> None:
         """Begin afresh after an abort; every rank calls it with the same number, larger than before."""
-        self._meeting.reset(epoch)
+        self._rendezvous.reset(epoch)
         self._buffers.forget_staging()
         self._turn = 0
 
@@ -354,9 +322,7 @@ class SharedMemoryGroup:
         """Let go of the memory."""
         self._slots = []
         self._buffers.close()
-        if self._mail is not None:
-            self._mail.close()
-        self._meeting.close()
+        self._rendezvous.close()
 
 
 def _copied(row: np.ndarray, staged: np.ndarray | None) -> None:

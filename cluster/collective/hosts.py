@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TypeVar
 
 import numpy as np
 
+from ...executor.plan.group import DEADLINE_S, CollectiveGroup
 from ...strategies.errors import CollectiveError
-from .combine import check_op, combine, flat, plain
-from .direct import Direct
+from .combine import check_op, combine, flat
 from .group import SharedMemoryGroup
 from .inter_host import InterHostTransport
-from .stream import Disagreement
 
-_FORMING_S = 60.0
 _SLACK_S = 0.5  # ranks wait a little longer for their leader than it does for the other hosts
 _ALL, _NOBODY = -2, -1
 _T = TypeVar("_T")
 
 
-class HostsGroup:
+class HostsGroup(CollectiveGroup):
     """One rank's handle. ``hosts`` lists the ranks of each host; the first of each leads it.
 
-    ``local`` joins the ranks of this host (None: this rank is alone on it), ``links`` the leaders (None: this
-    rank leads no host), ``direct`` reaches any rank of another host (None: no send and recv between hosts).
-    Arrays are as in SharedMemoryGroup. Within a host results are combined in rank order, then in the order of
-    the hosts, so every rank gets the same bits.
+    ``local`` joins the ranks of this host (None: this rank is alone on it), ``transport`` the leaders (None:
+    this rank leads no host). Arrays are as in SharedMemoryGroup. Results are combined within a host in
+    rank order, then in the order of the hosts, so every rank gets the same bits.
     """
 
     def __init__(
@@ -35,8 +31,7 @@ class HostsGroup:
         rank: int,
         hosts: Sequence[Sequence[int]],
         local: SharedMemoryGroup | None,
-        links: InterHostTransport | None,
-        direct: Direct | None = None,
+        transport: InterHostTransport | None,
     ) -> None:
         self.rank = rank
         self.size = sum(len(members) for members in hosts)
@@ -44,12 +39,8 @@ class HostsGroup:
         self._here = next(i for i, members in enumerate(hosts) if rank in members)
         self._members = self._hosts[self._here]
         self.local_size = len(self._members)
-        self._local, self._links, self._direct = local, links, direct
+        self._local, self._transport = local, transport
         self._scratch = np.empty(0, np.uint8)
-        # Whether other threads of this process have use for the processor: then waiting must not take it.
-        self.at_work: Callable[[], bool] = lambda: False
-        if links is not None:
-            links.at_work = lambda: self.at_work()
 
     def buffer(self, nbytes: int) -> np.ndarray:
         """Return zeroed memory (uint8) that the peers of this host can reach; every rank calls it."""
@@ -62,16 +53,19 @@ class HostsGroup:
         if self._local is not None:
             self._local.release(buffer)
 
+    def share_cores(self, at_work: Callable[[], bool]) -> None:
+        """Have the transport sleep while other threads of this process have use for the processor."""
+        if self._transport is not None:
+            self._transport.at_work = at_work
+
     def begin(self, step: int) -> None:
         """Say which step the collectives that follow belong to; ranks in different steps stop."""
         if self._local is not None:
             self._local.begin(step)
-        if self._links is not None:
-            self._links.step = step
-        if self._direct is not None:
-            self._direct.step = step
+        if self._transport is not None:
+            self._transport.step = step
 
-    def vote(self, *, within: float = _FORMING_S, tag: str = "") -> None:
+    def vote(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
         """Return when every living rank has, or is sure to get, the results of every collective so far.
 
         A leader comes to it with the results, and the ranks of its host then leave their last meeting too; so
@@ -79,7 +73,7 @@ class HostsGroup:
         """
         self._guarded(lambda: self._met("vote", within, tag))
 
-    def barrier(self, *, within: float = _FORMING_S, tag: str = "") -> None:
+    def barrier(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
         """Return when every rank is here."""
 
         def work() -> None:
@@ -90,15 +84,15 @@ class HostsGroup:
         self._guarded(work)
 
     def _met(self, what: str, within: float, tag: str) -> None:
-        if self._links is not None:
-            self._links.meet(f"{what} ({tag})", within)
+        if self._transport is not None:
+            self._transport.meet(f"{what} ({tag})", within)
         if self._local is not None:
             self._local.barrier(within=within + _SLACK_S, tag=f"{what} {tag}")
 
     # -- collectives ------------------------------------------------------------------------------
 
     def all_reduce(
-        self, array: np.ndarray, op: str = "sum", *, within: float = _FORMING_S, tag: str = ""
+        self, array: np.ndarray, op: str = "sum", *, within: float = DEADLINE_S, tag: str = ""
     ) -> None:
         """Combine ``array`` over the ranks, in place. ``op``: sum, mean, product, min, max."""
         check_op(op, array.dtype)
@@ -110,8 +104,8 @@ class HostsGroup:
             total = row if self._local is None else self._spare(row)
             if self._local is not None:
                 self._local.reduce(row, 0, joined, within=within, tag=tag, into=total)
-            if self._links is not None:
-                self._links.all_reduce(total, joined, within, tag)
+            if self._transport is not None:
+                self._transport.all_reduce(total, joined, within, tag)
                 if op == "mean":
                     combine([total], "sum", total, self.size)
             if self._local is not None:
@@ -120,19 +114,13 @@ class HostsGroup:
 
         self._guarded(work)
 
-    def bound_all_reduce(
-        self, array: np.ndarray, op: str = "sum", *, within: float = _FORMING_S, tag: str = ""
-    ) -> Callable[[], None]:
-        """Return a call that does :meth:`all_reduce` on this array."""
-        return partial(self.all_reduce, array, op, within=within, tag=tag)
-
     def reduce_parts(
         self,
         array: np.ndarray,
         ends: Sequence[int],
         roots: Sequence[int],
         *,
-        within: float = _FORMING_S,
+        within: float = DEADLINE_S,
         tag: str = "",
         op: str = "sum",
     ) -> None:
@@ -149,8 +137,8 @@ class HostsGroup:
             if self._local is not None:
                 self._local.reduce(row, 0, joined, within=within, tag=tag, into=total)
             pieces = _cut(total, ends)
-            if self._links is not None:
-                self._links.reduce_parts(pieces, home, joined, within, tag)
+            if self._transport is not None:
+                self._transport.reduce_parts(pieces, home, joined, within, tag)
             if self._local is not None:
                 at = [0] * len(ends)
                 to, patience = self._local_ranks(roots), within + _SLACK_S
@@ -167,7 +155,7 @@ class HostsGroup:
         ends: Sequence[int],
         roots: Sequence[int],
         *,
-        within: float = _FORMING_S,
+        within: float = DEADLINE_S,
         tag: str = "",
     ) -> None:
         """Copy each part of ``array`` from its root's to every rank's."""
@@ -175,12 +163,12 @@ class HostsGroup:
         ours = [host == self._here for host in home]
 
         def work() -> None:
-            if self._local is not None:  # what is at home here, to all who are here
+            if self._local is not None:  # what is at home here, to all ranks of this host
                 at = [max(rank, 0) for rank in self._local_ranks(roots)]
                 to = [_ALL if here else _NOBODY for here in ours]
                 self._local.broadcast_parts(row, ends, at, within=within, tag=tag, takers=to)
-            if self._links is not None:
-                self._links.broadcast_parts(_cut(row, ends), home, within, tag)
+            if self._transport is not None:
+                self._transport.broadcast_parts(_cut(row, ends), home, within, tag)
             if self._local is not None:  # what came from elsewhere
                 at = [0] * len(ends)
                 to = [_NOBODY if here else _ALL for here in ours]
@@ -188,83 +176,6 @@ class HostsGroup:
                 self._local.broadcast_parts(row, ends, at, within=patience, tag=tag, takers=to)
 
         self._guarded(work)
-
-    def reduce(
-        self,
-        array: np.ndarray,
-        root: int = 0,
-        op: str = "sum",
-        *,
-        within: float = _FORMING_S,
-        tag: str = "",
-    ) -> None:
-        """Combine ``array`` over the ranks into the root's; the others keep theirs."""
-        self.reduce_parts(array, [array.size], [root], within=within, tag=tag, op=op)
-
-    def broadcast(
-        self, array: np.ndarray, root: int = 0, *, within: float = _FORMING_S, tag: str = ""
-    ) -> None:
-        """Copy the root's ``array`` to every rank's."""
-        self.broadcast_parts(array, [array.size], [root], within=within, tag=tag)
-
-    def all_gather(
-        self, array: np.ndarray, *, within: float = _FORMING_S, tag: str = ""
-    ) -> list[np.ndarray]:
-        """Return every rank's ``array``, in rank order."""
-        gathered = np.zeros((self.size, *array.shape), array.dtype)
-        plain(flat(gathered[self.rank]))[...] = plain(flat(array))
-        ends = [array.size * (rank + 1) for rank in range(self.size)]
-        self.broadcast_parts(
-            gathered.reshape(-1), ends, list(range(self.size)), within=within, tag=tag
-        )
-        return list(gathered)
-
-    def reduce_scatter(
-        self,
-        arrays: Sequence[np.ndarray],
-        op: str = "sum",
-        *,
-        within: float = _FORMING_S,
-        tag: str = "",
-    ) -> np.ndarray:
-        """Return the combination over the ranks of their ``arrays[rank]``."""
-        joined = np.concatenate([array.reshape(-1) for array in arrays])
-        ends = np.cumsum([array.size for array in arrays]).tolist()
-        self.reduce_parts(joined, ends, list(range(self.size)), within=within, tag=tag, op=op)
-        return _cut(joined, ends)[self.rank].copy().reshape(arrays[self.rank].shape)
-
-    # -- from one rank to another -----------------------------------------------------------------
-
-    def send(
-        self, array: np.ndarray, to: int, *, within: float = _FORMING_S, tag: str = ""
-    ) -> None:
-        """Give ``array`` to rank ``to``, which calls :meth:`recv`; returns when it has come for it."""
-        if self._local is not None and to in self._members:
-            self._local.send(array, self._members.index(to), within=within, tag=tag)
-        else:
-            other = self._reached(to)
-            self._guarded(lambda: other.send(flat(array), to, within, tag), Disagreement)
-
-    def recv(
-        self, array: np.ndarray, source: int, *, within: float = _FORMING_S, tag: str = ""
-    ) -> None:
-        """Fill ``array`` with what rank ``source`` sends.
-
-        Raises:
-            CollectiveError: the other sends another size or type, or for another ``tag``; so it is told too.
-        """
-        if self._local is not None and source in self._members:
-            self._local.recv(array, self._members.index(source), within=within, tag=tag)
-        else:
-            other = self._reached(source)
-            self._guarded(lambda: other.recv(flat(array), source, within, tag), Disagreement)
-
-    def _reached(self, other: int) -> Direct:
-        if not 0 <= other < self.size or other == self.rank:
-            raise CollectiveError(f"rank {other} is no other rank of {self.size}.")
-        if self._direct is None:
-            raise CollectiveError("this group was formed without connections for send and recv.")
-        return self._direct
 
     # -- helpers ----------------------------------------------------------------------------------
 
@@ -284,7 +195,7 @@ class HostsGroup:
         return next(i for i, members in enumerate(self._hosts) if rank in members)
 
     def _local_ranks(self, ranks: Sequence[int]) -> list[int]:
-        """Return the numbers of ranks within this host; those of others are nobody."""
+        """Return the numbers of ranks within this host; -1 for ranks of other hosts."""
         here = self._members
         return [here.index(rank) if rank in here else _NOBODY for rank in ranks]
 
@@ -294,32 +205,30 @@ class HostsGroup:
 
         A rank that leads no host also waits while its leader talks to the other hosts.
         """
-        members = (one for one in (self._local, self._links) if one is not None)
+        members = (one for one in (self._local, self._transport) if one is not None)
         return sum(one.waited for one in members)
 
     # -- failures ---------------------------------------------------------------------------------
 
-    def _guarded(self, work: Callable[[], _T], *harmless: type[CollectiveError]) -> _T:
-        """Run a collective; if it fails here, those who wait for this rank are released."""
+    def _guarded(self, work: Callable[[], _T]) -> _T:
+        """Run a collective; if it fails here, release the ranks that wait for this one."""
         try:
             return work()
-        except harmless:
-            raise
         except CollectiveError as error:
             self._abort(str(error))
             raise
 
     @property
     def aborted(self) -> str | None:
-        """Why a rank gave up, as far as this host has heard; None: nobody did."""
-        told = self._links if self._links is not None else self._local
-        return None if told is None else told.aborted
+        """Why a rank gave up, as far as this host has heard; None: none did."""
+        source = self._transport if self._transport is not None else self._local
+        return None if source is None else source.aborted
 
     def _abort(self, reason: str) -> None:
         if self._local is not None:
             self._local.abort_for(reason)
-        if self._links is not None:
-            self._links.abort(reason)
+        if self._transport is not None:
+            self._transport.abort(reason)
 
     def abort(self, reason: str) -> None:
         """Release every rank that waits; they raise CollectiveAborted until the group is reset."""
@@ -327,22 +236,18 @@ class HostsGroup:
 
     def reset(self, epoch: int) -> None:
         """Begin afresh after an abort; every rank calls it with the same number, larger than before."""
-        if self._links is not None:
-            self._links.hang_up()  # first: an abort that is only heard of now belongs to what ends here
+        if self._transport is not None:
+            self._transport.hang_up()  # first: an abort that is only heard of now belongs to what ends here
         self._forget_scratch()  # a rank that came for something else may have another size, or none
         if self._local is not None:
             self._local.reset(epoch)
-        if self._links is not None:
-            self._links.reset(epoch)
-        if self._direct is not None:
-            self._direct.reset(epoch)
+        if self._transport is not None:
+            self._transport.reset(epoch)
 
     def close(self) -> None:
         """Let go of memory and sockets."""
-        if self._direct is not None:
-            self._direct.close()
-        if self._links is not None:
-            self._links.close()
+        if self._transport is not None:
+            self._transport.close()
         if self._local is not None:
             self._local.close()
 

@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from ...strategies.errors import CollectiveAborted
-from ..primitives.wire import ALARM, DATA, Address, Header, Lines
 from .abort_channel import AbortChannel
 from .combine import combine, combine_apart, describe, flat, share
+from .connector import ABORTS, DATA, Address, Connector
 from .group import SharedMemoryGroup
-from .rendezvous import lasts
-from .stream import Arrived, Exchange, Stream
+from .rendezvous import never_ended
+from .stream import Announcement, Arrived, Exchange, Stream
 
 _SMALL = (
     1 << 16
@@ -50,20 +50,20 @@ class InterHostTransport:
         local: SharedMemoryGroup | None = None,
         names: Sequence[str] | None = None,
         later: float | None = None,
-        ended: Callable[[], str | None] = lasts,
+        ended: Callable[[], str | None] = never_ended,
     ) -> None:
         self.index, self.size = index, len(addresses)
         self.names = list(names or (f"host {host}" for host in range(self.size)))
         self.step = -1
         self.at_work: Callable[[], bool] = lambda: False
         self.waited = 0.0  # seconds until the last host came, in all collectives so far
-        self._lines = Lines(index, addresses, listener, "host", lambda: self.aborted)
+        self._connector = Connector(index, addresses, listener, lambda: self.aborted)
         self._listener, self._local, self._within = listener, local, within
         self._ended = ended
         self._others = [peer for peer in range(self.size) if peer != index]
         self._scratch: dict[int, np.ndarray] = {}
         self._sockets: dict[int, socket.socket] = {}
-        self._alarm: AbortChannel | None = None
+        self._aborts: AbortChannel | None = None
         self.reset(0)
         self._within = within if later is None else later
 
@@ -74,14 +74,16 @@ class InterHostTransport:
         self.hang_up()
         self._sequence = 0
         self._given_up: str | None = None
-        keys = [(peer, purpose) for peer in self._others for purpose in (DATA, ALARM)]
-        made = self._lines.connected(keys, epoch, self._within)
-        self._sockets = {peer: made[peer, DATA] for peer in self._others}
+        keys = [(peer, purpose) for peer in self._others for purpose in (DATA, ABORTS)]
+        connections = self._connector.connect(keys, epoch, self._within)
+        self._sockets = {peer: connections[peer, DATA] for peer in self._others}
         for connection in self._sockets.values():
             connection.setblocking(False)
-        alarms = {peer: made[peer, ALARM] for peer in self._others}
-        self._alarm = AbortChannel(
-            alarms, dict(enumerate(self.names)), self._aborted_here, self._heard
+        self._aborts = AbortChannel(
+            {peer: connections[peer, ABORTS] for peer in self._others},
+            dict(enumerate(self.names)),
+            self._aborted_here,
+            self._heard,
         )
 
     def _aborted_here(self) -> str | None:
@@ -100,14 +102,14 @@ class InterHostTransport:
     def abort(self, reason: str) -> None:
         """Tell the other hosts that this one gave up."""
         self._given_up = self._given_up or reason
-        if self._alarm is not None:
-            self._alarm.ring(self._given_up)
+        if self._aborts is not None:
+            self._aborts.broadcast(self._given_up)
 
     def hang_up(self) -> None:
         """End every connection, and the thread that hears aborts: none is passed on after this."""
-        if self._alarm is not None:
-            self._alarm.close()
-            self._alarm = None
+        if self._aborts is not None:
+            self._aborts.close()
+            self._aborts = None
         for connection in self._sockets.values():
             connection.close()
         self._sockets = {}
@@ -255,11 +257,11 @@ class InterHostTransport:
         """
         if self._given_up is not None:
             raise CollectiveAborted(f"{request} was aborted: {self._given_up}")
-        self._sequence += 1
+        self._sequence = self._sequence + 1 & 0xFFFFFFFF
         self._streams = {}
         for peer in self._others:
             nbytes = sum(row.nbytes for row in out[peer]) + more
-            mine = Header.of(request, self._sequence, self.step, nbytes)
+            mine = Announcement.of(request, self._sequence, self.step, nbytes)
             self._streams[peer] = Stream(
                 peer, self._sockets[peer], mine, out[peer], into[peer], after
             )

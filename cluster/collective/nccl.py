@@ -1,8 +1,8 @@
-"""A group of GPUs, one in each process: arrays travel by NCCL, and who is here by one of our groups of CPUs.
+"""A group of GPUs, one in each process. A CPU group handles membership, deadlines and aborts; NCCL moves data.
 
 NCCL waits for ever, on the GPU, for a rank that does not come, and computes nonsense with one that comes for
 something else. So the host never waits for it alone: ranks first meet in the group of CPUs, which knows
-deadlines, names who is missing and compares what each came for, and then ask whether the GPU is done.
+deadlines, names ranks that are missing and compares what each came for, and then ask whether the GPU is done.
 """
 
 from __future__ import annotations
@@ -13,23 +13,21 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from ...executor.cuda.runtime import Event, Fork, Runtime
+from ...executor.plan.group import DEADLINE_S, CollectiveGroup
 from ...executor.replica.agreement import NO_STEP
 from ...strategies.errors import CollectiveAborted, CollectiveError
-from .communicators import NcclCommunicators
+from .communicator import NcclCommunicator
 from .nccl_calls import NcclCalls
-from .rendezvous import lasts
+from .rendezvous import never_ended
 
-_FORMING_S = 60.0
 _SPIN_S = 2e-4  # for so long the host asks again at once
 _PAUSE_S = 5e-5
 _ERRORS_S = 1e-3  # how often NCCL is asked what went wrong
 
 
-class NcclGroup:
-    """One rank's handle, with the methods of SharedMemoryGroup. Arrays lie in memory of this rank's GPU.
+class NcclGroup(CollectiveGroup):
+    """One rank's handle. Arrays lie in memory of this rank's GPU.
 
     ``control`` is the group of CPUs of the same ranks; it is this one's from now on. Collectives that are
     ``bound`` are put on a stream beside the compute stream and can be captured; :meth:`landed` tells when
@@ -40,12 +38,14 @@ class NcclGroup:
         CollectiveAborted: a rank gave up or its process ended; the message says which and why.
     """
 
+    asynchronous = True
+
     def __init__(
         self,
-        control: Any,
+        control: CollectiveGroup,
         runtime: Runtime,
-        within: float = _FORMING_S,
-        ended: Callable[[], str | None] = lasts,
+        within: float = DEADLINE_S,
+        ended: Callable[[], str | None] = never_ended,
     ) -> None:
         if runtime.nccl is None:
             raise CollectiveError(
@@ -53,32 +53,20 @@ class NcclGroup:
             )
         self.rank, self.size, self.local_size = control.rank, control.size, control.local_size
         self.runtime = runtime
-        self._control = control
+        self._control, self._within = control, within
         self._given_up: str | None = None
-        self._rings = NcclCommunicators(control, runtime, within, ended)
-        self._calls = NcclCalls(self._rings, runtime, self.rank, lambda: self._given_up)
+        self._communicator = NcclCommunicator(control, runtime, within, ended)
+        self._calls = NcclCalls(self._communicator, runtime, self.rank, lambda: self._given_up)
         self._lock = threading.Lock()
-        self.prepare(0, 0)
-
-    def prepare(self, ring: int, inner: int) -> None:
-        """Have communicators ready for a ring (see :class:`NcclCommunicators`); every rank calls it.
-
-        Raises:
-            CollectiveError: groups of ``inner`` ranks cannot be formed.
-        """
-        self._rings.prepare(ring, inner)
 
     # -- memory -----------------------------------------------------------------------------------
 
     def buffer(self, nbytes: int) -> Any:
         """Return ``nbytes`` of zeroed device memory (uint8); every rank calls it."""
-        self._control.barrier(within=self._rings.within, tag=f"buffer of {nbytes} bytes")
-        made = self.runtime.empty(max(nbytes, 1))[:nbytes]
-        made.fill(0)
-        return made
-
-    def release(self, buffer: Any) -> None:
-        """Nothing to do: the memory goes with its last reference."""
+        self._control.barrier(within=self._within, tag=f"buffer of {nbytes} bytes")
+        memory = self.runtime.empty(max(nbytes, 1))[:nbytes]
+        memory.fill(0)
+        return memory
 
     # -- bound: what a captured graph can hold ------------------------------------------------------
 
@@ -87,16 +75,11 @@ class NcclGroup:
         array: Any,
         op: str = "sum",
         *,
-        within: float = _FORMING_S,
+        within: float = DEADLINE_S,
         tag: str = "",
-        ring: int = 0,
-        inner: int = 0,
     ) -> Fork:
-        """Return a call that combines ``array`` over the ranks on a ring's stream; see :meth:`landed`.
-
-        ``inner``: in three steps, over groups of so many consecutive ranks (-1: those of one host).
-        """
-        return self._calls.all_reduce(array, op, ring, inner)
+        """Return a call that combines ``array`` over the ranks on NCCL's stream; see :meth:`landed`."""
+        return self._calls.all_reduce(array, op)
 
     def bound_reduce_parts(
         self,
@@ -104,13 +87,12 @@ class NcclGroup:
         ends: Sequence[int],
         roots: Sequence[int],
         *,
-        within: float = _FORMING_S,
+        within: float = DEADLINE_S,
         tag: str = "",
         op: str = "sum",
-        ring: int = 0,
     ) -> Fork:
         """Return a call that combines each part of ``array`` into its root's."""
-        return self._calls.reduce_parts(array, ends, roots, op, ring)
+        return self._calls.reduce_parts(array, ends, roots, op)
 
     def bound_broadcast_parts(
         self,
@@ -118,14 +100,13 @@ class NcclGroup:
         ends: Sequence[int],
         roots: Sequence[int],
         *,
-        within: float = _FORMING_S,
+        within: float = DEADLINE_S,
         tag: str = "",
-        ring: int = 0,
     ) -> Fork:
         """Return a call that copies each part of ``array`` from its root's to every rank's."""
-        return self._calls.broadcast_parts(array, ends, roots, ring)
+        return self._calls.broadcast_parts(array, ends, roots)
 
-    def landed(self, *, within: float = _FORMING_S, tag: str = "") -> None:
+    def landed(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
         """Return when the results of every collective that the compute stream waits for are there.
 
         Raises:
@@ -156,7 +137,7 @@ class NcclGroup:
 
     def _check(self, tag: str) -> None:
         try:
-            self._rings.check()
+            self._communicator.check()
         except Exception as error:  # NcclError, or KeyError: CuPy has no name for newer codes
             self.abort(f"NCCL: {error}")
             raise CollectiveError(
@@ -174,7 +155,7 @@ class NcclGroup:
         self._wait(self.runtime.record(self.runtime.compute), until, within, what)
 
     def all_reduce(
-        self, array: Any, op: str = "sum", *, within: float = _FORMING_S, tag: str = ""
+        self, array: Any, op: str = "sum", *, within: float = DEADLINE_S, tag: str = ""
     ) -> None:
         """Combine ``array`` over the ranks, in place. ``op``: sum, mean, product, min, max."""
         self._do(f"all_reduce/{op}", array, self.bound_all_reduce(array, op), within, tag)
@@ -185,7 +166,7 @@ class NcclGroup:
         ends: Sequence[int],
         roots: Sequence[int],
         *,
-        within: float = _FORMING_S,
+        within: float = DEADLINE_S,
         tag: str = "",
         op: str = "sum",
     ) -> None:
@@ -199,38 +180,18 @@ class NcclGroup:
         ends: Sequence[int],
         roots: Sequence[int],
         *,
-        within: float = _FORMING_S,
+        within: float = DEADLINE_S,
         tag: str = "",
     ) -> None:
         """Copy each part of ``array`` from its root's to every rank's."""
         fork = self.bound_broadcast_parts(array, ends, roots)
         self._do("broadcast_parts", array, fork, within, tag)
 
-    def reduce(
-        self,
-        array: Any,
-        root: int = 0,
-        op: str = "sum",
-        *,
-        within: float = _FORMING_S,
-        tag: str = "",
-    ) -> None:
-        """Combine ``array`` over the ranks into the root's; the others keep theirs."""
-        self._check_rank(root)
-        self.reduce_parts(array, [array.size], [root], within=within, tag=f"{root} {tag}", op=op)
-
-    def broadcast(
-        self, array: Any, root: int = 0, *, within: float = _FORMING_S, tag: str = ""
-    ) -> None:
-        """Copy the root's ``array`` to every rank's."""
-        self._check_rank(root)
-        self.broadcast_parts(array, [array.size], [root], within=within, tag=f"{root} {tag}")
-
-    def all_gather(self, array: Any, *, within: float = _FORMING_S, tag: str = "") -> list[Any]:
+    def all_gather(self, array: Any, *, within: float = DEADLINE_S, tag: str = "") -> list[Any]:
         """Return every rank's ``array``, in rank order."""
-        made = self.runtime.empty(max(array.nbytes * self.size, 1))
-        self._do("all_gather", array, self._calls.all_gather(array, made), within, tag)
-        parts = (made[r * array.nbytes : (r + 1) * array.nbytes] for r in range(self.size))
+        result = self.runtime.empty(max(array.nbytes * self.size, 1))
+        self._do("all_gather", array, self._calls.all_gather(array, result), within, tag)
+        parts = (result[r * array.nbytes : (r + 1) * array.nbytes] for r in range(self.size))
         return [part.view(array.dtype).reshape(array.shape) for part in parts]
 
     def reduce_scatter(
@@ -238,62 +199,37 @@ class NcclGroup:
         arrays: Sequence[Any],
         op: str = "sum",
         *,
-        within: float = _FORMING_S,
+        within: float = DEADLINE_S,
         tag: str = "",
     ) -> Any:
         """Return the combination over the ranks of their ``arrays[rank]``."""
         own = arrays[self.rank]
-        made = self.runtime.empty(max(own.nbytes, 1))[: own.nbytes].view(own.dtype)
+        result = self.runtime.empty(max(own.nbytes, 1))[: own.nbytes].view(own.dtype)
         sizes = f"{[array.size for array in arrays]} {tag}"
-        fork = self._calls.reduce_scatter(arrays, made, op)
+        fork = self._calls.reduce_scatter(arrays, result, op)
         self._do(f"reduce_scatter/{op}", arrays[0], fork, within, sizes)
-        return made.reshape(own.shape)
+        return result.reshape(own.shape)
 
-    # -- from one rank to another -------------------------------------------------------------------
-
-    def send(self, array: Any, to: int, *, within: float = _FORMING_S, tag: str = "") -> None:
-        """Give ``array`` to rank ``to``, which calls :meth:`recv`."""
-        self._check_rank(to, other=True)
-        self._pass(array, "send", to, within, tag)
-
-    def recv(self, array: Any, source: int, *, within: float = _FORMING_S, tag: str = "") -> None:
-        """Fill ``array`` with what rank ``source`` sends.
-
-        Raises:
-            CollectiveError: the other sends another size or type, or for another ``tag``; so it is told too.
-        """
-        self._check_rank(source, other=True)
-        self._pass(array, "recv", source, within, tag)
-
-    def _pass(self, array: Any, way: str, peer: int, within: float, tag: str) -> None:
-        what, until = f"{array.dtype}[{array.size}] {tag}", time.monotonic() + within
-        self._refuse_aborted(way)
-        with self._giving_up():
-            getattr(self._control, way)(np.zeros(1, np.uint8), peer, within=within, tag=what)
-        fork = self._calls.move(array, way, peer)
-        self.runtime.execute((fork, fork.finish))
-        self._wait(self.runtime.record(self.runtime.compute), until, within, f"{way} ({what})")
-
-    # -- who is here --------------------------------------------------------------------------------
+    # -- membership --------------------------------------------------------------------------------
 
     def begin(self, step: int) -> None:
         """Say which step the collectives that follow belong to; ranks in different steps stop."""
         self._control.begin(step)
 
-    def barrier(self, *, within: float = _FORMING_S, tag: str = "") -> None:
+    def barrier(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
         """Return when every rank is here."""
         self._meet(tag, within)
 
-    def agree(self, *, within: float = _FORMING_S, tag: str = "") -> None:
+    def agree(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
         """Return when every rank begins the same step of the same plan: NCCL itself compares nothing."""
         self._meet(f"step of {tag}", within)
 
-    def vote(self, *, within: float = _FORMING_S, tag: str = "") -> None:
+    def vote(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
         """Return when every rank has the results of every collective so far."""
         self._meet(f"vote {tag}", within)
 
     def _meet(self, tag: str, within: float) -> None:
-        """Return when every rank came for the same; if not, nobody waits for NCCL any longer here."""
+        """Return when every rank came for the same; if not, end the communicator, so that no call waits on."""
         self._refuse_aborted(tag)
         with self._giving_up():
             self._control.barrier(within=within, tag=tag)
@@ -309,13 +245,13 @@ class NcclGroup:
     @property
     def waited(self) -> float:
         """Seconds that this rank was in collectives before the last peer came, all added up."""
-        return float(self._control.waited)
+        return self._control.waited
 
     # -- failures -----------------------------------------------------------------------------------
 
     @property
     def aborted(self) -> str | None:
-        """Why a rank gave up in this epoch; None: nobody did."""
+        """Why a rank gave up in this epoch; None: none did."""
         return self._given_up or self._control.aborted
 
     def abort(self, reason: str) -> None:
@@ -330,29 +266,25 @@ class NcclGroup:
             raise CollectiveAborted(f"{what or 'a collective'} was aborted: {reason}")
 
     def _break(self, reason: str) -> None:
-        """End the communicators: what waits on the GPU for a peer ends, without a result."""
+        """End the communicator: what waits on the GPU for a peer ends, without a result."""
         with self._lock:
             self._given_up = self._given_up or reason
-            self._rings.abort()
+            self._communicator.abort()
 
     def reset(self, epoch: int) -> None:
         """Begin afresh after an abort; every rank calls it with the same number, larger than before.
 
-        Graphs that were captured with the communicators of before are gone by now: these wait for that.
+        Graphs that were captured with the communicator of before are gone by now: these wait for that.
         """
         self._break("the group is reset")
-        self._rings.settle()
+        self._communicator.drain()
         self.runtime.synchronize()
         self._control.reset(epoch)
         self._control.begin(NO_STEP)  # ranks may have failed in different ones
         self._given_up = None
-        self._rings.form_again()
+        self._communicator.form()
 
     def close(self) -> None:
         """Let go of peers."""
         self._break("the group is closed")
         self._control.close()
-
-    def _check_rank(self, rank: int, other: bool = False) -> None:
-        if not 0 <= rank < self.size or (other and rank == self.rank):
-            raise CollectiveError(f"rank {rank} is no {'other ' * other}rank of {self.size}.")

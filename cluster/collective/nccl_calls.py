@@ -11,7 +11,7 @@ import numpy as np
 from ...executor.cuda.runtime import Fork, Runtime
 from ...strategies.errors import CollectiveError
 from .combine import check_op
-from .communicators import CommunicatorSet, NcclCommunicators
+from .communicator import NcclCommunicator
 
 _OPS = {"sum": "SUM", "mean": "AVG", "product": "PROD", "min": "MIN", "max": "MAX"}
 _KINDS = (
@@ -21,108 +21,96 @@ _KINDS = (
 
 
 class NcclCalls:
-    """Each method returns a call for the rings' streams. ``broken()``: nobody will use what is put there."""
+    """Each method returns a call for the communicator's stream; once ``broken()``, the call does nothing."""
 
     def __init__(
-        self, rings: NcclCommunicators, runtime: Runtime, rank: int, broken: Callable[[], Any]
+        self,
+        communicator: NcclCommunicator,
+        runtime: Runtime,
+        rank: int,
+        broken: Callable[[], Any],
     ) -> None:
-        self._rings, self._runtime, self._rank, self._broken = rings, runtime, rank, broken
+        self._communicator, self._runtime = communicator, runtime
+        self._rank, self._broken = rank, broken
         self._nccl = runtime.nccl
         self._address = runtime.address
 
-    def _fork(self, ring: int, inner: int, work: Callable[[CommunicatorSet], None]) -> Fork:
-        key = self._rings.key(ring, inner)
+    def _fork(self, work: Callable[[Any, int], None]) -> Fork:
+        """Return a call of ``work(NCCL's communicator, address of the stream)``."""
 
         def step() -> None:
-            path = self._rings.paths[key]
+            world = self._communicator.world
             if self._broken():
                 return
             try:
-                work(path)
+                work(world, self._communicator.stream.ptr)
             except Exception as error:
                 if not self._broken():  # meanwhile
                     raise CollectiveError(f"rank {self._rank}: NCCL refused: {error}") from error
 
-        return self._runtime.fork(self._rings.stream(ring), step)
+        return self._runtime.fork(self._communicator.stream, step)
 
-    def all_reduce(self, array: Any, op: str, ring: int, inner: int) -> Fork:
+    def all_reduce(self, array: Any, op: str) -> Fork:
         """Combine an array over the ranks."""
         row, kind, how = _row(array), self._type(array), self._op(op, array)
 
-        def all_reduce(path: CommunicatorSet) -> None:
-            address, stream = self._address(row), path.stream.ptr
-            if path.across is None:
-                path.world.allReduce(address, address, row.size, kind, how, stream)
-            else:
-                path.in_three_steps(address, row.size, row.itemsize, (kind, how, stream))
+        def all_reduce(world: Any, stream: int) -> None:
+            address = self._address(row)
+            world.allReduce(address, address, row.size, kind, how, stream)
 
-        return self._fork(ring, inner, all_reduce)
+        return self._fork(all_reduce)
 
-    def reduce_parts(
-        self, array: Any, ends: Sequence[int], roots: Sequence[int], op: str, ring: int
-    ) -> Fork:
+    def reduce_parts(self, array: Any, ends: Sequence[int], roots: Sequence[int], op: str) -> Fork:
         """Combine each part of an array into its root's."""
         row, kind, how = _row(array), self._type(array), self._op(op, array)
         parts = joined_parts(ends, roots)
 
-        def reduce_parts(path: CommunicatorSet) -> None:
+        def reduce_parts(world: Any, stream: int) -> None:
             begin = self._address(row)
             with self._together():
                 for first, end, root in parts:
                     at = begin + first * row.itemsize
                     into = at if root == self._rank else 0
-                    path.world.reduce(at, into, end - first, kind, how, root, path.stream.ptr)
+                    world.reduce(at, into, end - first, kind, how, root, stream)
 
-        return self._fork(ring, 0, reduce_parts)
+        return self._fork(reduce_parts)
 
-    def broadcast_parts(
-        self, array: Any, ends: Sequence[int], roots: Sequence[int], ring: int
-    ) -> Fork:
+    def broadcast_parts(self, array: Any, ends: Sequence[int], roots: Sequence[int]) -> Fork:
         """Copy each part of an array from its root's."""
         row, kind, each = _bytes(array), self._nccl.NCCL_UINT8, array.itemsize
         parts = joined_parts(ends, roots)
 
-        def broadcast_parts(path: CommunicatorSet) -> None:
+        def broadcast_parts(world: Any, stream: int) -> None:
             begin = self._address(row)
             with self._together():
                 for first, end, root in parts:
                     at, count = begin + first * each, (end - first) * each
-                    path.world.broadcast(at, at, count, kind, root, path.stream.ptr)
+                    world.broadcast(at, at, count, kind, root, stream)
 
-        return self._fork(ring, 0, broadcast_parts)
+        return self._fork(broadcast_parts)
 
     def all_gather(self, array: Any, into: Any) -> Fork:
-        """Put everybody's bytes side by side."""
+        """Put the bytes of all ranks side by side."""
         row, kind = _bytes(array), self._nccl.NCCL_UINT8
 
-        def all_gather(path: CommunicatorSet) -> None:
-            ends = self._address(row), self._address(into)
-            path.world.allGather(*ends, row.size, kind, path.stream.ptr)
+        def all_gather(world: Any, stream: int) -> None:
+            world.allGather(self._address(row), self._address(into), row.size, kind, stream)
 
-        return self._fork(0, 0, all_gather)
+        return self._fork(all_gather)
 
     def reduce_scatter(self, arrays: Sequence[Any], into: Any, op: str) -> Fork:
-        """Combine everybody's ``arrays[rank]`` into an array of that rank; they may differ in size."""
+        """Combine the ``arrays[rank]`` of all ranks into an array of that rank; they may differ in size."""
         rows = [_row(array) for array in arrays]
         kind, how = self._type(rows[0]), self._op(op, rows[0])
 
-        def reduce_scatter(path: CommunicatorSet) -> None:
+        def reduce_scatter(world: Any, stream: int) -> None:
             with self._together():
                 for root, row in enumerate(rows):
                     at = self._address(row)
                     own = self._address(into) if root == self._rank else 0
-                    path.world.reduce(at, own, row.size, kind, how, root, path.stream.ptr)
+                    world.reduce(at, own, row.size, kind, how, root, stream)
 
-        return self._fork(0, 0, reduce_scatter)
-
-    def move(self, array: Any, way: str, peer: int) -> Fork:
-        """Send an array's bytes to a peer, or receive them (``way``)."""
-        row, kind = _bytes(array), self._nccl.NCCL_UINT8
-
-        def move(path: CommunicatorSet) -> None:
-            getattr(path.world, way)(self._address(row), row.size, kind, peer, path.stream.ptr)
-
-        return self._fork(0, 0, move)
+        return self._fork(reduce_scatter)
 
     @contextlib.contextmanager
     def _together(self) -> Iterator[None]:

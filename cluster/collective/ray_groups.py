@@ -6,7 +6,6 @@ import contextlib
 import importlib
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,11 @@ import ray
 from ray.util import collective
 from ray.util.collective import types
 
+from ...executor.plan.group import DEADLINE_S, CollectiveGroup
 from ...executor.replica.agreement import NO_STEP, format_step, named
 from ...strategies.errors import CollectiveAborted, CollectiveError
 from .combine import check_op, flat
 
-_FORMING_S = 60.0
 _OPS = {
     "sum": types.ReduceOp.SUM,
     "mean": types.ReduceOp.SUM,
@@ -36,12 +35,12 @@ _NEEDS = {
 }
 
 
-class RayGroup:
-    """One rank's handle, with the methods of SharedMemoryGroup; ``backend`` is "gloo" or "nccl".
+class RayGroup(CollectiveGroup):
+    """One rank's handle; ``backend`` is "gloo" or "nccl".
 
     Arrays are NumPy's with gloo, CuPy's with nccl, of types that the backend knows. Ray offers neither a
     deadline nor an abort here: ``within`` is not kept, an abort stops this rank's next collective but
-    releases nobody who waits (torch gives up after half an hour; a gang ends the actors), ranks that come for
+    releases no rank that waits (torch gives up after half an hour; a gang ends the actors), ranks that come for
     different things are noticed at a barrier or a vote only, and results need not be the same bits in each run.
 
     Raises:
@@ -49,17 +48,13 @@ class RayGroup:
     """
 
     def __init__(
-        self, name: str, rank: int, size: int, backend: str, within: float = _FORMING_S
+        self, name: str, rank: int, size: int, backend: str, within: float = DEADLINE_S
     ) -> None:
-        if backend not in _NEEDS:
-            raise CollectiveError(
-                f"collective backend {backend!r} is not one of rowlock, {', '.join(_NEEDS)}."
-            )
         self.name, self.rank, self.size, self.backend = name, rank, size, backend
         self._given_up: str | None = None
         self._step = NO_STEP
         self._arrays = _module(backend)
-        with self._told("forming the group"):
+        with self._explained("forming the group"):
             milliseconds = int(within * 1e3)  # for rank 0 to tell its address; GLOO alone heeds it
             collective.init_collective_group(
                 size,
@@ -73,7 +68,7 @@ class RayGroup:
         self.local_size = sum(int(other[0]) == node for other in nodes)
 
     @contextlib.contextmanager
-    def _told(self, what: str) -> Iterator[None]:
+    def _explained(self, what: str) -> Iterator[None]:
         if self._given_up is not None:
             raise CollectiveAborted(f"group {self.name}: {what} was aborted: {self._given_up}")
         try:
@@ -89,23 +84,16 @@ class RayGroup:
         """Return ``nbytes`` of zeroed memory (uint8) where the backend wants it."""
         return self._arrays.zeros(nbytes, "uint8")
 
-    def release(self, buffer: Any) -> None:
-        """Give back what :meth:`buffer` returned: nothing is to be done."""
-
     def begin(self, step: int) -> None:
         """Say which step the barriers and votes that follow belong to; ranks in different steps stop."""
         self._step = step
 
-    def vote(self, *, within: float = _FORMING_S, tag: str = "") -> None:
-        """Return when every rank has the results of every collective so far."""
-        self.barrier(within=within, tag=tag)
-
     def all_reduce(
-        self, array: Any, op: str = "sum", *, within: float = _FORMING_S, tag: str = ""
+        self, array: Any, op: str = "sum", *, within: float = DEADLINE_S, tag: str = ""
     ) -> None:
         """Combine ``array`` over the ranks, in place. ``op``: sum, mean, product, min, max."""
         check_op(op, array.dtype)
-        with self._told(f"all_reduce/{op} {tag}"):
+        with self._explained(f"all_reduce/{op} {tag}"):
             collective.allreduce(flat(array), self.name, _OPS[op])
         self._divided(array, op)
 
@@ -113,19 +101,13 @@ class RayGroup:
         if op == "mean":
             self._arrays.divide(array, self.size, out=array, casting="unsafe")
 
-    def bound_all_reduce(
-        self, array: np.ndarray, op: str = "sum", *, within: float = _FORMING_S, tag: str = ""
-    ) -> Callable[[], None]:
-        """Return a call that does :meth:`all_reduce` on this array."""
-        return partial(self.all_reduce, array, op, within=within, tag=tag)
-
     def reduce_parts(
         self,
         array: Any,
         ends: Sequence[int],
         roots: Sequence[int],
         *,
-        within: float = _FORMING_S,
+        within: float = DEADLINE_S,
         tag: str = "",
         op: str = "sum",
     ) -> None:
@@ -135,9 +117,9 @@ class RayGroup:
         for begin, end, root in zip((0, *ends), ends, roots, strict=False):
             part = row[begin:end]
             # NCCL may use the memory of the others as scratch.
-            given = part if root == self.rank else part.copy()
-            with self._told(f"reduce/{op} {tag}"):
-                collective.reduce(given, root, self.name, _OPS[op])
+            operand = part if root == self.rank else part.copy()
+            with self._explained(f"reduce/{op} {tag}"):
+                collective.reduce(operand, root, self.name, _OPS[op])
             if root == self.rank:
                 self._divided(part, op)
 
@@ -147,75 +129,54 @@ class RayGroup:
         ends: Sequence[int],
         roots: Sequence[int],
         *,
-        within: float = _FORMING_S,
+        within: float = DEADLINE_S,
         tag: str = "",
     ) -> None:
         """Copy each part of ``array`` from its root's to every rank's."""
         row = flat(array)
         for begin, end, root in zip((0, *ends), ends, roots, strict=False):
-            with self._told(f"broadcast {tag}"):
+            with self._explained(f"broadcast {tag}"):
                 collective.broadcast(row[begin:end], root, self.name)
 
-    def reduce(
-        self,
-        array: Any,
-        root: int = 0,
-        op: str = "sum",
-        *,
-        within: float = _FORMING_S,
-        tag: str = "",
-    ) -> None:
-        """Combine ``array`` over the ranks into the root's; the others keep theirs."""
-        self.reduce_parts(array, [array.size], [root], within=within, tag=tag, op=op)
-
-    def broadcast(
-        self, array: Any, root: int = 0, *, within: float = _FORMING_S, tag: str = ""
-    ) -> None:
-        """Copy the root's ``array`` to every rank's."""
-        self.broadcast_parts(array, [array.size], [root], within=within, tag=tag)
-
-    def all_gather(self, array: Any, *, within: float = _FORMING_S, tag: str = "") -> list[Any]:
+    def all_gather(self, array: Any, *, within: float = DEADLINE_S, tag: str = "") -> list[Any]:
         """Return every rank's ``array``, in rank order."""
         gathered = [self._arrays.empty_like(array) for _ in range(self.size)]
-        with self._told(f"all_gather {tag}"):
+        with self._explained(f"all_gather {tag}"):
             collective.allgather(gathered, array, self.name)
         return gathered
 
     def reduce_scatter(
-        self, arrays: Sequence[Any], op: str = "sum", *, within: float = _FORMING_S, tag: str = ""
+        self, arrays: Sequence[Any], op: str = "sum", *, within: float = DEADLINE_S, tag: str = ""
     ) -> Any:
         """Return the combination over the ranks of their ``arrays[rank]``."""
         check_op(op, arrays[0].dtype)
         result = self._arrays.empty_like(arrays[self.rank])
-        with self._told(f"reduce_scatter/{op} {tag}"):
-            given = [array.copy() for array in arrays]  # Ray's GLOO writes into them
-            collective.reducescatter(result, given, self.name, _OPS[op])
+        with self._explained(f"reduce_scatter/{op} {tag}"):
+            copies = [array.copy() for array in arrays]  # Ray's GLOO writes into them
+            collective.reducescatter(result, copies, self.name, _OPS[op])
         self._divided(result, op)
         return result
 
-    def send(self, array: Any, to: int, *, within: float = _FORMING_S, tag: str = "") -> None:
-        """Give ``array`` to rank ``to``."""
-        with self._told(f"send {tag}"):
-            collective.send(flat(array), to, self.name)
-
-    def recv(self, array: Any, source: int, *, within: float = _FORMING_S, tag: str = "") -> None:
-        """Fill ``array`` with what rank ``source`` sends."""
-        with self._told(f"recv {tag}"):
-            collective.recv(flat(array), source, self.name)
-
-    def barrier(self, *, within: float = _FORMING_S, tag: str = "") -> None:
+    def barrier(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
         """Return when every rank is here, for the same thing and in the same step."""
-        came = [zlib.crc32(tag.encode()), self._step]
-        met = self.all_gather(self._arrays.asarray(came, dtype="int64"), tag=f"barrier {tag}")
-        others = [r for r, their in enumerate(met) if [int(word) for word in their] != came]
+        request = [zlib.crc32(tag.encode()), self._step]
+        requests = self.all_gather(
+            self._arrays.asarray(request, dtype="int64"), tag=f"barrier {tag}"
+        )
+        others = [r for r, their in enumerate(requests) if [int(word) for word in their] != request]
         if others:
             raise CollectiveError(
                 f"group {self.name}: {named(others)} came for another collective than rank {self.rank}, "
                 f"which came for barrier ({tag}){format_step(self._step)}."
             )
 
+    @property
+    def aborted(self) -> str | None:
+        """Why this rank gave up; None: it did not."""
+        return self._given_up
+
     def abort(self, reason: str) -> None:
-        """Refuse further collectives of this rank; those who wait for it are not released."""
+        """Refuse further collectives of this rank; ranks that wait for it are not released."""
         self._given_up = self._given_up or f"rank {self.rank} failed: {reason}"
 
     def reset(self, epoch: int) -> None:

@@ -7,11 +7,11 @@ Words are written with plain stores. That is enough on x86-64, where stores beco
 processors the system call in ``wake`` stands between the data and the sleeper's next look.
 
 If every rank has arrived at a meeting, every living rank leaves it successfully, whatever happens to the
-others after they arrived. A rank that finds everybody present and no abort leaves without more ado. Whoever
+others after they arrived. A rank that finds all present and no abort leaves without more ado. A rank that
 sees an abort settles under a file lock (which the kernel takes back from a dead holder): the first to do so
-looks who is present, and either everybody is, or it writes down that this meeting is *off*. A rank arrives
-first and then looks for an abort, one that aborts does so before it looks who arrived, and a system call
-stands between the two looks on either side; so nobody leaves quickly a meeting that another one called off.
+looks which are present, and either all are, or it writes down that this meeting is *off*. A rank arrives
+first and then looks for an abort, one that aborts does so before it looks which arrived, and a system call
+stands between the two looks on either side; so no rank leaves quickly a meeting that another one called off.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
-
-import numpy as np
 
 from ...executor.replica.agreement import NO_STEP, format_step, mismatch_message
 from ...strategies.errors import CollectiveAborted, CollectiveError
@@ -49,8 +47,8 @@ _PAGE = 4096
 _FLOCK = "hhqqi"  # struct flock: type, whence, start, length, process
 
 
-def lasts() -> str | None:
-    """Tell that nothing ended a group from outside."""
+def never_ended() -> str | None:
+    """Return None: nothing ends the group from outside."""
     return None
 
 
@@ -66,8 +64,7 @@ class Request(NamedTuple):
 class Rendezvous:
     """One rank's handle: all ranks meet in the same order, each time for the same thing and in the same step.
 
-    ``ranks`` are the numbers by which messages call the members. ``pairs`` is memory for others to use:
-    ``pair_bytes`` (whole pages) for each ordered pair of ranks. ``ended()`` returns why the group was given up
+    ``ranks`` are the numbers by which messages call the members. ``ended()`` returns why the group was given up
     from outside, for good (None: it was not); a rank that waits looks there.
 
     Raises:
@@ -82,28 +79,24 @@ class Rendezvous:
         size: int,
         within: float,
         ranks: Sequence[int] | None = None,
-        pair_bytes: int = 0,
-        ended: Callable[[], str | None] = lasts,
+        ended: Callable[[], str | None] = never_ended,
     ) -> None:
         self._ended = ended
         self.name, self.rank, self.size = name, rank, size
         self.ranks = list(range(size) if ranks is None else ranks)
         words = (size + 1) * _LINE
         texts = words * 8 + size * 2 * _TEXT_BYTES
-        fixed = -(-(texts + _REASON_BYTES) // _PAGE) * _PAGE
-        # Memory for pairs of ranks costs nothing before it is touched.
-        nbytes = fixed + size * size * pair_bytes
+        nbytes = -(-(texts + _REASON_BYTES) // _PAGE) * _PAGE
         path = segment_path(name, "control")
         if rank == 0:
-            self._control = Segment.create(path, nbytes, keep=True, taken=fixed)
+            self._control = Segment.create(path, nbytes, keep=True, taken=nbytes)
         else:
-            who = f"group {name}: rank {self.ranks[0]}"
+            maker = f"group {name}: rank {self.ranks[0]}"
             check = self._refuse_ended
-            self._control = Segment.attach(path, nbytes, within, who, keep=True, check=check)
+            self._control = Segment.attach(path, nbytes, within, maker, keep=True, check=check)
         self._words = self._control.array[: words * 8].data.cast("q")
         self._texts = self._control.array[words * 8 : texts].data
         self._reason = self._control.array[texts : texts + _REASON_BYTES].data
-        self.pairs, self._pairs_at = self._control.array[fixed:], fixed
         self._abort_word = size * _LINE
         self._address = self._control.address + rank * _LINE * 8
         self._lock, self._closed = threading.Lock(), False
@@ -135,10 +128,6 @@ class Rendezvous:
     def _refuse_ended(self) -> None:
         if (reason := self._ended()) is not None:
             raise CollectiveAborted(f"group {self.name} was aborted: {reason}")
-
-    def take_pages(self, at: int, nbytes: int) -> None:
-        """Take pages of ``pairs`` now; raises CollectiveError if there is no room."""
-        self._control.populate(self._pairs_at + at, nbytes)
 
     def _called(self, members: Sequence[int]) -> list[int]:
         return [self.ranks[member] for member in members]
@@ -174,7 +163,7 @@ class Rendezvous:
                 if kind != DONE:
                     self.waited += time.perf_counter() - began
         if words[self._abort_word] >= self.epoch:
-            self._settle(target, kind)
+            self._resolve_abort(target, kind)
         for peer in range(self.size):
             at = peer * _LINE + slot
             if words[at] != request or words[at + 1] != step:
@@ -195,7 +184,9 @@ class Rendezvous:
                     f"{kind} ({detail}): ranks {self._called(late)} are missing after {within} s"
                 )
                 if late and self.abort(reason) and not self._all_arrived(target):
-                    self._settle(target, kind, CollectiveError(f"group {self.name}: {reason}."))
+                    self._resolve_abort(
+                        target, kind, CollectiveError(f"group {self.name}: {reason}.")
+                    )
                 return
             seen = words[at]
             if seen < target:
@@ -211,11 +202,11 @@ class Rendezvous:
         words, beyond = self._words, self._base + (1 << EPOCH_SHIFT)
         return all(target <= words[peer * _LINE] < beyond for peer in range(self.size))
 
-    def _settle(self, target: int, kind: str, cause: CollectiveError | None = None) -> None:
-        """Return if everybody had arrived when the abort came; raise ``cause``, or the abort, if not."""
+    def _resolve_abort(self, target: int, kind: str, cause: CollectiveError | None = None) -> None:
+        """Return if all had arrived when the abort came; raise ``cause``, or the abort, if not."""
         with self._locked():
             off = self._words[self._abort_word + _OFF]
-            if off < self._base:  # nobody has decided in this epoch yet
+            if off < self._base:  # no rank has decided in this epoch yet
                 if self._all_arrived(target):
                     return
                 self._words[self._abort_word + _OFF] = off = target
@@ -241,7 +232,7 @@ class Rendezvous:
         self.abort(reason)
         raise CollectiveError(f"group {self.name}: {reason}.")
 
-    # -- who is alive -----------------------------------------------------------------------------
+    # -- which ranks are alive -----------------------------------------------------------------------------
 
     def _show_alive(self) -> None:
         """Lock a byte of the control file; the kernel unlocks it when this process ends."""
@@ -253,10 +244,10 @@ class Rendezvous:
         """Tell whether the peer's process exists (or a child it forked, or one cannot know)."""
         ask = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, peer, 1, 0)
         try:
-            found = fcntl.fcntl(self._control.descriptor, fcntl.F_OFD_GETLK, ask)
+            reply = fcntl.fcntl(self._control.descriptor, fcntl.F_OFD_GETLK, ask)
         except OSError:
             return True
-        return bool(struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK)
+        return bool(struct.unpack(_FLOCK, reply)[0] != fcntl.F_UNLCK)
 
     # -- failures ---------------------------------------------------------------------------------
 
@@ -283,7 +274,7 @@ class Rendezvous:
 
     @property
     def aborted(self) -> str | None:
-        """Why a rank gave up in this epoch; None: nobody did."""
+        """Why a rank gave up in this epoch; None: none did."""
         if self._words[self._abort_word] < self.epoch:
             return None
         return bytes(self._reason[: self._words[self._abort_word + 1]]).decode(errors="replace")
@@ -318,7 +309,6 @@ class Rendezvous:
         """Let go of the memory. An abort that comes later, from another thread, has nothing to do."""
         with self._lock:
             self._closed = True
-            self.pairs = np.empty(0, np.uint8)
             for view in (self._words, self._texts, self._reason):
                 view.release()
             self._control.close()

@@ -1,4 +1,4 @@
-"""Moving rows over several connections at once: agree first, then send and receive as the kernel lets one."""
+"""Moving rows over several connections at once: agree first, then send and receive as each socket accepts."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import os
 import select
 import socket
 import time
+import zlib
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from ...strategies.errors import CollectiveAborted, CollectiveError
-from ..primitives.wire import HEADER_BYTES, Header
+from ...executor.replica.agreement import format_step
+from ...strategies.errors import CollectiveAborted, CollectiveError, ProtocolError
+from ..primitives.wire import ANNOUNCED_BYTES, COLLECTIVE, HEADER_BYTES, frame_head, read_header
 from .combine import plain
 
+FRAME_BYTES = HEADER_BYTES + ANNOUNCED_BYTES  # of what a host came for
 _PIECE = 1 << 18  # bytes handed to the kernel at once
 _SPIN_S = 100e-6
 _NAP_S = (
@@ -24,6 +28,46 @@ _GRACE_S = 0.5  # how long one that disagrees waits to hear what all the others 
 
 Arrived = Callable[[int, int], None]
 """Called with the peer and the number of its row that is full."""
+
+
+class Announcement(NamedTuple):
+    """What a host came for: two that meet must be equal but for ``nbytes``, which is what follows."""
+
+    crc: int
+    sequence: int
+    step: int
+    nbytes: int
+    text: str
+
+    @classmethod
+    def of(cls, request: str, sequence: int, step: int, nbytes: int) -> Announcement:
+        """Return the announcement of ``nbytes`` bytes that belong to ``request``."""
+        return cls(zlib.crc32(request.encode()), sequence, step, nbytes, request)
+
+    def packed(self) -> bytes:
+        """Return FRAME_BYTES bytes."""
+        text = self.text.encode()[:ANNOUNCED_BYTES].ljust(ANNOUNCED_BYTES, b"\0")
+        return frame_head(COLLECTIVE, self.sequence, text, self.crc, self.nbytes, self.step)
+
+    @classmethod
+    def unpacked(cls, data: bytes | bytearray) -> Announcement:
+        """Read :meth:`packed`.
+
+        Raises:
+            ProtocolError: the bytes are something else.
+        """
+        _, sequence, size, crc, nbytes, step = read_header(data, COLLECTIVE)
+        if size != ANNOUNCED_BYTES:
+            raise ProtocolError("a host sent bytes that are no message of a collective.")
+        text = data[HEADER_BYTES:].rstrip(b"\0").decode(errors="replace")
+        return cls(crc, sequence, step, nbytes, text)
+
+    def fits(self, other: Announcement) -> bool:
+        """Tell whether both came for the same."""
+        return self[:3] == other[:3]
+
+    def __str__(self) -> str:
+        return f"{self.text}{format_step(self.step)}, its number {self.sequence}"
 
 
 class Disagreement(CollectiveError):
@@ -40,7 +84,7 @@ class Stream:
         self,
         peer: int,
         connection: socket.socket,
-        mine: Header,
+        mine: Announcement,
         out: Sequence[np.ndarray],
         into: Sequence[np.ndarray],
         after: Callable[[int], int] | None = None,
@@ -49,12 +93,12 @@ class Stream:
         self._arrived: Arrived | None = None
         self._open = False
         self._out = [memoryview(mine.packed()), *(_bytes(row) for row in out if row.size)]
-        self._sent = -HEADER_BYTES
-        self._head = bytearray(HEADER_BYTES)
+        self._sent = -FRAME_BYTES
+        self._head = bytearray(FRAME_BYTES)
         self._missing = memoryview(self._head)
         self._into = [_bytes(row) for row in into]
         self.expected = sum(len(view) for view in self._into)
-        self.header: Header | None = None
+        self.header: Announcement | None = None
         self.block = 0  # the row to be filled next
 
     def add(self, row: np.ndarray) -> None:
@@ -108,7 +152,7 @@ class Stream:
         count = self._take(self._missing)
         self._missing = self._missing[count:]
         if not len(self._missing):
-            self.header = Header.unpacked(self._head)
+            self.header = Announcement.unpacked(self._head)
         return count > 0
 
     def receive(self) -> bool:
@@ -138,7 +182,7 @@ class Stream:
 
 
 class Exchange:
-    """Drives the streams of one collective. ``aborted()`` says why somebody gave up (None: nobody did).
+    """Drives the streams of one collective. ``aborted()`` returns why a host gave up (None: none did).
 
     ``at_work()`` tells whether other threads of this process have use for the processor.
     """
@@ -147,7 +191,7 @@ class Exchange:
         self,
         streams: Mapping[int, Stream],
         names: Mapping[int, str],
-        mine: Header,
+        mine: Announcement,
         aborted: Callable[[], str | None],
         within: float,
         at_work: Callable[[], bool] = lambda: False,
@@ -163,7 +207,7 @@ class Exchange:
         Raises:
             Disagreement: a peer came for something else.
             CollectiveError: a peer did not come in time.
-            CollectiveAborted: somebody gave up, or is gone.
+            CollectiveAborted: a host gave up, or is gone.
         """
         differ = False
         while waiting := [one for one in self.streams.values() if one.header is None]:
@@ -239,11 +283,13 @@ class Exchange:
             header = self.streams[party].header if party in self.streams else self._mine
             if header is not None:
                 came.setdefault(str(header), []).append(party)
-        told = [
+        sentences = [
             f"{' and '.join(self._names[party] for party in parties)} came for {text}"
             for text, parties in came.items()
         ]
-        raise Disagreement(f"one came for another collective than the others: {'; '.join(told)}.")
+        raise Disagreement(
+            f"one came for another collective than the others: {'; '.join(sentences)}."
+        )
 
 
 def _bytes(row: np.ndarray) -> memoryview:

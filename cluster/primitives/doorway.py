@@ -26,7 +26,7 @@ SECRET_BYTES = 32
 STRANGERS = 64  # callers that may be proving themselves at one time
 PATIENCE_S = 10.0  # until a caller has proved itself
 _MAGIC = b"RLK4"
-_CLAIM = struct.Struct("<IIQ")  # who calls, what for, epoch
+_CLAIM = struct.Struct("<IIQ")  # caller, what for, epoch
 _NONCE_BYTES = 32
 _PROOF_BYTES = 32
 _HELLO_BYTES = len(_MAGIC) + _CLAIM.size + _NONCE_BYTES
@@ -41,7 +41,7 @@ class Refused(CollectiveError):
 class Claim(NamedTuple):
     """What a caller says of itself: its number, what the connection is for, and the epoch it is in."""
 
-    who: int
+    caller: int
     purpose: int
     epoch: int = 0
 
@@ -116,9 +116,9 @@ class _Stranger:
 
 
 class Doorway:
-    """Takes callers at listening sockets, who stay open when it is closed.
+    """Takes callers at listening sockets, which stay open when it is closed.
 
-    ``awaited(claim)`` tells whether somebody with this claim is waited for now; others are turned away.
+    ``awaited(claim)`` tells whether a caller with this claim is waited for now; others are turned away.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Doorway:
             self._selector.register(listener, selectors.EVENT_READ)
 
     def look(self, within: float) -> list[tuple[Claim, socket.socket]]:
-        """Return those who proved themselves; wait ``within`` seconds at most for something to happen."""
+        """Return the callers that proved themselves; wait ``within`` seconds at most until one moves."""
         came = []
         for key, _ in self._selector.select(within):
             if key.fileobj in self._listeners:
@@ -161,7 +161,7 @@ class Doorway:
         return came
 
     def _let_in(self, listener: socket.socket) -> None:
-        """Take those who call now; the silent make room for them first, then whoever is there longest."""
+        """Take the callers of now; silent ones make room for them first, then the one that is there longest."""
         for _ in range(STRANGERS):
             try:
                 connection, _ = listener.accept()
@@ -203,7 +203,7 @@ class Doorway:
             stranger.connection.close()
 
     def close(self) -> None:
-        """Turn away whoever is there."""
+        """Turn away every caller that has not proved itself."""
         for stranger in list(self._strangers.values()):
             self._turn_away(stranger)
         self._selector.close()

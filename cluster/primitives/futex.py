@@ -43,6 +43,6 @@ def wait(address: int, expected: int, seconds: float) -> None:
 
 
 def wake(address: int) -> None:
-    """Wake everybody who sleeps on the word at ``address``; what was stored before is visible to them."""
+    """Wake every thread that sleeps on the word at ``address``; what was stored before is visible to them."""
     if _SYSCALL is not None:
         _waking(_SYSCALL, address, _WAKE, _EVERYBODY, None, None, 0)

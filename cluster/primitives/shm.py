@@ -1,6 +1,6 @@
 """Named shared memory that does not outlive its users.
 
-A file is unlinked once everybody has mapped it. One whose maker was killed before that is swept by the next
+A file is unlinked once all have mapped it. One whose maker was killed before that is swept by the next
 gang or replica that starts on the host.
 """
 
@@ -92,7 +92,7 @@ class Segment:
         path: str,
         nbytes: int,
         within: float,
-        who: str,
+        maker: str,
         *,
         keep: bool = False,
         check: Callable[[], None] = lambda: None,
@@ -115,7 +115,7 @@ class Segment:
             check()
             if time.monotonic() > deadline:
                 raise CollectiveError(
-                    f"{who} did not share its memory within {within} s. These groups join replicas of one "
+                    f"{maker} did not share its memory within {within} s. These groups join replicas of one "
                     f"host; are all of them on it, and alive?"
                 )
             time.sleep(_POLL_S)
@@ -243,8 +243,8 @@ def sweep() -> list[str]:
         with contextlib.suppress(OSError):  # another user's, or in use
             descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
-                found = os.fstat(descriptor)
-                if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
+                status = os.fstat(descriptor)
+                if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
                     _lock(descriptor, fcntl.F_WRLCK, fcntl.F_OFD_SETLK)
                     os.unlink(path)
                     swept.append(path)
@@ -282,8 +282,8 @@ def _refused(error: OSError, nbytes: int) -> CollectiveError:
     """Return the error for shared memory that cannot be had, with what to do."""
     room = 0
     with contextlib.suppress(OSError):
-        found = os.statvfs(_FOLDER)
-        room = found.f_bavail * found.f_frsize
+        status = os.statvfs(_FOLDER)
+        room = status.f_bavail * status.f_frsize
     if error.errno in (errno.ENOSPC, errno.ENOMEM, errno.EDQUOT, errno.EFBIG):
         return CollectiveError(
             f"{_FOLDER} has no room for {nbytes} bytes ({room} are free). Give it more memory (in a "

@@ -19,8 +19,8 @@ _WATCH_S = 0.25
 class _Exchange:
     """A message to each replica; the answers that are asked for, and those that came, by rank."""
 
-    def __init__(self, messages: dict[int, Message], kept: bool) -> None:
-        self.messages, self.kept = messages, kept
+    def __init__(self, messages: dict[int, Message], lasting: bool) -> None:
+        self.messages, self.lasting = messages, lasting
         self.asked: dict[int, Any] = {}
         self.answers: dict[int, Message] = {}
 
@@ -66,9 +66,9 @@ class ActorCalls:
         actor that had it gives the same answer again.
         """
         self._push()
-        kept = number is not None
+        lasting = number is not None
         number = self.reserve() if number is None else number
-        self._under_way[number] = _Exchange(dict(messages), kept)
+        self._under_way[number] = _Exchange(dict(messages), lasting)
         self._push()
         return number
 
@@ -91,7 +91,7 @@ class ActorCalls:
         self._push()
         exchange = self._under_way[number]
         self._gather(exchange, set(exchange.messages), within)
-        if not exchange.kept:
+        if not exchange.lasting:
             self._under_way.pop(number, None)
         return dict(sorted(exchange.answers.items()))
 
@@ -118,7 +118,7 @@ class ActorCalls:
         return len(ray.wait(asked, num_returns=len(asked), timeout=0)[0]) == len(asked)
 
     def give_up(self, number: int) -> None:
-        """Nobody wants these answers any more."""
+        """Throw these answers away when they come."""
         exchange = self._under_way.get(number)
         if exchange is not None:
             self._push()
@@ -133,16 +133,16 @@ class ActorCalls:
         """Return what a replica posted of its own: nothing."""
         return {}
 
-    def settle(self, ranks: set[int], within: float) -> None:
+    def drain(self, ranks: set[int], within: float) -> None:
         """Wait until these replicas have answered everything."""
         for exchange in list(self._under_way.values()):
             self._gather(exchange, ranks, within)
 
     def hang_up(self, rank: int) -> None:
-        """Nothing to do: nobody listens to an actor that is not asked."""
+        """Do nothing: an actor that is not asked is not listened to."""
 
     def close(self) -> None:
-        """Forget everybody."""
+        """Forget all actors."""
         self.use({})
 
 

@@ -43,8 +43,8 @@ class Node:
 
 
 def nodes() -> list[Node]:
-    """Return the living nodes by address, then id: the same order whoever asks, and whoever joined first."""
-    found = [
+    """Return the living nodes by address, then id: the same order in every process, whichever joined first."""
+    cluster_nodes = [
         Node(
             entry["NodeID"],
             entry["NodeManagerAddress"],
@@ -54,12 +54,12 @@ def nodes() -> list[Node]:
         for entry in ray.nodes()
         if entry["Alive"]
     ]
-    return sorted(found, key=lambda node: (_sortable(node.address), node.id))
+    return sorted(cluster_nodes, key=lambda node: (_sortable(node.address), node.id))
 
 
 def assign_nodes(
     places: int,
-    found: Sequence[Node],
+    cluster_nodes: Sequence[Node],
     need: Mapping[str, float] | None = None,
     per_node: int | None = None,
     packing: str = "fill",
@@ -73,44 +73,47 @@ def assign_nodes(
     need = need or {}
     each = need.get("CPU") or 1.0
     if per_node is not None:
-        full: list[float] = [per_node] * len(found)
-        more: list[float] = [0.0] * len(found)
+        full: list[float] = [per_node] * len(cluster_nodes)
+        more: list[float] = [0.0] * len(cluster_nodes)
     else:
-        room = [node.room(need) for node in found]
-        full = [min(fits, node.room({"CPU": each})) for node, fits in zip(found, room, strict=True)]
+        room = [node.room(need) for node in cluster_nodes]
+        full = [
+            min(fits, node.room({"CPU": each}))
+            for node, fits in zip(cluster_nodes, room, strict=True)
+        ]
         more = [fits - slots for fits, slots in zip(room, full, strict=True)]
-    first = _in_turn(found, full) if packing == "spread" else _in_order(found, full)
-    return list(islice(chain(first, _in_turn(found, more)), places))
+    first = _in_turn(cluster_nodes, full) if packing == "spread" else _in_order(cluster_nodes, full)
+    return list(islice(chain(first, _in_turn(cluster_nodes, more)), places))
 
 
-def gpu_homes(gpus: Sequence[int], found: Sequence[Node]) -> list[Node]:
+def assign_gpu_nodes(gpus: Sequence[int], cluster_nodes: Sequence[Node]) -> list[Node]:
     """Return the node of each GPU by its number: they are counted node by node.
 
     Raises:
         PlacementError: there is no such GPU.
     """
-    owners = [node for node in found for _ in range(node.gpus)]
+    owners = [node for node in cluster_nodes for _ in range(node.gpus)]
     missing = [gpu for gpu in gpus if gpu >= len(owners)]
     if missing:
-        there = ", ".join(f"{node.gpus} on {node.address}" for node in found)
+        there = ", ".join(f"{node.gpus} on {node.address}" for node in cluster_nodes)
         raise PlacementError(
             f"GPU {missing[0]} is asked for; the cluster has {len(owners)} ({there})."
         )
     return [owners[gpu] for gpu in gpus]
 
 
-def _in_order(found: Sequence[Node], slots: Sequence[float]) -> Iterator[Node]:
-    pairs = zip(found, slots, strict=True)
+def _in_order(cluster_nodes: Sequence[Node], slots: Sequence[float]) -> Iterator[Node]:
+    pairs = zip(cluster_nodes, slots, strict=True)
     return chain.from_iterable(repeat(node, int(many)) for node, many in pairs)
 
 
-def _in_turn(found: Sequence[Node], slots: Sequence[float]) -> Iterator[Node]:
+def _in_turn(cluster_nodes: Sequence[Node], slots: Sequence[float]) -> Iterator[Node]:
     """Yield one node after the other, round and round, each as often as it has slots."""
     for turn in count():
-        able = [node for node, many in zip(found, slots, strict=True) if turn < many]
-        if not able:
+        eligible = [node for node, many in zip(cluster_nodes, slots, strict=True) if turn < many]
+        if not eligible:
             return
-        yield from able
+        yield from eligible
 
 
 def gpu_total() -> int:

@@ -8,13 +8,13 @@ from itertools import islice
 from typing import Any
 
 import ray
-from ray._private.state import available_resources_per_node  # public Ray tells the sum only
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 
 from ...strategies.cluster import ClusterConfig
 from ...strategies.errors import PlacementError, nearest
 from ...strategies.log import log
-from .nodes import NODE_LABEL, Node, assign_nodes, gpu_homes, nodes
+from ..primitives.ray_private import free_per_node
+from .nodes import NODE_LABEL, Node, assign_gpu_nodes, assign_nodes, nodes
 
 _LOOK_S = 0.25
 _BUSY_S = 1.0  # after this long, what is not free is looked for on other nodes
@@ -34,8 +34,8 @@ def reserve(
             ``config.start_deadline_s``.
     """
     deadline = time.monotonic() + config.start_deadline_s
-    found, waiting = _usable(without), False
-    where = _homes(size, found, config, gpus)
+    cluster_nodes, waiting = _usable(without), False
+    where = _assign(size, cluster_nodes, config, gpus)
     while True:
         group = _hold(where, needs(config))
         try:
@@ -47,12 +47,12 @@ def reserve(
             return group
         remove_placement_group(group)
         living = _usable(without)
-        if living != found:  # one that was planned with has died, and Ray noticed only now
-            found, where = living, _homes(size, living, config, gpus)
+        if living != cluster_nodes:  # one that was planned with has died, and Ray noticed only now
+            cluster_nodes, where = living, _assign(size, living, config, gpus)
         elif state == "INFEASIBLE" or time.monotonic() > deadline:
-            raise PlacementError(_not_free(size, found, config, state))
+            raise PlacementError(_not_free(size, cluster_nodes, config, state))
         else:
-            free = None if gpus else _plan_free(size, found, config)
+            free = None if gpus else _plan_free(size, cluster_nodes, config)
             if free is None and not waiting:
                 waiting = True
                 asked = _amounts({name: much * size for name, much in needs(config).items()})
@@ -60,20 +60,20 @@ def reserve(
                     "waiting for %s, up to %g s: %s",
                     asked,
                     config.start_deadline_s,
-                    _free(found, config),
+                    _free(cluster_nodes, config),
                 )
             where = free or where
 
 
-def _homes(
-    size: int, found: Sequence[Node], config: ClusterConfig, gpus: Sequence[int]
+def _assign(
+    size: int, cluster_nodes: Sequence[Node], config: ClusterConfig, gpus: Sequence[int]
 ) -> list[Node]:
-    """Return the node of each replica; who has a numbered GPU is where that is."""
+    """Return the node of each replica; one on a numbered GPU is where that is."""
     if not gpus:
-        return plan(size, found, config)
-    able = choose(found, config)
-    others = (gpu for gpu in range(sum(node.gpus for node in able)) if gpu not in gpus)
-    return gpu_homes([*gpus, *islice(others, size - len(gpus))], able)
+        return plan(size, cluster_nodes, config)
+    eligible = choose(cluster_nodes, config)
+    others = (gpu for gpu in range(sum(node.gpus for node in eligible)) if gpu not in gpus)
+    return assign_gpu_nodes([*gpus, *islice(others, size - len(gpus))], eligible)
 
 
 def reserve_another(
@@ -98,10 +98,16 @@ def _usable(without: Container[str]) -> list[Node]:
     return [node for node in nodes() if node.id not in without]
 
 
-def _plan_free(size: int, found: Sequence[Node], config: ClusterConfig) -> list[Node] | None:
-    """Return the node of each replica by what is free now; None if that is not enough."""
-    free = available_resources_per_node()
-    left = [Node(node.id, node.address, free.get(node.id, {}), node.labels) for node in found]
+def _plan_free(
+    size: int, cluster_nodes: Sequence[Node], config: ClusterConfig
+) -> list[Node] | None:
+    """Return the node of each replica by what is free now; None if that is not enough, or not known."""
+    free = free_per_node()
+    if free is None:
+        return None
+    left = [
+        Node(node.id, node.address, free.get(node.id, {}), node.labels) for node in cluster_nodes
+    ]
     try:
         return plan(size, left, config)
     except PlacementError:
@@ -114,20 +120,20 @@ def needs(config: ClusterConfig) -> dict[str, float]:
     return {**({"CPU": cpus} if cpus else {}), **config.resources_per_replica}
 
 
-def plan(size: int, found: Sequence[Node], config: ClusterConfig) -> list[Node]:
-    """Return the node of each replica. ``found``: all nodes, in the order in which places are numbered.
+def plan(size: int, cluster_nodes: Sequence[Node], config: ClusterConfig) -> list[Node]:
+    """Return the node of each replica. ``cluster_nodes``: all nodes, in the order in which places are numbered.
 
     Raises:
         PlacementError: a node, label or resource that the cluster has not, or no room for all replicas.
     """
-    chosen = choose(found, config)
+    chosen = choose(cluster_nodes, config)
     need = needs(config)
     _check_offered(need, chosen)
-    able = [node for node in chosen if node.room(need) >= 1]
+    eligible = [node for node in chosen if node.room(need) >= 1]
     most = config.replicas_per_node
-    where = assign_nodes(size, able, need, most, config.packing)
-    if able and most is not None:
-        _check_per_node(where, able, size, config)
+    where = assign_nodes(size, eligible, need, most, config.packing)
+    if eligible and most is not None:
+        _check_per_node(where, eligible, size, config)
     if len(where) < size:
         total = _amounts({name: much * size for name, much in need.items()})
         raise PlacementError(
@@ -137,15 +143,15 @@ def plan(size: int, found: Sequence[Node], config: ClusterConfig) -> list[Node]:
     return where
 
 
-def choose(found: Sequence[Node], config: ClusterConfig) -> list[Node]:
+def choose(cluster_nodes: Sequence[Node], config: ClusterConfig) -> list[Node]:
     """Return the nodes that may be used, in the order in which they are.
 
     Raises:
         PlacementError: there is no node with a name or labels that were asked for.
     """
     if config.nodes is None and config.node_labels is None:
-        return [node for node in found if node.cpus] or list(found)
-    chosen = list(found) if config.nodes is None else _named(found, config.nodes)
+        return [node for node in cluster_nodes if node.cpus] or list(cluster_nodes)
+    chosen = list(cluster_nodes) if config.nodes is None else _named(cluster_nodes, config.nodes)
     if config.node_labels is None:
         return chosen
     wanted = config.node_labels.items()
@@ -160,15 +166,15 @@ def choose(found: Sequence[Node], config: ClusterConfig) -> list[Node]:
     )
 
 
-def _named(found: Sequence[Node], names: Sequence[str]) -> list[Node]:
+def _named(cluster_nodes: Sequence[Node], names: Sequence[str]) -> list[Node]:
     chosen: list[Node] = []
     for name in names:
-        matching = [node for node in found if name in (node.address, node.id)]
+        matching = [node for node in cluster_nodes if name in (node.address, node.id)]
         if not matching:
-            there = _listed([f"{node.address} (id {node.id})" for node in found])
+            there = _listed([f"{node.address} (id {node.id})" for node in cluster_nodes])
             raise PlacementError(
                 f"ClusterConfig.nodes asks for {name!r}; the cluster has {there}. Name its nodes by address or "
-                f"id.{nearest(name, [node.address for node in found])}"
+                f"id.{nearest(name, [node.address for node in cluster_nodes])}"
             )
         chosen += [node for node in matching if node not in chosen]
     return chosen
@@ -187,10 +193,10 @@ def _check_offered(need: Mapping[str, float], chosen: Sequence[Node]) -> None:
 
 
 def _check_per_node(
-    where: Sequence[Node], able: Sequence[Node], size: int, config: ClusterConfig
+    where: Sequence[Node], eligible: Sequence[Node], size: int, config: ClusterConfig
 ) -> None:
     most, need = config.replicas_per_node, needs(config)
-    for node in able:
+    for node in eligible:
         if (many := where.count(node)) > node.room(need):
             raise PlacementError(
                 f"ClusterConfig.replicas_per_node={most} puts {_wanted(many, config)} on {node.address}, which "
@@ -200,9 +206,9 @@ def _check_per_node(
     if len(where) < size:
         raise PlacementError(
             f"{size} places, {most} on each node (ClusterConfig.replicas_per_node), need "
-            f"{-(-size // (most or 1))} nodes; there are {len(able)} that can hold a replica: "
-            f"{_listed([node.address for node in able])}. Ask for at most {len(where)} places, raise it, or "
-            f"add nodes."
+            f"{-(-size // (most or 1))} nodes; there are {len(eligible)} that can hold a replica: "
+            f"{_listed([node.address for node in eligible])}. Ask for at most {len(where)} places, raise it, "
+            f"or add nodes."
         )
 
 
@@ -223,19 +229,19 @@ def _settled(group: Any, deadline: float) -> str:
     return "CREATED"
 
 
-def _free(found: Sequence[Node], config: ClusterConfig) -> str:
+def _free(cluster_nodes: Sequence[Node], config: ClusterConfig) -> str:
     free = ray.available_resources()
     parts = []
     for name in needs(config) or ("CPU",):
-        total = sum(node.resources.get(name, 0) for node in found)
+        total = sum(node.resources.get(name, 0) for node in cluster_nodes)
         parts.append(f"{free.get(name, 0):g} of its {_amounts({name: total})}")
     return f"{', '.join(parts)} are free"
 
 
-def _not_free(size: int, found: Sequence[Node], config: ClusterConfig, state: str) -> str:
+def _not_free(size: int, cluster_nodes: Sequence[Node], config: ClusterConfig, state: str) -> str:
     return (
         f"Ray cannot place {_wanted(size, config)}: {state.lower().replace('_', ' ')}. "
-        f"{_free(found, config)}. Waited up to {config.start_deadline_s:g} s "
+        f"{_free(cluster_nodes, config)}. Waited up to {config.start_deadline_s:g} s "
         f"(ClusterConfig.start_deadline_s)."
     )
 
@@ -253,11 +259,11 @@ def _whole(config: ClusterConfig) -> str:
     return "what ClusterConfig.nodes and node_labels leave" if limited else "the cluster"
 
 
-def _offers(found: Sequence[Node], need: Mapping[str, float]) -> str:
+def _offers(cluster_nodes: Sequence[Node], need: Mapping[str, float]) -> str:
     def of(node: Node) -> str:
         return _amounts({name: node.resources.get(name, 0) for name in need})
 
-    return _listed([f"{of(node)} ({node.address})" for node in found])
+    return _listed([f"{of(node)} ({node.address})" for node in cluster_nodes])
 
 
 def _amounts(resources: Mapping[str, float]) -> str:

@@ -21,7 +21,8 @@ from ...strategies import execution as _execution  # noqa: F401 - peers wait for
 from ..channel.connection import ReplicaServer
 from ..channel.heartbeat import HeartbeatServer
 from ..channel.listener import STEPS, WATCH, connect
-from ..collective.backend import form_group, leave_group
+from ..collective.backends import form_group
+from ..collective.backends.rowlock import leave_group
 from ..collective.forming import Terms
 from ..primitives.shm import check_shared_memory, sweep
 from .pinning import CoreKeeper
@@ -44,10 +45,10 @@ class RayReplica(Replica):
             self._keeper.start()
         if head["size"] > 1:
             terms = Terms(head["within"], self.within, partial(self._ended, head["group"]))
-            made: Any = form_group(
+            group = form_group(
                 head["group"], head["rank"], head["size"], head["backend"], self.runtime, terms
             )
-            self.join(head["rank"], made)
+            self.join(head["rank"], group)
         return Message("ok", {})
 
     _group_name = ""
@@ -99,7 +100,7 @@ class Driver(NamedTuple):
     port: int
     local_name: str
     secret: bytes
-    who: int
+    replica: int
 
 
 @ray.remote(max_restarts=0, concurrency_groups={"step": 1, "admin": 1})  # type: ignore[call-overload]
@@ -118,7 +119,7 @@ class ReplicaActor:
 
     @ray.method(concurrency_group="admin")
     def describe(self) -> dict[str, Any]:
-        """Return who and where this replica is, once it is sure that it can share memory with others here.
+        """Return process and node of this replica, once it is sure that it can share memory with others here.
 
         Raises:
             CollectiveError: it cannot; says how much is missing, and what to do.
@@ -141,11 +142,11 @@ class ReplicaActor:
     @ray.method(concurrency_group="step")
     def serve(self, *driver: Any) -> None:
         """Connect to the driver and answer its messages until it goes away."""
-        host, port, local_name, secret, who = Driver(*driver)
+        host, port, local_name, secret, number = Driver(*driver)
         replica = self._replica
-        steps = connect(host, port, secret, who, STEPS, local_name)
+        steps = connect(host, port, secret, number, STEPS, local_name)
         post = HeartbeatServer(
-            connect(host, port, secret, who, WATCH, local_name), replica, replica.abort
+            connect(host, port, secret, number, WATCH, local_name), replica, replica.abort
         )
         post.start()
         try:
@@ -164,7 +165,7 @@ class ReplicaActor:
         arrays: Sequence[np.ndarray],
         step: int,
     ) -> Message:
-        """Answer one message, if it did not come before: the way of those who cannot connect."""
+        """Answer one message, unless it came before; for nodes that cannot connect to the driver."""
         if number == self._answered:  # an interrupt kept the driver from noting that it had asked
             return self._answer
         if number < self._answered:

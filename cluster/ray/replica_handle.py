@@ -39,7 +39,7 @@ class ReplicaHandle:
 
     def __init__(self, reservation: Any, bundle: int, config: ClusterConfig) -> None:
         self.reservation, self.bundle = reservation, bundle
-        self.who = next(_numbers)
+        self.number = next(_numbers)
         self.alive = True
         self.where: dict[str, Any] = {}
         self.functions: set[int] = set()  # numbers of the Python functions that it has
@@ -212,7 +212,7 @@ def end_all(members: list[ReplicaHandle], reservations: list[Any], within: float
 
 
 @ray.remote(num_cpus=0, max_restarts=0)
-class Lookout:
+class NodeProbe:
     """Looks at processes of a node for the driver, which cannot."""
 
     def look(self, pid: int) -> tuple[str, int]:
@@ -225,8 +225,8 @@ class Lookout:
             os.kill(pid, signal.SIGKILL)
 
 
-class Lookouts:
-    """A lookout on every node but the driver's own."""
+class NodeProbes:
+    """A probe on every node but the driver's own."""
 
     def __init__(self) -> None:
         self._by_node: dict[str, Any] = {}
@@ -238,37 +238,37 @@ class Lookouts:
             node = member.where["node"]
             if not member.near and node not in self._by_node:
                 there = NodeAffinitySchedulingStrategy(node, soft=False)
-                made = Lookout.options(scheduling_strategy=there).remote()  # type: ignore[attr-defined]
-                self._by_node[node] = made
-                starting.append(made.look.remote(member.where["pid"]))
+                probe = NodeProbe.options(scheduling_strategy=there).remote()  # type: ignore[attr-defined]
+                self._by_node[node] = probe
+                starting.append(probe.look.remote(member.where["pid"]))
         if starting:
             ray.wait(starting, num_returns=len(starting), timeout=_START_S)
 
     def look(self, member: ReplicaHandle, within: float) -> tuple[str, int] | None:
-        """Look at a member's process; None if nobody on its node answers."""
+        """Look at a member's process; None if its node does not answer."""
         if member.near:
             return look_at(member.where["pid"])
-        lookout = self._by_node.get(member.where["node"])
-        if lookout is None:
+        probe = self._by_node.get(member.where["node"])
+        if probe is None:
             return None
         try:
-            found: tuple[str, int] = ray.get(
-                lookout.look.remote(member.where["pid"]), timeout=within
+            report: tuple[str, int] = ray.get(
+                probe.look.remote(member.where["pid"]), timeout=within
             )
         except (GetTimeoutError, RayError):
             return None
-        return found
+        return report
 
     def kill(self, member: ReplicaHandle) -> None:
         """End a member's process; if its node is cut off, once it is back."""
-        lookout = self._by_node.get(member.where["node"])
-        if lookout is not None:
+        probe = self._by_node.get(member.where["node"])
+        if probe is not None:
             with contextlib.suppress(RayError):
-                lookout.kill.remote(member.where["pid"])
+                probe.kill.remote(member.where["pid"])
 
     def close(self) -> None:
-        """End the lookouts."""
-        for lookout in self._by_node.values():
+        """End the probe."""
+        for probe in self._by_node.values():
             with contextlib.suppress(RayError):
-                ray.kill(lookout)
+                ray.kill(probe)
         self._by_node = {}

@@ -22,6 +22,7 @@ from ...executor.simulated.simulated import simulated_gpus
 from ...strategies.cluster import ClusterConfig
 from ...strategies.errors import CollectiveError, InvalidState
 from ...strategies.log import log
+from ..primitives.ray_private import leave_parents_node
 from ..primitives.shm import FORMING_BYTES, check_shared_memory, sweep
 
 _OBJECT_STORE_BYTES = 200_000_000  # steps do not use the object store
@@ -39,10 +40,7 @@ def _after_fork() -> None:
         return
     _forked[:] = [os.getpid()]
     atexit.unregister(ray.shutdown)
-    node = getattr(ray._private.worker, "_global_node", None)
-    for name in ("kill_all_processes", "_drain_node_before_shutdown"):
-        if hasattr(node, name):
-            setattr(node, name, lambda *args, **how: None)
+    leave_parents_node()
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -121,9 +119,9 @@ def _folder() -> str:
 def _check_folder() -> None:
     """Raise CollectiveError if that folder is full: Ray would wait for its own files until it gives up."""
     with contextlib.suppress(OSError):
-        found = os.statvfs(_folder())
-        free = found.f_bavail * found.f_frsize
-        if found.f_blocks and free < _FILES_BYTES:
+        status = os.statvfs(_folder())
+        free = status.f_bavail * status.f_frsize
+        if status.f_blocks and free < _FILES_BYTES:
             raise CollectiveError(
                 f"Ray cannot be started here: {_folder()} has no room for its {_FILES_BYTES} bytes of files "
                 f"({free} are free). Make room there, or name another folder in RAY_TMPDIR."

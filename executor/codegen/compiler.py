@@ -6,6 +6,7 @@ A source may use the functions of :data:`PRELUDE`, NumPy's scalar functions as `
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 from typing import Any
 
@@ -14,6 +15,7 @@ import llvmlite.ir as ir
 import numba
 import numpy as np
 from numba.core import types
+from numba.core.codegen import get_host_cpu_features
 from numba.extending import intrinsic
 
 # A product may be rounded together with the sum that it enters; :func:`plus` may be split over the lanes of a
@@ -190,10 +192,31 @@ def object_code(source: str, entry: str, symbol: str) -> bytes:
     main = numba.cfunc(
         types.void(types.CPointer(types.int64)), fastmath=_MATH, error_model="numpy"
     )(names[entry])
-    library: Any = main._library  # type: ignore[attr-defined]  # Numba has no public way to the code
     inner = main.native_name.removeprefix("cfunc.")
-    module = llvm.parse_assembly(str(library._final_module))
-    return _exported(module, inner, symbol, library._codegen._tm)
+    module = llvm.parse_assembly(main.inspect_llvm())
+    return _exported(module, inner, symbol, _machine())
+
+
+@functools.cache
+def _machine() -> Any:
+    """Return LLVM's back end for this processor, with the options that Numba gives its own.
+
+    Numba keeps that private, and results are to be the same bits. The modes of relocation and addressing are
+    those of code that stays in this process.
+    """
+    settings: Any = numba.config  # what the environment asks of Numba (NUMBA_OPT and others)
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    cpu, features = settings.CPU_NAME, settings.CPU_FEATURES
+    return target.create_target_machine(
+        cpu=llvm.get_host_cpu_name() if cpu is None else cpu,
+        features=get_host_cpu_features() if features is None else features,
+        opt=int(settings.OPT),
+        reloc="static" if target.name.startswith("x86") else "default",
+        codemodel="jitdefault",
+        jit=True,
+    )
 
 
 def _exported(module: Any, inner: str, symbol: str, machine: Any) -> bytes:

@@ -14,7 +14,7 @@ import numpy as np
 from ..host.disk_cache import disk_cache
 from . import nvrtc
 from .kernel import CudaKernel
-from .runtime import Captured, Dims, Properties, Step
+from .runtime import Captured, Dims, Fork, Properties, Step
 
 if TYPE_CHECKING:
     from .dnn import Dnn
@@ -238,10 +238,8 @@ class CupyEvent:
         self.event.synchronize()
 
 
-class CupyFork:
+class CupyFork(Fork):
     """A call that puts work on another stream, between two events."""
-
-    captured = True
 
     def __init__(self, xp: Any, compute: Any, stream: Any, step: Step) -> None:
         self._compute, self._stream, self._step = compute, stream, step

@@ -10,6 +10,7 @@ calls for the host, which split a graph.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -47,28 +48,20 @@ class Waiting(partial[Any]):
     """A call for the host that waits for the stream itself, and can give up."""
 
     captured = False
-    waits = True
 
 
-class Fork(Protocol):
+class Fork(ABC):
     """A call that puts work on another stream, once ``compute`` has come to it; a graph can hold it.
 
-    A graph that does holds ``finish``, too.
+    A graph that does holds ``finish``, too: the call that has ``compute`` wait for that work.
     """
 
-    @property
-    def captured(self) -> bool:
-        """Yes."""
-        ...
+    captured = True
+    finish: Step
 
-    @property
-    def finish(self) -> Step:
-        """The call that has ``compute`` wait."""
-        ...
-
+    @abstractmethod
     def __call__(self) -> Any:
         """Put the work there."""
-        ...
 
 
 class Event(Protocol):

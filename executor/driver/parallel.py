@@ -620,16 +620,8 @@ class ParallelRun:
             ),
             bucket_members=members if members > 1 else 0,
             delay_collectives=self.execution.allow_op_delay,
-            nccl=self._meets_by_nccl(),
             barrier=self.execution.use_thread_barrier,
         )
-
-    def _meets_by_nccl(self) -> bool:
-        """Tell whether replicas meet by our group of GPUs: one in each process, and NCCL in all."""
-        config = self.gang.config
-        ours = config.launcher == "ray" and config.collectives == "rowlock"
-        on_gpus = isinstance(self.places[0], CUDAPlace)
-        return ours and on_gpus and "nccl" in self.gang.libraries()
 
     def _check(self, version: CompiledVariant, portions: Sequence[FeedShard]) -> None:
         """Refuse shapes and dtypes that cannot pass shape inference, once per combination."""

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from ..cuda.runtime import Runtime
-from ..replica.message import Group
+from ..plan.group import DEADLINE_S, CollectiveGroup
 
 
-class StagedGroup:
+class StagedGroup(CollectiveGroup):
     """One rank's handle, for GPUs that NCCL does not join.
 
     Every buffer has a twin in the group's own memory. Arrays are parts of such buffers.
     """
 
-    def __init__(self, group: Group, runtime: Runtime) -> None:
+    def __init__(self, group: CollectiveGroup, runtime: Runtime) -> None:
         self.rank, self.size, self.local_size = group.rank, group.size, group.local_size
         self._group, self._runtime = group, runtime
         self._twins: list[tuple[Any, np.ndarray]] = []
@@ -60,14 +60,14 @@ class StagedGroup:
         runtime.record(runtime.compute).synchronize()
 
     def all_reduce(
-        self, array: Any, op: str = "sum", *, within: float = 60.0, tag: str = ""
+        self, array: Any, op: str = "sum", *, within: float = DEADLINE_S, tag: str = ""
     ) -> None:
         """Combine ``array`` over the ranks, in place."""
         meet = partial(self._group.all_reduce, op=op, within=within, tag=tag)
         self._staged(array, meet)
 
     def bound_all_reduce(
-        self, array: Any, op: str = "sum", *, within: float = 60.0, tag: str = ""
+        self, array: Any, op: str = "sum", *, within: float = DEADLINE_S, tag: str = ""
     ) -> Callable[[], None]:
         """Return a call that does :meth:`all_reduce` on this array."""
         meet = self._group.bound_all_reduce(self._twin(array), op, within=within, tag=tag)
@@ -79,11 +79,13 @@ class StagedGroup:
         ends: Sequence[int],
         roots: Sequence[int],
         *,
-        within: float = 60.0,
+        within: float = DEADLINE_S,
         tag: str = "",
+        op: str = "sum",
     ) -> None:
-        """Sum each part of ``array`` into its root's; the others keep theirs."""
-        meet = partial(self._group.reduce_parts, ends=ends, roots=roots, within=within, tag=tag)
+        """Combine each part of ``array`` into its root's; the others keep theirs."""
+        how: dict[str, Any] = {"within": within, "tag": tag, "op": op}
+        meet = partial(self._group.reduce_parts, ends=ends, roots=roots, **how)
         self._staged(array, meet)
 
     def broadcast_parts(
@@ -92,29 +94,38 @@ class StagedGroup:
         ends: Sequence[int],
         roots: Sequence[int],
         *,
-        within: float = 60.0,
+        within: float = DEADLINE_S,
         tag: str = "",
     ) -> None:
         """Copy each part of ``array`` from its root's to every rank's."""
         meet = partial(self._group.broadcast_parts, ends=ends, roots=roots, within=within, tag=tag)
         self._staged(array, meet)
 
-    def barrier(self, *, within: float = 60.0, tag: str = "") -> None:
+    def barrier(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
         """Return when every rank is here."""
         self._group.barrier(within=within, tag=tag)
 
-    def vote(self, *, within: float = 60.0, tag: str = "") -> None:
+    def vote(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
         """Return when every living rank has, or is sure to get, the results of every collective so far."""
         self._group.vote(within=within, tag=tag)
 
     @property
     def waited(self) -> float:
         """Seconds that this rank waited for peers so far."""
-        return getattr(self._group, "waited", 0.0)
+        return self._group.waited
 
     def begin(self, step: int) -> None:
         """Say which step the collectives that follow belong to."""
         self._group.begin(step)
+
+    def share_cores(self, at_work: Callable[[], bool]) -> None:
+        """Pass on when other threads of this process have use for the processor."""
+        self._group.share_cores(at_work)
+
+    @property
+    def aborted(self) -> str | None:
+        """Why a rank gave up since the last reset; None: none did, as far as is known."""
+        return self._group.aborted
 
     def abort(self, reason: str) -> None:
         """Release every rank that waits."""

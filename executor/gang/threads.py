@@ -17,8 +17,9 @@ from ...strategies.types import is_low
 from ..cuda.runtime import Runtime
 from ..cuda.transfers import Arriving
 from ..device.place import Place, runtime_of
+from ..plan.group import DEADLINE_S, CollectiveGroup
 from ..replica.agreement import NO_STEP, format_step, mismatch_message
-from ..replica.message import Group, Message
+from ..replica.message import Message
 from ..replica.replica import Replica
 from .delivery import VALUES_GONE, Torn
 from .gang import Gang
@@ -108,13 +109,13 @@ class _Meeting:
             raise CollectiveError(f"collective stopped: {self.reason}.")
 
 
-class ThreadGroup:
+class ThreadGroup(CollectiveGroup):
     """One rank's handle on a group of threads; sums in rank order, so every rank gets the same bits."""
 
     def __init__(self, rank: int, meeting: _Meeting) -> None:
         self.rank = rank
         self.size = self.local_size = meeting.size
-        self.waited = 0.0  # seconds, for peers
+        self._waited = 0.0  # seconds, for peers
         self._meeting = meeting
         self._step = NO_STEP
 
@@ -122,15 +123,13 @@ class ThreadGroup:
         """Let the collectives from now on belong to this step."""
         self._step = step
 
-    def buffer(self, nbytes: int) -> np.ndarray:
-        """Return memory for gradients."""
-        return np.zeros(nbytes, np.uint8)
-
-    def release(self, buffer: np.ndarray) -> None:
-        """Nothing to do: the array goes with its last reference."""
+    @property
+    def waited(self) -> float:
+        """Seconds that this rank was in collectives before the last peer came, all added up."""
+        return self._waited
 
     def all_reduce(
-        self, array: np.ndarray, op: str = "sum", *, within: float = 60.0, tag: str = ""
+        self, array: np.ndarray, op: str = "sum", *, within: float = DEADLINE_S, tag: str = ""
     ) -> None:
         """Sum ``array`` over the ranks, in place.
 
@@ -152,7 +151,7 @@ class ThreadGroup:
         self._wait(within, "done", done=True)
 
     def bound_all_reduce(
-        self, array: np.ndarray, op: str = "sum", *, within: float = 60.0, tag: str = ""
+        self, array: np.ndarray, op: str = "sum", *, within: float = DEADLINE_S, tag: str = ""
     ) -> Callable[[], None]:
         """Return a call that does :meth:`all_reduce` on this array."""
         assert op == "sum", op
@@ -164,10 +163,12 @@ class ThreadGroup:
         ends: Sequence[int],
         roots: Sequence[int],
         *,
-        within: float = 60.0,
+        within: float = DEADLINE_S,
         tag: str = "",
+        op: str = "sum",
     ) -> None:
         """Sum each part of ``array`` over the ranks into its root's; the others keep their own."""
+        assert op == "sum", op
         self._meeting.arrays[self.rank] = array
         self._wait(within, _in_words("reduce_parts", array, tag))
         everyone = [part for part in self._meeting.arrays if part is not None]
@@ -182,7 +183,7 @@ class ThreadGroup:
         ends: Sequence[int],
         roots: Sequence[int],
         *,
-        within: float = 60.0,
+        within: float = DEADLINE_S,
         tag: str = "",
     ) -> None:
         """Copy each part of ``array`` from its root's to every rank's."""
@@ -194,11 +195,11 @@ class ThreadGroup:
                 array[begin:end] = source[begin:end]
         self._wait(within, "done", done=True)
 
-    def barrier(self, *, within: float = 60.0, tag: str = "") -> None:
+    def barrier(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
         """Return when every rank is here."""
         self._wait(within, f"barrier ({tag})")
 
-    def vote(self, *, within: float = 60.0, tag: str = "") -> None:
+    def vote(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
         """Return at once: who leaves a collective knows that every rank came, and all of them leave it."""
 
     def _wait(
@@ -212,7 +213,7 @@ class ThreadGroup:
         began = time.perf_counter()
         self._meeting.wait(self.rank, within, (what, self._step), then)
         if not done:
-            self.waited += time.perf_counter() - began
+            self._waited += time.perf_counter() - began
 
     def _sum(self, chunk: slice) -> None:
         """Add up a chunk of every rank's array, in rank order, and give it to all."""
@@ -451,7 +452,7 @@ def launch_threads(places: Sequence[Place], config: ClusterConfig) -> Gang:
     return Gang(ThreadDelivery(places, config), config)
 
 
-def _group(rank: int, meeting: _Meeting, runtime: Runtime | None) -> Group:
+def _group(rank: int, meeting: _Meeting, runtime: Runtime | None) -> CollectiveGroup:
     """Return a rank's handle; GPUs of one process meet on the host, for NCCL wants a process for each."""
     group = ThreadGroup(rank, meeting)
     return group if runtime is None else StagedGroup(group, runtime)

@@ -1,15 +1,15 @@
 """The table of kernels, and how one is bound to buffers.
 
-A kernel is written as a function that gets the arrays once and returns the work to do each step::
+A kernel is written as a function that gets the record of an op once (``graph/ops/operands.py``: arrays by slot,
+and attributes), and returns the work to do each step::
 
     @kernel("relu")
-    def relu(dev, x, out):
-        return partial(dev.xp.maximum, x, 0, out)
+    def relu(dev: Device, a: Unary) -> Step:
+        return partial(dev.xp.maximum, a.x, 0, a.out)
 
 Everything that depends only on shapes and attributes (views, strides, scratch) is done when binding; what is
-returned (a callable, or a list of them) is all that runs in a step. Parameters are named after slots
-(``SavedMean`` is saved_mean, ``Out@GRAD`` is d_out), keyword-only parameters after attributes. A slot not
-in use is None, a slot that takes any number of variables is a list.
+returned (a callable, or a list of them) is all that runs in a step. A slot not in use is None, one that takes
+any number of variables is a list. A kernel of several ops takes the record that theirs are based on.
 
 Rules: write every element of every output that is not None; never write an operand, except where the op
 updates it (``ParamOut`` is the same memory as ``Param``); take scratch from ``dev.scratch``.
@@ -31,7 +31,8 @@ from typing import Any
 
 from ...graph.ir.graph import Node
 from ...graph.lowering.select import LIBRARIES, Takes
-from ...graph.ops.registry import OPS, Op, parameter_name
+from ...graph.ops.operands import Operands
+from ...graph.ops.registry import OPS, Op
 from ...strategies.errors import Unsupported
 from ...strategies.types import INTEGERS
 from ..codegen.array_calls import bind_scalar
@@ -46,16 +47,17 @@ ALL_LIBRARIES = tuple(name for names in LIBRARIES.values() for name in names)
 
 @dataclass(frozen=True)
 class Kernel:
-    """A bound-to-be function, which slots and attributes its parameters stand for, and which nodes it takes.
+    """A bound-to-be function ``f(dev, record)``, and which nodes it takes.
 
+    ``operands`` and ``attributes``: it has a parameter for each of these fields of the record in its place.
     ``needs`` are the libraries that it calls beside the one it is registered for; ``yields``: a compiled loop
     is faster, where there is one; ``low``: it takes float16 and bfloat16 as they are; ``any_order``: it takes
     images in any order of memory.
     """
 
     function: Callable[..., Any]
-    operands: tuple[str, ...]
-    attributes: tuple[str, ...]
+    operands: tuple[str, ...] = ()
+    attributes: tuple[str, ...] = ()
     takes: Takes | None = None
     needs: tuple[str, ...] = ()
     yields: bool = False
@@ -110,6 +112,8 @@ def kernel(
 
 def _examine(op: Op, function: Callable[..., Any]) -> Kernel:
     parameters = list(inspect.signature(function).parameters.values())[1:]
+    if len(parameters) == 1 and parameters[0].name == "a":
+        return Kernel(function)
     operands = tuple(p.name for p in parameters if p.kind is not p.KEYWORD_ONLY)
     attributes = tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
     slots = {slot.parameter for slot in (*op.input_slots, *op.output_slots)}
@@ -141,47 +145,53 @@ def bind(
         Unsupported: the op has no kernel on this device.
     """
     op = OPS[op_type]
-    arrays: dict[str, Any] = {}
-    for slots, given in zip(op.parameters, (inputs, outputs), strict=True):
-        for slot, parameter, several in slots:
-            held = given.get(slot, ())
-            arrays[parameter] = list(held) if several else (held[0] if held else None)
-    return call(op, KERNELS.get((op_type, back_end or dev.name)), arrays, attrs, dev)
+    a = op.bound(inputs, outputs, attrs)
+    return call(op, KERNELS.get((op_type, back_end or dev.name)), a, dev)
 
 
-def call(
-    op: Op, found: Kernel | None, arrays: Mapping[str, Any], attrs: Mapping[str, Any], dev: Device
-) -> list[Step]:
-    """Return the calls of a kernel (None: of the op's expression) on arrays by parameter."""
+def call(op: Op, found: Kernel | None, a: Operands, dev: Device) -> list[Step]:
+    """Return the calls of a kernel (None: of the op's expression)."""
 
-    def bound(arrays: Mapping[str, Any]) -> list[Step]:
+    def bound(a: Operands) -> list[Step]:
         if found is None:
-            return _bind_expression(op, arrays, attrs, dev)
-        steps = found.function(
-            dev,
-            *(arrays[name] for name in found.operands),
-            **{name: attrs[name] for name in found.attributes},
-        )
+            return _bind_expression(op, a, dev)
+        if found.operands:
+            arrays = (getattr(a, name) for name in found.operands)
+            attrs = {name: getattr(a, name) for name in found.attributes}
+            steps = found.function(dev, *arrays, **attrs)
+        else:
+            steps = found.function(dev, a)
         if steps is None:
             return []
         return list(steps) if isinstance(steps, (list, tuple)) else [steps]
 
-    def exact(arrays: Mapping[str, Any]) -> list[Step]:
-        if (found is not None and found.low) or not has_low(arrays):
-            return bound(arrays)
-        return widened(dev, arrays, [name for _, name, _ in op.parameters[1]], bound)
+    def exact(a: Operands) -> list[Step]:
+        if (found is not None and found.low) or not has_low(op.arrays(a)):
+            return bound(a)
+        written = [slot.parameter for slot in op.output_slots]
+        return widened(dev, op.arrays(a), written, lambda wide: bound(a.replace(**wide)))
 
-    if found is not None and is_last(op.type, attrs):
-        return in_order(dev, op, arrays, found.any_order, exact)
-    return exact(arrays)
+    if found is not None and is_last(op.type, vars(a)):
+        return in_order(dev, op, a, found.any_order, exact)
+    return exact(a)
 
 
-def _bind_expression(
-    op: Op, arrays: Mapping[str, Any], attrs: Mapping[str, Any], dev: Device
-) -> list[Step]:
+def by_arrays(op_type: str, dev: Device, a: Operands) -> list[Step]:
+    """Return the calls of the array module's kernel: what a library leaves to it when it sees the arrays."""
+    return call(OPS[op_type], KERNELS.get((op_type, dev.name)), a, dev)
+
+
+def is_empty(op: Op, a: Operands) -> bool:
+    """Tell whether an operand has no elements: libraries leave those ops to array modules."""
+    arrays = (getattr(a, slot.parameter) for slot in op.input_slots)
+    return any(array is not None and array.size == 0 for array in arrays)
+
+
+def _bind_expression(op: Op, a: Operands, dev: Device) -> list[Step]:
     if op.scalar is None:
         raise Unsupported(f"{op.type} has no kernel on {dev.name}.")
-    (out,) = (arrays[parameter_name(slot.name)] for slot in op.output_slots)
+    arrays, attrs = op.arrays(a), vars(a)
+    (out,) = (arrays[slot.parameter] for slot in op.output_slots)
     if out is None:
         return []
     if op.type not in THROUGH_FLOATS or out.dtype.kind not in "iu":

@@ -7,7 +7,6 @@ instructions wait for, and ``emission.py`` their calls.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 from ...graph.ir.replica_program import ReplicaProgram
@@ -93,5 +92,5 @@ class Binder:
             vote=emission.vote,
             late=late,
             needs=dependencies.needs,
-            waited=partial(getattr, part.peers.group, "waited", 0.0),
+            waited=part.peers.waited,
         )

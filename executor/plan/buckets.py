@@ -1,62 +1,18 @@
-"""What a plan needs of a collective group, and the memory in which a program's values meet."""
+"""The memory in which a program's values meet."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 from ...graph.ir.replica_program import ReplicaProgram
 from ...graph.ops.collective import BROADCAST, COLLECTIVES
 from ...graph.ops.registry import Spec
 from ...strategies.types import to_numpy
 from ..host.arena import bytes_of, view
+from .group import CollectiveGroup
 
 _BOUNDARY = 16  # bytes
-
-
-class Collectives(Protocol):
-    """What a plan needs of a collective group. Arrays are views of the group's own buffers.
-
-    ``ends`` are the element offsets at which the parts of an array end, ``roots`` a rank for each part.
-    """
-
-    def buffer(self, nbytes: int) -> Any:
-        """Return memory that the peers can reach."""
-        ...
-
-    def release(self, buffer: Any) -> None:
-        """Give such memory back."""
-        ...
-
-    def all_reduce(self, array: Any, op: str = "sum", *, within: float, tag: str = "") -> None:
-        """Sum an array over the ranks, in place."""
-        ...
-
-    def bound_all_reduce(
-        self, array: Any, op: str = "sum", *, within: float, tag: str = ""
-    ) -> Callable[[], None]:
-        """Return a call that does :meth:`all_reduce` on this array. Ranks bind in the same order."""
-        ...
-
-    def reduce_parts(
-        self, array: Any, ends: Sequence[int], roots: Sequence[int], *, within: float, tag: str
-    ) -> None:
-        """Sum each part of an array over the ranks into its root's; the others keep their own."""
-        ...
-
-    def broadcast_parts(
-        self, array: Any, ends: Sequence[int], roots: Sequence[int], *, within: float, tag: str
-    ) -> None:
-        """Copy each part of an array from its root's to every rank's."""
-        ...
-
-    def barrier(self, *, within: float, tag: str = "") -> None:
-        """Return when every rank is here."""
-        ...
-
-    def vote(self, *, within: float, tag: str = "") -> None:
-        """Return when every rank has the results of every collective before, or can finish them by itself."""
-        ...
 
 
 class Bucket:
@@ -65,7 +21,7 @@ class Bucket:
     Each begins on a boundary on which vectors of elements can be read.
     """
 
-    def __init__(self, specs: Sequence[Spec], group: Collectives) -> None:
+    def __init__(self, specs: Sequence[Spec], group: CollectiveGroup) -> None:
         nbytes = sum(_padded(bytes_of([spec])) for spec in specs)
         self.buffer = buffer = group.buffer(nbytes)
         self.parts: list[Any] = []
@@ -90,7 +46,7 @@ class Buckets:
     Sizes are those of parameters, so they outlive any batch size.
     """
 
-    def __init__(self, program: ReplicaProgram, group: Collectives | None) -> None:
+    def __init__(self, program: ReplicaProgram, group: CollectiveGroup | None) -> None:
         self.held: dict[int, Any] = {}  # position of a value -> its place in a bucket
         self.by_number: dict[int, Bucket] = {}
         self._group = group
@@ -99,8 +55,6 @@ class Buckets:
         for node in program.nodes:
             positions = node.inputs.get("X", ())
             if node.op in COLLECTIVES and positions:
-                if hasattr(group, "prepare"):  # a GPU's: it has a communicator for each way to meet
-                    group.prepare(node.attrs.get("ring", 0), node.attrs.get("inner", 0))
                 bucket = Bucket([program.values[i].spec for i in positions], group)
                 self.by_number[node.attrs["bucket"]] = bucket
                 if node.op != BROADCAST:

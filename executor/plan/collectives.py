@@ -8,14 +8,14 @@ from typing import Any
 
 from ...graph.ir.replica_program import NodeRecord
 from ...graph.ops.collective import ALL_REDUCE, BARRIER, REDUCE
-from .buckets import Bucket, Collectives
-
-Call = Callable[[], Any]
+from ..cuda.runtime import Fork
+from .buckets import Bucket
+from .group import Call, CollectiveGroup
 
 
 def bind_collective(
     node: NodeRecord,
-    group: Collectives,
+    group: CollectiveGroup,
     bucket: Bucket | None,
     held: Sequence[Any],
     rank: int | None,
@@ -28,28 +28,16 @@ def bind_collective(
     """
     if node.op == BARRIER or bucket is None:
         return [partial(group.barrier, **when)]
-    if hasattr(group, "prepare"):  # a GPU's: there are several ways to meet
-        when = {**when, **{k: node.attrs[k] for k in ("ring", "inner") if node.attrs.get(k)}}
     if node.op == ALL_REDUCE:
         return [group.bound_all_reduce(bucket.flat, "sum", **when)]
     roots = node.attrs["roots"]
     if node.op == REDUCE:
-        return [_of_parts("reduce_parts", group, bucket, roots, when)]
-    call = _of_parts("broadcast_parts", group, bucket, roots, when)
+        return [group.bound_reduce_parts(bucket.flat, bucket.ends, roots, **when)]
+    call = group.bound_broadcast_parts(bucket.flat, bucket.ends, roots, **when)
     ways = list(zip(roots, bucket.parts, held, strict=True))
     return [
         *(partial(copy, part, array) for root, part, array in ways if root == rank),
         call,
-        *([call.finish] if hasattr(call, "finish") else []),
+        *([call.finish] if isinstance(call, Fork) else []),
         *(partial(copy, array, part) for root, part, array in ways if root != rank),
     ]
-
-
-def _of_parts(
-    name: str, group: Collectives, bucket: Bucket, roots: Sequence[int], when: Mapping[str, Any]
-) -> Call:
-    """Return the call that moves each part of a bucket; a GPU's group has one for its streams."""
-    bound: Callable[..., Call] | None = getattr(group, f"bound_{name}", None)
-    if bound is not None:
-        return bound(bucket.flat, bucket.ends, roots, **when)
-    return partial(getattr(group, name), bucket.flat, bucket.ends, roots, **when)

@@ -14,7 +14,7 @@ import numpy as np
 from ...graph.ops.collective import COLLECTIVES
 from ...strategies.errors import CollectiveError
 from ..cuda.memory import DeviceMemory
-from ..cuda.runtime import Runtime, Step, Waiting, graph_can_hold
+from ..cuda.runtime import Fork, Runtime, Step, Waiting, graph_can_hold
 from ..cuda.transfers import Arriving, Outward, Staged
 from ..device.host_device import OnHost
 from .instruction import EARLY_FETCH, Instruction
@@ -73,7 +73,7 @@ class CudaPlan(Plan):
         before the vote is handed over behind it, so that the collective need not wait for that.
         """
         lands = any(_waits(call) for one in self.instructions for call in one.calls)
-        beside = [any(hasattr(call, "finish") for call in one.calls) for one in self.instructions]
+        beside = [any(isinstance(call, Fork) for call in one.calls) for one in self.instructions]
         waits = self.needs() if any(beside) else []
         begun: dict[int, list[Step]] = {}
         found: list[list[Step]] = []
@@ -95,7 +95,7 @@ class CudaPlan(Plan):
                     steps += [self._set_aside, self._hand_over]
                 else:
                     steps.append(call)
-                if hasattr(call, "finish"):
+                if isinstance(call, Fork):
                     begun.setdefault(k, []).append(call.finish)
         if begun:
             found[-1] += [join for joins in begun.values() for join in joins]
@@ -240,7 +240,7 @@ class CudaPlan(Plan):
 
 
 def _waits(call: Step) -> bool:
-    return getattr(call, "waits", False)
+    return isinstance(call, Waiting)
 
 
 def _alike(one: Step, other: Step) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ...graph.ir.replica_program import ReplicaProgram
@@ -20,22 +20,16 @@ from ..kernels.registry import ALL_LIBRARIES
 from ..simulated.null import NullRuntime
 from .bind import Binder
 from .buckets import Buckets
+from .group import CollectiveGroup
 from .part import Peers
 
 
-class NullGroup:
+class NullGroup(CollectiveGroup):
     """Peers that never come; buffers are address space."""
 
     def buffer(self, nbytes: int) -> Any:
         """Return memory that nobody is to touch."""
         return Region(max(nbytes, 1)).bytes
-
-    def release(self, buffer: Any) -> None:
-        """Nothing to do: the space goes with its last view."""
-
-    def bound_all_reduce(self, array: Any, op: str = "sum", **how: Any) -> Callable[[], None]:
-        """Return a call that does nothing."""
-        return lambda: None
 
     def all_reduce(self, array: Any, op: str = "sum", **how: Any) -> None:
         """Do nothing; so do the others."""
@@ -45,12 +39,22 @@ class NullGroup:
     ) -> None:
         """Do nothing."""
 
-    broadcast_parts = reduce_parts
+    def broadcast_parts(
+        self, array: Any, ends: Sequence[int], roots: Sequence[int], **how: Any
+    ) -> None:
+        """Do nothing."""
 
     def barrier(self, **how: Any) -> None:
         """Do nothing."""
 
-    vote = barrier
+    def abort(self, reason: str) -> None:
+        """Do nothing: no rank waits."""
+
+    def reset(self, epoch: int) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
 def bound_dry(

@@ -49,10 +49,9 @@ class Emission:
     def _vote(self) -> Vote:
         part, peers = self.part, self.part.peers
         vote = Vote({k: self.memory.fetched(i) for k, i in part.early_fetches().items()})
-        agree = getattr(peers.group, "agree", None)
-        if agree is not None:
+        if peers.group is not None and peers.group.asynchronous:
             tag = f"schedule {self.program.schedule}"
-            vote.agree = partial(agree, within=peers.within, tag=tag)
+            vote.agree = partial(peers.group.agree, within=peers.within, tag=tag)
         return vote
 
     def early_fetch(self, node: NodeRecord) -> Instruction | None:
@@ -89,8 +88,7 @@ class Emission:
         group = self.part.peers.group
         if node is self.part.vote_at and self.vote is not None and group is not None:
             when = self._when(node)
-            landed = getattr(group, "landed", None)  # results may be under way on a GPU
-            calls += [Waiting(landed, **when)] if landed is not None else []
+            calls += [Waiting(group.landed, **when)] if group.asynchronous else []
             calls += [self.vote.come, partial(group.vote, **when), self.vote.go]
         return Instruction(node.op, reads, writes, node.where, tuple(calls))
 

@@ -10,7 +10,7 @@ from ...graph.ir.graph import EVERYWHERE, STATE
 from ...graph.ir.replica_program import NodeRecord, ReplicaProgram
 from ...graph.ops.collective import COLLECTIVES
 from ...strategies.errors import ExecutionError
-from .buckets import Collectives
+from .group import DEADLINE_S, CollectiveGroup
 from .shapes import batch_dependent
 
 
@@ -18,9 +18,13 @@ from .shapes import batch_dependent
 class Peers:
     """The ranks that a plan meets: their group (None: no peers), this rank, and a deadline in seconds."""
 
-    group: Collectives | None = None
+    group: CollectiveGroup | None = None
     rank: int | None = None
-    within: float = 60.0
+    within: float = DEADLINE_S
+
+    def waited(self) -> float:
+        """Return the seconds that collectives waited for peers so far."""
+        return self.group.waited if self.group is not None else 0.0
 
 
 ALONE = Peers()

@@ -17,11 +17,12 @@ from ..kernels.registry import ALL_LIBRARIES
 from ..plan.bind import Binder
 from ..plan.binding_cache import BindingCache
 from ..plan.buckets import Buckets
+from ..plan.group import CollectiveGroup
 from ..plan.overlap import may_overlap
 from ..plan.plan import Plan
 from ..plan.traced import STEPS_KEPT, TracedStep
 from .agreement import NO_STEP
-from .message import KEPT, Group, Message
+from .message import KEPT, Message
 from .orders import Load, Posted, pack
 
 
@@ -77,7 +78,7 @@ class LoadedProgram:
     def __init__(
         self,
         order: Load,
-        group: Group | None,
+        group: CollectiveGroup | None,
         cores: int,
         within: float,
         runtime: Runtime | None = None,

@@ -1,13 +1,11 @@
-"""What travels between driver and replica, and what a replica needs of its collective group."""
+"""What travels between driver and replica."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
-
-from ..plan.buckets import Collectives
 
 KEPT = "kept"  # the kind of message that posts a place's own values of a step that is not the last
 
@@ -23,27 +21,3 @@ class Message(NamedTuple):
     arrays: Sequence[np.ndarray] = ()
     step: int = 0
     lasting: bool = False
-
-
-class Group(Collectives, Protocol):
-    """A collective group as a replica uses it."""
-
-    rank: int
-    size: int
-    local_size: int  # ranks on this host
-
-    def begin(self, step: int) -> None:
-        """Let the collectives from now on belong to this step (see :func:`pack_step`)."""
-        ...
-
-    def abort(self, reason: str) -> None:
-        """Release every rank that waits; they raise CollectiveAborted."""
-        ...
-
-    def reset(self, epoch: int) -> None:
-        """Make the group usable again; every rank calls it with the same number."""
-        ...
-
-    def close(self) -> None:
-        """Let go of memory and peers."""
-        ...

@@ -24,6 +24,7 @@ from ..kernels.capabilities import installed
 from ..plan.bind import Binder
 from ..plan.binding_cache import gc_paused
 from ..plan.cuda_plan import CudaPlan
+from ..plan.group import CollectiveGroup
 from ..plan.overlap import choose
 from ..plan.part import Peers
 from ..plan.plan import Plan, Vote
@@ -31,7 +32,7 @@ from ..plan.run import MEASURED_STEPS, Lanes
 from ..plan.traced import TracedStep
 from .agreement import pack_step
 from .loaded import BoundPlan, LoadedProgram
-from .message import Group, Message
+from .message import Message
 from .orders import (
     OK,
     Alive,
@@ -79,7 +80,7 @@ class Replica:
     def __init__(
         self,
         rank: int,
-        group: Group | None,
+        group: CollectiveGroup | None,
         within: float = 60.0,
         runtime: Runtime | None = None,
     ) -> None:
@@ -104,7 +105,8 @@ class Replica:
         self._under_way: Plan | None = None
         self._began = 0.0
         self._measuring = False
-        self._let_know(group)
+        if group is not None:
+            group.share_cores(self.at_work)
 
     def handle(self, message: Message) -> Message:
         """Answer a message; what goes wrong becomes an ``error`` message, never an exception."""
@@ -282,7 +284,7 @@ class Replica:
                 loaded.plans.pop(key).plan.close()
             loaded.alive = loaded.last = None
 
-    def join(self, rank: int, group: Group | None) -> None:
+    def join(self, rank: int, group: CollectiveGroup | None) -> None:
         """Belong to another group from now on; the programs that were loaded are to be loaded again."""
         for loaded in self.programs.values():
             loaded.forget_plans()
@@ -290,12 +292,8 @@ class Replica:
         if self.group is not None:
             self.group.close()
         self.rank, self.group, self.epoch = rank, group, 0
-        self._let_know(group)
-
-    def _let_know(self, group: Group | None) -> None:
-        """Tell a group that can wait without a processor when others need it."""
-        if hasattr(group, "at_work"):
-            group.at_work = self.at_work  # type: ignore[union-attr]
+        if group is not None:
+            group.share_cores(self.at_work)
 
     def at_work(self) -> bool:
         """Tell whether a collective should leave the processor alone while it waits; any thread may ask.

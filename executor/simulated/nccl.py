@@ -144,25 +144,10 @@ class NcclCommunicator:
         head = {"kind": "broadcast", "root": root, "count": count}
         self._put(head, given, (recvbuff, count), datatype, stream)
 
-    def reduceScatter(
-        self, sendbuf: int, recvbuf: int, recvcount: int, datatype: int, op: int, stream: int
-    ) -> None:
-        """Combine everybody's elements, and give each rank its part."""
-        head = {"kind": "reduce_scatter", "op": op}
-        self._put(head, (sendbuf, recvcount * self._size), (recvbuf, recvcount), datatype, stream)
-
     def allGather(self, sendbuf: int, recvbuf: int, count: int, datatype: int, stream: int) -> None:
         """Give everybody's elements to all, in rank order."""
         into = (recvbuf, count * self._size)
         self._put({"kind": "all_gather"}, (sendbuf, count), into, datatype, stream)
-
-    def send(self, sendbuf: int, count: int, datatype: int, peer: int, stream: int) -> None:
-        """Give elements to a rank that receives."""
-        self._put({"kind": "send", "peer": peer}, (sendbuf, count), (0, 0), datatype, stream)
-
-    def recv(self, recvbuf: int, count: int, datatype: int, peer: int, stream: int) -> None:
-        """Take elements from a rank that sends."""
-        self._put({"kind": "recv", "peer": peer}, (0, 0), (recvbuf, count), datatype, stream)
 
     def _put(
         self,
@@ -224,7 +209,6 @@ class _Hub:
         self._asked: dict[int, deque[tuple[dict[str, Any], bytes]]] = {
             rank: deque() for rank in range(size)
         }
-        self._mail: dict[tuple[int, int, str], deque[tuple[dict[str, Any], bytes]]] = {}
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(address)
         self._listener.listen(size)
@@ -264,9 +248,6 @@ class _Hub:
             return
 
     def _take(self, rank: int, head: dict[str, Any], payload: bytes) -> None:
-        if head["kind"] in ("send", "recv"):
-            self._post(rank, head, payload)
-            return
         self._asked[rank].append((head, payload))
         if not all(self._asked.values()):
             return
@@ -276,16 +257,6 @@ class _Hub:
         operands = [self._asked[rank].popleft()[1] for rank in range(self._size)]
         for peer, result in enumerate(_results(heads[0], operands)):
             self._answer(self._lines[peer], {"number": heads[peer]["number"]}, result)
-
-    def _post(self, rank: int, head: dict[str, Any], payload: bytes) -> None:
-        sends = head["kind"] == "send"
-        ends = (rank, head["peer"]) if sends else (head["peer"], rank)
-        self._mail.setdefault((*ends, head["kind"]), deque()).append((head, payload))
-        boxes = [self._mail.setdefault((*ends, kind), deque()) for kind in ("send", "recv")]
-        while all(boxes):
-            (sent, given), (wanted, _) = (box.popleft() for box in boxes)
-            self._answer(self._lines[ends[0]], {"number": sent["number"]})
-            self._answer(self._lines[ends[1]], {"number": wanted["number"]}, given)
 
 
 def _what(head: dict[str, Any]) -> dict[str, Any]:
@@ -302,9 +273,6 @@ def _results(head: dict[str, Any], operands: list[bytes]) -> list[bytes]:
     combined = _combined(operands, head["type"], head["op"])
     if kind == "reduce":
         return [combined if rank == head["root"] else b"" for rank in range(size)]
-    if kind == "reduce_scatter":
-        part = len(combined) // size
-        return [combined[rank * part : (rank + 1) * part] for rank in range(size)]
     return [combined] * size
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..cuda.kernel import CudaKernel
-from ..cuda.runtime import Dims, Properties, Step
+from ..cuda.runtime import Dims, Fork, Properties, Step
 from ..host.arena import Region
 
 if TYPE_CHECKING:
@@ -48,13 +48,13 @@ class NullStep:
         """Do nothing."""
 
 
-class NullFork(NullStep):
+class NullFork(Fork):
     """Work on another stream, and the call that waits for it: nothing."""
 
-    @property
-    def finish(self) -> Step:
-        """The call that has the compute stream wait."""
-        return NullStep()
+    finish = NullStep()
+
+    def __call__(self) -> None:
+        """Do nothing."""
 
 
 class NullRuntime:

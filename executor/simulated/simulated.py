@@ -20,7 +20,7 @@ import numpy as np
 
 from ...strategies.errors import Unsupported
 from ..cuda.kernel import CudaKernel
-from ..cuda.runtime import Captured, Dims, Properties, Step
+from ..cuda.runtime import Captured, Dims, Fork, Properties, Step, Waiting
 from ..host.host_memory import Given, aligned, when_gone
 from .host_compiler import compiled, host_compiler
 from .streams import ALLOCATED, LOOK_S, NOT_YET, SimulatedStream
@@ -61,10 +61,8 @@ class SimulatedEvent:
         return None if self._stream.advance(self._point) else NOT_YET
 
 
-class SimulatedFork:
+class SimulatedFork(Fork):
     """A call that puts work on another stream."""
-
-    captured = True
 
     def __init__(self, stream: SimulatedStream, step: Step) -> None:
         self._stream, self._step, self._point = stream, step, 0
@@ -187,7 +185,7 @@ class SimulatedRuntime:
 
     def host(self, step: Step) -> None:
         """Do what is on the compute stream, then the call; work goes on beside one that waits for it."""
-        if not getattr(step, "waits", False):
+        if not isinstance(step, Waiting):
             self.compute.reach(self.compute.put)
             step()
             return

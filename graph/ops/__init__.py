@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-_HELPERS = {"registry", "expr", "samples", "rules"}
+_HELPERS = {"registry", "operands", "expr", "samples", "rules"}
 
 for _module in pkgutil.iter_modules(__path__):
     if _module.name not in _HELPERS:

@@ -8,13 +8,36 @@ from typing import Any
 
 from ...strategies.types import FLOATS
 from . import expr as e
+from .operands import Gradient, Input, Operands, Output, SlopeOfOut, SlopeOfX, Unary, named
 from .registry import Grad, Inference, Op, ShapeRule, Specs, define
 from .rules import same
 from .samples import normal, sample, uniform
 
-_LIBRARY = {"use_mkldnn": False, "use_cudnn": False}
+
+class Libraries(Operands):
+    """Attributes that say which library Paddle is to use: read by Paddle alone."""
+
+    use_mkldnn: bool = False
+    use_cudnn: bool = False
 
 
+class Activation(Unary, Libraries):
+    pass
+
+
+class ActivationGrad(Gradient, Libraries):
+    pass
+
+
+class ActivationGradOfX(SlopeOfX, Libraries):
+    pass
+
+
+class ActivationGradOfOut(SlopeOfOut, Libraries):
+    pass
+
+
+_GRADS = {"": ActivationGrad, "X": ActivationGradOfX, "Out": ActivationGradOfOut}
 _WHOLE_TOO = ("abs", "exp", "relu", "square")  # make sense of integers
 
 
@@ -35,35 +58,27 @@ def define_activation(
     reads: str,
     gradient: Callable[..., Any] | None,
     *,
-    attrs: Mapping[str, Any] | None = None,
+    records: tuple[type[Operands], type[Operands]] | None = None,
     samples: tuple[Any, ...] = (sample({"X": normal(3, 4)}), sample({"X": normal(5)})),
 ) -> None:
     """Declare an activation and its gradient op, which reads ``reads`` (X, Out or none) and Out@GRAD."""
-    attrs = _LIBRARY if attrs is None else attrs
-    operands = (reads, "Out@GRAD") if reads else ("Out@GRAD",)
+    record, grad_record = records or (Activation, _GRADS[reads])
     define(
         Op(
             type=name,
-            inputs=("X",),
-            outputs=("Out",),
-            attrs=attrs,
+            record=record,
             shape=same("X") if name in _WHOLE_TOO else float_like("X", "Out"),
-            grad=Grad(f"{name}_grad", operands, ("X@GRAD",)),
             scalar=scalar,
             in_place={"Out": "X"},
             samples=samples,
-        )
-    )
-    define(
+        ),
         Op(
             type=f"{name}_grad",
-            inputs=operands,
-            outputs=("X@GRAD",),
-            attrs=attrs,
-            shape=same(operands[0], "X@GRAD"),
+            record=grad_record,
+            shape=same(reads or "Out@GRAD", "X@GRAD"),
             scalar=gradient,
             in_place={"X@GRAD": "Out@GRAD"},
-        )
+        ),
     )
 
 
@@ -160,50 +175,136 @@ define_activation(
     lambda x, d_out: d_out * logistic(-x),
 )
 define_activation(
-    "softsign",
-    lambda x: x / (1 + e.abs_(x)),
-    "X",
-    lambda x, d_out: d_out / e.square(1 + e.abs_(x)),
+    "softsign", lambda x: x / (1 + e.abs_(x)), "X", lambda x, d_out: d_out / e.square(1 + e.abs_(x))
 )
+
+
+class LeakyReluAttributes(Operands):
+    alpha: float = 0.02
+    use_mkldnn: bool = False
+
+
+class LeakyRelu(Unary, LeakyReluAttributes):
+    pass
+
+
+class LeakyReluGrad(SlopeOfOut, LeakyReluAttributes):
+    pass
+
+
 define_activation(
     "leaky_relu",
     lambda x, *, alpha: e.maximum(x, x * alpha),
     "Out",
     lambda out, d_out, *, alpha: e.where(out > 0, d_out * max(alpha, 1.0), d_out * min(alpha, 1.0)),
-    attrs={"alpha": 0.02, "use_mkldnn": False},
+    records=(LeakyRelu, LeakyReluGrad),
     samples=(*_KINKED, sample({"X": normal(3, 4, away_from=(0.0,))}, alpha=2.0)),
 )
+
+
+class Relu6Attributes(Operands):
+    threshold: float = 6.0
+
+
+class Relu6(Unary, Relu6Attributes):
+    pass
+
+
+class Relu6Grad(SlopeOfOut, Relu6Attributes):
+    pass
+
+
 define_activation(
     "relu6",
     lambda x, *, threshold: e.minimum(e.maximum(x, 0), threshold),
     "Out",
     lambda out, d_out, *, threshold: e.where((out > 0) & (out < threshold), d_out, 0),
-    attrs={"threshold": 6.0},
+    records=(Relu6, Relu6Grad),
     samples=_KINKED,
 )
+
+
+class EluAttributes(Operands):
+    alpha: float = 1.0
+
+
+class Elu(Unary, EluAttributes):
+    pass
+
+
+class EluGrad(SlopeOfX, EluAttributes):
+    pass
+
+
 define_activation(
     "elu",
     lambda x, *, alpha: e.where(x > 0, x, e.expm1(e.minimum(x, 0)) * alpha),
     "X",
     lambda x, d_out, *, alpha: e.where(x > 0, d_out, d_out * (e.exp(e.minimum(x, 0)) * alpha)),
-    attrs={"alpha": 1.0},
+    records=(Elu, EluGrad),
     samples=_KINKED,
 )
+
+
+class SwishAttributes(Operands):
+    beta: float = 1.0
+    use_mkldnn: bool = False
+
+
+class Swish(Unary, SwishAttributes):
+    pass
+
+
+class SwishGrad(SlopeOfX, SwishAttributes):
+    pass
+
+
 define_activation(
     "swish",
     lambda x, *, beta: x * logistic(x * beta),
     "X",
     lambda x, d_out, *, beta: d_out * swish_slope(x, beta),
-    attrs={"beta": 1.0, "use_mkldnn": False},
+    records=(Swish, SwishGrad),
 )
+
+
+class HardSigmoidAttributes(Operands):
+    slope: float = 0.2
+    offset: float = 0.5
+
+
+class HardSigmoid(Unary, HardSigmoidAttributes):
+    pass
+
+
+class HardSigmoidGrad(SlopeOfOut, HardSigmoidAttributes):
+    pass
+
+
 define_activation(
     "hard_sigmoid",
     lambda x, *, slope, offset: e.minimum(e.maximum(x * slope + offset, 0), 1),
     "Out",
     lambda out, d_out, *, slope: e.where((out > 0) & (out < 1), d_out * slope, 0),
-    attrs={"slope": 0.2, "offset": 0.5},
+    records=(HardSigmoid, HardSigmoidGrad),
     samples=_KINKED,
 )
+
+
+class HardSwishAttributes(Operands):
+    threshold: float = 6.0
+    scale: float = 6.0
+    offset: float = 3.0
+
+
+class HardSwish(Unary, HardSwishAttributes):
+    pass
+
+
+class HardSwishGrad(SlopeOfX, HardSwishAttributes):
+    pass
+
+
 define_activation(
     "hard_swish",
     lambda x, *, threshold, scale, offset: (
@@ -218,22 +319,46 @@ define_activation(
             e.minimum(e.maximum(x + offset, 0), threshold) / scale,
         )
     ),
-    attrs={"threshold": 6.0, "scale": 6.0, "offset": 3.0},
+    records=(HardSwish, HardSwishGrad),
     samples=_KINKED,
 )
+
+
+class GeluAttributes(Operands):
+    approximate: bool = False
+    use_mkldnn: bool = False
+    use_cudnn: bool = False
+
+
+class Gelu(Unary, GeluAttributes):
+    pass
+
+
+class GeluGrad(SlopeOfX, GeluAttributes):
+    pass
+
+
 define_activation(
     "gelu",  # Hendrycks and Gimpel, arXiv 1606.08415: x * Phi(x), or its tanh form
     lambda x, *, approximate: x * gelu_share(x, approximate),
     "X",
     lambda x, d_out, *, approximate: d_out * gelu_slope(x, approximate),
-    attrs={"approximate": False, "use_mkldnn": False, "use_cudnn": False},
+    records=(Gelu, GeluGrad),
     samples=(sample({"X": normal(3, 4)}), sample({"X": normal(3, 4)}, approximate=True)),
 )
+
+
+class Scale(Unary):
+    scale_tensor: Input | None
+    scale: float = 1.0
+    bias: float = 0.0
+    bias_after_scale: bool = True
+
+
 define(
     Op(
         type="sign",
-        inputs=("X",),
-        outputs=("Out",),
+        record=Unary,
         shape=same("X"),
         grad=Grad(
             "scale", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}, attrs=lambda attrs: {"scale": 0.0}
@@ -247,9 +372,7 @@ define(
 define(
     Op(
         type="scale",
-        inputs=("X", "ScaleTensor?"),
-        outputs=("Out",),
-        attrs={"scale": 1.0, "bias": 0.0, "bias_after_scale": True},
+        record=Scale,
         shape=same("X"),
         numbers={"ScaleTensor": "scale"},
         grad=Grad(
@@ -272,30 +395,35 @@ def pow_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": op.spec("X"), "X@GRAD": op.spec("X")}
 
 
-_POW = {"factor": 1.0}
+class Pow(Unary):
+    factor_tensor: Input | None
+    factor: float = 1.0
+
+
+class PowGrad(Operands):
+    x: Input
+    factor_tensor: Input | None
+    d_out: Input
+    d_x: Output | None
+    factor: float = 1.0
+
+
 define(
     Op(
         type="pow",
-        inputs=("X", "FactorTensor?"),
-        outputs=("Out",),
-        attrs=_POW,
+        record=Pow,
         numbers={"FactorTensor": "factor"},
         shape=pow_shape,
-        grad=Grad("pow_grad", ("X", "FactorTensor", "Out@GRAD"), ("X@GRAD",)),
         scalar=lambda x, *, factor: x**factor,
         samples=(sample({"X": uniform(3, 4, low=0.5, high=2.0)}, factor=2.5),),
-    )
-)
-define(
+    ),
     Op(
         type="pow_grad",
-        inputs=("X", "FactorTensor?", "Out@GRAD"),
-        outputs=("X@GRAD",),
-        attrs=_POW,
+        record=PowGrad,
         numbers={"FactorTensor": "factor"},
         shape=pow_shape,
         scalar=lambda x, d_out, *, factor: d_out * factor * x ** (factor - 1),
-    )
+    ),
 )
 
 
@@ -307,29 +435,39 @@ def clip_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": op.spec("X"), "X@GRAD": op.spec("X")}
 
 
+class Clip(Unary):
+    min_tensor: Input | None = named("Min")
+    max_tensor: Input | None = named("Max")
+    min: float = 0.0
+    max: float = 0.0
+
+
+class ClipGrad(Operands):
+    x: Input
+    min_tensor: Input | None = named("Min")
+    max_tensor: Input | None = named("Max")
+    d_out: Input
+    d_x: Output | None
+    min: float = 0.0
+    max: float = 0.0
+
+
 define(
     Op(
         type="clip",
-        inputs=("X", "Min?", "Max?"),
-        outputs=("Out",),
-        attrs={"min": 0.0, "max": 0.0},
+        record=Clip,
         numbers={"Min": "min", "Max": "max"},
         shape=clip_shape,
-        grad=Grad("clip_grad", ("X", "Min", "Max", "Out@GRAD"), ("X@GRAD",)),
         scalar=lambda x, *, min, max: e.minimum(e.maximum(x, min), max),
         in_place={"Out": "X"},
         samples=(sample({"X": normal(3, 4, away_from=(-0.5, 0.5))}, min=-0.5, max=0.5),),
         refuses=(sample({"X": normal(3, 4)}, min=1.0, max=0.0),),
-    )
-)
-define(
+    ),
     Op(
         type="clip_grad",
-        inputs=("X", "Min?", "Max?", "Out@GRAD"),
-        outputs=("X@GRAD",),
-        attrs={"min": 0.0, "max": 0.0},
+        record=ClipGrad,
         numbers={"Min": "min", "Max": "max"},
         shape=clip_shape,
         scalar=lambda x, d_out, *, min, max: e.where((x > min) & (x < max), d_out, 0),
-    )
+    ),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...strategies.types import FLOATS, VarType
+from .operands import Input, Inputs, Operands, Output, Outputs, named
 from .registry import Inference, Op, Spec, Specs, define
 from .samples import booleans, integers, normal, sample, uniform
 
@@ -44,11 +45,17 @@ def rescaled(op: Inference) -> Mapping[str, Specs]:
     }
 
 
+class CheckFiniteAndUnscale(Operands):
+    x: Inputs
+    scale: Input
+    out: Outputs
+    found_infinite: Output
+
+
 define(
     Op(
         type=CHECK,
-        inputs=("X*", "Scale"),
-        outputs=("Out*", "FoundInfinite"),
+        record=CheckFiniteAndUnscale,
         shape=unscaled,
         in_place={"Out": "X"},
         samples=(
@@ -63,25 +70,30 @@ _COUNTERS = {
     "InBadSteps": integers(1, low=1, high=2),
     "PrevLossScaling": uniform(1, low=4.0, high=8.0),
 }
+
+
+class UpdateLossScaling(Operands):
+    x: Inputs | None
+    found_infinite: Input
+    prev_loss_scaling: Input
+    in_good_steps: Input
+    in_bad_steps: Input
+    stop_update_tensor: Input | None = named("StopUpdate")
+    out: Outputs | None
+    loss_scaling: Output
+    out_good_steps: Output
+    out_bad_steps: Output
+    incr_every_n_steps: int = 1000
+    decr_every_n_nan_or_inf: int = 2
+    incr_ratio: float = 2.0
+    decr_ratio: float = 0.8
+    stop_update: bool = False
+
+
 define(
     Op(
         type=UPDATE,
-        inputs=(
-            "X*?",
-            "FoundInfinite",
-            "PrevLossScaling",
-            "InGoodSteps",
-            "InBadSteps",
-            "StopUpdate?",
-        ),
-        outputs=("Out*?", "LossScaling", "OutGoodSteps", "OutBadSteps"),
-        attrs={
-            "incr_every_n_steps": 1000,
-            "decr_every_n_nan_or_inf": 2,
-            "incr_ratio": 2.0,
-            "decr_ratio": 0.8,
-            "stop_update": False,
-        },
+        record=UpdateLossScaling,
         shape=rescaled,
         in_place={
             "Out": "X",
@@ -104,11 +116,18 @@ define(
         ),
     )
 )
+
+
+class ZeroWhereInfinite(Operands):
+    x: Inputs
+    found_infinite: Input
+    out: Outputs
+
+
 define(
     Op(
         type=ZERO,
-        inputs=("X*", "FoundInfinite"),
-        outputs=("Out*",),
+        record=ZeroWhereInfinite,
         shape=lambda op: {"Out": _like_x(op)},
         in_place={"Out": "X"},
         samples=(sample({"X": [normal(3, 4), normal(5)], "FoundInfinite": booleans(1)}),),

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .registry import Grad, Inference, Op, Spec, Specs, define
-from .rules import grads_like, merge_dims, of_shape, statistic
+from .operands import Input, Operands, Output
+from .registry import Inference, Op, Spec, Specs, define
+from .rules import merge_dims, of_shape, statistic
 from .samples import normal, sample
 
 LAYOUTS = ("bhtd", "bthd", "packed")
@@ -20,7 +21,6 @@ LAYOUTS = ("bhtd", "bthd", "packed")
 # Q is [B, T, 3, H, D] and holds K and V too, and Out is bthd. ``mask_axis`` places Mask in the scores as the
 # axis of elementwise_add does. ``dropout``: the attributes of the dropout of weights, if there is one, and as
 # ``name`` the variable that it wrote: the same numbers are drawn.
-_ATTRS: dict[str, Any] = {"scale": 1.0, "layout": "bhtd", "mask_axis": -1, "dropout": {}}
 NO_DROPOUT = {
     "dropout_prob": 0.0,
     "is_test": False,
@@ -103,21 +103,40 @@ def _qkv(*lead: int, queries: int = 3, keys: int = 5, width: int = 4) -> dict[st
     }
 
 
-_FORWARD = ("Q", "K?", "V?", "Mask?")
-_KEPT = ("Out", "SoftmaxMax", "SoftmaxSum")
+class FusedDotProductAttentionOperands(Operands):
+    q: Input
+    k: Input | None
+    v: Input | None
+    mask: Input | None
+    scale: float = 1.0
+    layout: str = "bhtd"
+    mask_axis: int = -1
+    dropout: Mapping[str, Any] = {}
+
+
+class FusedDotProductAttention(FusedDotProductAttentionOperands):
+    out: Output
+    softmax_max: Output
+    softmax_sum: Output
+
+
+class FusedDotProductAttentionGrad(FusedDotProductAttentionOperands):
+    out: Input
+    softmax_max: Input
+    softmax_sum: Input
+    d_out: Input
+    d_q: Output | None
+    d_k: Output | None
+    d_v: Output | None
+    d_mask: Output | None
+
+
 define(
     Op(
         type="fused_dot_product_attention",
-        inputs=_FORWARD,
-        outputs=_KEPT,
-        attrs=_ATTRS,
+        record=FusedDotProductAttention,
         shape=attention_shape,
         by_place=draws_by_row,
-        grad=Grad(
-            "fused_dot_product_attention_grad",
-            ("Q", "K", "V", "Mask", *_KEPT, "Out@GRAD"),
-            ("Q@GRAD", "K@GRAD", "V@GRAD", "Mask@GRAD"),
-        ),
         samples=(
             sample(_qkv(2, 2), scale=0.5),
             sample({**_qkv(2), "Mask": normal(3, 5)}),
@@ -136,15 +155,10 @@ define(
             sample({**_qkv(2), "Mask": normal(4, 5)}),
             sample({"Q": normal(2, 3, 4), "K": normal(2, 5, 3), "V": normal(2, 5, 4)}),
         ),
-    )
-)
-define(
+    ),
     Op(
         type="fused_dot_product_attention_grad",
-        inputs=(*_FORWARD, *_KEPT, "Out@GRAD"),
-        outputs=("Q@GRAD", "K@GRAD", "V@GRAD", "Mask@GRAD"),
-        attrs=_ATTRS,
-        shape=grads_like("Q", "K", "V", "Mask"),
+        record=FusedDotProductAttentionGrad,
         by_place=draws_by_row,
-    )
+    ),
 )

@@ -1,19 +1,17 @@
 """Ops that join the replicas. They are nodes like any other; the executor runs them on its group.
 
 ``bucket`` numbers the collectives of a program; ``roots`` names the rank that each value goes to or comes from.
-On GPUs, collectives of one ``ring`` follow one another, and those of several run side by side; ``inner`` is the
-number of ranks that combine among themselves first (0: all at once).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from .operands import Inputs, Operands, Outputs
 from .registry import Inference, Op, Specs, define
 
 ALL_REDUCE, REDUCE, BROADCAST = "fused_all_reduce", "fused_reduce", "fused_broadcast"
 BARRIER = "replica_barrier"
-HOST = -1  # as ``inner``: the replicas of a host
 COLLECTIVES = frozenset({ALL_REDUCE, REDUCE, BROADCAST, BARRIER})
 
 
@@ -30,42 +28,30 @@ def rooted(op: Inference) -> Mapping[str, Specs]:
     return like_operands(op)
 
 
-define(
-    Op(
-        type=ALL_REDUCE,
-        inputs=("X*",),
-        outputs=("Out*",),
-        attrs={"bucket": 0, "ring": 0, "inner": 0},
-        shape=like_operands,
-        in_place={"Out": "X"},
-    )
-)
-define(
-    Op(
-        type=REDUCE,
-        inputs=("X*",),
-        outputs=("Out*",),
-        attrs={"bucket": 0, "roots": [], "ring": 0},
-        shape=rooted,
-        in_place={"Out": "X"},
-    )
-)
-define(
-    Op(
-        type=BROADCAST,
-        inputs=("X*",),
-        outputs=("Out*",),
-        attrs={"bucket": 0, "roots": [], "ring": 0},
-        shape=rooted,
-        in_place={"Out": "X"},
-    )
-)
-define(
-    Op(
-        type=BARRIER,
-        inputs=(),
-        outputs=(),
-        attrs={"bucket": 0},
-        shape=lambda op: {},
-    )
-)
+class FusedAllReduce(Operands):
+    x: Inputs
+    out: Outputs
+    bucket: int = 0
+
+
+define(Op(type=ALL_REDUCE, record=FusedAllReduce, shape=like_operands, in_place={"Out": "X"}))
+
+
+class RootedCollective(Operands):
+    x: Inputs
+    out: Outputs
+    bucket: int = 0
+    roots: Sequence[int] = []
+
+
+define(Op(type=REDUCE, record=RootedCollective, shape=rooted, in_place={"Out": "X"}))
+
+
+define(Op(type=BROADCAST, record=RootedCollective, shape=rooted, in_place={"Out": "X"}))
+
+
+class ReplicaBarrier(Operands):
+    bucket: int = 0
+
+
+define(Op(type=BARRIER, record=ReplicaBarrier, shape=lambda op: {}))

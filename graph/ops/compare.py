@@ -8,6 +8,7 @@ from typing import Any
 from ...strategies.types import VarType
 from . import expr as e
 from .elementwise import compare_shape
+from .operands import Binary, Unary
 from .registry import Inference, Op, Spec, Specs, define
 from .rules import same_shape
 from .samples import booleans, normal, sample
@@ -21,13 +22,17 @@ _COMPARISONS: dict[str, Callable[..., Any]] = {
     "not_equal": lambda x, y: e.not_equal(x, y),
 }
 
+
+class Compare(Binary):
+    axis: int = -1
+    force_cpu: bool = False
+
+
 for _name, _scalar in _COMPARISONS.items():
     define(
         Op(
             type=_name,
-            inputs=("X", "Y"),
-            outputs=("Out",),
-            attrs={"axis": -1, "force_cpu": False},
+            record=Compare,
             shape=compare_shape,
             scalar=_scalar,
             samples=(
@@ -58,8 +63,7 @@ for _name, _scalar in _LOGIC.items():
     define(
         Op(
             type=_name,
-            inputs=("X", "Y"),
-            outputs=("Out",),
+            record=Binary,
             shape=logical_shape,
             scalar=_scalar,
             samples=(sample({"X": booleans(3, 4), "Y": booleans(3, 4)}),),
@@ -70,8 +74,7 @@ for _name, _scalar in _LOGIC.items():
 define(
     Op(
         type="logical_not",
-        inputs=("X",),
-        outputs=("Out",),
+        record=Unary,
         shape=logical_shape,
         scalar=lambda x: e.logical_not(x),
         samples=(sample({"X": booleans(3, 4)}),),

@@ -5,37 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .registry import Grad, Inference, Op, Specs, define
-from .rules import grads_like, merge_dims, of_shape
+from .operands import Input, Operands, Output
+from .registry import Inference, Op, Specs, define
+from .rules import merge_dims, of_shape
 from .samples import normal, sample
-
-CONV_ATTRS = {
-    "strides": [1, 1],
-    "paddings": [0, 0],
-    "padding_algorithm": "EXPLICIT",
-    "groups": 1,
-    "dilations": [1, 1],
-    "data_format": "NCHW",
-    "is_test": False,
-    "use_cudnn": False,
-    "fuse_relu_before_depthwise_conv": False,
-    "use_mkldnn": False,
-    "use_quantizer": False,
-    "fuse_relu": False,
-    "fuse_brelu": False,
-    "fuse_brelu_threshold": 6.0,
-    "fuse_activation": "",
-    "fuse_alpha": 0.0,
-    "fuse_beta": 0.0,
-    "fuse_residual_connection": False,
-    "Scale_in": 1.0,
-    "Scale_out": 1.0,
-    "Scale_in_eltwise": 1.0,
-    "Scale_weights": [1.0],
-    "force_fp32_output": False,
-    "workspace_size_MB": 512,
-    "exhaustive_search": False,
-}
 
 
 def window_paddings(
@@ -169,30 +142,54 @@ _REFUSES = (
     sample({"Input": normal(2, 3, 2, 2), "Filter": normal(4, 3, 3, 3)}),
 )
 
+
+class Conv2dOperands(Operands):
+    input: Input
+    filter: Input
+    bias: Input | None
+    strides: Sequence[int] = [1, 1]
+    paddings: Sequence[int] = [0, 0]
+    padding_algorithm: str = "EXPLICIT"
+    groups: int = 1
+    dilations: Sequence[int] = [1, 1]
+    data_format: str = "NCHW"
+    is_test: bool = False
+    use_cudnn: bool = False
+    fuse_relu_before_depthwise_conv: bool = False
+    use_mkldnn: bool = False
+    use_quantizer: bool = False
+    fuse_relu: bool = False
+    fuse_brelu: bool = False
+    fuse_brelu_threshold: float = 6.0
+    fuse_activation: str = ""
+    fuse_alpha: float = 0.0
+    fuse_beta: float = 0.0
+    fuse_residual_connection: bool = False
+    Scale_in: float = 1.0
+    Scale_out: float = 1.0
+    Scale_in_eltwise: float = 1.0
+    Scale_weights: Sequence[float] = [1.0]
+    force_fp32_output: bool = False
+    workspace_size_MB: int = 512
+    exhaustive_search: bool = False
+
+
+class Conv2d(Conv2dOperands):
+    residual_data: Input | None
+    output: Output
+
+
+class Conv2dGrad(Conv2dOperands):
+    d_output: Input
+    d_input: Output | None
+    d_filter: Output | None
+    d_bias: Output | None
+
+
 for _name, _samples in (("conv2d", _SAMPLES), ("depthwise_conv2d", _DEPTHWISE)):
     _optional = ("Bias?", "ResidualData?")
+
     define(
-        Op(
-            type=_name,
-            inputs=("Input", "Filter", *_optional),
-            outputs=("Output",),
-            attrs=CONV_ATTRS,
-            shape=conv_shape,
-            grad=Grad(
-                f"{_name}_grad",
-                ("Input", "Filter", "Bias", "Output@GRAD"),
-                ("Input@GRAD", "Filter@GRAD", "Bias@GRAD"),
-            ),
-            samples=_samples,
-            refuses=_REFUSES,
-        )
-    )
-    define(
-        Op(
-            type=f"{_name}_grad",
-            inputs=("Input", "Filter", "Bias?", "Output@GRAD"),
-            outputs=("Input@GRAD", "Filter@GRAD", "Bias@GRAD"),
-            attrs=CONV_ATTRS,
-            shape=grads_like("Input", "Filter", "Bias"),
-        )
+        Op(type=_name, record=Conv2d, shape=conv_shape, samples=_samples, refuses=_REFUSES),
+        Op(type=f"{_name}_grad", record=Conv2dGrad),
     )

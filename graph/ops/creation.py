@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ...strategies.types import VarType
+from .operands import Input, Inputs, Operands, Output, Unary, named
 from .registry import Grad, Inference, Op, Spec, Specs, define
 from .rules import normal_axis, of_shape, same
 from .samples import integers, normal, sample
-
-_VALUE_TENSORS = ("ValueTensor?", "ShapeTensor?", "ShapeTensorList*?")
 
 
 def attribute_shape(op: Inference) -> Mapping[str, Specs]:
@@ -17,18 +16,22 @@ def attribute_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": Spec(tuple(op.attr("shape")), VarType(op.attr("dtype")))}
 
 
+class FillConstant(Operands):
+    value_tensor: Input | None
+    shape_tensor: Input | None
+    shape_tensor_list: Inputs | None
+    out: Output
+    shape: Sequence[int] = []
+    dtype: int = int(VarType.FP32)
+    value: float = 0.0
+    str_value: str = ""
+    force_cpu: bool = False
+
+
 define(
     Op(
         type="fill_constant",
-        inputs=_VALUE_TENSORS,
-        outputs=("Out",),
-        attrs={
-            "shape": [],
-            "dtype": int(VarType.FP32),
-            "value": 0.0,
-            "str_value": "",
-            "force_cpu": False,
-        },
+        record=FillConstant,
         numbers={"ValueTensor": "value", "ShapeTensor": "shape", "ShapeTensorList": "shape"},
         numbers_set={"ValueTensor": {"str_value": ""}},
         shape=attribute_shape,
@@ -39,29 +42,39 @@ define(
     )
 )
 SAMPLE_SHARE = "sample_share"  # not in Paddle: this place's rows as a part of the whole batch
+
+
+class SampleShare(Operands):
+    out: Output
+    shape: Sequence[int] = []
+    dtype: int = int(VarType.FP32)
+
+
 define(
     Op(
         type=SAMPLE_SHARE,
-        inputs=(),
-        outputs=("Out",),
-        attrs={"shape": [], "dtype": int(VarType.FP32)},
+        record=SampleShare,
         shape=attribute_shape,
         by_place=lambda attrs: True,
         samples=(sample(shape=[1]), sample(shape=[2, 3], dtype=int(VarType.FP64))),
     )
 )
+
+
+class AssignValue(Operands):
+    out: Output
+    shape: Sequence[int] = []
+    dtype: int = int(VarType.FP32)
+    bool_values: Sequence[bool] = []
+    fp32_values: Sequence[float] = []
+    int32_values: Sequence[int] = []
+    int64_values: Sequence[int] = []
+
+
 define(
     Op(
         type="assign_value",
-        outputs=("Out",),
-        attrs={
-            "shape": [],
-            "dtype": int(VarType.FP32),
-            "bool_values": [],
-            "fp32_values": [],
-            "int32_values": [],
-            "int64_values": [],
-        },
+        record=AssignValue,
         shape=lambda op: {"Out": Spec(tuple(op.attr("shape")), VarType(op.attr("dtype")))},
         samples=(
             sample(shape=[2], fp32_values=[1.0, 2.0]),
@@ -83,20 +96,22 @@ def batch_size_like(op: Inference) -> Mapping[str, Specs]:
     return {"Out": Spec(tuple(shape), VarType(op.attr("dtype")))}
 
 
+class FillConstantBatchSizeLike(Operands):
+    input: Input
+    out: Output
+    shape: Sequence[int] = []
+    input_dim_idx: int = 0
+    output_dim_idx: int = 0
+    dtype: int = int(VarType.FP32)
+    value: float = 0.0
+    str_value: str = ""
+    force_cpu: bool = False
+
+
 define(
     Op(
         type="fill_constant_batch_size_like",
-        inputs=("Input",),
-        outputs=("Out",),
-        attrs={
-            "shape": [],
-            "input_dim_idx": 0,
-            "output_dim_idx": 0,
-            "dtype": int(VarType.FP32),
-            "value": 0.0,
-            "str_value": "",
-            "force_cpu": False,
-        },
+        record=FillConstantBatchSizeLike,
         shape=batch_size_like,
         samples=(sample({"Input": normal(4, 2)}, shape=[-1, 3], value=2.0),),
     )
@@ -104,8 +119,7 @@ define(
 define(
     Op(
         type="fill_zeros_like",
-        inputs=("X",),
-        outputs=("Out",),
+        record=Unary,
         shape=same("X"),
         samples=(sample({"X": normal(3, 4)}),),
     )
@@ -118,44 +132,62 @@ def any_like(op: Inference) -> Mapping[str, Specs]:
     return {"Out": Spec(x.shape, x.dtype if dtype < 0 else VarType(dtype))}
 
 
+class FillAnyLike(Unary):
+    value: float = 0.0
+    dtype: int = -1
+
+
 define(
     Op(
         type="fill_any_like",
-        inputs=("X",),
-        outputs=("Out",),
-        attrs={"value": 0.0, "dtype": -1},
+        record=FillAnyLike,
         shape=any_like,
         samples=(sample({"X": normal(3, 4)}, value=2.5),),
     )
 )
+
+
+class Assign(Operands):
+    x: Input | None
+    out: Output
+
+
 define(
     Op(
         type="assign",
-        inputs=("X?",),
-        outputs=("Out",),
+        record=Assign,
         shape=same("X"),
         grad=Grad("assign", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}),
         views={"Out": "X"},
         samples=(sample({"X": normal(3, 4)}),),
     )
 )
+
+
+class Increment(Unary):
+    step: float = 1.0
+
+
 define(
     Op(
         type="increment",
-        inputs=("X",),
-        outputs=("Out",),
-        attrs={"step": 1.0},
+        record=Increment,
         shape=same("X"),
         in_place={"Out": "X"},
         samples=(sample({"X": normal(1)}, step=2.0),),
     )
 )
+
+
+class Cast(Unary):
+    in_dtype: int = int(VarType.FP32)
+    out_dtype: int = int(VarType.FP32)
+
+
 define(
     Op(
         type="cast",
-        inputs=("X",),
-        outputs=("Out",),
-        attrs={"in_dtype": int(VarType.FP32), "out_dtype": int(VarType.FP32)},
+        record=Cast,
         shape=lambda op: {"Out": Spec(op.shape("X"), VarType(op.attr("out_dtype")))},
         grad=Grad(
             "cast",
@@ -169,11 +201,17 @@ define(
         ),
     )
 )
+
+
+class Shape(Operands):
+    input: Input
+    out: Output
+
+
 define(
     Op(
         type="shape",
-        inputs=("Input",),
-        outputs=("Out",),
+        record=Shape,
         shape=lambda op: {"Out": Spec((len(op.shape("Input")),), VarType.INT32)},
         samples=(sample({"Input": normal(3, 4)}),),
     )
@@ -189,13 +227,18 @@ def one_hot_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": Spec((*shape, op.attr("depth")), VarType(op.attr("dtype")))}
 
 
+class OneHot(Unary):
+    depth_tensor: Input | None = named("depth_tensor")
+    depth: int = -1
+    dtype: int = int(VarType.FP32)
+    allow_out_of_range: bool = False
+
+
 for _name, _dims in (("one_hot", (4, 1)), ("one_hot_v2", (4,))):
     define(
         Op(
             type=_name,
-            inputs=("X", "depth_tensor?"),
-            outputs=("Out",),
-            attrs={"depth": -1, "dtype": int(VarType.FP32), "allow_out_of_range": False},
+            record=OneHot,
             numbers={"depth_tensor": "depth"},
             shape=one_hot_shape,
             samples=(
@@ -218,26 +261,29 @@ def top_k_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": of_shape(shape, x), "Indices": Spec(shape, VarType.INT64)}
 
 
+class TopK(Unary):
+    k_tensor: Input | None = named("K")
+    indices: Output
+    k: int = 1
+
+
+class TopKGrad(Operands):
+    x: Input
+    indices: Input
+    d_out: Input
+    d_x: Output | None
+
+
 define(
     Op(
         type="top_k",
-        inputs=("X", "K?"),
-        outputs=("Out", "Indices"),
-        attrs={"k": 1},
+        record=TopK,
         numbers={"K": "k"},
         shape=top_k_shape,
-        grad=Grad("top_k_grad", ("X", "Indices", "Out@GRAD"), ("X@GRAD",), keep_attrs=False),
         samples=(sample({"X": normal(3, 6)}, k=2), sample({"X": normal(4)}, k=1)),
         refuses=(sample({"X": normal(3, 4)}, k=5),),
-    )
-)
-define(
-    Op(
-        type="top_k_grad",
-        inputs=("X", "Indices", "Out@GRAD"),
-        outputs=("X@GRAD",),
-        shape=same("X", "X@GRAD"),
-    )
+    ),
+    Op(type="top_k_grad", record=TopKGrad, shape=same("X", "X@GRAD")),
 )
 
 
@@ -251,13 +297,17 @@ def arg_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": Spec(tuple(kept) or (1,), dtype)}
 
 
+class ArgExtreme(Unary):
+    axis: int = -1
+    dtype: int = -1
+    keepdims: bool = False
+
+
 for _name in ("arg_max", "arg_min"):
     define(
         Op(
             type=_name,
-            inputs=("X",),
-            outputs=("Out",),
-            attrs={"axis": -1, "dtype": -1, "keepdims": False},
+            record=ArgExtreme,
             shape=arg_shape,
             samples=(
                 sample({"X": normal(3, 4)}),

@@ -7,8 +7,9 @@ from typing import Any
 
 from ...strategies.types import INTEGERS, VarType
 from . import expr as e
+from .operands import Binary, BinaryGrad, Input, Operands
 from .registry import Grad, Inference, Op, ShapeRule, Spec, Specs, define
-from .rules import grads_like, merge_dims
+from .rules import merge_dims
 from .samples import integers, normal, sample, uniform
 
 
@@ -50,12 +51,24 @@ def compare_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": Spec(broadcast_shape(op), VarType.BOOL)}
 
 
-_ATTRS = {
-    "axis": -1,
-    "use_mkldnn": False,
-    "x_data_format": "",
-    "y_data_format": "",
-}
+class ElementwiseAttributes(Operands):
+    axis: int = -1
+    use_mkldnn: bool = False
+    x_data_format: str = ""
+    y_data_format: str = ""
+
+
+class Elementwise(Binary, ElementwiseAttributes):
+    pass
+
+
+class ElementwiseGrad(BinaryGrad, ElementwiseAttributes):
+    pass
+
+
+class ElementwiseDivGrad(ElementwiseGrad):
+    out: Input
+    d_out: Input
 
 
 # gradients that are Out's, as long as nothing was broadcast
@@ -68,32 +81,24 @@ _PASSED_ON = {
 def _define(
     name: str,
     scalar: Callable[..., Any] | None,
-    reads: tuple[str, ...] | None,
+    gradient: type[Operands] | None,
     *,
     shape: ShapeRule = elementwise_shape,
     **settings: Any,
 ) -> None:
     grad = None
-    if reads is not None:
-        inputs = (*reads, "Out@GRAD")
-        grad = Grad(f"{name}_grad", inputs, ("X@GRAD", "Y@GRAD"))
-        define(
-            Op(
-                type=f"{name}_grad",
-                inputs=inputs,
-                outputs=("X@GRAD", "Y@GRAD"),
-                attrs=_ATTRS,
-                shape=grads_like("X", "Y"),
-                in_place={"X@GRAD": "Out@GRAD"},
-                views=_PASSED_ON.get(name, {}),
-            )
+    if gradient is not None:
+        backward = Op(
+            type=f"{name}_grad",
+            record=gradient,
+            in_place={"X@GRAD": "Out@GRAD"},
+            views=_PASSED_ON.get(name, {}),
         )
+        grad = Grad.of(define(backward))
     define(
         Op(
             type=name,
-            inputs=("X", "Y"),
-            outputs=("Out",),
-            attrs=_ATTRS,
+            record=Elementwise,
             shape=shape,
             grad=grad,
             scalar=scalar,
@@ -120,19 +125,27 @@ _REFUSES = (
     sample({"X": normal(3, 4), "Y": normal(4)}, axis=2),
 )
 
-_define("elementwise_add", lambda x, y: x + y, ("X", "Y"), samples=_SAMPLES, refuses=_REFUSES)
-_define("elementwise_sub", lambda x, y: x - y, ("X", "Y"), samples=_SAMPLES, refuses=_REFUSES)
-_define("elementwise_mul", lambda x, y: x * y, ("X", "Y"), samples=_SAMPLES, refuses=_REFUSES)
+_define("elementwise_add", lambda x, y: x + y, ElementwiseGrad, samples=_SAMPLES, refuses=_REFUSES)
+_define("elementwise_sub", lambda x, y: x - y, ElementwiseGrad, samples=_SAMPLES, refuses=_REFUSES)
+_define("elementwise_mul", lambda x, y: x * y, ElementwiseGrad, samples=_SAMPLES, refuses=_REFUSES)
 _define(
-    "elementwise_div", lambda x, y: x / y, ("X", "Y", "Out"), samples=_POSITIVE, refuses=_REFUSES
+    "elementwise_div", lambda x, y: x / y, ElementwiseDivGrad, samples=_POSITIVE, refuses=_REFUSES
 )
 _define(
-    "elementwise_max", lambda x, y: e.maximum(x, y), ("X", "Y"), samples=_SAMPLES, refuses=_REFUSES
+    "elementwise_max",
+    lambda x, y: e.maximum(x, y),
+    ElementwiseGrad,
+    samples=_SAMPLES,
+    refuses=_REFUSES,
 )
 _define(
-    "elementwise_min", lambda x, y: e.minimum(x, y), ("X", "Y"), samples=_SAMPLES, refuses=_REFUSES
+    "elementwise_min",
+    lambda x, y: e.minimum(x, y),
+    ElementwiseGrad,
+    samples=_SAMPLES,
+    refuses=_REFUSES,
 )
-_define("elementwise_pow", lambda x, y: x**y, ("X", "Y"), samples=_POSITIVE, refuses=_REFUSES)
+_define("elementwise_pow", lambda x, y: x**y, ElementwiseGrad, samples=_POSITIVE, refuses=_REFUSES)
 
 # What they compute depends on the element type (see the kernels), so they have no expression.
 _WHOLE = (

@@ -5,24 +5,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from ...strategies.types import INTEGERS
-from .registry import Grad, Inference, Op, Specs, define
-from .rules import grads_like, of_shape
+from .operands import Input, Operands, Output
+from .registry import Inference, Op, Specs, define
+from .rules import of_shape
 from .samples import integers, normal, sample
 
-_ATTRS: dict[str, Any] = {
-    "is_sparse": False,
-    "is_distributed": False,
-    "padding_idx": -1,
-    "remote_prefetch": False,
-    "trainer_id": 0,
-    "height_sections": [],
-    "epmap": [],
-    "table_names": [],
-}
+
+class Lookup(Operands):
+    w: Input
+    ids: Input
+    is_sparse: bool = False
+    is_distributed: bool = False
+    padding_idx: int = -1
+    remote_prefetch: bool = False
+    trainer_id: int = 0
+    height_sections: Sequence[int] = []
+    epmap: Sequence[str] = []
+    table_names: Sequence[str] = []
+
+
+class LookupTable(Lookup):
+    out: Output
+
+
+class LookupTableGrad(Lookup):
+    d_out: Input
+    d_w: Output | None
+
+
+class FirstLookupTable(LookupTable):
+    grad_inplace: bool = False
+
+
+class FirstLookupTableGrad(LookupTableGrad):
+    grad_inplace: bool = False
 
 
 def lookup_shape(op: Inference) -> Mapping[str, Specs]:
@@ -38,16 +57,15 @@ def lookup_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": of_shape((*shape, w.shape[1]), w)}
 
 
-for _name, _last in (("lookup_table", (1,)), ("lookup_table_v2", ())):
-    _extra = {"grad_inplace": False} if _name == "lookup_table" else {}
+for _name, _last, _record, _gradient in (
+    ("lookup_table", (1,), FirstLookupTable, FirstLookupTableGrad),
+    ("lookup_table_v2", (), LookupTable, LookupTableGrad),
+):
     define(
         Op(
             type=_name,
-            inputs=("W", "Ids"),
-            outputs=("Out",),
-            attrs={**_ATTRS, **_extra},
+            record=_record,
             shape=lookup_shape,
-            grad=Grad(f"{_name}_grad", ("W", "Ids", "Out@GRAD"), ("W@GRAD",)),
             samples=(
                 sample({"W": normal(7, 3), "Ids": integers(4, 2, *_last, high=7)}),
                 sample({"W": normal(7, 3), "Ids": integers(9, *_last, high=7)}, padding_idx=2),
@@ -56,14 +74,6 @@ for _name, _last in (("lookup_table", (1,)), ("lookup_table_v2", ())):
                 sample({"W": normal(7, 3), "Ids": normal(4, 2, *_last)}),
                 sample({"W": normal(7, 3), "Ids": integers(4, *_last, high=7)}, epmap=["ps:1"]),
             ),
-        )
-    )
-    define(
-        Op(
-            type=f"{_name}_grad",
-            inputs=("W", "Ids", "Out@GRAD"),
-            outputs=("W@GRAD",),
-            attrs={**_ATTRS, **_extra},
-            shape=grads_like("W"),
-        )
+        ),
+        Op(type=f"{_name}_grad", record=_gradient),
     )

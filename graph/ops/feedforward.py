@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from .attention import NO_DROPOUT, draws_by_row
-from .registry import Grad, Inference, Op, Spec, Specs, define
+from .operands import Input, Operands, Output
+from .registry import Inference, Op, Spec, Specs, define
 from .rules import grads_like, merge_dims, of_shape, product, statistic
 from .samples import normal, sample
 
@@ -19,15 +20,6 @@ ACTIVATIONS = ("relu", "gelu")
 
 # ``dropout1`` and ``dropout2`` hold a dropout's attributes and, as ``name``, the variable it wrote (see
 # ``attention.py``); ``approximate`` is gelu's. X is flattened to rows after ``x_num_col_dims`` dimensions.
-_ATTRS: dict[str, Any] = {
-    "x_num_col_dims": 1,
-    "pre_layer_norm": False,
-    "ln1_epsilon": 1e-5,
-    "act_method": "gelu",
-    "approximate": False,
-    "dropout1": {},
-    "dropout2": {},
-}
 _READ = (
     "X",
     "Linear1Weight",
@@ -73,19 +65,52 @@ def _operands(*lead: int, **more: Any) -> dict[str, Any]:
 
 _NORM = {"Ln1Scale": normal(3), "Ln1Bias": normal(3)}
 _NO_BIAS = {slot: d for slot, d in _operands(6).items() if "Bias" not in slot}
+
+
+class FusedFeedforwardOperands(Operands):
+    x: Input
+    linear1_weight: Input
+    linear1_bias: Input | None
+    linear2_weight: Input
+    linear2_bias: Input | None
+    ln1_scale: Input | None
+    ln1_bias: Input | None
+    residual: Input | None
+    x_num_col_dims: int = 1
+    pre_layer_norm: bool = False
+    ln1_epsilon: float = 1e-5
+    act_method: str = "gelu"
+    approximate: bool = False
+    dropout1: Mapping[str, Any] = {}
+    dropout2: Mapping[str, Any] = {}
+
+
+class FusedFeedforward(FusedFeedforwardOperands):
+    out: Output
+    ln1_mean: Output | None
+    ln1_variance: Output | None
+
+
+class FusedFeedforwardGrad(FusedFeedforwardOperands):
+    ln1_mean: Input | None
+    ln1_variance: Input | None
+    d_out: Input
+    d_x: Output | None
+    d_linear1_weight: Output | None
+    d_linear1_bias: Output | None
+    d_linear2_weight: Output | None
+    d_linear2_bias: Output | None
+    d_ln1_scale: Output | None
+    d_ln1_bias: Output | None
+    d_residual: Output | None
+
+
 define(
     Op(
         type="fused_feedforward",
-        inputs=_READ,
-        outputs=("Out", "Ln1Mean?", "Ln1Variance?"),
-        attrs=_ATTRS,
+        record=FusedFeedforward,
         shape=feedforward_shape,
         by_place=draws_by_row,
-        grad=Grad(
-            "fused_feedforward_grad",
-            (*_SLOTS, "Ln1Mean", "Ln1Variance", "Out@GRAD"),
-            tuple(f"{slot}@GRAD" for slot in _SLOTS),
-        ),
         samples=(
             sample(_operands(4)),
             sample(_operands(2, 3), x_num_col_dims=2, approximate=True),
@@ -106,15 +131,11 @@ define(
             sample({**_operands(4), "Linear1Weight": normal(2, 5)}),
             sample(_operands(4), act_method="tanh"),
         ),
-    )
-)
-define(
+    ),
     Op(
         type="fused_feedforward_grad",
-        inputs=(*_READ, "Ln1Mean?", "Ln1Variance?", "Out@GRAD"),
-        outputs=tuple(f"{slot}@GRAD" for slot in _SLOTS),
-        attrs=_ATTRS,
+        record=FusedFeedforwardGrad,
         shape=grads_like(*_SLOTS),
         by_place=draws_by_row,
-    )
+    ),
 )

@@ -9,11 +9,12 @@ gradient of act(X + Y) forms the sum again where the slope is a function of it, 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .elementwise import broadcast_shape
 from .expr import Expr
+from .operands import Binary, Input, Operands, Output
 from .registry import OPS, Grad, Inference, Op, Spec, Specs, define
 from .samples import normal, sample
 
@@ -63,24 +64,24 @@ def _filled_in(op_type: str, settings: Mapping[str, Any]) -> Callable[..., Expr]
     return lambda *operands: scalar(*operands, **held)
 
 
-def binary_is_outer(functor_list: list[str]) -> bool:
+def binary_is_outer(functor_list: Sequence[str]) -> bool:
     """Tell whether the sum or product is applied last: X + act(Y)."""
     return functor_list[0].startswith((ADD, MUL))
 
 
-def sums(functor_list: list[str]) -> bool:
+def sums(functor_list: Sequence[str]) -> bool:
     """Tell whether the operands are added, not multiplied."""
     return any(name.startswith(ADD) for name in functor_list)
 
 
-def activation_in(functor_list: list[str]) -> str:
+def activation_in(functor_list: Sequence[str]) -> str:
     """Return the activation's op type."""
     found = functor_list[1] if binary_is_outer(functor_list) else functor_list[0]
     return found.removesuffix("_grad")
 
 
 def settings_in(
-    functor_list: list[str], act_attrs: Mapping[str, Any], scale: float
+    functor_list: Sequence[str], act_attrs: Mapping[str, Any], scale: float
 ) -> Mapping[str, Any]:
     """Return the activation's attributes; Paddle's own op has those of a scale alone."""
     if activation_in(functor_list) == "scale" and not act_attrs:
@@ -113,22 +114,36 @@ def backward_attrs(forward: Mapping[str, Any]) -> dict[str, Any]:
     return {**forward, "functor_list": functors, "save_intermediate_out": False}
 
 
-_ATTRS = {
-    "axis": -1,
-    "scale": 0.0,
-    "save_intermediate_out": False,
-    "functor_list": [],
-    "act_attrs": {},
-}
 _WITH_BIAS = {"X": normal(2, 3, 4), "Y": normal(3)}
 _LINE = {"scale": 2.0, "bias": 0.5, "bias_after_scale": True}
+
+
+class FusedElemwiseActivationAttributes(Operands):
+    axis: int = -1
+    scale: float = 0.0
+    save_intermediate_out: bool = False
+    functor_list: Sequence[str] = []
+    act_attrs: Mapping[str, Any] = {}
+
+
+class FusedElemwiseActivation(Binary, FusedElemwiseActivationAttributes):
+    intermediate_out: Output | None
+
+
+class FusedElemwiseActivationGrad(FusedElemwiseActivationAttributes):
+    x: Input | None
+    y: Input
+    out: Input | None
+    intermediate_out: Input | None
+    d_out: Input
+    d_x: Output | None
+    d_y: Output | None
+
 
 define(
     Op(
         type=FUSED,
-        inputs=("X", "Y"),
-        outputs=("Out", "IntermediateOut?"),
-        attrs=_ATTRS,
+        record=FusedElemwiseActivation,
         shape=fused_shape,
         grad=Grad(
             f"{FUSED}_grad",
@@ -168,9 +183,7 @@ define(
 define(
     Op(
         type=f"{FUSED}_grad",
-        inputs=("X?", "Y", "Out?", "IntermediateOut?", "Out@GRAD"),
-        outputs=("X@GRAD", "Y@GRAD"),
-        attrs=_ATTRS,
+        record=FusedElemwiseActivationGrad,
         shape=fused_grad_shape,
         in_place={"X@GRAD": "Out@GRAD"},
     )

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from .operands import Binary, Input, Operands, Output, named
 from .registry import Grad, Inference, Op, Specs, define
 from .rules import grads_like, merge_dims, of_shape, product
 from .samples import normal, sample
@@ -64,25 +65,45 @@ def backward_attrs(forward: Mapping[str, Any]) -> dict[str, Any]:
     return {**kept, "activation_grad": name, "activation_below": "none"}
 
 
-_ATTRS = {"trans_x": False, "trans_y": False, "approximate": False, "x_num_col_dims": -1}
 _ROW = {"X": normal(3, 4), "Y": normal(4, 5), "Bias": normal(5)}
+
+
+class FusedGemmEpilogue(Binary):
+    bias: Input
+    reserve_space: Output | None
+    trans_x: bool = False
+    trans_y: bool = False
+    approximate: bool = False
+    x_num_col_dims: int = -1
+    activation: str = "none"
+
+
+class FusedGemmEpilogueGrad(Operands):
+    d_out: Input = named("DOut")
+    x: Input
+    y: Input
+    out: Input | None
+    reserve_space: Input | None
+    below: Input | None
+    dx: Output | None = named("DX")
+    dy: Output | None = named("DY")
+    d_bias: Output | None = named("DBias")
+    trans_x: bool = False
+    trans_y: bool = False
+    approximate: bool = False
+    x_num_col_dims: int = -1
+    activation_grad: str = "none"
+    activation_below: str = "none"
+
 
 define(
     Op(
         type=GEMM,
-        inputs=("X", "Y", "Bias"),
-        outputs=("Out", "ReserveSpace?"),
-        attrs={**_ATTRS, "activation": "none"},
+        record=FusedGemmEpilogue,
         shape=gemm_shape,
         grad=Grad(
             f"{GEMM}_grad",
-            {
-                "DOut": "Out@GRAD",
-                "X": "X",
-                "Y": "Y",
-                "Out": "Out",
-                "ReserveSpace": "ReserveSpace",
-            },
+            {"DOut": "Out@GRAD", "X": "X", "Y": "Y", "Out": "Out", "ReserveSpace": "ReserveSpace"},
             {"DX": "X@GRAD", "DY": "Y@GRAD", "DBias": "Bias@GRAD"},
             attrs=backward_attrs,
         ),
@@ -111,12 +132,4 @@ define(
         ),
     )
 )
-define(
-    Op(
-        type=f"{GEMM}_grad",
-        inputs=("DOut", "X", "Y", "Out?", "ReserveSpace?", "Below?"),
-        outputs=("DX?", "DY?", "DBias?"),
-        attrs={**_ATTRS, "activation_grad": "none", "activation_below": "none"},
-        shape=gemm_grad_shape,
-    )
-)
+define(Op(type=f"{GEMM}_grad", record=FusedGemmEpilogueGrad, shape=gemm_grad_shape))

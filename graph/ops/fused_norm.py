@@ -8,16 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .norm import BATCH_NORM_ATTRS, STATISTICS, batch_norm_shape, statistics_need, uses_statistics
-from .registry import Grad, Inference, Op, Specs, define
+from .norm import (
+    STATISTICS,
+    BatchNormGrad,
+    BatchNormOperands,
+    batch_norm_shape,
+    statistics_need,
+    uses_statistics,
+)
+from .operands import Input, Output
+from .registry import Inference, Op, Specs, define
 from .rules import grads_like, merge_dims
 from .samples import normal, sample, uniform
 
 ACT, ADD_ACT = "fused_batch_norm_act", "fused_bn_add_activation"
 ACTIVATIONS = ("relu", "sigmoid", "tanh")
-_ATTRS = {**BATCH_NORM_ATTRS, "act_type": "relu"}
-_OUTPUTS = ("Y", "MeanOut", "VarianceOut", "SavedMean", "SavedVariance", "ReserveSpace?")
-_SAVED = ("Scale", "Bias", "SavedMean", "SavedVariance")
 _PARAMETERS = {**STATISTICS, "Bias": uniform(3, low=0.1, high=0.3)}
 
 
@@ -34,16 +39,26 @@ def fused_norm_shape(op: Inference) -> Mapping[str, Specs]:
     return batch_norm_shape(op)
 
 
+# What is declared again stands behind what is new.
+class FusedBatchNormAct(BatchNormOperands):
+    act_type: str = "relu"
+
+
+class FusedBatchNormActGrad(BatchNormGrad):
+    y: Input
+    scale: Input
+    bias: Input
+    saved_mean: Input
+    saved_variance: Input
+    d_y: Input
+    act_type: str = "relu"
+
+
 define(
     Op(
         type=ACT,
-        inputs=("X", "Scale", "Bias", "Mean", "Variance"),
-        outputs=_OUTPUTS,
-        attrs=_ATTRS,
+        record=FusedBatchNormAct,
         shape=fused_norm_shape,
-        grad=Grad(
-            f"{ACT}_grad", ("X", "Y", *_SAVED, "Y@GRAD"), ("X@GRAD", "Scale@GRAD", "Bias@GRAD")
-        ),
         in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
         only_uses=uses_statistics,
         needs=statistics_need,
@@ -54,30 +69,37 @@ define(
             sample({"X": normal(4, 3, 2, 2), **_PARAMETERS}, use_global_stats=True),
         ),
         refuses=(sample({"X": normal(6, 3), **_PARAMETERS}, act_type="gelu"),),
-    )
+    ),
+    Op(type=f"{ACT}_grad", record=FusedBatchNormActGrad, in_place={"X@GRAD": "Y@GRAD"}),
 )
-define(
-    Op(
-        type=f"{ACT}_grad",
-        inputs=("X", "Y", *_SAVED, "Y@GRAD"),
-        outputs=("X@GRAD", "Scale@GRAD", "Bias@GRAD"),
-        attrs=_ATTRS,
-        shape=grads_like("X", "Scale", "Bias"),
-        in_place={"X@GRAD": "Y@GRAD"},
-    )
-)
+
+
+class FusedBnAddActivation(FusedBatchNormAct):
+    z: Input
+    scale: Input
+    bias: Input
+    mean: Input
+    variance: Input
+
+
+class FusedBnAddActivationGrad(FusedBatchNormActGrad):
+    z: Input | None
+    y: Input
+    scale: Input
+    bias: Input
+    saved_mean: Input
+    saved_variance: Input
+    d_y: Input
+    d_z: Output | None
+    d_scale: Output | None
+    d_bias: Output | None
+
+
 define(
     Op(
         type=ADD_ACT,
-        inputs=("X", "Z", "Scale", "Bias", "Mean", "Variance"),
-        outputs=_OUTPUTS,
-        attrs=_ATTRS,
+        record=FusedBnAddActivation,
         shape=fused_norm_shape,
-        grad=Grad(
-            f"{ADD_ACT}_grad",
-            ("X", "Z", "Y", *_SAVED, "Y@GRAD"),
-            ("X@GRAD", "Z@GRAD", "Scale@GRAD", "Bias@GRAD"),
-        ),
         in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
         only_uses=uses_statistics,
         needs=statistics_need,
@@ -90,15 +112,11 @@ define(
             ),
         ),
         refuses=(sample({"X": normal(6, 3), "Z": normal(3), **_PARAMETERS}),),
-    )
-)
-define(
+    ),
     Op(
         type=f"{ADD_ACT}_grad",
-        inputs=("X", "Z?", "Y", *_SAVED, "Y@GRAD"),
-        outputs=("X@GRAD", "Z@GRAD", "Scale@GRAD", "Bias@GRAD"),
-        attrs=_ATTRS,
+        record=FusedBnAddActivationGrad,
         shape=lambda op: {**grads_like("X", "Scale", "Bias")(op), "Z@GRAD": op.spec("X")},
         in_place={"Z@GRAD": "Y@GRAD", "X@GRAD": "Y@GRAD"},  # the first that is wanted
-    )
+    ),
 )

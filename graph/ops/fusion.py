@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .region import infer_body, region_shape
+from .region import Region, infer_body, region_shape
 from .registry import Inference, Op, Place, Spec, define
 from .samples import normal, sample
 
@@ -61,9 +61,7 @@ def _places(op: Inference) -> list[Place]:
 define(
     Op(
         type=FUSION,
-        inputs=("X*",),
-        outputs=("Out*",),
-        attrs={"body": [], "results": []},
+        record=Region,
         shape=region_shape,
         places=_places,
         samples=(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from ...strategies.types import INTEGERS, VarType
-from .registry import Grad, Inference, Op, Spec, Specs, define
-from .rules import grads_like, merge_dims, normal_axis, of_shape, same
+from .operands import Input, Inputs, Operands, Output, Unary
+from .registry import Inference, Op, Spec, Specs, define
+from .rules import merge_dims, normal_axis, of_shape, same
 from .samples import booleans, integers, normal, sample
 
-_SLICE_TENSORS = ("StartsTensor?", "EndsTensor?", "StartsTensorList*?", "EndsTensorList*?")
 _SLICE_NUMBERS = {
     "StartsTensorList": "starts",
     "StartsTensor": "starts",
@@ -41,49 +40,41 @@ def slice_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": of_shape(tuple(kept) or (1,), x)}
 
 
-_SLICE: dict[str, Any] = {
-    "axes": [],
-    "starts": [],
-    "ends": [],
-    "infer_flags": [],
-    "decrease_axis": [],
-}
+class SliceOperands(Operands):
+    input: Input
+    starts_tensor: Input | None
+    ends_tensor: Input | None
+    starts_tensor_list: Inputs | None
+    ends_tensor_list: Inputs | None
+    axes: Sequence[int] = []
+    starts: Sequence[int] = []
+    ends: Sequence[int] = []
+    infer_flags: Sequence[int] = []
+    decrease_axis: Sequence[int] = []
+
+
+class Slice(SliceOperands):
+    out: Output
+
+
+class SliceGrad(SliceOperands):
+    d_out: Input
+    d_input: Output | None
+
+
 define(
     Op(
         type="slice",
-        inputs=("Input", *_SLICE_TENSORS),
-        outputs=("Out",),
-        attrs=_SLICE,
+        record=Slice,
         numbers=_SLICE_NUMBERS,
         shape=slice_shape,
-        grad=Grad(
-            "slice_grad",
-            (
-                "Input",
-                "StartsTensor",
-                "EndsTensor",
-                "StartsTensorList",
-                "EndsTensorList",
-                "Out@GRAD",
-            ),
-            ("Input@GRAD",),
-        ),
         samples=(
             sample({"Input": normal(4, 5)}, axes=[0, 1], starts=[1, -3], ends=[3, 1000]),
             sample({"Input": normal(4, 5)}, axes=[1], starts=[2], ends=[3], decrease_axis=[1]),
         ),
         refuses=(sample({"Input": normal(4, 5)}, axes=[2], starts=[0], ends=[1]),),
-    )
-)
-define(
-    Op(
-        type="slice_grad",
-        inputs=("Input", *_SLICE_TENSORS, "Out@GRAD"),
-        outputs=("Input@GRAD",),
-        attrs=_SLICE,
-        numbers=_SLICE_NUMBERS,
-        shape=grads_like("Input"),
-    )
+    ),
+    Op(type="slice_grad", record=SliceGrad, numbers=_SLICE_NUMBERS),
 )
 
 
@@ -96,28 +87,30 @@ def gather_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": of_shape((index[0], *x.shape[1:]), x)}
 
 
+class Gather(Unary):
+    index: Input
+    overwrite: bool = True
+
+
+class GatherGrad(Operands):
+    x: Input
+    index: Input
+    d_out: Input
+    d_x: Output | None
+    overwrite: bool = True
+
+
 define(
     Op(
         type="gather",
-        inputs=("X", "Index"),
-        outputs=("Out",),
-        attrs={"overwrite": True},
+        record=Gather,
         shape=gather_shape,
-        grad=Grad("gather_grad", ("X", "Index", "Out@GRAD"), ("X@GRAD",)),
         samples=(
             sample({"X": normal(5, 3), "Index": integers(1, high=5)}),
             sample({"X": normal(5, 3), "Index": integers(6, high=5)}, overwrite=False),
         ),
-    )
-)
-define(
-    Op(
-        type="gather_grad",
-        inputs=("X", "Index", "Out@GRAD"),
-        outputs=("X@GRAD",),
-        attrs={"overwrite": True},
-        shape=grads_like("X"),
-    )
+    ),
+    Op(type="gather_grad", record=GatherGrad),
 )
 
 
@@ -135,26 +128,33 @@ def where_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": x}
 
 
+class Where(Operands):
+    condition: Input
+    x: Input
+    y: Input
+    out: Output
+
+
+class WhereGrad(Operands):
+    condition: Input
+    x: Input
+    y: Input
+    d_out: Input
+    d_x: Output | None
+    d_y: Output | None
+
+
 define(
     Op(
         type="where",
-        inputs=("Condition", "X", "Y"),
-        outputs=("Out",),
+        record=Where,
         shape=where_shape,
-        grad=Grad("where_grad", ("Condition", "X", "Y", "Out@GRAD"), ("X@GRAD", "Y@GRAD")),
         samples=(
             sample({"Condition": booleans(3, 4), "X": normal(3, 4), "Y": normal(3, 4)}),
             sample({"Condition": booleans(1), "X": normal(3, 4), "Y": normal(3, 4)}),
         ),
-    )
-)
-define(
-    Op(
-        type="where_grad",
-        inputs=("Condition", "X", "Y", "Out@GRAD"),
-        outputs=("X@GRAD", "Y@GRAD"),
-        shape=grads_like("X", "Y"),
-    )
+    ),
+    Op(type="where_grad", record=WhereGrad),
 )
 
 
@@ -169,13 +169,22 @@ def gather_nd_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": of_shape((*index.shape[:-1], *x.shape[index.shape[-1] :]) or (1,), x)}
 
 
+class GatherNd(Unary):
+    index: Input
+
+
+class GatherNdGrad(Operands):
+    x: Input
+    index: Input
+    d_out: Input
+    d_x: Output | None
+
+
 define(
     Op(
         type="gather_nd",
-        inputs=("X", "Index"),
-        outputs=("Out",),
+        record=GatherNd,
         shape=gather_nd_shape,
-        grad=Grad("gather_nd_grad", ("X", "Index", "Out@GRAD"), ("X@GRAD",)),
         samples=(
             sample({"X": normal(3, 4), "Index": integers(5, 2, high=3)}),
             sample({"X": normal(3, 4, 2), "Index": integers(2, 2, 1, high=3)}),
@@ -185,15 +194,8 @@ define(
             sample({"X": normal(3), "Index": integers(5, 2, high=3)}),
             sample({"X": normal(3), "Index": normal(5, 1)}),
         ),
-    )
-)
-define(
-    Op(
-        type="gather_nd_grad",
-        inputs=("X", "Index", "Out@GRAD"),
-        outputs=("X@GRAD",),
-        shape=grads_like("X"),
-    )
+    ),
+    Op(type="gather_nd_grad", record=GatherNdGrad),
 )
 
 
@@ -214,14 +216,26 @@ def scatter_grad_shape(op: Inference) -> Mapping[str, Specs]:
     return {"X@GRAD": op.spec("Out@GRAD"), "Updates@GRAD": op.spec("Updates")}
 
 
+class Scatter(Unary):
+    ids: Input
+    updates: Input
+    overwrite: bool = True
+
+
+class ScatterGrad(Operands):
+    ids: Input
+    updates: Input
+    d_out: Input
+    d_x: Output | None
+    d_updates: Output | None
+    overwrite: bool = True
+
+
 define(
     Op(
         type="scatter",
-        inputs=("X", "Ids", "Updates"),
-        outputs=("Out",),
-        attrs={"overwrite": True},
+        record=Scatter,
         shape=scatter_shape,
-        grad=Grad("scatter_grad", ("Ids", "Updates", "Out@GRAD"), ("X@GRAD", "Updates@GRAD")),
         in_place={"Out": "X"},
         samples=(
             sample({"X": normal(5, 3), "Ids": integers(1, high=5), "Updates": normal(1, 3)}),
@@ -235,16 +249,8 @@ define(
             sample({"X": normal(5, 3), "Ids": normal(2), "Updates": normal(2, 3)}),
             sample({"X": normal(5, 3), "Ids": integers(2, 1, high=5), "Updates": normal(2, 3)}),
         ),
-    )
-)
-define(
-    Op(
-        type="scatter_grad",
-        inputs=("Ids", "Updates", "Out@GRAD"),
-        outputs=("X@GRAD", "Updates@GRAD"),
-        attrs={"overwrite": True},
-        shape=scatter_grad_shape,
-    )
+    ),
+    Op(type="scatter_grad", record=ScatterGrad, shape=scatter_grad_shape),
 )
 
 
@@ -255,29 +261,32 @@ def argsort_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": x, "Indices": Spec(x.shape, VarType.INT64)}
 
 
-_ARGSORT = {"axis": -1, "descending": False}
+class Argsort(Unary):
+    indices: Output
+    axis: int = -1
+    descending: bool = False
+
+
+class ArgsortGrad(Operands):
+    x: Input
+    indices: Input
+    d_out: Input
+    d_x: Output | None
+    axis: int = -1
+    descending: bool = False
+
+
 define(
     Op(
         type="argsort",
-        inputs=("X",),
-        outputs=("Out", "Indices"),
-        attrs=_ARGSORT,
+        record=Argsort,
         shape=argsort_shape,
-        grad=Grad("argsort_grad", ("X", "Indices", "Out@GRAD"), ("X@GRAD",)),
         samples=(
             sample({"X": normal(3, 4)}),
             sample({"X": normal(3, 4)}, axis=0, descending=True),
             sample({"X": integers(3, 6, high=3)}, descending=True),
         ),
         refuses=(sample({"X": normal(3, 4)}, axis=2),),
-    )
-)
-define(
-    Op(
-        type="argsort_grad",
-        inputs=("X", "Indices", "Out@GRAD"),
-        outputs=("X@GRAD",),
-        attrs=_ARGSORT,
-        shape=same("X", "X@GRAD"),
-    )
+    ),
+    Op(type="argsort_grad", record=ArgsortGrad, shape=same("X", "X@GRAD")),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .operands import Unary
 from .registry import Op, define
 from .rules import same
 from .samples import normal, sample
@@ -9,20 +10,21 @@ from .samples import normal, sample
 transfer_layout = define(
     Op(
         type="transfer_layout",
-        inputs=("X",),
-        outputs=("Out",),
-        attrs={},
+        record=Unary,
         shape=same("X"),
         samples=(sample({"X": normal(2, 3, 4, 5)}),),
     )
 )
 
+
+class Memcpy(Unary):
+    dst_place_type: int = 0
+
+
 memcpy = define(
     Op(
         type="memcpy",
-        inputs=("X",),
-        outputs=("Out",),
-        attrs={"dst_place_type": 0},
+        record=Memcpy,
         shape=same("X"),
         samples=(sample({"X": normal(2, 3)}, dst_place_type=1),),
     )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from .registry import Grad, Inference, Op, Specs, define
-from .rules import grads_like, merge_dims, of_shape, product
+from .operands import Binary, BinaryGrad, Operands
+from .registry import Inference, Op, Specs, define
+from .rules import merge_dims, of_shape, product
 from .samples import normal, sample
 
 
@@ -26,41 +27,37 @@ def mul_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": of_shape(x.shape[:m] + y.shape[k:], x)}
 
 
-_MUL_ATTRS = {
-    "x_num_col_dims": 1,
-    "y_num_col_dims": 1,
-    "use_mkldnn": False,
-    "scale_x": 1.0,
-    "scale_y": [1.0],
-    "scale_out": 1.0,
-    "force_fp32_output": False,
-}
+class MulAttributes(Operands):
+    x_num_col_dims: int = 1
+    y_num_col_dims: int = 1
+    use_mkldnn: bool = False
+    scale_x: float = 1.0
+    scale_y: Sequence[float] = [1.0]
+    scale_out: float = 1.0
+    force_fp32_output: bool = False
+
+
+class Mul(Binary, MulAttributes):
+    pass
+
+
+class MulGrad(BinaryGrad, MulAttributes):
+    pass
+
 
 mul = define(
     Op(
         type="mul",
-        inputs=("X", "Y"),
-        outputs=("Out",),
-        attrs=_MUL_ATTRS,
+        record=Mul,
         shape=mul_shape,
-        grad=Grad("mul_grad", ("X", "Y", "Out@GRAD"), ("X@GRAD", "Y@GRAD")),
         samples=(
             sample({"X": normal(3, 4), "Y": normal(4, 5)}),
             sample({"X": normal(2, 3, 4), "Y": normal(4, 5)}, x_num_col_dims=2),
             sample({"X": normal(2, 3, 4), "Y": normal(3, 4, 2)}, y_num_col_dims=2),
         ),
         refuses=(sample({"X": normal(3, 4), "Y": normal(5, 2)}),),
-    )
-)
-
-mul_grad = define(
-    Op(
-        type="mul_grad",
-        inputs=("X", "Y", "Out@GRAD"),
-        outputs=("X@GRAD", "Y@GRAD"),
-        attrs=_MUL_ATTRS,
-        shape=grads_like("X", "Y"),
-    )
+    ),
+    Op(type="mul_grad", record=MulGrad),
 )
 
 
@@ -103,29 +100,34 @@ def joined_lead(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...] | None:
     return tuple(a) if -1 in (*a, *b) else None  # they may hold as many
 
 
-_MATMUL_ATTRS = {
-    "transpose_X": False,
-    "transpose_Y": False,
-    "alpha": 1.0,
-    "head_number": 1,
-    "use_mkldnn": False,
-    "fused_reshape_Out": [],
-    "fused_transpose_Out": [],
-    "use_quantizer": False,
-    "Scale_x": 1.0,
-    "Scale_y": 1.0,
-    "Scale_out": 1.0,
-    "force_fp32_output": False,
-}
+class MatmulAttributes(Operands):
+    transpose_X: bool = False
+    transpose_Y: bool = False
+    alpha: float = 1.0
+    head_number: int = 1
+    use_mkldnn: bool = False
+    fused_reshape_Out: Sequence[int] = []
+    fused_transpose_Out: Sequence[int] = []
+    use_quantizer: bool = False
+    Scale_x: float = 1.0
+    Scale_y: float = 1.0
+    Scale_out: float = 1.0
+    force_fp32_output: bool = False
+
+
+class Matmul(Binary, MatmulAttributes):
+    pass
+
+
+class MatmulGrad(BinaryGrad, MatmulAttributes):
+    pass
+
 
 matmul = define(
     Op(
         type="matmul",
-        inputs=("X", "Y"),
-        outputs=("Out",),
-        attrs=_MATMUL_ATTRS,
+        record=Matmul,
         shape=matmul_shape,
-        grad=Grad("matmul_grad", ("X", "Y", "Out@GRAD"), ("X@GRAD", "Y@GRAD")),
         samples=(
             sample({"X": normal(3, 4), "Y": normal(4, 5)}),
             sample(
@@ -149,15 +151,6 @@ matmul = define(
             sample({"X": normal(3, 4), "Y": normal(5, 2)}),
             sample({"X": normal(2, 3, 4), "Y": normal(3, 4, 5)}),
         ),
-    )
-)
-
-matmul_grad = define(
-    Op(
-        type="matmul_grad",
-        inputs=("X", "Y", "Out@GRAD"),
-        outputs=("X@GRAD", "Y@GRAD"),
-        attrs=_MATMUL_ATTRS,
-        shape=grads_like("X", "Y"),
-    )
+    ),
+    Op(type="matmul_grad", record=MatmulGrad),
 )

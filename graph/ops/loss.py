@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from ...strategies.types import INTEGERS
 from . import expr as e
-from .registry import Grad, Inference, Op, Spec, Specs, define
-from .rules import grads_like, merge_dims, normal_axis, of_shape, same, same_shape
+from .operands import Input, Operands, Output, SlopeOfOut, Unary
+from .registry import Inference, Op, Spec, Specs, define
+from .rules import merge_dims, normal_axis, of_shape, same, same_shape
 from .samples import distribution, integers, normal, sample, uniform
-
-_SOFTMAX = {
-    "axis": -1,
-    "data_format": "AnyLayout",
-    "use_cudnn": False,
-    "use_mkldnn": False,
-    "is_test": False,
-}
 
 
 def softmax_shape(op: Inference) -> Mapping[str, Specs]:
@@ -26,28 +18,37 @@ def softmax_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": op.spec("X")}
 
 
+class SoftmaxAttributes(Operands):
+    axis: int = -1
+    data_format: str = "AnyLayout"
+    use_cudnn: bool = False
+    use_mkldnn: bool = False
+    is_test: bool = False
+
+
+class Softmax(Unary, SoftmaxAttributes):
+    pass
+
+
+class SoftmaxGrad(SlopeOfOut, SoftmaxAttributes):
+    pass
+
+
 define(
     Op(
         type="softmax",
-        inputs=("X",),
-        outputs=("Out",),
-        attrs=_SOFTMAX,
+        record=Softmax,
         shape=softmax_shape,
-        grad=Grad("softmax_grad", ("Out", "Out@GRAD"), ("X@GRAD",)),
         in_place={"Out": "X"},
         samples=(sample({"X": normal(3, 5)}), sample({"X": normal(2, 3, 4)}, axis=1)),
         refuses=(sample({"X": normal(3, 5)}, axis=2),),
-    )
-)
-define(
+    ),
     Op(
         type="softmax_grad",
-        inputs=("Out", "Out@GRAD"),
-        outputs=("X@GRAD",),
-        attrs=_SOFTMAX,
+        record=SoftmaxGrad,
         shape=same("Out", "X@GRAD"),
         in_place={"X@GRAD": "Out@GRAD"},
-    )
+    ),
 )
 
 
@@ -85,14 +86,30 @@ def cross_entropy_shape(op: Inference) -> Mapping[str, Specs]:
 
 
 _PROBABILITIES = uniform(4, 5, low=0.1, high=0.9)
+
+
+class CrossEntropy(Operands):
+    x: Input
+    label: Input
+    y: Output
+    soft_label: bool = False
+    ignore_index: int = -100
+
+
+class CrossEntropyGrad(Operands):
+    x: Input
+    label: Input
+    d_y: Input
+    d_x: Output | None
+    soft_label: bool = False
+    ignore_index: int = -100
+
+
 define(
     Op(
         type="cross_entropy",
-        inputs=("X", "Label"),
-        outputs=("Y",),
-        attrs={"soft_label": False, "ignore_index": -100},
+        record=CrossEntropy,
         shape=cross_entropy_shape,
-        grad=Grad("cross_entropy_grad", ("X", "Label", "Y@GRAD"), ("X@GRAD",)),
         samples=(
             sample({"X": _PROBABILITIES, "Label": integers(4, 1, high=5)}),
             sample({"X": _PROBABILITIES, "Label": integers(4, 1, high=5)}, ignore_index=2),
@@ -100,49 +117,47 @@ define(
             sample({"X": _PROBABILITIES, "Label": uniform(4, 5)}, soft_label=True),
         ),
         refuses=(sample({"X": _PROBABILITIES, "Label": integers(3, 1, high=5)}),),
-    )
+    ),
+    Op(type="cross_entropy_grad", record=CrossEntropyGrad),
 )
-define(
-    Op(
-        type="cross_entropy_grad",
-        inputs=("X", "Label", "Y@GRAD"),
-        outputs=("X@GRAD",),
-        attrs={"soft_label": False, "ignore_index": -100},
-        shape=grads_like("X"),
-    )
-)
+
+
+class CrossEntropy2(Operands):
+    x: Input
+    label: Input
+    y: Output
+    match_x: Output
+    x_shape: Output
+    ignore_index: int = -100
+
+
+class CrossEntropyGrad2(Operands):
+    label: Input
+    match_x: Input
+    x_shape: Input
+    d_y: Input
+    d_x: Output | None
+    ignore_index: int = -100
+
+
 define(
     Op(
         type="cross_entropy2",
-        inputs=("X", "Label"),
-        outputs=("Y", "MatchX", "XShape"),
-        attrs={"ignore_index": -100},
+        record=CrossEntropy2,
         shape=cross_entropy_shape,
-        grad=Grad("cross_entropy_grad2", ("Label", "MatchX", "XShape", "Y@GRAD"), ("X@GRAD",)),
         samples=(
             sample({"X": _PROBABILITIES, "Label": integers(4, 1, high=5)}),
             sample({"X": _PROBABILITIES, "Label": integers(4, 1, high=5)}, ignore_index=2),
             sample({"X": _PROBABILITIES, "Label": integers(4, high=5)}, ignore_index=2),
         ),
         refuses=(sample({"X": _PROBABILITIES, "Label": integers(3, 1, high=5)}),),
-    )
-)
-define(
+    ),
     Op(
         type="cross_entropy_grad2",
-        inputs=("Label", "MatchX", "XShape", "Y@GRAD"),
-        outputs=("X@GRAD",),
-        attrs={"ignore_index": -100},
+        record=CrossEntropyGrad2,
         shape=lambda op: {"X@GRAD": of_shape(op.shape("XShape")[:-1], op.spec("MatchX"))},
-    )
+    ),
 )
-
-_FUSED: dict[str, Any] = {
-    "soft_label": False,
-    "numeric_stable_mode": True,
-    "ignore_index": -100,
-    "axis": -1,
-}
 
 
 def fused_shape(op: Inference) -> Mapping[str, Specs]:
@@ -152,16 +167,32 @@ def fused_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Softmax": logits, "Loss": of_shape(rows, logits)}
 
 
+class SoftmaxWithCrossEntropyAttributes(Operands):
+    soft_label: bool = False
+    numeric_stable_mode: bool = True
+    ignore_index: int = -100
+    axis: int = -1
+
+
+class SoftmaxWithCrossEntropy(SoftmaxWithCrossEntropyAttributes):
+    logits: Input
+    label: Input
+    softmax: Output
+    loss: Output
+
+
+class SoftmaxWithCrossEntropyGrad(SoftmaxWithCrossEntropyAttributes):
+    label: Input
+    softmax: Input
+    d_loss: Input
+    d_logits: Output | None
+
+
 define(
     Op(
         type="softmax_with_cross_entropy",
-        inputs=("Logits", "Label"),
-        outputs=("Softmax", "Loss"),
-        attrs=_FUSED,
+        record=SoftmaxWithCrossEntropy,
         shape=fused_shape,
-        grad=Grad(
-            "softmax_with_cross_entropy_grad", ("Label", "Softmax", "Loss@GRAD"), ("Logits@GRAD",)
-        ),
         in_place={"Softmax": "Logits"},
         samples=(
             sample({"Logits": normal(4, 5), "Label": integers(4, 1, high=5)}),
@@ -175,17 +206,13 @@ define(
             sample({"Logits": normal(4, 5), "Label": integers(3, high=5)}),
             sample({"Logits": normal(4, 5), "Label": normal(4, 1)}),
         ),
-    )
-)
-define(
+    ),
     Op(
         type="softmax_with_cross_entropy_grad",
-        inputs=("Label", "Softmax", "Loss@GRAD"),
-        outputs=("Logits@GRAD",),
-        attrs=_FUSED,
+        record=SoftmaxWithCrossEntropyGrad,
         shape=same("Softmax", "Logits@GRAD"),
         in_place={"Logits@GRAD": "Softmax"},
-    )
+    ),
 )
 
 
@@ -195,32 +222,37 @@ def like_x(op: Inference) -> Mapping[str, Specs]:
     return {"Out": op.spec("X"), "X@GRAD": op.spec("X")}
 
 
-_SIGMOID = {"normalize": False, "ignore_index": -100}
+class SigmoidCrossEntropyWithLogits(Unary):
+    label: Input
+    normalize: bool = False
+    ignore_index: int = -100
+
+
+class SigmoidCrossEntropyWithLogitsGrad(Operands):
+    x: Input
+    label: Input
+    d_out: Input
+    d_x: Output | None
+    normalize: bool = False
+    ignore_index: int = -100
+
+
 define(
     Op(
         type="sigmoid_cross_entropy_with_logits",
-        inputs=("X", "Label"),
-        outputs=("Out",),
-        attrs=_SIGMOID,
+        record=SigmoidCrossEntropyWithLogits,
         shape=like_x,
-        grad=Grad(
-            "sigmoid_cross_entropy_with_logits_grad", ("X", "Label", "Out@GRAD"), ("X@GRAD",)
-        ),
         samples=(
             sample({"X": normal(4, 3), "Label": uniform(4, 3)}),
             sample({"X": normal(4, 3), "Label": uniform(4, 3)}, normalize=True),
         ),
         refuses=(sample({"X": normal(4, 3), "Label": uniform(3, 4)}),),
-    )
-)
-define(
+    ),
     Op(
         type="sigmoid_cross_entropy_with_logits_grad",
-        inputs=("X", "Label", "Out@GRAD"),
-        outputs=("X@GRAD",),
-        attrs=_SIGMOID,
+        record=SigmoidCrossEntropyWithLogitsGrad,
         shape=like_x,
-    )
+    ),
 )
 
 
@@ -230,31 +262,39 @@ def log_loss_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Loss": op.spec("Predicted"), "Predicted@GRAD": op.spec("Predicted")}
 
 
+class LogLoss(Operands):
+    predicted: Input
+    labels: Input
+    loss: Output
+    epsilon: float = 1e-4
+
+
+class LogLossGrad(Operands):
+    predicted: Input
+    labels: Input
+    d_loss: Input
+    d_predicted: Output | None
+    epsilon: float = 1e-4
+
+
 define(
     Op(
         type="log_loss",
-        inputs=("Predicted", "Labels"),
-        outputs=("Loss",),
-        attrs={"epsilon": 1e-4},
+        record=LogLoss,
         shape=log_loss_shape,
-        grad=Grad("log_loss_grad", ("Predicted", "Labels", "Loss@GRAD"), ("Predicted@GRAD",)),
         scalar=lambda predicted, labels, *, epsilon: (
             -(labels * e.log(predicted + epsilon)) - (1 - labels) * e.log(1 - predicted + epsilon)
         ),
         samples=(sample({"Predicted": uniform(4, 1, low=0.2, high=0.8), "Labels": uniform(4, 1)}),),
-    )
-)
-define(
+    ),
     Op(
         type="log_loss_grad",
-        inputs=("Predicted", "Labels", "Loss@GRAD"),
-        outputs=("Predicted@GRAD",),
-        attrs={"epsilon": 1e-4},
+        record=LogLossGrad,
         shape=log_loss_shape,
         scalar=lambda predicted, labels, d_loss, *, epsilon: (
             d_loss * ((1 - labels) / (1 - predicted + epsilon) - labels / (predicted + epsilon))
         ),
-    )
+    ),
 )
 
 
@@ -264,23 +304,28 @@ def huber_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": op.spec("X"), "Residual": op.spec("X")}
 
 
+class HuberLoss(Operands):
+    x: Input
+    y: Input
+    residual: Output
+    out: Output
+    delta: float = 1.0
+
+
+class HuberLossGrad(Operands):
+    residual: Input
+    d_out: Input
+    d_x: Output | None
+    d_y: Output | None
+    delta: float = 1.0
+
+
 define(
     Op(
         type="huber_loss",
-        inputs=("X", "Y"),
-        outputs=("Residual", "Out"),
-        attrs={"delta": 1.0},
+        record=HuberLoss,
         shape=huber_shape,
-        grad=Grad("huber_loss_grad", ("Residual", "Out@GRAD"), ("X@GRAD", "Y@GRAD")),
         samples=(sample({"X": normal(4, 1), "Y": normal(4, 1)}, delta=0.7),),
-    )
-)
-define(
-    Op(
-        type="huber_loss_grad",
-        inputs=("Residual", "Out@GRAD"),
-        outputs=("X@GRAD", "Y@GRAD"),
-        attrs={"delta": 1.0},
-        shape=same("Residual", "X@GRAD", "Y@GRAD"),
-    )
+    ),
+    Op(type="huber_loss_grad", record=HuberLossGrad, shape=same("Residual", "X@GRAD", "Y@GRAD")),
 )

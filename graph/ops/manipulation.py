@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from .operands import Input, Inputs, Operands, Output, Outputs, Unary, named
 from .registry import Grad, Inference, Op, Spec, Specs, define
-from .rules import grads_like, merge_dims, normal_axis, of_shape
+from .rules import merge_dims, normal_axis, of_shape
 from .samples import normal, sample
 
 
@@ -30,32 +31,36 @@ def concat_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": of_shape(tuple(d for d in dims if d is not None), first)}
 
 
-_CONCAT = {"axis": 0, "use_mkldnn": False, "use_quantizer": False}
+class ConcatOperands(Operands):
+    x: Inputs
+    axis_tensor: Input | None
+    axis: int = 0
+    use_mkldnn: bool = False
+    use_quantizer: bool = False
+
+
+class Concat(ConcatOperands):
+    out: Output
+
+
+class ConcatGrad(ConcatOperands):
+    d_out: Input
+    d_x: Outputs
+
+
 define(
     Op(
         type="concat",
-        inputs=("X*", "AxisTensor?"),
-        outputs=("Out",),
-        attrs=_CONCAT,
+        record=Concat,
         numbers={"AxisTensor": "axis"},
         shape=concat_shape,
-        grad=Grad("concat_grad", ("X", "AxisTensor", "Out@GRAD"), ("X@GRAD",)),
         samples=(
             sample({"X": [normal(2, 3), normal(4, 3)]}),
             sample({"X": [normal(2, 3, 2), normal(2, 1, 2), normal(2, 2, 2)]}, axis=1),
         ),
         refuses=(sample({"X": [normal(2, 3), normal(2, 4)]}, axis=0),),
-    )
-)
-define(
-    Op(
-        type="concat_grad",
-        inputs=("X*", "AxisTensor?", "Out@GRAD"),
-        outputs=("X@GRAD*",),
-        attrs=_CONCAT,
-        numbers={"AxisTensor": "axis"},
-        shape=grads_like("X"),
-    )
+    ),
+    Op(type="concat_grad", record=ConcatGrad, numbers={"AxisTensor": "axis"}),
 )
 
 
@@ -79,12 +84,20 @@ def split_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": [of_shape((*x.shape[:axis], s, *x.shape[axis + 1 :]), x) for s in sections]}
 
 
+class Split(Operands):
+    x: Input
+    axis_tensor: Input | None
+    sections_tensor_list: Inputs | None
+    out: Outputs
+    sections: Sequence[int] = []
+    num: int = 0
+    axis: int = 0
+
+
 define(
     Op(
         type="split",
-        inputs=("X", "AxisTensor?", "SectionsTensorList*?"),
-        outputs=("Out*",),
-        attrs={"sections": [], "num": 0, "axis": 0},
+        record=Split,
         numbers={"AxisTensor": "axis", "SectionsTensorList": "sections"},
         shape=split_shape,
         grad=Grad(
@@ -118,36 +131,39 @@ def stack_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Y": of_shape((*shape[:axis], len(specs), *shape[axis:]), specs[0])}
 
 
-define(
-    Op(
-        type="stack",
-        inputs=("X*",),
-        outputs=("Y",),
-        attrs={"axis": 0},
-        shape=stack_shape,
-        grad=Grad("stack_grad", ("Y@GRAD",), ("X@GRAD",)),
-        samples=(
-            sample({"X": [normal(2, 3), normal(2, 3)]}, axis=1),
-            sample({"X": [normal(4)] * 3}, axis=-1),
-        ),
-        refuses=(sample({"X": [normal(2, 3), normal(3, 2)]}),),
-    )
-)
-
-
 def _unstacked(op: Inference, y: Spec) -> list[Spec]:
     axis = normal_axis(op, op.attr("axis"), len(y.shape))
     return [of_shape((*y.shape[:axis], *y.shape[axis + 1 :]), y)] * y.shape[axis]
 
 
+class Stack(Operands):
+    x: Inputs
+    y: Output
+    axis: int = 0
+
+
+class StackGrad(Operands):
+    d_y: Input
+    d_x: Outputs
+    axis: int = 0
+
+
 define(
     Op(
+        type="stack",
+        record=Stack,
+        shape=stack_shape,
+        samples=(
+            sample({"X": [normal(2, 3), normal(2, 3)]}, axis=1),
+            sample({"X": [normal(4)] * 3}, axis=-1),
+        ),
+        refuses=(sample({"X": [normal(2, 3), normal(3, 2)]}),),
+    ),
+    Op(
         type="stack_grad",
-        inputs=("Y@GRAD",),
-        outputs=("X@GRAD*",),
-        attrs={"axis": 0},
+        record=StackGrad,
         shape=lambda op: {"X@GRAD": _unstacked(op, op.spec("Y@GRAD"))},
-    )
+    ),
 )
 
 
@@ -161,15 +177,33 @@ def unstack_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Y": [of_shape((*x.shape[:axis], *x.shape[axis + 1 :]), x)] * (size or 0)}
 
 
-_UNSTACK = {"axis": 0, "num": 0}
+def unstack_grad_shape(op: Inference) -> Mapping[str, Specs]:
+    """The layers' gradients, stacked again."""
+    specs = op.specs("Y@GRAD")
+    axis = normal_axis(op, op.attr("axis"), len(specs[0].shape), extra=1)
+    shape = specs[0].shape
+    return {"X@GRAD": of_shape((*shape[:axis], len(specs), *shape[axis:]), specs[0])}
+
+
+class Unstack(Operands):
+    x: Input
+    y: Outputs
+    axis: int = 0
+    num: int = 0
+
+
+class UnstackGrad(Operands):
+    d_y: Inputs
+    d_x: Output | None
+    axis: int = 0
+    num: int = 0
+
+
 define(
     Op(
         type="unstack",
-        inputs=("X",),
-        outputs=("Y*",),
-        attrs=_UNSTACK,
+        record=Unstack,
         shape=unstack_shape,
-        grad=Grad("unstack_grad", ("Y@GRAD",), ("X@GRAD",)),
         samples=(
             sample({"X": normal(2, 3)}, num=2),
             sample({"X": normal(2, 3, 2)}, axis=-2, num=3),
@@ -179,26 +213,8 @@ define(
             sample({"X": normal(2, 3)}, axis=2, num=2),
             sample({"X": normal(3)}, num=3),
         ),
-    )
-)
-
-
-def unstack_grad_shape(op: Inference) -> Mapping[str, Specs]:
-    """The layers' gradients, stacked again."""
-    specs = op.specs("Y@GRAD")
-    axis = normal_axis(op, op.attr("axis"), len(specs[0].shape), extra=1)
-    shape = specs[0].shape
-    return {"X@GRAD": of_shape((*shape[:axis], len(specs), *shape[axis:]), specs[0])}
-
-
-define(
-    Op(
-        type="unstack_grad",
-        inputs=("Y@GRAD*",),
-        outputs=("X@GRAD",),
-        attrs=_UNSTACK,
-        shape=unstack_grad_shape,
-    )
+    ),
+    Op(type="unstack_grad", record=UnstackGrad, shape=unstack_grad_shape),
 )
 
 
@@ -216,30 +232,32 @@ def expand_shape(op: Inference) -> Mapping[str, Specs]:
     }
 
 
-_EXPAND_TENSORS = ("ExpandTimes?", "expand_times_tensor*?")
 _EXPAND_NUMBERS = {"ExpandTimes": "expand_times", "expand_times_tensor": "expand_times"}
+
+
+class Expand(Unary):
+    times_tensor: Input | None = named("ExpandTimes")
+    expand_times_tensor: Inputs | None = named("expand_times_tensor")
+    expand_times: Sequence[int] = []
+
+
+class ExpandGrad(Operands):
+    x: Input
+    times_tensor: Input | None = named("ExpandTimes")
+    expand_times_tensor: Inputs | None = named("expand_times_tensor")
+    d_out: Input
+    d_x: Output | None
+    expand_times: Sequence[int] = []
+
+
 define(
     Op(
         type="expand",
-        inputs=("X", *_EXPAND_TENSORS),
-        outputs=("Out",),
-        attrs={"expand_times": []},
+        record=Expand,
         numbers=_EXPAND_NUMBERS,
         shape=expand_shape,
-        grad=Grad(
-            "expand_grad", ("X", "ExpandTimes", "expand_times_tensor", "Out@GRAD"), ("X@GRAD",)
-        ),
         samples=(sample({"X": normal(2, 3)}, expand_times=[2, 3]),),
         refuses=(sample({"X": normal(2, 3)}, expand_times=[2]),),
-    )
-)
-define(
-    Op(
-        type="expand_grad",
-        inputs=("X", *_EXPAND_TENSORS, "Out@GRAD"),
-        outputs=("X@GRAD",),
-        attrs={"expand_times": []},
-        numbers=_EXPAND_NUMBERS,
-        shape=grads_like("X"),
-    )
+    ),
+    Op(type="expand_grad", record=ExpandGrad, numbers=_EXPAND_NUMBERS),
 )

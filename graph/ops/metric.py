@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...strategies.types import FLOATS, INTEGERS, VarType
+from .operands import Input, Inputs, Operands, Output, named
 from .registry import Inference, Op, Spec, Specs, define
 from .rules import merge_dims, product
 from .samples import Sample, integers, normal, sample, uniform
@@ -26,11 +27,19 @@ def accuracy_shape(op: Inference) -> Mapping[str, Specs]:
     }
 
 
+class Accuracy(Operands):
+    out: Input
+    indices: Input
+    label: Input
+    accuracy: Output
+    correct: Output
+    total: Output
+
+
 define(
     Op(
         type="accuracy",
-        inputs=("Out", "Indices", "Label"),
-        outputs=("Accuracy", "Correct", "Total"),
+        record=Accuracy,
         shape=accuracy_shape,
         samples=(
             sample(
@@ -87,12 +96,23 @@ def _auc_sample(steps: int) -> Sample:
     )
 
 
+class Auc(Operands):
+    predict: Input
+    label: Input
+    stat_pos: Input
+    stat_neg: Input
+    auc: Output = named("AUC")
+    stat_pos_out: Output
+    stat_neg_out: Output
+    curve: str = "ROC"
+    num_thresholds: int = 2**13 - 1
+    slide_steps: int = 1
+
+
 define(
     Op(
         type="auc",
-        inputs=("Predict", "Label", "StatPos", "StatNeg"),
-        outputs=("AUC", "StatPosOut", "StatNegOut"),
-        attrs={"curve": "ROC", "num_thresholds": 2**13 - 1, "slide_steps": 1},
+        record=Auc,
         shape=auc_shape,
         in_place={"StatPosOut": "StatPos", "StatNegOut": "StatNeg"},
         samples=(_auc_sample(0), _auc_sample(1), _auc_sample(3)),
@@ -136,12 +156,22 @@ def mean_iou_shape(op: Inference) -> Mapping[str, Specs]:
     return {"OutMeanIou": Spec((1,), VarType.FP32), "OutWrong": counts, "OutCorrect": counts}
 
 
+class MeanIou(Operands):
+    predictions: Input
+    labels: Input
+    in_wrongs: Inputs | None
+    in_corrects: Inputs | None
+    in_mean_iou: Inputs | None
+    out_mean_iou: Output
+    out_wrong: Output
+    out_correct: Output
+    num_classes: int = 0
+
+
 define(
     Op(
         type="mean_iou",
-        inputs=("Predictions", "Labels", "InWrongs*?", "InCorrects*?", "InMeanIou*?"),
-        outputs=("OutMeanIou", "OutWrong", "OutCorrect"),
-        attrs={"num_classes": 0},
+        record=MeanIou,
         shape=mean_iou_shape,
         samples=(
             sample(
@@ -190,18 +220,28 @@ def precision_recall_shape(op: Inference) -> Mapping[str, Specs]:
 _CLASSES = {slot: integers(9, 1, high=3) for slot in ("Indices", "Labels")}
 _GUESSES = {"MaxProbs": uniform(9, 1), **_CLASSES}
 
+
+class PrecisionRecall(Operands):
+    max_probs: Input
+    indices: Input
+    labels: Input
+    weights: Input | None
+    states_info: Input | None
+    batch_metrics: Output
+    accum_metrics: Output
+    accum_states_info: Output
+    class_number: int = 0
+
+
 define(
     Op(
         type="precision_recall",
-        inputs=("MaxProbs", "Indices", "Labels", "Weights?", "StatesInfo?"),
-        outputs=("BatchMetrics", "AccumMetrics", "AccumStatesInfo"),
-        attrs={"class_number": 0},
+        record=PrecisionRecall,
         shape=precision_recall_shape,
         samples=(
             sample(_GUESSES, class_number=4),
             sample(
-                {**_GUESSES, "Weights": uniform(9, 1), "StatesInfo": uniform(4, 4)},
-                class_number=4,
+                {**_GUESSES, "Weights": uniform(9, 1), "StatesInfo": uniform(4, 4)}, class_number=4
             ),
         ),
         refuses=(
@@ -241,21 +281,30 @@ def positive_negative_pair_shape(op: Inference) -> Mapping[str, Specs]:
 
 _RANKED = {"Score": uniform(9, 2), "Label": uniform(9, 1), "QueryID": integers(9, 1, high=3)}
 
+
+class PositiveNegativePair(Operands):
+    score: Input
+    label: Input
+    query_id: Input = named("QueryID")
+    accumulate_positive_pair: Input | None
+    accumulate_negative_pair: Input | None
+    accumulate_neutral_pair: Input | None
+    weight: Input | None
+    positive_pair: Output
+    negative_pair: Output
+    neutral_pair: Output | None
+    column: int = -1
+
+
 define(
     Op(
         type="positive_negative_pair",
-        inputs=("Score", "Label", "QueryID", *(f"{slot}?" for slot in _PAIRS_BEFORE), "Weight?"),
-        outputs=("PositivePair", "NegativePair", "NeutralPair?"),
-        attrs={"column": -1},
+        record=PositiveNegativePair,
         shape=positive_negative_pair_shape,
         samples=(
             sample(_RANKED),
             sample(
-                {
-                    **_RANKED,
-                    "Weight": uniform(9, 1),
-                    **dict.fromkeys(_PAIRS_BEFORE, uniform(1)),
-                },
+                {**_RANKED, "Weight": uniform(9, 1), **dict.fromkeys(_PAIRS_BEFORE, uniform(1))},
                 column=0,
             ),
         ),

@@ -6,20 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .registry import Grad, Inference, Op, Spec, Specs, define
-from .rules import grads_like, merge_dims, product, statistic
+from .operands import Input, Operands, Output
+from .registry import Inference, Op, Spec, Specs, define
+from .rules import merge_dims, product, statistic
 from .samples import normal, sample, uniform
-
-BATCH_NORM_ATTRS = {
-    "is_test": False,
-    "momentum": 0.9,
-    "epsilon": 1e-5,
-    "data_layout": "NCHW",
-    "use_mkldnn": False,
-    "fuse_with_relu": False,
-    "use_global_stats": False,
-    "trainable_statistics": False,
-}
 
 
 def batch_norm_shape(op: Inference) -> Mapping[str, Specs]:
@@ -67,18 +57,54 @@ STATISTICS = {
     "Mean": normal(3),
     "Variance": uniform(3, low=0.5, high=2.0),
 }
+
+
+class BatchNormAttributes(Operands):
+    is_test: bool = False
+    momentum: float = 0.9
+    epsilon: float = 1e-5
+    data_layout: str = "NCHW"
+    use_mkldnn: bool = False
+    fuse_with_relu: bool = False
+    use_global_stats: bool = False
+    trainable_statistics: bool = False
+
+
+class BatchNormOperands(BatchNormAttributes):
+    x: Input
+    scale: Input
+    bias: Input
+    mean: Input
+    variance: Input
+    y: Output
+    mean_out: Output
+    variance_out: Output
+    saved_mean: Output
+    saved_variance: Output
+    reserve_space: Output | None
+
+
+class BatchNorm(BatchNormOperands):
+    momentum_tensor: Input | None
+
+
+class BatchNormGrad(BatchNormAttributes):
+    x: Input
+    scale: Input
+    bias: Input
+    saved_mean: Input
+    saved_variance: Input
+    d_y: Input
+    d_x: Output | None
+    d_scale: Output | None
+    d_bias: Output | None
+
+
 define(
     Op(
         type="batch_norm",
-        inputs=("X", "Scale", "Bias", "Mean", "Variance", "MomentumTensor?"),
-        outputs=("Y", "MeanOut", "VarianceOut", "SavedMean", "SavedVariance", "ReserveSpace?"),
-        attrs=BATCH_NORM_ATTRS,
+        record=BatchNorm,
         shape=batch_norm_shape,
-        grad=Grad(
-            "batch_norm_grad",
-            ("X", "Scale", "Bias", "SavedMean", "SavedVariance", "Y@GRAD"),
-            ("X@GRAD", "Scale@GRAD", "Bias@GRAD"),
-        ),
         numbers={"MomentumTensor": "momentum"},
         in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
         only_uses=uses_statistics,
@@ -91,20 +117,9 @@ define(
             sample({"X": normal(4, 3, 2, 2), **STATISTICS}, use_global_stats=True),
         ),
         refuses=(sample({"X": normal(4, 2, 2, 2), **STATISTICS}),),
-    )
+    ),
+    Op(type="batch_norm_grad", record=BatchNormGrad, in_place={"X@GRAD": "Y@GRAD"}),
 )
-define(
-    Op(
-        type="batch_norm_grad",
-        inputs=("X", "Scale", "Bias", "SavedMean", "SavedVariance", "Y@GRAD"),
-        outputs=("X@GRAD", "Scale@GRAD", "Bias@GRAD"),
-        attrs=BATCH_NORM_ATTRS,
-        in_place={"X@GRAD": "Y@GRAD"},
-        shape=grads_like("X", "Scale", "Bias"),
-    )
-)
-
-_LAYER_NORM = {"begin_norm_axis": 1, "epsilon": 1e-5}
 
 
 def layer_norm_shape(op: Inference) -> Mapping[str, Specs]:
@@ -125,18 +140,36 @@ def layer_norm_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Y": x, "Mean": rows, "Variance": rows}
 
 
+class LayerNorm(Operands):
+    x: Input
+    scale: Input | None
+    bias: Input | None
+    y: Output
+    mean: Output
+    variance: Output
+    begin_norm_axis: int = 1
+    epsilon: float = 1e-5
+
+
+class LayerNormGrad(Operands):
+    x: Input
+    scale: Input | None
+    bias: Input | None
+    mean: Input
+    variance: Input
+    d_y: Input
+    d_x: Output | None
+    d_scale: Output | None
+    d_bias: Output | None
+    begin_norm_axis: int = 1
+    epsilon: float = 1e-5
+
+
 define(
     Op(
         type="layer_norm",
-        inputs=("X", "Scale?", "Bias?"),
-        outputs=("Y", "Mean", "Variance"),
-        attrs=_LAYER_NORM,
+        record=LayerNorm,
         shape=layer_norm_shape,
-        grad=Grad(
-            "layer_norm_grad",
-            ("X", "Scale", "Bias", "Mean", "Variance", "Y@GRAD"),
-            ("X@GRAD", "Scale@GRAD", "Bias@GRAD"),
-        ),
         samples=(
             sample({"X": normal(4, 6), "Scale": normal(6), "Bias": normal(6)}),
             sample(
@@ -145,14 +178,6 @@ define(
             sample({"X": normal(2, 3, 4)}),
         ),
         refuses=(sample({"X": normal(4, 6), "Scale": normal(5)}),),
-    )
-)
-define(
-    Op(
-        type="layer_norm_grad",
-        inputs=("X", "Scale?", "Bias?", "Mean", "Variance", "Y@GRAD"),
-        outputs=("X@GRAD", "Scale@GRAD", "Bias@GRAD"),
-        attrs=_LAYER_NORM,
-        shape=grads_like("X", "Scale", "Bias"),
-    )
+    ),
+    Op(type="layer_norm_grad", record=LayerNormGrad),
 )

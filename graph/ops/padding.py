@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .registry import Grad, Inference, Op, Specs, define
-from .rules import grads_like, of_shape
+from .operands import Gradient, Input, Operands, Output, Unary, named
+from .registry import Inference, Op, Specs, define
+from .rules import of_shape
 from .samples import normal, sample
 
 Shape = tuple[int, ...]
@@ -39,30 +40,28 @@ def pad_grad_shape(op: Inference) -> Mapping[str, Specs]:
     return {"X@GRAD": of_shape(_widened(d_out.shape, margins, -1), d_out)}
 
 
-_PAD = {"paddings": [], "pad_value": 0.0}
+class Pad(Unary):
+    paddings: Sequence[int] = []
+    pad_value: float = 0.0
+
+
+class PadGrad(Gradient):
+    paddings: Sequence[int] = []
+    pad_value: float = 0.0
+
+
 define(
     Op(
         type="pad",
-        inputs=("X",),
-        outputs=("Out",),
-        attrs=_PAD,
+        record=Pad,
         shape=pad_shape,
-        grad=Grad("pad_grad", ("Out@GRAD",), ("X@GRAD",)),
         samples=(sample({"X": normal(2, 3)}, paddings=[0, 1, 2, 0], pad_value=9.0),),
         refuses=(
             sample({"X": normal(2, 3)}, paddings=[0, 1]),
             sample({"X": normal(2, 3)}, paddings=[0, -1, 0, 0]),
         ),
-    )
-)
-define(
-    Op(
-        type="pad_grad",
-        inputs=("Out@GRAD",),
-        outputs=("X@GRAD",),
-        attrs=_PAD,
-        shape=pad_grad_shape,
-    )
+    ),
+    Op(type="pad_grad", record=PadGrad, shape=pad_grad_shape),
 )
 
 
@@ -91,21 +90,30 @@ def pad2d_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": of_shape(shape, x)}
 
 
-_PAD2D = {
-    "paddings": [0, 0, 0, 0],
-    "pad_value": 0.0,
-    "mode": "constant",
-    "data_format": "NCHW",
-}
+class Pad2dOperands(Operands):
+    x: Input
+    paddings_tensor: Input | None = named("Paddings")
+    paddings: Sequence[int] = [0, 0, 0, 0]
+    pad_value: float = 0.0
+    mode: str = "constant"
+    data_format: str = "NCHW"
+
+
+class Pad2d(Pad2dOperands):
+    out: Output
+
+
+class Pad2dGrad(Pad2dOperands):
+    d_out: Input
+    d_x: Output | None
+
+
 define(
     Op(
         type="pad2d",
-        inputs=("X", "Paddings?"),
-        outputs=("Out",),
-        attrs=_PAD2D,
+        record=Pad2d,
         numbers={"Paddings": "paddings"},
         shape=pad2d_shape,
-        grad=Grad("pad2d_grad", ("X", "Paddings", "Out@GRAD"), ("X@GRAD",)),
         samples=(
             sample({"X": normal(1, 2, 2, 3)}, paddings=[1, 0, 1, 2], pad_value=9.0),
             sample({"X": normal(2, 1, 3, 3)}, paddings=[1, 2, 2, 1], mode="reflect"),
@@ -119,15 +127,6 @@ define(
             sample({"X": normal(1, 2, 3)}, paddings=[1, 0, 0, 0]),
             sample({"X": normal(1, 1, 2, 3)}, paddings=[-1, 0, 0, 0]),
         ),
-    )
-)
-define(
-    Op(
-        type="pad2d_grad",
-        inputs=("X", "Paddings?", "Out@GRAD"),
-        outputs=("X@GRAD",),
-        attrs=_PAD2D,
-        numbers={"Paddings": "paddings"},
-        shape=grads_like("X"),
-    )
+    ),
+    Op(type="pad2d_grad", record=Pad2dGrad, numbers={"Paddings": "paddings"}),
 )

@@ -22,10 +22,7 @@ BINARY_GRADS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "elementwise_div": (lambda x, y, d: d / y, lambda x, y, d: -(d * x / (y * y))),
     "elementwise_max": (lambda x, y, d: e.where(x > y, d, 0), lambda x, y, d: e.where(x > y, 0, d)),
     "elementwise_min": (lambda x, y, d: e.where(x < y, d, 0), lambda x, y, d: e.where(x < y, 0, d)),
-    "elementwise_pow": (
-        lambda x, y, d: d * y * x ** (y - 1),
-        lambda x, y, d: d * e.log(x) * x**y,
-    ),
+    "elementwise_pow": (lambda x, y, d: d * y * x ** (y - 1), lambda x, y, d: d * e.log(x) * x**y),
 }
 BINARY = frozenset(BINARY_GRADS)
 BINARY_BACKWARD = frozenset(f"{name}_grad" for name in BINARY_GRADS)

@@ -5,26 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from .conv import as_given, channels_first, check_format, window_paddings
-from .registry import Grad, Inference, Op, Specs, define
-from .rules import grads_like, of_shape
+from .operands import Operands, SlopeOfBoth, Unary
+from .registry import Inference, Op, Specs, define
+from .rules import of_shape
 from .samples import normal, sample
-
-POOL_ATTRS = {
-    "pooling_type": "max",
-    "ksize": [1, 1],
-    "global_pooling": False,
-    "strides": [1, 1],
-    "paddings": [0, 0],
-    "exclusive": True,
-    "adaptive": False,
-    "ceil_mode": False,
-    "data_format": "NCHW",
-    "padding_algorithm": "EXPLICIT",
-    "is_test": False,
-    "use_cudnn": False,
-    "use_mkldnn": False,
-    "use_quantizer": False,
-}
 
 
 def pool_shape(op: Inference) -> Mapping[str, Specs]:
@@ -58,14 +42,36 @@ def _pooled(op: Inference, image: Sequence[int]) -> list[int]:
     return dims
 
 
+class Pool2dAttributes(Operands):
+    pooling_type: str = "max"
+    ksize: Sequence[int] = [1, 1]
+    global_pooling: bool = False
+    strides: Sequence[int] = [1, 1]
+    paddings: Sequence[int] = [0, 0]
+    exclusive: bool = True
+    adaptive: bool = False
+    ceil_mode: bool = False
+    data_format: str = "NCHW"
+    padding_algorithm: str = "EXPLICIT"
+    is_test: bool = False
+    use_cudnn: bool = False
+    use_mkldnn: bool = False
+    use_quantizer: bool = False
+
+
+class Pool2d(Unary, Pool2dAttributes):
+    pass
+
+
+class Pool2dGrad(SlopeOfBoth, Pool2dAttributes):
+    pass
+
+
 define(
     Op(
         type="pool2d",
-        inputs=("X",),
-        outputs=("Out",),
-        attrs=POOL_ATTRS,
+        record=Pool2d,
         shape=pool_shape,
-        grad=Grad("pool2d_grad", ("X", "Out", "Out@GRAD"), ("X@GRAD",)),
         samples=(
             sample({"X": normal(2, 3, 6, 6)}, ksize=[2, 2], strides=[2, 2]),
             sample({"X": normal(2, 3, 7, 6)}, ksize=[3, 3], strides=[2, 2], paddings=[1, 1]),
@@ -94,14 +100,6 @@ define(
             sample({"X": normal(2, 4, 5, 3)}, ksize=[2, 2], data_format="NHWC", ceil_mode=True),
         ),
         refuses=(sample({"X": normal(1, 1, 3, 3)}, ksize=[5, 5]),),
-    )
-)
-define(
-    Op(
-        type="pool2d_grad",
-        inputs=("X", "Out", "Out@GRAD"),
-        outputs=("X@GRAD",),
-        attrs=POOL_ATTRS,
-        shape=grads_like("X"),
-    )
+    ),
+    Op(type="pool2d_grad", record=Pool2dGrad),
 )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...strategies.errors import Unsupported
+from .operands import Inputs, Operands, Outputs
 from .registry import Grad, Inference, Op, Spec, Specs, define
 from .rules import merge_dims
 
@@ -108,12 +109,18 @@ def _backward(attrs: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"forward_callable_id": number, "backward_callable_id": -1, "backward_skip_vars": []}
 
 
+class PyFunc(Operands):
+    x: Inputs | None
+    out: Outputs | None
+    forward_callable_id: int = 0
+    backward_callable_id: int = -1
+    backward_skip_vars: Sequence[str] = []
+
+
 define(
     Op(
         type=PY_FUNC,
-        inputs=("X*?",),
-        outputs=("Out*?",),
-        attrs={"forward_callable_id": 0, "backward_callable_id": -1, "backward_skip_vars": []},
+        record=PyFunc,
         shape=py_func_shape,
         grad=Grad(
             PY_FUNC,

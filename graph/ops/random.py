@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from ...strategies.types import VarType
-from .registry import Grad, Inference, Op, Spec, Specs, define
+from .operands import Input, Inputs, Operands, Output, Unary, named
+from .registry import Inference, Op, Spec, Specs, define
 from .rules import same
 from .samples import normal, sample
 
@@ -16,51 +16,74 @@ def drawn_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": Spec(tuple(op.attr("shape")), VarType(op.attr("dtype")))}
 
 
-_COMMON: dict[str, Any] = {"shape": [], "seed": 0, "dtype": int(VarType.FP32)}
-_SHAPES = ("ShapeTensor?", "ShapeTensorList*?")
+class UniformRandom(Operands):
+    shape_tensor: Input | None
+    shape_tensor_list: Inputs | None
+    out: Output
+    shape: Sequence[int] = []
+    seed: int = 0
+    dtype: int = int(VarType.FP32)
+    min: float = -1.0
+    max: float = 1.0
+    diag_num: int = 0
+    diag_step: int = 0
+    diag_val: float = 1.0
+
 
 define(
     Op(
         type="uniform_random",
-        inputs=_SHAPES,
+        record=UniformRandom,
         numbers={"ShapeTensor": "shape", "ShapeTensorList": "shape"},
-        outputs=("Out",),
-        attrs={**_COMMON, "min": -1.0, "max": 1.0, "diag_num": 0, "diag_step": 0, "diag_val": 1.0},
         shape=drawn_shape,
         random=True,
         samples=(sample(shape=[40, 50], min=-2.0, max=3.0, seed=7),),
     )
 )
+
+
+class GaussianRandom(Operands):
+    shape_tensor: Input | None
+    shape_tensor_list: Inputs | None
+    out: Output
+    shape: Sequence[int] = []
+    seed: int = 0
+    dtype: int = int(VarType.FP32)
+    mean: float = 0.0
+    std: float = 1.0
+    use_mkldnn: bool = False
+
+
 define(
     Op(
         type="gaussian_random",
-        inputs=_SHAPES,
+        record=GaussianRandom,
         numbers={"ShapeTensor": "shape", "ShapeTensorList": "shape"},
-        outputs=("Out",),
-        attrs={**_COMMON, "mean": 0.0, "std": 1.0, "use_mkldnn": False},
-        shape=drawn_shape,
-        random=True,
-        samples=(sample(shape=[40, 50], mean=1.0, std=2.0, seed=7),),
-    )
-)
-define(
-    Op(
-        type="truncated_gaussian_random",
-        outputs=("Out",),
-        attrs={**_COMMON, "mean": 0.0, "std": 1.0},
         shape=drawn_shape,
         random=True,
         samples=(sample(shape=[40, 50], mean=1.0, std=2.0, seed=7),),
     )
 )
 
-_DROPOUT: dict[str, Any] = {
-    "dropout_prob": 0.5,
-    "is_test": False,
-    "fix_seed": False,
-    "seed": 0,
-    "dropout_implementation": "downgrade_in_infer",
-}
+
+class TruncatedGaussianRandom(Operands):
+    out: Output
+    shape: Sequence[int] = []
+    seed: int = 0
+    dtype: int = int(VarType.FP32)
+    mean: float = 0.0
+    std: float = 1.0
+
+
+define(
+    Op(
+        type="truncated_gaussian_random",
+        record=TruncatedGaussianRandom,
+        shape=drawn_shape,
+        random=True,
+        samples=(sample(shape=[40, 50], mean=1.0, std=2.0, seed=7),),
+    )
+)
 
 
 def dropout_shape(op: Inference) -> Mapping[str, Specs]:
@@ -75,16 +98,32 @@ def dropout_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": x, "Mask": Spec(x.shape, VarType.UINT8)}
 
 
+class DropoutAttributes(Operands):
+    dropout_prob: float = 0.5
+    is_test: bool = False
+    fix_seed: bool = False
+    seed: int = 0
+    dropout_implementation: str = "downgrade_in_infer"
+
+
+class Dropout(Unary, DropoutAttributes):
+    seed_tensor: Input | None = named("Seed")
+    mask: Output
+
+
+class DropoutGrad(DropoutAttributes):
+    mask: Input
+    d_out: Input
+    d_x: Output | None
+
+
 define(
     Op(
         type="dropout",
-        inputs=("X", "Seed?"),
-        outputs=("Out", "Mask"),
-        attrs=_DROPOUT,
+        record=Dropout,
         numbers={"Seed": "seed"},
         numbers_set={"Seed": {"fix_seed": True}},
         shape=dropout_shape,
-        grad=Grad("dropout_grad", ("Mask", "Out@GRAD"), ("X@GRAD",)),
         in_place={"Out": "X"},
         random=True,
         by_place=lambda attrs: not attrs["is_test"],
@@ -94,15 +133,11 @@ define(
             sample({"X": normal(4, 5)}, dropout_implementation="upscale_in_train", seed=5),
         ),
         refuses=(sample({"X": normal(4, 5)}, dropout_prob=1.5),),
-    )
-)
-define(
+    ),
     Op(
         type="dropout_grad",
-        inputs=("Mask", "Out@GRAD"),
-        outputs=("X@GRAD",),
-        attrs=_DROPOUT,
+        record=DropoutGrad,
         shape=same("Out@GRAD", "X@GRAD"),
         in_place={"X@GRAD": "Out@GRAD"},
-    )
+    ),
 )

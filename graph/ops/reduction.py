@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ...strategies.types import FLOATS, VarType
+from .operands import Inputs, Operands, Output, SlopeOfBoth, SlopeOfX, Unary
 from .registry import Grad, Inference, Op, Spec, Specs, define
-from .rules import grads_like, merge_dims, normal_axis, product, same
+from .rules import merge_dims, normal_axis, product, same
 from .samples import Draw, booleans, normal, sample, uniform
 
 
@@ -14,19 +15,6 @@ def scalar_like(op: Inference) -> Mapping[str, Specs]:
     """Out is a tensor of one element in X's dtype, which is a float."""
     op.require(op.spec("X").dtype in FLOATS, "X must be of a float type")
     return {"Out": Spec((1,), op.spec("X").dtype)}
-
-
-define(
-    Op(
-        type="mean",
-        inputs=("X",),
-        outputs=("Out",),
-        shape=scalar_like,
-        grad=Grad("mean_grad", ("X", "Out@GRAD"), ("X@GRAD",), keep_attrs=False),
-        samples=(sample({"X": normal(3, 4)}), sample({"X": normal(5)})),
-        refuses=(sample({"X": booleans(3, 4)}),),
-    )
-)
 
 
 def mean_grad_shape(op: Inference) -> Mapping[str, Specs]:
@@ -39,12 +27,13 @@ def mean_grad_shape(op: Inference) -> Mapping[str, Specs]:
 
 define(
     Op(
-        type="mean_grad",
-        inputs=("X", "Out@GRAD"),
-        outputs=("X@GRAD",),
-        attrs={},
-        shape=mean_grad_shape,
-    )
+        type="mean",
+        record=Unary,
+        shape=scalar_like,
+        samples=(sample({"X": normal(3, 4)}), sample({"X": normal(5)})),
+        refuses=(sample({"X": booleans(3, 4)}),),
+    ),
+    Op(type="mean_grad", record=SlopeOfX, shape=mean_grad_shape),
 )
 
 
@@ -60,12 +49,16 @@ def sum_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": Spec(shape, specs[0].dtype)}
 
 
+class Sum(Operands):
+    x: Inputs
+    out: Output
+    use_mkldnn: bool = False
+
+
 define(
     Op(
         type="sum",
-        inputs=("X*",),
-        outputs=("Out",),
-        attrs={"use_mkldnn": False},
+        record=Sum,
         shape=sum_shape,
         grad=Grad(
             "scale", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}, attrs=lambda a: {"scale": 1.0}, each="X"
@@ -79,13 +72,25 @@ define(
     )
 )
 
-_REDUCE = {
-    "dim": [0],
-    "keep_dim": False,
-    "reduce_all": False,
-    "in_dtype": -1,
-    "out_dtype": -1,
-}
+
+class ReduceAttributes(Operands):
+    dim: Sequence[int] = [0]
+    keep_dim: bool = False
+    reduce_all: bool = False
+    in_dtype: int = -1
+    out_dtype: int = -1
+
+
+class Reduce(Unary, ReduceAttributes):
+    pass
+
+
+class ReduceGrad(SlopeOfX, ReduceAttributes):
+    """Of a sum or a mean."""
+
+
+class ReduceGradOfOut(SlopeOfBoth, ReduceAttributes):
+    """Of what depends on more than the number of elements."""
 
 
 def reduced_axes(op: Inference, rank: int) -> tuple[int, ...]:
@@ -121,36 +126,24 @@ _POSITIVE = (
 )
 
 
-def _define(name: str, reads: tuple[str, ...], samples: tuple[object, ...]) -> None:
-    inputs = (*reads, "Out@GRAD")
+def _define(name: str, gradient: type[Operands], samples: tuple[object, ...]) -> None:
     define(
         Op(
             type=name,
-            inputs=("X",),
-            outputs=("Out",),
-            attrs=_REDUCE,
+            record=Reduce,
             shape=reduce_shape,
-            grad=Grad(f"{name}_grad", inputs, ("X@GRAD",)),
             samples=samples,
             refuses=(sample({"X": normal(3, 4)}, dim=[2]),),
-        )
-    )
-    define(
-        Op(
-            type=f"{name}_grad",
-            inputs=inputs,
-            outputs=("X@GRAD",),
-            attrs=_REDUCE,
-            shape=grads_like("X"),
-        )
+        ),
+        Op(type=f"{name}_grad", record=gradient),
     )
 
 
-_define("reduce_sum", ("X",), _SAMPLES)
-_define("reduce_mean", ("X",), _SAMPLES)
-_define("reduce_max", ("X", "Out"), _SAMPLES)
-_define("reduce_min", ("X", "Out"), _SAMPLES)
-_define("reduce_prod", ("X", "Out"), _POSITIVE)
+_define("reduce_sum", ReduceGrad, _SAMPLES)
+_define("reduce_mean", ReduceGrad, _SAMPLES)
+_define("reduce_max", ReduceGradOfOut, _SAMPLES)
+_define("reduce_min", ReduceGradOfOut, _SAMPLES)
+_define("reduce_prod", ReduceGradOfOut, _POSITIVE)
 
 
 def logic_shape(op: Inference) -> Mapping[str, Specs]:
@@ -163,9 +156,7 @@ for _name in ("reduce_all", "reduce_any"):
     define(
         Op(
             type=_name,
-            inputs=("X",),
-            outputs=("Out",),
-            attrs=_REDUCE,
+            record=Reduce,
             shape=logic_shape,
             samples=(
                 sample({"X": booleans(3, 4)}, dim=[0]),
@@ -180,13 +171,9 @@ for _name in ("isfinite", "isnan", "isinf"):
     define(
         Op(
             type=_name,
-            inputs=("X",),
-            outputs=("Out",),
+            record=Unary,
             shape=lambda op: {"Out": Spec((1,), VarType.BOOL)},
-            samples=(
-                sample({"X": normal(3, 4)}),
-                sample({"X": Draw((3, 4), "special")}),
-            ),
+            samples=(sample({"X": normal(3, 4)}), sample({"X": Draw((3, 4), "special")})),
         )
     )
 
@@ -198,12 +185,16 @@ def cumsum_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": x}
 
 
+class Cumsum(Unary):
+    axis: int = -1
+    exclusive: bool = False
+    reverse: bool = False
+
+
 define(
     Op(
         type="cumsum",
-        inputs=("X",),
-        outputs=("Out",),
-        attrs={"axis": -1, "exclusive": False, "reverse": False},
+        record=Cumsum,
         shape=cumsum_shape,
         grad=Grad(
             "cumsum",
@@ -221,32 +212,26 @@ define(
     )
 )
 
+
 define(
     Op(
         type="squared_l2_norm",
-        inputs=("X",),
-        outputs=("Out",),
+        record=Unary,
         shape=scalar_like,
-        grad=Grad("squared_l2_norm_grad", ("X", "Out@GRAD"), ("X@GRAD",)),
         samples=(sample({"X": normal(3, 4)}),),
-    )
+    ),
+    Op(type="squared_l2_norm_grad", record=SlopeOfX),
 )
-define(
-    Op(
-        type="squared_l2_norm_grad",
-        inputs=("X", "Out@GRAD"),
-        outputs=("X@GRAD",),
-        shape=grads_like("X"),
-    )
-)
+
+
+class ClipByNorm(Unary):
+    max_norm: float = 1.0
 
 
 define(
     Op(
         type="clip_by_norm",
-        inputs=("X",),
-        outputs=("Out",),
-        attrs={"max_norm": 1.0},
+        record=ClipByNorm,
         shape=same("X"),
         samples=(
             sample({"X": normal(3, 4)}, max_norm=0.5),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .operands import Inputs, Operands, Outputs
 from .registry import OPS, Inference, Op, Spec, Specs, define
 from .samples import normal, sample
 
@@ -59,12 +60,19 @@ _EXAMPLE = [
         "where": "train.py:7",
     },
 ]
+
+
+class Region(Operands):
+    x: Inputs
+    out: Outputs
+    body: Sequence[Mapping[str, Any]] = []
+    results: Sequence[int] = []
+
+
 define(
     Op(
         type=REGION,
-        inputs=("X*",),
-        outputs=("Out*",),
-        attrs={"body": [], "results": []},
+        record=Region,
         shape=region_shape,
         in_place={"Out": "X"},
         samples=(sample({"X": [normal(3, 4), normal(3, 4)]}, body=_EXAMPLE, results=[3, 2]),),

@@ -1,23 +1,21 @@
 """How an operator is declared, and the table of all declarations.
 
-A declaration says what an op is, never how a device computes it: its slots and attributes (Paddle's), a rule
-from operand shapes to result shapes, its gradient op, a scalar expression where one fits, and samples that
-the conformance suite runs. Kernels are found by op type in ``executor/kernels``.
-
-Slot marks: ``"X"`` one variable, ``"X*"`` any number, ``"X?"`` may be left out (``"X*?"`` both).
-Every output of a gradient op may be left out: nobody may want it.
+A declaration says what an op is, never how a device computes it: a record of its slots and attributes
+(Paddle's; see ``operands.py``), a rule from operand shapes to result shapes, its gradient op, a scalar
+expression where one fits, and samples that the conformance suite runs. Kernels are found by op type in
+``executor/kernels``.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache, cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple, NoReturn
 
 from ...strategies.errors import ShapeError
 from ...strategies.types import VarType
+from .operands import Declared, Operands, Slot
 
 
 class Spec(NamedTuple):
@@ -28,32 +26,6 @@ class Spec(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
-
-
-class Slot(NamedTuple):
-    """One named operand of an op."""
-
-    name: str
-    duplicable: bool
-    optional: bool
-
-    @classmethod
-    def parse(cls, text: str) -> Slot:
-        """Read ``"X"``, ``"X*"``, ``"X?"`` or ``"X*?"``."""
-        return cls(text.rstrip("*?"), "*" in text, "?" in text)
-
-    @property
-    def parameter(self) -> str:
-        """The slot's name as a kernel parameter: ``SavedMean`` is saved_mean, ``Out@GRAD`` is d_out."""
-        return parameter_name(self.name)
-
-
-@cache
-def parameter_name(slot: str) -> str:
-    """Return a slot name as a Python parameter: ``XShape`` -> x_shape, ``X@GRAD`` -> d_x."""
-    base, grad, _ = slot.partition("@GRAD")
-    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", base).lower()
-    return f"d_{snake}" if grad else snake
 
 
 class Inference:
@@ -119,6 +91,7 @@ class Inference:
 
 Specs = Spec | Sequence[Spec] | None
 ShapeRule = Callable[[Inference], Mapping[str, Specs]]
+Record = type[Operands]
 # Which result may lie where which operand does: (output slot, position, input slot, position)
 Place = tuple[str, int, str, int]
 
@@ -146,6 +119,15 @@ class Grad:
     exists: Callable[[Mapping[str, Any]], bool] = lambda attrs: True
     without: str = ""
 
+    @classmethod
+    def of(cls, op: Op) -> Grad:
+        """Return the relation to a gradient op that reads and writes what its own slots say.
+
+        It has the forward op's attributes, if it has any.
+        """
+        reads, writes = (tuple(s.name for s in side) for side in (op.input_slots, op.output_slots))
+        return cls(op.type, reads, writes, keep_attrs=bool(op.attrs))
+
     def reads(self) -> Mapping[str, str]:
         """Return the gradient op's input slots and the forward names they are filled with."""
         return self.inputs if isinstance(self.inputs, Mapping) else {s: s for s in self.inputs}
@@ -161,15 +143,22 @@ class Grad:
         return dict(forward) if self.keep_attrs else {}
 
 
+def like_operands(op: Inference) -> Mapping[str, Specs]:
+    """Every ``X@GRAD`` is like X, where that is in use: the rule of most gradient ops."""
+    sources = ((slot.name, slot.name.removesuffix("@GRAD")) for slot in op.op.output_slots)
+    return {slot: op.specs(source) for slot, source in sources if op.has(source)}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Op:
     """One operator's declaration; ``define`` puts it in the table."""
 
     type: str
+    record: Record = Operands  # slots and attributes
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     attrs: Mapping[str, Any] = field(default_factory=dict)
-    shape: ShapeRule
+    shape: ShapeRule = like_operands
     grad: Grad | None = None
     scalar: Callable[..., Any] | None = None  # f(inputs..., *, attributes...) -> expr.Expr
     in_place: Mapping[str, str] = field(
@@ -192,19 +181,43 @@ class Op:
     needs: Callable[[Mapping[str, Any]], Mapping[str, Sequence[str]]] = lambda attrs: {}
     samples: tuple[Any, ...] = ()
     refuses: tuple[Any, ...] = ()  # samples that the shape rule must turn down
+    input_slots: tuple[Slot, ...] = field(init=False)
+    output_slots: tuple[Slot, ...] = field(init=False)
 
-    @cached_property
-    def input_slots(self) -> tuple[Slot, ...]:
-        """The input slots, parsed."""
-        return tuple(Slot.parse(text) for text in self.inputs)
+    def __post_init__(self) -> None:
+        declared = self.record.declared()
+        if self.record is Operands:
+            inputs, outputs = (tuple(map(Slot.parse, t)) for t in (self.inputs, self.outputs))
+            declared = Declared(inputs, outputs, self.attrs)
+        object.__setattr__(self, "input_slots", declared.inputs)
+        object.__setattr__(self, "output_slots", declared.outputs)
+        object.__setattr__(self, "attrs", declared.attrs)
+        object.__setattr__(self, "inputs", tuple(slot.text for slot in declared.inputs))
+        object.__setattr__(self, "outputs", tuple(slot.text for slot in declared.outputs))
 
-    @cached_property
-    def output_slots(self) -> tuple[Slot, ...]:
-        """The output slots, parsed; those of a gradient op are all optional."""
-        slots = (Slot.parse(text) for text in self.outputs)
-        return tuple(
-            slot._replace(optional=slot.optional or "@GRAD" in slot.name) for slot in slots
-        )
+    def bound(
+        self,
+        inputs: Mapping[str, Sequence[Any]],
+        outputs: Mapping[str, Sequence[Any]],
+        attrs: Mapping[str, Any],
+    ) -> Operands:
+        """Return the record of these arrays (slot -> arrays; None for an unwanted output) and attributes."""
+        values = {name: attrs[name] for name in self.attrs if name in attrs}
+        for slots, given in zip(self.parameters, (inputs, outputs), strict=True):
+            for slot, name, several in slots:
+                held = given.get(slot, ())
+                values[name] = list(held) if several else (held[0] if held else None)
+        return self.filled(values)
+
+    def filled(self, values: Mapping[str, Any]) -> Operands:
+        """Return the record of these fields; other slots are empty, other attributes as declared."""
+        slots = (slot for side in self.parameters for slot in side)
+        empty: dict[str, Any] = {name: [] if several else None for _, name, several in slots}
+        return self.record(**{**empty, **self.attrs, **values})
+
+    def arrays(self, a: Operands) -> dict[str, Any]:
+        """Return the slots of a record by field: an array, a list of them, or None."""
+        return {name: getattr(a, name) for side in self.parameters for _, name, _ in side}
 
     @cached_property
     def parameters(self) -> tuple[tuple[tuple[str, str, bool], ...], ...]:
@@ -231,8 +244,12 @@ def _as_list(specs: Specs) -> list[Spec]:
 OPS: dict[str, Op] = {}
 
 
-def define(op: Op) -> Op:
-    """Add a declaration to the table and return it."""
-    assert op.type not in OPS, f"{op.type} is declared twice"
-    OPS[op.type] = op
+def define(op: Op, gradient: Op | None = None) -> Op:
+    """Add a declaration to the table and return it, and that of its gradient op (see :meth:`Grad.of`)."""
+    if gradient is not None:
+        op = replace(op, grad=Grad.of(gradient))
+    for declared in (op, gradient):
+        if declared is not None:
+            assert declared.type not in OPS, f"{declared.type} is declared twice"
+            OPS[declared.type] = declared
     return op

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
+from .operands import Input, Inputs, Operands, Output, Unary
 from .registry import Grad, Inference, Op, Specs, define
-from .rules import grads_like, normal_axis, of_shape, same
+from .rules import normal_axis, of_shape, same
 from .samples import normal, sample
 
 _BOUNDS = ("Starts", "Ends", "Strides")
-_TENSORS = (
-    *(f"{bound}Tensor?" for bound in _BOUNDS),
-    *(f"{bound}TensorList*?" for bound in _BOUNDS),
-)
 _NUMBERS = {
     f"{bound}{kind}": bound.lower() for kind in ("Tensor", "TensorList") for bound in _BOUNDS
-}
-_STRIDED: dict[str, Any] = {
-    "axes": [],
-    "starts": [],
-    "ends": [],
-    "strides": [],
-    "infer_flags": [],
-    "decrease_axis": [],
 }
 
 
@@ -52,19 +40,37 @@ def strided_slice_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": of_shape(tuple(kept) or (1,), x)}
 
 
+class StridedSliceOperands(Operands):
+    input: Input
+    starts_tensor: Input | None
+    ends_tensor: Input | None
+    strides_tensor: Input | None
+    starts_tensor_list: Inputs | None
+    ends_tensor_list: Inputs | None
+    strides_tensor_list: Inputs | None
+    axes: Sequence[int] = []
+    starts: Sequence[int] = []
+    ends: Sequence[int] = []
+    strides: Sequence[int] = []
+    infer_flags: Sequence[int] = []
+    decrease_axis: Sequence[int] = []
+
+
+class StridedSlice(StridedSliceOperands):
+    out: Output
+
+
+class StridedSliceGrad(StridedSliceOperands):
+    d_out: Input
+    d_input: Output | None
+
+
 define(
     Op(
         type="strided_slice",
-        inputs=("Input", *_TENSORS),
-        outputs=("Out",),
-        attrs=_STRIDED,
+        record=StridedSlice,
         numbers=_NUMBERS,
         shape=strided_slice_shape,
-        grad=Grad(
-            "strided_slice_grad",
-            ("Input", *(slot.rstrip("*?") for slot in _TENSORS), "Out@GRAD"),
-            ("Input@GRAD",),
-        ),
         samples=(
             sample(
                 {"Input": normal(4, 5)}, axes=[0, 1], starts=[0, -1], ends=[4, 0], strides=[2, -2]
@@ -82,17 +88,8 @@ define(
             sample({"Input": normal(4, 5)}, axes=[2], starts=[0], ends=[1], strides=[1]),
             sample({"Input": normal(4, 5)}, axes=[1], starts=[0], ends=[1], strides=[0]),
         ),
-    )
-)
-define(
-    Op(
-        type="strided_slice_grad",
-        inputs=("Input", *_TENSORS, "Out@GRAD"),
-        outputs=("Input@GRAD",),
-        attrs=_STRIDED,
-        numbers=_NUMBERS,
-        shape=grads_like("Input"),
-    )
+    ),
+    Op(type="strided_slice_grad", record=StridedSliceGrad, numbers=_NUMBERS),
 )
 
 
@@ -103,12 +100,14 @@ def reverse_shape(op: Inference) -> Mapping[str, Specs]:
     return same()(op)
 
 
+class Reverse(Unary):
+    axis: Sequence[int] = []
+
+
 define(
     Op(
         type="reverse",
-        inputs=("X",),
-        outputs=("Out",),
-        attrs={"axis": []},
+        record=Reverse,
         shape=reverse_shape,
         grad=Grad("reverse", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}),
         samples=(

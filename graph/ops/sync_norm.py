@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from ...strategies.types import VarType
 from .norm import batch_norm_shape
+from .operands import Input, Operands, Output
 from .registry import Inference, Op, Spec, Specs, define
 from .samples import normal, sample, uniform
 
@@ -68,12 +69,17 @@ _RUNNING = {
     "Variance": uniform(3, low=0.5, high=2.0),
 }
 
+
+class BatchNormPartial(Operands):
+    x: Input
+    stats: Output
+    data_layout: str = "NCHW"
+
+
 define(
     Op(
         type=PARTIAL,
-        inputs=("X",),
-        outputs=("Stats",),
-        attrs={"data_layout": "NCHW"},
+        record=BatchNormPartial,
         shape=partial_shape,
         samples=(
             sample({"X": normal(4, 3, 2, 2)}),
@@ -82,17 +88,30 @@ define(
         ),
     )
 )
+
+
+class BatchNormApply(Operands):
+    x: Input
+    scale: Input
+    bias: Input
+    mean: Input
+    variance: Input
+    stats: Input
+    y: Output
+    mean_out: Output
+    variance_out: Output
+    saved_mean: Output
+    saved_variance: Output
+    momentum: float = 0.9
+    epsilon: float = 1e-5
+    data_layout: str = "NCHW"
+    fuse_with_relu: bool = False
+
+
 define(
     Op(
         type=APPLY,
-        inputs=("X", "Scale", "Bias", "Mean", "Variance", "Stats"),
-        outputs=("Y", "MeanOut", "VarianceOut", "SavedMean", "SavedVariance"),
-        attrs={
-            "momentum": 0.9,
-            "epsilon": 1e-5,
-            "data_layout": "NCHW",
-            "fuse_with_relu": False,
-        },
+        record=BatchNormApply,
         shape=apply_shape,
         in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
         needs=lambda attrs: _OF_ALL_ROWS,
@@ -104,12 +123,22 @@ define(
         refuses=(sample({"X": normal(4, 3), **_RUNNING, "Stats": uniform(6)}),),
     )
 )
+
+
+class BatchNormGradPartial(Operands):
+    x: Input
+    saved_mean: Input
+    saved_variance: Input
+    d_y: Input
+    local: Output
+    total: Output
+    data_layout: str = "NCHW"
+
+
 define(
     Op(
         type=GRAD_PARTIAL,
-        inputs=("X", "SavedMean", "SavedVariance", "Y@GRAD"),
-        outputs=("Local", "Total"),
-        attrs={"data_layout": "NCHW"},
+        record=BatchNormGradPartial,
         shape=grad_partial_shape,
         samples=(
             sample({"X": normal(4, 3, 2, 2), **_PER_CHANNEL, "Y@GRAD": normal(4, 3, 2, 2)}),
@@ -120,12 +149,27 @@ define(
         ),
     )
 )
+
+
+class BatchNormGradApply(Operands):
+    x: Input
+    scale: Input
+    saved_mean: Input
+    saved_variance: Input
+    d_y: Input
+    local: Input
+    total: Input
+    stats: Input
+    d_x: Output | None
+    d_scale: Output | None
+    d_bias: Output | None
+    data_layout: str = "NCHW"
+
+
 define(
     Op(
         type=GRAD_APPLY,
-        inputs=("X", "Scale", "SavedMean", "SavedVariance", "Y@GRAD", "Local", "Total", "Stats"),
-        outputs=("X@GRAD", "Scale@GRAD", "Bias@GRAD"),
-        attrs={"data_layout": "NCHW"},
+        record=BatchNormGradApply,
         shape=grad_apply_shape,
         samples=(
             sample(

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from .registry import Grad, Inference, Op, ShapeRule, Spec, Specs, define
+from .operands import (
+    Gradient,
+    Input,
+    Inputs,
+    Operands,
+    Output,
+    Outputs,
+    SlopeOfBoth,
+    SlopeOfX,
+    Unary,
+    named,
+)
+from .registry import Inference, Op, Spec, Specs, define
 from .rules import grads_like, normal_axis, of_shape, product
 from .samples import normal, sample
 
@@ -18,75 +30,45 @@ def _like_x_shape(op: Inference) -> Mapping[str, Specs]:
     return {"X@GRAD": Spec(op.shape("XShape")[1:], op.spec("Out@GRAD").dtype)}
 
 
-def _reads(reads: tuple[str, ...], slot: str) -> bool:
-    return slot in {text.rstrip("*?") for text in reads}
+class Views(NamedTuple):
+    """Records of both forms of an op and of their gradients, of which the second reads XShape, not X."""
 
-
-def _define_form(
-    op_type: str,
-    rule: ShapeRule,
-    grad_rule: ShapeRule,
-    reads: tuple[str, ...],
-    writes: tuple[str, ...],
-    **settings: Any,
-) -> None:
-    """Declare one form of a view op and its gradient op; it has an output XShape if the gradient reads it."""
-    keeps_order = "views" in settings
-    kept = "XShape" in reads
-    define(
-        Op(
-            type=op_type,
-            outputs=("Out", "XShape?") if kept else ("Out",),
-            shape=rule if kept else lambda op: {"Out": rule(op)["Out"]},
-            grad=Grad(
-                f"{op_type}_grad",
-                tuple(slot.rstrip("*?") for slot in reads),
-                tuple(slot.rstrip("*?") for slot in writes),
-            ),
-            **settings,
-        )
-    )
-    define(
-        Op(
-            type=f"{op_type}_grad",
-            inputs=reads,
-            outputs=writes,
-            attrs=settings["attrs"],
-            numbers={s: a for s, a in settings["numbers"].items() if _reads(reads, s)},
-            shape=grad_rule,
-            views={"X@GRAD": "Out@GRAD"} if keeps_order else {},
-        )
-    )
+    first: type[Operands]
+    first_grad: type[Operands]
+    second: type[Operands]
+    second_grad: type[Operands]
 
 
 def _define_views(
-    name: str,
-    new_shape: Callable[[Inference, Shape], Shape],
-    attrs: Mapping[str, Any],
-    *,
-    tensors: tuple[str, ...] = (),
-    newer_attrs: Mapping[str, Any] | None = None,
-    first_reads: tuple[str, ...] = ("X", "Out@GRAD"),
-    first_writes: tuple[str, ...] = ("X@GRAD",),
-    **examples: Any,
+    name: str, new_shape: Callable[[Inference, Shape], Shape], records: Views, **settings: Any
 ) -> None:
-    """Declare both forms of an op that gives the same elements another shape, and their gradients.
+    """Declare both forms of an op that gives the same elements another shape, and their gradients."""
 
-    The gradient of the second form (``reshape2``) reads XShape, so that X need not be kept; that of the
-    first form reads ``first_reads``.
-    """
-
-    def rule(op: Inference) -> Mapping[str, Specs]:
+    def first_rule(op: Inference) -> Mapping[str, Specs]:
         x = op.spec("X")
-        return {"Out": of_shape(new_shape(op, x.shape), x), "XShape": of_shape((0, *x.shape), x)}
+        return {"Out": of_shape(new_shape(op, x.shape), x)}
 
-    (attr,) = list(attrs)[:1]
-    numbers = {slot.rstrip("*?"): attr for slot in reversed(tensors)}  # a list counts first
-    settings = {"inputs": ("X", *tensors), "numbers": numbers, **examples}
-    _define_form(name, rule, grads_like("X"), first_reads, first_writes, attrs=attrs, **settings)
-    second = {**attrs, **(newer_attrs or {})}
-    reads = ("XShape", "Out@GRAD")
-    _define_form(f"{name}2", rule, _like_x_shape, reads, ("X@GRAD",), attrs=second, **settings)
+    def second_rule(op: Inference) -> Mapping[str, Specs]:
+        x = op.spec("X")
+        return {**first_rule(op), "XShape": of_shape((0, *x.shape), x)}
+
+    views = {"X@GRAD": "Out@GRAD"} if "views" in settings else {}
+    numbers = settings.get("numbers", {})
+    for form, rule, grad_rule, record, grad_record in (
+        (name, first_rule, grads_like("X"), records.first, records.first_grad),
+        (f"{name}2", second_rule, _like_x_shape, records.second, records.second_grad),
+    ):
+        reads = {slot.name for slot in grad_record.declared().inputs}
+        kept = {slot: attr for slot, attr in numbers.items() if slot in reads}
+        define(
+            Op(type=form, record=record, shape=rule, **settings),
+            Op(type=f"{form}_grad", record=grad_record, shape=grad_rule, numbers=kept, views=views),
+        )
+
+
+class XShapeGrad(Gradient):
+    x_shape: Input
+    d_out: Input
 
 
 def reshaped(op: Inference, shape: Shape) -> Shape:
@@ -133,41 +115,121 @@ def flattened(op: Inference, shape: Shape) -> Shape:
     return product(shape[:axis]), product(shape[axis:])
 
 
+class NewShape(Operands):
+    shape: Sequence[int] = []
+
+
+class Reshape(Unary, NewShape):
+    shape_slot: Input | None = named("Shape")
+    shape_tensor: Inputs | None
+
+
+class ReshapeGrad(Gradient, NewShape):
+    x: Input
+    shape_slot: Input | None = named("Shape")
+    shape_tensor: Inputs | None
+    out: Input
+    d_out: Input
+    d_shape: Output | None
+    d_shape_tensor: Outputs
+
+
+class Reshape2(Reshape):
+    x_shape: Output | None
+    use_quantizer: bool = False
+
+
+class Reshape2Grad(XShapeGrad, NewShape):
+    use_quantizer: bool = False
+
+
 _define_views(
     "reshape",
     reshaped,
-    {"shape": []},
+    Views(Reshape, ReshapeGrad, Reshape2, Reshape2Grad),
+    numbers={"ShapeTensor": "shape", "Shape": "shape"},  # a list counts first
     samples=(
         sample({"X": normal(2, 3, 4)}, shape=[0, -1]),
         sample({"X": normal(4, 3)}, shape=[2, 6]),
     ),
-    tensors=("Shape?", "ShapeTensor*?"),
-    newer_attrs={"use_quantizer": False},
-    first_reads=("X", "Shape?", "ShapeTensor*?", "Out", "Out@GRAD"),
-    first_writes=("X@GRAD", "Shape@GRAD", "ShapeTensor@GRAD*"),
     refuses=(sample({"X": normal(3, 4)}, shape=[5, 2]), sample({"X": normal(3, 4)}, shape=[5, -1])),
     views={"Out": "X"},
 )
+
+
+class Axes(Operands):
+    axes: Sequence[int] = []
+
+
+class Squeeze(Unary, Axes):
+    pass
+
+
+class AxesGrad(SlopeOfX, Axes):
+    pass
+
+
+class Squeeze2(Squeeze):
+    x_shape: Output | None
+
+
+class Axes2Grad(XShapeGrad, Axes):
+    pass
+
+
 _define_views(
     "squeeze",
     squeezed,
-    {"axes": []},
+    Views(Squeeze, AxesGrad, Squeeze2, Axes2Grad),
     samples=(sample({"X": normal(3, 1, 4, 1)}, axes=[1]), sample({"X": normal(1, 4)}, axes=[])),
     refuses=(sample({"X": normal(3, 1)}, axes=[0]),),
     views={"Out": "X"},
 )
+
+
+class Unsqueeze(Squeeze):
+    axes_tensor: Input | None
+    axes_tensor_list: Inputs | None
+
+
+class Unsqueeze2(Unsqueeze):
+    x_shape: Output | None
+
+
 _define_views(
     "unsqueeze",
     unsqueezed,
-    {"axes": []},
+    Views(Unsqueeze, AxesGrad, Unsqueeze2, Axes2Grad),
+    numbers={"AxesTensorList": "axes", "AxesTensor": "axes"},
     samples=(sample({"X": normal(3, 4)}, axes=[1]), sample({"X": normal(3, 4)}, axes=[0, -1])),
-    tensors=("AxesTensor?", "AxesTensorList*?"),
     views={"Out": "X"},
 )
+
+
+class FlattenAttributes(Operands):
+    axis: int = 1
+
+
+class Flatten(Unary, FlattenAttributes):
+    pass
+
+
+class FlattenGrad(SlopeOfX, FlattenAttributes):
+    pass
+
+
+class Flatten2(Flatten):
+    x_shape: Output | None
+
+
+class Flatten2Grad(XShapeGrad, FlattenAttributes):
+    pass
+
+
 _define_views(
     "flatten",
     flattened,
-    {"axis": 1},
+    Views(Flatten, FlattenGrad, Flatten2, Flatten2Grad),
     samples=(sample({"X": normal(2, 3, 4)}, axis=2), sample({"X": normal(2, 3)}, axis=0)),
     views={"Out": "X"},
 )
@@ -183,14 +245,36 @@ def transposed(op: Inference, shape: Shape) -> Shape:
     return tuple(shape[i] for i in axis)
 
 
+class TransposeAttributes(Operands):
+    axis: Sequence[int] = []
+    data_format: str = "AnyLayout"
+    use_mkldnn: bool = False
+    use_quantizer: bool = False
+
+
+class Transpose(Unary, TransposeAttributes):
+    pass
+
+
+class TransposeGrad(SlopeOfBoth, TransposeAttributes):
+    pass
+
+
+class Transpose2(Transpose):
+    x_shape: Output | None
+
+
+class Transpose2Grad(XShapeGrad, TransposeAttributes):
+    pass
+
+
 _define_views(
     "transpose",
     transposed,
-    {"axis": [], "data_format": "AnyLayout", "use_mkldnn": False, "use_quantizer": False},
+    Views(Transpose, TransposeGrad, Transpose2, Transpose2Grad),
     samples=(
         sample({"X": normal(2, 3, 4)}, axis=[2, 0, 1]),
         sample({"X": normal(3, 4)}, axis=[1, 0]),
     ),
     refuses=(sample({"X": normal(3, 4)}, axis=[0, 2]),),
-    first_reads=("X", "Out", "Out@GRAD"),
 )

@@ -1,13 +1,11 @@
-"""When and how collectives happen: delayed past other compute if allowed, numbered alike, dealt to rings."""
+"""When and how collectives happen: delayed past other compute if allowed, numbered alike."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
-from ...strategies.errors import InvalidArgument
 from ..ir.graph import Graph, Node
-from ..ops.collective import ALL_REDUCE, BARRIER, COLLECTIVES, HOST
+from ..ops.collective import BARRIER, COLLECTIVES
 from ..program.role import OpRole
 from .target import Pass, Target
 
@@ -51,55 +49,6 @@ def order_collectives(graph: Graph, target: Target) -> Graph:
     return graph.with_nodes(nodes) if number else graph
 
 
-def spread_collectives(graph: Graph, target: Target) -> Graph:
-    """Deal collectives to rings in turn (``nccl_comm_num``), and combine in two levels if that is asked for.
-
-    Raises:
-        InvalidArgument: the replicas cannot be put in groups of that size.
-    """
-    build = target.strategy
-    assert build is not None
-    inner = 0
-    if build.use_hierarchical_allreduce:
-        inner = build.hierarchical_allreduce_inter_nranks or HOST
-        if target.replicas % inner:
-            raise InvalidArgument(
-                f"hierarchical_allreduce_inter_nranks={inner} does not divide {target.replicas} replicas: "
-                f"every group must have as many."
-            )
-    nodes, turn = [], 0
-    for node in graph.nodes:
-        if node.op in COLLECTIVES and node.op != BARRIER:
-            how = {"ring": turn % build.nccl_comm_num}
-            if node.op == ALL_REDUCE:
-                how["inner"] = inner
-            node = replace(node, attrs={**node.attrs, **how})
-            turn += 1
-        nodes.append(node)
-    where = f"{turn} collectives go round {build.nccl_comm_num} communicator(s) of NCCL"
-    levels = f" in two levels, groups of {inner if inner > 0 else 'a host'} first" if inner else ""
-    return graph.with_nodes(nodes).noted(where + levels)
-
-
-def without_effect(target: Target) -> Iterator[str]:
-    """Say of what was asked of :func:`spread_collectives` that it changes nothing, and why."""
-    build = target.strategy
-    if build is None:
-        return
-    asked = [f"nccl_comm_num={build.nccl_comm_num}"] if build.nccl_comm_num > 1 else []
-    asked += ["use_hierarchical_allreduce"] if build.use_hierarchical_allreduce else []
-    if target.replicas == 1:
-        why = "one replica meets nobody"
-    elif not target.nccl:
-        why = "it is for replicas on GPUs that meet by Rowlock's NCCL group; others are joined by hosts anyway"
-    elif build.hierarchical_allreduce_inter_nranks in (1, target.replicas):
-        asked, why = asked[-1:] * build.use_hierarchical_allreduce, "all would be one group"
-    else:
-        return
-    for name in asked:
-        yield f"{name}: without effect ({why})"
-
-
 DELAY = Pass(
     "delay_collectives",
     delay_collectives,
@@ -117,15 +66,4 @@ ORDER = Pass(
     order_collectives,
     lambda target: target.replicas > 1,
     "numbers what all others left",
-)
-SPREAD = Pass(
-    "spread_collectives",
-    spread_collectives,
-    lambda target: (
-        target.nccl
-        and target.replicas > 1
-        and target.strategy is not None
-        and (target.strategy.nccl_comm_num > 1 or target.strategy.use_hierarchical_allreduce)
-    ),
-    "deals in the order that was numbered",
 )

@@ -21,8 +21,7 @@ class Target:
     gradient data travels in one collective, and ``bucket_members`` how many gradients (0: any number);
     ``delay_collectives`` and ``barrier`` are the execution strategy's ``allow_op_delay`` and
     ``use_thread_barrier``. ``fetches`` names the variables whose last values must still be there afterwards.
-    ``nccl``: replicas are on GPUs and meet by our own group over NCCL. ``compiles`` tells which nodes a
-    compiler of regions can take (None: there is no compiler).
+    ``compiles`` tells which nodes a compiler of regions can take (None: there is no compiler).
 
     ``whole_feeds`` names the fed variables of which all places get the same value; ``own_states`` the
     persistables of which other programs left each place a value of its own. ``keeps``: the driver keeps what
@@ -37,7 +36,6 @@ class Target:
     bucket_members: int = 0
     delay_collectives: bool = False
     barrier: bool = False
-    nccl: bool = False
     fetches: tuple[str, ...] = ()
     compiles: Callable[[Node], bool] | None = None
     whole_feeds: frozenset[str] = frozenset()

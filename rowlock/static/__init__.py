@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from .. import launch as _launch  # noqa: F401 - registers the launchers
+from ..cluster import launch as _launch  # noqa: F401 - registers the launchers
 from ..executor.compiled_program import CompiledProgram
 from ..executor.device.place import cpu_places, cuda_places
 from ..executor.executor import Executor

@@ -14,7 +14,7 @@ import msgpack
 import numpy as np
 
 from rowlock.cluster.channel.frame import Incoming, encode
-from rowlock.cluster.primitives.wire import HEADER_BYTES, Header
+from rowlock.cluster.collective.stream import FRAME_BYTES, Announcement
 from rowlock.executor.replica.message import Message
 from rowlock.executor.replica.replica import Replica
 from rowlock.strategies.errors import CollectiveError
@@ -150,7 +150,7 @@ def _head(draw: random.Random) -> str | None:
         return None
     text += b" " * (-len(text) % 16)
     body = draw.choice([0, 16, 64, 2**20, 2**39, 2**63])
-    header = struct.pack("<4sIIIQQ", bytes(_whole(draw)[:4]), 1, len(text), 0, body, 0)
+    header = struct.pack("<4sIIIQq", bytes(_whole(draw)[:4]), 1, len(text), 0, body, 0)
     return _read(header + text + bytes(min(body, 64)))
 
 
@@ -195,8 +195,8 @@ def _message(draw: random.Random) -> str | None:
 
 def _header(draw: random.Random) -> str | None:
     """The head of a collective's message between hosts."""
-    data = bytearray(Header.of("all_reduce/sum", 3, 4, 100).packed())
+    data = bytearray(Announcement.of("all_reduce/sum", 3, 4, 100).packed())
     for _ in range(draw.randrange(1, 8)):
-        data[draw.randrange(HEADER_BYTES)] = draw.randrange(256)
-    header = Header.unpacked(data)
+        data[draw.randrange(FRAME_BYTES)] = draw.randrange(256)
+    header = Announcement.unpacked(data)
     return None if str(header) else "an empty header"

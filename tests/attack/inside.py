@@ -85,7 +85,7 @@ def disarm(actor: Any) -> None:
 
 def sit_apart(actor: Any, host: str) -> None:
     """Have this process be on a host of its own, as far as a group that it forms can tell."""
-    from rowlock.cluster.collective import backend
+    from rowlock.cluster.collective.backends import rowlock as backend
 
     context = SimpleNamespace(get_node_id=lambda: host)
     backend.ray = SimpleNamespace(util=ray.util, get_runtime_context=lambda: context)  # type: ignore[attr-defined]
@@ -94,7 +94,7 @@ def sit_apart(actor: Any, host: str) -> None:
 def babble(actor: Any, what: str, data: bytes) -> int:
     """Send bytes over connections that this process was let into; return how many there were.
 
-    ``what``: "steps" or "watch" (to the driver), "alarm" or "data" (to the other hosts).
+    ``what``: "steps" or "watch" (to the driver), "aborts" or "data" (to the other hosts).
     """
     from rowlock.cluster.channel.connection import ReplicaServer
     from rowlock.cluster.channel.heartbeat import HeartbeatServer
@@ -104,7 +104,7 @@ def babble(actor: Any, what: str, data: bytes) -> int:
     kind, connections = {
         "steps": (ReplicaServer, lambda one: [one._connection]),
         "watch": (HeartbeatServer, lambda one: [one._connection]),
-        "alarm": (AbortChannel, lambda one: one._connections.values()),
+        "aborts": (AbortChannel, lambda one: one._connections.values()),
         "data": (InterHostTransport, lambda one: one._sockets.values()),
     }[what]
     sent = 0

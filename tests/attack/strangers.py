@@ -19,8 +19,9 @@ import ray
 import rowlock
 from rowlock.cluster import gang as cluster_gang
 from rowlock.cluster.channel import listener
+from rowlock.cluster.collective.connector import Address
 from rowlock.cluster.collective.inter_host import InterHostTransport
-from rowlock.cluster.primitives.wire import SECRET_BYTES, Address
+from rowlock.cluster.primitives.doorway import SECRET_BYTES
 from rowlock.strategies.errors import CollectiveError
 
 from . import inside
@@ -173,7 +174,7 @@ def _while_steps_run(report: Report, draw: random.Random, apart: bool) -> None:
             report.counts["calls of strangers"] += strangers.calls
         if [place["pid"] for place in members] != [p["pid"] for p in struck.gang.delivery.where]:
             report.note(f"{where}: strangers cost the gang a replica")
-        for what in ("steps", "watch", *(("alarm", "data") if apart else ())):
+        for what in ("steps", "watch", *(("aborts", "data") if apart else ())):
             data = draw.randbytes(draw.choice([1, 48, 10_000]))
             member = draw.choice(struck.gang.delivery._members)
             report.counts["garbage let in"] += ray.get(

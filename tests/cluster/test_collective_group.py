@@ -167,19 +167,6 @@ def test_parts_come_from_and_go_to_their_roots(kind: str) -> None:
     assert [row for _, row in results] == [[6.0] * 10] * 3
 
 
-@pytest.mark.parametrize("kind", ["memory", "nccl"])
-def test_one_rank_sends_and_another_one_receives(kind: str) -> None:
-    def work(group: Any) -> Any:
-        array = made(group, np.full(5, group.rank, "f8"))
-        if group.rank == 2:
-            group.send(array, 0, tag="x")
-        elif group.rank == 0:
-            group.recv(array, 2, tag="x")
-        return array.tolist()
-
-    assert together(3, work, kind) == [[2.0] * 5, [1.0] * 5, [2.0] * 5]
-
-
 def test_ranks_that_disagree_all_stop(kind: str) -> None:
     def work(group: Any) -> None:
         group.all_reduce(group.buffer(64)[: 32 + group.rank], tag="bucket 0")

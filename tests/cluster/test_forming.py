@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from rowlock.cluster.collective.connector import Address
 from rowlock.cluster.collective.group import SharedMemoryGroup
 from rowlock.cluster.collective.inter_host import InterHostTransport
+from rowlock.cluster.primitives.doorway import SECRET_BYTES
 from rowlock.cluster.primitives.shm import _lock, segment_path
-from rowlock.cluster.primitives.wire import SECRET_BYTES, Address
 from rowlock.strategies.errors import CollectiveAborted
 
 _LONG_S = 60.0

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rowlock.cluster.collective.direct import Direct
+from rowlock.cluster.collective.connector import Address
 from rowlock.cluster.collective.group import SharedMemoryGroup
 from rowlock.cluster.collective.hosts import HostsGroup
 from rowlock.cluster.collective.inter_host import InterHostTransport
-from rowlock.cluster.primitives.wire import SECRET_BYTES, Address
+from rowlock.cluster.primitives.doorway import SECRET_BYTES
 from rowlock.strategies.errors import CollectiveAborted, CollectiveError
 
 _context = multiprocessing.get_context("fork")
@@ -42,11 +42,6 @@ def across(
         for listener, secret in zip(listeners, secrets, strict=True)
     ]
     size = sum(len(members) for members in hosts)
-    doors = [socket.create_server(("127.0.0.1", 0)) for _ in range(size)]
-    everyone = [
-        Address("127.0.0.1", door.getsockname()[1], bytes([rank + 100]) * SECRET_BYTES)
-        for rank, door in enumerate(doors)
-    ]
     results: Any = _context.Queue()
 
     def body(rank: int) -> None:
@@ -59,9 +54,7 @@ def across(
         if rank == members[0]:
             names = [f"host {i} (ranks {list(ranks)})" for i, ranks in enumerate(hosts)]
             links = InterHostTransport(here, addresses, listeners[here], within, local, names)
-        told: Any = links or local
-        direct = Direct(rank, everyone, doors[rank], lambda: told.aborted)
-        group = HostsGroup(rank, hosts, local, links, direct)
+        group = HostsGroup(rank, hosts, local, links)
         try:
             results.put((rank, work(group)))
         except Exception as error:
@@ -72,7 +65,7 @@ def across(
     processes = [_context.Process(target=body, args=(rank,)) for rank in range(size)]
     for process in processes:
         process.start()
-    for listener in [*listeners, *doors]:
+    for listener in listeners:
         listener.close()
     found = dict(results.get(timeout=30) for _ in range(size - len(dead)))
     for rank, process in enumerate(processes):

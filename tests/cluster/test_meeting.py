@@ -1,4 +1,4 @@
-"""What a group of processes promises when ranks disagree, give up or are killed; and sends between two."""
+"""What a group of processes promises when ranks disagree, give up or are killed."""
 
 from __future__ import annotations
 
@@ -176,64 +176,6 @@ def test_living_ranks_leave_together_whenever_a_rank_aborts() -> None:
                 return passed
 
         assert len(set(among(3, work).values())) == 1
-
-
-# -- from one rank to another ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("count", [0, 1, 1000, 500_000])
-def test_send_and_recv(count: int) -> None:
-    def work(group: SharedMemoryGroup) -> Any:
-        array = np.arange(count, dtype="f8") + group.rank
-        for turn in range(3):
-            if group.rank == 1:
-                group.send(array + turn, 2, tag="t", within=10)
-            elif group.rank == 2:
-                group.recv(array, 1, tag="t", within=10)
-        group.barrier()
-        return array
-
-    for rank, array in enumerate(together(3, work)):
-        np.testing.assert_array_equal(array, np.arange(count) + (rank if rank < 2 else 3))
-
-
-def test_sizes_that_differ_are_an_error_on_both_sides_and_the_next_send_works() -> None:
-    def work(group: SharedMemoryGroup) -> Any:
-        wrong, right = np.full(4 + group.rank, 1.0 * group.rank), np.full(3, 1.0 * group.rank)
-        call = group.recv if group.rank else group.send
-        text = failing(lambda: call(wrong, 1 - group.rank, within=5))
-        assert np.all(wrong == group.rank)
-        call(right, 1 - group.rank, within=5)
-        return text, right.tolist()
-
-    first, second = together(2, work)
-    assert first == second
-    assert "rank 0 sends float64[4], and rank 1 would receive float64[5]" in first[0]
-    assert first[1] == [0.0] * 3
-
-
-@pytest.mark.kills
-def test_a_receiver_is_released_by_deadline_abort_and_death() -> None:
-    def late(group: SharedMemoryGroup) -> Any:
-        if group.rank == 0:
-            return failing(lambda: group.recv(np.zeros(2), 1, within=0.2))
-        time.sleep(0.6)
-
-    def aborted(group: SharedMemoryGroup) -> Any:
-        if group.rank == 0:
-            return failing(lambda: group.recv(np.zeros(2), 1, within=5))
-        time.sleep(0.2)
-        group.abort("told to")
-
-    def dead(group: SharedMemoryGroup) -> Any:
-        group.barrier()
-        if group.rank == 0:
-            return failing(lambda: group.send(np.zeros(10**6), 1, within=5))
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    assert "rank 1 is missing after 0.2 s" in among(2, late)[0]
-    assert "rank 1 failed: told to" in among(2, aborted)[0]
-    assert "rank 1 has ended" in among(2, dead)[0]
 
 
 # -- elements ----------------------------------------------------------------------------------------

@@ -58,13 +58,11 @@ def check_numbering() -> None:
 
 
 def check_collectives() -> None:
-    """Through ``ray.util.collective``: a sum over all, then a send to every other rank in turn."""
+    """Through ``ray.util.collective``: a sum over all."""
     members = [ray.remote(Member).options(num_cpus=1).remote() for _ in range(3)]
     here = [m.join.remote("two nodes", rank, 3, "rowlock") for rank, m in enumerate(members)]
     assert sorted(ray.get(here)) == [1, 2, 2]
-    for source, to in ((0, 1), (1, 2), (2, 0)):
-        found = ray.get([member.summed_and_sent.remote(source, to) for member in members])
-        assert found == [12.0 if rank == to else 6.0 for rank in range(3)]
+    assert ray.get([member.summed.remote() for member in members]) == [6.0] * 3
     ray.get([member.leave.remote() for member in members])
     for member in members:
         ray.kill(member)

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from rowlock.cluster.collective.connector import Address
 from rowlock.cluster.collective.group import SharedMemoryGroup
 from rowlock.cluster.collective.hosts import HostsGroup
 from rowlock.cluster.collective.inter_host import InterHostTransport
 from rowlock.cluster.collective.nccl import NcclGroup
-from rowlock.cluster.primitives.wire import SECRET_BYTES, Address
+from rowlock.cluster.primitives.doorway import SECRET_BYTES
 from rowlock.executor.gang.threads import ThreadGroup, _Meeting
 from rowlock.executor.replica.message import Message
 from rowlock.executor.replica.replica import Replica

@@ -102,7 +102,6 @@ def compiled(name: str, size: int, on_gpus: bool = False) -> Case:
         strategy=strategy,
         has_loss=True,
         bucket_bytes=bucket_bytes or 1 << 20,
-        nccl=on_gpus,
     )
     fetches = [net.loss.name]
     able = capabilities(GPU_LIBRARIES) if on_gpus else capabilities()

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -88,3 +89,30 @@ def test_arrays_live_as_long_as_the_call() -> None:
     del x
     call()
     np.testing.assert_array_equal(out, [3, 4, 5, 6])
+
+
+def test_code_is_what_numba_itself_would_emit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A canary: Numba's own back end, which it keeps private, has other options than ours by now."""
+    import numba
+    from llvmlite import binding as llvm
+
+    from rowlock.executor.codegen import compiler
+
+    entry = numba.cfunc(numba.void(numba.int64))(lambda number: None)
+    try:
+        numbas = entry._library._codegen._tm  # type: ignore[attr-defined]
+    except AttributeError:
+        pytest.skip(f"Numba {numba.__version__} keeps its back end elsewhere")
+    ours, pairs, exported = compiler._machine(), [], compiler._exported
+
+    def twice(module: Any, inner: str, symbol: str, machine: Any) -> bytes:
+        again = llvm.parse_assembly(str(module))
+        pairs.append(
+            [exported(module, inner, symbol, ours), exported(again, inner, symbol, numbas)]
+        )
+        return bytes(pairs[-1][0])
+
+    monkeypatch.setattr(compiler, "_exported", twice)
+    for constant in (1.5, 2.5):
+        compiler.object_code(ADD.format(constant=constant), "symbol")
+    assert all(mine == theirs for mine, theirs in pairs), f"Numba {numba.__version__}"

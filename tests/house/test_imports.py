@@ -53,3 +53,9 @@ print(ray.get(where.remote(), timeout=60))
 ray.shutdown()
 """
     assert "working_dir" in run(code, tmp_path)
+
+
+def test_the_cluster_package_can_be_called_whatever_was_imported_first() -> None:
+    for first in ("rowlock", "rowlock.cluster", "rowlock.cluster.primitives.wire"):
+        code = f"import {first}, rowlock\nwith rowlock.cluster(launcher='threads') as c: print(c.launcher)"
+        assert run(code, ROOT) == "threads\n"

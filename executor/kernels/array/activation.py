@@ -3,42 +3,42 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
+from ....graph.ops.activation import ActivationGrad, Scale
+from ....graph.ops.operands import SlopeOfOut
 from ...device.device import Device
 from ..registry import Step, kernel
 
 
 @kernel("scale")
-def scale(
-    dev: Device, x: Any, out: Any, *, scale: float, bias: float, bias_after_scale: bool
-) -> list[Step]:
-    if x.dtype.kind in "iu":
+def scale(dev: Device, a: Scale) -> list[Step]:
+    bias, scale = a.bias, a.scale
+    if a.x.dtype.kind in "iu":
         scale, bias = int(scale), int(bias)
-    shift = bias if bias_after_scale else bias * scale
+    shift = bias if a.bias_after_scale else bias * scale
     if scale == 1:
-        return [partial(dev.xp.add, x, shift, out)]
-    steps: list[Step] = [partial(dev.xp.multiply, x, scale, out)]
-    return [*steps, partial(dev.xp.add, out, shift, out)] if shift else steps
+        return [partial(dev.xp.add, a.x, shift, a.out)]
+    steps: list[Step] = [partial(dev.xp.multiply, a.x, scale, a.out)]
+    return [*steps, partial(dev.xp.add, a.out, shift, a.out)] if shift else steps
 
 
 @kernel("floor_grad", "ceil_grad", "round_grad", low=True)
-def step_grad(dev: Device, d_x: Any) -> list[Step]:
+def step_grad(dev: Device, a: ActivationGrad) -> list[Step]:
     """A step function is flat, whatever comes down: not 0 * d, which would be nan for an infinity."""
-    return [] if d_x is None else [partial(d_x.fill, 0)]
+    return [] if a.d_x is None else [partial(a.d_x.fill, 0)]
 
 
 @kernel("relu_grad")
-def relu_grad(dev: Device, out: Any, d_out: Any, d_x: Any) -> list[Step]:
+def relu_grad(dev: Device, a: SlopeOfOut) -> list[Step]:
     """Copy, then zero where the output is not positive: inf and nan must not leak through a product."""
-    mask = dev.scratch_like(out, bool)
-    if d_x is d_out:
+    mask = dev.scratch_like(a.out, bool)
+    if a.d_x is a.d_out:
         return [
-            partial(dev.xp.less_equal, out, 0, mask),
-            partial(dev.xp.copyto, d_x, 0, where=mask),
+            partial(dev.xp.less_equal, a.out, 0, mask),
+            partial(dev.xp.copyto, a.d_x, 0, where=mask),
         ]
     return [
-        partial(dev.xp.copyto, d_x, d_out),
-        partial(dev.xp.less_equal, out, 0, mask),
-        partial(dev.xp.copyto, d_x, 0, where=mask),
+        partial(dev.xp.copyto, a.d_x, a.d_out),
+        partial(dev.xp.less_equal, a.out, 0, mask),
+        partial(dev.xp.copyto, a.d_x, 0, where=mask),
     ]

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ops.amp import CheckFiniteAndUnscale, UpdateLossScaling, ZeroWhereInfinite
 from ....strategies.types import is_low
 from ...device.device import Device
 from ..registry import Step, kernel
@@ -17,15 +18,13 @@ from .optimize import blocks
 
 
 @kernel("check_finite_and_unscale", low=True)
-def check_finite_and_unscale(
-    dev: Device, x: list[Any], scale: Any, out: list[Any], found_infinite: Any
-) -> list[Step]:
+def check_finite_and_unscale(dev: Device, a: CheckFiniteAndUnscale) -> list[Step]:
     """Out = X / Scale; FoundInfinite tells whether any element of any X is infinite or no number."""
     xp = dev.xp
-    inverse = dev.scratch((1,), scale.dtype)
+    inverse = dev.scratch((1,), a.scale.dtype)
     finite, all_finite = dev.scratch((1,), bool), dev.scratch((1,), bool)
-    steps: list[Step] = [partial(xp.divide, 1.0, scale, inverse), partial(all_finite.fill, True)]
-    for grad, written in zip(x, out, strict=True):
+    steps: list[Step] = [partial(xp.divide, 1.0, a.scale, inverse), partial(all_finite.fill, True)]
+    for grad, written in zip(a.x, a.out, strict=True):
         parts = blocks(grad, written)
         with dev.in_turn():
             size = max(part.size for part, _ in parts)
@@ -41,66 +40,48 @@ def check_finite_and_unscale(
                 partial(xp.multiply, work, inverse, w if wide is None else work),
             ]
             steps += [] if wide is None else [partial(xp.copyto, w, work, casting="unsafe")]
-    return [*steps, partial(xp.logical_not, all_finite, found_infinite)]
+    return [*steps, partial(xp.logical_not, all_finite, a.found_infinite)]
 
 
 @kernel("zero_where_infinite", low=True)
-def zero_where_infinite(
-    dev: Device, x: list[Any], found_infinite: Any, out: list[Any]
-) -> list[Step]:
+def zero_where_infinite(dev: Device, a: ZeroWhereInfinite) -> list[Step]:
     """Out = X, or zeros where FoundInfinite holds."""
     steps: list[Step] = []
-    for grad, written in zip(x, out, strict=True):
+    for grad, written in zip(a.x, a.out, strict=True):
         if written is not grad:
             steps.append(partial(dev.xp.copyto, written, grad))
-        steps.append(partial(dev.xp.copyto, written, 0, where=found_infinite))
+        steps.append(partial(dev.xp.copyto, written, 0, where=a.found_infinite))
     return steps
 
 
 @kernel("update_loss_scaling", low=True)
-def update_loss_scaling(
-    dev: Device,
-    x: list[Any],
-    found_infinite: Any,
-    prev_loss_scaling: Any,
-    in_good_steps: Any,
-    in_bad_steps: Any,
-    out: list[Any],
-    loss_scaling: Any,
-    out_good_steps: Any,
-    out_bad_steps: Any,
-    *,
-    incr_every_n_steps: int,
-    decr_every_n_nan_or_inf: int,
-    incr_ratio: float,
-    decr_ratio: float,
-    stop_update: bool,
-) -> list[Step]:
+def update_loss_scaling(dev: Device, a: UpdateLossScaling) -> list[Step]:
     """Zero gradients that are not finite; let the scale follow what was found, in this step and before."""
     xp = dev.xp
-    steps = zero_where_infinite(dev, x, found_infinite, out)
+    zeroed = ZeroWhereInfinite(x=a.x or [], found_infinite=a.found_infinite, out=a.out or [])
+    steps = zero_where_infinite(dev, zeroed)
     copies = [
         partial(xp.copyto, new, old)
         for new, old in (
-            (loss_scaling, prev_loss_scaling),
-            (out_good_steps, in_good_steps),
-            (out_bad_steps, in_bad_steps),
+            (a.loss_scaling, a.prev_loss_scaling),
+            (a.out_good_steps, a.in_good_steps),
+            (a.out_bad_steps, a.in_bad_steps),
         )
         if new is not old
     ]
     steps += copies
-    if stop_update:
+    if a.stop_update:
         return steps
     finite = dev.scratch((1,), bool)
-    steps.append(partial(xp.logical_not, found_infinite, finite))
+    steps.append(partial(xp.logical_not, a.found_infinite, finite))
     # A row of bad steps ends with a good one, and the other way round.
-    steps += _counted(dev, out_good_steps, finite, found_infinite)
-    steps += _counted(dev, out_bad_steps, found_infinite, finite)
+    steps += _counted(dev, a.out_good_steps, finite, a.found_infinite)
+    steps += _counted(dev, a.out_bad_steps, a.found_infinite, finite)
     steps += _scaled(
-        dev, loss_scaling, incr_ratio, (out_good_steps, incr_every_n_steps), grows=True
+        dev, a.loss_scaling, a.incr_ratio, (a.out_good_steps, a.incr_every_n_steps), grows=True
     )
-    bad = (out_bad_steps, decr_every_n_nan_or_inf)
-    return steps + _scaled(dev, loss_scaling, decr_ratio, bad, grows=False)
+    bad = (a.out_bad_steps, a.decr_every_n_nan_or_inf)
+    return steps + _scaled(dev, a.loss_scaling, a.decr_ratio, bad, grows=False)
 
 
 def _counted(dev: Device, counter: Any, counts: Any, restarts: Any) -> list[Step]:

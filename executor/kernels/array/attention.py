@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ops.attention import FusedDotProductAttention, FusedDotProductAttentionGrad
+from ....graph.ops.operands import Array
 from ...device.device import Device
 from ..registry import Step, kernel
 from .elementwise import placed
@@ -62,14 +64,14 @@ def spans(size: int, most: int) -> list[slice]:
     return [slice(a, b) for a, b in itertools.pairwise(ends)]
 
 
-def heads_first(array: Any, layout: str) -> Any:
+def heads_first(array: Array, layout: str) -> Any:
     """Return an operand as a view [B, H, rows, D]."""
     if layout != "bhtd":
         return array.swapaxes(1, 2)
     return array[(None,) * (4 - array.ndim)] if array.ndim < 3 else _widened(array)
 
 
-def _widened(array: Any) -> Any:
+def _widened(array: Array) -> Any:
     return array[:, None] if array.ndim == 3 else array
 
 
@@ -81,7 +83,7 @@ def operands(q: Any, k: Any, v: Any, layout: str) -> Views:
     return tuple(views)  # type: ignore[return-value]  # three of them
 
 
-def columns(rows: Any) -> Any:
+def columns(rows: Array) -> Any:
     """Return a number per row of scores as a view [B, H, T, 1]."""
     return heads_first(rows[..., None], "bhtd")
 
@@ -97,7 +99,7 @@ def part(mask: Any, block: Block) -> Any:
     return mask[tuple(slice(None) if size == 1 else span for span, size in at)]
 
 
-def scaled(dev: Device, array: Any, factor: float, out: Any) -> list[Step]:
+def scaled(dev: Device, array: Array, factor: float, out: Array) -> list[Step]:
     """Return the call for out = array * factor (none if that is ``array`` already)."""
     same = factor == 1.0 and out is array
     return [] if same else [partial(dev.xp.multiply, array, factor, out)]
@@ -144,7 +146,7 @@ class Attention:
         shapes = [(*block.shape[:3], width) for block in self.blocks]
         return Space(self.dev, shapes, dtype or self.q.dtype)
 
-    def forward(self, out: Any, top: Any, total: Any) -> Iterator[Step]:
+    def forward(self, out: Array, top: Any, total: Any) -> Iterator[Step]:
         """Yield the calls of all blocks. Out is divided by the rows' sums: it is narrower than the scores."""
         xp = self.dev.xp
         for block in self.blocks:
@@ -159,7 +161,7 @@ class Attention:
             yield partial(xp.divide, rows, total[block.at], rows)
             yield from scaled(self.dev, rows, self.dropout.factor, rows)
 
-    def backward(self, kept: Views, d_out: Any, wanted: Views, d_mask: Any) -> Iterator[Step]:
+    def backward(self, kept: Views, d_out: Array, wanted: Views, d_mask: Any) -> Iterator[Step]:
         """Yield the calls of all blocks: ``kept`` are Out and two columns, ``wanted`` gradients or None."""
         slopes = self.space(self.shape[3])
         tall = [self._tall(*like) for like in ((self.k,), (self.v,), (self.k, self.v))]
@@ -181,11 +183,11 @@ class Attention:
                 yield from add_part(self.dev, part(d_mask, block), d_scores, sums)
             yield from self._products(block, d_rows, d_scores, wanted, tall)
 
-    def product(self, left: Any, right: Any, out: Any) -> list[Step]:
+    def product(self, left: Array, right: Array, out: Array) -> list[Step]:
         """Return the calls for out = left @ right."""
         return [partial(self.dev.xp.matmul, left, right, out)]
 
-    def soften(self, scores: Any, mask: Any, top: Any, total: Any) -> list[Step]:
+    def soften(self, scores: Array, mask: Any, top: Any, total: Any) -> list[Step]:
         """Return the calls for exp(scores + mask - top), in place, with top and total of each row."""
         xp = self.dev.xp
         return [
@@ -196,7 +198,7 @@ class Attention:
             partial(xp.add.reduce, scores, -1, None, total, True),
         ]
 
-    def soften_again(self, scores: Any, mask: Any, top: Any, total: Any) -> list[Step]:
+    def soften_again(self, scores: Array, mask: Any, top: Any, total: Any) -> list[Step]:
         """Return the calls that turn scores into the weights of the forward pass."""
         xp = self.dev.xp
         return [
@@ -206,7 +208,7 @@ class Attention:
             partial(xp.divide, scores, total, scores),
         ]
 
-    def slope(self, weights: Any, d_weights: Any, share: Any) -> list[Step]:
+    def slope(self, weights: Array, d_weights: Array, share: Any) -> list[Step]:
         """Return the calls for d_weights = weights * (d_weights - share), the gradient of softmax."""
         return [
             partial(self.dev.xp.subtract, d_weights, share, d_weights),
@@ -232,7 +234,9 @@ class Attention:
             *self.product(query, keys.swapaxes(-1, -2), self.scores(block.shape)),
         ]
 
-    def _shares(self, block: Block, out: Any, d_out: Any, d_rows: Any, share: Any) -> list[Step]:
+    def _shares(
+        self, block: Block, out: Array, d_out: Array, d_rows: Array, share: Any
+    ) -> list[Step]:
         """share = sum(d_out * out) of each row, which is sum(d_weights * weights); d_rows = d_out * factor."""
         xp = self.dev.xp
         return [
@@ -242,7 +246,7 @@ class Attention:
         ]
 
     def _weigh(
-        self, block: Block, kept: Views, d_rows: Any, d_scores: Any, share: Any
+        self, block: Block, kept: Views, d_rows: Array, d_scores: Array, share: Any
     ) -> Iterator[Step]:
         """Weights again, where the scores are, with dropped ones zero; and the gradient of the scores."""
         scores, mark = self.scores(block.shape), self._mark(block)
@@ -275,7 +279,7 @@ class Attention:
         return near, [partial(self.dev.xp.copyto, near, array)] if first else []
 
     def _products(
-        self, block: Block, d_rows: Any, d_scores: Any, wanted: Views, spaces: Sequence[Space]
+        self, block: Block, d_rows: Array, d_scores: Array, wanted: Views, spaces: Sequence[Space]
     ) -> Iterator[Step]:
         d_q, d_k, d_v = wanted
         if d_q is not None:
@@ -290,7 +294,7 @@ class Attention:
                 yield from self._sum(block, left.swapaxes(-1, -2), right, target, space, spaces[2])
 
     def _sum(
-        self, block: Block, left: Any, right: Any, target: Any, space: Space, more: Space
+        self, block: Block, left: Array, right: Array, target: Array, space: Space, more: Space
     ) -> Iterator[Step]:
         """Add a product to the gradient of K or V: summed near, and copied out by the last block of a head."""
         xp = self.dev.xp
@@ -307,7 +311,7 @@ class Attention:
             yield partial(xp.copyto, target, total)
 
 
-def add_part(dev: Device, target: Any, d_scores: Any, sums: Space) -> list[Step]:
+def add_part(dev: Device, target: Array, d_scores: Array, sums: Space) -> list[Step]:
     """Add the gradient of a block of scores to Mask's, summed over what Mask was broadcast along."""
     axes = tuple(i for i, size in enumerate(target.shape) if size == 1)
     total = sums(target.shape)
@@ -323,78 +327,38 @@ def register(on: Callable[[str], Callable[[Any], Any]], attention: Callable[...,
     on("fused_dot_product_attention_grad")(partial(_backward, attention))
 
 
-def _bind_forward(
-    attention: Callable[..., Any], dev: Device, slots: Mapping[str, Any]
-) -> list[Step]:
-    layout = slots["layout"]
-    bound = _bound(attention, dev, slots)
-    out = heads_first(slots["out"], "bhtd" if layout == "bhtd" else "bthd")
-    return list(bound.forward(out, columns(slots["softmax_max"]), columns(slots["softmax_sum"])))
+def results_layout(layout: str) -> str:
+    """Return how Out and its gradient lie, given how the operands do."""
+    return "bhtd" if layout == "bhtd" else "bthd"
 
 
-def _bind_backward(
-    attention: Callable[..., Any], dev: Device, slots: Mapping[str, Any]
-) -> list[Step]:
-    layout = slots["layout"]
-    made = "bhtd" if layout == "bhtd" else "bthd"
-    bound = _bound(attention, dev, slots)
-    rows = [columns(slots[name]) for name in ("softmax_max", "softmax_sum")]
-    wanted = operands(slots["d_q"], slots["d_k"], slots["d_v"], layout)
-    d_mask = mask_view(slots["d_mask"], slots["softmax_max"].ndim + 1, slots["mask_axis"])
-    if all(a is None for a in (*wanted, d_mask)):
-        return []
-    kept = (heads_first(slots["out"], made), *rows)
-    return list(bound.backward(kept, heads_first(slots["d_out"], made), wanted, d_mask))
-
-
-def _bound(attention: Callable[..., Any], dev: Device, slots: Mapping[str, Any]) -> Any:
-    """``slots`` holds arrays and attributes by parameter."""
-    views = operands(slots["q"], slots["k"], slots["v"], slots["layout"])
-    mask = mask_view(slots["mask"], slots["softmax_max"].ndim + 1, slots["mask_axis"])
-    return attention(dev, views, mask, slots["scale"], slots["dropout"])
-
-
-def _forward(
-    attention: Callable[..., Any],
-    dev: Device,
-    q: Any,
-    k: Any,
-    v: Any,
-    mask: Any,
-    out: Any,
-    softmax_max: Any,
-    softmax_sum: Any,
-    *,
-    scale: float,
-    layout: str,
-    mask_axis: int,
-    dropout: dict[str, Any],
-) -> list[Step]:
-    return _bind_forward(attention, dev, locals())
+def _forward(attention: Callable[..., Any], dev: Device, a: FusedDotProductAttention) -> list[Step]:
+    bound = _bound(attention, dev, a)
+    out = heads_first(a.out, results_layout(a.layout))
+    return list(bound.forward(out, columns(a.softmax_max), columns(a.softmax_sum)))
 
 
 def _backward(
+    attention: Callable[..., Any], dev: Device, a: FusedDotProductAttentionGrad
+) -> list[Step]:
+    layout = results_layout(a.layout)
+    bound = _bound(attention, dev, a)
+    wanted = operands(a.d_q, a.d_k, a.d_v, a.layout)
+    d_mask = mask_view(a.d_mask, a.softmax_max.ndim + 1, a.mask_axis)
+    if all(d is None for d in (*wanted, d_mask)):
+        return []
+    kept = (heads_first(a.out, layout), columns(a.softmax_max), columns(a.softmax_sum))
+    return list(bound.backward(kept, heads_first(a.d_out, layout), wanted, d_mask))
+
+
+def _bound(
     attention: Callable[..., Any],
     dev: Device,
-    q: Any,
-    k: Any,
-    v: Any,
-    mask: Any,
-    out: Any,
-    softmax_max: Any,
-    softmax_sum: Any,
-    d_out: Any,
-    d_q: Any,
-    d_k: Any,
-    d_v: Any,
-    d_mask: Any,
-    *,
-    scale: float,
-    layout: str,
-    mask_axis: int,
-    dropout: dict[str, Any],
-) -> list[Step]:
-    return _bind_backward(attention, dev, locals())
+    a: FusedDotProductAttention | FusedDotProductAttentionGrad,
+) -> Any:
+    views = operands(a.q, a.k, a.v, a.layout)
+    mask = mask_view(a.mask, a.softmax_max.ndim + 1, a.mask_axis)
+    return attention(dev, views, mask, a.scale, a.dropout)
 
 
 register(kernel, Attention)

@@ -14,11 +14,11 @@ from typing import Any
 from ....graph.ir.graph import Node, Value
 from ....graph.lowering.layout import CHANNELS_LAST, image_slots
 from ....graph.ops.conv import channels_first
-from ....graph.ops.registry import Op, parameter_name
+from ....graph.ops.operands import Operands
+from ....graph.ops.registry import Op
 from ...device.device import Device
 
 Step = Callable[[], Any]
-Arrays = Mapping[str, Any]  # by parameter: an array, a list of them, or None
 
 
 def is_last(op_type: str, attrs: Mapping[str, Any]) -> bool:
@@ -47,15 +47,16 @@ def node_in_order(node: Node) -> Node:
 
 
 def in_order(
-    dev: Device, op: Op, arrays: Arrays, any_order: bool, bind: Callable[[Arrays], Iterable[Step]]
+    dev: Device, op: Op, a: Operands, any_order: bool, bind: Callable[[Operands], Iterable[Step]]
 ) -> list[Step]:
     """Return the calls of a kernel on views of the images in NCHW; ``bind`` binds the kernel."""
-    images = {parameter_name(slot) for slot in image_slots(op.type)}
-    turned = [name for name in arrays if name in images and arrays[name] is not None]
-    views = {**arrays, **{name: arrays[name].transpose(0, 3, 1, 2) for name in turned}}
+    images = image_slots(op.type)
+    slots = [slot for slot in (*op.input_slots, *op.output_slots) if slot.name in images]
+    arrays = {slot.parameter: getattr(a, slot.parameter) for slot in slots}
+    views = {n: array.transpose(0, 3, 1, 2) for n, array in arrays.items() if array is not None}
     if any_order:
-        return list(bind(views))
-    written = {name for _, name, _ in op.parameters[1]}.intersection(turned)
+        return list(bind(a.replace(**views)))
+    written = [slot.parameter for slot in op.output_slots if slot.parameter in views]
     made = {name: dev.scratch(views[name].shape, views[name].dtype) for name in written}
     copies = [partial(dev.xp.copyto, views[name], array) for name, array in made.items()]
-    return [*bind({**views, **made}), *copies]
+    return [*bind(a.replace(**{**views, **made})), *copies]

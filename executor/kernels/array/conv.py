@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ....graph.ops.conv import windows
+from ....graph.ops.conv import Conv2d, Conv2dGrad, Conv2dOperands, windows
+from ....graph.ops.operands import Array, SlopeOfOut
 from ...device.device import Device
 from ..registry import Step, kernel
 from .activation import relu_grad
@@ -40,12 +41,12 @@ class Geometry:
         """Height and width with padding."""
         return self.x[2] + sum(self.pads[0]), self.x[3] + sum(self.pads[1])
 
-    def interior(self, padded: Any) -> Any:
+    def interior(self, padded: Array) -> Any:
         """Return the view of a padded image that the image itself fills."""
         top, left = self.pads[0][0], self.pads[1][0]
         return padded[:, :, top : top + self.x[2], left : left + self.x[3]]
 
-    def tap(self, padded: Any, i: int, j: int) -> Any:
+    def tap(self, padded: Array, i: int, j: int) -> Any:
         """Return what kernel element (i, j) meets, for every window: [n, channels, oh, ow]."""
         (sh, sw), (dh, dw), (oh, ow) = self.strides, self.dilations, self.out[2:]
         rows = slice(i * dh, i * dh + (oh - 1) * sh + 1, sh)
@@ -58,17 +59,11 @@ class Geometry:
         return max(1, min(self.x[0], _CACHE_BYTES // max(per_image, 1)))
 
 
-def geometry(x: Any, w: Any, out: Any, attrs: dict[str, Any]) -> Geometry:
-    pads, dilations = windows(attrs, x.shape[2:], w.shape[2:])
-    return Geometry(
-        x.shape,
-        w.shape,
-        out.shape,
-        list(attrs["strides"]),
-        dilations,
-        pads,
-        attrs["groups"],
-    )
+def geometry(a: Conv2dOperands, out: Array) -> Geometry:
+    """``out`` is Output or its gradient."""
+    x, w = a.input, a.filter
+    pads, dilations = windows(vars(a), x.shape[2:], w.shape[2:])
+    return Geometry(x.shape, w.shape, out.shape, list(a.strides), dilations, pads, a.groups)
 
 
 class _Unfold:
@@ -86,7 +81,7 @@ class _Unfold:
         groups = self.geo.groups
         return self.columns[:count].reshape(count, groups, -1, self.geo.out[2] * self.geo.out[3])
 
-    def fill(self, images: Any) -> list[Step]:
+    def fill(self, images: Array) -> list[Step]:
         """Return the copies that unfold some images."""
         steps: list[Step] = []
         source = images
@@ -99,7 +94,7 @@ class _Unfold:
             *(partial(self.xp.copyto, target[:, :, i, j], tap) for i, j, tap in self.taps(source)),
         ]
 
-    def taps(self, padded: Any) -> list[tuple[int, int, Any]]:
+    def taps(self, padded: Array) -> list[tuple[int, int, Any]]:
         """Return each kernel element with what it meets in a padded image."""
         kh, kw = self.geo.w[2:]
         return [(i, j, self.geo.tap(padded, i, j)) for i in range(kh) for j in range(kw)]
@@ -109,13 +104,13 @@ def _chunks(total: int, size: int) -> list[slice]:
     return [slice(start, min(start + size, total)) for start in range(0, total, size)]
 
 
-def _by_group(array: Any, groups: int) -> Any:
+def _by_group(array: Array, groups: int) -> Any:
     """View [n, channels, h, w] as [n, G, channels / G, h * w]."""
     n, channels, h, w = array.shape
     return array.reshape(n, groups, channels // groups, h * w)
 
 
-def _contiguous(dev: Device, array: Any) -> tuple[Any, list[Step]]:
+def _contiguous(dev: Device, array: Array) -> tuple[Any, list[Step]]:
     """Return an array that reshapes without a copy, and the step that fills it."""
     if array.flags.c_contiguous:
         return array, []
@@ -124,82 +119,56 @@ def _contiguous(dev: Device, array: Any) -> tuple[Any, list[Step]]:
 
 
 @kernel("conv2d", "depthwise_conv2d")
-def conv2d(
-    dev: Device,
-    input: Any,
-    filter: Any,
-    output: Any,
-    *,
-    strides: list[int],
-    paddings: list[int],
-    padding_algorithm: str,
-    dilations: list[int],
-    groups: int,
-    fuse_relu_before_depthwise_conv: bool,
-) -> list[Step]:
-    geo = geometry(input, filter, output, locals())
-    w, steps = _contiguous(dev, filter)
-    if fuse_relu_before_depthwise_conv:
-        input, rectifying = rectified(dev, input)
+def conv2d(dev: Device, a: Conv2d) -> list[Step]:
+    geo, image = geometry(a, a.output), a.input
+    w, steps = _contiguous(dev, a.filter)
+    if a.fuse_relu_before_depthwise_conv:
+        image, rectifying = rectified(dev, image)
         steps += rectifying
-    w_GOK = w.reshape(groups, w.shape[0] // groups, -1)
+    w_GOK = w.reshape(a.groups, w.shape[0] // a.groups, -1)
     if geo.plain:
-        x, copies = _contiguous(dev, input)
+        x, copies = _contiguous(dev, image)
         return [
             *steps,
             *copies,
-            partial(dev.xp.matmul, w_GOK, _by_group(x, groups), _by_group(output, groups)),
+            partial(dev.xp.matmul, w_GOK, _by_group(x, a.groups), _by_group(a.output, a.groups)),
         ]
-    unfold = _Unfold(dev, geo, input.dtype)
+    unfold = _Unfold(dev, geo, image.dtype)
     for images in _chunks(geo.x[0], unfold.n):
-        part = output[images]
-        steps += unfold.fill(input[images])
+        part = a.output[images]
+        steps += unfold.fill(image[images])
         steps.append(
-            partial(dev.xp.matmul, w_GOK, unfold.matrix(len(part)), _by_group(part, groups))
+            partial(dev.xp.matmul, w_GOK, unfold.matrix(len(part)), _by_group(part, a.groups))
         )
     return steps
 
 
 @kernel("conv2d_grad", "depthwise_conv2d_grad")
-def conv2d_grad(
-    dev: Device,
-    input: Any,
-    filter: Any,
-    d_output: Any,
-    d_input: Any,
-    d_filter: Any,
-    *,
-    strides: list[int],
-    paddings: list[int],
-    padding_algorithm: str,
-    dilations: list[int],
-    groups: int,
-    fuse_relu_before_depthwise_conv: bool,
-) -> list[Step]:
-    geo = geometry(input, filter, d_output, locals())
-    d_out, steps = _contiguous(dev, d_output)
-    given = input
-    if fuse_relu_before_depthwise_conv and d_filter is not None:
-        input, rectifying = rectified(dev, input)
+def conv2d_grad(dev: Device, a: Conv2dGrad) -> list[Step]:
+    geo, image = geometry(a, a.d_output), a.input
+    d_out, steps = _contiguous(dev, a.d_output)
+    if a.fuse_relu_before_depthwise_conv and a.d_filter is not None:
+        image, rectifying = rectified(dev, image)
         steps += rectifying
-    if d_filter is not None:
-        steps += _filter_grad(dev, geo, input, d_out, d_filter)
-    if d_input is not None:
-        w, copies = _contiguous(dev, filter)
-        w_GKO = w.reshape(groups, w.shape[0] // groups, -1).swapaxes(1, 2)
-        steps += [*copies, *_input_grad(dev, geo, w_GKO, d_out, d_input)]
-        if fuse_relu_before_depthwise_conv:
-            steps += relu_grad(dev, given, d_input, d_input)
+    if a.d_filter is not None:
+        steps += _filter_grad(dev, geo, image, d_out, a.d_filter)
+    if a.d_input is not None:
+        w, copies = _contiguous(dev, a.filter)
+        w_GKO = w.reshape(a.groups, w.shape[0] // a.groups, -1).swapaxes(1, 2)
+        steps += [*copies, *_input_grad(dev, geo, w_GKO, d_out, a.d_input)]
+        if a.fuse_relu_before_depthwise_conv:
+            into = SlopeOfOut(out=a.input, d_out=a.d_input, d_x=a.d_input)
+            steps += relu_grad(dev, into)
     return steps
 
 
-def rectified(dev: Device, x: Any) -> tuple[Any, list[Step]]:
+def rectified(dev: Device, x: Array) -> tuple[Any, list[Step]]:
     """Return scratch for relu(x), in the same order in memory, and the call that fills it."""
     made = dev.scratch_like(x)
     return made, [partial(dev.xp.maximum, x, 0, out=made)]
 
 
-def _filter_grad(dev: Device, geo: Geometry, x: Any, d_out: Any, d_filter: Any) -> list[Step]:
+def _filter_grad(dev: Device, geo: Geometry, x: Array, d_out: Array, d_filter: Any) -> list[Step]:
     """Sum over images of d_out [G, O, L] @ windows [G, L, K]."""
     xp, groups = dev.xp, geo.groups
     if not geo.x[0]:
@@ -226,7 +195,7 @@ def _filter_grad(dev: Device, geo: Geometry, x: Any, d_out: Any, d_filter: Any) 
     return steps
 
 
-def _input_grad(dev: Device, geo: Geometry, w_GKO: Any, d_out: Any, d_input: Any) -> list[Step]:
+def _input_grad(dev: Device, geo: Geometry, w_GKO: Array, d_out: Array, d_input: Any) -> list[Step]:
     """Fold w^T [G, K, O] @ d_out [G, O, L] back: each kernel element adds to what it met."""
     xp, groups = dev.xp, geo.groups
     if geo.plain:

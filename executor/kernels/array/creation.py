@@ -7,14 +7,30 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ops.creation import (
+    ArgExtreme,
+    Assign,
+    AssignValue,
+    Cast,
+    FillAnyLike,
+    FillConstant,
+    FillConstantBatchSizeLike,
+    Increment,
+    OneHot,
+    SampleShare,
+    Shape,
+    TopK,
+    TopKGrad,
+)
+from ....graph.ops.operands import Unary
 from ...device.device import Device
 from ..registry import Step, kernel
 from .indexing import checked_rows
 
 
 @kernel("fill_constant", "fill_constant_batch_size_like", low=True)
-def fill_constant(dev: Device, out: Any, *, value: float, str_value: str) -> Step:
-    return partial(out.fill, filling(out.dtype, value, str_value))
+def fill_constant(dev: Device, a: FillConstant | FillConstantBatchSizeLike) -> Step:
+    return partial(a.out.fill, filling(a.out.dtype, a.value, a.str_value))
 
 
 def filling(dtype: Any, value: float, str_value: str) -> Any:
@@ -24,99 +40,90 @@ def filling(dtype: Any, value: float, str_value: str) -> Any:
 
 
 @kernel("sample_share", low=True)
-def sample_share(dev: Device, out: Any) -> Step:
+def sample_share(dev: Device, a: SampleShare) -> Step:
     clock = dev.clock
-    return lambda: out.fill(clock.share)
+    return lambda: a.out.fill(clock.share)
 
 
 @kernel("fill_zeros_like", low=True)
-def fill_zeros_like(dev: Device, out: Any) -> Step:
-    return partial(out.fill, 0)
+def fill_zeros_like(dev: Device, a: Unary) -> Step:
+    return partial(a.out.fill, 0)
 
 
 @kernel("fill_any_like", low=True)
-def fill_any_like(dev: Device, out: Any, *, value: float) -> Step:
-    return partial(out.fill, out.dtype.type(value))
+def fill_any_like(dev: Device, a: FillAnyLike) -> Step:
+    return partial(a.out.fill, a.out.dtype.type(a.value))
 
 
 @kernel("assign_value", low=True)
-def assign_value(
-    dev: Device,
-    out: Any,
-    *,
-    bool_values: Any,
-    fp32_values: Any,
-    int32_values: Any,
-    int64_values: Any,
-) -> Step:
-    given = fp32_values or int64_values or int32_values or bool_values
-    value = dev.xp.asarray(np.array(given).astype(out.dtype).reshape(out.shape))
-    return partial(dev.xp.copyto, out, value)
+def assign_value(dev: Device, a: AssignValue) -> Step:
+    given = a.fp32_values or a.int64_values or a.int32_values or a.bool_values
+    value = dev.xp.asarray(np.array(given).astype(a.out.dtype).reshape(a.out.shape))
+    return partial(dev.xp.copyto, a.out, value)
 
 
 @kernel("assign", low=True)
-def assign(dev: Device, x: Any, out: Any) -> list[Step]:
-    return [] if out is None else [partial(dev.xp.copyto, out, x)]
+def assign(dev: Device, a: Assign) -> list[Step]:
+    return [] if a.out is None else [partial(dev.xp.copyto, a.out, a.x)]
 
 
 @kernel("increment")
-def increment(dev: Device, x: Any, out: Any, *, step: float) -> Step:
-    return partial(dev.xp.add, x, x.dtype.type(step), out)
+def increment(dev: Device, a: Increment) -> Step:
+    return partial(dev.xp.add, a.x, a.x.dtype.type(a.step), a.out)
 
 
 @kernel("cast", low=True)
-def cast(dev: Device, x: Any, out: Any) -> list[Step]:
-    return [] if out is None else [partial(dev.xp.copyto, out, x, casting="unsafe")]
+def cast(dev: Device, a: Cast) -> list[Step]:
+    return [] if a.out is None else [partial(dev.xp.copyto, a.out, a.x, casting="unsafe")]
 
 
 @kernel("shape", low=True)
-def shape(dev: Device, input: Any, out: Any) -> Step:
-    sizes = dev.xp.asarray(np.array(input.shape, np.int32))
-    return partial(dev.xp.copyto, out, sizes)
+def shape(dev: Device, a: Shape) -> Step:
+    sizes = dev.xp.asarray(np.array(a.input.shape, np.int32))
+    return partial(dev.xp.copyto, a.out, sizes)
 
 
 @kernel("one_hot", "one_hot_v2", low=True)
-def one_hot(dev: Device, x: Any, out: Any, *, depth: int, allow_out_of_range: bool) -> list[Step]:
+def one_hot(dev: Device, a: OneHot) -> list[Step]:
     """1 at the index, 0 elsewhere; a row of 0 for an index outside ``depth``, if that is allowed."""
-    flat = x.reshape(-1, 1)
-    classes = dev.xp.arange(depth)
-    mask = out.reshape(-1, depth)
+    flat = a.x.reshape(-1, 1)
+    classes = dev.xp.arange(a.depth)
+    mask = a.out.reshape(-1, a.depth)
     hit = dev.scratch(mask.shape, np.bool_)
-    checks = [] if allow_out_of_range else [checked_rows("one_hot", flat, depth)]
-    return [
-        *checks,
-        partial(dev.xp.equal, flat, classes, hit),
-        partial(dev.xp.copyto, mask, hit),
-    ]
+    checks = [] if a.allow_out_of_range else [checked_rows("one_hot", flat, a.depth)]
+    return [*checks, partial(dev.xp.equal, flat, classes, hit), partial(dev.xp.copyto, mask, hit)]
 
 
 @kernel("top_k")
-def top_k(dev: Device, x: Any, out: Any, indices: Any, *, k: int) -> Step:
+def top_k(dev: Device, a: TopK) -> Step:
     """Largest first; equal elements in the order of their index."""
     xp = dev.xp
 
     def run() -> None:
-        if k == 1:
-            indices[..., 0] = x.argmax(axis=-1)
+        if a.k == 1:
+            a.indices[..., 0] = a.x.argmax(axis=-1)
         else:
-            xp.copyto(indices, xp.argsort(-x, axis=-1, kind="stable")[..., :k])
-        out[...] = xp.take_along_axis(x, indices, axis=-1)
+            xp.copyto(a.indices, xp.argsort(-a.x, axis=-1, kind="stable")[..., : a.k])
+        a.out[...] = xp.take_along_axis(a.x, a.indices, axis=-1)
 
     return run
 
 
 @kernel("top_k_grad", low=True)
-def top_k_grad(dev: Device, x: Any, indices: Any, d_out: Any, d_x: Any) -> list[Step]:
-    if d_x is None:
+def top_k_grad(dev: Device, a: TopKGrad) -> list[Step]:
+    if a.d_x is None:
         return []
-    return [partial(d_x.fill, 0), lambda: dev.xp.put_along_axis(d_x, indices, d_out, axis=-1)]
+    return [
+        partial(a.d_x.fill, 0),
+        lambda: dev.xp.put_along_axis(a.d_x, a.indices, a.d_out, axis=-1),
+    ]
 
 
 @kernel("arg_max")
-def arg_max(dev: Device, x: Any, out: Any, *, axis: int) -> Step:
-    return lambda: out.__setitem__(..., x.argmax(axis=axis).reshape(out.shape))
+def arg_max(dev: Device, a: ArgExtreme) -> Step:
+    return lambda: a.out.__setitem__(..., a.x.argmax(axis=a.axis).reshape(a.out.shape))
 
 
 @kernel("arg_min")
-def arg_min(dev: Device, x: Any, out: Any, *, axis: int) -> Step:
-    return lambda: out.__setitem__(..., x.argmin(axis=axis).reshape(out.shape))
+def arg_min(dev: Device, a: ArgExtreme) -> Step:
+    return lambda: a.out.__setitem__(..., a.x.argmin(axis=a.axis).reshape(a.out.shape))

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
+from ....graph.ops.embedding import LookupTable, LookupTableGrad
 from ...device.device import Device
 from ..registry import Step, kernel
 from .indexing import checked_rows, taken
 
 
 @kernel("lookup_table", "lookup_table_v2", low=True)
-def lookup(dev: Device, w: Any, ids: Any, out: Any, *, padding_idx: int) -> list[Step]:
-    flat, rows = ids.reshape(-1), out.reshape(-1, w.shape[1])
-    padding = padding_idx if padding_idx >= -1 else padding_idx + w.shape[0]
-    steps = [checked_rows("lookup_table", flat, w.shape[0]), taken(dev, w, flat, rows)]
+def lookup(dev: Device, a: LookupTable) -> list[Step]:
+    flat, rows = a.ids.reshape(-1), a.out.reshape(-1, a.w.shape[1])
+    padding = a.padding_idx if a.padding_idx >= -1 else a.padding_idx + a.w.shape[0]
+    steps = [checked_rows("lookup_table", flat, a.w.shape[0]), taken(dev, a.w, flat, rows)]
     if padding != -1:
         steps.append(lambda: rows.__setitem__(flat == padding, 0))
     return steps
 
 
 @kernel("lookup_table_grad", "lookup_table_v2_grad")
-def lookup_grad(dev: Device, ids: Any, d_out: Any, d_w: Any, *, padding_idx: int) -> list[Step]:
-    if d_w is None:
+def lookup_grad(dev: Device, a: LookupTableGrad) -> list[Step]:
+    if a.d_w is None:
         return []
-    xp = dev.xp
-    flat, rows = ids.reshape(-1), d_out.reshape(-1, d_w.shape[1])
-    padding = padding_idx if padding_idx >= -1 else padding_idx + d_w.shape[0]
+    xp, d_w = dev.xp, a.d_w
+    flat, rows = a.ids.reshape(-1), a.d_out.reshape(-1, d_w.shape[1])
+    padding = a.padding_idx if a.padding_idx >= -1 else a.padding_idx + d_w.shape[0]
 
     def add() -> None:
         if flat.size == 0:

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ops.feedforward import FusedFeedforward, FusedFeedforwardGrad
+from ....graph.ops.operands import Array
 from ....graph.ops.registry import OPS
 from ...device.device import Device
 from ..loops.elementwise import in_float32
@@ -22,7 +24,7 @@ from .part_dropout import Dropout
 ROWS = 256  # in one turn: enough that adding up the gradients of weights is small beside their products
 
 
-def _matrix(array: Any, rows: int) -> Any:
+def _matrix(array: Array | None, rows: int) -> Any:
     return None if array is None else array.reshape(rows, array.size // max(rows, 1))
 
 
@@ -32,20 +34,19 @@ class FeedForward:
     rows_in_turn = ROWS
     drops = Dropout
 
-    def __init__(self, dev: Device, slots: Mapping[str, Any], parts: str = "") -> None:
-        self.dev, self.slots, self.parts = dev, slots, parts
-        x, n = slots["x"], slots["x_num_col_dims"]
+    def __init__(
+        self, dev: Device, a: FusedFeedforward | FusedFeedforwardGrad, parts: str = ""
+    ) -> None:
+        self.dev, self.a, self.parts = dev, a, parts
+        x, n = a.x, a.x_num_col_dims
         self.rows = math.prod(x.shape[:n])
         self.x_RK = _matrix(x, self.rows)
-        self.first, self.second = slots["linear1_weight"], slots["linear2_weight"]
+        self.first, self.second = a.linear1_weight, a.linear2_weight
         samples = max(x.shape[0], 1)
         drops = CompiledDropout if parts == "numba" else self.drops
         self.dropouts = [
-            drops(dev, self.rows * width // samples, slots[name])
-            for name, width in (
-                ("dropout1", self.first.shape[1]),
-                ("dropout2", self.second.shape[1]),
-            )
+            drops(dev, self.rows * weight.shape[1] // samples, dropout)
+            for dropout, weight in ((a.dropout1, self.first), (a.dropout2, self.second))
         ]
 
     def turns(self) -> Iterator[slice]:
@@ -53,23 +54,23 @@ class FeedForward:
         for start in range(0, self.rows, self.rows_in_turn):
             yield slice(start, min(start + self.rows_in_turn, self.rows))
 
-    def forward(self, out: Any) -> list[Step]:
+    def forward(self, out: Array) -> list[Step]:
         """Return the calls of the forward pass."""
         steps: list[Step] = []
-        out_RN, residual = _matrix(out, self.rows), _matrix(self.slots["residual"], self.rows)
+        out_RN, residual = _matrix(out, self.rows), _matrix(self.a.residual, self.rows)
         for turn in self.turns():
             with self.dev.in_turn():
                 rows = out_RN[turn]
                 _, _, hidden, calls = self._hidden(turn, again=False)
                 steps += calls
-                steps += self.linear(hidden, self.second, self.slots["linear2_bias"], rows)
+                steps += self.linear(hidden, self.second, self.a.linear2_bias, rows)
                 mark, calls = self._mark(1, turn, rows.shape)
                 steps += [*calls, *self._drop(1, rows, mark)]
                 if residual is not None:
                     steps.append(partial(self.dev.xp.add, rows, residual[turn], rows))
         return steps
 
-    def backward(self, d_out: Any, wanted: Mapping[str, Any]) -> list[Step]:
+    def backward(self, d_out: Array, wanted: Mapping[str, Any]) -> list[Step]:
         """Return the calls of the backward pass; ``wanted`` holds gradients by slot, or None."""
         d_RN = _matrix(d_out, self.rows)
         steps: list[Step] = []
@@ -95,43 +96,49 @@ class FeedForward:
 
     def _operand(self, turn: slice, *, again: bool) -> tuple[Any, list[Step]]:
         rows = self.x_RK[turn]
-        if not self.slots["pre_layer_norm"]:
+        if not self.a.pre_layer_norm:
             return rows, []
         made = self.dev.scratch(rows.shape, rows.dtype)
-        scale, bias = self.slots["ln1_scale"], self.slots["ln1_bias"]
+        scale, bias = self.a.ln1_scale, self.a.ln1_bias
         # The backward pass must not write what the forward pass kept; it finds the same once more.
-        kept = [self.slots[name][turn] for name in ("ln1_mean", "ln1_variance")]
+        kept = self._statistics(turn)
         kept = [self.dev.scratch(a.shape, a.dtype) for a in kept] if again else kept
-        attrs = {"begin_norm_axis": 1, "epsilon": self.slots["ln1_epsilon"]}
+        attrs = {"begin_norm_axis": 1, "epsilon": self.a.ln1_epsilon}
         outputs = {"Y": made, "Mean": kept[0], "Variance": kept[1]}
         return made, self._part(
             "layer_norm", {"X": rows, "Scale": scale, "Bias": bias}, outputs, attrs
         )
 
-    def linear(self, x: Any, weight: Any, bias: Any, out: Any) -> list[Step]:
+    def _statistics(self, turn: slice) -> list[Array]:
+        """Return Mean and Variance of a turn's rows."""
+        return [kept[turn] for kept in (self.a.ln1_mean, self.a.ln1_variance) if kept is not None]
+
+    def linear(self, x: Array, weight: Array, bias: Any, out: Array) -> list[Step]:
         """Return the calls for out = x @ weight + bias; ``bias`` may be None."""
         add = [] if bias is None else [partial(self.dev.xp.add, out, bias, out)]
         return [partial(self.dev.xp.matmul, x, weight, out), *add]
 
-    def activated(self, x: Any, before: Any, after: Any, *, again: bool) -> list[Step]:
+    def activated(self, x: Array, before: Any, after: Any, *, again: bool) -> list[Step]:
         """Return the calls for the first layer: ``before`` takes what the activation is applied to.
 
         ``again``: the backward pass needs that.
         """
-        attrs = {"approximate": self.slots["approximate"]}
+        attrs = {"approximate": self.a.approximate}
         return [
-            *self.linear(x, self.first, self.slots["linear1_bias"], before),
-            *self._part(self.slots["act_method"], {"X": before}, {"Out": after}, attrs),
+            *self.linear(x, self.first, self.a.linear1_bias, before),
+            *self._part(self.a.act_method, {"X": before}, {"Out": after}, attrs),
         ]
 
-    def through(self, d_out: Any, before: Any, hidden: Any, mark: Any) -> tuple[Any, list[Step]]:
+    def through(
+        self, d_out: Array, before: Any, hidden: Array, mark: Any
+    ) -> tuple[Any, list[Step]]:
         """Return the gradient of what the activation is applied to, in scratch, and the calls for it."""
         d_hidden = d_before = self.dev.scratch(hidden.shape, hidden.dtype)
         steps = [*self.linear(d_out, self.second.T, None, d_hidden)]
         steps += self._drop(0, d_hidden, mark)
-        given = {"Out": hidden} if self.slots["act_method"] == "relu" else {"X": before}
-        attrs = {"approximate": self.slots["approximate"]}
-        name = f"{self.slots['act_method']}_grad"
+        given = {"Out": hidden} if self.a.act_method == "relu" else {"X": before}
+        attrs = {"approximate": self.a.approximate}
+        name = f"{self.a.act_method}_grad"
         if "X@GRAD" not in OPS[name].in_place:
             d_before = self.dev.scratch(hidden.shape, hidden.dtype)
         return d_before, [
@@ -139,13 +146,10 @@ class FeedForward:
             *self._part(name, {**given, "Out@GRAD": d_hidden}, {"X@GRAD": d_before}, attrs),
         ]
 
-    def collect(self, turn: slice, left: Any, right: Any, total: Any) -> list[Step]:
+    def collect(self, turn: slice, left: Array, right: Array, total: Any) -> list[Step]:
         """Return the calls that add a turn's left @ right to a total; the first turn's is written there."""
         share = self._share(turn, total)
-        return [
-            partial(self.dev.xp.matmul, left, right, share),
-            *self._gathered(total, share),
-        ]
+        return [partial(self.dev.xp.matmul, left, right, share), *self._gathered(total, share)]
 
     def _part(
         self,
@@ -164,12 +168,12 @@ class FeedForward:
         mark = self.dev.scratch(shape, np.bool_) if dropout.draws else None
         return mark, dropout.mark(turn.start * shape[1], mark)
 
-    def _drop(self, which: int, rows: Any, mark: Any) -> list[Step]:
+    def _drop(self, which: int, rows: Array, mark: Any) -> list[Step]:
         dropout = self.dropouts[which]
         scale = partial(self.dev.xp.multiply, rows, dropout.factor, rows)
         return [*([] if dropout.factor == 1.0 else [scale]), *dropout.zero(rows, mark)]
 
-    def _back(self, turn: slice, d_out: Any, wanted: Mapping[str, Any]) -> list[Step]:
+    def _back(self, turn: slice, d_out: Array, wanted: Mapping[str, Any]) -> list[Step]:
         xp, scratch = self.dev.xp, self.dev.scratch
         operand, before, hidden, steps = self._hidden(turn, again=True)
         hidden_mark = self.mark
@@ -193,23 +197,24 @@ class FeedForward:
         d_x = _matrix(wanted["x"], self.rows)
         d_x = None if d_x is None else d_x[turn]
         norm = {"Scale": wanted["ln1_scale"], "Bias": wanted["ln1_bias"]}
-        normed = self.slots["pre_layer_norm"]
+        normed = self.a.pre_layer_norm
         if d_x is None and all(a is None for a in norm.values()):
             return []
         rows = self.x_RK[turn]
-        d_rows = self.dev.scratch(rows.shape, rows.dtype) if normed else d_x
+        d_rows: Any = self.dev.scratch(rows.shape, rows.dtype) if normed else d_x
         steps = self.linear(d_before, self.first.T, None, d_rows)
         if not normed:
             return steps
+        mean, variance = self._statistics(turn)
         inputs = {
             "X": rows,
-            "Scale": self.slots["ln1_scale"],
-            "Bias": self.slots["ln1_bias"],
-            "Mean": self.slots["ln1_mean"][turn],
-            "Variance": self.slots["ln1_variance"][turn],
+            "Scale": self.a.ln1_scale,
+            "Bias": self.a.ln1_bias,
+            "Mean": mean,
+            "Variance": variance,
             "Y@GRAD": d_rows,
         }
-        attrs = {"begin_norm_axis": 1, "epsilon": self.slots["ln1_epsilon"]}
+        attrs = {"begin_norm_axis": 1, "epsilon": self.a.ln1_epsilon}
         parts = {slot: self._share(turn, total) for slot, total in norm.items()}
         outputs = {"X@GRAD": d_x, **{f"{slot}@GRAD": a for slot, a in parts.items()}}
         steps += self._part("layer_norm_grad", inputs, outputs, attrs)
@@ -226,7 +231,9 @@ class FeedForward:
     def _gathered(self, total: Any, share: Any) -> list[Step]:
         return [] if share is total else [partial(self.dev.xp.add, total, share, total)]
 
-    def _weights(self, turn: slice, x: Any, d_rows: Any, d_weight: Any, d_bias: Any) -> list[Step]:
+    def _weights(
+        self, turn: slice, x: Array, d_rows: Array, d_weight: Any, d_bias: Any
+    ) -> list[Step]:
         """Gradients of a layer's weight and bias."""
         steps = [] if d_weight is None else self.collect(turn, x.T, d_rows, d_weight)
         if d_bias is not None:
@@ -239,30 +246,8 @@ class FeedForward:
 def forward_of(feed_forward: type[FeedForward], parts: str) -> Callable[..., list[Step]]:
     """Return the kernel of the forward op, by this class and with this library for its parts."""
 
-    def fused_feedforward(
-        dev: Device,
-        x: Any,
-        linear1_weight: Any,
-        linear1_bias: Any,
-        linear2_weight: Any,
-        linear2_bias: Any,
-        ln1_scale: Any,
-        ln1_bias: Any,
-        residual: Any,
-        out: Any,
-        ln1_mean: Any,
-        ln1_variance: Any,
-        *,
-        x_num_col_dims: int,
-        pre_layer_norm: bool,
-        ln1_epsilon: float,
-        act_method: str,
-        approximate: bool,
-        dropout1: dict[str, Any],
-        dropout2: dict[str, Any],
-    ) -> list[Step]:
-        given = locals()
-        return feed_forward(dev, given, parts).forward(out)
+    def fused_feedforward(dev: Device, a: FusedFeedforward) -> list[Step]:
+        return feed_forward(dev, a, parts).forward(a.out)
 
     return fused_feedforward
 
@@ -270,40 +255,10 @@ def forward_of(feed_forward: type[FeedForward], parts: str) -> Callable[..., lis
 def backward_of(feed_forward: type[FeedForward], parts: str) -> Callable[..., list[Step]]:
     """Return the kernel of the gradient op."""
 
-    def fused_feedforward_grad(
-        dev: Device,
-        x: Any,
-        linear1_weight: Any,
-        linear1_bias: Any,
-        linear2_weight: Any,
-        linear2_bias: Any,
-        ln1_scale: Any,
-        ln1_bias: Any,
-        residual: Any,
-        ln1_mean: Any,
-        ln1_variance: Any,
-        d_out: Any,
-        d_x: Any,
-        d_linear1_weight: Any,
-        d_linear1_bias: Any,
-        d_linear2_weight: Any,
-        d_linear2_bias: Any,
-        d_ln1_scale: Any,
-        d_ln1_bias: Any,
-        d_residual: Any,
-        *,
-        x_num_col_dims: int,
-        pre_layer_norm: bool,
-        ln1_epsilon: float,
-        act_method: str,
-        approximate: bool,
-        dropout1: dict[str, Any],
-        dropout2: dict[str, Any],
-    ) -> list[Step]:
-        slots = locals()
-        wanted = {name[2:]: array for name, array in slots.items() if name.startswith("d_")}
+    def fused_feedforward_grad(dev: Device, a: FusedFeedforwardGrad) -> list[Step]:
+        wanted = {name[2:]: d for name, d in vars(a).items() if name.startswith("d_")}
         del wanted["out"]
-        return feed_forward(dev, slots, parts).backward(d_out, wanted)
+        return feed_forward(dev, a, parts).backward(a.d_out, wanted)
 
     return fused_feedforward_grad
 

@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from operator import add, mul
 from typing import Any
 
+from ....graph.ops.elementwise import ElementwiseGrad
 from ....graph.ops.expr import Expr, copy
 from ....graph.ops.fused_activation import (
     FUSED,
+    FusedElemwiseActivation,
+    FusedElemwiseActivationGrad,
     activation_in,
     binary_is_outer,
     settings_in,
@@ -17,6 +20,7 @@ from ....graph.ops.fused_activation import (
     sums,
     value_of,
 )
+from ....graph.ops.operands import Array, SlopeOfOut
 from ...codegen.array_calls import bind_scalar
 from ...device.device import Device
 from ..registry import Step, kernel
@@ -25,70 +29,45 @@ from .elementwise import aligned, product_grad, summed
 
 
 @kernel(FUSED)
-def fused_elemwise_activation(
-    dev: Device,
-    x: Any,
-    y: Any,
-    out: Any,
-    intermediate_out: Any,
-    *,
-    axis: int,
-    functor_list: list[str],
-    act_attrs: Mapping[str, Any],
-    scale: float,
-) -> list[Step]:
-    act = value_of(activation_in(functor_list), settings_in(functor_list, act_attrs, scale))
-    join = add if sums(functor_list) else mul
-    a, b = aligned(x, y, axis)
-    if binary_is_outer(functor_list):
-        if intermediate_out is None:
-            return bind_scalar(lambda x, y: join(x, act(y)), {"x": a, "y": b}, {}, out, dev)
-        steps = bind_scalar(lambda y: act(y), {"y": y}, {}, intermediate_out, dev)
-        a, b = aligned(x, intermediate_out, axis)
-        return [*steps, *bind_scalar(lambda x, y: join(x, y), {"x": a, "y": b}, {}, out, dev)]
-    middle = out if intermediate_out is None else intermediate_out
+def fused_elemwise_activation(dev: Device, a: FusedElemwiseActivation) -> list[Step]:
+    act = value_of(activation_in(a.functor_list), settings_in(a.functor_list, a.act_attrs, a.scale))
+    join = add if sums(a.functor_list) else mul
+    x, y = aligned(a.x, a.y, a.axis)
+    if binary_is_outer(a.functor_list):
+        if a.intermediate_out is None:
+            return bind_scalar(lambda x, y: join(x, act(y)), {"x": x, "y": y}, {}, a.out, dev)
+        steps = bind_scalar(lambda y: act(y), {"y": a.y}, {}, a.intermediate_out, dev)
+        x, y = aligned(a.x, a.intermediate_out, a.axis)
+        return [*steps, *bind_scalar(lambda x, y: join(x, y), {"x": x, "y": y}, {}, a.out, dev)]
+    middle = a.out if a.intermediate_out is None else a.intermediate_out
     return [
-        *bind_scalar(lambda x, y: join(x, y), {"x": a, "y": b}, {}, middle, dev),
-        *bind_scalar(lambda m: act(m), {"m": middle}, {}, out, dev),
+        *bind_scalar(lambda x, y: join(x, y), {"x": x, "y": y}, {}, middle, dev),
+        *bind_scalar(lambda m: act(m), {"m": middle}, {}, a.out, dev),
     ]
 
 
 @kernel(f"{FUSED}_grad")
-def fused_elemwise_activation_grad(
-    dev: Device,
-    x: Any,
-    y: Any,
-    out: Any,
-    intermediate_out: Any,
-    d_out: Any,
-    d_x: Any,
-    d_y: Any,
-    *,
-    axis: int,
-    functor_list: list[str],
-    act_attrs: Mapping[str, Any],
-    scale: float,
-) -> list[Step]:
-    act, act_attrs = activation_in(functor_list), settings_in(functor_list, act_attrs, scale)
-    if not sums(functor_list):
-        through = _through_product_of if binary_is_outer(functor_list) else _through_product
-        arrays = (x, y, out, intermediate_out, d_out, d_x, d_y)
-        return through(dev, act, act_attrs, arrays, axis)
-    like = d_out if x is None else x
-    if binary_is_outer(functor_list):
-        held = {"X": y, "Out": intermediate_out}
-        return _after_sum(dev, act, act_attrs, (like, y, d_out, d_x, d_y), held, axis)
-    a, b = aligned(like, y, axis)
-    views = [None if d is None else d.reshape(v.shape) for d, v in ((d_x, a), (d_y, b))]
+def fused_elemwise_activation_grad(dev: Device, a: FusedElemwiseActivationGrad) -> list[Step]:
+    act = activation_in(a.functor_list)
+    settings = settings_in(a.functor_list, a.act_attrs, a.scale)
+    if not sums(a.functor_list):
+        through = _through_product_of if binary_is_outer(a.functor_list) else _through_product
+        return through(dev, act, settings, a)
+    like = a.d_out if a.x is None else a.x
+    if binary_is_outer(a.functor_list):
+        held = {"X": a.y, "Out": a.intermediate_out}
+        return _after_sum(dev, act, settings, a, held)
+    x, y = aligned(like, a.y, a.axis)
+    views = [None if d is None else d.reshape(v.shape) for d, v in ((a.d_x, x), (a.d_y, y))]
     # The slope is formed in a gradient of full size, if there is one.
-    full = next((v for v in views if v is not None and v.shape == d_out.shape), None)
-    middle = dev.scratch(d_out.shape, d_out.dtype) if full is None else full
-    if slope_reads(act) == "X" and intermediate_out is None:
-        operands = {"x": a, "y": b, "d": d_out}
-        slope = slope_of(act, act_attrs)
+    full = next((v for v in views if v is not None and v.shape == a.d_out.shape), None)
+    middle = dev.scratch(a.d_out.shape, a.d_out.dtype) if full is None else full
+    if slope_reads(act) == "X" and a.intermediate_out is None:
+        operands = {"x": x, "y": y, "d": a.d_out}
+        slope = slope_of(act, settings)
         steps = bind_scalar(lambda x, y, d: slope(x + y, d), operands, {}, middle, dev)
     else:
-        steps = sloped(dev, act, act_attrs, {"X": intermediate_out, "Out": out}, d_out, middle)
+        steps = sloped(dev, act, settings, {"X": a.intermediate_out, "Out": a.out}, a.d_out, middle)
     for view in views:
         if view is not None and view is not middle:
             steps += _brought(dev, middle, view)
@@ -100,7 +79,7 @@ def sloped(
 ) -> list[Step]:
     """Return the calls that take a gradient through an activation; ``held`` are its X and its Out."""
     if act == "relu":
-        return relu_grad(dev, held["Out"], d, made)
+        return relu_grad(dev, SlopeOfOut(out=held["Out"], d_out=d, d_x=made))
     slope, reads = slope_of(act, settings), slope_reads(act)
 
     def through(d: Expr) -> Expr:
@@ -116,55 +95,63 @@ def _after_sum(
     dev: Device,
     act: str,
     settings: Mapping[str, Any],
-    arrays: tuple[Any, ...],
+    a: FusedElemwiseActivationGrad,
     held: Mapping[str, Any],
-    axis: int,
 ) -> list[Step]:
     """X + act(Y): X gets what comes down, Y that times the slope."""
-    like, y, d_out, d_x, d_y = arrays
-    a, b = aligned(like, y, axis)
-    steps = [] if d_x is None else _brought(dev, d_out, d_x.reshape(a.shape))
-    if d_y is None:
+    x, y = aligned(a.d_out if a.x is None else a.x, a.y, a.axis)
+    steps = [] if a.d_x is None else _brought(dev, a.d_out, a.d_x.reshape(x.shape))
+    if a.d_y is None:
         return steps
-    came = d_out
-    if b.shape != d_out.shape:
-        came = dev.scratch(b.shape, d_out.dtype)
-        steps += summed(dev, d_out, came)
-    return [*steps, *sloped(dev, act, settings, held, came.reshape(y.shape), d_y)]
+    came = a.d_out
+    if y.shape != a.d_out.shape:
+        came = dev.scratch(y.shape, a.d_out.dtype)
+        steps += summed(dev, a.d_out, came)
+    return [*steps, *sloped(dev, act, settings, held, came.reshape(a.y.shape), a.d_y)]
 
 
-def _brought(dev: Device, full: Any, view: Any) -> list[Step]:
+def _brought(dev: Device, full: Array, view: Array) -> list[Step]:
     if view.shape == full.shape:
         return bind_scalar(lambda d: copy(d), {"d": full}, {}, view, dev)
     return summed(dev, full, view)
 
 
+def _product_grad(
+    dev: Device, a: FusedElemwiseActivationGrad, y: Array, d_out: Array, d_y: Array | None
+) -> list[Step]:
+    """The gradients of X * y, for an X that is not left out."""
+    assert a.x is not None, "a product's gradients are functions of X"
+    grad = ElementwiseGrad(x=a.x, y=y, d_out=d_out, d_x=a.d_x, d_y=d_y, axis=a.axis)
+    return product_grad(dev, grad)
+
+
 def _through_product_of(
-    dev: Device, act: str, settings: Mapping[str, Any], arrays: tuple[Any, ...], axis: int
+    dev: Device, act: str, settings: Mapping[str, Any], a: FusedElemwiseActivationGrad
 ) -> list[Step]:
     """X * act(Y): the product's gradients, and Y's through the activation."""
-    x, y, _, middle, d_out, d_x, d_y = arrays
     steps: list[Step] = []
+    middle = a.intermediate_out
     if middle is None:
-        value, middle = value_of(act, settings), dev.scratch(y.shape, y.dtype)
-        steps += bind_scalar(lambda y: value(y), {"y": y}, {}, middle, dev)
-    d_middle = None if d_y is None else dev.scratch(y.shape, y.dtype)
-    steps += product_grad(dev, x, middle, d_out, d_x, d_middle, axis=axis)
-    if d_y is not None:
-        steps += sloped(dev, act, settings, {"X": y, "Out": middle}, d_middle, d_y)
+        value, middle = value_of(act, settings), dev.scratch(a.y.shape, a.y.dtype)
+        steps += bind_scalar(lambda y: value(y), {"y": a.y}, {}, middle, dev)
+    d_middle = None if a.d_y is None else dev.scratch(a.y.shape, a.y.dtype)
+    steps += _product_grad(dev, a, middle, a.d_out, d_middle)
+    if a.d_y is not None:
+        steps += sloped(dev, act, settings, {"X": a.y, "Out": middle}, d_middle, a.d_y)
     return steps
 
 
 def _through_product(
-    dev: Device, act: str, settings: Mapping[str, Any], arrays: tuple[Any, ...], axis: int
+    dev: Device, act: str, settings: Mapping[str, Any], a: FusedElemwiseActivationGrad
 ) -> list[Step]:
     """act(X * Y): through the activation, then the product's gradients."""
-    x, y, out, middle, d_out, d_x, d_y = arrays
     steps: list[Step] = []
+    middle = a.intermediate_out
     if middle is None and slope_reads(act) == "X":
-        middle = dev.scratch(d_out.shape, d_out.dtype)
-        a, b = aligned(x, y, axis)
-        steps += bind_scalar(lambda x, y: x * y, {"x": a, "y": b}, {}, middle, dev)
-    d_middle = dev.scratch(d_out.shape, d_out.dtype)
-    steps += sloped(dev, act, settings, {"X": middle, "Out": out}, d_out, d_middle)
-    return [*steps, *product_grad(dev, x, y, d_middle, d_x, d_y, axis=axis)]
+        assert a.x is not None, "a product's gradients are functions of X"
+        middle = dev.scratch(a.d_out.shape, a.d_out.dtype)
+        x, y = aligned(a.x, a.y, a.axis)
+        steps += bind_scalar(lambda x, y: x * y, {"x": x, "y": y}, {}, middle, dev)
+    d_middle = dev.scratch(a.d_out.shape, a.d_out.dtype)
+    steps += sloped(dev, act, settings, {"X": middle, "Out": a.out}, a.d_out, d_middle)
+    return [*steps, *_product_grad(dev, a, a.y, d_middle, a.d_y)]

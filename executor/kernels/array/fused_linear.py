@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
-from ....graph.ops.fused_activation import value_of
-from ....graph.ops.fused_linear import GEMM, leading
+from ....graph.ops.fused_activation import slope_reads, value_of
+from ....graph.ops.fused_linear import GEMM, FusedGemmEpilogue, FusedGemmEpilogueGrad, leading
+from ....graph.ops.operands import Array
 from ...codegen.array_calls import bind_scalar
 from ...device.device import Device
 from ..registry import Step, kernel
@@ -15,75 +15,56 @@ from .linear import as_matrix
 
 
 @kernel(GEMM)
-def fused_gemm_epilogue(
-    dev: Device,
-    x: Any,
-    y: Any,
-    bias: Any,
-    out: Any,
-    reserve_space: Any,
-    *,
-    trans_x: bool,
-    trans_y: bool,
-    activation: str,
-    approximate: bool,
-    x_num_col_dims: int,
-) -> list[Step]:
-    x_2d = as_matrix(x, leading(x.ndim, x_num_col_dims))
-    a_MK, b_KN = x_2d.T if trans_x else x_2d, y.T if trans_y else y
-    out_MN = out.reshape(a_MK.shape[0], b_KN.shape[1])
-    sum_MN = out_MN if reserve_space is None else reserve_space.reshape(out_MN.shape)
+def fused_gemm_epilogue(dev: Device, a: FusedGemmEpilogue) -> list[Step]:
+    x_2d = as_matrix(a.x, leading(a.x.ndim, a.x_num_col_dims))
+    a_MK, b_KN = x_2d.T if a.trans_x else x_2d, a.y.T if a.trans_y else a.y
+    out_MN = a.out.reshape(a_MK.shape[0], b_KN.shape[1])
+    sum_MN = out_MN if a.reserve_space is None else a.reserve_space.reshape(out_MN.shape)
     steps: list[Step] = [
         partial(dev.xp.matmul, a_MK, b_KN, sum_MN),
-        partial(dev.xp.add, sum_MN, bias, sum_MN),
+        partial(dev.xp.add, sum_MN, a.bias, sum_MN),
     ]
-    if activation == "none":
+    if a.activation == "none":
         return steps
-    act = value_of(activation, {"approximate": approximate})
+    act = value_of(a.activation, {"approximate": a.approximate})
     return [*steps, *bind_scalar(lambda s: act(s), {"s": sum_MN}, {}, out_MN, dev)]
 
 
+def kept_of(a: FusedGemmEpilogueGrad) -> Array:
+    """Return what the slope of the activation is a function of: Out of relu, ReserveSpace of gelu."""
+    kept = a.out if a.activation_grad == "relu_grad" else a.reserve_space
+    assert kept is not None, "the activation's result or operand was not kept"
+    return kept
+
+
+def below_of(a: FusedGemmEpilogueGrad) -> Array:
+    """Return what the activation below was applied to."""
+    assert a.below is not None, "activation_below needs Below"
+    return a.below
+
+
 @kernel(f"{GEMM}_grad")
-def fused_gemm_epilogue_grad(
-    dev: Device,
-    d_out: Any,
-    x: Any,
-    y: Any,
-    out: Any,
-    reserve_space: Any,
-    below: Any,
-    dx: Any,
-    dy: Any,
-    d_bias: Any,
-    *,
-    trans_x: bool,
-    trans_y: bool,
-    activation_grad: str,
-    activation_below: str,
-    approximate: bool,
-    x_num_col_dims: int,
-) -> list[Step]:
+def fused_gemm_epilogue_grad(dev: Device, a: FusedGemmEpilogueGrad) -> list[Step]:
     xp = dev.xp
-    x_2d = as_matrix(x, leading(x.ndim, x_num_col_dims))
-    a_MK, b_KN = x_2d.T if trans_x else x_2d, y.T if trans_y else y
-    d_MN = d_out.reshape(a_MK.shape[0], b_KN.shape[1])
+    x_2d = as_matrix(a.x, leading(a.x.ndim, a.x_num_col_dims))
+    a_MK, b_KN = x_2d.T if a.trans_x else x_2d, a.y.T if a.trans_y else a.y
+    d_MN = a.d_out.reshape(a_MK.shape[0], b_KN.shape[1])
     steps: list[Step] = []
-    if activation_grad != "none":
-        act = activation_grad.removesuffix("_grad")
-        held = {"X": reserve_space, "Out": out}
-        at = {slot: None if v is None else v.reshape(d_MN.shape) for slot, v in held.items()}
-        came, d_MN = d_MN, dev.scratch(d_MN.shape, d_out.dtype)
-        steps += sloped(dev, act, {"approximate": approximate}, at, came, d_MN)
-    if d_bias is not None:
-        steps.append(partial(xp.add.reduce, d_MN, 0, None, d_bias))
-    if dx is not None:
-        left, right = (b_KN, d_MN.T) if trans_x else (d_MN, b_KN.T)
-        dx_2d = dx.reshape(x_2d.shape)
+    if a.activation_grad != "none":
+        act = a.activation_grad.removesuffix("_grad")
+        at = {slope_reads(act): kept_of(a).reshape(d_MN.shape)}
+        came, d_MN = d_MN, dev.scratch(d_MN.shape, a.d_out.dtype)
+        steps += sloped(dev, act, {"approximate": a.approximate}, at, came, d_MN)
+    if a.d_bias is not None:
+        steps.append(partial(xp.add.reduce, d_MN, 0, None, a.d_bias))
+    if a.dx is not None:
+        left, right = (b_KN, d_MN.T) if a.trans_x else (d_MN, b_KN.T)
+        dx_2d = a.dx.reshape(x_2d.shape)
         steps.append(partial(xp.matmul, left, right, dx_2d))
-        if activation_below != "none":
-            at = {"X": below.reshape(dx_2d.shape)}
+        if a.activation_below != "none":
+            at = {"X": below_of(a).reshape(dx_2d.shape)}
             steps += sloped(dev, "gelu", {"approximate": True}, at, dx_2d, dx_2d)
-    if dy is not None:
-        left, right = (d_MN.T, a_MK) if trans_y else (a_MK.T, d_MN)
-        steps.append(partial(xp.matmul, left, right, dy))
+    if a.dy is not None:
+        left, right = (d_MN.T, a_MK) if a.trans_y else (a_MK.T, d_MN)
+        steps.append(partial(xp.matmul, left, right, a.dy))
     return steps

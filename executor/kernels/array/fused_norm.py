@@ -10,7 +10,15 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ....graph.ops.fused_activation import value_of
-from ....graph.ops.fused_norm import ACT, ADD_ACT
+from ....graph.ops.fused_norm import (
+    ACT,
+    ADD_ACT,
+    FusedBatchNormAct,
+    FusedBatchNormActGrad,
+    FusedBnAddActivation,
+    FusedBnAddActivationGrad,
+)
+from ....graph.ops.operands import Array
 from ...codegen.array_calls import bind_scalar
 from ...device.device import Device
 from ..registry import Step, kernel
@@ -33,144 +41,39 @@ def register(on: Callable[[str], Callable[[Bind], Any]], parts: Parts) -> None:
     """Register the kernels that are made of these parts."""
     for op_type, function in (
         (ACT, fused_batch_norm_act),
-        (ADD_ACT, fused_bn_add_activation),
+        (ADD_ACT, fused_batch_norm_act),
         (f"{ACT}_grad", fused_batch_norm_act_grad),
-        (f"{ADD_ACT}_grad", fused_bn_add_activation_grad),
+        (f"{ADD_ACT}_grad", fused_batch_norm_act_grad),
     ):
         on(op_type)(partial(function, parts))
 
 
-def fused_batch_norm_act(
-    parts: Parts,
-    dev: Device,
-    x: Any,
-    scale: Any,
-    bias: Any,
-    mean: Any,
-    variance: Any,
-    y: Any,
-    mean_out: Any,
-    variance_out: Any,
-    saved_mean: Any,
-    saved_variance: Any,
-    *,
-    is_test: bool,
-    momentum: float,
-    epsilon: float,
-    data_layout: str,
-    use_global_stats: bool,
-    trainable_statistics: bool,
-    act_type: str,
-) -> list[Step]:
-    return fused_bn_add_activation(
-        parts, dev, x, None, scale, bias, mean, variance,
-        y, mean_out, variance_out, saved_mean, saved_variance,
-        is_test=is_test, momentum=momentum, epsilon=epsilon, data_layout=data_layout,
-        use_global_stats=use_global_stats, trainable_statistics=trainable_statistics,
-        act_type=act_type,
-    )  # fmt: skip
-
-
-def fused_bn_add_activation(
-    parts: Parts,
-    dev: Device,
-    x: Any,
-    z: Any,
-    scale: Any,
-    bias: Any,
-    mean: Any,
-    variance: Any,
-    y: Any,
-    mean_out: Any,
-    variance_out: Any,
-    saved_mean: Any,
-    saved_variance: Any,
-    *,
-    is_test: bool,
-    momentum: float,
-    epsilon: float,
-    data_layout: str,
-    use_global_stats: bool,
-    trainable_statistics: bool,
-    act_type: str,
-) -> list[Step]:
+def fused_batch_norm_act(parts: Parts, dev: Device, a: FusedBatchNormAct) -> list[Step]:
+    z = a.z if isinstance(a, FusedBnAddActivation) else None
     return [
-        *parts.norm(
-            dev, x, scale, bias, mean, variance,
-            y, mean_out, variance_out, saved_mean, saved_variance,
-            is_test=is_test, momentum=momentum, epsilon=epsilon, data_layout=data_layout,
-            use_global_stats=use_global_stats, trainable_statistics=trainable_statistics,
-        ),
-        *([] if z is None else [partial(dev.xp.add, y, z, y)]),
-        *parts.activation(dev, act_type, y, y),
-    ]  # fmt: skip
+        *parts.norm(dev, a),
+        *([] if z is None else [partial(dev.xp.add, a.y, z, a.y)]),
+        *parts.activation(dev, a.act_type, a.y, a.y),
+    ]
 
 
-def fused_batch_norm_act_grad(
-    parts: Parts,
-    dev: Device,
-    x: Any,
-    y: Any,
-    scale: Any,
-    saved_mean: Any,
-    saved_variance: Any,
-    d_y: Any,
-    d_x: Any,
-    d_scale: Any,
-    d_bias: Any,
-    *,
-    is_test: bool,
-    data_layout: str,
-    use_global_stats: bool,
-    act_type: str,
-) -> list[Step]:
-    return fused_bn_add_activation_grad(
-        parts, dev, x, y, scale, saved_mean, saved_variance, d_y, d_x, None, d_scale, d_bias,
-        is_test=is_test, data_layout=data_layout, use_global_stats=use_global_stats,
-        act_type=act_type,
-    )  # fmt: skip
-
-
-def fused_bn_add_activation_grad(
-    parts: Parts,
-    dev: Device,
-    x: Any,
-    y: Any,
-    scale: Any,
-    saved_mean: Any,
-    saved_variance: Any,
-    d_y: Any,
-    d_x: Any,
-    d_z: Any,
-    d_scale: Any,
-    d_bias: Any,
-    *,
-    is_test: bool,
-    data_layout: str,
-    use_global_stats: bool,
-    act_type: str,
-) -> list[Step]:
+def fused_batch_norm_act_grad(parts: Parts, dev: Device, a: FusedBatchNormActGrad) -> list[Step]:
     """What comes through the activation is the gradient of Z, and that of the norm's result."""
-    d_sum = next((d for d in (d_z, d_x) if d is not None), None)
-    d_sum = dev.scratch_like(y) if d_sum is None else d_sum
-    steps = parts.slope(dev, act_type, y, d_y, d_sum)
-    if d_x is None and d_scale is None and d_bias is None:
+    d_z = a.d_z if isinstance(a, FusedBnAddActivationGrad) else None
+    d_sum = next((d for d in (d_z, a.d_x) if d is not None), None)
+    d_sum = dev.scratch_like(a.y) if d_sum is None else d_sum
+    steps = parts.slope(dev, a.act_type, a.y, a.d_y, d_sum)
+    if a.d_x is None and a.d_scale is None and a.d_bias is None:
         return steps
-    return [
-        *steps,
-        *parts.norm_grad(
-            dev, x, scale, saved_mean, saved_variance, d_sum, d_x, d_scale, d_bias,
-            is_test=is_test, data_layout=data_layout, use_global_stats=use_global_stats,
-        ),
-    ]  # fmt: skip
+    return [*steps, *parts.norm_grad(dev, a.replace(d_y=d_sum))]
 
 
-def _activation(dev: Device, act_type: str, x: Any, out: Any) -> list[Step]:
+def _activation(dev: Device, act_type: str, x: Array, out: Array) -> list[Step]:
     act = value_of(act_type, {})
     return bind_scalar(lambda x: act(x), {"x": x}, {}, out, dev)
 
 
-def _slope(dev: Device, act_type: str, out: Any, d_out: Any, d_x: Any) -> list[Step]:
+def _slope(dev: Device, act_type: str, out: Array, d_out: Array, d_x: Any) -> list[Step]:
     return sloped(dev, act_type, {}, {"Out": out}, d_out, d_x)
 
 

@@ -7,40 +7,51 @@ from typing import Any
 
 import numpy as np
 
-from ....graph.ops.indexing import slice_bounds
+from ....graph.ops.indexing import (
+    Argsort,
+    ArgsortGrad,
+    Gather,
+    GatherGrad,
+    GatherNd,
+    GatherNdGrad,
+    Scatter,
+    ScatterGrad,
+    Slice,
+    SliceGrad,
+    Where,
+    WhereGrad,
+    slice_bounds,
+)
+from ....graph.ops.operands import Array
 from ....strategies.errors import InvalidValue
 from ...device.device import Device
 from ..registry import Step, kernel
 from .manipulation import copied
 
 
-def window(x: Any, axes: list[int], starts: list[int], ends: list[int]) -> Any:
+def window(x: Array, a: Slice | SliceGrad) -> Array:
     """Return the view of what a slice takes."""
     index = [slice(None)] * x.ndim
-    for axis, start, end in zip(axes, starts, ends, strict=True):
+    for axis, start, end in zip(a.axes, a.starts, a.ends, strict=True):
         index[axis] = slice(*slice_bounds(x.shape[axis], start, end))
     return x[tuple(index)]
 
 
 @kernel("slice", low=True)
-def slice_(
-    dev: Device, input: Any, out: Any, *, axes: list[int], starts: list[int], ends: list[int]
-) -> list[Step]:
-    view = window(input, axes, starts, ends)
-    return copied(dev, out.reshape(view.shape), view)
+def slice_(dev: Device, a: Slice) -> list[Step]:
+    view = window(a.input, a)
+    return copied(dev, a.out.reshape(view.shape), view)
 
 
 @kernel("slice_grad", low=True)
-def slice_grad(
-    dev: Device, d_out: Any, d_input: Any, *, axes: list[int], starts: list[int], ends: list[int]
-) -> list[Step]:
-    if d_input is None:
+def slice_grad(dev: Device, a: SliceGrad) -> list[Step]:
+    if a.d_input is None:
         return []
-    view = window(d_input, axes, starts, ends)
-    return [partial(d_input.fill, 0), *copied(dev, view, d_out.reshape(view.shape))]
+    view = window(a.d_input, a)
+    return [partial(a.d_input.fill, 0), *copied(dev, view, a.d_out.reshape(view.shape))]
 
 
-def checked_rows(op: str, index: Any, rows: int) -> Step:
+def checked_rows(op: str, index: Array, rows: int) -> Step:
     """Return a call that refuses an index outside ``rows``.
 
     Raises (when called):
@@ -57,53 +68,55 @@ def checked_rows(op: str, index: Any, rows: int) -> Step:
     return check
 
 
-def taken(dev: Device, source: Any, rows: Any, out: Any) -> Step:
+def taken(dev: Device, source: Array, rows: Array, out: Array) -> Step:
     """Return the call that copies ``rows`` (checked) of ``source``; NumPy is faster if told not to check."""
     mode = {"mode": "clip"} if dev.name == "numpy" else {}
     return lambda: dev.xp.take(source, rows, axis=0, out=out, **mode)
 
 
 @kernel("gather", low=True)
-def gather(dev: Device, x: Any, index: Any, out: Any) -> list[Step]:
-    flat = index.reshape(-1)
-    return [checked_rows("gather", flat, x.shape[0]), taken(dev, x, flat, out)]
+def gather(dev: Device, a: Gather) -> list[Step]:
+    flat = a.index.reshape(-1)
+    return [checked_rows("gather", flat, a.x.shape[0]), taken(dev, a.x, flat, a.out)]
 
 
 @kernel("gather_grad")
-def gather_grad(
-    dev: Device, x: Any, index: Any, d_out: Any, d_x: Any, *, overwrite: bool
-) -> list[Step]:
+def gather_grad(dev: Device, a: GatherGrad) -> list[Step]:
     """Of a row gathered twice the last gradient counts, or (without ``overwrite``) their sum."""
-    if d_x is None:
+    if a.d_x is None:
         return []
-    flat = index.reshape(-1)
-    if overwrite:
-        return [partial(d_x.fill, 0), lambda: d_x.__setitem__(flat, d_out)]
-    return [partial(d_x.fill, 0), partial(dev.xp.add.at, d_x, flat, d_out)]
+    flat = a.index.reshape(-1)
+    put = partial(
+        a.d_x.__setitem__ if a.overwrite else partial(dev.xp.add.at, a.d_x), flat, a.d_out
+    )
+    return [partial(a.d_x.fill, 0), put]
 
 
 @kernel("where", low=True)
-def where(dev: Device, condition: Any, x: Any, y: Any, out: Any) -> list[Step]:
-    return [partial(dev.xp.copyto, out, y), partial(dev.xp.copyto, out, x, where=condition)]
+def where(dev: Device, a: Where) -> list[Step]:
+    return [
+        partial(dev.xp.copyto, a.out, a.y),
+        partial(dev.xp.copyto, a.out, a.x, where=a.condition),
+    ]
 
 
 @kernel("where_grad")
-def where_grad(dev: Device, condition: Any, d_out: Any, d_x: Any, d_y: Any) -> list[Step]:
+def where_grad(dev: Device, a: WhereGrad) -> list[Step]:
     steps: list[Step] = []
-    if d_x is not None:
+    if a.d_x is not None:
         steps += [
-            partial(dev.xp.copyto, d_x, 0),
-            partial(dev.xp.copyto, d_x, d_out, where=condition),
+            partial(dev.xp.copyto, a.d_x, 0),
+            partial(dev.xp.copyto, a.d_x, a.d_out, where=a.condition),
         ]
-    if d_y is not None:
+    if a.d_y is not None:
         steps += [
-            partial(dev.xp.copyto, d_y, d_out),
-            partial(dev.xp.copyto, d_y, 0, where=condition),
+            partial(dev.xp.copyto, a.d_y, a.d_out),
+            partial(dev.xp.copyto, a.d_y, 0, where=a.condition),
         ]
     return steps
 
 
-def _linear(dev: Device, x: Any, index: Any) -> tuple[Any, Any, list[Step]]:
+def _linear(dev: Device, x: Array, index: Array) -> tuple[Any, Any, list[Step]]:
     """View X as rows, one for each place an index can name; and the calls that number those places."""
     depth = index.shape[-1]
     if depth == 0:  # each names all of X
@@ -127,65 +140,61 @@ def _linear(dev: Device, x: Any, index: Any) -> tuple[Any, Any, list[Step]]:
 
 
 @kernel("gather_nd", low=True)
-def gather_nd(dev: Device, x: Any, index: Any, out: Any) -> list[Step]:
-    rows, places, steps = _linear(dev, x, index)
-    target = out.reshape(places.size, *rows.shape[1:])
+def gather_nd(dev: Device, a: GatherNd) -> list[Step]:
+    rows, places, steps = _linear(dev, a.x, a.index)
+    target = a.out.reshape(places.size, *rows.shape[1:])
     return [*steps, taken(dev, rows, places, target)]
 
 
 @kernel("gather_nd_grad")
-def gather_nd_grad(dev: Device, x: Any, index: Any, d_out: Any, d_x: Any) -> list[Step]:
-    if d_x is None:
+def gather_nd_grad(dev: Device, a: GatherNdGrad) -> list[Step]:
+    if a.d_x is None:
         return []
-    rows, places, steps = _linear(dev, d_x, index)
-    source = d_out.reshape(places.size, *rows.shape[1:])
-    return [*steps, partial(d_x.fill, 0), partial(dev.xp.add.at, rows, places, source)]
+    rows, places, steps = _linear(dev, a.d_x, a.index)
+    source = a.d_out.reshape(places.size, *rows.shape[1:])
+    return [*steps, partial(a.d_x.fill, 0), partial(dev.xp.add.at, rows, places, source)]
 
 
 @kernel("scatter")
-def scatter(
-    dev: Device, x: Any, ids: Any, updates: Any, out: Any, *, overwrite: bool
-) -> list[Step]:
+def scatter(dev: Device, a: Scatter) -> list[Step]:
     """Of rows named twice the last wins, or (without ``overwrite``) their sum takes the place of X's row."""
-    steps: list[Step] = [checked_rows("scatter", ids, x.shape[0])]
-    if out is not x:
-        steps.append(partial(dev.xp.copyto, out, x))
-    if overwrite:
-        return [*steps, lambda: out.__setitem__(ids, updates)]
+    steps: list[Step] = [checked_rows("scatter", a.ids, a.x.shape[0])]
+    if a.out is not a.x:
+        steps.append(partial(dev.xp.copyto, a.out, a.x))
+    if a.overwrite:
+        return [*steps, partial(a.out.__setitem__, a.ids, a.updates)]
     return [
         *steps,
-        lambda: out.__setitem__(ids, 0),
-        partial(dev.xp.add.at, out, ids, updates),
+        partial(a.out.__setitem__, a.ids, 0),
+        partial(dev.xp.add.at, a.out, a.ids, a.updates),
     ]
 
 
 @kernel("scatter_grad", low=True)
-def scatter_grad(dev: Device, ids: Any, d_out: Any, d_x: Any, d_updates: Any) -> list[Step]:
+def scatter_grad(dev: Device, a: ScatterGrad) -> list[Step]:
     """Rows that were replaced pass nothing on to X."""
     steps: list[Step] = []
-    if d_x is not None:
-        steps += [partial(dev.xp.copyto, d_x, d_out), lambda: d_x.__setitem__(ids, 0)]
-    if d_updates is not None:
-        steps.append(taken(dev, d_out, ids, d_updates))
+    if a.d_x is not None:
+        steps += [partial(dev.xp.copyto, a.d_x, a.d_out), partial(a.d_x.__setitem__, a.ids, 0)]
+    if a.d_updates is not None:
+        steps.append(taken(dev, a.d_out, a.ids, a.d_updates))
     return steps
 
 
 @kernel("argsort")
-def argsort(
-    dev: Device, x: Any, out: Any, indices: Any, *, axis: int, descending: bool
-) -> list[Step]:
+def argsort(dev: Device, a: Argsort) -> list[Step]:
     """Equal elements keep their order; descending reads the elements from the back for that."""
-    xp, last = dev.xp, x.shape[axis] - 1
-    source = xp.flip(x, axis) if descending else x
+    xp, last = dev.xp, a.x.shape[a.axis] - 1
+    source = xp.flip(a.x, a.axis) if a.descending else a.x
 
     def run() -> None:
-        order = xp.argsort(source, axis=axis, kind="stable")
-        xp.copyto(indices, last - xp.flip(order, axis) if descending else order)
-        xp.copyto(out, xp.take_along_axis(x, indices, axis=axis))
+        order = xp.argsort(source, axis=a.axis, kind="stable")
+        xp.copyto(a.indices, last - xp.flip(order, a.axis) if a.descending else order)
+        xp.copyto(a.out, xp.take_along_axis(a.x, a.indices, axis=a.axis))
 
     return [run]
 
 
 @kernel("argsort_grad", low=True)
-def argsort_grad(dev: Device, indices: Any, d_out: Any, d_x: Any, *, axis: int) -> list[Step]:
-    return [lambda: dev.xp.put_along_axis(d_x, indices, d_out, axis=axis)]
+def argsort_grad(dev: Device, a: ArgsortGrad) -> list[Step]:
+    return [lambda: dev.xp.put_along_axis(a.d_x, a.indices, a.d_out, axis=a.axis)]

@@ -8,45 +8,39 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ops.linear import Matmul, MatmulGrad, Mul, MulGrad
+from ....graph.ops.operands import Array
 from ...device.device import Device
 from ..registry import Step, kernel
 
 
-def as_matrix(array: Any, num_col_dims: int) -> Any:
+def as_matrix(array: Array, num_col_dims: int) -> Any:
     """View an array as a matrix whose rows are its first ``num_col_dims`` dimensions."""
     before, behind = array.shape[:num_col_dims], array.shape[num_col_dims:]
     return array.reshape(math.prod(before), math.prod(behind))
 
 
 @kernel("mul")
-def mul(dev: Device, x: Any, y: Any, out: Any, *, x_num_col_dims: int, y_num_col_dims: int) -> Step:
-    x_MK, y_KN = as_matrix(x, x_num_col_dims), as_matrix(y, y_num_col_dims)
-    return partial(dev.xp.matmul, x_MK, y_KN, out.reshape(x_MK.shape[0], y_KN.shape[1]))
+def mul(dev: Device, a: Mul) -> Step:
+    x_MK, y_KN = as_matrix(a.x, a.x_num_col_dims), as_matrix(a.y, a.y_num_col_dims)
+    return partial(dev.xp.matmul, x_MK, y_KN, a.out.reshape(x_MK.shape[0], y_KN.shape[1]))
 
 
 @kernel("mul_grad")
-def mul_grad(
-    dev: Device,
-    x: Any,
-    y: Any,
-    d_out: Any,
-    d_x: Any,
-    d_y: Any,
-    *,
-    x_num_col_dims: int,
-    y_num_col_dims: int,
-) -> list[Step]:
-    x_MK, y_KN = as_matrix(x, x_num_col_dims), as_matrix(y, y_num_col_dims)
-    d_MN = d_out.reshape(x_MK.shape[0], y_KN.shape[1])
+def mul_grad(dev: Device, a: MulGrad) -> list[Step]:
+    x_MK, y_KN = as_matrix(a.x, a.x_num_col_dims), as_matrix(a.y, a.y_num_col_dims)
+    d_MN = a.d_out.reshape(x_MK.shape[0], y_KN.shape[1])
     steps: list[Step] = []
-    if d_x is not None:
-        steps.append(partial(dev.xp.matmul, d_MN, y_KN.T, d_x.reshape(x_MK.shape)))
-    if d_y is not None:
-        steps.append(partial(dev.xp.matmul, x_MK.T, d_MN, d_y.reshape(y_KN.shape)))
+    if a.d_x is not None:
+        steps.append(partial(dev.xp.matmul, d_MN, y_KN.T, a.d_x.reshape(x_MK.shape)))
+    if a.d_y is not None:
+        steps.append(partial(dev.xp.matmul, x_MK.T, d_MN, a.d_y.reshape(y_KN.shape)))
     return steps
 
 
-def stacks(x: Any, y: Any, out: Any, transpose_x: bool, transpose_y: bool) -> tuple[Any, Any, Any]:
+def stacks(
+    x: Array, y: Array, out: Array, transpose_x: bool, transpose_y: bool
+) -> tuple[Any, Any, Any]:
     """Return X, Y and Out as stacks of matrices that broadcast, transposes applied as views."""
     if x.ndim > 2 < y.ndim and math.prod(x.shape[:-2]) == math.prod(y.shape[:-2]):
         y = y.reshape(*x.shape[:-2], *y.shape[-2:])
@@ -58,43 +52,30 @@ def stacks(x: Any, y: Any, out: Any, transpose_x: bool, transpose_y: bool) -> tu
     return a, b, out.reshape(*lead, a.shape[-2], b.shape[-1])
 
 
-def _scaled(dev: Device, out: Any, alpha: float) -> list[Step]:
+def _scaled(dev: Device, out: Array, alpha: float) -> list[Step]:
     return [] if alpha == 1.0 else [partial(dev.xp.multiply, out, alpha, out)]
 
 
 @kernel("matmul")
-def matmul(
-    dev: Device, x: Any, y: Any, out: Any, *, transpose_X: bool, transpose_Y: bool, alpha: float
-) -> list[Step]:
-    a, b, c = stacks(x, y, out, transpose_X, transpose_Y)
-    return [partial(dev.xp.matmul, a, b, c), *_scaled(dev, out, alpha)]
+def matmul(dev: Device, a: Matmul) -> list[Step]:
+    x, y, out = stacks(a.x, a.y, a.out, a.transpose_X, a.transpose_Y)
+    return [partial(dev.xp.matmul, x, y, out), *_scaled(dev, a.out, a.alpha)]
 
 
 @kernel("matmul_grad")
-def matmul_grad(
-    dev: Device,
-    x: Any,
-    y: Any,
-    d_out: Any,
-    d_x: Any,
-    d_y: Any,
-    *,
-    transpose_X: bool,
-    transpose_Y: bool,
-    alpha: float,
-) -> list[Step]:
-    a, b, d_c = stacks(x, y, d_out, transpose_X, transpose_Y)
+def matmul_grad(dev: Device, a: MatmulGrad) -> list[Step]:
+    x, y, d_out = stacks(a.x, a.y, a.d_out, a.transpose_X, a.transpose_Y)
     steps: list[Step] = []
-    if d_x is not None:
-        d_a, _, _ = stacks(d_x, y, d_out, transpose_X, transpose_Y)
-        steps += [*_product(dev, d_c, b.swapaxes(-1, -2), d_a), *_scaled(dev, d_x, alpha)]
-    if d_y is not None:
-        _, d_b, _ = stacks(x, d_y, d_out, transpose_X, transpose_Y)
-        steps += [*_product(dev, a.swapaxes(-1, -2), d_c, d_b), *_scaled(dev, d_y, alpha)]
+    if a.d_x is not None:
+        d_x, _, _ = stacks(a.d_x, a.y, a.d_out, a.transpose_X, a.transpose_Y)
+        steps += [*_product(dev, d_out, y.swapaxes(-1, -2), d_x), *_scaled(dev, a.d_x, a.alpha)]
+    if a.d_y is not None:
+        _, d_y, _ = stacks(a.x, a.d_y, a.d_out, a.transpose_X, a.transpose_Y)
+        steps += [*_product(dev, x.swapaxes(-1, -2), d_out, d_y), *_scaled(dev, a.d_y, a.alpha)]
     return steps
 
 
-def _product(dev: Device, left: Any, right: Any, out: Any) -> list[Step]:
+def _product(dev: Device, left: Array, right: Array, out: Array) -> list[Step]:
     """left @ right into ``out``; summed over leading dimensions that ``out`` was broadcast along."""
     lead = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
     missing = len(lead) - (out.ndim - 2)

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from ....graph.ops.manipulation import (
+    Concat,
+    ConcatGrad,
+    Expand,
+    ExpandGrad,
+    Split,
+    Stack,
+    StackGrad,
+    Unstack,
+    UnstackGrad,
+)
+from ....graph.ops.operands import Array
 from ...device.device import Device
 from ..registry import Step, kernel
 
 
-def copied(dev: Device, target: Any, source: Any) -> list[Step]:
+def copied(dev: Device, target: Array | None, source: Array) -> list[Step]:
     """Return the copy, or nothing if nobody wants it."""
     return [] if target is None else [partial(dev.xp.copyto, target, source)]
 
@@ -26,19 +39,19 @@ def pieces(whole: Any, parts: list[Any], axis: int) -> list[tuple[Any, Any]]:
 
 
 @kernel("concat", low=True)
-def concat(dev: Device, x: list[Any], out: Any, *, axis: int) -> list[Step]:
-    return [step for view, part in pieces(out, x, axis) for step in copied(dev, view, part)]
+def concat(dev: Device, a: Concat) -> list[Step]:
+    return [step for view, part in pieces(a.out, a.x, a.axis) for step in copied(dev, view, part)]
 
 
 @kernel("concat_grad", low=True)
-def concat_grad(dev: Device, x: list[Any], d_out: Any, d_x: list[Any], *, axis: int) -> list[Step]:
-    pairs = zip(pieces(d_out, x, axis), d_x, strict=True)
+def concat_grad(dev: Device, a: ConcatGrad) -> list[Step]:
+    pairs = zip(pieces(a.d_out, a.x, a.axis), a.d_x, strict=True)
     return [step for (view, _), target in pairs for step in copied(dev, target, view)]
 
 
 @kernel("split", low=True)
-def split(dev: Device, x: Any, out: list[Any], *, axis: int) -> list[Step]:
-    return [step for view, part in pieces(x, out, axis) for step in copied(dev, part, view)]
+def split(dev: Device, a: Split) -> list[Step]:
+    return [step for view, part in pieces(a.x, a.out, a.axis) for step in copied(dev, part, view)]
 
 
 def layers(whole: Any, count: int, axis: int) -> list[Any]:
@@ -48,49 +61,47 @@ def layers(whole: Any, count: int, axis: int) -> list[Any]:
 
 
 @kernel("stack", low=True)
-def stack(dev: Device, x: list[Any], y: Any, *, axis: int) -> list[Step]:
+def stack(dev: Device, a: Stack) -> list[Step]:
     return [
         s
-        for view, part in zip(layers(y, len(x), axis), x, strict=True)
+        for view, part in zip(layers(a.y, len(a.x), a.axis), a.x, strict=True)
         for s in copied(dev, view, part)
     ]
 
 
 @kernel("stack_grad", low=True)
-def stack_grad(dev: Device, d_y: Any, d_x: list[Any], *, axis: int) -> list[Step]:
-    each = layers(d_y, len(d_x), axis)
-    return [s for view, part in zip(each, d_x, strict=True) for s in copied(dev, part, view)]
+def stack_grad(dev: Device, a: StackGrad) -> list[Step]:
+    each = layers(a.d_y, len(a.d_x), a.axis)
+    return [s for view, part in zip(each, a.d_x, strict=True) for s in copied(dev, part, view)]
 
 
 @kernel("unstack", low=True)
-def unstack(dev: Device, x: Any, y: list[Any], *, axis: int) -> list[Step]:
-    each = layers(x, len(y), axis)
-    return [s for view, part in zip(each, y, strict=True) for s in copied(dev, part, view)]
+def unstack(dev: Device, a: Unstack) -> list[Step]:
+    each = layers(a.x, len(a.y), a.axis)
+    return [s for view, part in zip(each, a.y, strict=True) for s in copied(dev, part, view)]
 
 
 @kernel("unstack_grad", low=True)
-def unstack_grad(dev: Device, d_y: list[Any], d_x: Any, *, axis: int) -> list[Step]:
-    each = layers(d_x, len(d_y), axis)
-    return [s for view, part in zip(each, d_y, strict=True) for s in copied(dev, view, part)]
+def unstack_grad(dev: Device, a: UnstackGrad) -> list[Step]:
+    each = layers(a.d_x, len(a.d_y), a.axis)
+    return [s for view, part in zip(each, a.d_y, strict=True) for s in copied(dev, view, part)]
 
 
-def tiles(small: Any, large: Any, times: list[int]) -> tuple[Any, Any]:
+def tiles(small: Array, large: Any, times: Sequence[int]) -> tuple[Any, Any]:
     """View the large array as (times, size) pairs of dimensions, and the small one likewise."""
     pairs = [n for t, d in zip(times, small.shape, strict=True) for n in (t, d)]
     return small.reshape([n for d in small.shape for n in (1, d)]), large.reshape(pairs)
 
 
 @kernel("expand", low=True)
-def expand(dev: Device, x: Any, out: Any, *, expand_times: list[int]) -> list[Step]:
-    small, large = tiles(x, out, expand_times)
+def expand(dev: Device, a: Expand) -> list[Step]:
+    small, large = tiles(a.x, a.out, a.expand_times)
     return copied(dev, large, small)
 
 
 @kernel("expand_grad")
-def expand_grad(
-    dev: Device, x: Any, d_out: Any, d_x: Any, *, expand_times: list[int]
-) -> list[Step]:
-    if d_x is None:
+def expand_grad(dev: Device, a: ExpandGrad) -> list[Step]:
+    if a.d_x is None:
         return []
-    _, large = tiles(x, d_out, expand_times)
-    return [partial(dev.xp.add.reduce, large, tuple(range(0, large.ndim, 2)), None, d_x)]
+    _, large = tiles(a.x, a.d_out, a.expand_times)
+    return [partial(dev.xp.add.reduce, large, tuple(range(0, large.ndim, 2)), None, a.d_x)]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from ....graph.ops.padding import image_axis
+from ....graph.ops.operands import Array
+from ....graph.ops.padding import Pad, Pad2d, Pad2dGrad, PadGrad, image_axis
 from ...device.device import Device
 from ..registry import Step, kernel
 
 
-def middle(wide: Any, like: Any, paddings: list[int], first: int = 0) -> Any:
+def middle(wide: Array, like: Array, paddings: Sequence[int], first: int = 0) -> Any:
     """View what is between the margins; ``paddings`` begin with dimension ``first``."""
     index = [slice(None)] * wide.ndim
     for i in range(len(paddings) // 2):
@@ -20,16 +22,21 @@ def middle(wide: Any, like: Any, paddings: list[int], first: int = 0) -> Any:
 
 
 @kernel("pad", low=True)
-def pad(dev: Device, x: Any, out: Any, *, paddings: list[int], pad_value: float) -> list[Step]:
-    return [partial(out.fill, pad_value), partial(dev.xp.copyto, middle(out, x, paddings), x)]
+def pad(dev: Device, a: Pad) -> list[Step]:
+    return [
+        partial(a.out.fill, a.pad_value),
+        partial(dev.xp.copyto, middle(a.out, a.x, a.paddings), a.x),
+    ]
 
 
 @kernel("pad_grad", low=True)
-def pad_grad(dev: Device, d_out: Any, d_x: Any, *, paddings: list[int]) -> list[Step]:
-    return [] if d_x is None else [partial(dev.xp.copyto, d_x, middle(d_out, d_x, paddings))]
+def pad_grad(dev: Device, a: PadGrad) -> list[Step]:
+    return (
+        [] if a.d_x is None else [partial(dev.xp.copyto, a.d_x, middle(a.d_out, a.d_x, a.paddings))]
+    )
 
 
-def _lines(size: int, margins: list[int], mode: str) -> list[tuple[int, int]]:
+def _lines(size: int, margins: Sequence[int], mode: str) -> list[tuple[int, int]]:
     """Pair each line of the margins with the line it repeats, both counted in the padded image."""
     low, high = margins
     pairs = []
@@ -40,59 +47,44 @@ def _lines(size: int, margins: list[int], mode: str) -> list[tuple[int, int]]:
     return pairs
 
 
-def _line(image: Any, axis: int, at: int) -> Any:
+def _line(image: Array, axis: int, at: int) -> Any:
     return image[(slice(None),) * axis + (at,)]
 
 
 @kernel("pad2d", low=True)
-def pad2d(
-    dev: Device,
-    x: Any,
-    out: Any,
-    *,
-    paddings: list[int],
-    pad_value: float,
-    mode: str,
-    data_format: str,
-) -> list[Step]:
-    first = image_axis(data_format)
-    inside = partial(dev.xp.copyto, middle(out, x, paddings, first), x)
-    if mode == "constant":
-        return [partial(out.fill, pad_value), inside]
+def pad2d(dev: Device, a: Pad2d) -> list[Step]:
+    first = image_axis(a.data_format)
+    inside = partial(dev.xp.copyto, middle(a.out, a.x, a.paddings, first), a.x)
+    if a.mode == "constant":
+        return [partial(a.out.fill, a.pad_value), inside]
     steps: list[Step] = [inside]
-    band = middle(out, x, paddings[:2], first)  # rows of the middle, columns of the whole width
-    for axis, whole, ends in ((first + 1, band, paddings[2:]), (first, out, paddings[:2])):
-        for line, source in _lines(x.shape[axis], ends, mode):
+    band = middle(
+        a.out, a.x, a.paddings[:2], first
+    )  # rows of the middle, columns of the whole width
+    for axis, whole, ends in ((first + 1, band, a.paddings[2:]), (first, a.out, a.paddings[:2])):
+        for line, source in _lines(a.x.shape[axis], ends, a.mode):
             target = _line(whole, axis, line)
             steps.append(partial(dev.xp.copyto, target, _line(whole, axis, source)))
     return steps
 
 
 @kernel("pad2d_grad")
-def pad2d_grad(
-    dev: Device,
-    d_out: Any,
-    d_x: Any,
-    *,
-    paddings: list[int],
-    mode: str,
-    data_format: str,
-) -> list[Step]:
+def pad2d_grad(dev: Device, a: Pad2dGrad) -> list[Step]:
     """The way back: margin rows are added to the rows they repeat, then columns."""
-    if d_x is None:
+    if a.d_x is None:
         return []
-    first, xp = image_axis(data_format), dev.xp
-    if mode == "constant":
-        return [partial(xp.copyto, d_x, middle(d_out, d_x, paddings, first))]
-    rows = middle(d_out, d_x, paddings[:2], first)
+    first, xp = image_axis(a.data_format), dev.xp
+    if a.mode == "constant":
+        return [partial(xp.copyto, a.d_x, middle(a.d_out, a.d_x, a.paddings, first))]
+    rows = middle(a.d_out, a.d_x, a.paddings[:2], first)
     band = dev.scratch(rows.shape, rows.dtype)
     steps: list[Step] = [partial(xp.copyto, band, rows)]
-    top, left = paddings[0], paddings[2]
-    for line, source in _lines(d_x.shape[first], paddings[:2], mode):
+    top, left = a.paddings[0], a.paddings[2]
+    for line, source in _lines(a.d_x.shape[first], a.paddings[:2], a.mode):
         target = _line(band, first, source - top)
-        steps.append(partial(xp.add, target, _line(d_out, first, line), target))
-    steps.append(partial(xp.copyto, d_x, middle(band, d_x, paddings[2:], first + 1)))
-    for line, source in _lines(d_x.shape[first + 1], paddings[2:], mode):
-        target = _line(d_x, first + 1, source - left)
+        steps.append(partial(xp.add, target, _line(a.d_out, first, line), target))
+    steps.append(partial(xp.copyto, a.d_x, middle(band, a.d_x, a.paddings[2:], first + 1)))
+    for line, source in _lines(a.d_x.shape[first + 1], a.paddings[2:], a.mode):
+        target = _line(a.d_x, first + 1, source - left)
         steps.append(partial(xp.add, target, _line(band, first + 1, line), target))
     return steps

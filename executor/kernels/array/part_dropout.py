@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from ....graph.ops.attention import NO_DROPOUT
+from ....graph.ops.operands import Array
 from ...device.device import Device
 from ...device.philox import Stream
 from ..registry import Step
@@ -39,6 +40,6 @@ class Dropout:
 
         return [draw] if self.draws else []
 
-    def zero(self, array: Any, space: Any) -> list[Step]:
+    def zero(self, array: Array, space: Any) -> list[Step]:
         """Return the call that zeroes marked elements: not a product, a dropped inf is gone."""
         return [partial(self.dev.xp.copyto, array, 0, where=space)] if self.draws else []

@@ -10,6 +10,8 @@ import numpy as np
 
 from ....graph.ir.graph import Node
 from ....graph.ops.conv import window_paddings
+from ....graph.ops.operands import Array
+from ....graph.ops.pool import Pool2d, Pool2dGrad
 from ...device.device import Device
 from ..registry import Step, kernel
 
@@ -36,12 +38,12 @@ class Windows:
         """Whether windows reach outside the image."""
         return self.room != self.size
 
-    def interior(self, padded: Any) -> Any:
+    def interior(self, padded: Array) -> Any:
         """Return the view that the image itself fills."""
         top, left = self.pads[0][0], self.pads[1][0]
         return padded[:, :, top : top + self.size[0], left : left + self.size[1]]
 
-    def taps(self, padded: Any) -> list[Any]:
+    def taps(self, padded: Array) -> list[Any]:
         """Return, for each window element in row order, what it meets in every window."""
         (sh, sw), (oh, ow) = self.strides, self.out
         return [
@@ -72,7 +74,7 @@ def one_window(node: Node) -> bool:
     return all(size >= 0 and size % count == 0 for size, count in sizes)
 
 
-def _cells(x: Any, out: Any) -> list[tuple[Any, Any]]:
+def _cells(x: Array, out: Array) -> list[tuple[Any, Any]]:
     """Pair each window of an adaptive pooling with its place in the result, [n, c, 1, 1]."""
     edges = [
         [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
@@ -85,13 +87,13 @@ def _cells(x: Any, out: Any) -> list[tuple[Any, Any]]:
     ]
 
 
-def _uneven(attrs: dict[str, Any], x: Any, out: Any) -> bool:
+def _uneven(a: Pool2d | Pool2dGrad) -> bool:
     """Tell whether the windows of a pooling differ in size."""
-    sizes = zip(x.shape[2:], out.shape[2:], strict=True)
-    return attrs["adaptive"] and any(size % count for size, count in sizes)
+    sizes = zip(a.x.shape[2:], a.out.shape[2:], strict=True)
+    return a.adaptive and any(size % count for size, count in sizes)
 
 
-def _adaptive(dev: Device, x: Any, out: Any, average: bool) -> list[Step]:
+def _adaptive(dev: Device, x: Array, out: Array, average: bool) -> list[Step]:
     steps: list[Step] = []
     for window, cell in _cells(x, out):
         reduce = dev.xp.add.reduce if average else dev.reducer("maximum")
@@ -102,7 +104,7 @@ def _adaptive(dev: Device, x: Any, out: Any, average: bool) -> list[Step]:
     return steps
 
 
-def _adaptive_grad(dev: Device, x: Any, d_out: Any, d_x: Any, average: bool) -> list[Step]:
+def _adaptive_grad(dev: Device, x: Array, d_out: Array, d_x: Any, average: bool) -> list[Step]:
     """Averages share the gradient; of equal maxima the first gets it."""
     xp = dev.xp
     steps: list[Step] = [partial(d_x.fill, 0)]
@@ -118,7 +120,7 @@ def _adaptive_grad(dev: Device, x: Any, d_out: Any, d_x: Any, average: bool) -> 
     return steps
 
 
-def _to_first(xp: Any, window: Any, gradient: Any, target: Any) -> None:
+def _to_first(xp: Any, window: Any, gradient: Any, target: Array) -> None:
     """Add the gradient of a window's maximum to the first element that equals it."""
     n, c, height, width = window.shape
     first = window.reshape(n, c, -1).argmax(2)
@@ -126,20 +128,20 @@ def _to_first(xp: Any, window: Any, gradient: Any, target: Any) -> None:
     xp.add(target, hit * gradient, target)
 
 
-def windows_of(x: Any, out: Any, attrs: dict[str, Any]) -> Windows:
+def windows_of(a: Pool2d | Pool2dGrad) -> Windows:
     """Return the windows that a pooling op's attributes ask for."""
-    size = x.shape[2:]
-    if attrs["adaptive"]:
-        k = [whole // count for whole, count in zip(size, out.shape[2:], strict=True)]
-        return Windows(k, k, [(0, 0), (0, 0)], out.shape[2:], size)
-    if attrs["global_pooling"]:
+    size, image = a.x.shape[2:], a.out.shape[2:]
+    if a.adaptive:
+        k = [whole // count for whole, count in zip(size, image, strict=True)]
+        return Windows(k, k, [(0, 0), (0, 0)], image, size)
+    if a.global_pooling:
         return Windows(list(size), [1, 1], [(0, 0), (0, 0)], (1, 1), size)
-    k, strides = list(attrs["ksize"]), list(attrs["strides"])
-    pads = window_paddings(attrs["paddings"], attrs["padding_algorithm"], size, k, strides)
-    return Windows(k, strides, pads, out.shape[2:], size)
+    k, strides = list(a.ksize), list(a.strides)
+    pads = window_paddings(a.paddings, a.padding_algorithm, size, k, strides)
+    return Windows(k, strides, pads, image, size)
 
 
-def _padded(dev: Device, x: Any, win: Windows, fill: float) -> tuple[Any, list[Step]]:
+def _padded(dev: Device, x: Array, win: Windows, fill: float) -> tuple[Any, list[Step]]:
     if not win.padded:
         return x, []
     room = dev.keep((*x.shape[:2], *win.room), x.dtype)
@@ -148,70 +150,44 @@ def _padded(dev: Device, x: Any, win: Windows, fill: float) -> tuple[Any, list[S
 
 
 @kernel("pool2d", any_order=True)
-def pool2d(
-    dev: Device,
-    x: Any,
-    out: Any,
-    *,
-    pooling_type: str,
-    ksize: list[int],
-    global_pooling: bool,
-    strides: list[int],
-    paddings: list[int],
-    exclusive: bool,
-    adaptive: bool,
-    padding_algorithm: str,
-) -> list[Step]:
-    if _uneven(locals(), x, out):
-        return _adaptive(dev, x, out, pooling_type == "avg")
-    win = windows_of(x, out, locals())
-    average = pooling_type == "avg"
+def pool2d(dev: Device, a: Pool2d) -> list[Step]:
+    if _uneven(a):
+        return _adaptive(dev, a.x, a.out, a.pooling_type == "avg")
+    win = windows_of(a)
+    average = a.pooling_type == "avg"
     if average and not win.padded and win.out == (1, 1):
         scale = 1.0 / max(win.size[0] * win.size[1], 1)
         return [
-            partial(dev.xp.add.reduce, x, (2, 3), None, out, True),
-            partial(dev.xp.multiply, out, scale, out),
+            partial(dev.xp.add.reduce, a.x, (2, 3), None, a.out, True),
+            partial(dev.xp.multiply, a.out, scale, a.out),
         ]
     lowest = 0.0 if average else -np.inf
-    source, steps = _padded(dev, x, win, lowest)
+    source, steps = _padded(dev, a.x, win, lowest)
     first, *rest = win.taps(source)
     join = dev.xp.add if average else dev.xp.maximum
     steps.append(
-        partial(dev.xp.copyto, out, first) if not rest else partial(join, first, rest[0], out=out)
+        partial(dev.xp.copyto, a.out, first)
+        if not rest
+        else partial(join, first, rest[0], out=a.out)
     )
-    steps += [partial(join, out, tap, out=out) for tap in rest[1:]]
+    steps += [partial(join, a.out, tap, out=a.out) for tap in rest[1:]]
     if average:
-        shares = dev.xp.asarray(1.0 / win.counts(exclusive, np.float64)).astype(x.dtype)
-        steps.append(partial(dev.xp.multiply, out, shares, out))
+        shares = dev.xp.asarray(1.0 / win.counts(a.exclusive, np.float64)).astype(a.x.dtype)
+        steps.append(partial(dev.xp.multiply, a.out, shares, a.out))
     return steps
 
 
 @kernel("pool2d_grad", any_order=True)
-def pool2d_grad(
-    dev: Device,
-    x: Any,
-    out: Any,
-    d_out: Any,
-    d_x: Any,
-    *,
-    pooling_type: str,
-    ksize: list[int],
-    global_pooling: bool,
-    strides: list[int],
-    paddings: list[int],
-    exclusive: bool,
-    adaptive: bool,
-    padding_algorithm: str,
-) -> list[Step]:
-    if d_x is None:
+def pool2d_grad(dev: Device, a: Pool2dGrad) -> list[Step]:
+    if a.d_x is None:
         return []
-    if _uneven(locals(), x, out):
-        return _adaptive_grad(dev, x, d_out, d_x, pooling_type == "avg")
-    win = windows_of(x, out, locals())
-    if pooling_type == "avg":
-        return _average_grad(dev, win, d_out, d_x, exclusive)
-    source, steps = _padded(dev, x, win, -np.inf)
-    return [*steps, *_max_grad(dev, win, source, out, d_out, d_x)]
+    if _uneven(a):
+        return _adaptive_grad(dev, a.x, a.d_out, a.d_x, a.pooling_type == "avg")
+    win = windows_of(a)
+    if a.pooling_type == "avg":
+        return _average_grad(dev, win, a.d_out, a.d_x, a.exclusive)
+    source, steps = _padded(dev, a.x, win, -np.inf)
+    return [*steps, *_max_grad(dev, win, source, a.out, a.d_out, a.d_x)]
 
 
 def _target(dev: Device, win: Windows, d_x: Any) -> tuple[Any, list[Step]]:
@@ -222,7 +198,7 @@ def _target(dev: Device, win: Windows, d_x: Any) -> tuple[Any, list[Step]]:
     return room, [partial(dev.xp.copyto, d_x, win.interior(room))]
 
 
-def _average_grad(dev: Device, win: Windows, d_out: Any, d_x: Any, exclusive: bool) -> list[Step]:
+def _average_grad(dev: Device, win: Windows, d_out: Array, d_x: Any, exclusive: bool) -> list[Step]:
     target, copies = _target(dev, win, d_x)
     shares = dev.xp.asarray(1.0 / win.counts(exclusive, np.float64)).astype(d_out.dtype)
     share = dev.scratch(d_out.shape, d_out.dtype)
@@ -234,7 +210,9 @@ def _average_grad(dev: Device, win: Windows, d_out: Any, d_x: Any, exclusive: bo
     return [*steps, *copies]
 
 
-def _max_grad(dev: Device, win: Windows, source: Any, out: Any, d_out: Any, d_x: Any) -> list[Step]:
+def _max_grad(
+    dev: Device, win: Windows, source: Array, out: Array, d_out: Array, d_x: Any
+) -> list[Step]:
     """The first element of a window that equals its maximum gets the gradient."""
     xp = dev.xp
     target, copies = _target(dev, win, d_x)

@@ -6,19 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from ....graph.ops.python_function import PY_FUNC, PythonFunction, function_of
+from ....graph.ops.python_function import PY_FUNC, PyFunc, PythonFunction, function_of
 from ...device.device import Device
 from ...device.tensor import Tensor
 from ..registry import Step, kernel
 
 
 @kernel(PY_FUNC, on=("numpy",), low=True)
-def py_func(dev: Device, x: list[Any], out: list[Any], *, forward_callable_id: int) -> Step:
+def py_func(dev: Device, a: PyFunc) -> Step:
     """Call the function on copies of its operands: it may keep what it is given."""
-    function = function_of(forward_callable_id)
+    function, given, out = function_of(a.forward_callable_id), a.x or [], a.out or []
 
     def call() -> None:
-        operands = [None if array is None else Tensor.of(array) for array in x]
+        operands = [None if array is None else Tensor.of(array) for array in given]
         returned = function.function(*operands[: function.takes])
         values = list(returned) if isinstance(returned, (list, tuple)) else [returned]
         if not out and values == [None]:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 
+from ....graph.ops.random import (
+    Dropout,
+    DropoutGrad,
+    GaussianRandom,
+    TruncatedGaussianRandom,
+    UniformRandom,
+)
 from ...device.device import Device
 from ...device.philox import Stream
 from ..registry import Step, kernel
@@ -18,108 +24,78 @@ def drawn_with(dev: Device, seed: int) -> Stream:
 
 
 @kernel("uniform_random")
-def uniform_random(
-    dev: Device,
-    out: Any,
-    *,
-    min: float,
-    max: float,
-    seed: int,
-    diag_num: int,
-    diag_step: int,
-    diag_val: float,
-) -> Step:
+def uniform_random(dev: Device, a: UniformRandom) -> Step:
     """Numbers between two; ``diag_num`` of them, ``diag_step`` + 1 apart, are ``diag_val``."""
-    stream = drawn_with(dev, seed)
+    stream = drawn_with(dev, a.seed)
 
     def draw() -> None:
-        values = stream.uniform(out.shape, out.dtype)
-        values *= max - min
-        values += min
-        values.reshape(-1)[: diag_num * (diag_step + 1) : diag_step + 1] = diag_val
-        out[...] = dev.xp.asarray(values)
+        values = stream.uniform(a.out.shape, a.out.dtype)
+        values *= a.max - a.min
+        values += a.min
+        values.reshape(-1)[: a.diag_num * (a.diag_step + 1) : a.diag_step + 1] = a.diag_val
+        a.out[...] = dev.xp.asarray(values)
 
     return draw
 
 
 @kernel("gaussian_random")
-def gaussian_random(dev: Device, out: Any, *, mean: float, std: float, seed: int) -> Step:
-    stream = drawn_with(dev, seed)
+def gaussian_random(dev: Device, a: GaussianRandom) -> Step:
+    stream = drawn_with(dev, a.seed)
 
     def draw() -> None:
-        out[...] = dev.xp.asarray(stream.normal(out.shape) * std + mean)
+        a.out[...] = dev.xp.asarray(stream.normal(a.out.shape) * a.std + a.mean)
 
     return draw
 
 
 @kernel("truncated_gaussian_random")
-def truncated_gaussian_random(dev: Device, out: Any, *, mean: float, std: float, seed: int) -> Step:
-    stream = drawn_with(dev, seed)
+def truncated_gaussian_random(dev: Device, a: TruncatedGaussianRandom) -> Step:
+    stream = drawn_with(dev, a.seed)
 
     def draw() -> None:
-        out[...] = dev.xp.asarray(stream.truncated_normal(out.shape) * std + mean)
+        a.out[...] = dev.xp.asarray(stream.truncated_normal(a.out.shape) * a.std + a.mean)
 
     return draw
 
 
 @kernel("dropout")
-def dropout(
-    dev: Device,
-    x: Any,
-    out: Any,
-    mask: Any,
-    *,
-    dropout_prob: float,
-    is_test: bool,
-    fix_seed: bool,
-    seed: int,
-    dropout_implementation: str,
-) -> list[Step]:
+def dropout(dev: Device, a: Dropout) -> list[Step]:
     """A kept element is x, or x / (1 - p) with upscale_in_train; Srivastava et al., JMLR 15 (2014)."""
     xp = dev.xp
-    upscale = dropout_implementation == "upscale_in_train"
-    keep = 1.0 - dropout_prob
-    if is_test:
+    upscale = a.dropout_implementation == "upscale_in_train"
+    keep = 1.0 - a.dropout_prob
+    if a.is_test:
         factor = 1.0 if upscale else keep
-        fill = [] if mask is None else [partial(mask.fill, 1)]
-        return [*fill, partial(xp.multiply, x, factor, out)]
-    stream = Stream(dev, seed, per_row=True, every_step=not fix_seed)
-    mask = dev.scratch(x.shape, np.uint8) if mask is None else mask
+        fill = [] if a.mask is None else [partial(a.mask.fill, 1)]
+        return [*fill, partial(xp.multiply, a.x, factor, a.out)]
+    stream = Stream(dev, a.seed, per_row=True, every_step=not a.fix_seed)
+    mask = dev.scratch(a.x.shape, np.uint8) if a.mask is None else a.mask
     factor = (1.0 / keep if keep else 0.0) if upscale else 1.0
 
     def draw() -> None:
-        kept = stream.below(x.shape, keep)
+        kept = stream.below(a.x.shape, keep)
         xp.copyto(mask, xp.asarray(kept))
 
     # where, not a product: a dropped inf or nan is gone
-    dropped = dev.scratch(x.shape, np.bool_)
+    dropped = dev.scratch(a.x.shape, np.bool_)
     return [
         draw,
-        partial(xp.multiply, x, factor, out),
+        partial(xp.multiply, a.x, factor, a.out),
         partial(xp.equal, mask, 0, dropped),
-        partial(xp.copyto, out, 0, where=dropped),
+        partial(xp.copyto, a.out, 0, where=dropped),
     ]
 
 
 @kernel("dropout_grad")
-def dropout_grad(
-    dev: Device,
-    mask: Any,
-    d_out: Any,
-    d_x: Any,
-    *,
-    dropout_prob: float,
-    is_test: bool,
-    dropout_implementation: str,
-) -> list[Step]:
-    if d_x is None:
+def dropout_grad(dev: Device, a: DropoutGrad) -> list[Step]:
+    if a.d_x is None:
         return []
-    upscale = dropout_implementation == "upscale_in_train"
-    keep = 1.0 - dropout_prob
-    factor = (1.0 / keep if keep else 0.0) if upscale and not is_test else 1.0
-    if is_test and not upscale:
+    upscale = a.dropout_implementation == "upscale_in_train"
+    keep = 1.0 - a.dropout_prob
+    factor = (1.0 / keep if keep else 0.0) if upscale and not a.is_test else 1.0
+    if a.is_test and not upscale:
         factor = keep
     return [
-        partial(dev.xp.multiply, d_out, mask, d_x),
-        *([] if factor == 1.0 else [partial(dev.xp.multiply, d_x, factor, d_x)]),
+        partial(dev.xp.multiply, a.d_out, a.mask, a.d_x),
+        *([] if factor == 1.0 else [partial(dev.xp.multiply, a.d_x, factor, a.d_x)]),
     ]

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
-from ....graph.ops.strided import strided_indices
+from ....graph.ops.operands import Array
+from ....graph.ops.strided import Reverse, StridedSlice, StridedSliceGrad, strided_indices
 from ...device.device import Device
 from ..registry import Step, kernel
 from .manipulation import copied
 
 
-def _taken(x: Any, axes: list[int], starts: list[int], ends: list[int], strides: list[int]) -> Any:
+def _taken(x: Array, a: StridedSlice | StridedSliceGrad) -> Array:
     """Return the view of what is taken."""
     index = [slice(None)] * x.ndim
-    for axis, start, end, stride in zip(axes, starts, ends, strides, strict=True):
+    for axis, start, end, stride in zip(a.axes, a.starts, a.ends, a.strides, strict=True):
         indices = strided_indices(x.shape[axis], start, end, stride)
         if not indices:
             index[axis] = slice(0, 0)
@@ -25,40 +25,22 @@ def _taken(x: Any, axes: list[int], starts: list[int], ends: list[int], strides:
 
 
 @kernel("strided_slice", low=True)
-def strided_slice(
-    dev: Device,
-    input: Any,
-    out: Any,
-    *,
-    axes: list[int],
-    starts: list[int],
-    ends: list[int],
-    strides: list[int],
-) -> list[Step]:
+def strided_slice(dev: Device, a: StridedSlice) -> list[Step]:
     """A view of the operand, copied."""
-    view = _taken(input, axes, starts, ends, strides)
-    return copied(dev, out.reshape(view.shape), view)
+    view = _taken(a.input, a)
+    return copied(dev, a.out.reshape(view.shape), view)
 
 
 @kernel("strided_slice_grad", low=True)
-def strided_slice_grad(
-    dev: Device,
-    d_out: Any,
-    d_input: Any,
-    *,
-    axes: list[int],
-    starts: list[int],
-    ends: list[int],
-    strides: list[int],
-) -> list[Step]:
+def strided_slice_grad(dev: Device, a: StridedSliceGrad) -> list[Step]:
     """The gradient where the elements came from, zero elsewhere."""
-    if d_input is None:
+    if a.d_input is None:
         return []
-    view = _taken(d_input, axes, starts, ends, strides)
-    return [partial(d_input.fill, 0), *copied(dev, view, d_out.reshape(view.shape))]
+    view = _taken(a.d_input, a)
+    return [partial(a.d_input.fill, 0), *copied(dev, view, a.d_out.reshape(view.shape))]
 
 
 @kernel("reverse", low=True)
-def reverse(dev: Device, x: Any, out: Any, *, axis: list[int]) -> list[Step]:
+def reverse(dev: Device, a: Reverse) -> list[Step]:
     """The operand from the end to the front along some dimensions."""
-    return copied(dev, out, dev.xp.flip(x, tuple(axis)))
+    return copied(dev, a.out, dev.xp.flip(a.x, tuple(a.axis)))

@@ -3,142 +3,105 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
+from ....graph.ops.sync_norm import (
+    BatchNormApply,
+    BatchNormGradApply,
+    BatchNormGradPartial,
+    BatchNormPartial,
+)
 from ...device.device import Device
 from ..registry import Step, kernel
 from .norm import averaged, channels
 
 
 @kernel("batch_norm_partial")
-def batch_norm_partial(dev: Device, x: Any, stats: Any, *, data_layout: str) -> list[Step]:
+def batch_norm_partial(dev: Device, a: BatchNormPartial) -> list[Step]:
     xp = dev.xp
-    axes, _, count = channels(x, data_layout)
-    width = (stats.size - 1) // 2
-    squares = dev.scratch(x.shape, xp.float64)
+    axes, _, count = channels(a.x, a.data_layout)
+    width = (a.stats.size - 1) // 2
+    squares = dev.scratch(a.x.shape, xp.float64)
     return [
-        partial(stats[:1].fill, count if x.size else 0),
-        partial(xp.copyto, squares, x),
-        partial(xp.add.reduce, squares, axes, None, stats[1 : width + 1]),
+        partial(a.stats[:1].fill, count if a.x.size else 0),
+        partial(xp.copyto, squares, a.x),
+        partial(xp.add.reduce, squares, axes, None, a.stats[1 : width + 1]),
         partial(xp.multiply, squares, squares, squares),
-        partial(xp.add.reduce, squares, axes, None, stats[width + 1 :]),
+        partial(xp.add.reduce, squares, axes, None, a.stats[width + 1 :]),
     ]
 
 
 @kernel("batch_norm_apply")
-def batch_norm_apply(
-    dev: Device,
-    x: Any,
-    scale: Any,
-    bias: Any,
-    mean: Any,
-    variance: Any,
-    stats: Any,
-    y: Any,
-    mean_out: Any,
-    variance_out: Any,
-    saved_mean: Any,
-    saved_variance: Any,
-    *,
-    momentum: float,
-    epsilon: float,
-    data_layout: str,
-) -> list[Step]:
+def batch_norm_apply(dev: Device, a: BatchNormApply) -> list[Step]:
     xp = dev.xp
-    _, spread, _ = channels(x, data_layout)
-    width = scale.size
-    centre = dev.scratch(scale.shape, xp.float64)
-    space = dev.scratch(scale.shape, xp.float64)
-    new = dev.scratch(scale.shape, scale.dtype)
-    slope = dev.scratch(scale.shape, scale.dtype)
+    _, spread, _ = channels(a.x, a.data_layout)
+    width = a.scale.size
+    centre = dev.scratch(a.scale.shape, xp.float64)
+    space = dev.scratch(a.scale.shape, xp.float64)
+    new = dev.scratch(a.scale.shape, a.scale.dtype)
+    slope = dev.scratch(a.scale.shape, a.scale.dtype)
     return [
-        partial(xp.divide, stats[1 : width + 1], stats[:1], centre),
-        partial(xp.divide, stats[width + 1 :], stats[:1], space),
+        partial(xp.divide, a.stats[1 : width + 1], a.stats[:1], centre),
+        partial(xp.divide, a.stats[width + 1 :], a.stats[:1], space),
         lambda: xp.subtract(space, centre * centre, space),
         partial(xp.maximum, space, 0.0, out=space),  # rounding may leave less than nothing
-        partial(xp.copyto, saved_mean, centre, "same_kind"),
+        partial(xp.copyto, a.saved_mean, centre, "same_kind"),
         partial(xp.copyto, new, space, "same_kind"),
-        *averaged(dev, mean, saved_mean, mean_out, momentum, slope),
-        *averaged(dev, variance, new, variance_out, momentum, slope),
-        partial(xp.add, space, epsilon, space),
+        *averaged(dev, a.mean, a.saved_mean, a.mean_out, a.momentum, slope),
+        *averaged(dev, a.variance, new, a.variance_out, a.momentum, slope),
+        partial(xp.add, space, a.epsilon, space),
         partial(xp.sqrt, space, space),
         partial(xp.divide, 1.0, space, space),
-        partial(xp.copyto, saved_variance, space, "same_kind"),
-        partial(xp.multiply, saved_variance, scale, slope),
-        partial(xp.subtract, x, saved_mean.reshape(spread), y),
-        partial(xp.multiply, y, slope.reshape(spread), y),
-        partial(xp.add, y, bias.reshape(spread), y),
+        partial(xp.copyto, a.saved_variance, space, "same_kind"),
+        partial(xp.multiply, a.saved_variance, a.scale, slope),
+        partial(xp.subtract, a.x, a.saved_mean.reshape(spread), a.y),
+        partial(xp.multiply, a.y, slope.reshape(spread), a.y),
+        partial(xp.add, a.y, a.bias.reshape(spread), a.y),
     ]
 
 
 @kernel("batch_norm_grad_partial")
-def batch_norm_grad_partial(
-    dev: Device,
-    x: Any,
-    saved_mean: Any,
-    saved_variance: Any,
-    d_y: Any,
-    local: Any,
-    total: Any,
-    *,
-    data_layout: str,
-) -> list[Step]:
+def batch_norm_grad_partial(dev: Device, a: BatchNormGradPartial) -> list[Step]:
     xp = dev.xp
-    axes, spread, _ = channels(x, data_layout)
-    width = saved_mean.size
-    product = dev.scratch(x.shape, xp.float64)
+    axes, spread, _ = channels(a.x, a.data_layout)
+    width = a.saved_mean.size
+    product = dev.scratch(a.x.shape, xp.float64)
     return [
-        partial(xp.copyto, product, d_y),
-        partial(xp.add.reduce, product, axes, None, local[:width]),
-        partial(xp.subtract, x, saved_mean.reshape(spread), product),
-        partial(xp.multiply, product, saved_variance.reshape(spread), product),
-        partial(xp.multiply, product, d_y, product),
-        partial(xp.add.reduce, product, axes, None, local[width:]),
-        partial(xp.copyto, total, local),
+        partial(xp.copyto, product, a.d_y),
+        partial(xp.add.reduce, product, axes, None, a.local[:width]),
+        partial(xp.subtract, a.x, a.saved_mean.reshape(spread), product),
+        partial(xp.multiply, product, a.saved_variance.reshape(spread), product),
+        partial(xp.multiply, product, a.d_y, product),
+        partial(xp.add.reduce, product, axes, None, a.local[width:]),
+        partial(xp.copyto, a.total, a.local),
     ]
 
 
 @kernel("batch_norm_grad_apply")
-def batch_norm_grad_apply(
-    dev: Device,
-    x: Any,
-    scale: Any,
-    saved_mean: Any,
-    saved_variance: Any,
-    d_y: Any,
-    local: Any,
-    total: Any,
-    stats: Any,
-    d_x: Any,
-    d_scale: Any,
-    d_bias: Any,
-    *,
-    data_layout: str,
-) -> list[Step]:
+def batch_norm_grad_apply(dev: Device, a: BatchNormGradApply) -> list[Step]:
     """dx = scale * inv_std * (dy - mean(dy) - hat * mean(dy * hat)), the means over every replica."""
     xp = dev.xp
-    _, spread, _ = channels(x, data_layout)
-    width = scale.size
+    _, spread, _ = channels(a.x, a.data_layout)
+    width = a.scale.size
     steps: list[Step] = []
-    if d_bias is not None:
-        steps.append(partial(xp.copyto, d_bias, local[:width], "same_kind"))
-    if d_scale is not None:
-        steps.append(partial(xp.copyto, d_scale, local[width:], "same_kind"))
-    if d_x is None:
+    if a.d_bias is not None:
+        steps.append(partial(xp.copyto, a.d_bias, a.local[:width], "same_kind"))
+    if a.d_scale is not None:
+        steps.append(partial(xp.copyto, a.d_scale, a.local[width:], "same_kind"))
+    if a.d_x is None:
         return steps
-    means = dev.scratch(total.shape, xp.float64)
-    shares = dev.scratch(total.shape, scale.dtype)
-    slope = dev.scratch(scale.shape, scale.dtype)
-    hat = dev.scratch(x.shape, scale.dtype)
+    means = dev.scratch(a.total.shape, xp.float64)
+    shares = dev.scratch(a.total.shape, a.scale.dtype)
+    slope = dev.scratch(a.scale.shape, a.scale.dtype)
+    hat = dev.scratch(a.x.shape, a.scale.dtype)
     return [
         *steps,
-        partial(xp.divide, total, stats[:1], means),
+        partial(xp.divide, a.total, a.stats[:1], means),
         partial(xp.copyto, shares, means, "same_kind"),
-        partial(xp.multiply, scale, saved_variance, slope),
-        partial(xp.subtract, x, saved_mean.reshape(spread), hat),
-        partial(xp.multiply, hat, saved_variance.reshape(spread), hat),
+        partial(xp.multiply, a.scale, a.saved_variance, slope),
+        partial(xp.subtract, a.x, a.saved_mean.reshape(spread), hat),
+        partial(xp.multiply, hat, a.saved_variance.reshape(spread), hat),
         partial(xp.multiply, hat, shares[width:].reshape(spread), hat),
-        partial(xp.subtract, d_y, hat, hat),
+        partial(xp.subtract, a.d_y, hat, hat),
         partial(xp.subtract, hat, shares[:width].reshape(spread), hat),
-        partial(xp.multiply, hat, slope.reshape(spread), d_x),
+        partial(xp.multiply, hat, slope.reshape(spread), a.d_x),
     ]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from ....graph.ops.operands import Gradient, Unary
+from ....graph.ops.view import Transpose, Transpose2Grad, TransposeGrad
 from ...device.device import Device
 from ..registry import Step, kernel
 from .manipulation import copied
@@ -12,22 +12,22 @@ _VIEWS = ("reshape", "squeeze", "unsqueeze", "flatten")
 
 
 @kernel(*_VIEWS, *(f"{name}2" for name in _VIEWS), low=True)
-def reshape(dev: Device, x: Any, out: Any) -> list[Step]:
-    if x.flags.c_contiguous:
-        return copied(dev, out, x.reshape(out.shape))
-    return copied(dev, out.reshape(x.shape), x)
+def reshape(dev: Device, a: Unary) -> list[Step]:
+    if a.x.flags.c_contiguous:
+        return copied(dev, a.out, a.x.reshape(a.out.shape))
+    return copied(dev, a.out.reshape(a.x.shape), a.x)
 
 
 @kernel(*(f"{name}_grad" for name in _VIEWS), *(f"{name}2_grad" for name in _VIEWS), low=True)
-def reshape_grad(dev: Device, d_out: Any, d_x: Any) -> list[Step]:
-    return [] if d_x is None else copied(dev, d_x.reshape(d_out.shape), d_out)
+def reshape_grad(dev: Device, a: Gradient) -> list[Step]:
+    return [] if a.d_x is None else copied(dev, a.d_x.reshape(a.d_out.shape), a.d_out)
 
 
 @kernel("transpose", "transpose2", low=True)
-def transpose(dev: Device, x: Any, out: Any, *, axis: list[int]) -> list[Step]:
-    return copied(dev, out, x.transpose(axis))
+def transpose(dev: Device, a: Transpose) -> list[Step]:
+    return copied(dev, a.out, a.x.transpose(a.axis))
 
 
 @kernel("transpose_grad", "transpose2_grad", low=True)
-def transpose_grad(dev: Device, d_out: Any, d_x: Any, *, axis: list[int]) -> list[Step]:
-    return [] if d_x is None else copied(dev, d_x.transpose(axis), d_out)
+def transpose_grad(dev: Device, a: Transpose2Grad | TransposeGrad) -> list[Step]:
+    return [] if a.d_x is None else copied(dev, a.d_x.transpose(a.axis), a.d_out)

@@ -25,10 +25,7 @@ def has_low(arrays: Arrays) -> bool:
 
 
 def widened(
-    dev: Device,
-    arrays: Arrays,
-    written: Iterable[str],
-    bind: Callable[[Arrays], Iterable[Step]],
+    dev: Device, arrays: Arrays, written: Iterable[str], bind: Callable[[Arrays], Iterable[Step]]
 ) -> list[Step]:
     """Return the calls of a kernel, bound to float32 in the place of low-precision arrays.
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ops.operands import Array
 from ...device.device import Device
 from ..array.attention import Block, Space, Views, blocks, part, register
 from ..cuda.random import CudaDropout
@@ -42,7 +43,7 @@ class CublasLtAttention:
         self.weights = Space(dev, shapes, self.q.dtype)
         self.marks = Space(dev, shapes if self.dropout.draws else [], np.bool_)
 
-    def forward(self, out: Any, top: Any, total: Any) -> Iterator[Step]:
+    def forward(self, out: Array, top: Any, total: Any) -> Iterator[Step]:
         """Yield the calls of all blocks."""
         for block in self.blocks:
             scores, weights = self.scores(block.shape), self.weights(block.shape)
@@ -54,7 +55,7 @@ class CublasLtAttention:
             yield softened(self.dev, scores, masked, mark, weights, *kept, factor)
             yield from product(self.dev, weights, self.v[block.at[:2]], out[block.at])
 
-    def backward(self, kept: Views, d_out: Any, wanted: Views, d_mask: Any) -> Iterator[Step]:
+    def backward(self, kept: Views, d_out: Array, wanted: Views, d_mask: Any) -> Iterator[Step]:
         """Yield the calls of all blocks: ``kept`` are not read, ``wanted`` are gradients or None."""
         shapes = [block.shape for block in self.blocks]
         d_weights = Space(self.dev, shapes, self.wide)
@@ -78,7 +79,7 @@ class CublasLtAttention:
                 yield from copied(self.dev, total, made)
 
     def _products(
-        self, block: Block, rows: Any, slopes: Any, d_q: Any, totals: list[Any]
+        self, block: Block, rows: Array, slopes: Array, d_q: Any, totals: list[Any]
     ) -> Iterator[Step]:
         at, more = block.at[:2], block.at[2].start > 0
         d_k, d_v = totals
@@ -114,7 +115,7 @@ class CublasLtAttention:
 class _MaskSums:
     """The gradient of Mask: that of the scores, summed over what it was broadcast along."""
 
-    def __init__(self, dev: Device, d_mask: Any, wide: Any, held: list[Block]) -> None:
+    def __init__(self, dev: Device, d_mask: Any, wide: Array, held: list[Block]) -> None:
         self.dev, self.made, self.wide = dev, d_mask, wide
         if d_mask is not None:
             self.total = dev.scratch(d_mask.shape, wide)
@@ -124,7 +125,7 @@ class _MaskSums:
         """Return the calls to make first."""
         return [] if self.made is None else [partial(self.total.fill, 0)]
 
-    def add(self, block: Block, slopes: Any) -> list[Step]:
+    def add(self, block: Block, slopes: Array) -> list[Step]:
         """Return the calls that add a block's."""
         if self.made is None:
             return []
@@ -141,7 +142,7 @@ class _MaskSums:
         return [] if self.made is None else copied(self.dev, self.total, self.made)
 
 
-def _turned(array: Any) -> Any:
+def _turned(array: Array) -> Any:
     return array.swapaxes(-1, -2)
 
 

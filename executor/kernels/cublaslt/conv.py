@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ops.conv import Conv2d, Conv2dGrad
+from ....graph.ops.operands import Array
 from ...codegen.cuda_source import c_type
 from ...cuda.kernel import CudaKernel
 from ...device.device import Device
@@ -23,71 +25,43 @@ _UNFOLDED_BYTES = 128 << 20  # of windows at a time
 
 
 @cublaslt("conv2d", "depthwise_conv2d")
-def conv2d(
-    dev: Device,
-    input: Any,
-    filter: Any,
-    output: Any,
-    *,
-    strides: list[int],
-    paddings: list[int],
-    padding_algorithm: str,
-    dilations: list[int],
-    groups: int,
-    fuse_relu_before_depthwise_conv: bool,
-) -> list[Step]:
-    geo = geometry(input, filter, output, locals())
-    steps: list[Step] = []
-    if fuse_relu_before_depthwise_conv:
-        input, steps = _rectified(dev, input)
-    w_GOK, copies = _filters(dev, geo, filter)
+def conv2d(dev: Device, a: Conv2d) -> list[Step]:
+    geo = geometry(a, a.output)
+    x, steps = _rectified(dev, a.input) if a.fuse_relu_before_depthwise_conv else (a.input, [])
+    w_GOK, copies = _filters(dev, geo, a.filter)
     steps += copies
-    for images in _chunks(geo, input.dtype.itemsize):
+    for images in _chunks(geo, x.dtype.itemsize):
         with dev.in_turn():
-            windows, unfolding = _windows(dev, geo, input[images])
-            y = _by_group(output[images], groups)
+            windows, unfolding = _windows(dev, geo, x[images])
+            y = _by_group(a.output[images], a.groups)
             steps += [*unfolding, *product(dev, w_GOK, windows, y)]
     return steps
 
 
 @cublaslt("conv2d_grad", "depthwise_conv2d_grad")
-def conv2d_grad(
-    dev: Device,
-    input: Any,
-    filter: Any,
-    d_output: Any,
-    d_input: Any,
-    d_filter: Any,
-    *,
-    strides: list[int],
-    paddings: list[int],
-    padding_algorithm: str,
-    dilations: list[int],
-    groups: int,
-    fuse_relu_before_depthwise_conv: bool,
-) -> list[Step]:
-    geo = geometry(input, filter, d_output, locals())
+def conv2d_grad(dev: Device, a: Conv2dGrad) -> list[Step]:
+    geo = geometry(a, a.d_output)
     steps: list[Step] = []
-    if d_filter is not None:
-        x = input
-        if fuse_relu_before_depthwise_conv:
-            x, steps = _rectified(dev, input)
-        steps += _filter_grad(dev, geo, x, d_output, d_filter)
-    if d_input is not None:
-        w_GOK, copies = _filters(dev, geo, filter)
-        steps += [*copies, *_input_grad(dev, geo, w_GOK.swapaxes(1, 2), d_output, d_input)]
-        if fuse_relu_before_depthwise_conv:
-            reads = {"Out": input, "Out@GRAD": d_input}  # relu(x) > 0 where x is
-            steps += part(dev, "relu_grad", reads, {"X@GRAD": d_input})
+    if a.d_filter is not None:
+        x = a.input
+        if a.fuse_relu_before_depthwise_conv:
+            x, steps = _rectified(dev, a.input)
+        steps += _filter_grad(dev, geo, x, a.d_output, a.d_filter)
+    if a.d_input is not None:
+        w_GOK, copies = _filters(dev, geo, a.filter)
+        steps += [*copies, *_input_grad(dev, geo, w_GOK.swapaxes(1, 2), a.d_output, a.d_input)]
+        if a.fuse_relu_before_depthwise_conv:
+            reads = {"Out": a.input, "Out@GRAD": a.d_input}  # relu(x) > 0 where x is
+            steps += part(dev, "relu_grad", reads, {"X@GRAD": a.d_input})
     return steps
 
 
-def _rectified(dev: Device, x: Any) -> tuple[Any, list[Step]]:
+def _rectified(dev: Device, x: Array) -> tuple[Any, list[Step]]:
     made = dev.scratch_like(x)
     return made, part(dev, "relu", {"X": x}, {"Out": made})
 
 
-def _filters(dev: Device, geo: Geometry, filter: Any) -> tuple[Any, list[Step]]:
+def _filters(dev: Device, geo: Geometry, filter: Array) -> tuple[Any, list[Step]]:
     """Return filters as [G, O, K], and the calls that lay them side by side where they are not."""
     near, steps = filter, []
     if not filter.flags.c_contiguous:
@@ -96,7 +70,7 @@ def _filters(dev: Device, geo: Geometry, filter: Any) -> tuple[Any, list[Step]]:
     return near.reshape(geo.groups, geo.w[0] // geo.groups, -1), steps
 
 
-def _filter_grad(dev: Device, geo: Geometry, x: Any, d_out: Any, d_filter: Any) -> list[Step]:
+def _filter_grad(dev: Device, geo: Geometry, x: Array, d_out: Array, d_filter: Any) -> list[Step]:
     """Sum over images of d_out [G, O, L] @ windows^T [G, L, K]; chunks are added up before they are rounded."""
     groups = geo.groups
     chunks = list(_chunks(geo, x.dtype.itemsize))
@@ -116,7 +90,7 @@ def _filter_grad(dev: Device, geo: Geometry, x: Any, d_out: Any, d_filter: Any) 
     return [*steps, *(copied(dev, total, d_filter) if apart else [])]
 
 
-def _input_grad(dev: Device, geo: Geometry, w_GKO: Any, d_out: Any, d_input: Any) -> list[Step]:
+def _input_grad(dev: Device, geo: Geometry, w_GKO: Array, d_out: Array, d_input: Any) -> list[Step]:
     """Multiply w^T [G, K, O] @ d_out [G, O, L]; each pixel adds up what windows it was in."""
     groups = geo.groups
     if geo.plain:
@@ -143,7 +117,7 @@ def _chunks(geo: Geometry, itemsize: int) -> Iterator[slice]:
         yield slice(start, min(start + size, geo.x[0]))
 
 
-def _by_group(images: Any, groups: int) -> Any:
+def _by_group(images: Array, groups: int) -> Any:
     """View [N, channels, h, w], of either order in memory, as [N, G, channels / G, h * w]."""
     n, channels, h, w = images.shape
     return images.reshape(n, groups, channels // groups, h * w)
@@ -155,7 +129,7 @@ def _scratch(dev: Device, geo: Geometry, count: int, dtype: Any) -> Any:
     return dev.scratch((count, geo.groups, inner, geo.out[2] * geo.out[3]), dtype)
 
 
-def _windows(dev: Device, geo: Geometry, images: Any) -> tuple[Any, list[Step]]:
+def _windows(dev: Device, geo: Geometry, images: Array) -> tuple[Any, list[Step]]:
     """Return windows [N, G, K, L] of some images, and the launch that gathers them."""
     if geo.plain:
         return _by_group(images, geo.groups), []
@@ -163,7 +137,7 @@ def _windows(dev: Device, geo: Geometry, images: Any) -> tuple[Any, list[Step]]:
     return windows, [_launch(dev, geo, "unfold", images, windows, windows.size)]
 
 
-def _launch(dev: Device, geo: Geometry, name: str, images: Any, windows: Any, work: int) -> Step:
+def _launch(dev: Device, geo: Geometry, name: str, images: Array, windows: Any, work: int) -> Step:
     """Return the launch of a kernel between images and their windows, of which it makes ``work`` elements."""
     writes = name == "fold"
     image, window = c_type(images.dtype), c_type(windows.dtype)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ops.operands import Array
 from ....strategies.types import is_low
 from ..array.feedforward import FeedForward, backward_of, forward_of
 from ..cuda.random import CudaDropout
@@ -25,7 +26,7 @@ class CublasLtFeedForward(FeedForward):
     rows_in_turn = 8192  # enough that a product's tiles fill a GPU several times
     _bits: Any = None  # where the activation of the turn is above zero
 
-    def backward(self, d_out: Any, wanted: Mapping[str, Any]) -> list[Step]:
+    def backward(self, d_out: Array, wanted: Mapping[str, Any]) -> list[Step]:
         """See :class:`FeedForward`. Over several turns gradients of weights are not added up in 16 bits."""
         sums = {}
         if self.rows > self.rows_in_turn and is_low(d_out.dtype):
@@ -40,13 +41,13 @@ class CublasLtFeedForward(FeedForward):
             steps += copied(self.dev, total, wanted[name])
         return steps
 
-    def linear(self, x: Any, weight: Any, bias: Any, out: Any) -> list[Step]:
+    def linear(self, x: Array, weight: Array, bias: Any, out: Array) -> list[Step]:
         """See :class:`FeedForward`."""
         return linear(self.dev, x, weight, bias, out)
 
-    def activated(self, x: Any, before: Any, after: Any, *, again: bool) -> list[Step]:
+    def activated(self, x: Array, before: Any, after: Any, *, again: bool) -> list[Step]:
         """See :class:`FeedForward`."""
-        bias, act = self.slots["linear1_bias"], self.slots["act_method"]
+        bias, act = self.a.linear1_bias, self.a.act_method
         self._bits = None
         if again and act == "relu":
             bits = self.dev.scratch(
@@ -64,23 +65,27 @@ class CublasLtFeedForward(FeedForward):
             bias,
             after,
             act,
-            approximate=self.slots["approximate"],
+            approximate=self.a.approximate,
             before=before if again else None,
         )
 
-    def through(self, d_out: Any, before: Any, hidden: Any, mark: Any) -> tuple[Any, list[Step]]:
+    def through(
+        self, d_out: Array, before: Any, hidden: Array, mark: Any
+    ) -> tuple[Any, list[Step]]:
         """See :class:`FeedForward`."""
-        relu = self.slots["act_method"] == "relu"
+        relu = self.a.act_method == "relu"
         kept = self._bits if relu else before
         plain = self.dropouts[0].factor == 1.0 and not self.dropouts[0].draws
-        if plain and kept is not None and (relu or self.slots["approximate"]):
+        if plain and kept is not None and (relu or self.a.approximate):
             made, name = self.dev.scratch(hidden.shape, hidden.dtype), "drelu" if relu else "dgelu"
             whole = finished(self.dev, d_out, self.second.T, made, name, aux=kept)
             if whole is not None:
                 return made, whole
         return super().through(d_out, before, hidden, mark)
 
-    def _weights(self, turn: slice, x: Any, d_rows: Any, d_weight: Any, d_bias: Any) -> list[Step]:
+    def _weights(
+        self, turn: slice, x: Array, d_rows: Array, d_weight: Any, d_bias: Any
+    ) -> list[Step]:
         more, share = turn.start > 0, self._share(turn, d_bias)
         return [
             *weight_gradient(self.dev, x, d_rows, d_weight, share, more=more),

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....graph.ops.fused_linear import GEMM, leading
+from ....graph.ops.fused_linear import GEMM, FusedGemmEpilogue, FusedGemmEpilogueGrad, leading
+from ....graph.ops.operands import Array
 from ...device.device import Device
+from ..array.fused_linear import below_of, kept_of
 from ..array.linear import as_matrix
 from ..registry import Step
 from .product import finished, product
 from .support import column_sums, cublaslt, part
 
 
-def linear(dev: Device, a: Any, b: Any, bias: Any, out: Any) -> list[Step]:
+def linear(dev: Device, a: Array, b: Array, bias: Any, out: Array) -> list[Step]:
     """Return the calls for out = a @ b + bias, of matrices; ``bias`` may be None."""
     if bias is None:
         return product(dev, a, b, out)
@@ -25,7 +27,7 @@ def linear(dev: Device, a: Any, b: Any, bias: Any, out: Any) -> list[Step]:
     return [*product(dev, a, b, out), *_plus(dev, out, bias)]
 
 
-def _plus(dev: Device, rows: Any, bias: Any) -> list[Step]:
+def _plus(dev: Device, rows: Array, bias: Any) -> list[Step]:
     return part(dev, "elementwise_add", {"X": rows, "Y": bias}, {"Out": rows}, {"axis": -1})
 
 
@@ -36,10 +38,10 @@ def epilogue(act: str, *, keeps: bool, bias: Any) -> str:
 
 def activated(
     dev: Device,
-    a: Any,
-    b: Any,
+    a: Array,
+    b: Array,
     bias: Any,
-    out: Any,
+    out: Array,
     act: str,
     *,
     approximate: bool,
@@ -54,15 +56,12 @@ def activated(
     with dev.in_turn():
         total = dev.scratch(out.shape, out.dtype) if before is None else before
         attrs = {"approximate": approximate} if act == "gelu" else {}
-        return [
-            *linear(dev, a, b, bias, total),
-            *part(dev, act, {"X": total}, {"Out": out}, attrs),
-        ]
+        return [*linear(dev, a, b, bias, total), *part(dev, act, {"X": total}, {"Out": out}, attrs)]
 
 
 def weight_gradient(
     dev: Device,
-    a: Any,
+    a: Array,
     d: Any,
     d_weight: Any,
     d_bias: Any,
@@ -87,71 +86,38 @@ def weight_gradient(
 
 
 @cublaslt(GEMM)
-def fused_gemm_epilogue(
-    dev: Device,
-    x: Any,
-    y: Any,
-    bias: Any,
-    out: Any,
-    reserve_space: Any,
-    *,
-    trans_x: bool,
-    trans_y: bool,
-    activation: str,
-    approximate: bool,
-    x_num_col_dims: int,
-) -> list[Step]:
-    x_2d = as_matrix(x, leading(x.ndim, x_num_col_dims))
-    a_MK, b_KN = x_2d.T if trans_x else x_2d, y.T if trans_y else y
-    out_MN = out.reshape(a_MK.shape[0], b_KN.shape[1])
-    if activation == "none":
-        return linear(dev, a_MK, b_KN, bias, out_MN)
-    kept = None if reserve_space is None else reserve_space.reshape(out_MN.shape)
+def fused_gemm_epilogue(dev: Device, a: FusedGemmEpilogue) -> list[Step]:
+    x_2d = as_matrix(a.x, leading(a.x.ndim, a.x_num_col_dims))
+    a_MK, b_KN = x_2d.T if a.trans_x else x_2d, a.y.T if a.trans_y else a.y
+    out_MN = a.out.reshape(a_MK.shape[0], b_KN.shape[1])
+    if a.activation == "none":
+        return linear(dev, a_MK, b_KN, a.bias, out_MN)
+    kept = None if a.reserve_space is None else a.reserve_space.reshape(out_MN.shape)
     return activated(
-        dev, a_MK, b_KN, bias, out_MN, activation, approximate=approximate, before=kept
+        dev, a_MK, b_KN, a.bias, out_MN, a.activation, approximate=a.approximate, before=kept
     )
 
 
 @cublaslt(f"{GEMM}_grad")
-def fused_gemm_epilogue_grad(
-    dev: Device,
-    d_out: Any,
-    x: Any,
-    y: Any,
-    out: Any,
-    reserve_space: Any,
-    below: Any,
-    dx: Any,
-    dy: Any,
-    d_bias: Any,
-    *,
-    trans_x: bool,
-    trans_y: bool,
-    activation_grad: str,
-    activation_below: str,
-    approximate: bool,
-    x_num_col_dims: int,
-) -> list[Step]:
-    x_2d = as_matrix(x, leading(x.ndim, x_num_col_dims))
-    a_MK, b_KN = x_2d.T if trans_x else x_2d, y.T if trans_y else y
-    d_MN = d_out.reshape(a_MK.shape[0], b_KN.shape[1])
+def fused_gemm_epilogue_grad(dev: Device, a: FusedGemmEpilogueGrad) -> list[Step]:
+    x_2d = as_matrix(a.x, leading(a.x.ndim, a.x_num_col_dims))
+    a_MK, b_KN = x_2d.T if a.trans_x else x_2d, a.y.T if a.trans_y else a.y
+    d_MN = a.d_out.reshape(a_MK.shape[0], b_KN.shape[1])
     steps: list[Step] = []
-    if activation_grad != "none":
-        came, d_MN = d_MN, dev.scratch(d_MN.shape, d_out.dtype)
-        steps += _slope(
-            dev, activation_grad, (out, reserve_space), came, d_MN, approximate=approximate
-        )
-    if dx is not None:
-        left, right = (b_KN, d_MN.T) if trans_x else (d_MN, b_KN.T)
-        dx_2d = dx.reshape(x_2d.shape)
-        if activation_below == "none":
+    if a.activation_grad != "none":
+        came, d_MN = d_MN, dev.scratch(d_MN.shape, a.d_out.dtype)
+        steps += _slope(dev, a, came, d_MN)
+    if a.dx is not None:
+        left, right = (b_KN, d_MN.T) if a.trans_x else (d_MN, b_KN.T)
+        dx_2d = a.dx.reshape(x_2d.shape)
+        if a.activation_below == "none":
             steps += product(dev, left, right, dx_2d)
         else:
-            steps += _through_gelu(dev, left, right, below.reshape(dx_2d.shape), dx_2d)
-    return [*steps, *weight_gradient(dev, a_MK, d_MN, dy, d_bias, transposed=trans_y)]
+            steps += _through_gelu(dev, left, right, below_of(a).reshape(dx_2d.shape), dx_2d)
+    return [*steps, *weight_gradient(dev, a_MK, d_MN, a.dy, a.d_bias, transposed=a.trans_y)]
 
 
-def _through_gelu(dev: Device, a: Any, b: Any, before: Any, made: Any) -> list[Step]:
+def _through_gelu(dev: Device, a: Array, b: Array, before: Any, made: Any) -> list[Step]:
     """Return the calls for a product that is taken through gelu's tanh form, applied to ``before``."""
     whole = finished(dev, a, b, made, "dgelu", aux=before)
     if whole is not None:
@@ -161,13 +127,9 @@ def _through_gelu(dev: Device, a: Any, b: Any, before: Any, made: Any) -> list[S
     return [*product(dev, a, b, made), *through]
 
 
-def _slope(
-    dev: Device, name: str, kept: tuple[Any, Any], came: Any, made: Any, *, approximate: bool
-) -> list[Step]:
+def _slope(dev: Device, a: FusedGemmEpilogueGrad, came: Array, made: Array) -> list[Step]:
     """Take a gradient through the activation: relu knows its slope from Out, gelu from what it got."""
-    out, reserve = kept
-    if name == "relu_grad":
-        held = {"Out": out.reshape(came.shape), "Out@GRAD": came}
-        return part(dev, name, held, {"X@GRAD": made})
-    held = {"X": reserve.reshape(came.shape), "Out@GRAD": came}
-    return part(dev, name, held, {"X@GRAD": made}, {"approximate": approximate})
+    relu = a.activation_grad == "relu_grad"
+    held = {"Out" if relu else "X": kept_of(a).reshape(came.shape), "Out@GRAD": came}
+    attrs = {} if relu else {"approximate": a.approximate}
+    return part(dev, a.activation_grad, held, {"X@GRAD": made}, attrs)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ....graph.ops.operands import Array
 from ...cuda.gemm import Gemm, Operands
 from ...device.device import Device
 from ..registry import Step
@@ -27,7 +28,7 @@ class Stored(NamedTuple):
     ld: int
 
 
-def stored(matrix: Any) -> Stored | None:
+def stored(matrix: Array) -> Stored | None:
     """Return how the last two dimensions of an array lie; None if neither has its elements side by side."""
     (rows, columns), (down, along) = matrix.shape[-2:], _steps(matrix)[-2:]
     if (along == 1 or columns == 1) and (down >= columns or rows == 1):
@@ -37,7 +38,7 @@ def stored(matrix: Any) -> Stored | None:
     return None
 
 
-def _steps(array: Any) -> tuple[int, ...]:
+def _steps(array: Array) -> tuple[int, ...]:
     """Return strides in elements; 0 along what has one."""
     size = array.dtype.itemsize
     pairs = zip(array.shape, array.strides, strict=True)
@@ -45,7 +46,7 @@ def _steps(array: Any) -> tuple[int, ...]:
 
 
 def product(
-    dev: Device, a: Any, b: Any, c: Any, *, alpha: float = 1.0, more: bool = False
+    dev: Device, a: Array, b: Array, c: Array, *, alpha: float = 1.0, more: bool = False
 ) -> list[Step]:
     """Return the calls for c = alpha * a @ b, for stacks of matrices; ``more``: for c += that.
 
@@ -61,14 +62,10 @@ def product(
             return _products(dev, (a, b, c), leads, alpha, more)
         near = dev.scratch(c.shape, kind)
         before = copied(dev, c, near) if more else []
-        return [
-            *before,
-            *_products(dev, (a, b, near), leads, alpha, more),
-            *copied(dev, near, c),
-        ]
+        return [*before, *_products(dev, (a, b, near), leads, alpha, more), *copied(dev, near, c)]
 
 
-def _result_type(a: Any, c: Any, *, summed: bool) -> np.dtype[Any]:
+def _result_type(a: Array, c: Array, *, summed: bool) -> np.dtype[Any]:
     """Return the type in which the library can write what becomes ``c``; sums are not rounded on the way."""
     low = a.dtype.itemsize == 2
     wide = np.dtype(np.float32) if low else a.dtype
@@ -78,9 +75,9 @@ def _result_type(a: Any, c: Any, *, summed: bool) -> np.dtype[Any]:
 
 def finished(
     dev: Device,
-    a: Any,
-    b: Any,
-    c: Any,
+    a: Array,
+    b: Array,
+    c: Array,
     epilogue: str,
     *,
     bias: Any = None,
@@ -115,7 +112,7 @@ def _ranked(*arrays: Any) -> list[Any]:
     return [array.reshape((1,) * (rank - array.ndim) + array.shape) for array in arrays]
 
 
-def _folded(a: Any, b: Any, c: Any) -> tuple[Any, Any, Any]:
+def _folded(a: Array, b: Array, c: Array) -> tuple[Any, Any, Any]:
     """Make leading dimensions part of the rows or of the inner size, where memory allows."""
     i = 0
     while i < c.ndim - 2:
@@ -142,7 +139,7 @@ def _joins(i: int, *sides: tuple[Any, int]) -> bool:
     )
 
 
-def _joined(array: Any, i: int) -> Any:
+def _joined(array: Array, i: int) -> Any:
     """Make dimension ``i`` and the rows one."""
     order = [k for k in range(array.ndim - 2) if k != i]
     moved = array.transpose([*order, i, array.ndim - 2, array.ndim - 1])
@@ -195,7 +192,7 @@ def _others(leads: Sequence[int], batch: Sequence[int]) -> Iterator[tuple[int | 
     yield from itertools.product(*spans)
 
 
-def _place(matrix: Any, at: Sequence[int | None]) -> tuple[Any, ...]:
+def _place(matrix: Array, at: Sequence[int | None]) -> tuple[Any, ...]:
     """Return an index that keeps the batch's dimensions; what is repeated has one element."""
     sizes = matrix.shape[:-2]
     return tuple(
@@ -203,7 +200,7 @@ def _place(matrix: Any, at: Sequence[int | None]) -> tuple[Any, ...]:
     )
 
 
-def _batched(dev: Device, a: Any, b: Any, c: Any, *, alpha: float, more: bool) -> Step:
+def _batched(dev: Device, a: Array, b: Array, c: Array, *, alpha: float, more: bool) -> Step:
     """One product of the library, of arrays whose leading dimensions are a batch."""
     held = stored(c)
     assert held is not None
@@ -215,9 +212,9 @@ def _batched(dev: Device, a: Any, b: Any, c: Any, *, alpha: float, more: bool) -
 
 def _gemm(
     dev: Device,
-    a: Any,
-    b: Any,
-    c: Any,
+    a: Array,
+    b: Array,
+    c: Array,
     *,
     alpha: float = 1.0,
     more: bool = False,

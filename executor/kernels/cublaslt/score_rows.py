@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ops.operands import Array
 from ...codegen.cuda_source import c_type
 from ...cuda.kernel import CudaKernel
 from ...device.device import Device
@@ -95,7 +96,7 @@ def rounded_up(size: int) -> int:
     return 1 << max(size - 1, 31).bit_length()
 
 
-def _steps(array: Any) -> list[int]:
+def _steps(array: Array) -> list[int]:
     """Return strides in elements, 0 along what is repeated."""
     pairs = zip(array.shape, array.strides, strict=True)
     return [0 if n == 1 else s // array.dtype.itemsize for n, s in pairs]
@@ -103,8 +104,8 @@ def _steps(array: Any) -> list[int]:
 
 def _launched(
     dev: Device,
-    scores: Any,
-    weights: Any,
+    scores: Array,
+    weights: Array,
     mask: Any,
     given: list[Any],
     factor: float,
@@ -130,10 +131,10 @@ def _launched(
 
 def softened(
     dev: Device,
-    scores: Any,
+    scores: Array,
     mask: Any,
     mark: Any,
-    weights: Any,
+    weights: Array,
     top: Any,
     total: Any,
     factor: float,
@@ -150,12 +151,12 @@ def softened(
 
 def sloped(
     dev: Device,
-    scores: Any,
+    scores: Array,
     mask: Any,
     mark: Any,
-    weights: Any,
-    d_weights: Any,
-    d_scores: Any,
+    weights: Array,
+    d_weights: Array,
+    d_scores: Array,
     factor: float,
 ) -> Step:
     """Return the launch that makes the weights again, and from their gradient that of scores + mask."""

@@ -7,10 +7,11 @@ from functools import partial, wraps
 from typing import Any
 
 from ....graph.ir.graph import Node
+from ....graph.ops.operands import Array, Operands
 from ....graph.ops.registry import OPS
 from ...device.device import Device
 from ..cuda.support import floating
-from ..registry import KERNELS, Step, bind, call, kernel
+from ..registry import KERNELS, Step, bind, by_arrays, is_empty, kernel
 
 Kernel = Callable[..., Any]
 
@@ -20,7 +21,7 @@ def cublaslt(
 ) -> Callable[[Kernel], Kernel]:
     """Register a kernel for the floating-point nodes of ops, or those of them that ``takes`` accepts.
 
-    It never sees arrays without elements: the array module's kernel, which has the same parameters, gets those.
+    It never sees arrays without elements: the array module's kernel gets those.
     """
 
     def accepts(node: Node) -> bool:
@@ -36,12 +37,8 @@ def cublaslt(
 
 def _nonempty(op_type: str, function: Kernel) -> Kernel:
     @wraps(function)
-    def bound(dev: Device, *operands: Any, **attributes: Any) -> Any:
-        if any(array is not None and array.size == 0 for array in operands):
-            plain = KERNELS[op_type, "cupy"]
-            arrays = dict(zip(plain.operands, operands, strict=True))
-            return call(OPS[op_type], plain, arrays, attributes, dev)
-        return function(dev, *operands, **attributes)
+    def bound(dev: Device, a: Operands) -> Any:
+        return by_arrays(op_type, dev, a) if is_empty(OPS[op_type], a) else function(dev, a)
 
     return bound
 
@@ -59,14 +56,14 @@ def part(
     return bind(op, held, made, {**OPS[op].attrs, **(attrs or {})}, dev, back_end)
 
 
-def copied(dev: Device, source: Any, target: Any) -> list[Step]:
+def copied(dev: Device, source: Array, target: Array) -> list[Step]:
     """Return the calls that copy elements, rounded to the target's type, to where they lie otherwise."""
     if source.dtype == target.dtype:
         return part(dev, "assign", {"X": source}, {"Out": target})
     return [partial(dev.xp.copyto, target, source, casting="unsafe")]
 
 
-def column_sums(dev: Device, rows: Any, sums: Any) -> list[Step]:
+def column_sums(dev: Device, rows: Array, sums: Any) -> list[Step]:
     """Return the calls for the sums of a matrix's columns."""
     attrs = {"dim": [0], "keep_dim": False, "reduce_all": False}
     return part(dev, "reduce_sum", {"X": rows}, {"Out": sums}, attrs)

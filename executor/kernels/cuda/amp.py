@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ....graph.ir.graph import Node
+from ....graph.ops.amp import CheckFiniteAndUnscale, UpdateLossScaling, ZeroWhereInfinite
 from ....strategies.types import VarType
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
@@ -55,13 +56,11 @@ def _in_parts(
 
 
 @cuda("check_finite_and_unscale")
-def check_finite_and_unscale(
-    dev: Device, x: list[Any], scale: Any, out: list[Any], found_infinite: Any
-) -> list[Step]:
+def check_finite_and_unscale(dev: Device, a: CheckFiniteAndUnscale) -> list[Step]:
     """Out = X / Scale; FoundInfinite tells whether any element of any X is infinite or no number."""
-    found = dev.scratch((1,), bool) if found_infinite is None else found_infinite
+    found = dev.scratch((1,), bool) if a.found_infinite is None else a.found_infinite
     clear = simple("clear", ("bool* found",), "*found = false;", ())
-    kind = c_type(scale.dtype)
+    kind = c_type(a.scale.dtype)
 
     def text(dtype: Any) -> str:
         kinds = f"{c_type(dtype)}, {c_type(accumulator(dtype))}, {kind}"
@@ -70,20 +69,18 @@ def check_finite_and_unscale(
     parameters = (f"const {kind}* scale", "bool* found")
     return [
         start(dev, clear, (1, 1, 1), (found,), 1),
-        *_in_parts(dev, x, out, text, parameters, (scale, found)),
+        *_in_parts(dev, a.x, a.out, text, parameters, (a.scale, found)),
     ]
 
 
 @cuda("zero_where_infinite")
-def zero_where_infinite(
-    dev: Device, x: list[Any], found_infinite: Any, out: list[Any]
-) -> list[Step]:
+def zero_where_infinite(dev: Device, a: ZeroWhereInfinite) -> list[Step]:
     """Gradients become 0 where the step is not to count."""
 
     def text(dtype: Any) -> str:
         return f"zero_where_found<{c_type(dtype)}>(table, found);"
 
-    return _in_parts(dev, x, out, text, ("const bool* found",), (found_infinite,))
+    return _in_parts(dev, a.x, a.out, text, ("const bool* found",), (a.found_infinite,))
 
 
 def _counted(node: Node) -> bool:
@@ -102,33 +99,29 @@ def _counted(node: Node) -> bool:
 
 
 @cuda("update_loss_scaling", takes=_counted)
-def update_loss_scaling(
-    dev: Device,
-    x: list[Any],
-    found_infinite: Any,
-    prev_loss_scaling: Any,
-    in_good_steps: Any,
-    in_bad_steps: Any,
-    out: list[Any],
-    loss_scaling: Any,
-    out_good_steps: Any,
-    out_bad_steps: Any,
-    *,
-    incr_every_n_steps: int,
-    decr_every_n_nan_or_inf: int,
-    incr_ratio: float,
-    decr_ratio: float,
-    stop_update: bool,
-) -> list[Step]:
+def update_loss_scaling(dev: Device, a: UpdateLossScaling) -> list[Step]:
     """Zero gradients that are not finite; let the scale follow what was found, in this step and before."""
-    s, i = c_type(prev_loss_scaling.dtype), c_type(in_good_steps.dtype)
+    s, i = c_type(a.prev_loss_scaling.dtype), c_type(a.in_good_steps.dtype)
     reads = (f"const {s}* scale", f"const {i}* good", f"const {i}* bad")
     writes = (f"{s}* new_scale", f"{i}* new_good", f"{i}* new_bad")
     numbers = ("int more_after", "int less_after", f"{s} more", f"{s} less", "int fixed")
     parameters = ("const bool* found", *reads, *writes, *numbers)
     names = ", ".join(text.rpartition(" ")[2] for text in parameters)
     kernel = simple("rescale_loss", parameters, f"rescale<{s}, {i}>({names});", _INCLUDES)
-    arrays = (prev_loss_scaling, in_good_steps, in_bad_steps, loss_scaling, out_good_steps)
-    how = (incr_every_n_steps, decr_every_n_nan_or_inf, incr_ratio, decr_ratio, int(stop_update))
-    follow = start(dev, kernel, (1, 1, 1), (found_infinite, *arrays, out_bad_steps, *how), 1)
-    return [*zero_where_infinite(dev, x, found_infinite, out), follow]
+    arrays = (
+        a.prev_loss_scaling,
+        a.in_good_steps,
+        a.in_bad_steps,
+        a.loss_scaling,
+        a.out_good_steps,
+    )
+    how = (
+        a.incr_every_n_steps,
+        a.decr_every_n_nan_or_inf,
+        a.incr_ratio,
+        a.decr_ratio,
+        int(a.stop_update),
+    )
+    follow = start(dev, kernel, (1, 1, 1), (a.found_infinite, *arrays, a.out_bad_steps, *how), 1)
+    zeroed = ZeroWhereInfinite(x=a.x or [], found_infinite=a.found_infinite, out=a.out or [])
+    return [*zero_where_infinite(dev, zeroed), follow]

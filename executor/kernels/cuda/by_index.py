@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ops.operands import Array
 from ...codegen.cuda_source import c_type
 from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
@@ -25,7 +26,9 @@ _RUN = 64  # rows of one sum that are added up ahead of the others
 NO_PADDING = -1
 
 
-def picked(dev: Device, source: Any, index: Any, out: Any, padding: int = NO_PADDING) -> list[Step]:
+def picked(
+    dev: Device, source: Array, index: Array, out: Array, padding: int = NO_PADDING
+) -> list[Step]:
     """Return the copy of the rows that ``index`` names; ``padding`` is a row that counts as zeros.
 
     ``source`` is [rows, ...], ``index`` a list, ``out`` [len(index), ...]; all lie in order.
@@ -66,7 +69,7 @@ class Sums:
     is stable (by digits of eight bits, from the last), so sums have one order.
     """
 
-    def __init__(self, dev: Device, index: Any, rows: int, padding: int = NO_PADDING) -> None:
+    def __init__(self, dev: Device, index: Array, rows: int, padding: int = NO_PADDING) -> None:
         self._dev, self._rows, self._size = dev, rows, index.size
         self.steps: list[Step] = []
         if not self._size:
@@ -96,7 +99,7 @@ class Sums:
         self.steps.append(launch(self._dev, kernel, blocks, arguments))
 
     def into(
-        self, target: Any, source: Any, *, keep: bool = False, last: bool = False
+        self, target: Array, source: Array, *, keep: bool = False, last: bool = False
     ) -> list[Step]:
         """Return the calls that give each row of ``target`` the sum of its rows of ``source``, or the last.
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ....graph.ops.operands import Array
 from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
 from ...device.device import Device
@@ -39,7 +40,7 @@ def divisor(d: int) -> tuple[int, int]:
     return (((1 << 32) * ((1 << shift) - d)) // d + 1) & 0xFFFFFFFF, shift
 
 
-def joined(target: Any, source: Any) -> list[Dimension]:
+def joined(target: Array, source: Array | None) -> list[Dimension]:
     """Return the dimensions, outermost of the target first, joined where both arrays allow it.
 
     A dimension of ``source`` that is 1 stands for any size; ``source`` None is one number.
@@ -60,7 +61,7 @@ def joined(target: Any, source: Any) -> list[Dimension]:
     return made or [Dimension(1, 1, 0 if source is None else 1)]
 
 
-def moved(dev: Device, target: Any, source: Any) -> list[Step]:
+def moved(dev: Device, target: Array | None, source: Array) -> list[Step]:
     """Return the copy of ``source`` to ``target``: one type, one shape (but for ones), any strides."""
     if target is None or not target.size:
         return []
@@ -78,7 +79,7 @@ def moved(dev: Device, target: Any, source: Any) -> list[Step]:
     return [_unit_by_unit(dev, target, source, dimensions)]
 
 
-def filled(dev: Device, target: Any, value: Any) -> list[Step]:
+def filled(dev: Device, target: Array | None, value: Any) -> list[Step]:
     """Return the call that gives every element of an array, of any strides, one value."""
     if target is None or not target.size:
         return []
@@ -97,7 +98,7 @@ def _too_many(dimensions: Sequence[Dimension]) -> bool:
     )
 
 
-def _halves(target: Any, source: Any) -> list[tuple[Any, Any]]:
+def _halves(target: Array, source: Array) -> list[tuple[Any, Any]]:
     """Cut both arrays in two where the target is longest apart."""
     axis = max(
         (i for i in range(target.ndim) if target.shape[i] > 1), key=lambda i: target.strides[i]
@@ -125,7 +126,9 @@ def widest(
     return itemsize
 
 
-def _unit_by_unit(dev: Device, target: Any, source: Any, dimensions: list[Dimension]) -> Step:
+def _unit_by_unit(
+    dev: Device, target: Array, source: Array | int, dimensions: list[Dimension]
+) -> Step:
     """``source``: an array, or the bits of a number."""
     number = isinstance(source, int)
     inner, outer = dimensions[-1], dimensions[:-1]
@@ -186,7 +189,12 @@ def _strided(width: int, rank: int, number: bool) -> CudaKernel:
 
 
 def _by_tiles(
-    dev: Device, target: Any, source: Any, row: Dimension, column: Dimension, dims: list[Dimension]
+    dev: Device,
+    target: Array,
+    source: Array,
+    row: Dimension,
+    column: Dimension,
+    dims: list[Dimension],
 ) -> Step:
     """Through shared memory: the source is read along rows, the target written along columns."""
     outer = [d for d in dims if d not in (row, column)]

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ....graph.ops import expr as e
+from ....graph.ops.creation import (
+    Assign,
+    AssignValue,
+    Cast,
+    FillAnyLike,
+    FillConstant,
+    FillConstantBatchSizeLike,
+    Increment,
+    SampleShare,
+    Shape,
+)
+from ....graph.ops.operands import Array, Unary
 from ...codegen.cuda_loops import bind_cuda, fill
 from ...device.device import Device
 from ..registry import Step
@@ -14,57 +24,49 @@ from .elementwise import CUDA
 
 
 @CUDA.register("fill_constant", "fill_constant_batch_size_like")
-def fill_constant(dev: Device, out: Any, *, value: float, str_value: str) -> list[Step]:
-    return fill(dev, out, float(str_value) if str_value else value)
+def fill_constant(dev: Device, a: FillConstant | FillConstantBatchSizeLike) -> list[Step]:
+    return fill(dev, a.out, float(a.str_value) if a.str_value else a.value)
 
 
 @CUDA.register("sample_share")
-def sample_share(dev: Device, out: Any) -> list[Step]:
+def sample_share(dev: Device, a: SampleShare) -> list[Step]:
     share = dev.ticks.view(np.float64)[2:]
-    return bind_cuda(dev, [(e.copy(e.argument("share")), out)], {"share": share})
+    return bind_cuda(dev, [(e.copy(e.argument("share")), a.out)], {"share": share})
 
 
 @CUDA.register("fill_zeros_like")
-def fill_zeros_like(dev: Device, out: Any) -> list[Step]:
-    return fill(dev, out, 0)
+def fill_zeros_like(dev: Device, a: Unary) -> list[Step]:
+    return fill(dev, a.out, 0)
 
 
 @CUDA.register("fill_any_like")
-def fill_any_like(dev: Device, out: Any, *, value: float) -> list[Step]:
-    return fill(dev, out, value)
+def fill_any_like(dev: Device, a: FillAnyLike) -> list[Step]:
+    return fill(dev, a.out, a.value)
 
 
 @CUDA.register("assign_value")
-def assign_value(
-    dev: Device,
-    out: Any,
-    *,
-    bool_values: Any,
-    fp32_values: Any,
-    int32_values: Any,
-    int64_values: Any,
-) -> list[Step]:
-    given = fp32_values or int64_values or int32_values or bool_values
-    return _written(dev, out, np.array(given).astype(out.dtype).reshape(out.shape))
+def assign_value(dev: Device, a: AssignValue) -> list[Step]:
+    given = a.fp32_values or a.int64_values or a.int32_values or a.bool_values
+    return _written(dev, a.out, np.array(given).astype(a.out.dtype).reshape(a.out.shape))
 
 
 @CUDA.register("shape")
-def shape(dev: Device, input: Any, out: Any) -> list[Step]:
-    return _written(dev, out, np.array(input.shape, out.dtype))
+def shape(dev: Device, a: Shape) -> list[Step]:
+    return _written(dev, a.out, np.array(a.input.shape, a.out.dtype))
 
 
-def _written(dev: Device, out: Any, value: np.ndarray) -> list[Step]:
+def _written(dev: Device, out: Array, value: np.ndarray) -> list[Step]:
     """Copy numbers that are sent to the GPU now."""
     return bind_cuda(dev, [(e.copy(e.argument("x")), out)], {"x": dev.xp.asarray(value)})
 
 
 @CUDA.register("assign", "cast")
-def assign(dev: Device, x: Any, out: Any) -> list[Step]:
+def assign(dev: Device, a: Assign | Cast) -> list[Step]:
     """Copy, and convert: what is behind the point is dropped, what is not 0 is true."""
-    return [] if out is None else bind_cuda(dev, [(e.copy(e.argument("x")), out)], {"x": x})
+    return [] if a.out is None else bind_cuda(dev, [(e.copy(e.argument("x")), a.out)], {"x": a.x})
 
 
 @CUDA.register("increment")
-def increment(dev: Device, x: Any, out: Any, *, step: float) -> list[Step]:
-    by = int(step) if x.dtype.kind in "iu" else step
-    return bind_cuda(dev, [(e.argument("x") + by, out)], {"x": x})
+def increment(dev: Device, a: Increment) -> list[Step]:
+    by = int(a.step) if a.x.dtype.kind in "iu" else a.step
+    return bind_cuda(dev, [(e.argument("x") + by, a.out)], {"x": a.x})

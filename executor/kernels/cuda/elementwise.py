@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ....graph.ir.graph import Node
 from ....graph.ops import expr as e
+from ....graph.ops.activation import ActivationGrad
+from ....graph.ops.elementwise import Elementwise
+from ....graph.ops.indexing import Where, WhereGrad
 from ....strategies.types import FLOATS, INTEGERS, VarType
 from ...codegen.cuda_loops import bind_cuda
 from ...codegen.cuda_source import known
@@ -29,43 +30,43 @@ CUDA = Loops("cuda", bind_cuda, _typed, known, low=True)
 
 
 @CUDA.register("elementwise_div", "elementwise_floordiv")
-def divide(dev: Device, x: Any, y: Any, out: Any, *, axis: int) -> list[Step]:
+def divide(dev: Device, a: Elementwise) -> list[Step]:
     """Integers are divided as in C: what is behind the point is dropped."""
-    a, b = aligned(x, y, axis)
+    x, y = aligned(a.x, a.y, a.axis)
     first, second = e.argument("x"), e.argument("y")
     made = first / second
-    if out.dtype.kind in "iu":
+    if a.out.dtype.kind in "iu":
         made = e.floor_divide(first - e.call("fmod", first, second), second)
-    return bind_cuda(dev, [(made, out)], {"x": a, "y": b})
+    return bind_cuda(dev, [(made, a.out)], {"x": x, "y": y})
 
 
 @CUDA.register("elementwise_mod")
-def remainder(dev: Device, x: Any, y: Any, out: Any, *, axis: int) -> list[Step]:
+def remainder(dev: Device, a: Elementwise) -> list[Step]:
     """The sign is that of X for integers and that of Y for floats, as in Paddle."""
-    a, b = aligned(x, y, axis)
-    function = "fmod" if out.dtype.kind in "iu" else "remainder"
+    x, y = aligned(a.x, a.y, a.axis)
+    function = "fmod" if a.out.dtype.kind in "iu" else "remainder"
     made = e.call(function, e.argument("x"), e.argument("y"))
-    return bind_cuda(dev, [(made, out)], {"x": a, "y": b})
+    return bind_cuda(dev, [(made, a.out)], {"x": x, "y": y})
 
 
 @CUDA.register("where")
-def where(dev: Device, condition: Any, x: Any, y: Any, out: Any) -> list[Step]:
+def where(dev: Device, a: Where) -> list[Step]:
     made = e.where(e.argument("c"), e.argument("x"), e.argument("y"))
-    return bind_cuda(dev, [(made, out)], {"c": condition, "x": x, "y": y})
+    return bind_cuda(dev, [(made, a.out)], {"c": a.condition, "x": a.x, "y": a.y})
 
 
 @CUDA.register("where_grad")
-def where_grad(dev: Device, condition: Any, d_out: Any, d_x: Any, d_y: Any) -> list[Step]:
+def where_grad(dev: Device, a: WhereGrad) -> list[Step]:
     c, d = e.argument("c"), e.argument("d")
-    found = ((e.where(c, d, 0), d_x), (e.where(c, 0, d), d_y))
+    found = ((e.where(c, d, 0), a.d_x), (e.where(c, 0, d), a.d_y))
     outputs = [(made, out) for made, out in found if out is not None]
-    return bind_cuda(dev, outputs, {"c": condition, "d": d_out}) if outputs else []
+    return bind_cuda(dev, outputs, {"c": a.condition, "d": a.d_out}) if outputs else []
 
 
 @CUDA.register("floor_grad", "ceil_grad", "round_grad")
-def step_grad(dev: Device, d_x: Any) -> list[Step]:
+def step_grad(dev: Device, a: ActivationGrad) -> list[Step]:
     """A step function is flat, whatever comes down."""
-    return [] if d_x is None else bind_cuda(dev, [(e.Expr("const", (), 0), d_x)], {})
+    return [] if a.d_x is None else bind_cuda(dev, [(e.Expr("const", (), 0), a.d_x)], {})
 
 
 loops.register(CUDA, lambda op_type: True)

@@ -7,6 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ops.creation import OneHot
+from ....graph.ops.embedding import LookupTable, LookupTableGrad
+from ....graph.ops.indexing import Gather, GatherGrad, GatherNd, GatherNdGrad, Scatter, ScatterGrad
+from ....graph.ops.operands import Array
 from ...codegen.cuda_source import c_type
 from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
@@ -21,39 +25,37 @@ def _padding(padding_idx: int, rows: int) -> int:
 
 
 @cuda("lookup_table", "lookup_table_v2")
-def lookup(dev: Device, w: Any, ids: Any, out: Any, *, padding_idx: int) -> list[Step]:
+def lookup(dev: Device, a: LookupTable) -> list[Step]:
     """A row of W for each id; an id outside the rows gives NaN."""
-    rows = out.reshape(ids.size, w.shape[1])
-    return picked(dev, w, ids.reshape(-1), rows, _padding(padding_idx, w.shape[0]))
+    rows = a.out.reshape(a.ids.size, a.w.shape[1])
+    return picked(dev, a.w, a.ids.reshape(-1), rows, _padding(a.padding_idx, a.w.shape[0]))
 
 
 @cuda("lookup_table_grad", "lookup_table_v2_grad")
-def lookup_grad(dev: Device, ids: Any, d_out: Any, d_w: Any, *, padding_idx: int) -> list[Step]:
+def lookup_grad(dev: Device, a: LookupTableGrad) -> list[Step]:
     """Each row of W gets the sum of what its ids got."""
-    if d_w is None:
+    if a.d_w is None:
         return []
-    sums = Sums(dev, ids.reshape(-1), d_w.shape[0], _padding(padding_idx, d_w.shape[0]))
-    return [*sums.steps, *sums.into(d_w, d_out)]
+    sums = Sums(dev, a.ids.reshape(-1), a.d_w.shape[0], _padding(a.padding_idx, a.d_w.shape[0]))
+    return [*sums.steps, *sums.into(a.d_w, a.d_out)]
 
 
 @cuda("gather")
-def gather(dev: Device, x: Any, index: Any, out: Any) -> list[Step]:
+def gather(dev: Device, a: Gather) -> list[Step]:
     """Rows of X."""
-    return picked(dev, x, index.reshape(-1), out)
+    return picked(dev, a.x, a.index.reshape(-1), a.out)
 
 
 @cuda("gather_grad")
-def gather_grad(
-    dev: Device, x: Any, index: Any, d_out: Any, d_x: Any, *, overwrite: bool
-) -> list[Step]:
+def gather_grad(dev: Device, a: GatherGrad) -> list[Step]:
     """Of a row gathered twice the last gradient counts, or (without ``overwrite``) their sum."""
-    if d_x is None:
+    if a.d_x is None:
         return []
-    sums = Sums(dev, index.reshape(-1), x.shape[0])
-    return [*sums.steps, *sums.into(d_x, d_out, last=overwrite)]
+    sums = Sums(dev, a.index.reshape(-1), a.x.shape[0])
+    return [*sums.steps, *sums.into(a.d_x, a.d_out, last=a.overwrite)]
 
 
-def _places(dev: Device, x: Any, index: Any) -> tuple[Any, int, list[Step]]:
+def _places(dev: Device, x: Array, index: Array) -> tuple[Any, int, list[Step]]:
     """Number the places that coordinates can name; returns their numbers, and how many places there are."""
     depth = index.shape[-1]
     places = dev.scratch((math.prod(index.shape[:-1]),), np.int32)
@@ -82,49 +84,47 @@ def _places(dev: Device, x: Any, index: Any) -> tuple[Any, int, list[Step]]:
 
 
 @cuda("gather_nd")
-def gather_nd(dev: Device, x: Any, index: Any, out: Any) -> list[Step]:
+def gather_nd(dev: Device, a: GatherNd) -> list[Step]:
     """Elements, or slices, of X by their coordinates."""
-    if not out.size:
+    if not a.out.size:
         return []
-    places, rows, steps = _places(dev, x, index)
-    per = out.size // places.size
-    return [*steps, *picked(dev, x.reshape(rows, per), places, out.reshape(places.size, per))]
+    places, rows, steps = _places(dev, a.x, a.index)
+    per = a.out.size // places.size
+    return [*steps, *picked(dev, a.x.reshape(rows, per), places, a.out.reshape(places.size, per))]
 
 
 @cuda("gather_nd_grad")
-def gather_nd_grad(dev: Device, x: Any, index: Any, d_out: Any, d_x: Any) -> list[Step]:
+def gather_nd_grad(dev: Device, a: GatherNdGrad) -> list[Step]:
     """Each element gets the sum of what went to its copies."""
-    if d_x is None or not d_x.size:
+    if a.d_x is None or not a.d_x.size:
         return []
-    places, rows, steps = _places(dev, d_x, index)
+    places, rows, steps = _places(dev, a.d_x, a.index)
     sums = Sums(dev, places, rows)
-    return [*steps, *sums.steps, *sums.into(d_x, d_out)]
+    return [*steps, *sums.steps, *sums.into(a.d_x, a.d_out)]
 
 
 @cuda("scatter")
-def scatter(
-    dev: Device, x: Any, ids: Any, updates: Any, out: Any, *, overwrite: bool
-) -> list[Step]:
+def scatter(dev: Device, a: Scatter) -> list[Step]:
     """Of rows named twice the last wins, or (without ``overwrite``) their sum takes the place of X's row."""
-    steps = moved(dev, out, x)
-    sums = Sums(dev, ids, x.shape[0])
-    return [*steps, *sums.steps, *sums.into(out, updates, keep=True, last=overwrite)]
+    steps = moved(dev, a.out, a.x)
+    sums = Sums(dev, a.ids, a.x.shape[0])
+    return [*steps, *sums.steps, *sums.into(a.out, a.updates, keep=True, last=a.overwrite)]
 
 
 @cuda("scatter_grad")
-def scatter_grad(dev: Device, ids: Any, d_out: Any, d_x: Any, d_updates: Any) -> list[Step]:
+def scatter_grad(dev: Device, a: ScatterGrad) -> list[Step]:
     """Rows that were replaced pass nothing on to X."""
     steps: list[Step] = []
-    if d_updates is not None:
-        steps += picked(dev, d_out, ids, d_updates)
-    if d_x is not None:
-        steps += moved(dev, d_x, d_out)
-        if ids.size and d_x.size:
-            steps.append(_cleared(dev, ids, d_x))
+    if a.d_updates is not None:
+        steps += picked(dev, a.d_out, a.ids, a.d_updates)
+    if a.d_x is not None:
+        steps += moved(dev, a.d_x, a.d_out)
+        if a.ids.size and a.d_x.size:
+            steps.append(_cleared(dev, a.ids, a.d_x))
     return steps
 
 
-def _cleared(dev: Device, ids: Any, target: Any) -> Step:
+def _cleared(dev: Device, ids: Any, target: Array) -> Step:
     """Return the call that makes rows zero."""
     kind, per = c_type(target.dtype), target.size // target.shape[0]
     parameters = [(f"{kind}*", "target"), (f"const {c_type(ids.dtype)}*", "ids")]
@@ -143,17 +143,17 @@ def _cleared(dev: Device, ids: Any, target: Any) -> Step:
 
 
 @cuda("one_hot", "one_hot_v2")
-def one_hot(dev: Device, x: Any, out: Any, *, depth: int, allow_out_of_range: bool) -> list[Step]:
+def one_hot(dev: Device, a: OneHot) -> list[Step]:
     """1 at the index, 0 elsewhere; an index outside ``depth`` gives a row of NaN (-1 among integers).
 
     If such indices are allowed, they give a row of 0.
     """
-    if not out.size:
+    if not a.out.size:
         return []
-    kind = c_type(out.dtype)
-    odd = "-1" if out.dtype.kind in "iu" else "__int_as_float(0x7fc00000)"
-    odd = f"element<{kind}>({'0' if allow_out_of_range else odd})"
-    parameters = [(f"{kind}*", "out"), (f"const {c_type(x.dtype)}*", "index")]
+    kind = c_type(a.out.dtype)
+    odd = "-1" if a.out.dtype.kind in "iu" else "__int_as_float(0x7fc00000)"
+    odd = f"element<{kind}>({'0' if a.allow_out_of_range else odd})"
+    parameters = [(f"{kind}*", "out"), (f"const {c_type(a.x.dtype)}*", "index")]
     parameters += [("unsigned", n) for n in ("count", "depth", "magic", "shift")]
     body = f"""
   for (unsigned i = thread_index(); i < count; i += thread_count()) {{
@@ -162,8 +162,8 @@ def one_hot(dev: Device, x: Any, out: Any, *, depth: int, allow_out_of_range: bo
     const bool here = at == (long long)(i - k * depth);
     out[i] = at < 0 || at >= depth ? {odd} : element<{kind}>(here ? 1 : 0);
   }}"""
-    loose = "_loose" * allow_out_of_range
-    name = f"one_hot_{kind}_{x.itemsize}{loose}".replace(" ", "_")
+    loose = "_loose" * a.allow_out_of_range
+    name = f"one_hot_{kind}_{a.x.itemsize}{loose}".replace(" ", "_")
     kernel = CudaKernel(name, tuple(parameters), body, ("index.cuh",))
-    words = [out.size, depth, *divisor(depth)]
-    return [launch(dev, kernel, enough_blocks(dev, out.size), [out, x, *words])]
+    words = [a.out.size, a.depth, *divisor(a.depth)]
+    return [launch(dev, kernel, enough_blocks(dev, a.out.size), [a.out, a.x, *words])]

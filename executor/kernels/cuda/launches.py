@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+from ....graph.ops.operands import Array
 from ...codegen.cuda_source import c_type
 from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Dims, Step
@@ -20,14 +21,20 @@ def names(arguments: Sequence[Argument]) -> str:
     return ", ".join(text.rpartition(" ")[2] for text, _ in arguments)
 
 
-def read(name: str, array: Any, like: Any = None) -> Argument:
+def _type(array: Array | None, like: Array | None) -> str:
+    known = array if like is None else like
+    assert known is not None, "an array that may be None needs one of its type"
+    return c_type(known.dtype)
+
+
+def read(name: str, array: Array | None, like: Array | None = None) -> Argument:
     """Return a parameter that is read; ``like``: an array of its type, where it may be None."""
-    return f"const {c_type((array if like is None else like).dtype)}* {name}", array
+    return f"const {_type(array, like)}* {name}", array
 
 
-def written(name: str, array: Any, like: Any = None) -> Argument:
+def written(name: str, array: Array | None, like: Array | None = None) -> Argument:
     """Return a parameter that is written."""
-    return f"{c_type((array if like is None else like).dtype)}* {name}", array
+    return f"{_type(array, like)}* {name}", array
 
 
 @cache

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....graph.ops.loss import (
+    HuberLoss,
+    HuberLossGrad,
+    SigmoidCrossEntropyWithLogits,
+    SigmoidCrossEntropyWithLogitsGrad,
+)
+from ....graph.ops.operands import Array
 from ...cuda.runtime import Step
 from ...device.device import Device
 from .pointwise import pointwise
@@ -16,26 +23,24 @@ _SIGMOID_SLOPE = "(half * tanh(half * x) + half - label) * d"
 
 
 @cuda("sigmoid_cross_entropy_with_logits", takes=floating)
-def sigmoid_cross_entropy(
-    dev: Device, x: Any, label: Any, out: Any, *, normalize: bool, ignore_index: int
-) -> list[Step]:
-    return _of_labels(dev, {"x": x, "label": label}, out, _SIGMOID_LOSS, normalize, ignore_index)
+def sigmoid_cross_entropy(dev: Device, a: SigmoidCrossEntropyWithLogits) -> list[Step]:
+    return _of_labels(
+        dev, {"x": a.x, "label": a.label}, a.out, _SIGMOID_LOSS, a.normalize, a.ignore_index
+    )
 
 
 @cuda("sigmoid_cross_entropy_with_logits_grad", takes=floating)
-def sigmoid_cross_entropy_grad(
-    dev: Device, x: Any, label: Any, d_out: Any, d_x: Any, *, normalize: bool, ignore_index: int
-) -> list[Step]:
-    if d_x is None:
+def sigmoid_cross_entropy_grad(dev: Device, a: SigmoidCrossEntropyWithLogitsGrad) -> list[Step]:
+    if a.d_x is None:
         return []
-    reads = {"x": x, "label": label, "d": d_out}
-    return _of_labels(dev, reads, d_x, _SIGMOID_SLOPE, normalize, ignore_index)
+    reads = {"x": a.x, "label": a.label, "d": a.d_out}
+    return _of_labels(dev, reads, a.d_x, _SIGMOID_SLOPE, a.normalize, a.ignore_index)
 
 
 def _of_labels(
     dev: Device,
     reads: dict[str, Any],
-    out: Any,
+    out: Array,
     expression: str,
     normalize: bool,
     ignore_index: int,
@@ -60,27 +65,25 @@ def _of_labels(
 
 
 @cuda("huber_loss", takes=floating)
-def huber_loss(dev: Device, x: Any, y: Any, residual: Any, out: Any, *, delta: float) -> list[Step]:
+def huber_loss(dev: Device, a: HuberLoss) -> list[Step]:
     """r = y - x; r^2 / 2 up to delta, then delta * (|r| - delta / 2)."""
     loss = "fabs(r) <= delta ? half * r * r : delta * (fabs(r) - half * delta)"
     return pointwise(
         dev,
-        {"x": x, "y": y},
-        {"r": (residual, "y - x"), "out": (out, loss)},
-        constants={"delta": delta, "half": 0.5},
+        {"x": a.x, "y": a.y},
+        {"r": (a.residual, "y - x"), "out": (a.out, loss)},
+        constants={"delta": a.delta, "half": 0.5},
     )
 
 
 @cuda("huber_loss_grad", takes=floating)
-def huber_loss_grad(
-    dev: Device, residual: Any, d_out: Any, d_x: Any, d_y: Any, *, delta: float
-) -> list[Step]:
-    if d_x is None and d_y is None:
+def huber_loss_grad(dev: Device, a: HuberLossGrad) -> list[Step]:
+    if a.d_x is None and a.d_y is None:
         return []
     slope = "d * (r > delta ? delta : r < -delta ? -delta : r)"
     return pointwise(
         dev,
-        {"r": residual, "d": d_out},
-        {"d_y": (d_y, slope), "d_x": (d_x, "-d_y")},
-        constants={"delta": delta},
+        {"r": a.residual, "d": a.d_out},
+        {"d_y": (a.d_y, slope), "d_x": (a.d_x, "-d_y")},
+        constants={"delta": a.delta},
     )

@@ -7,6 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....graph.ir.graph import Node
+from ....graph.ops.creation import ArgExtreme, TopK, TopKGrad
+from ....graph.ops.metric import Accuracy
+from ....graph.ops.operands import Array
+from ....graph.ops.reduction import Cumsum
 from ....graph.ops.registry import OPS
 from ....strategies.types import INTEGERS, VarType
 from ...codegen.cuda_source import c_type
@@ -26,7 +30,7 @@ _MOST_BLOCKS = 1 << 16  # they go round
 class _Rows:
     """Rows along an axis, shared out to threads (rows that lie across), warps or blocks."""
 
-    def __init__(self, dev: Device, x: Any, axis: int, *, blocks: bool = True) -> None:
+    def __init__(self, dev: Device, x: Array, axis: int, *, blocks: bool = True) -> None:
         axis %= x.ndim
         self.dev = dev
         self.width = x.shape[axis]
@@ -36,11 +40,7 @@ class _Rows:
         self.group = 1 if self.stride != 1 else BLOCK if wide else 32
 
     def launch(
-        self,
-        function: str,
-        kinds: Sequence[str],
-        given: Sequence[Argument],
-        *more: Argument,
+        self, function: str, kinds: Sequence[str], given: Sequence[Argument], *more: Argument
     ) -> list[Step]:
         """Return the launch of a function of parameters, rows, width, stride, and more parameters."""
         at_once = BLOCK // self.group
@@ -59,29 +59,28 @@ class _Rows:
 
 
 def _launch(
-    dev: Device,
-    function: str,
-    kinds: Sequence[str],
-    given: Sequence[Argument],
-    blocks: int,
+    dev: Device, function: str, kinds: Sequence[str], given: Sequence[Argument], blocks: int
 ) -> Step:
     return call(dev, function, kinds, given, min(blocks, _MOST_BLOCKS), _INCLUDES)
 
 
 def _choose(
-    dev: Device, x: Any, out: Any, columns: Any, axis: int, count: int, least: str, first: str
+    dev: Device,
+    x: Array,
+    out: Array | None,
+    columns: Any,
+    axis: int,
+    count: int,
+    least: str,
+    first: str,
 ) -> list[Step]:
     t = c_type(x.dtype)
-    given = [
-        (f"const {t}* x", x),
-        (f"{t}* out", out),
-        ("long long* columns", columns),
-    ]
+    given = [(f"const {t}* x", x), (f"{t}* out", out), ("long long* columns", columns)]
     kinds = (t, c_type(accumulator(x.dtype)), least, first)
     return _Rows(dev, x, axis).launch("block_choose", kinds, given, ("int count", count))
 
 
-def _best(dev: Device, x: Any, out: Any, axis: int, least: str) -> list[Step]:
+def _best(dev: Device, x: Array, out: Array, axis: int, least: str) -> list[Step]:
     made = out if out.dtype == "int64" else dev.scratch(out.shape, "int64")
     steps = _choose(dev, x, None, made, axis, 1, least, "true")
     if made is out:
@@ -91,13 +90,13 @@ def _best(dev: Device, x: Any, out: Any, axis: int, least: str) -> list[Step]:
 
 
 @cuda("arg_max")
-def arg_max(dev: Device, x: Any, out: Any, *, axis: int) -> list[Step]:
-    return _best(dev, x, out, axis, "false")
+def arg_max(dev: Device, a: ArgExtreme) -> list[Step]:
+    return _best(dev, a.x, a.out, a.axis, "false")
 
 
 @cuda("arg_min")
-def arg_min(dev: Device, x: Any, out: Any, *, axis: int) -> list[Step]:
-    return _best(dev, x, out, axis, "true")
+def arg_min(dev: Device, a: ArgExtreme) -> list[Step]:
+    return _best(dev, a.x, a.out, a.axis, "true")
 
 
 def few(node: Node) -> bool:
@@ -111,22 +110,22 @@ def few_chosen(node: Node) -> bool:
 
 
 @cuda("top_k", takes=few)
-def top_k(dev: Device, x: Any, out: Any, indices: Any, *, k: int) -> list[Step]:
+def top_k(dev: Device, a: TopK) -> list[Step]:
     """Largest first; equal elements in the order of their index."""
-    indices = dev.scratch(out.shape, "int64") if indices is None else indices
-    return _choose(dev, x, out, indices, -1, k, "false", "true" if k == 1 else "false")
+    indices = dev.scratch(a.out.shape, "int64") if a.indices is None else a.indices
+    return _choose(dev, a.x, a.out, indices, -1, a.k, "false", "true" if a.k == 1 else "false")
 
 
 @cuda("top_k_grad", takes=few_chosen)
-def top_k_grad(dev: Device, x: Any, indices: Any, d_out: Any, d_x: Any) -> list[Step]:
-    if d_x is None:
+def top_k_grad(dev: Device, a: TopKGrad) -> list[Step]:
+    if a.d_x is None:
         return []
-    t, width, count = c_type(x.dtype), x.shape[-1], indices.shape[-1]
-    rows = x.size // max(width, 1)
+    t, width, count = c_type(a.x.dtype), a.x.shape[-1], a.indices.shape[-1]
+    rows = a.x.size // max(width, 1)
     given = [
-        ("const long long* columns", indices),
-        (f"const {t}* d_out", d_out),
-        (f"{t}* d_x", d_x),
+        ("const long long* columns", a.indices),
+        (f"const {t}* d_out", a.d_out),
+        (f"{t}* d_x", a.d_x),
         ("long long rows", rows),
         ("int width", width),
         ("int count", count),
@@ -140,32 +139,28 @@ def _indexed(node: Node) -> bool:
 
 
 @cuda("accuracy", takes=_indexed)
-def accuracy(
-    dev: Device, indices: Any, label: Any, accuracy: Any, correct: Any, total: Any
-) -> list[Step]:
+def accuracy(dev: Device, a: Accuracy) -> list[Step]:
     """The share of samples whose label is among their guesses."""
-    guesses, labels = c_type(indices.dtype), c_type(label.dtype)
+    guesses, labels = c_type(a.indices.dtype), c_type(a.label.dtype)
     given = [
-        (f"const {guesses}* guesses", indices),
-        (f"const {labels}* labels", label),
-        ("float* accuracy", accuracy),
-        ("int* correct", correct),
-        ("int* total", total),
-        ("long long rows", indices.shape[0]),
-        ("int count", indices.shape[1]),
+        (f"const {guesses}* guesses", a.indices),
+        (f"const {labels}* labels", a.label),
+        ("float* accuracy", a.accuracy),
+        ("int* correct", a.correct),
+        ("int* total", a.total),
+        ("long long rows", a.indices.shape[0]),
+        ("int count", a.indices.shape[1]),
     ]
     return [_launch(dev, "block_count_hits", (guesses, labels), given, 1)]
 
 
 @cuda("cumsum")
-def cumsum(
-    dev: Device, x: Any, out: Any, *, axis: int, exclusive: bool, reverse: bool
-) -> list[Step]:
+def cumsum(dev: Device, a: Cumsum) -> list[Step]:
     """Running sums; ``exclusive`` leaves an element out of its own sum."""
-    if out is None:
+    if a.out is None:
         return []
-    t = c_type(x.dtype)
-    flags = (str(exclusive).lower(), str(reverse).lower())
-    given = [(f"const {t}* x", x), (f"{t}* out", out)]
-    kinds = (t, c_type(accumulator(x.dtype)), *flags)
-    return _Rows(dev, x, axis, blocks=False).launch("warp_running_sums", kinds, given)
+    t = c_type(a.x.dtype)
+    flags = (str(a.exclusive).lower(), str(a.reverse).lower())
+    given = [(f"const {t}* x", a.x), (f"{t}* out", a.out)]
+    kinds = (t, c_type(accumulator(a.x.dtype)), *flags)
+    return _Rows(dev, a.x, a.axis, blocks=False).launch("warp_running_sums", kinds, given)

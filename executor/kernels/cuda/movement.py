@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
-from ....graph.ops.padding import image_axis
+from ....graph.ops.indexing import Slice, SliceGrad
+from ....graph.ops.manipulation import (
+    Concat,
+    ConcatGrad,
+    Expand,
+    ExpandGrad,
+    Split,
+    Stack,
+    StackGrad,
+    Unstack,
+    UnstackGrad,
+)
+from ....graph.ops.operands import Array, Gradient, Unary
+from ....graph.ops.padding import Pad, PadGrad, image_axis
+from ....graph.ops.view import Transpose, Transpose2Grad, TransposeGrad
 from ...cuda.runtime import Step
 from ...device.device import Device
 from ..array.indexing import window
@@ -19,139 +34,133 @@ _VIEWS = ("reshape", "squeeze", "unsqueeze", "flatten")
 
 
 @cuda(*_VIEWS, *(f"{name}2" for name in _VIEWS))
-def reshape(dev: Device, x: Any, out: Any) -> list[Step]:
+def reshape(dev: Device, a: Unary) -> list[Step]:
     """The elements in the order in which they lie."""
-    return moved(dev, None if out is None else out.reshape(x.shape), x)
+    return moved(dev, None if a.out is None else a.out.reshape(a.x.shape), a.x)
 
 
 @cuda(*(f"{name}_grad" for name in _VIEWS), *(f"{name}2_grad" for name in _VIEWS))
-def reshape_grad(dev: Device, d_out: Any, d_x: Any) -> list[Step]:
+def reshape_grad(dev: Device, a: Gradient) -> list[Step]:
     """The elements in the order in which they lie."""
-    return moved(dev, None if d_x is None else d_x.reshape(d_out.shape), d_out)
+    return moved(dev, None if a.d_x is None else a.d_x.reshape(a.d_out.shape), a.d_out)
 
 
 @cuda("transpose", "transpose2")
-def transpose(dev: Device, x: Any, out: Any, *, axis: list[int]) -> list[Step]:
+def transpose(dev: Device, a: Transpose) -> list[Step]:
     """By tiles where the last dimension moves."""
-    return moved(dev, out, x.transpose(axis))
+    return moved(dev, a.out, a.x.transpose(a.axis))
 
 
 @cuda("transpose_grad", "transpose2_grad")
-def transpose_grad(dev: Device, d_out: Any, d_x: Any, *, axis: list[int]) -> list[Step]:
+def transpose_grad(dev: Device, a: Transpose2Grad | TransposeGrad) -> list[Step]:
     """The transpose back."""
-    return moved(dev, None if d_x is None else d_x.transpose(axis), d_out)
+    return moved(dev, None if a.d_x is None else a.d_x.transpose(a.axis), a.d_out)
 
 
 @cuda("transfer_layout")
-def transfer_layout(dev: Device, x: Any, out: Any) -> list[Step]:
+def transfer_layout(dev: Device, a: Unary) -> list[Step]:
     """One shape, other strides."""
-    return moved(dev, out, x)
+    return moved(dev, a.out, a.x)
 
 
 @cuda("concat")
-def concat(dev: Device, x: list[Any], out: Any, *, axis: int) -> list[Step]:
+def concat(dev: Device, a: Concat) -> list[Step]:
     """Each part into its place."""
-    return [step for view, part in pieces(out, x, axis) for step in moved(dev, view, part)]
+    return [step for view, part in pieces(a.out, a.x, a.axis) for step in moved(dev, view, part)]
 
 
 @cuda("concat_grad")
-def concat_grad(dev: Device, x: list[Any], d_out: Any, d_x: list[Any], *, axis: int) -> list[Step]:
+def concat_grad(dev: Device, a: ConcatGrad) -> list[Step]:
     """Each part out of its place."""
-    pairs = zip(pieces(d_out, x, axis), d_x, strict=True)
+    pairs = zip(pieces(a.d_out, a.x, a.axis), a.d_x, strict=True)
     return [step for (view, _), target in pairs for step in moved(dev, target, view)]
 
 
 @cuda("split")
-def split(dev: Device, x: Any, out: list[Any], *, axis: int) -> list[Step]:
+def split(dev: Device, a: Split) -> list[Step]:
     """Each part out of its place."""
-    return [step for view, part in pieces(x, out, axis) for step in moved(dev, part, view)]
+    return [step for view, part in pieces(a.x, a.out, a.axis) for step in moved(dev, part, view)]
 
 
 @cuda("stack")
-def stack(dev: Device, x: list[Any], y: Any, *, axis: int) -> list[Step]:
+def stack(dev: Device, a: Stack) -> list[Step]:
     """Each operand into its layer."""
-    pairs = zip(layers(y, len(x), axis), x, strict=True)
+    pairs = zip(layers(a.y, len(a.x), a.axis), a.x, strict=True)
     return [step for view, part in pairs for step in moved(dev, view, part)]
 
 
 @cuda("stack_grad")
-def stack_grad(dev: Device, d_y: Any, d_x: list[Any], *, axis: int) -> list[Step]:
+def stack_grad(dev: Device, a: StackGrad) -> list[Step]:
     """Each layer into a result."""
-    pairs = zip(layers(d_y, len(d_x), axis), d_x, strict=True)
+    pairs = zip(layers(a.d_y, len(a.d_x), a.axis), a.d_x, strict=True)
     return [step for view, part in pairs for step in moved(dev, part, view)]
 
 
 @cuda("unstack")
-def unstack(dev: Device, x: Any, y: list[Any], *, axis: int) -> list[Step]:
+def unstack(dev: Device, a: Unstack) -> list[Step]:
     """Each layer into a result."""
-    return stack_grad(dev, x, y, axis=axis)
+    return stack_grad(dev, a.x, a.y, axis=a.axis)
 
 
 @cuda("unstack_grad")
-def unstack_grad(dev: Device, d_y: list[Any], d_x: Any, *, axis: int) -> list[Step]:
+def unstack_grad(dev: Device, a: UnstackGrad) -> list[Step]:
     """Each operand into its layer."""
-    return [] if d_x is None else stack(dev, d_y, d_x, axis=axis)
+    return [] if a.d_x is None else stack(dev, a.d_y, a.d_x, axis=a.axis)
 
 
 @cuda("expand")
-def expand(dev: Device, x: Any, out: Any, *, expand_times: list[int]) -> list[Step]:
+def expand(dev: Device, a: Expand) -> list[Step]:
     """The operand as often as is asked, along each dimension."""
-    small, large = tiles(x, out, expand_times)
+    small, large = tiles(a.x, a.out, a.expand_times)
     return moved(dev, large, small)
 
 
 @cuda("expand_grad")
-def expand_grad(
-    dev: Device, x: Any, d_out: Any, d_x: Any, *, expand_times: list[int]
-) -> list[Step]:
+def expand_grad(dev: Device, a: ExpandGrad) -> list[Step]:
     """Each element gets the sum of what went to its copies."""
-    if d_x is None or not d_x.size:
+    if a.d_x is None or not a.d_x.size:
         return []
-    _, large = tiles(x, d_out, expand_times)
-    return reduced(dev, "Sum", large, d_x, tuple(range(0, large.ndim, 2)))
+    _, large = tiles(a.x, a.d_out, a.expand_times)
+    return reduced(dev, "Sum", large, a.d_x, tuple(range(0, large.ndim, 2)))
 
 
 @cuda("slice")
-def slice_(
-    dev: Device, input: Any, out: Any, *, axes: list[int], starts: list[int], ends: list[int]
-) -> list[Step]:
+def slice_(dev: Device, a: Slice) -> list[Step]:
     """A window of the operand."""
-    source = window(input, axes, starts, ends)
-    return moved(dev, out.reshape(source.shape), source)
+    source = window(a.input, a)
+    return moved(dev, a.out.reshape(source.shape), source)
 
 
 @cuda("slice_grad")
-def slice_grad(
-    dev: Device, d_out: Any, d_input: Any, *, axes: list[int], starts: list[int], ends: list[int]
-) -> list[Step]:
+def slice_grad(dev: Device, a: SliceGrad) -> list[Step]:
     """The gradient in its window, and zeros around it."""
-    if d_input is None:
+    if a.d_input is None:
         return []
-    target = window(d_input, axes, starts, ends)
-    return _framed(dev, d_input, target, d_out.reshape(target.shape), 0)
+    target = window(a.d_input, a)
+    return _framed(dev, a.d_input, target, a.d_out.reshape(target.shape), 0)
 
 
 @cuda("pad")
-def pad(dev: Device, x: Any, out: Any, *, paddings: list[int], pad_value: float) -> list[Step]:
+def pad(dev: Device, a: Pad) -> list[Step]:
     """The operand, and a number around it."""
-    return _framed(dev, out, middle(out, x, paddings), x, pad_value)
+    return _framed(dev, a.out, middle(a.out, a.x, a.paddings), a.x, a.pad_value)
 
 
 @cuda("pad_grad")
-def pad_grad(dev: Device, d_out: Any, d_x: Any, *, paddings: list[int]) -> list[Step]:
+def pad_grad(dev: Device, a: PadGrad) -> list[Step]:
     """What is between the margins."""
-    return [] if d_x is None else moved(dev, d_x, middle(d_out, d_x, paddings))
+    return [] if a.d_x is None else moved(dev, a.d_x, middle(a.d_out, a.d_x, a.paddings))
 
 
 def framed_image(
-    dev: Device, x: Any, out: Any, paddings: list[int], value: float, data_format: str
+    dev: Device, x: Array, out: Array, paddings: Sequence[int], value: float, data_format: str
 ) -> list[Step]:
     """Return the calls that copy images and put a number around them."""
     inside = middle(out, x, paddings, image_axis(data_format))
     return _framed(dev, out, inside, x, value)
 
 
-def _framed(dev: Device, whole: Any, inside: Any, source: Any, value: float) -> list[Step]:
+def _framed(dev: Device, whole: Any, inside: Any, source: Array, value: float) -> list[Step]:
     """Copy ``source`` to the view ``inside`` of an array, and fill the rest, each element once."""
     steps = moved(dev, inside, source)
     assert dev.runtime is not None

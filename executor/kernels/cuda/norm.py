@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....graph.ops.fused_norm import ACT, ADD_ACT
+from ....graph.ops.fused_norm import (
+    ACT,
+    ADD_ACT,
+    FusedBatchNormAct,
+    FusedBatchNormActGrad,
+    FusedBnAddActivation,
+    FusedBnAddActivationGrad,
+)
+from ....graph.ops.norm import BatchNormGrad, BatchNormOperands
+from ....graph.ops.operands import Array
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
@@ -52,7 +61,7 @@ def learn(
     return run(channels.dev, function, body, [*before, *given, *more], grid, INCLUDES)
 
 
-def moments(channels: Channels, x: Any) -> tuple[list[Argument], Step]:
+def moments(channels: Channels, x: Array) -> tuple[list[Argument], Step]:
     """Return the chunks' moments as parameters, and the launch that forms them."""
     means, squares = (channels.scratch(x, channels.chunks) for _ in range(2))
     kinds = (c_type(x.dtype), c_type(means.dtype))
@@ -70,13 +79,13 @@ def sizes(channels: Channels) -> list[Argument]:
     ]
 
 
-def numbers(like: Any, **given: float) -> list[Argument]:
+def numbers(like: Array, **given: float) -> list[Argument]:
     kind = c_type(like.dtype)
     return [(f"{kind} {name}", value) for name, value in given.items()]
 
 
 def apply(
-    channels: Channels, x: Any, z: Any, y: Any, mean: Any, slope: Any, bias: Any, act: str
+    channels: Channels, x: Array, z: Any, y: Array, mean: Any, slope: Any, bias: Any, act: str
 ) -> Step:
     kinds = (c_type(x.dtype), c_type(bias.dtype), c_type(slope.dtype), _ACTS[act], _flag(z))
     given = [
@@ -90,134 +99,31 @@ def apply(
     return channels.over("norm_apply", kinds, given)
 
 
-def _flag(array: Any) -> str:
+def _flag(array: Array | str | None) -> str:
     return "false" if array is None else "true"
 
 
-def _batch_norm(
-    dev: Device,
-    x: Any,
-    z: Any,
-    scale: Any,
-    bias: Any,
-    mean: Any,
-    variance: Any,
-    y: Any,
-    outs: tuple[Any, Any, Any, Any],
-    *,
-    momentum: float,
-    epsilon: float,
-    data_layout: str,
-    fixed: bool,
-    act: str = "",
-) -> list[Step]:
-    channels = Channels(dev, data_layout, x, z, y)
-    slope = channels.scratch(x)
-    centre = dev.scratch(scale.shape, scale.dtype) if outs[2] is None else outs[2]
-    outs = (*outs[:2], centre, outs[3])
-    channel = statistics(scale, mean, variance, outs, slope)
-    if fixed:
-        more = [("int channels", channels.count), *numbers(slope, epsilon=epsilon)]
+@cuda("batch_norm", ACT, ADD_ACT, takes=floating)
+def batch_norm(dev: Device, a: BatchNormOperands) -> list[Step]:
+    z = a.z if isinstance(a, FusedBnAddActivation) else None
+    act = a.act_type if isinstance(a, FusedBatchNormAct) else ""
+    channels = Channels(dev, a.data_layout, a.x, z, a.y)
+    slope = channels.scratch(a.x)
+    centre = dev.scratch(a.scale.shape, a.scale.dtype) if a.saved_mean is None else a.saved_mean
+    outs = (a.mean_out, a.variance_out, centre, a.saved_variance)
+    channel = statistics(a.scale, a.mean, a.variance, outs, slope)
+    if a.use_global_stats or (a.is_test and not a.trainable_statistics):
+        more = [("int channels", channels.count), *numbers(slope, epsilon=a.epsilon)]
         steps = [learn(channels, "use_running", channel, [], more)]
     else:
-        parts, step = moments(channels, x)
-        more = [*sizes(channels), *numbers(slope, momentum=momentum, epsilon=epsilon)]
+        parts, step = moments(channels, a.x)
+        more = [*sizes(channels), *numbers(slope, momentum=a.momentum, epsilon=a.epsilon)]
         steps = [step, learn(channels, "block_learn", channel, parts, more)]
-    return [*steps, apply(channels, x, z, y, centre, slope, bias, act)]
-
-
-@cuda("batch_norm", takes=floating)
-def batch_norm(
-    dev: Device,
-    x: Any,
-    scale: Any,
-    bias: Any,
-    mean: Any,
-    variance: Any,
-    y: Any,
-    mean_out: Any,
-    variance_out: Any,
-    saved_mean: Any,
-    saved_variance: Any,
-    *,
-    is_test: bool,
-    momentum: float,
-    epsilon: float,
-    data_layout: str,
-    use_global_stats: bool,
-    trainable_statistics: bool,
-) -> list[Step]:
-    return _batch_norm(
-        dev, x, None, scale, bias, mean, variance, y,
-        (mean_out, variance_out, saved_mean, saved_variance),
-        momentum=momentum, epsilon=epsilon, data_layout=data_layout,
-        fixed=use_global_stats or (is_test and not trainable_statistics),
-    )  # fmt: skip
-
-
-@cuda(ACT, takes=floating)
-def fused_batch_norm_act(
-    dev: Device,
-    x: Any,
-    scale: Any,
-    bias: Any,
-    mean: Any,
-    variance: Any,
-    y: Any,
-    mean_out: Any,
-    variance_out: Any,
-    saved_mean: Any,
-    saved_variance: Any,
-    *,
-    is_test: bool,
-    momentum: float,
-    epsilon: float,
-    data_layout: str,
-    use_global_stats: bool,
-    trainable_statistics: bool,
-    act_type: str,
-) -> list[Step]:
-    return _batch_norm(
-        dev, x, None, scale, bias, mean, variance, y,
-        (mean_out, variance_out, saved_mean, saved_variance),
-        momentum=momentum, epsilon=epsilon, data_layout=data_layout, act=act_type,
-        fixed=use_global_stats or (is_test and not trainable_statistics),
-    )  # fmt: skip
-
-
-@cuda(ADD_ACT, takes=floating)
-def fused_bn_add_activation(
-    dev: Device,
-    x: Any,
-    z: Any,
-    scale: Any,
-    bias: Any,
-    mean: Any,
-    variance: Any,
-    y: Any,
-    mean_out: Any,
-    variance_out: Any,
-    saved_mean: Any,
-    saved_variance: Any,
-    *,
-    is_test: bool,
-    momentum: float,
-    epsilon: float,
-    data_layout: str,
-    use_global_stats: bool,
-    trainable_statistics: bool,
-    act_type: str,
-) -> list[Step]:
-    return _batch_norm(
-        dev, x, z, scale, bias, mean, variance, y,
-        (mean_out, variance_out, saved_mean, saved_variance),
-        momentum=momentum, epsilon=epsilon, data_layout=data_layout, act=act_type,
-        fixed=use_global_stats or (is_test and not trainable_statistics),
-    )  # fmt: skip
+    return [*steps, apply(channels, a.x, z, a.y, centre, slope, a.bias, act)]
 
 
 def slopes(
-    channels: Channels, x: Any, y: Any, d_y: Any, mean: Any, act: str
+    channels: Channels, x: Array, y: Array | None, d_y: Any, mean: Any, act: str
 ) -> tuple[list[Argument], Step]:
     """Return the chunks' sums as parameters, and the launch that forms them."""
     plain, along = (channels.scratch(x, channels.chunks) for _ in range(2))
@@ -267,91 +173,25 @@ def apply_grad(
     return [channels.over("norm_apply_grad", kinds, given)]
 
 
-def _batch_norm_grad(
-    dev: Device,
-    x: Any,
-    y: Any,
-    scale: Any,
-    saved_mean: Any,
-    saved_variance: Any,
-    d_y: Any,
-    d_x: Any,
-    d_z: Any,
-    d_scale: Any,
-    d_bias: Any,
-    *,
-    is_test: bool,
-    data_layout: str,
-    use_global_stats: bool,
-    act_type: str = "",
-) -> list[Step]:
-    channels = Channels(dev, data_layout, x, y, d_y, d_x, d_z)
-    fixed = use_global_stats or is_test
-    coefficients = channels.scratch(x, 3)
-    parts, step = slopes(channels, x, y, d_y, saved_mean, act_type)
+@cuda("batch_norm_grad", f"{ACT}_grad", f"{ADD_ACT}_grad", takes=floating)
+def batch_norm_grad(dev: Device, a: BatchNormGrad) -> list[Step]:
+    y, act = (a.y, a.act_type) if isinstance(a, FusedBatchNormActGrad) else (None, "")
+    d_z = a.d_z if isinstance(a, FusedBnAddActivationGrad) else None
+    channels = Channels(dev, a.data_layout, a.x, y, a.d_y, a.d_x, d_z)
+    coefficients = channels.scratch(a.x, 3)
+    parts, step = slopes(channels, a.x, y, a.d_y, a.saved_mean, act)
     given = [
         *parts,
-        read("scale", scale),
-        read("inverse", saved_variance),
-        written("d_shift", d_bias, scale),
-        written("d_scale", d_scale, scale),
+        read("scale", a.scale),
+        read("inverse", a.saved_variance),
+        written("d_shift", a.d_bias, a.scale),
+        written("d_scale", a.d_scale, a.scale),
         written("coefficients", coefficients),
         ("int chunks", channels.chunks),
         ("int channels", channels.count),
         *numbers(coefficients, share=1.0 / max(channels.total, 1)),
     ]
-    kinds = (c_type(coefficients.dtype), c_type(scale.dtype))
-    last = apply_grad(
-        channels, (x, y, d_y, saved_mean), coefficients, d_x, d_z, act=act_type, fixed=fixed
-    )
+    kinds = (c_type(coefficients.dtype), c_type(a.scale.dtype))
+    arrays, fixed = (a.x, y, a.d_y, a.saved_mean), a.use_global_stats or a.is_test
+    last = apply_grad(channels, arrays, coefficients, a.d_x, d_z, act=act, fixed=fixed)
     return [step, channels.each("block_add_slopes", kinds, given), *last]
-
-
-@cuda("batch_norm_grad", takes=floating)
-def batch_norm_grad(
-    dev: Device,
-    x: Any,
-    scale: Any,
-    saved_mean: Any,
-    saved_variance: Any,
-    d_y: Any,
-    d_x: Any,
-    d_scale: Any,
-    d_bias: Any,
-    *,
-    is_test: bool,
-    data_layout: str,
-    use_global_stats: bool,
-) -> list[Step]:
-    return _batch_norm_grad(
-        dev, x, None, scale, saved_mean, saved_variance, d_y, d_x, None, d_scale, d_bias,
-        is_test=is_test, data_layout=data_layout, use_global_stats=use_global_stats,
-    )  # fmt: skip
-
-
-@cuda(f"{ACT}_grad", takes=floating)
-def fused_batch_norm_act_grad(
-    dev: Device,
-    x: Any,
-    y: Any,
-    scale: Any,
-    saved_mean: Any,
-    saved_variance: Any,
-    d_y: Any,
-    d_x: Any,
-    d_scale: Any,
-    d_bias: Any,
-    *,
-    is_test: bool,
-    data_layout: str,
-    use_global_stats: bool,
-    act_type: str,
-) -> list[Step]:
-    return _batch_norm_grad(
-        dev, x, y, scale, saved_mean, saved_variance, d_y, d_x, None, d_scale, d_bias,
-        is_test=is_test, data_layout=data_layout, use_global_stats=use_global_stats,
-        act_type=act_type,
-    )  # fmt: skip
-
-
-cuda(f"{ADD_ACT}_grad", takes=floating)(_batch_norm_grad)

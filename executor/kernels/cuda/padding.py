@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
-from ....graph.ops.padding import image_axis
+from ....graph.ops.operands import Array
+from ....graph.ops.padding import Pad2d, Pad2dGrad, image_axis
 from ...codegen.cuda_source import c_type
 from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
@@ -36,23 +38,14 @@ _SHOWS = {
 
 
 @cuda("pad2d")
-def pad2d(
-    dev: Device,
-    x: Any,
-    out: Any,
-    *,
-    paddings: list[int],
-    pad_value: float,
-    mode: str,
-    data_format: str,
-) -> list[Step]:
+def pad2d(dev: Device, a: Pad2d) -> list[Step]:
     """See ``executor/kernels/array/padding.py``."""
-    if mode == "constant":
-        return framed_image(dev, x, out, paddings, pad_value, data_format)
-    if not out.size:
+    if a.mode == "constant":
+        return framed_image(dev, a.x, a.out, a.paddings, a.pad_value, a.data_format)
+    if not a.out.size:
         return []
-    unit = UNITS[x.itemsize]
-    functions = f"__device__ int shown(int at, int size) {{ {_SHOWN[mode]} }}"
+    unit = UNITS[a.x.itemsize]
+    functions = f"__device__ int shown(int at, int size) {{ {_SHOWN[a.mode]} }}"
     body = """
   for (unsigned i = thread_index(); i < count; i += thread_count()) {
     const unsigned image = over(i, image_magic, image_shift), pixel = i - image * high * wide * inner;
@@ -61,21 +54,19 @@ def pad2d(
     const int y = shown((int)row - top, height), x = shown((int)column - left, width);
     out[i] = source[((long long)(image * height + y) * width + x) * inner + c];
   }"""
-    kernel = _kernel(f"pad2d_{mode}_{x.itemsize}", unit, functions, body)
-    return [_launch(dev, kernel, out, x, out, x, paddings, data_format)]
+    kernel = _kernel(f"pad2d_{a.mode}_{a.x.itemsize}", unit, functions, body)
+    return [_launch(dev, kernel, a.out, a.x, a.out, a.x, a.paddings, a.data_format)]
 
 
 @cuda("pad2d_grad")
-def pad2d_grad(
-    dev: Device, d_out: Any, d_x: Any, *, paddings: list[int], mode: str, data_format: str
-) -> list[Step]:
+def pad2d_grad(dev: Device, a: Pad2dGrad) -> list[Step]:
     """Each pixel adds up the gradients of those that show it."""
-    if d_x is None or not d_x.size:
+    if a.d_x is None or not a.d_x.size:
         return []
-    if mode == "constant":
-        return moved(dev, d_x, middle(d_out, d_x, paddings, image_axis(data_format)))
-    kind = c_type(d_x.dtype)
-    count, line = _SHOWS[mode]
+    if a.mode == "constant":
+        return moved(dev, a.d_x, middle(a.d_out, a.d_x, a.paddings, image_axis(a.data_format)))
+    kind = c_type(a.d_x.dtype)
+    count, line = _SHOWS[a.mode]
     functions = f"""
 __device__ int shows(int at, int size, int low, int all) {{ {count} }}
 __device__ int showing(int at, int size, int low, int all, int k) {{ {line} }}"""
@@ -94,8 +85,8 @@ __device__ int showing(int at, int size, int low, int all, int k) {{ {line} }}""
     out[i] = element<{kind}>(sum);
   }}"""
     functions += f"\n__device__ auto wide_({kind} x) {{ return wide(x); }}"
-    kernel = _kernel(f"pad2d_grad_{mode}_{kind}".replace(" ", "_"), kind, functions, body)
-    return [_launch(dev, kernel, d_x, d_out, d_out, d_x, paddings, data_format)]
+    kernel = _kernel(f"pad2d_grad_{a.mode}_{kind}".replace(" ", "_"), kind, functions, body)
+    return [_launch(dev, kernel, a.d_x, a.d_out, a.d_out, a.d_x, a.paddings, a.data_format)]
 
 
 def _kernel(name: str, unit: str, functions: str, body: str) -> CudaKernel:
@@ -110,10 +101,10 @@ def _launch(
     dev: Device,
     kernel: CudaKernel,
     result: Any,
-    source: Any,
-    padded: Any,
+    source: Array,
+    padded: Array,
     plain: Any,
-    paddings: list[int],
+    paddings: Sequence[int],
     data_format: str,
 ) -> Step:
     """``plain`` is the image, ``padded`` the one with margins; ``result`` is one of them."""

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from ....graph.ir.graph import Node
+from ....graph.ops.operands import Array
+from ....graph.ops.pool import Pool2d, Pool2dGrad
 from ...codegen.cuda_source import c_type
 from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
@@ -56,27 +58,14 @@ def _takes(node: Node) -> bool:
 
 
 @cuda("pool2d", takes=_takes, any_order=True)
-def pool2d(
-    dev: Device,
-    x: Any,
-    out: Any,
-    *,
-    pooling_type: str,
-    ksize: list[int],
-    global_pooling: bool,
-    strides: list[int],
-    paddings: list[int],
-    exclusive: bool,
-    adaptive: bool,
-    padding_algorithm: str,
-) -> list[Step]:
+def pool2d(dev: Device, a: Pool2d) -> list[Step]:
     """One thread for some channels of a pixel, or for a pixel."""
-    win = windows_of(x, out, locals())
-    return _found(dev, pooling_type, win, x, out, exclusive)
+    win = windows_of(a)
+    return _found(dev, a.pooling_type, win, a.x, a.out, a.exclusive)
 
 
 def _found(
-    dev: Device, what: str, win: Windows, x: Any, result: Any, exclusive: bool
+    dev: Device, what: str, win: Windows, x: Array, result: Any, exclusive: bool
 ) -> list[Step]:
     """Return the launches that write for each window what is found in it, ``what`` of ``_FINDS``."""
     each, made = _FINDS[what]
@@ -99,31 +88,16 @@ def _found(
 
 
 @cuda("pool2d_grad", takes=_takes, any_order=True)
-def pool2d_grad(
-    dev: Device,
-    x: Any,
-    out: Any,
-    d_out: Any,
-    d_x: Any,
-    *,
-    pooling_type: str,
-    ksize: list[int],
-    global_pooling: bool,
-    strides: list[int],
-    paddings: list[int],
-    exclusive: bool,
-    adaptive: bool,
-    padding_algorithm: str,
-) -> list[Step]:
+def pool2d_grad(dev: Device, a: Pool2dGrad) -> list[Step]:
     """Of a window's maximum the first element that equals it gets the gradient: places are found first."""
-    if d_x is None:
+    if a.d_x is None:
         return []
-    win = windows_of(x, out, locals())
-    arrays, steps, place = {"d_out": d_out}, [], ""
-    if pooling_type == "max":
+    win = windows_of(a)
+    arrays, steps, place = {"d_out": a.d_out}, [], ""
+    if a.pooling_type == "max":
         narrow = win.k[0] * win.k[1] < 255  # -1 stands for no place
-        arrays["place"] = dev.scratch_like(out, np.uint8 if narrow else np.int32)
-        steps = _found(dev, "place", win, x, arrays["place"], exclusive)
+        arrays["place"] = dev.scratch_like(a.out, np.uint8 if narrow else np.int32)
+        steps = _found(dev, "place", win, a.x, arrays["place"], a.exclusive)
         place = f"""
         typedef {"unsigned char" if narrow else "int"} Place;
         const Vec<Place, LANES> places = load_vec<LANES>(place + AT(n, c, p, q, high, broad));
@@ -135,13 +109,13 @@ def pool2d_grad(
     for (int p = p0; p < high && p * sh <= (int)y + top; p++)
       for (int q = q0; q < broad && q * sw <= (int)x + left; q++) {{
         const Vec<T, LANES> g = load_vec<LANES>(d_out + AT(n, c, p, q, high, broad));{place}
-        for (int l = 0; l < LANES; l++) sum[l] += {_GIVES[pooling_type]};
+        for (int l = 0; l < LANES; l++) sum[l] += {_GIVES[a.pooling_type]};
       }}
     Vec<R, LANES> made;
     for (int l = 0; l < LANES; l++) made.at[l] = element<R>(sum[l]);
     store_vec<LANES>(result + AT(n, c, y, x, height, width), made);"""
-    name = f"pool_grad_{pooling_type}"
-    return [*steps, *_launches(dev, name, win, arrays, d_x, (body, exclusive))]
+    name = f"pool_grad_{a.pooling_type}"
+    return [*steps, *_launches(dev, name, win, arrays, a.d_x, (body, a.exclusive))]
 
 
 def _launches(

@@ -9,6 +9,8 @@ import numpy as np
 
 from ....graph.ir.graph import Node
 from ....graph.ops import expr as e
+from ....graph.ops import random
+from ....graph.ops.operands import Array
 from ...codegen.cuda_loops import bind_cuda
 from ...codegen.cuda_random import STREAM, STREAM_HEAD, Place, bind_draws, stream_arguments
 from ...cuda.kernel import CudaKernel
@@ -29,32 +31,22 @@ def _no_diagonal(node: Node) -> bool:
 
 
 @cuda("uniform_random", takes=_no_diagonal)
-def uniform_random(
-    dev: Device,
-    out: Any,
-    *,
-    min: float,
-    max: float,
-    seed: int,
-    diag_num: int,
-    diag_step: int,
-    diag_val: float,
-) -> list[Step]:
+def uniform_random(dev: Device, a: random.UniformRandom) -> list[Step]:
     """Products and sums are rounded one by one, as on the host."""
-    place = Place("out", out)
-    double = out.dtype == np.float64
+    place = Place("out", a.out)
+    double = a.out.dtype == np.float64
     text = _UNIFORM_DOUBLE if double else _UNIFORM.format(kind=place.kind)
     kind = "double" if double else "float"
-    numbers = [(kind, "span", max - min), (kind, "low", min)]
-    stream = drawn_with(dev, seed)
+    numbers = [(kind, "span", a.max - a.min), (kind, "low", a.min)]
+    stream = drawn_with(dev, a.seed)
     return bind_draws(dev, stream, [place], text, numbers, sample=0)
 
 
 @cuda("gaussian_random", takes=floating)
-def gaussian_random(dev: Device, out: Any, *, mean: float, std: float, seed: int) -> list[Step]:
-    place = Place("out", out)
-    numbers = [("double", "deviation", std), ("double", "mean", mean)]
-    stream = drawn_with(dev, seed)
+def gaussian_random(dev: Device, a: random.GaussianRandom) -> list[Step]:
+    place = Place("out", a.out)
+    numbers = [("double", "deviation", a.std), ("double", "mean", a.mean)]
+    stream = drawn_with(dev, a.seed)
     text = _NORMAL.format(kind=place.kind)
     return bind_draws(dev, stream, [place], text, numbers, draws=2, sample=0)
 
@@ -106,24 +98,22 @@ _SCAN = """
 """
 
 
-def _contiguous(dev: Device, out: Any) -> Any:
+def _contiguous(dev: Device, out: Array) -> Any:
     return out if out.flags.c_contiguous else dev.scratch(out.shape, out.dtype)
 
 
 @cuda("truncated_gaussian_random", takes=floating)
-def truncated_gaussian_random(
-    dev: Device, out: Any, *, mean: float, std: float, seed: int
-) -> list[Step]:
+def truncated_gaussian_random(dev: Device, a: random.TruncatedGaussianRandom) -> list[Step]:
     """The first draws within two deviations: blocks count theirs, then each knows where they go."""
-    if not out.size:
+    if not a.out.size:
         return []
-    made = _contiguous(dev, out)
-    attempts = 2 * out.size + 16
+    made = _contiguous(dev, a.out)
+    attempts = 2 * a.out.size + 16
     tiles = -(-attempts // _TILE)
     counts = dev.scratch((tiles,), np.int64)
-    stream = stream_arguments(dev, drawn_with(dev, seed), attempts, 0)
+    stream = stream_arguments(dev, drawn_with(dev, a.seed), attempts, 0)
     head = STREAM_HEAD + _ATTEMPTS
-    kind = Place("out", out).kind
+    kind = Place("out", a.out).kind
     own = (("long long*", "counts"),)
     rest = ((f"{kind}*", "out"), ("long long", "kept"), ("double", "deviation"), ("double", "mean"))
     include = ("philox.cuh",)
@@ -135,44 +125,35 @@ def truncated_gaussian_random(
     steps = [
         launch(dev, count, tiles, [*stream, counts]),
         launch(dev, scan, 1, [counts, tiles]),
-        launch(dev, keep, tiles, [*stream, counts, made, out.size, std, mean]),
+        launch(dev, keep, tiles, [*stream, counts, made, a.out.size, a.std, a.mean]),
     ]
     return (
-        steps if made is out else [*steps, *bind_cuda(dev, [(e.argument("x"), out)], {"x": made})]
+        steps
+        if made is a.out
+        else [*steps, *bind_cuda(dev, [(e.argument("x"), a.out)], {"x": made})]
     )
 
 
 @cuda("dropout")
-def dropout(
-    dev: Device,
-    x: Any,
-    out: Any,
-    mask: Any,
-    *,
-    dropout_prob: float,
-    is_test: bool,
-    fix_seed: bool,
-    seed: int,
-    dropout_implementation: str,
-) -> list[Step]:
+def dropout(dev: Device, a: random.Dropout) -> list[Step]:
     """One pass; a dropped inf or nan is gone, and a mask that nobody wants is not written."""
-    keep = 1.0 - dropout_prob
-    upscale = dropout_implementation == "upscale_in_train"
-    ones = [] if mask is None else [(e.Expr("const", (), 1), mask)]
-    if is_test or keep >= 1.0:
-        factor = keep if is_test and not upscale else 1.0
+    keep = 1.0 - a.dropout_prob
+    upscale = a.dropout_implementation == "upscale_in_train"
+    ones = [] if a.mask is None else [(e.Expr("const", (), 1), a.mask)]
+    if a.is_test or keep >= 1.0:
+        factor = keep if a.is_test and not upscale else 1.0
         made = e.argument("x") * factor
-        return bind_cuda(dev, [(made, out), *ones], {"x": x})
+        return bind_cuda(dev, [(made, a.out), *ones], {"x": a.x})
     factor = (1.0 / keep if keep else 0.0) if upscale else 1.0
-    places = [Place("x", x, written=False), Place("out", out)]
-    kind = "double" if x.dtype == np.float64 else "float"
+    places = [Place("x", a.x, written=False), Place("out", a.out)]
+    kind = "double" if a.x.dtype == np.float64 else "float"
     text = f"const bool kept = w0 < limit;\nout = element<{places[1].kind}>(kept ? wide(x) * factor : 0);"
-    if mask is not None:
-        places.append(Place("mask", mask))
+    if a.mask is not None:
+        places.append(Place("mask", a.mask))
         text += "\nmask = kept;"
     numbers = [("unsigned", "limit", _limit(keep)), (kind, "factor", factor)]
-    stream = Stream(dev, seed, per_row=True, every_step=not fix_seed)
-    return bind_draws(dev, stream, places, text, numbers, sample=math.prod(x.shape[1:]))
+    stream = Stream(dev, a.seed, per_row=True, every_step=not a.fix_seed)
+    return bind_draws(dev, stream, places, text, numbers, sample=math.prod(a.x.shape[1:]))
 
 
 def _limit(keep: float) -> int:
@@ -181,24 +162,15 @@ def _limit(keep: float) -> int:
 
 
 @cuda("dropout_grad")
-def dropout_grad(
-    dev: Device,
-    mask: Any,
-    d_out: Any,
-    d_x: Any,
-    *,
-    dropout_prob: float,
-    is_test: bool,
-    dropout_implementation: str,
-) -> list[Step]:
-    if d_x is None:
+def dropout_grad(dev: Device, a: random.DropoutGrad) -> list[Step]:
+    if a.d_x is None:
         return []
-    upscale, keep = dropout_implementation == "upscale_in_train", 1.0 - dropout_prob
-    factor = (1.0 / keep if keep else 0.0) if upscale and not is_test else 1.0
-    if is_test and not upscale:
+    upscale, keep = a.dropout_implementation == "upscale_in_train", 1.0 - a.dropout_prob
+    factor = (1.0 / keep if keep else 0.0) if upscale and not a.is_test else 1.0
+    if a.is_test and not upscale:
         factor = keep
     slope = e.argument("d") * e.argument("kept") * factor
-    return bind_cuda(dev, [(slope, d_x)], {"d": d_out, "kept": mask})
+    return bind_cuda(dev, [(slope, a.d_x)], {"d": a.d_out, "kept": a.mask})
 
 
 class CudaDropout(Dropout):
@@ -213,7 +185,7 @@ class CudaDropout(Dropout):
         how: dict[str, Any] = {"sample": self.row, "start": start}
         return bind_draws(self.dev, self.stream, [place], "space = w0 >= limit;", numbers, **how)
 
-    def zero(self, array: Any, space: Any) -> list[Step]:
+    def zero(self, array: Array, space: Any) -> list[Step]:
         """Return the launch that zeroes marked elements."""
         made = e.where(e.argument("dropped"), 0, e.argument("x"))
         operands = {"dropped": space, "x": array}

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from ....graph.ir.graph import Node
+from ....graph.ops.operands import Array, SlopeOfX, Unary
+from ....graph.ops.reduction import ClipByNorm, Reduce, ReduceGrad, ReduceGradOfOut
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
@@ -24,8 +26,8 @@ _INCLUDES = ("reduce.cuh",)
 def reduced(
     dev: Device,
     op: str,
-    x: Any,
-    out: Any,
+    x: Array,
+    out: Array,
     axes: tuple[int, ...],
     *,
     of: str = "Itself",
@@ -55,7 +57,7 @@ def reduced(
 
 
 def _rows(
-    dev: Device, how: tuple[str, str], x: Any, out: Any, sizes: tuple[int, int], factor: float
+    dev: Device, how: tuple[str, str], x: Array, out: Array, sizes: tuple[int, int], factor: float
 ) -> list[Step]:
     rows, width = sizes
     chunk = chunk_of(rows, width)
@@ -86,7 +88,12 @@ def _rows(
 
 
 def _columns(
-    dev: Device, how: tuple[str, str], x: Any, out: Any, sizes: tuple[int, int, int], factor: float
+    dev: Device,
+    how: tuple[str, str],
+    x: Array,
+    out: Array,
+    sizes: tuple[int, int, int],
+    factor: float,
 ) -> list[Step]:
     outer, rows, width = sizes
     tiles = share_columns(outer, rows, width, vector(dev, width, x), few=True)
@@ -115,14 +122,14 @@ def _columns(
     ]
 
 
-def _count(x: Any, out: Any) -> int:
+def _count(x: Array, out: Array) -> int:
     return max(x.size // max(out.size, 1), 1)
 
 
 def _register(op_type: str, op: str) -> None:
     @cuda(op_type, takes=one_type)
-    def bind(dev: Device, x: Any, out: Any, *, dim: Any, reduce_all: bool) -> list[Step]:
-        return reduced(dev, op, x, out, axes_of(x, dim, reduce_all))
+    def bind(dev: Device, a: Reduce) -> list[Step]:
+        return reduced(dev, op, a.x, a.out, axes_of(a.x, a.dim, a.reduce_all))
 
 
 for _op_type, _op in (
@@ -136,23 +143,23 @@ for _op_type, _op in (
     _register(_op_type, _op)
 
 
-def _mean_factor(x: Any, out: Any) -> float:
+def _mean_factor(x: Array, out: Array) -> float:
     return _count(x, out) if accumulator(x.dtype) == np.int64 else 1.0 / _count(x, out)
 
 
 @cuda("reduce_mean", takes=one_type)
-def reduce_mean(dev: Device, x: Any, out: Any, *, dim: Any, reduce_all: bool) -> list[Step]:
-    axes = axes_of(x, dim, reduce_all)
-    return reduced(dev, "Sum", x, out, axes, factor=_mean_factor(x, out))
+def reduce_mean(dev: Device, a: Reduce) -> list[Step]:
+    axes = axes_of(a.x, a.dim, a.reduce_all)
+    return reduced(dev, "Sum", a.x, a.out, axes, factor=_mean_factor(a.x, a.out))
 
 
 @cuda("mean")
-def mean(dev: Device, x: Any, out: Any) -> list[Step]:
-    return reduced(dev, "Sum", x, out, tuple(range(x.ndim)), factor=_mean_factor(x, out))
+def mean(dev: Device, a: Unary) -> list[Step]:
+    return reduced(dev, "Sum", a.x, a.out, tuple(range(a.x.ndim)), factor=_mean_factor(a.x, a.out))
 
 
-def _whole(op: str, of: str, dev: Device, x: Any, out: Any) -> list[Step]:
-    return reduced(dev, op, x, out, tuple(range(x.ndim)), of=of)
+def _whole(op: str, of: str, dev: Device, a: Unary) -> list[Step]:
+    return reduced(dev, op, a.x, a.out, tuple(range(a.x.ndim)), of=of)
 
 
 cuda("squared_l2_norm", takes=floating)(partial(_whole, "Sum", "Square"))
@@ -164,9 +171,9 @@ cuda("isinf")(partial(_whole, "Any", "Infinite"))
 def spread(
     dev: Device,
     expression: str,
-    x: Any,
-    out: Any,
-    d_out: Any,
+    x: Array | None,
+    out: Array | None,
+    d_out: Array,
     d_x: Any,
     axes: tuple[int, ...],
     factor: float = 1.0,
@@ -237,21 +244,26 @@ def _register_grad(op_type: str, expression: str, *, extreme: bool = False) -> N
     if not extreme:
 
         @cuda(op_type, takes=_sloped)
-        def bind(
-            dev: Device, x: Any, d_out: Any, d_x: Any, *, dim: Any, reduce_all: bool
-        ) -> list[Step]:
-            factor = d_out.size / max(x.size, 1)
+        def bind(dev: Device, a: ReduceGrad) -> list[Step]:
+            factor = a.d_out.size / max(a.x.size, 1)
             return spread(
-                dev, expression, None, None, d_out, d_x, axes_of(x, dim, reduce_all), factor
+                dev,
+                expression,
+                None,
+                None,
+                a.d_out,
+                a.d_x,
+                axes_of(a.x, a.dim, a.reduce_all),
+                factor,
             )
 
         return
 
     @cuda(op_type, takes=_sloped)
-    def bind_extreme(
-        dev: Device, x: Any, out: Any, d_out: Any, d_x: Any, *, dim: Any, reduce_all: bool
-    ) -> list[Step]:
-        return spread(dev, expression, x, out, d_out, d_x, axes_of(x, dim, reduce_all))
+    def bind_extreme(dev: Device, a: ReduceGradOfOut) -> list[Step]:
+        return spread(
+            dev, expression, a.x, a.out, a.d_out, a.d_x, axes_of(a.x, a.dim, a.reduce_all)
+        )
 
 
 _register_grad("reduce_sum_grad", "d")
@@ -262,28 +274,28 @@ _register_grad("reduce_prod_grad", "o / v * d", extreme=True)
 
 
 @cuda("mean_grad", takes=floating)
-def mean_grad(dev: Device, x: Any, d_out: Any, d_x: Any) -> list[Step]:
-    axes = tuple(range(x.ndim))
-    return spread(dev, "d * factor", None, None, d_out, d_x, axes, 1.0 / max(x.size, 1))
+def mean_grad(dev: Device, a: SlopeOfX) -> list[Step]:
+    axes = tuple(range(a.x.ndim))
+    return spread(dev, "d * factor", None, None, a.d_out, a.d_x, axes, 1.0 / max(a.x.size, 1))
 
 
 @cuda("squared_l2_norm_grad", takes=floating)
-def squared_l2_norm_grad(dev: Device, x: Any, d_out: Any, d_x: Any) -> list[Step]:
-    return spread(dev, "v * d * 2", x, None, d_out, d_x, tuple(range(x.ndim)))
+def squared_l2_norm_grad(dev: Device, a: SlopeOfX) -> list[Step]:
+    return spread(dev, "v * d * 2", a.x, None, a.d_out, a.d_x, tuple(range(a.x.ndim)))
 
 
 @cuda("clip_by_norm", takes=floating)
-def clip_by_norm(dev: Device, x: Any, out: Any, *, max_norm: float) -> list[Step]:
+def clip_by_norm(dev: Device, a: ClipByNorm) -> list[Step]:
     """x * max_norm / norm where the norm is above max_norm, else x."""
-    squares = dev.scratch((1,), accumulator(x.dtype))
+    squares = dev.scratch((1,), accumulator(a.x.dtype))
     clipped = "sqrt(squares) <= max_norm ? x : x * (max_norm / sqrt(squares))"
     return [
-        *reduced(dev, "Sum", x, squares, tuple(range(x.ndim)), of="Square"),
+        *reduced(dev, "Sum", a.x, squares, tuple(range(a.x.ndim)), of="Square"),
         *pointwise(
             dev,
-            {"x": x},
-            {"out": (out, clipped)},
+            {"x": a.x},
+            {"out": (a.out, clipped)},
             numbers={"squares": squares},
-            constants={"max_norm": max_norm},
+            constants={"max_norm": a.max_norm},
         ),
     ]

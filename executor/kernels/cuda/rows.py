@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ....graph.ops.operands import Array
 from ...cuda.runtime import Dims
 from ...device.device import Device
 from .launches import BLOCK
@@ -126,7 +127,7 @@ def chunk_of(rows: int, width: int) -> int:
     return -(-width // (parts * 64)) * 64
 
 
-def groups(x: Any, axes: Sequence[int]) -> list[tuple[int, bool]]:
+def groups(x: Array, axes: Sequence[int]) -> list[tuple[int, bool]]:
     """Return the sizes of dimensions, neighbours joined that are reduced, or kept, together."""
     found: list[tuple[int, bool]] = []
     for i, size in enumerate(x.shape):

@@ -7,6 +7,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....graph.ir.graph import Node
+from ....graph.ops.loss import (
+    CrossEntropy,
+    CrossEntropy2,
+    CrossEntropyGrad,
+    CrossEntropyGrad2,
+    Softmax,
+    SoftmaxGrad,
+    SoftmaxWithCrossEntropy,
+    SoftmaxWithCrossEntropyGrad,
+)
+from ....graph.ops.operands import Array
 from ....strategies.types import INTEGERS, VarType
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
@@ -28,7 +39,7 @@ def scored(node: Node) -> bool:
 class _Rows:
     """The rows of an array along an axis, and how threads share them."""
 
-    def __init__(self, dev: Device, x: Any, axis: int, *others: Any, together: int = 1) -> None:
+    def __init__(self, dev: Device, x: Array, axis: int, *others: Any, together: int = 1) -> None:
         axis %= x.ndim
         self.dev = dev
         self.width = x.shape[axis]
@@ -67,101 +78,79 @@ def _kinds(*arrays: Any) -> str:
 
 
 @cuda("softmax", takes=floating)
-def softmax(dev: Device, x: Any, out: Any, *, axis: int) -> list[Step]:
-    rows = _Rows(dev, x, axis, out)
-    return rows.launch("block_softmax", _kinds(x), [read("x", x), written("out", out)])
+def softmax(dev: Device, a: Softmax) -> list[Step]:
+    rows = _Rows(dev, a.x, a.axis, a.out)
+    return rows.launch("block_softmax", _kinds(a.x), [read("x", a.x), written("out", a.out)])
 
 
 @cuda("softmax_grad", takes=floating)
-def softmax_grad(dev: Device, out: Any, d_out: Any, d_x: Any, *, axis: int) -> list[Step]:
-    if d_x is None:
+def softmax_grad(dev: Device, a: SoftmaxGrad) -> list[Step]:
+    if a.d_x is None:
         return []
-    rows = _Rows(dev, out, axis, d_out, d_x, together=2)
-    arrays = [read("out", out), read("d_out", d_out), written("d_x", d_x)]
-    return rows.launch("block_softmax_grad", _kinds(out), arrays)
+    rows = _Rows(dev, a.out, a.axis, a.d_out, a.d_x, together=2)
+    arrays = [read("out", a.out), read("d_out", a.d_out), written("d_x", a.d_x)]
+    return rows.launch("block_softmax_grad", _kinds(a.out), arrays)
 
 
 @cuda("softmax_with_cross_entropy", takes=scored)
-def softmax_with_cross_entropy(
-    dev: Device,
-    logits: Any,
-    label: Any,
-    softmax: Any,
-    loss: Any,
-    *,
-    soft_label: bool,
-    ignore_index: int,
-    axis: int,
-) -> list[Step]:
-    loss = dev.scratch(_ones(logits, axis), logits.dtype) if loss is None else loss
-    weights = label if soft_label else None
-    rows = _Rows(dev, logits, axis, softmax, weights, together=1 + soft_label)
+def softmax_with_cross_entropy(dev: Device, a: SoftmaxWithCrossEntropy) -> list[Step]:
+    loss = dev.scratch(_ones(a.logits, a.axis), a.logits.dtype) if a.loss is None else a.loss
+    weights = a.label if a.soft_label else None
+    rows = _Rows(dev, a.logits, a.axis, a.softmax, weights, together=1 + a.soft_label)
     arrays = [
-        read("x", logits),
-        read("labels", label),
-        written("softmax", softmax, logits),
+        read("x", a.logits),
+        read("labels", a.label),
+        written("softmax", a.softmax, a.logits),
         written("loss", loss),
     ]
-    if soft_label:
-        kinds = _kinds(logits, loss)
+    if a.soft_label:
+        kinds = _kinds(a.logits, loss)
         return rows.launch("block_soft_cross_entropy_of_scores", kinds, arrays)
-    kinds = _kinds(logits, label, loss)
-    return rows.launch("block_cross_entropy_of_scores", kinds, arrays, ignore_index)
+    kinds = _kinds(a.logits, a.label, loss)
+    return rows.launch("block_cross_entropy_of_scores", kinds, arrays, a.ignore_index)
 
 
-def _ones(x: Any, axis: int) -> tuple[int, ...]:
+def _ones(x: Array, axis: int) -> tuple[int, ...]:
     return tuple(1 if i == axis % x.ndim else n for i, n in enumerate(x.shape))
 
 
 @cuda("softmax_with_cross_entropy_grad", takes=scored)
-def softmax_with_cross_entropy_grad(
-    dev: Device,
-    label: Any,
-    softmax: Any,
-    d_loss: Any,
-    d_logits: Any,
-    *,
-    soft_label: bool,
-    ignore_index: int,
-    axis: int,
-) -> list[Step]:
-    if d_logits is None:
+def softmax_with_cross_entropy_grad(dev: Device, a: SoftmaxWithCrossEntropyGrad) -> list[Step]:
+    if a.d_logits is None:
         return []
-    weights = label if soft_label else None
-    rows = _Rows(dev, softmax, axis, d_logits, weights, together=1 + soft_label)
+    weights = a.label if a.soft_label else None
+    rows = _Rows(dev, a.softmax, a.axis, a.d_logits, weights, together=1 + a.soft_label)
     arrays = [
-        read("softmax", softmax),
-        read("labels", label),
-        read("d_loss", d_loss),
-        written("d_x", d_logits),
+        read("softmax", a.softmax),
+        read("labels", a.label),
+        read("d_loss", a.d_loss),
+        written("d_x", a.d_logits),
     ]
-    if soft_label:
-        kinds = _kinds(softmax, d_loss)
+    if a.soft_label:
+        kinds = _kinds(a.softmax, a.d_loss)
         return rows.launch("soft_cross_entropy_of_scores_grad", kinds, arrays)
-    kinds = _kinds(softmax, label, d_loss)
-    return rows.launch("cross_entropy_of_scores_grad", kinds, arrays, ignore_index)
+    kinds = _kinds(a.softmax, a.label, a.d_loss)
+    return rows.launch("cross_entropy_of_scores_grad", kinds, arrays, a.ignore_index)
 
 
 @cuda("cross_entropy", takes=scored)
-def cross_entropy(
-    dev: Device, x: Any, label: Any, y: Any, *, soft_label: bool, ignore_index: int
-) -> list[Step]:
-    if not soft_label:
-        return _at_label(dev, x, label, y, None, ignore_index)
-    arrays = [read("x", x), read("weights", label), written("loss", y)]
-    return _Rows(dev, x, -1, label, together=2).launch(
-        "block_soft_cross_entropy", _kinds(x), arrays
+def cross_entropy(dev: Device, a: CrossEntropy) -> list[Step]:
+    if not a.soft_label:
+        return _at_label(dev, a.x, a.label, a.y, None, a.ignore_index)
+    arrays = [read("x", a.x), read("weights", a.label), written("loss", a.y)]
+    return _Rows(dev, a.x, -1, a.label, together=2).launch(
+        "block_soft_cross_entropy", _kinds(a.x), arrays
     )
 
 
 @cuda("cross_entropy2", takes=scored)
-def cross_entropy2(
-    dev: Device, x: Any, label: Any, y: Any, match_x: Any, *, ignore_index: int
+def cross_entropy2(dev: Device, a: CrossEntropy2) -> list[Step]:
+    return _at_label(dev, a.x, a.label, a.y, a.match_x, a.ignore_index)
+
+
+def _at_label(
+    dev: Device, x: Array, label: Array, y: Array, match: Any, ignore_index: int
 ) -> list[Step]:
-    return _at_label(dev, x, label, y, match_x, ignore_index)
-
-
-def _at_label(dev: Device, x: Any, label: Any, y: Any, match: Any, ignore_index: int) -> list[Step]:
     t = c_type(x.dtype)
     kernel = simple(
         "cross_entropy_at_label",
@@ -177,30 +166,31 @@ def _at_label(dev: Device, x: Any, label: Any, y: Any, match: Any, ignore_index:
 
 
 @cuda("cross_entropy_grad", takes=scored)
-def cross_entropy_grad(
-    dev: Device, x: Any, label: Any, d_y: Any, d_x: Any, *, soft_label: bool, ignore_index: int
-) -> list[Step]:
-    if d_x is None:
+def cross_entropy_grad(dev: Device, a: CrossEntropyGrad) -> list[Step]:
+    if a.d_x is None:
         return []
-    if not soft_label:
-        return _grad_at_label(dev, x, label, d_y, d_x, ignore_index, picked=False)
-    arrays = [read("x", x), read("weights", label), read("d_loss", d_y), written("d_x", d_x)]
-    return _Rows(dev, x, -1, label, d_x, together=2).launch(
-        "soft_cross_entropy_grad", _kinds(x), arrays
+    if not a.soft_label:
+        return _grad_at_label(dev, a.x, a.label, a.d_y, a.d_x, a.ignore_index, picked=False)
+    arrays = [
+        read("x", a.x),
+        read("weights", a.label),
+        read("d_loss", a.d_y),
+        written("d_x", a.d_x),
+    ]
+    return _Rows(dev, a.x, -1, a.label, a.d_x, together=2).launch(
+        "soft_cross_entropy_grad", _kinds(a.x), arrays
     )
 
 
 @cuda("cross_entropy_grad2", takes=scored)
-def cross_entropy_grad2(
-    dev: Device, label: Any, match_x: Any, d_y: Any, d_x: Any, *, ignore_index: int
-) -> list[Step]:
-    if d_x is None:
+def cross_entropy_grad2(dev: Device, a: CrossEntropyGrad2) -> list[Step]:
+    if a.d_x is None:
         return []
-    return _grad_at_label(dev, match_x, label, d_y, d_x, ignore_index, picked=True)
+    return _grad_at_label(dev, a.match_x, a.label, a.d_y, a.d_x, a.ignore_index, picked=True)
 
 
 def _grad_at_label(
-    dev: Device, x: Any, label: Any, d_y: Any, d_x: Any, ignore_index: int, *, picked: bool
+    dev: Device, x: Array, label: Array, d_y: Any, d_x: Any, ignore_index: int, *, picked: bool
 ) -> list[Step]:
     t, width, rows = c_type(x.dtype), d_x.shape[-1], label.size
     shared = share_rows(rows, width, vector(dev, width, d_x))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from ....graph.ir.graph import Node
+from ....graph.ops.indexing import Argsort, ArgsortGrad
+from ....graph.ops.operands import Array
 from ...codegen.cuda_source import c_type
 from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
@@ -22,15 +23,13 @@ def _short(node: Node) -> bool:
 
 
 @cuda("argsort", takes=_short)
-def argsort(
-    dev: Device, x: Any, out: Any, indices: Any, *, axis: int, descending: bool
-) -> list[Step]:
+def argsort(dev: Device, a: Argsort) -> list[Step]:
     """Equal elements keep their order; what is not a number counts as the largest. One block a line."""
-    if not x.size:
+    if not a.x.size:
         return []
-    kind, length = c_type(x.dtype), x.shape[axis]
-    inner = _inner(x, axis)
-    first, second = ("there", "here") if descending else ("here", "there")
+    kind, length = c_type(a.x.dtype), a.x.shape[a.axis]
+    inner = _inner(a.x, a.axis)
+    first, second = ("there", "here") if a.descending else ("here", "there")
     body = f"""
   __shared__ {kind} line[{_LONGEST}];
   const long long at = (long long)(blockIdx.x / inner) * length * inner + blockIdx.x % inner;
@@ -50,17 +49,17 @@ def argsort(
   }}"""
     parameters = [(f"const {kind}*", "x"), (f"{kind}*", "out"), ("long long*", "indices")]
     parameters += [("int", "length"), ("int", "inner")]
-    name = f"argsort_{kind}_{'down' if descending else 'up'}".replace(" ", "_")
+    name = f"argsort_{kind}_{'down' if a.descending else 'up'}".replace(" ", "_")
     kernel = CudaKernel(name, tuple(parameters), body)
-    return [launch(dev, kernel, x.size // length, [x, out, indices, length, inner])]
+    return [launch(dev, kernel, a.x.size // length, [a.x, a.out, a.indices, length, inner])]
 
 
 @cuda("argsort_grad")
-def argsort_grad(dev: Device, indices: Any, d_out: Any, d_x: Any, *, axis: int) -> list[Step]:
+def argsort_grad(dev: Device, a: ArgsortGrad) -> list[Step]:
     """Each element's gradient goes back to where the element stood."""
-    if d_x is None or not d_x.size:
+    if a.d_x is None or not a.d_x.size:
         return []
-    kind, length, inner = c_type(d_x.dtype), d_x.shape[axis], _inner(d_x, axis)
+    kind, length, inner = c_type(a.d_x.dtype), a.d_x.shape[a.axis], _inner(a.d_x, a.axis)
     parameters = [(f"{kind}*", "d_x"), (f"const {kind}*", "d_out")]
     parameters += [("const long long*", "indices"), ("long long", "count")]
     body = f"""
@@ -69,10 +68,10 @@ def argsort_grad(dev: Device, indices: Any, d_out: Any, d_x: Any, *, axis: int) 
     d_x[line + indices[i] * {inner}] = d_out[i];
   }}"""
     kernel = CudaKernel(f"argsort_grad_{kind}".replace(" ", "_"), tuple(parameters), body)
-    arguments = [d_x, d_out, indices, d_x.size]
-    return [launch(dev, kernel, enough_blocks(dev, d_x.size), arguments)]
+    arguments = [a.d_x, a.d_out, a.indices, a.d_x.size]
+    return [launch(dev, kernel, enough_blocks(dev, a.d_x.size), arguments)]
 
 
-def _inner(x: Any, axis: int) -> int:
+def _inner(x: Array, axis: int) -> int:
     """Return how far apart the elements along a dimension are."""
     return math.prod(x.shape[axis % x.ndim + 1 :])

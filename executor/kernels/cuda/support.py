@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ....graph.ir.graph import Node
+from ....graph.ops.operands import Array
 from ....strategies.types import VarType
 from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
@@ -46,7 +47,7 @@ def enough_blocks(dev: Device, work: int, block: int = 256) -> int:
     return max(min(-(-work // block), most), 1)
 
 
-def on_boundary(dev: Device, array: Any, nbytes: int = 16) -> bool:
+def on_boundary(dev: Device, array: Array, nbytes: int = 16) -> bool:
     """Tell whether an array begins where vectors of so many bytes may."""
     assert dev.runtime is not None
     return dev.runtime.address(array) % nbytes == 0

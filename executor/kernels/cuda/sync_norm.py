@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from ....graph.ops.sync_norm import (
+    BatchNormApply,
+    BatchNormGradApply,
+    BatchNormGradPartial,
+    BatchNormPartial,
+)
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
@@ -14,107 +18,65 @@ from .tiles import Channels
 
 
 @cuda("batch_norm_partial", takes=floating)
-def batch_norm_partial(dev: Device, x: Any, stats: Any, *, data_layout: str) -> list[Step]:
-    channels = Channels(dev, data_layout, x)
-    parts, step = moments(channels, x)
-    given = [*parts, written("stats", stats), *sizes(channels)]
-    kinds = (c_type(channels.scratch(x).dtype),)
+def batch_norm_partial(dev: Device, a: BatchNormPartial) -> list[Step]:
+    channels = Channels(dev, a.data_layout, a.x)
+    parts, step = moments(channels, a.x)
+    given = [*parts, written("stats", a.stats), *sizes(channels)]
+    kinds = (c_type(channels.scratch(a.x).dtype),)
     return [step, channels.each("block_stats", kinds, given)]
 
 
 @cuda("batch_norm_apply", takes=floating)
-def batch_norm_apply(
-    dev: Device,
-    x: Any,
-    scale: Any,
-    bias: Any,
-    mean: Any,
-    variance: Any,
-    stats: Any,
-    y: Any,
-    mean_out: Any,
-    variance_out: Any,
-    saved_mean: Any,
-    saved_variance: Any,
-    *,
-    momentum: float,
-    epsilon: float,
-    data_layout: str,
-) -> list[Step]:
-    channels = Channels(dev, data_layout, x, y)
-    slope = channels.scratch(x)
-    centre = dev.scratch(scale.shape, scale.dtype) if saved_mean is None else saved_mean
-    outs = (mean_out, variance_out, centre, saved_variance)
-    channel = statistics(scale, mean, variance, outs, slope)
+def batch_norm_apply(dev: Device, a: BatchNormApply) -> list[Step]:
+    channels = Channels(dev, a.data_layout, a.x, a.y)
+    slope = channels.scratch(a.x)
+    centre = dev.scratch(a.scale.shape, a.scale.dtype) if a.saved_mean is None else a.saved_mean
+    outs = (a.mean_out, a.variance_out, centre, a.saved_variance)
+    channel = statistics(a.scale, a.mean, a.variance, outs, slope)
     more = [
         ("int channels", channels.count),
-        *numbers(slope, momentum=momentum, epsilon=epsilon),
+        *numbers(slope, momentum=a.momentum, epsilon=a.epsilon),
     ]
     return [
-        learn(channels, "learn_from_stats", channel, [read("stats", stats)], more),
-        apply(channels, x, None, y, centre, slope, bias, ""),
+        learn(channels, "learn_from_stats", channel, [read("stats", a.stats)], more),
+        apply(channels, a.x, None, a.y, centre, slope, a.bias, ""),
     ]
 
 
 @cuda("batch_norm_grad_partial", takes=floating)
-def batch_norm_grad_partial(
-    dev: Device,
-    x: Any,
-    saved_mean: Any,
-    saved_variance: Any,
-    d_y: Any,
-    local: Any,
-    total: Any,
-    *,
-    data_layout: str,
-) -> list[Step]:
-    channels = Channels(dev, data_layout, x, d_y)
-    parts, step = slopes(channels, x, None, d_y, saved_mean, "")
-    local = dev.scratch(total.shape, total.dtype) if local is None else local
-    total = dev.scratch(local.shape, local.dtype) if total is None else total
+def batch_norm_grad_partial(dev: Device, a: BatchNormGradPartial) -> list[Step]:
+    channels = Channels(dev, a.data_layout, a.x, a.d_y)
+    parts, step = slopes(channels, a.x, None, a.d_y, a.saved_mean, "")
+    local = dev.scratch(a.total.shape, a.total.dtype) if a.local is None else a.local
+    total = dev.scratch(local.shape, local.dtype) if a.total is None else a.total
     given = [
         *parts,
-        read("inverse", saved_variance),
+        read("inverse", a.saved_variance),
         written("local", local),
         written("total", total),
         ("int chunks", channels.chunks),
         ("int channels", channels.count),
     ]
-    kinds = (c_type(channels.scratch(x).dtype), c_type(saved_variance.dtype))
+    kinds = (c_type(channels.scratch(a.x).dtype), c_type(a.saved_variance.dtype))
     return [step, channels.each("block_local_slopes", kinds, given)]
 
 
 @cuda("batch_norm_grad_apply", takes=floating)
-def batch_norm_grad_apply(
-    dev: Device,
-    x: Any,
-    scale: Any,
-    saved_mean: Any,
-    saved_variance: Any,
-    d_y: Any,
-    local: Any,
-    total: Any,
-    stats: Any,
-    d_x: Any,
-    d_scale: Any,
-    d_bias: Any,
-    *,
-    data_layout: str,
-) -> list[Step]:
-    channels = Channels(dev, data_layout, x, d_y, d_x)
-    coefficients = channels.scratch(x, 3)
+def batch_norm_grad_apply(dev: Device, a: BatchNormGradApply) -> list[Step]:
+    channels = Channels(dev, a.data_layout, a.x, a.d_y, a.d_x)
+    coefficients = channels.scratch(a.x, 3)
     given = [
-        read("stats", stats),
-        read("local", local),
-        read("total", total),
-        read("scale", scale),
-        read("inverse", saved_variance),
-        written("d_shift", d_bias, scale),
-        written("d_scale", d_scale, scale),
+        read("stats", a.stats),
+        read("local", a.local),
+        read("total", a.total),
+        read("scale", a.scale),
+        read("inverse", a.saved_variance),
+        written("d_shift", a.d_bias, a.scale),
+        written("d_scale", a.d_scale, a.scale),
         written("coefficients", coefficients),
         ("int channels", channels.count),
     ]
-    kinds = (c_type(coefficients.dtype), c_type(scale.dtype))
-    arrays = (x, None, d_y, saved_mean)
-    last = apply_grad(channels, arrays, coefficients, d_x, None, act="", fixed=False)
+    kinds = (c_type(coefficients.dtype), c_type(a.scale.dtype))
+    arrays = (a.x, None, a.d_y, a.saved_mean)
+    last = apply_grad(channels, arrays, coefficients, a.d_x, None, act="", fixed=False)
     return [channels.each("slopes_of_all", kinds, given), *last]

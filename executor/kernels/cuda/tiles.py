@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ....graph.ops.operands import Array
 from ...cuda.runtime import Step
 from ...device.device import Device
 from .copies import divisor
@@ -59,7 +60,7 @@ class Channels:
         """Return the launch of a function that makes a few numbers for each channel."""
         return call(self.dev, function, kinds, arguments, self.blocks, INCLUDES)
 
-    def scratch(self, like: Any, numbers: int = 1) -> Any:
+    def scratch(self, like: Array, numbers: int = 1) -> Any:
         """Return scratch for some numbers for each channel, in the type in which elements are added."""
         return self.dev.scratch((numbers * self.count,), accumulator(like.dtype))
 
@@ -84,11 +85,7 @@ class Tile(NamedTuple):
 
 def columns(dev: Device, rows: int, width: int, *arrays: Any) -> Tile:
     """Return how to go over the columns of arrays."""
-    return _columns(
-        share_columns(1, rows, width, vector(dev, width, *arrays)),
-        rows,
-        width,
-    )
+    return _columns(share_columns(1, rows, width, vector(dev, width, *arrays)), rows, width)
 
 
 def _columns(cut: Tiles, rows: int, width: int) -> Tile:
@@ -110,6 +107,6 @@ def _planes(cut: Tiles, total: int, channels: int, plane: int) -> Tile:
     return Tile(f"Planes<{cut.vector}>", arguments, cut)
 
 
-def _channels_last(array: Any) -> bool:
+def _channels_last(array: Array) -> bool:
     moved = (0, *range(2, array.ndim), 1)
     return bool(array.transpose(moved).flags.c_contiguous)

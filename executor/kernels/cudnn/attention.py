@@ -9,12 +9,16 @@ from __future__ import annotations
 from typing import Any
 
 from ....graph.ir.graph import Node
-from ....graph.ops.attention import NO_DROPOUT
+from ....graph.ops.attention import (
+    NO_DROPOUT,
+    FusedDotProductAttention,
+    FusedDotProductAttentionGrad,
+)
 from ....strategies.types import VarType
 from ...cuda.dnn import Attention, AttentionGrad, Tensor, tensor
 from ...cuda.kernel import CudaKernel
 from ...device.device import Device
-from ..array.attention import columns, heads_first, mask_view, operands
+from ..array.attention import columns, heads_first, mask_view, operands, results_layout
 from ..cuda.support import enough_blocks, launch
 from ..registry import Step
 from .support import Declined, bound, cudnn
@@ -26,12 +30,7 @@ _ONES = CudaKernel(
 )
 _LOGARITHMS = CudaKernel(
     "logarithms",
-    (
-        ("float*", "stats"),
-        ("const float*", "top"),
-        ("const float*", "sums"),
-        ("long long", "rows"),
-    ),
+    (("float*", "stats"), ("const float*", "top"), ("const float*", "sums"), ("long long", "rows")),
     f"  {_ROWS} stats[i] = top[i] + logf(sums[i]);",
 )
 
@@ -47,14 +46,14 @@ def _takes(node: Node) -> bool:
     return low and plain and all(size < 0 or size % _HEAD == 0 for size in heads)
 
 
-def _described(slots: dict[str, Any]) -> tuple[Attention, dict[str, Any]]:
-    """``slots`` holds arrays and attributes by parameter."""
-    layout = slots["layout"]
-    q, k, v = operands(slots["q"], slots["k"], slots["v"], layout)
-    mask = mask_view(slots["mask"], slots["softmax_max"].ndim + 1, slots["mask_axis"])
-    out = heads_first(slots["out"], "bhtd" if layout == "bhtd" else "bthd")
+def _described(
+    a: FusedDotProductAttention | FusedDotProductAttentionGrad,
+) -> tuple[Attention, dict[str, Any]]:
+    q, k, v = operands(a.q, a.k, a.v, a.layout)
+    mask = mask_view(a.mask, a.softmax_max.ndim + 1, a.mask_axis)
+    out = heads_first(a.out, results_layout(a.layout))
     given = None if mask is None else _dense(mask)
-    described = Attention(tensor(q), tensor(k), tensor(v), given, tensor(out), slots["scale"])
+    described = Attention(tensor(q), tensor(k), tensor(v), given, tensor(out), a.scale)
     masked = {} if mask is None else {"mask": mask}
     return described, {"q": q, "k": k, "v": v, **masked, "out": out}
 
@@ -71,61 +70,27 @@ def _dense(mask: Any) -> Tensor:
 
 
 @cudnn("fused_dot_product_attention", takes=_takes)
-def attention(
-    dev: Device,
-    q: Any,
-    k: Any,
-    v: Any,
-    mask: Any,
-    out: Any,
-    softmax_max: Any,
-    softmax_sum: Any,
-    *,
-    scale: float,
-    layout: str,
-    mask_axis: int,
-    dropout: dict[str, Any],
-) -> list[Step]:
-    described, arrays = _described(locals())
-    calls = bound(dev, described, **arrays, stats=columns(softmax_max))
-    rows = softmax_sum.size
-    return [*calls, launch(dev, _ONES, enough_blocks(dev, rows), (softmax_sum, rows))]
+def attention(dev: Device, a: FusedDotProductAttention) -> list[Step]:
+    described, arrays = _described(a)
+    calls = bound(dev, described, **arrays, stats=columns(a.softmax_max))
+    rows = a.softmax_sum.size
+    return [*calls, launch(dev, _ONES, enough_blocks(dev, rows), (a.softmax_sum, rows))]
 
 
 @cudnn("fused_dot_product_attention_grad", takes=_takes)
-def attention_grad(
-    dev: Device,
-    q: Any,
-    k: Any,
-    v: Any,
-    mask: Any,
-    out: Any,
-    softmax_max: Any,
-    softmax_sum: Any,
-    d_out: Any,
-    d_q: Any,
-    d_k: Any,
-    d_v: Any,
-    d_mask: Any,
-    *,
-    scale: float,
-    layout: str,
-    mask_axis: int,
-    dropout: dict[str, Any],
-) -> list[Step]:
-    wanted = operands(d_q, d_k, d_v, layout)
-    if all(a is None for a in (*wanted, d_mask)):
+def attention_grad(dev: Device, a: FusedDotProductAttentionGrad) -> list[Step]:
+    wanted = operands(a.d_q, a.d_k, a.d_v, a.layout)
+    if all(array is None for array in (*wanted, a.d_mask)):
         return []
-    slots = locals()
-    described, arrays = _described(slots)
-    stats = dev.scratch(softmax_max.shape, softmax_max.dtype)
-    logarithms = (stats, softmax_max, softmax_sum, stats.size)
+    described, arrays = _described(a)
+    stats = dev.scratch(a.softmax_max.shape, a.softmax_max.dtype)
+    logarithms = (stats, a.softmax_max, a.softmax_sum, stats.size)
     made = {
         f"d_{name}": dev.scratch(arrays[name].shape, arrays[name].dtype) if array is None else array
         for name, array in zip("qkv", wanted, strict=True)
     }
-    d_rows = heads_first(d_out, "bhtd" if layout == "bhtd" else "bthd")
-    sums = mask_view(d_mask, softmax_max.ndim + 1, mask_axis)
+    d_rows = heads_first(a.d_out, results_layout(a.layout))
+    sums = mask_view(a.d_mask, a.softmax_max.ndim + 1, a.mask_axis)
     grad = AttentionGrad(
         described,
         tensor(d_rows),

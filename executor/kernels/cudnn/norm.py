@@ -9,8 +9,16 @@ from __future__ import annotations
 from typing import Any
 
 from ....graph.ir.graph import Node
+from ....graph.ops.fused_norm import (
+    FusedBatchNormAct,
+    FusedBatchNormActGrad,
+    FusedBnAddActivation,
+    FusedBnAddActivationGrad,
+)
+from ....graph.ops.norm import BatchNormGrad, BatchNormOperands
+from ....graph.ops.operands import Array
 from ....strategies.types import LOW, VarType
-from ...cuda.dnn import BatchNorm, BatchNormGrad, tensor
+from ...cuda import dnn
 from ...cuda.kernel import CudaKernel
 from ...device.device import Device
 from ..cuda.support import launch
@@ -55,7 +63,7 @@ def _in_training(node: Node) -> bool:
     return kinds and not given and attrs.get("act_type", "relu") == "relu"
 
 
-def channels_last(array: Any, data_layout: str) -> Any:
+def channels_last(array: Array, data_layout: str) -> Any:
     """View samples of any rank as images [N, C, H, W].
 
     Raises:
@@ -70,185 +78,54 @@ def channels_last(array: Any, data_layout: str) -> Any:
     return array.transpose((0, 3, 1, 2))
 
 
-@cudnn("batch_norm", takes=_in_training)
-def batch_norm(
-    dev: Device,
-    x: Any,
-    scale: Any,
-    bias: Any,
-    mean: Any,
-    variance: Any,
-    y: Any,
-    mean_out: Any,
-    variance_out: Any,
-    saved_mean: Any,
-    saved_variance: Any,
-    *,
-    is_test: bool,
-    momentum: float,
-    epsilon: float,
-    data_layout: str,
-    use_global_stats: bool,
-    trainable_statistics: bool,
-) -> list[Step]:
-    return _forward(dev, locals(), relu=False)
-
-
-@cudnn("fused_batch_norm_act", takes=_in_training)
-def fused_batch_norm_act(
-    dev: Device,
-    x: Any,
-    scale: Any,
-    bias: Any,
-    mean: Any,
-    variance: Any,
-    y: Any,
-    mean_out: Any,
-    variance_out: Any,
-    saved_mean: Any,
-    saved_variance: Any,
-    *,
-    is_test: bool,
-    momentum: float,
-    epsilon: float,
-    data_layout: str,
-    use_global_stats: bool,
-    trainable_statistics: bool,
-    act_type: str,
-) -> list[Step]:
-    return _forward(dev, locals(), relu=True)
-
-
-@cudnn("fused_bn_add_activation", takes=_in_training)
-def fused_bn_add_activation(
-    dev: Device,
-    x: Any,
-    z: Any,
-    scale: Any,
-    bias: Any,
-    mean: Any,
-    variance: Any,
-    y: Any,
-    mean_out: Any,
-    variance_out: Any,
-    saved_mean: Any,
-    saved_variance: Any,
-    *,
-    is_test: bool,
-    momentum: float,
-    epsilon: float,
-    data_layout: str,
-    use_global_stats: bool,
-    trainable_statistics: bool,
-    act_type: str,
-) -> list[Step]:
-    return _forward(dev, locals(), relu=True)
-
-
-def _forward(dev: Device, slots: dict[str, Any], *, relu: bool) -> list[Step]:
-    """``slots`` holds arrays and attributes by parameter."""
-    layout, epsilon = slots["data_layout"], slots["epsilon"]
-    images = {n: channels_last(slots[n], layout) for n in ("x", "z", "y") if n in slots}
-    norm = BatchNorm(tensor(images["x"]), epsilon, "z" in images, relu)
-    inverse = slots["saved_variance"]
-    statistics = {"mean": slots["saved_mean"], "inverse": inverse}
-    parameters = {name: slots[name] for name in ("scale", "bias")}
-    channels = inverse.size
-    running = [slots[n] for n in ("mean_out", "variance_out", "mean", "variance")]
-    numbers = (slots["momentum"], epsilon, channels)
+@cudnn("batch_norm", "fused_batch_norm_act", "fused_bn_add_activation", takes=_in_training)
+def batch_norm(dev: Device, a: BatchNormOperands) -> list[Step]:
+    z = a.z if isinstance(a, FusedBnAddActivation) else None
+    arrays = {"x": a.x, **({} if z is None else {"z": z}), "y": a.y}
+    images = {name: channels_last(array, a.data_layout) for name, array in arrays.items()}
+    relu = isinstance(a, FusedBatchNormAct)
+    norm = dnn.BatchNorm(dnn.tensor(images["x"]), a.epsilon, z is not None, relu)
+    inverse = a.saved_variance
+    parameters = {"scale": a.scale, "bias": a.bias, "mean": a.saved_mean, "inverse": inverse}
+    running = (a.mean_out, a.variance_out, a.mean, a.variance, a.saved_mean, inverse)
+    numbers = (a.momentum, a.epsilon, inverse.size)
     return [
-        *bound(dev, norm, **images, **parameters, **statistics),
-        launch(
-            dev,
-            _RUNNING,
-            -(-channels // 256),
-            (*running, slots["saved_mean"], inverse, *numbers),
-        ),
+        *bound(dev, norm, **images, **parameters),
+        launch(dev, _RUNNING, -(-inverse.size // 256), (*running, *numbers)),
     ]
 
 
 @cudnn("batch_norm_grad", takes=_in_training)
-def batch_norm_grad(
-    dev: Device,
-    x: Any,
-    scale: Any,
-    saved_mean: Any,
-    saved_variance: Any,
-    d_y: Any,
-    d_x: Any,
-    d_scale: Any,
-    d_bias: Any,
-    *,
-    is_test: bool,
-    data_layout: str,
-    use_global_stats: bool,
-) -> list[Step]:
-    return _backward(dev, locals(), None, d_y)
+def batch_norm_grad(dev: Device, a: BatchNormGrad) -> list[Step]:
+    return _backward(dev, a, None, a.d_y)
 
 
 @cudnn("fused_batch_norm_act_grad", takes=_in_training)
-def fused_batch_norm_act_grad(
-    dev: Device,
-    x: Any,
-    y: Any,
-    scale: Any,
-    bias: Any,
-    saved_mean: Any,
-    saved_variance: Any,
-    d_y: Any,
-    d_x: Any,
-    d_scale: Any,
-    d_bias: Any,
-    *,
-    is_test: bool,
-    data_layout: str,
-    use_global_stats: bool,
-    act_type: str,
-) -> list[Step]:
+def fused_batch_norm_act_grad(dev: Device, a: FusedBatchNormActGrad) -> list[Step]:
     """Y is not read: x tells where relu lets through."""
-    return _backward(dev, locals(), bias, d_y)
+    return _backward(dev, a, a.bias, a.d_y)
 
 
 @cudnn("fused_bn_add_activation_grad", takes=_in_training)
-def fused_bn_add_activation_grad(
-    dev: Device,
-    x: Any,
-    y: Any,
-    scale: Any,
-    saved_mean: Any,
-    saved_variance: Any,
-    d_y: Any,
-    d_x: Any,
-    d_z: Any,
-    d_scale: Any,
-    d_bias: Any,
-    *,
-    is_test: bool,
-    data_layout: str,
-    use_global_stats: bool,
-    act_type: str,
-) -> list[Step]:
+def fused_bn_add_activation_grad(dev: Device, a: FusedBnAddActivationGrad) -> list[Step]:
     """What comes through the relu is the gradient of Z, and that of the norm's result."""
-    slots = locals()
-    channels_last(x, data_layout)
-    d_sum = dev.scratch_like(y) if d_z is None else d_z
-    steps = part(dev, "relu_grad", {"Out": y, "Out@GRAD": d_y}, {"X@GRAD": d_sum})
-    if d_x is None and d_scale is None and d_bias is None:
+    channels_last(a.x, a.data_layout)
+    d_sum = dev.scratch_like(a.y) if a.d_z is None else a.d_z
+    steps = part(dev, "relu_grad", {"Out": a.y, "Out@GRAD": a.d_y}, {"X@GRAD": d_sum})
+    if a.d_x is None and a.d_scale is None and a.d_bias is None:
         return steps
-    return [*steps, *_backward(dev, slots, None, d_sum)]
+    return [*steps, *_backward(dev, a, None, d_sum)]
 
 
-def _backward(dev: Device, slots: dict[str, Any], bias: Any, d_y: Any) -> list[Step]:
+def _backward(dev: Device, a: BatchNormGrad, bias: Array | None, d_y: Array) -> list[Step]:
     """With ``bias``, ``d_y`` has yet to go through a relu."""
-    layout, scale = slots["data_layout"], slots["scale"]
-    x, d_y = (channels_last(array, layout) for array in (slots["x"], d_y))
-    d_x = slots["d_x"]
-    d_x = dev.scratch_like(x) if d_x is None else channels_last(d_x, layout)
-    made = {
-        name: dev.scratch_like(scale) if slots[name] is None else slots[name]
-        for name in ("d_scale", "d_bias")
+    x, d_y = (channels_last(array, a.data_layout) for array in (a.x, d_y))
+    d_x = dev.scratch_like(x) if a.d_x is None else channels_last(a.d_x, a.data_layout)
+    sums = {
+        name: dev.scratch_like(a.scale) if array is None else array
+        for name, array in (("d_scale", a.d_scale), ("d_bias", a.d_bias))
     }
-    read = {"scale": scale, **({} if bias is None else {"bias": bias})}
-    statistics = {"mean": slots["saved_mean"], "inverse": slots["saved_variance"]}
-    norm = BatchNormGrad(tensor(x), relu=bias is not None)
-    return bound(dev, norm, x=x, **read, **statistics, d_y=d_y, d_x=d_x, **made)
+    read = {"scale": a.scale, **({} if bias is None else {"bias": bias})}
+    statistics = {"mean": a.saved_mean, "inverse": a.saved_variance}
+    norm = dnn.BatchNormGrad(dnn.tensor(x), relu=bias is not None)
+    return bound(dev, norm, x=x, **read, **statistics, d_y=d_y, d_x=d_x, **sums)

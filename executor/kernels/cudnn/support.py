@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 
 from ....graph.ir.graph import Node, Value
+from ....graph.ops.operands import Array, Operands
 from ....graph.ops.registry import OPS, Op, Spec
 from ....strategies.types import VarType, to_var_type
 from ...cuda.dnn import Graph, tensor
 from ...device.device import Device
 from ..cuda.support import on_boundary
-from ..registry import KERNELS, Step, bind, call, kernel
+from ..registry import KERNELS, Step, bind, by_arrays, call, is_empty, kernel
 
 Kernel = Callable[..., list[Step]]
 FLOATS = (VarType.FP16, VarType.BF16, VarType.FP32)
@@ -47,36 +47,31 @@ def cudnn(
 
 
 def _or_elsewhere(op: Op, function: Kernel) -> Kernel:
-    names = [p.name for p in inspect.signature(function).parameters.values()][1:]
-
     @wraps(function)
-    def bound(dev: Device, *operands: Any, **attributes: Any) -> list[Step]:
-        arrays = dict(zip(names, operands, strict=False))
+    def bound(dev: Device, a: Operands) -> list[Step]:
         try:
-            if any(array is not None and array.size == 0 for array in operands):
+            if is_empty(op, a):
                 raise Declined
-            return function(dev, *operands, **attributes)
+            return function(dev, a)
         except Declined:
-            return elsewhere(dev, op, arrays, {**op.attrs, **attributes})
+            return elsewhere(dev, op, a)
 
     return bound
 
 
-def elsewhere(
-    dev: Device, op: Op, arrays: Mapping[str, Any], attrs: Mapping[str, Any]
-) -> list[Step]:
-    """Return the calls of the next library's kernel on arrays by parameter."""
-    held = {**dict.fromkeys(name for slots in op.parameters for _, name, _ in slots), **arrays}
-    node = _node(op, held, attrs)
+def elsewhere(dev: Device, op: Op, a: Operands) -> list[Step]:
+    """Return the calls of the next library's kernel."""
+    node = _node(op, a)
     for library in ("cublaslt", "cuda"):
         found = KERNELS.get((op.type, library))
         if found is not None and (found.takes is None or found.takes(node)):
-            return call(op, found, held, attrs, dev)
-    return call(op, KERNELS.get((op.type, dev.name)), held, attrs, dev)
+            return call(op, found, a, dev)
+    return by_arrays(op.type, dev, a)
 
 
-def _node(op: Op, arrays: Mapping[str, Any], attrs: Mapping[str, Any]) -> Node:
+def _node(op: Op, a: Operands) -> Node:
     """Return the node that would be bound to these arrays."""
+    arrays, attrs = op.arrays(a), {name: getattr(a, name) for name in op.attrs}
     inputs, outputs = (
         {
             slot: (Value(slot, Spec(tuple(held.shape), to_var_type(held.dtype))),)
@@ -112,7 +107,7 @@ def bound(dev: Device, graph: Graph, **arrays: Any) -> list[Step]:
     ]
 
 
-def _near(dev: Device, array: Any) -> Any:
+def _near(dev: Device, array: Array) -> Any:
     """Return scratch on a boundary, in which elements lie as in an array without gaps."""
     if tensor(array).nbytes != array.nbytes:
         raise Declined

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from ....graph.ops.operands import Array
 from ...codegen.native import launch
 from ...codegen.scalar_math import definitions
 from ..array.attention import Attention, register
@@ -67,7 +68,7 @@ MASKS = {  # what is added to a score of key s
 }
 
 
-def _launch(body: str, scores: Any, mask: Any, top: Any, total: Any) -> Step:
+def _launch(body: str, scores: Array, mask: Any, top: Any, total: Any) -> Step:
     """Return the call of a loop over the rows of ``scores``, which lie together; Mask may be broadcast."""
     text = _ROWS.format(body=body.format(mask=MASKS[mask_kind(mask)]).strip())
     words = [address(scores), address(mask), address(top), address(total), *scores.shape]
@@ -82,12 +83,12 @@ def mask_kind(mask: Any) -> str:
     return "one" if mask.shape[3] == 1 else "row" if mask.strides[3] == mask.itemsize else "apart"
 
 
-def address(array: Any) -> int:
+def address(array: Array) -> int:
     """Return where an array lies; 0 for none."""
     return 0 if array is None else int(array.ctypes.data)
 
 
-def steps_between(array: Any) -> list[int]:
+def steps_between(array: Array) -> list[int]:
     """Return how far apart elements lie along four dimensions, in elements; 0 where there is one or none."""
     if array is None:
         return [0] * 4
@@ -95,7 +96,7 @@ def steps_between(array: Any) -> list[int]:
     return [0 if size == 1 else stride // array.itemsize for size, stride in pairs]
 
 
-def soften(scores: Any, mask: Any, top: Any, total: Any) -> Step:
+def soften(scores: Array, mask: Any, top: Any, total: Any) -> Step:
     """Return the call for exp(scores + mask - top), in place, with top and total of each row."""
     return _launch(_SOFTEN, scores, mask, top, total)
 
@@ -105,15 +106,15 @@ class NativeAttention(Attention):
 
     drops = CompiledDropout
 
-    def soften(self, scores: Any, mask: Any, top: Any, total: Any) -> list[Step]:
+    def soften(self, scores: Array, mask: Any, top: Any, total: Any) -> list[Step]:
         """See :class:`Attention`."""
         return [soften(scores, mask, top, total)]
 
-    def soften_again(self, scores: Any, mask: Any, top: Any, total: Any) -> list[Step]:
+    def soften_again(self, scores: Array, mask: Any, top: Any, total: Any) -> list[Step]:
         """See :class:`Attention`."""
         return [_launch(_AGAIN, scores, mask, top, total)]
 
-    def slope(self, weights: Any, d_weights: Any, share: Any) -> list[Step]:
+    def slope(self, weights: Array, d_weights: Array, share: Any) -> list[Step]:
         """See :class:`Attention`."""
         return [_launch(_SLOPE, d_weights, weights, share, share)]
 

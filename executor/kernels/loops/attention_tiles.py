@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ops.operands import Array
 from ...device.device import Device
 from ..array.attention import Block, Space, Views, add_part, blocks, part, register, spans
 from ..onednn.linear import product
@@ -56,7 +57,7 @@ class TiledAttention:
         self.dropout = CompiledDropout(dev, math.prod(self.shape[1:]), dropout)
         self.products: dict[tuple[Any, ...], list[Step]] = {}
 
-    def forward(self, out: Any, top: Any, total: Any) -> Iterator[Step]:
+    def forward(self, out: Array, top: Any, total: Any) -> Iterator[Step]:
         """Yield the calls of all blocks. Out is divided by the rows' sums: it is narrower than the scores."""
         held = list(blocks(self.shape, FORWARD_BYTES // self.q.itemsize, LEAST_ROWS))
         widths = {"q": self.q.shape[3], "out": self.v.shape[3], "scores": self.shape[3]}
@@ -74,7 +75,7 @@ class TiledAttention:
             yield from self._product(scores, values, made)
             yield loops.divided(made, out[at], self.dropout.factor, total[at])
 
-    def backward(self, kept: Views, d_out: Any, wanted: Views, d_mask: Any) -> Iterator[Step]:
+    def backward(self, kept: Views, d_out: Array, wanted: Views, d_mask: Any) -> Iterator[Step]:
         """Yield the calls of all blocks: ``kept`` are Out and two columns, ``wanted`` gradients or None."""
         size = TILE_BYTES // self.q.itemsize
         held = list(blocks(self.shape, size, TILE_ROWS))
@@ -189,7 +190,7 @@ class TiledAttention:
     def _masked(self, block: Block) -> Any:
         return None if self.mask is None else part(self.mask, block)
 
-    def _product(self, left: Any, right: Any, out: Any, *, more: bool = False) -> list[Step]:
+    def _product(self, left: Array, right: Array, out: Array, *, more: bool = False) -> list[Step]:
         """Return the call for out = left @ right, or with ``more`` for out += left @ right."""
         key = (more, *((a.ctypes.data, a.shape, a.strides) for a in (left, right, out)))
         if key not in self.products:
@@ -210,11 +211,11 @@ class _Rows:
         self.columns = [near(name, *rows, 1) for name in ("top", "part", "share")]
 
 
-def _turned(array: Any) -> Any:
+def _turned(array: Array) -> Any:
     return array.swapaxes(-1, -2)
 
 
-def _along(array: Any, span: slice) -> Any:
+def _along(array: Array, span: slice) -> Any:
     """Return the part of a mask, or of marks, that belongs to a span of keys."""
     return array if array is None or array.shape[3] == 1 else array[..., span]
 

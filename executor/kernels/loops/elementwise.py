@@ -12,7 +12,12 @@ from typing import Any
 
 from ....graph.ir.graph import Node
 from ....graph.ops import expr as e
+from ....graph.ops.activation import Scale
+from ....graph.ops.compare import Compare
+from ....graph.ops.elementwise import Elementwise, ElementwiseGrad
+from ....graph.ops.operands import Operands
 from ....graph.ops.pointwise import BINARY_GRADS, arguments, scaled, total
+from ....graph.ops.reduction import Sum
 from ....graph.ops.registry import OPS, Op
 from ....graph.ops.rules import product
 from ....strategies.types import VarType
@@ -75,12 +80,12 @@ def _expression(loops: Loops, op: Op) -> None:
     names = tuple(s.parameter for s in op.input_slots)
     scalar: Any = op.scalar
 
-    def bind(dev: Device, *arrays: Any, **attrs: Any) -> list[Step]:
-        *operands, out = arrays
+    def bind(dev: Device, a: Operands) -> list[Step]:
+        out = getattr(a, out_slot.parameter)
         if out is None:
             return []
-        read = {n: a for n, a in zip(names, operands, strict=True) if a is not None}
-        return loops.bind(dev, [(trace(scalar, attrs), out)], read)
+        read = {n: array for n in names if (array := getattr(a, n)) is not None}
+        return loops.bind(dev, [(trace(scalar, vars(a)), out)], read)
 
     def takes(node: Node) -> bool:
         exact = loops.exact_exp and op.type == "exp" and _one_number(node)
@@ -88,9 +93,7 @@ def _expression(loops: Loops, op: Op) -> None:
         return known and not exact
 
     bind.__doc__ = f"The expression of {op.type} in one loop."
-    operands = (*names, out_slot.parameter)
-    found = Kernel(bind, operands, tuple(op.attrs), takes, low=loops.low)
-    KERNELS[op.type, loops.back_end] = found
+    KERNELS[op.type, loops.back_end] = Kernel(bind, takes=takes, low=loops.low)
 
 
 def _elementwise(loops: Loops, op_type: str) -> None:
@@ -99,23 +102,21 @@ def _elementwise(loops: Loops, op_type: str) -> None:
     expression = scalar(e.argument("x"), e.argument("y"))
 
     @loops.register(op_type)
-    def bind(dev: Device, x: Any, y: Any, out: Any, *, axis: int) -> list[Step]:
-        a, b = aligned(x, y, axis)
-        return loops.bind(dev, [(expression, out)], {"x": a, "y": b})
+    def bind(dev: Device, a: Compare | Elementwise) -> list[Step]:
+        x, y = aligned(a.x, a.y, a.axis)
+        return loops.bind(dev, [(expression, a.out)], {"x": x, "y": y})
 
 
 def _elementwise_grad(loops: Loops, op_type: str) -> None:
     d_first, d_second = (f(*map(e.argument, "xyd")) for f in BINARY_GRADS[op_type])
 
     @loops.register(f"{op_type}_grad")
-    def bind(
-        dev: Device, x: Any, y: Any, d_out: Any, d_x: Any, d_y: Any, *, axis: int
-    ) -> list[Step]:
-        a, b = aligned(x, y, axis)
-        found = ((d_first, d_x, a), (d_second, d_y, b))
+    def bind(dev: Device, a: ElementwiseGrad) -> list[Step]:
+        x, y = aligned(a.x, a.y, a.axis)
+        found = ((d_first, a.d_x, x), (d_second, a.d_y, y))
         outputs = [(d, out.reshape(like.shape)) for d, out, like in found if out is not None]
         used = arguments([d for d, _ in outputs])
-        operands = {"x": a, "y": b, "d": d_out}
+        operands = {"x": x, "y": y, "d": a.d_out}
         if not outputs:
             return []
         return loops.bind(dev, outputs, {n: v for n, v in operands.items() if n in used})
@@ -123,21 +124,20 @@ def _elementwise_grad(loops: Loops, op_type: str) -> None:
 
 def _scale_and_sum(loops: Loops) -> None:
     @loops.register("scale")
-    def scale(
-        dev: Device, x: Any, out: Any, *, scale: float, bias: float, bias_after_scale: bool
-    ) -> list[Step]:
+    def scale(dev: Device, a: Scale) -> list[Step]:
         """scale * x + bias, or scale * (x + bias); of integers, with whole numbers."""
-        if x.dtype.kind in "iu":
+        bias, scale = a.bias, a.scale
+        if a.x.dtype.kind in "iu":
             scale, bias = int(scale), int(bias)
-        made = scaled(e.argument("x"), scale=scale, bias=bias, bias_after_scale=bias_after_scale)
-        return loops.bind(dev, [(made, out)], {"x": x})
+        made = scaled(e.argument("x"), scale=scale, bias=bias, bias_after_scale=a.bias_after_scale)
+        return loops.bind(dev, [(made, a.out)], {"x": a.x})
 
     @loops.register("sum")
-    def sum_(dev: Device, x: list[Any], out: Any) -> list[Step]:
+    def sum_(dev: Device, a: Sum) -> list[Step]:
         """Add several arrays from left to right."""
-        names = [f"x{k}" for k in range(len(x))]
+        names = [f"x{k}" for k in range(len(a.x))]
         added = total([e.argument(n) for n in names])
-        return loops.bind(dev, [(added, out)], dict(zip(names, x, strict=True)))
+        return loops.bind(dev, [(added, a.out)], dict(zip(names, a.x, strict=True)))
 
 
 _COMPARISONS = (

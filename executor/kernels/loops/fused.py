@@ -9,6 +9,8 @@ from ....graph.ir.graph import Node
 from ....graph.ops.expr import Expr, argument, copy
 from ....graph.ops.fused_activation import (
     FUSED,
+    FusedElemwiseActivation,
+    FusedElemwiseActivationGrad,
     activation_in,
     binary_is_outer,
     settings_in,
@@ -44,70 +46,51 @@ def register(loops: Loops) -> None:
 
 def _register_forward(loops: Loops, takes: Callable[[Node], bool]) -> None:
     @loops.register(FUSED, takes=takes)
-    def fused_elemwise_activation(
-        dev: Device,
-        x: Any,
-        y: Any,
-        out: Any,
-        intermediate_out: Any,
-        *,
-        axis: int,
-        functor_list: list[str],
-        act_attrs: Mapping[str, Any],
-        scale: float,
-    ) -> list[Step]:
-        act = value_of(activation_in(functor_list), settings_in(functor_list, act_attrs, scale))
-        a, b = aligned(x, y, axis)
+    def fused_elemwise_activation(dev: Device, a: FusedElemwiseActivation) -> list[Step]:
+        act = value_of(
+            activation_in(a.functor_list), settings_in(a.functor_list, a.act_attrs, a.scale)
+        )
+        x, y = aligned(a.x, a.y, a.axis)
         first, second = argument("x"), argument("y")
-        if not binary_is_outer(functor_list):
+        if not binary_is_outer(a.functor_list):
             middle = first + second
-            kept = intermediate_out
+            kept = a.intermediate_out
             made = act(middle)
         else:
             middle = act(second)
-            kept = None if intermediate_out is None else intermediate_out.reshape(b.shape)
+            kept = None if a.intermediate_out is None else a.intermediate_out.reshape(y.shape)
             made = first + middle
-            if kept is not None and kept.shape != out.shape:  # a loop would sum it, not keep it
-                inner = loops.bind(dev, [(middle, intermediate_out)], {"y": y})
-                a, b = aligned(x, intermediate_out, axis)
-                return [*inner, *loops.bind(dev, [(first + second, out)], {"x": a, "y": b})]
-        outputs = [(made, out)] + ([] if kept is None else [(middle, kept)])
-        return loops.bind(dev, outputs, {"x": a, "y": b})
+            if kept is not None and kept.shape != a.out.shape:  # a loop would sum it, not keep it
+                activated = kept.reshape(a.y.shape)
+                inner = loops.bind(dev, [(middle, activated)], {"y": a.y})
+                x, y = aligned(a.x, activated, a.axis)
+                return [*inner, *loops.bind(dev, [(first + second, a.out)], {"x": x, "y": y})]
+        outputs = [(made, a.out)] + ([] if kept is None else [(middle, kept)])
+        return loops.bind(dev, outputs, {"x": x, "y": y})
 
 
 def _register_backward(loops: Loops, takes: Callable[[Node], bool]) -> None:
     @loops.register(f"{FUSED}_grad", takes=takes)
-    def fused_elemwise_activation_grad(
-        dev: Device,
-        x: Any,
-        y: Any,
-        out: Any,
-        intermediate_out: Any,
-        d_out: Any,
-        d_x: Any,
-        d_y: Any,
-        *,
-        axis: int,
-        functor_list: list[str],
-        act_attrs: Mapping[str, Any],
-        scale: float,
-    ) -> list[Step]:
-        act, act_attrs = activation_in(functor_list), settings_in(functor_list, act_attrs, scale)
-        a, b = aligned(d_out if x is None else x, y, axis)
-        arrays = {"x": a, "y": b, "out": out, "d": d_out}
+    def fused_elemwise_activation_grad(dev: Device, a: FusedElemwiseActivationGrad) -> list[Step]:
+        act, act_attrs = (
+            activation_in(a.functor_list),
+            settings_in(a.functor_list, a.act_attrs, a.scale),
+        )
+        x, y = aligned(a.d_out if a.x is None else a.x, a.y, a.axis)
+        arrays = {"x": x, "y": y, "out": a.out, "d": a.d_out}
         first, second, d = argument("x"), argument("y"), argument("d")
-        if binary_is_outer(functor_list):
+        if binary_is_outer(a.functor_list):
             at = {"X": second, "Out": argument("middle")}
-            if intermediate_out is not None:
-                arrays["middle"] = intermediate_out.reshape(b.shape)
+            if a.intermediate_out is not None:
+                arrays["middle"] = a.intermediate_out.reshape(y.shape)
             made = (copy(d), _sloped(act, act_attrs, at, d))
         else:
-            middle = first + second if intermediate_out is None else argument("middle")
-            if intermediate_out is not None:
-                arrays["middle"] = intermediate_out
+            middle = first + second if a.intermediate_out is None else argument("middle")
+            if a.intermediate_out is not None:
+                arrays["middle"] = a.intermediate_out
             through = _sloped(act, act_attrs, {"X": middle, "Out": argument("out")}, d)
             made = (through, through)
-        found = zip(made, (d_x, d_y), (a, b), strict=True)
+        found = zip(made, (a.d_x, a.d_y), (x, y), strict=True)
         outputs = [(root, g.reshape(like.shape)) for root, g, like in found if g is not None]
         if not outputs:
             return []

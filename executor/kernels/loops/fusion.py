@@ -9,9 +9,9 @@ from ....graph.ir.graph import Node
 from ....graph.lowering.select import in_single
 from ....graph.ops import expr as e
 from ....graph.ops.fusion import extent
+from ....graph.ops.operands import Array, parameter_name
 from ....graph.ops.pointwise import BINARY, BINARY_BACKWARD, arguments, expressions
-from ....graph.ops.region import Body, infer_body
-from ....graph.ops.registry import parameter_name
+from ....graph.ops.region import Body, Region, infer_body
 from ....strategies.types import VarType
 from ...device.device import Device
 from ...host.arena import spec_of
@@ -32,20 +32,20 @@ def register(loops: Loops, apart: str = "") -> None:
         )
 
     @loops.register("fusion_group", takes=takes)
-    def fusion_group(
-        dev: Device, x: list[Any], out: list[Any], *, body: Body, results: list[int]
-    ) -> list[Step]:
+    def fusion_group(dev: Device, a: Region) -> list[Step]:
         """Fall back to one op after another where an operand made in the group turns out to be broadcast."""
-        group = _Group(x, body)
-        if not group.follow(body):
-            return one_by_one(dev, x, out, body, results, apart)
+        group = _Group(a.x, a.body)
+        if not group.follow(a.body):
+            return one_by_one(dev, a, apart)
         written = [
             (group.values[i], _view(array, group.rank, group.axes[i]))
-            for i, array in zip(results, out, strict=True)
+            for i, array in zip(a.results, a.out, strict=True)
             if array is not None
         ]
         used = arguments([expression for expression, _ in written])
-        return loops.bind(dev, written, {n: a for n, a in group.arrays.items() if n in used})
+        return loops.bind(
+            dev, written, {n: array for n, array in group.arrays.items() if n in used}
+        )
 
 
 def _known(loops: Loops, part: Mapping[str, Any]) -> bool:
@@ -104,10 +104,10 @@ class _Group:
         return e.argument(name)
 
 
-def _view(array: Any, rank: int, axis: int) -> Any:
+def _view(array: Array, rank: int, axis: int) -> Any:
     return placed(array, rank, axis if array.ndim < rank else -1)
 
 
 for _back_end in ("numpy", "cupy"):
-    KERNELS["fusion_group", _back_end] = Kernel(region, ("x", "out"), ("body", "results"), low=True)
+    KERNELS["fusion_group", _back_end] = Kernel(region, low=True)
 register(NUMBA)

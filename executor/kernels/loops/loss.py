@@ -7,16 +7,14 @@ from typing import Any
 import numpy as np
 
 from ....graph.ir.graph import Node
+from ....graph.ops.loss import CrossEntropy, CrossEntropy2, CrossEntropyGrad, CrossEntropyGrad2
+from ....graph.ops.operands import Array
 from ....strategies.errors import InvalidValue
 from ....strategies.types import VarType
 from ...codegen.native import launch
 from ...codegen.scalar_math import definitions
 from ...device.device import Device
-from ..array.loss import cross_entropy as loss_of_arrays
-from ..array.loss import cross_entropy2 as loss2_of_arrays
-from ..array.loss import cross_entropy_grad as grad_of_arrays
-from ..array.loss import cross_entropy_grad2 as grad2_of_arrays
-from ..registry import Step, kernel
+from ..registry import Step, by_arrays, kernel
 
 # ``match`` is what a label picked of its row; the logarithm of 0 is cut off as in ``loss.py``.
 _LOSS = """
@@ -52,7 +50,9 @@ def run(words):
 """
 
 
-def _bound(text: str, op: str, label: Any, scores: Any, ignore: int, held: list[Any]) -> list[Step]:
+def _bound(
+    text: str, op: str, label: Array, scores: Array, ignore: int, held: list[Any]
+) -> list[Step]:
     """Return the loop, and the check that every label was a class."""
     n, wrong = scores.shape[-1], np.zeros(2, np.int64)
 
@@ -80,45 +80,36 @@ def _whole(*arrays: Any) -> bool:
 
 
 @kernel("cross_entropy", on=("numba",), takes=_hard)
-def cross_entropy(
-    dev: Device, x: Any, label: Any, y: Any, *, soft_label: bool, ignore_index: int
-) -> list[Step]:
+def cross_entropy(dev: Device, a: CrossEntropy) -> list[Step]:
     """-log of the probability that the label picks."""
-    if not _whole(x, label, y):
-        return loss_of_arrays(dev, x, label, y, soft_label=soft_label, ignore_index=ignore_index)
-    match = dev.scratch(y.shape, y.dtype)
-    return _bound(_LOSS, "cross_entropy", label, x, ignore_index, [x, y, match])
+    if not _whole(a.x, a.label, a.y):
+        return by_arrays("cross_entropy", dev, a)
+    match = dev.scratch(a.y.shape, a.y.dtype)
+    return _bound(_LOSS, "cross_entropy", a.label, a.x, a.ignore_index, [a.x, a.y, match])
 
 
 @kernel("cross_entropy_grad", on=("numba",), takes=_hard)
-def cross_entropy_grad(
-    dev: Device, x: Any, label: Any, d_y: Any, d_x: Any, *, soft_label: bool, ignore_index: int
-) -> list[Step]:
+def cross_entropy_grad(dev: Device, a: CrossEntropyGrad) -> list[Step]:
     """-d / probability, at the label."""
-    if d_x is None or not _whole(x, label, d_y, d_x):
-        given = {"soft_label": soft_label, "ignore_index": ignore_index}
-        return grad_of_arrays(dev, x, label, d_y, d_x, **given)
+    if a.d_x is None or not _whole(a.x, a.label, a.d_y, a.d_x):
+        return by_arrays("cross_entropy_grad", dev, a)
     text = _SLOPE.format(at="r * n + label")
-    return _bound(text, "cross_entropy", label, x, ignore_index, [x, d_y, d_x])
+    return _bound(text, "cross_entropy", a.label, a.x, a.ignore_index, [a.x, a.d_y, a.d_x])
 
 
 @kernel("cross_entropy2", on=("numba",), takes=_hard)
-def cross_entropy2(
-    dev: Device, x: Any, label: Any, y: Any, match_x: Any, *, ignore_index: int
-) -> list[Step]:
+def cross_entropy2(dev: Device, a: CrossEntropy2) -> list[Step]:
     """The same, and the probability itself for the backward pass."""
-    if not _whole(x, label, y, match_x):
-        return [loss2_of_arrays(dev, x, label, y, match_x, ignore_index=ignore_index)]
-    match = dev.scratch(y.shape, y.dtype) if match_x is None else match_x
-    return _bound(_LOSS, "cross_entropy2", label, x, ignore_index, [x, y, match])
+    if not _whole(a.x, a.label, a.y, a.match_x):
+        return by_arrays("cross_entropy2", dev, a)
+    match = dev.scratch(a.y.shape, a.y.dtype) if a.match_x is None else a.match_x
+    return _bound(_LOSS, "cross_entropy2", a.label, a.x, a.ignore_index, [a.x, a.y, match])
 
 
 @kernel("cross_entropy_grad2", on=("numba",), takes=_hard)
-def cross_entropy_grad2(
-    dev: Device, label: Any, match_x: Any, d_y: Any, d_x: Any, *, ignore_index: int
-) -> list[Step]:
+def cross_entropy_grad2(dev: Device, a: CrossEntropyGrad2) -> list[Step]:
     """-d / probability, from the probability that was kept."""
-    if d_x is None or not _whole(label, match_x, d_y, d_x):
-        return grad2_of_arrays(dev, label, match_x, d_y, d_x, ignore_index=ignore_index)
+    if a.d_x is None or not _whole(a.label, a.match_x, a.d_y, a.d_x):
+        return by_arrays("cross_entropy_grad2", dev, a)
     text = _SLOPE.format(at="r")
-    return _bound(text, "cross_entropy2", label, d_x, ignore_index, [match_x, d_y, d_x])
+    return _bound(text, "cross_entropy2", a.label, a.d_x, a.ignore_index, [a.match_x, a.d_y, a.d_x])

@@ -10,15 +10,14 @@ import numpy as np
 
 from ....graph.ir.graph import Node
 from ....graph.ops import expr as e
+from ....graph.ops import random
 from ....strategies.types import VarType
 from ...codegen.loops import bind_loop
 from ...codegen.native import Launch, launch
 from ...device.device import Device
 from ...device.philox import Stream
 from ..array.part_dropout import Dropout
-from ..array.random import dropout as dropout_of_arrays
-from ..array.random import dropout_grad as dropout_grad_of_arrays
-from ..registry import Step, kernel
+from ..registry import Step, by_arrays, kernel
 
 _BLOCKS = 128  # counters whose words are made before they are compared: they stay in cache
 _WORDS = 8 * _BLOCKS
@@ -84,31 +83,18 @@ def _in_float32(node: Node) -> bool:
 
 
 @kernel("dropout", on=("numba",), takes=_in_float32)
-def dropout(
-    dev: Device,
-    x: Any,
-    out: Any,
-    mask: Any,
-    *,
-    dropout_prob: float,
-    is_test: bool,
-    fix_seed: bool,
-    seed: int,
-    dropout_implementation: str,
-) -> list[Step]:
+def dropout(dev: Device, a: random.Dropout) -> list[Step]:
     """Draw the mask, then select: a dropped inf or nan is gone."""
-    given: dict[str, Any] = {"dropout_prob": dropout_prob, "is_test": is_test}
-    given |= {"dropout_implementation": dropout_implementation}
-    if is_test or not (mask is None or mask.flags.c_contiguous):
-        return dropout_of_arrays(dev, x, out, mask, **given, fix_seed=fix_seed, seed=seed)
-    mask = dev.scratch(x.shape, np.uint8) if mask is None else mask
-    keep = 1.0 - dropout_prob
-    upscale = dropout_implementation == "upscale_in_train"
+    if a.is_test or not (a.mask is None or a.mask.flags.c_contiguous):
+        return by_arrays("dropout", dev, a)
+    mask = dev.scratch(a.x.shape, np.uint8) if a.mask is None else a.mask
+    keep = 1.0 - a.dropout_prob
+    upscale = a.dropout_implementation == "upscale_in_train"
     factor = (1.0 / keep if keep else 0.0) if upscale else 1.0
-    stream = Stream(dev, seed, per_row=True, every_step=not fix_seed)
+    stream = Stream(dev, a.seed, per_row=True, every_step=not a.fix_seed)
     kept = e.where(e.argument("kept"), e.argument("x") * factor, 0)
-    loop = bind_loop([(kept, out)], {"x": x, "kept": mask.view(np.bool_)})
-    return [*bind_kept(dev, stream, mask, keep, row=math.prod(x.shape[1:])), *loop]
+    loop = bind_loop([(kept, a.out)], {"x": a.x, "kept": mask.view(np.bool_)})
+    return [*bind_kept(dev, stream, mask, keep, row=math.prod(a.x.shape[1:])), *loop]
 
 
 class CompiledDropout(Dropout):
@@ -124,23 +110,12 @@ class CompiledDropout(Dropout):
 
 
 @kernel("dropout_grad", on=("numba",), takes=_in_float32)
-def dropout_grad(
-    dev: Device,
-    mask: Any,
-    d_out: Any,
-    d_x: Any,
-    *,
-    dropout_prob: float,
-    is_test: bool,
-    dropout_implementation: str,
-) -> list[Step] | list[Launch]:
+def dropout_grad(dev: Device, a: random.DropoutGrad) -> list[Step] | list[Launch]:
     """d * mask * factor in one pass."""
-    if d_x is None or is_test:
-        given = (dropout_prob, is_test, dropout_implementation)
-        names = ("dropout_prob", "is_test", "dropout_implementation")
-        return dropout_grad_of_arrays(dev, mask, d_out, d_x, **dict(zip(names, given, strict=True)))
-    keep = 1.0 - dropout_prob
-    upscale = dropout_implementation == "upscale_in_train"
+    if a.d_x is None or a.is_test:
+        return by_arrays("dropout_grad", dev, a)
+    keep = 1.0 - a.dropout_prob
+    upscale = a.dropout_implementation == "upscale_in_train"
     factor = (1.0 / keep if keep else 0.0) if upscale else 1.0
     slope = e.argument("d") * e.argument("kept") * factor
-    return bind_loop([(slope, d_x)], {"d": d_out, "kept": mask.view(np.bool_)})
+    return bind_loop([(slope, a.d_x)], {"d": a.d_out, "kept": a.mask.view(np.bool_)})

@@ -7,18 +7,25 @@ array kernels. What a label or an index must not be is noted by the loop and tol
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ....graph.ir.graph import Node, Value
+from ....graph.ops.embedding import LookupTable, LookupTableGrad
+from ....graph.ops.loss import (
+    Softmax,
+    SoftmaxGrad,
+    SoftmaxWithCrossEntropy,
+    SoftmaxWithCrossEntropyGrad,
+)
+from ....graph.ops.operands import Array
 from ....strategies.errors import InvalidValue
 from ....strategies.types import VarType
 from ...codegen.native import launch
 from ...codegen.scalar_math import definitions
 from ...device.device import Device
-from ..registry import KERNELS, Step, kernel
+from ..registry import Step, by_arrays, kernel
 
 # The largest of a row is found among integers that are ordered like the floats: their maximum is a vector
 # operation. A nan makes the sum nan, whatever the largest is.
@@ -141,7 +148,7 @@ def _gapless(*arrays: Any) -> bool:
     return all(a is None or a.flags.c_contiguous for a in arrays)
 
 
-def _place(out: Any, *operands: Any) -> int:
+def _place(out: Array, *operands: Any) -> int:
     """Return the number of the operand whose memory a result takes, else the next number."""
     same = (k for k, a in enumerate(operands) if a.ctypes.data == out.ctypes.data)
     return next(same, 2)
@@ -171,23 +178,23 @@ def _rank(value: Value) -> int:
 
 
 @kernel("softmax", on=("numba",), takes=_last_axis)
-def softmax(dev: Device, x: Any, out: Any, *, axis: int) -> list[Step]:
-    if not _gapless(x, out) or not x.size:
-        return _arrays("softmax", dev, x, out, axis=axis)
-    n = x.shape[-1]
-    place = _place(out, x)
+def softmax(dev: Device, a: Softmax) -> list[Step]:
+    if not _gapless(a.x, a.out) or not a.x.size:
+        return by_arrays("softmax", dev, a)
+    n = a.x.shape[-1]
+    place = _place(a.out, a.x)
     alias = "pass" if place else "y = x"
-    return [_bound(_SOFTMAX + _EXP_ROW + _DIVIDE, [x, out, x.size // n, n], place, alias)]
+    return [_bound(_SOFTMAX + _EXP_ROW + _DIVIDE, [a.x, a.out, a.x.size // n, n], place, alias)]
 
 
 @kernel("softmax_grad", on=("numba",), takes=_last_axis)
-def softmax_grad(dev: Device, out: Any, d_out: Any, d_x: Any, *, axis: int) -> list[Step]:
-    if d_x is None or not _gapless(out, d_out, d_x) or not out.size:
-        return _arrays("softmax_grad", dev, out, d_out, d_x, axis=axis)
-    n = out.shape[-1]
-    place = _place(d_x, out, d_out)
+def softmax_grad(dev: Device, a: SoftmaxGrad) -> list[Step]:
+    if a.d_x is None or not _gapless(a.out, a.d_out, a.d_x) or not a.out.size:
+        return by_arrays("softmax_grad", dev, a)
+    n = a.out.shape[-1]
+    place = _place(a.d_x, a.out, a.d_out)
     alias = ("out = y", "out = d", "pass")[place]
-    return [_bound(_SOFTMAX_GRAD, [out, d_out, d_x, out.size // n, n], place, alias)]
+    return [_bound(_SOFTMAX_GRAD, [a.out, a.d_out, a.d_x, a.out.size // n, n], place, alias)]
 
 
 def _wrong_label(n: int) -> Callable[[int], str]:
@@ -196,52 +203,30 @@ def _wrong_label(n: int) -> Callable[[int], str]:
 
 
 @kernel("softmax_with_cross_entropy", on=("numba",), takes=_last_axis)
-def softmax_with_cross_entropy(
-    dev: Device,
-    logits: Any,
-    label: Any,
-    softmax: Any,
-    loss: Any,
-    *,
-    soft_label: bool,
-    ignore_index: int,
-    axis: int,
-) -> list[Step]:
+def softmax_with_cross_entropy(dev: Device, a: SoftmaxWithCrossEntropy) -> list[Step]:
     """Loss = log(sum exp(x - max)) - (x - max)[label]."""
-    arrays = (logits, label, softmax, loss)
-    if not _gapless(*arrays) or any(a is None for a in arrays) or not logits.size:
-        given = {"soft_label": soft_label, "ignore_index": ignore_index, "axis": axis}
-        return _arrays("softmax_with_cross_entropy", dev, *arrays, **given)
-    n = logits.shape[-1]
+    arrays = (a.logits, a.label, a.softmax, a.loss)
+    if not _gapless(*arrays) or any(array is None for array in arrays) or not a.logits.size:
+        return by_arrays("softmax_with_cross_entropy", dev, a)
+    n = a.logits.shape[-1]
     wrong = np.zeros(2, np.int64)
     text = _CROSS_ENTROPY + _EXP_ROW + _DIVIDE + _LOSS
-    words = [logits, softmax, loss, label, wrong, logits.size // n, n, ignore_index]
-    place = _place(softmax, logits)
+    words = [a.logits, a.softmax, a.loss, a.label, wrong, a.logits.size // n, n, a.ignore_index]
+    place = _place(a.softmax, a.logits)
     call = _bound(text, words, place, "pass" if place else "y = x")
     return [call, _checked(wrong, _wrong_label(n))]
 
 
 @kernel("softmax_with_cross_entropy_grad", on=("numba",), takes=_last_axis)
-def softmax_with_cross_entropy_grad(
-    dev: Device,
-    label: Any,
-    softmax: Any,
-    d_loss: Any,
-    d_logits: Any,
-    *,
-    soft_label: bool,
-    ignore_index: int,
-    axis: int,
-) -> list[Step]:
+def softmax_with_cross_entropy_grad(dev: Device, a: SoftmaxWithCrossEntropyGrad) -> list[Step]:
     """(softmax - label) * d."""
-    arrays = (label, softmax, d_loss, d_logits)
-    if d_logits is None or not _gapless(*arrays) or not softmax.size:
-        given = {"soft_label": soft_label, "ignore_index": ignore_index, "axis": axis}
-        return _arrays("softmax_with_cross_entropy_grad", dev, *arrays, **given)
-    n = softmax.shape[-1]
+    arrays = (a.softmax, a.d_loss, a.d_logits, a.label)
+    if a.d_logits is None or not _gapless(*arrays) or not a.softmax.size:
+        return by_arrays("softmax_with_cross_entropy_grad", dev, a)
+    n = a.softmax.shape[-1]
     wrong = np.zeros(2, np.int64)
-    words = [softmax, d_loss, d_logits, label, wrong, softmax.size // n, n, ignore_index]
-    place = 0 if _place(d_logits, softmax) == 0 else 2
+    words = [*arrays, wrong, a.softmax.size // n, n, a.ignore_index]
+    place = 0 if _place(a.d_logits, a.softmax) == 0 else 2
     call = _bound(_CROSS_ENTROPY_GRAD, words, place, "pass" if place else "out = y")
     return [call, _checked(wrong, _wrong_label(n))]
 
@@ -253,13 +238,13 @@ def _lookup(node: Node) -> bool:
 
 
 @kernel("lookup_table", "lookup_table_v2", on=("numba",), takes=_lookup)
-def lookup(dev: Device, w: Any, ids: Any, out: Any, *, padding_idx: int) -> list[Step]:
+def lookup(dev: Device, a: LookupTable) -> list[Step]:
     """Copy rows; an index that is none is refused, the padding's row is zero."""
-    if not _gapless(w, ids, out):
-        return _arrays("lookup_table", dev, w, ids, out, padding_idx=padding_idx)
-    rows, n = w.shape
+    if not _gapless(a.w, a.ids, a.out):
+        return by_arrays("lookup_table", dev, a)
+    rows, n = a.w.shape
     wrong = np.zeros(2, np.int64)
-    words = [w, out, ids, wrong, ids.size, rows, n, _padding(padding_idx, rows)]
+    words = [a.w, a.out, a.ids, wrong, a.ids.size, rows, n, _padding(a.padding_idx, rows)]
 
     def tell(index: int) -> str:
         return f"lookup_table: index {index} is outside the {rows} rows"
@@ -268,21 +253,14 @@ def lookup(dev: Device, w: Any, ids: Any, out: Any, *, padding_idx: int) -> list
 
 
 @kernel("lookup_table_grad", "lookup_table_v2_grad", on=("numba",), takes=_lookup)
-def lookup_grad(dev: Device, ids: Any, d_out: Any, d_w: Any, *, padding_idx: int) -> list[Step]:
+def lookup_grad(dev: Device, a: LookupTableGrad) -> list[Step]:
     """Add the rows in the order of the ids."""
-    if d_w is None or not _gapless(ids, d_out, d_w):
-        return _arrays("lookup_table_grad", dev, ids, d_out, d_w, padding_idx=padding_idx)
-    rows, n = d_w.shape
-    words = [d_out, d_w, ids, ids.size, n, _padding(padding_idx, rows), d_w.size]
+    if a.d_w is None or not _gapless(a.ids, a.d_out, a.d_w):
+        return by_arrays("lookup_table_grad", dev, a)
+    rows, n = a.d_w.shape
+    words = [a.d_out, a.d_w, a.ids, a.ids.size, n, _padding(a.padding_idx, rows), a.d_w.size]
     return [_bound(_LOOKUP_GRAD, words)]
 
 
 def _padding(padding_idx: int, rows: int) -> int:
     return padding_idx if padding_idx >= -1 else padding_idx + rows
-
-
-def _arrays(op_type: str, dev: Device, *arrays: Any, **attrs: Any) -> list[Step]:
-    """Return the steps of the array kernel."""
-    found = KERNELS[op_type, "numpy"].function
-    steps = partial(found, dev, *arrays, **attrs)()
-    return list(steps) if isinstance(steps, (list, tuple)) else [steps]

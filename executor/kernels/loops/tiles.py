@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ops.operands import Array
 from ...codegen.native import launch
 from ...codegen.scalar_math import definitions
 from ..registry import Step
@@ -98,7 +99,7 @@ def copies(pairs: Sequence[Copy]) -> Step:
     return _copy("scale = factor", words, pairs)
 
 
-def divided(near: Any, target: Any, factor: float, total: Any) -> Step:
+def divided(near: Any, target: Array, factor: float, total: Any) -> Step:
     """Return the call for target = near * factor / total, with one total for each row."""
     words = [1, address(near), address(target), _bits(factor), *near.shape]
     words += [*steps_between(near), *steps_between(target), 0, address(total)]
@@ -121,7 +122,7 @@ def shares(reads: Sequence[Any], near: Any, columns: Sequence[Any]) -> Step:
 
 
 def slopes(
-    scores: Any, d_weights: Any, mask: Any, mark: Any, columns: Sequence[Any], factor: float
+    scores: Array, d_weights: Array, mask: Any, mark: Any, columns: Sequence[Any], factor: float
 ) -> Step:
     """Return the call that turns scores into weights as dropout left them, and d_weights into d_scores."""
     words = [address(a) for a in (scores, d_weights, mask, mark, *columns)]
@@ -140,7 +141,7 @@ def _copy(scale: str, words: list[int], pairs: Sequence[Copy], *alive: Any) -> S
     return launch(_COPY.format(scale=scale, **steps), words, pairs, *alive)
 
 
-def _lies_close(array: Any) -> bool:
+def _lies_close(array: Array) -> bool:
     return bool(array.shape[3] == 1 or array.strides[3] == array.itemsize)
 
 

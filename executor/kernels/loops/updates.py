@@ -160,7 +160,8 @@ def _one_by_one(op_type: str, back_end: str) -> Callable[..., list[Step]]:
             arrays = {name: column[k] if column else None for name, column in named}
             with dev.in_turn():
                 own = own_attributes(op_type, attrs, k)
-                steps += call(OPS[op_type], single, arrays, own, dev)
+                a = OPS[op_type].filled({**arrays, **own})
+                steps += call(OPS[op_type], single, a, dev)
         return steps
 
     bind.__doc__ = f"{op_type}, parameter by parameter."

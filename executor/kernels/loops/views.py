@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ....graph.ir.graph import Node
+from ....graph.ops.operands import Array
+from ....graph.ops.view import Transpose, Transpose2Grad, TransposeGrad
 from ....strategies.types import VarType
 from ...codegen.native import launch
 from ...device.device import Device
@@ -39,7 +41,7 @@ class _Dimension(NamedTuple):
     source: int
 
 
-def bind_copy(dev: Device, target: Any, source: Any) -> list[Step]:
+def bind_copy(dev: Device, target: Array, source: Array) -> list[Step]:
     """Return the copy: by tiles, if the arrays are contiguous along different dimensions."""
     dimensions = _joined(target, source)
     row = next((d for d in dimensions if d.source == 1 and d.to > 1), None)
@@ -60,7 +62,7 @@ def bind_copy(dev: Device, target: Any, source: Any) -> list[Step]:
     return [launch(text, words, target, source)]
 
 
-def _joined(target: Any, source: Any) -> list[_Dimension]:
+def _joined(target: Array, source: Array) -> list[_Dimension]:
     """Return the dimensions, outermost of the target first, joined where both arrays allow it."""
     width = target.itemsize
     steps = zip(target.shape, target.strides, source.strides, strict=True)
@@ -83,12 +85,12 @@ def _moves_innermost(node: Node) -> bool:
 
 
 @kernel("transpose", "transpose2", on=("numba",), takes=_moves_innermost)
-def transpose(dev: Device, x: Any, out: Any, *, axis: list[int]) -> list[Step]:
+def transpose(dev: Device, a: Transpose) -> list[Step]:
     """See ``view.py``."""
-    return [] if out is None else bind_copy(dev, out, x.transpose(axis))
+    return [] if a.out is None else bind_copy(dev, a.out, a.x.transpose(a.axis))
 
 
 @kernel("transpose_grad", "transpose2_grad", on=("numba",), takes=_moves_innermost)
-def transpose_grad(dev: Device, d_out: Any, d_x: Any, *, axis: list[int]) -> list[Step]:
+def transpose_grad(dev: Device, a: Transpose2Grad | TransposeGrad) -> list[Step]:
     """The transpose back."""
-    return [] if d_x is None else bind_copy(dev, d_x.transpose(axis), d_out)
+    return [] if a.d_x is None else bind_copy(dev, a.d_x.transpose(a.axis), a.d_out)

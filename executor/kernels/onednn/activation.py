@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from ....graph.ops.activation import Activation, ActivationGradOfOut, Gelu, GeluGrad
 from ...device.device import Device
 from ..registry import Step
 from .elementwise import activation, slope_at_operand, slope_at_result
@@ -15,35 +14,35 @@ def _gelu(approximate: bool) -> str:
 
 
 @onednn("gelu")
-def gelu(dev: Device, x: Any, out: Any, *, approximate: bool) -> list[Step]:
-    return activation(dev, _gelu(approximate), x, out)
+def gelu(dev: Device, a: Gelu) -> list[Step]:
+    return activation(dev, _gelu(a.approximate), a.x, a.out)
 
 
 @onednn("gelu_grad", yields=True)
-def gelu_grad(dev: Device, x: Any, d_out: Any, d_x: Any, *, approximate: bool) -> list[Step]:
-    return [] if d_x is None else slope_at_operand(dev, _gelu(approximate), x, d_out, d_x)
+def gelu_grad(dev: Device, a: GeluGrad) -> list[Step]:
+    return [] if a.d_x is None else slope_at_operand(dev, _gelu(a.approximate), a.x, a.d_out, a.d_x)
 
 
 @onednn("sigmoid", yields=True)
-def sigmoid(dev: Device, x: Any, out: Any) -> list[Step]:
-    return activation(dev, "sigmoid", x, out)
+def sigmoid(dev: Device, a: Activation) -> list[Step]:
+    return activation(dev, "sigmoid", a.x, a.out)
 
 
 @onednn("sigmoid_grad", yields=True)
-def sigmoid_grad(dev: Device, out: Any, d_out: Any, d_x: Any) -> list[Step]:
-    return [] if d_x is None else slope_at_result(dev, "sigmoid", out, d_out, d_x)
+def sigmoid_grad(dev: Device, a: ActivationGradOfOut) -> list[Step]:
+    return [] if a.d_x is None else slope_at_result(dev, "sigmoid", a.out, a.d_out, a.d_x)
 
 
 @onednn("tanh")
-def tanh(dev: Device, x: Any, out: Any) -> list[Step]:
-    return activation(dev, "tanh", x, out)
+def tanh(dev: Device, a: Activation) -> list[Step]:
+    return activation(dev, "tanh", a.x, a.out)
 
 
 @onednn("tanh_grad", yields=True)
-def tanh_grad(dev: Device, out: Any, d_out: Any, d_x: Any) -> list[Step]:
-    return [] if d_x is None else slope_at_result(dev, "tanh", out, d_out, d_x)
+def tanh_grad(dev: Device, a: ActivationGradOfOut) -> list[Step]:
+    return [] if a.d_x is None else slope_at_result(dev, "tanh", a.out, a.d_out, a.d_x)
 
 
 @onednn("relu_grad", yields=True)
-def relu_grad(dev: Device, out: Any, d_out: Any, d_x: Any) -> list[Step]:
-    return [] if d_x is None else slope_at_result(dev, "relu", out, d_out, d_x)
+def relu_grad(dev: Device, a: ActivationGradOfOut) -> list[Step]:
+    return [] if a.d_x is None else slope_at_result(dev, "relu", a.out, a.d_out, a.d_x)

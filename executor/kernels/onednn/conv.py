@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from ....graph.ops.conv import windows
+from ....graph.ops.conv import Conv2d, Conv2dGrad, Conv2dOperands, windows
+from ....graph.ops.operands import Array
 from ...device.device import Device
 from ..array.conv import rectified
 from ..registry import Step
@@ -84,15 +85,15 @@ def _backward_weights(conv: Convolution) -> Primitive:
     return conv.primitive("backward_weights", _DIRECT, x, conv.w, None, out, hint=hint)
 
 
-def _convolution(dev: Device, x: Any, w: Any, out: Any, attrs: dict[str, Any]) -> Convolution:
+def _convolution(dev: Device, a: Conv2dOperands, w: Array, out: Array) -> Convolution:
     """Describe it: images stay channels last where some are, else the library chooses their order."""
-    pads, dilations = windows(attrs, x.shape[2:], w.shape[-2:])
-    image = last if channels_last(x) or channels_last(out) else Layout
+    pads, dilations = windows(vars(a), a.input.shape[2:], w.shape[-2:])
+    image = last if channels_last(a.input) or channels_last(out) else Layout
     return Convolution(
-        image(x.shape),
+        image(a.input.shape),
         Layout(w.shape),
         image(out.shape),
-        tuple(attrs["strides"]),
+        tuple(a.strides),
         tuple(d - 1 for d in dilations),
         tuple(before for before, _ in pads),
         tuple(after for _, after in pads),
@@ -100,62 +101,34 @@ def _convolution(dev: Device, x: Any, w: Any, out: Any, attrs: dict[str, Any]) -
     )
 
 
-def _grouped(w: Any, groups: int) -> Any:
+def _grouped(w: Array, groups: int) -> Any:
     """View filters [O, C / G, kh, kw] as [G, O / G, C / G, kh, kw]."""
     return w if groups == 1 else w.reshape(groups, w.shape[0] // groups, *w.shape[1:])
 
 
 @onednn("conv2d", "depthwise_conv2d", any_order=True)
-def conv2d(
-    dev: Device,
-    input: Any,
-    filter: Any,
-    output: Any,
-    *,
-    strides: list[int],
-    paddings: list[int],
-    padding_algorithm: str,
-    dilations: list[int],
-    groups: int,
-    fuse_relu_before_depthwise_conv: bool,
-) -> list[Step]:
-    w = _grouped(filter, groups)
-    conv = _convolution(dev, input, w, output, locals())
-    steps: list[Step] = []
-    if fuse_relu_before_depthwise_conv:
-        input, steps = rectified(dev, input)
-    return steps + _forward(conv).bind(dev, {SRC: input, WEIGHTS: w}, {DST: output})
+def conv2d(dev: Device, a: Conv2d) -> list[Step]:
+    w = _grouped(a.filter, a.groups)
+    conv = _convolution(dev, a, w, a.output)
+    x, steps = rectified(dev, a.input) if a.fuse_relu_before_depthwise_conv else (a.input, [])
+    return steps + _forward(conv).bind(dev, {SRC: x, WEIGHTS: w}, {DST: a.output})
 
 
 @onednn("conv2d_grad", "depthwise_conv2d_grad", any_order=True)
-def conv2d_grad(
-    dev: Device,
-    input: Any,
-    filter: Any,
-    d_output: Any,
-    d_input: Any,
-    d_filter: Any,
-    *,
-    strides: list[int],
-    paddings: list[int],
-    padding_algorithm: str,
-    dilations: list[int],
-    groups: int,
-    fuse_relu_before_depthwise_conv: bool,
-) -> list[Step]:
-    w = _grouped(filter, groups)
-    conv = _convolution(dev, input, w, d_output, locals())
+def conv2d_grad(dev: Device, a: Conv2dGrad) -> list[Step]:
+    w = _grouped(a.filter, a.groups)
+    conv = _convolution(dev, a, w, a.d_output)
     steps: list[Step] = []
-    x = input
-    if d_filter is not None and fuse_relu_before_depthwise_conv:
-        x, steps = rectified(dev, input)
-    if d_filter is not None:
-        d_w = _grouped(d_filter, groups)
-        reads = {SRC: x, D_DST: d_output}
+    x = a.input
+    if a.d_filter is not None and a.fuse_relu_before_depthwise_conv:
+        x, steps = rectified(dev, a.input)
+    if a.d_filter is not None:
+        d_w = _grouped(a.d_filter, a.groups)
+        reads = {SRC: x, D_DST: a.d_output}
         steps += _backward_weights(conv).bind(dev, reads, {D_WEIGHTS: d_w})
-    if d_input is not None:
-        reads = {WEIGHTS: w, D_DST: d_output}
-        steps += _backward_data(conv).bind(dev, reads, {D_SRC: d_input})
-        if fuse_relu_before_depthwise_conv:
-            steps += slope_at_result(dev, "relu", input, d_input, d_input)
+    if a.d_input is not None:
+        reads = {WEIGHTS: w, D_DST: a.d_output}
+        steps += _backward_data(conv).bind(dev, reads, {D_SRC: a.d_input})
+        if a.fuse_relu_before_depthwise_conv:
+            steps += slope_at_result(dev, "relu", a.input, a.d_input, a.d_input)
     return steps

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ops.operands import Array
 from ...device.device import Device
 from ..registry import Step
 from .primitive import (
@@ -43,20 +44,20 @@ def _backward(kind: int, x: Layout) -> Primitive:
     return Primitive("eltwise_backward", ctypes.c_int(kind), *ends, *settings, what=what)
 
 
-def activation(dev: Device, act: str, x: Any, out: Any) -> list[Step]:
+def activation(dev: Device, act: str, x: Array, out: Array) -> list[Step]:
     """out = act(x)."""
     if act == "relu":
         return [partial(np.maximum, x, 0, out=out)]
     return _forward(ELTWISE[act], layout_of(out)).bind(dev, {SRC: x}, {DST: out})
 
 
-def slope_at_result(dev: Device, act: str, out: Any, d_out: Any, d_x: Any) -> list[Step]:
+def slope_at_result(dev: Device, act: str, out: Array, d_out: Array, d_x: Any) -> list[Step]:
     """Take a gradient through relu, tanh or sigmoid, given their result."""
     compiled = _backward(_FROM_RESULT[act], layout_of(d_x))
     return compiled.bind(dev, {DST: out, D_DST: d_out}, {D_SRC: d_x})
 
 
-def slope_at_operand(dev: Device, act: str, x: Any, d_out: Any, d_x: Any) -> list[Step]:
+def slope_at_operand(dev: Device, act: str, x: Array, d_out: Array, d_x: Any) -> list[Step]:
     """Take a gradient through an activation, given its operand."""
     compiled = _backward(ELTWISE[act], layout_of(d_x))
     return compiled.bind(dev, {SRC: x, D_DST: d_out}, {D_SRC: d_x})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....graph.ops.operands import Array
 from ..array.feedforward import FeedForward, backward_of, forward_of
 from ..registry import Step
 from .linear import product
@@ -14,11 +15,11 @@ from .support import onednn
 class OneDnnFeedForward(FeedForward):
     """A feed-forward whose products are oneDNN's."""
 
-    def linear(self, x: Any, weight: Any, bias: Any, out: Any) -> list[Step]:
+    def linear(self, x: Array, weight: Array, bias: Any, out: Array) -> list[Step]:
         """See :class:`FeedForward`."""
         return list(product(self.dev, x, weight, out, bias=bias))
 
-    def collect(self, turn: slice, left: Any, right: Any, total: Any) -> list[Step]:
+    def collect(self, turn: slice, left: Array, right: Array, total: Any) -> list[Step]:
         """See :class:`FeedForward`. The product is added where the total is."""
         more = (SUM,) if turn.start > 0 else ()
         return list(product(self.dev, left, right, total, post_ops=more))

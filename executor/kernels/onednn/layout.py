@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from ....graph.ops.operands import Unary
 from ...device.device import Device
 from ..registry import Step
 from .primitive import reordered
@@ -11,5 +10,5 @@ from .support import onednn
 
 
 @onednn("transfer_layout")
-def transfer_layout(dev: Device, x: Any, out: Any) -> list[Step]:
-    return reordered(dev, x, out)
+def transfer_layout(dev: Device, a: Unary) -> list[Step]:
+    return reordered(dev, a.x, a.out)

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ops.linear import Matmul, MatmulGrad, Mul, MulGrad
+from ....graph.ops.operands import Array
 from ...device.device import Device
 from ..array.linear import as_matrix, stacks
 from ..registry import Step
@@ -33,7 +35,7 @@ def _matmul(
     return Primitive("matmul", a, b, bias, c, attributes(post_ops), what=what)
 
 
-def _factor(dev: Device, array: Any) -> Layout:
+def _factor(dev: Device, array: Array) -> Layout:
     """Return the layout of an operand: if its elements are rounded, they can as well be packed."""
     exact = dev.math == "float32"
     return layout_of(array) if exact else Layout(array.shape, dtype=dev.math)
@@ -41,9 +43,9 @@ def _factor(dev: Device, array: Any) -> Layout:
 
 def product(
     dev: Device,
-    a: Any,
-    b: Any,
-    c: Any,
+    a: Array,
+    b: Array,
+    c: Array,
     *,
     bias: Any = None,
     post_ops: tuple[PostOp, ...] = (),
@@ -75,7 +77,7 @@ def _scaled(alpha: float) -> tuple[PostOp, ...]:
     return () if alpha == 1.0 else (("linear", alpha, 0.0),)
 
 
-def _flat(a: Any, b: Any, c: Any) -> tuple[Any, Any, Any]:
+def _flat(a: Array, b: Array, c: Array) -> tuple[Any, Any, Any]:
     """Make one product of a stack of them, if one operand is the same matrix in all, or the result is a sum."""
     if b.ndim == 2 < a.ndim == c.ndim and a.flags.c_contiguous and c.flags.c_contiguous:
         return a.reshape(-1, a.shape[-1]), b, c.reshape(-1, c.shape[-1])
@@ -87,61 +89,38 @@ def _flat(a: Any, b: Any, c: Any) -> tuple[Any, Any, Any]:
 
 
 @onednn("mul")
-def mul(
-    dev: Device, x: Any, y: Any, out: Any, *, x_num_col_dims: int, y_num_col_dims: int
-) -> list[Step]:
-    x_MK, y_KN = as_matrix(x, x_num_col_dims), as_matrix(y, y_num_col_dims)
-    return product(dev, x_MK, y_KN, out.reshape(x_MK.shape[0], y_KN.shape[1]))
+def mul(dev: Device, a: Mul) -> list[Step]:
+    x_MK, y_KN = as_matrix(a.x, a.x_num_col_dims), as_matrix(a.y, a.y_num_col_dims)
+    return product(dev, x_MK, y_KN, a.out.reshape(x_MK.shape[0], y_KN.shape[1]))
 
 
 @onednn("mul_grad")
-def mul_grad(
-    dev: Device,
-    x: Any,
-    y: Any,
-    d_out: Any,
-    d_x: Any,
-    d_y: Any,
-    *,
-    x_num_col_dims: int,
-    y_num_col_dims: int,
-) -> list[Step]:
-    x_MK, y_KN = as_matrix(x, x_num_col_dims), as_matrix(y, y_num_col_dims)
-    d_MN = d_out.reshape(x_MK.shape[0], y_KN.shape[1])
+def mul_grad(dev: Device, a: MulGrad) -> list[Step]:
+    x_MK, y_KN = as_matrix(a.x, a.x_num_col_dims), as_matrix(a.y, a.y_num_col_dims)
+    d_MN = a.d_out.reshape(x_MK.shape[0], y_KN.shape[1])
     steps: list[Step] = []
-    if d_x is not None:
-        steps += product(dev, d_MN, y_KN.T, d_x.reshape(x_MK.shape))
-    if d_y is not None:
-        steps += product(dev, x_MK.T, d_MN, d_y.reshape(y_KN.shape))
+    if a.d_x is not None:
+        steps += product(dev, d_MN, y_KN.T, a.d_x.reshape(x_MK.shape))
+    if a.d_y is not None:
+        steps += product(dev, x_MK.T, d_MN, a.d_y.reshape(y_KN.shape))
     return steps
 
 
 @onednn("matmul")
-def matmul(
-    dev: Device, x: Any, y: Any, out: Any, *, transpose_X: bool, transpose_Y: bool, alpha: float
-) -> list[Step]:
-    return product(dev, *stacks(x, y, out, transpose_X, transpose_Y), post_ops=_scaled(alpha))
+def matmul(dev: Device, a: Matmul) -> list[Step]:
+    return product(
+        dev, *stacks(a.x, a.y, a.out, a.transpose_X, a.transpose_Y), post_ops=_scaled(a.alpha)
+    )
 
 
 @onednn("matmul_grad")
-def matmul_grad(
-    dev: Device,
-    x: Any,
-    y: Any,
-    d_out: Any,
-    d_x: Any,
-    d_y: Any,
-    *,
-    transpose_X: bool,
-    transpose_Y: bool,
-    alpha: float,
-) -> list[Step]:
-    a, b, d_c = stacks(x, y, d_out, transpose_X, transpose_Y)
+def matmul_grad(dev: Device, a: MatmulGrad) -> list[Step]:
+    array, b, d_c = stacks(a.x, a.y, a.d_out, a.transpose_X, a.transpose_Y)
     steps: list[Step] = []
-    if d_x is not None:
-        d_a, _, _ = stacks(d_x, y, d_out, transpose_X, transpose_Y)
-        steps += product(dev, d_c, b.swapaxes(-1, -2), d_a, post_ops=_scaled(alpha))
-    if d_y is not None:
-        _, d_b, _ = stacks(x, d_y, d_out, transpose_X, transpose_Y)
-        steps += product(dev, a.swapaxes(-1, -2), d_c, d_b, post_ops=_scaled(alpha))
+    if a.d_x is not None:
+        d_a, _, _ = stacks(a.d_x, a.y, a.d_out, a.transpose_X, a.transpose_Y)
+        steps += product(dev, d_c, b.swapaxes(-1, -2), d_a, post_ops=_scaled(a.alpha))
+    if a.d_y is not None:
+        _, d_b, _ = stacks(a.x, a.d_y, a.d_out, a.transpose_X, a.transpose_Y)
+        steps += product(dev, array.swapaxes(-1, -2), d_c, d_b, post_ops=_scaled(a.alpha))
     return steps

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ops.norm import BatchNorm, BatchNormGrad, LayerNorm, LayerNormGrad
+from ....graph.ops.operands import Array
 from ...device.device import Device
 from ..array.norm import averaged
 from ..registry import Step
@@ -62,7 +64,7 @@ def _batch_backward(x: Layout, epsilon: float, flags: int) -> Primitive:
     return Primitive(make, BACKWARD, x, x, x, *settings, hint, attributes(), what=what)
 
 
-def images(array: Any, data_layout: str) -> Any:
+def images(array: Array, data_layout: str) -> Any:
     """View samples of any rank as [N, C, ...], as the library has it: with two dimensions of size at least."""
     if data_layout == "NHWC":
         array = np.moveaxis(array, -1, 1)
@@ -75,80 +77,47 @@ def images(array: Any, data_layout: str) -> Any:
 
 
 @onednn("batch_norm")
-def batch_norm(
-    dev: Device,
-    x: Any,
-    scale: Any,
-    bias: Any,
-    mean: Any,
-    variance: Any,
-    y: Any,
-    mean_out: Any,
-    variance_out: Any,
-    saved_mean: Any,
-    saved_variance: Any,
-    *,
-    is_test: bool,
-    momentum: float,
-    epsilon: float,
-    data_layout: str,
-    use_global_stats: bool,
-    trainable_statistics: bool,
-) -> list[Step]:
-    x, y = images(x, data_layout), images(y, data_layout)
-    given = use_global_stats or (is_test and not trainable_statistics)
-    compiled = _batch_forward(last(x.shape), epsilon, _flags(given=given))
-    space = dev.scratch(scale.shape, scale.dtype)
-    reads = {SRC: x, SCALE: scale, SHIFT: bias}
+def batch_norm(dev: Device, a: BatchNorm) -> list[Step]:
+    x, y = images(a.x, a.data_layout), images(a.y, a.data_layout)
+    given = a.use_global_stats or (a.is_test and not a.trainable_statistics)
+    compiled = _batch_forward(last(x.shape), a.epsilon, _flags(given=given))
+    space = dev.scratch(a.scale.shape, a.scale.dtype)
+    reads = {SRC: x, SCALE: a.scale, SHIFT: a.bias}
     if given:
         steps: list[Step] = [
-            partial(np.copyto, saved_mean, mean),
-            partial(np.copyto, space, variance),
-            *compiled.bind(dev, {**reads, MEAN: saved_mean, VARIANCE: space}, {DST: y}),
+            partial(np.copyto, a.saved_mean, a.mean),
+            partial(np.copyto, space, a.variance),
+            *compiled.bind(dev, {**reads, MEAN: a.saved_mean, VARIANCE: space}, {DST: y}),
         ]
-        if mean_out is not mean:
-            steps.append(partial(np.copyto, mean_out, mean))
-            steps.append(partial(np.copyto, variance_out, variance))
+        if a.mean_out is not a.mean:
+            steps.append(partial(np.copyto, a.mean_out, a.mean))
+            steps.append(partial(np.copyto, a.variance_out, a.variance))
     else:
         steps = [
-            *compiled.bind(dev, reads, {DST: y, MEAN: saved_mean, VARIANCE: space}),
-            *averaged(dev, mean, saved_mean, mean_out, momentum, saved_variance),
-            *averaged(dev, variance, space, variance_out, momentum, saved_variance),
+            *compiled.bind(dev, reads, {DST: y, MEAN: a.saved_mean, VARIANCE: space}),
+            *averaged(dev, a.mean, a.saved_mean, a.mean_out, a.momentum, a.saved_variance),
+            *averaged(dev, a.variance, space, a.variance_out, a.momentum, a.saved_variance),
         ]
     return [
         *steps,
-        partial(np.add, space, epsilon, space),
+        partial(np.add, space, a.epsilon, space),
         partial(np.sqrt, space, space),
-        partial(np.divide, 1.0, space, saved_variance),
+        partial(np.divide, 1.0, space, a.saved_variance),
     ]
 
 
 @onednn("batch_norm_grad")
-def batch_norm_grad(
-    dev: Device,
-    x: Any,
-    scale: Any,
-    saved_mean: Any,
-    saved_variance: Any,
-    d_y: Any,
-    d_x: Any,
-    d_scale: Any,
-    d_bias: Any,
-    *,
-    is_test: bool,
-    data_layout: str,
-    use_global_stats: bool,
-) -> list[Step]:
+def batch_norm_grad(dev: Device, a: BatchNormGrad) -> list[Step]:
     """Epsilon is in SavedVariance already, the inverse of the deviation."""
-    x, d_y = images(x, data_layout), images(d_y, data_layout)
-    d_x = None if d_x is None else images(d_x, data_layout)
-    flags = _flags(given=is_test or use_global_stats)
-    spread = dev.scratch(scale.shape, scale.dtype)
-    reads = {SRC: x, D_DST: d_y, SCALE: scale, MEAN: saved_mean, VARIANCE: spread}
-    writes = {D_SRC: d_x, D_SCALE: d_scale, D_SHIFT: d_bias}
+    x, d_y = images(a.x, a.data_layout), images(a.d_y, a.data_layout)
+    d_x = None if a.d_x is None else images(a.d_x, a.data_layout)
+    flags = _flags(given=a.is_test or a.use_global_stats)
+    spread = dev.scratch(a.scale.shape, a.scale.dtype)
+    reads = {SRC: x, D_DST: d_y, SCALE: a.scale, MEAN: a.saved_mean, VARIANCE: spread}
+    writes = {D_SRC: d_x, D_SCALE: a.d_scale, D_SHIFT: a.d_bias}
     compiled = _batch_backward(last(x.shape), 0.0, flags)
     return [
-        partial(np.multiply, saved_variance, saved_variance, spread),
+        partial(np.multiply, a.saved_variance, a.saved_variance, spread),
         partial(np.divide, 1.0, spread, spread),
         *compiled.bind(dev, reads, writes),
     ]
@@ -177,37 +146,29 @@ def _features(arrays: dict[int, Any]) -> dict[int, Any]:
 
 
 @onednn("layer_norm")
-def layer_norm(
-    dev: Device, x: Any, scale: Any, bias: Any, y: Any, mean: Any, variance: Any, *, epsilon: float
-) -> list[Step]:
-    x_RF, y_RF = x.reshape(mean.size, -1), y.reshape(mean.size, -1)
-    flags = _flags(scale=scale is not None, shift=bias is not None)
-    reads = {SRC: x_RF, **_features({SCALE: scale, SHIFT: bias})}
-    compiled = _layer_forward(in_order(x_RF.shape), epsilon, flags)
-    return compiled.bind(dev, reads, {DST: y_RF, MEAN: mean, VARIANCE: variance})
+def layer_norm(dev: Device, a: LayerNorm) -> list[Step]:
+    x_RF, y_RF = a.x.reshape(a.mean.size, -1), a.y.reshape(a.mean.size, -1)
+    flags = _flags(scale=a.scale is not None, shift=a.bias is not None)
+    reads = {SRC: x_RF, **_features({SCALE: a.scale, SHIFT: a.bias})}
+    compiled = _layer_forward(in_order(x_RF.shape), a.epsilon, flags)
+    return compiled.bind(dev, reads, {DST: y_RF, MEAN: a.mean, VARIANCE: a.variance})
 
 
 @onednn("layer_norm_grad")
-def layer_norm_grad(
-    dev: Device,
-    x: Any,
-    scale: Any,
-    mean: Any,
-    variance: Any,
-    d_y: Any,
-    d_x: Any,
-    d_scale: Any,
-    d_bias: Any,
-    *,
-    epsilon: float,
-) -> list[Step]:
-    x_RF, dy_RF = x.reshape(mean.size, -1), d_y.reshape(mean.size, -1)
-    dx_RF = None if d_x is None else d_x.reshape(mean.size, -1)
-    flags = _flags(scale=scale is not None, shift=d_bias is not None)
-    reads = {SRC: x_RF, D_DST: dy_RF, MEAN: mean, VARIANCE: variance, **_features({SCALE: scale})}
-    writes = {D_SRC: dx_RF, **_features({D_SCALE: d_scale, D_SHIFT: d_bias})}
-    if scale is not None:
+def layer_norm_grad(dev: Device, a: LayerNormGrad) -> list[Step]:
+    x_RF, dy_RF = a.x.reshape(a.mean.size, -1), a.d_y.reshape(a.mean.size, -1)
+    dx_RF = None if a.d_x is None else a.d_x.reshape(a.mean.size, -1)
+    flags = _flags(scale=a.scale is not None, shift=a.d_bias is not None)
+    reads = {
+        SRC: x_RF,
+        D_DST: dy_RF,
+        MEAN: a.mean,
+        VARIANCE: a.variance,
+        **_features({SCALE: a.scale}),
+    }
+    writes = {D_SRC: dx_RF, **_features({D_SCALE: a.d_scale, D_SHIFT: a.d_bias})}
+    if a.scale is not None:
         writes.setdefault(D_SCALE, None)
-    if d_bias is not None:
+    if a.d_bias is not None:
         reads[SHIFT] = None  # asked for, not read
-    return _layer_backward(in_order(x_RF.shape), epsilon, flags).bind(dev, reads, writes)
+    return _layer_backward(in_order(x_RF.shape), a.epsilon, flags).bind(dev, reads, writes)

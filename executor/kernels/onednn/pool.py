@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from ....graph.ir.graph import Node
+from ....graph.ops.pool import Pool2d, Pool2dGrad
 from ...device.device import Device
 from ..array.pool import one_window, windows_of
 from ..registry import Step
@@ -74,20 +75,20 @@ def _takes(node: Node) -> bool:
     return one_window(node)
 
 
-def _pooling(x: Any, out: Any, attrs: dict[str, Any]) -> Pooling:
-    found = windows_of(x, out, attrs)
+def _pooling(a: Pool2d | Pool2dGrad) -> Pooling:
+    found = windows_of(a)
     # The last window may reach beyond the padding (ceil_mode), or not as far.
     spans = [(o - 1) * s + k for o, s, k in zip(found.out, found.strides, found.k, strict=True)]
     after = (
         max(given, span - size - before)
         for (before, given), span, size in zip(found.pads, spans, found.size, strict=True)
     )
-    average = "avg" if attrs["exclusive"] else "padded"
-    image = last if channels_last(x) or channels_last(out) else in_order
+    average = "avg" if a.exclusive else "padded"
+    image = last if channels_last(a.x) or channels_last(a.out) else in_order
     return Pooling(
-        average if attrs["pooling_type"] == "avg" else "max",
-        image(x.shape),
-        image(out.shape),
+        average if a.pooling_type == "avg" else "max",
+        image(a.x.shape),
+        image(a.out.shape),
         tuple(found.strides),
         tuple(found.k),
         tuple(before for before, _ in found.pads),
@@ -96,50 +97,22 @@ def _pooling(x: Any, out: Any, attrs: dict[str, Any]) -> Pooling:
 
 
 @onednn("pool2d", takes=_takes, any_order=True)
-def pool2d(
-    dev: Device,
-    x: Any,
-    out: Any,
-    *,
-    pooling_type: str,
-    ksize: list[int],
-    global_pooling: bool,
-    strides: list[int],
-    paddings: list[int],
-    exclusive: bool,
-    adaptive: bool,
-    padding_algorithm: str,
-) -> list[Step]:
-    pooling = _pooling(x, out, locals())
+def pool2d(dev: Device, a: Pool2d) -> list[Step]:
+    pooling = _pooling(a)
     workspace = {WORKSPACE: None} if pooling.kind == "max" else {}
-    return _forward(pooling).bind(dev, {SRC: x}, {DST: out, **workspace})
+    return _forward(pooling).bind(dev, {SRC: a.x}, {DST: a.out, **workspace})
 
 
 @onednn("pool2d_grad", takes=_takes, any_order=True)
-def pool2d_grad(
-    dev: Device,
-    x: Any,
-    out: Any,
-    d_out: Any,
-    d_x: Any,
-    *,
-    pooling_type: str,
-    ksize: list[int],
-    global_pooling: bool,
-    strides: list[int],
-    paddings: list[int],
-    exclusive: bool,
-    adaptive: bool,
-    padding_algorithm: str,
-) -> list[Step]:
+def pool2d_grad(dev: Device, a: Pool2dGrad) -> list[Step]:
     """Where each maximum was, the forward primitive finds once more: the op hands on values only."""
-    if d_x is None:
+    if a.d_x is None:
         return []
-    pooling = _pooling(x, out, locals())
+    pooling = _pooling(a)
     if pooling.kind != "max":
-        return _backward(pooling).bind(dev, {D_DST: d_out}, {D_SRC: d_x})
+        return _backward(pooling).bind(dev, {D_DST: a.d_out}, {D_SRC: a.d_x})
     places = _forward(pooling).memory(dev, WORKSPACE)
     return [
-        *_forward(pooling).bind(dev, {SRC: x}, {DST: None, WORKSPACE: places}),
-        *_backward(pooling).bind(dev, {D_DST: d_out, WORKSPACE: places}, {D_SRC: d_x}),
+        *_forward(pooling).bind(dev, {SRC: a.x}, {DST: None, WORKSPACE: places}),
+        *_backward(pooling).bind(dev, {D_DST: a.d_out, WORKSPACE: places}, {D_SRC: a.d_x}),
     ]

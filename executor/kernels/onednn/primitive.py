@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 
+from ....graph.ops.operands import Array
 from ....strategies.errors import Unsupported
 from ...device.device import Device
 from ...host.arena import ALIGNMENT
@@ -86,7 +87,7 @@ def numbers(values: Sequence[int]) -> Any:
     return (ctypes.c_int64 * len(values))(*values)
 
 
-def layout_of(array: Any) -> Layout:
+def layout_of(array: Array) -> Layout:
     """Return the layout of an array; what strides dimensions of one element have makes no difference."""
     if array.flags.c_contiguous:
         return in_order(array.shape)
@@ -112,7 +113,7 @@ def last(shape: tuple[int, ...]) -> Layout:
     return Layout(shape, (outer, channel, *inner))
 
 
-def channels_last(array: Any) -> bool:
+def channels_last(array: Array) -> bool:
     """Tell whether the channels of images lie side by side."""
     if array.ndim < 3:
         return False
@@ -200,12 +201,7 @@ class Primitive:
         query(self.descriptor, _IMPLEMENTATION, 0, ctypes.byref(name))
         return (name.value or b"").decode()
 
-    def bind(
-        self,
-        dev: Device,
-        reads: Mapping[int, Any],
-        writes: Mapping[int, Any],
-    ) -> list[Step]:
+    def bind(self, dev: Device, reads: Mapping[int, Any], writes: Mapping[int, Any]) -> list[Step]:
         """Return the calls that compute it on these arrays (by role), with copies where formats differ.
 
         None stands for memory that nobody else sees, in whatever format.
@@ -264,7 +260,7 @@ class _Objects:
         self._memories: dict[tuple[Handle, int], Handle] = {}
         self._streams: dict[int, Handle] = {}
 
-    def memory(self, descriptor: Handle, array: Any) -> Handle:
+    def memory(self, descriptor: Handle, array: Array) -> Handle:
         """Return a memory object; instructions with the same memory in the same format share it."""
         address = array.ctypes.data
         found = self._memories.get((descriptor, address))
@@ -308,7 +304,7 @@ _packs: WeakKeyDictionary[Writes, dict[int, WeakSet[_Pack]]] = WeakKeyDictionary
 
 
 def _packed(
-    dev: Device, wanted: Format, given: Layout, array: Any, before: list[Step]
+    dev: Device, wanted: Format, given: Layout, array: Array, before: list[Step]
 ) -> tuple[Handle, Any]:
     """Return the packed copy of an array that the program does not change; it is made after writes alone."""
     writes = dev.writes if dev.writes is not None else Writes()
@@ -329,7 +325,7 @@ def _packed(
     return wanted.descriptor, pack.block
 
 
-def reordered(dev: Device, source: Any, target: Any) -> list[Step]:
+def reordered(dev: Device, source: Array, target: Array) -> list[Step]:
     """Return the call that copies an array into one with other strides."""
     return [_copy(dev, (layout_of(source).handle, source), (layout_of(target).handle, target))]
 

@@ -7,9 +7,11 @@ from functools import wraps
 from typing import Any
 
 from ....graph.ir.graph import Node
+from ....graph.ops.operands import Operands
+from ....graph.ops.registry import OPS
 from ....strategies.types import VarType
 from ...device.device import Device
-from ..registry import KERNELS, kernel
+from ..registry import by_arrays, is_empty, kernel
 
 Kernel = Callable[..., Any]
 
@@ -26,7 +28,7 @@ def onednn(
     ``yields``: compiled loops, where there are any, were measured to be faster.
 
     It never sees arrays without elements (the library computes nothing then, not even zeros): NumPy's
-    kernel, which has the same parameters, gets those.
+    kernel gets those.
     """
 
     def accepts(node: Node) -> bool:
@@ -43,14 +45,8 @@ def onednn(
 
 def _nonempty(op_type: str, function: Kernel) -> Kernel:
     @wraps(function)
-    def bound(dev: Device, *operands: Any, **attributes: Any) -> Any:
-        if any(array is not None and array.size == 0 for array in operands):
-            plain = KERNELS.get((op_type, "numpy"))
-            if plain is None:  # an expression, element by element
-                return []
-            known = {name: attributes[name] for name in plain.attributes}
-            return plain.function(dev, *operands, **known)
-        return function(dev, *operands, **attributes)
+    def bound(dev: Device, a: Operands) -> Any:
+        return by_arrays(op_type, dev, a) if is_empty(OPS[op_type], a) else function(dev, a)
 
     return bound
 

@@ -172,7 +172,7 @@ def _as(array: Any, spec: Spec | None) -> Any:
 
 def _by_expression(op: Op, operands: Operands) -> Mapping[str, Any]:
     (out,) = (slot.name for slot in op.output_slots)
-    arrays = {
+    arrays: dict[str, Any] = {
         slot.parameter: list(operands.many(slot.name)) if slot.duplicable else operands[slot.name]
         for slot in op.input_slots
     }

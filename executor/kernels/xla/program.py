@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ....graph.lowering.memory import ALIGNMENT
-from ....graph.ops.region import REGION, Body, infer_body
+from ....graph.ops.region import REGION, Body, Region, infer_body
 from ....graph.ops.registry import Spec
 from ....strategies.errors import InvalidValue
 from ....strategies.types import to_numpy
@@ -73,16 +73,14 @@ def _aligned(shape: tuple[int, ...], dtype: Any) -> Any:
 
 
 @kernel(REGION, on=("xla",), takes=can_lower)
-def region(
-    dev: Device, x: list[Any], out: list[Any], *, body: Body, results: list[int]
-) -> list[Step]:
+def region(dev: Device, a: Region) -> list[Step]:
     """Compile the region for these arrays."""
-    specs = infer_body(body, [spec_of(array) for array in x])
-    wanted = [(i, array) for i, array in zip(results, out, strict=True) if array is not None]
+    specs = infer_body(a.body, [spec_of(array) for array in a.x])
+    wanted = [(i, array) for i, array in zip(a.results, a.out, strict=True) if array is not None]
     with jax.enable_x64(True), jax.default_device(jax.devices("cpu")[0]):
-        operands = [Operand(array) for array in x]
+        operands = [Operand(array) for array in a.x]
         given = [operand.given for operand in operands if operand.given is not None]
-        traced = Traced(operands, body, [i for i, _ in wanted], specs)
+        traced = Traced(operands, a.body, [i for i, _ in wanted], specs)
         program = _compiled(traced, given)
     copies = [step for operand in operands for step in operand.copies]
     targets = [array for _, array in wanted]

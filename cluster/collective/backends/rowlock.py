@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import secrets
 import socket
@@ -10,25 +11,24 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import ray
-from ray.experimental.internal_kv import _internal_kv_del, _internal_kv_get, _internal_kv_put
 from ray.util import collective
 from ray.util.collective import backend_registry, types
 from ray.util.collective.collective_group.base_collective_group import BaseGroup
 
-from ...executor.cuda.runtime import Runtime
-from ...executor.device.gpus import open_gpu
-from ...executor.gang.staged import StagedGroup
-from ...executor.replica.agreement import named
-from ...strategies.errors import CollectiveError, Unsupported
-from ..primitives.doorway import STRANGERS
-from ..primitives.wire import SECRET_BYTES, Address
-from .direct import Direct
-from .forming import NAMESPACE, Forming, Terms
-from .group import SharedMemoryGroup
-from .hosts import HostsGroup
-from .inter_host import InterHostTransport
-from .nccl import NcclGroup
-from .ray_groups import RayGroup
+from ....executor.cuda.runtime import Runtime
+from ....executor.device.gpus import open_gpu
+from ....executor.gang.staged import StagedGroup
+from ....executor.plan.group import CollectiveGroup
+from ....executor.replica.agreement import named
+from ....strategies.errors import CollectiveError, Unsupported
+from ...primitives import ray_private
+from ...primitives.doorway import SECRET_BYTES, STRANGERS
+from ..connector import Address
+from ..forming import Forming, Terms
+from ..group import SharedMemoryGroup
+from ..hosts import HostsGroup
+from ..inter_host import InterHostTransport
+from ..nccl import NcclGroup
 
 NAME, NCCL_NAME = "ROWLOCK", "ROWLOCK_NCCL"
 _OPS = {
@@ -39,14 +39,16 @@ _OPS = {
 }
 
 
-CpuGroup = SharedMemoryGroup | HostsGroup
-Group = CpuGroup | RayGroup | NcclGroup | StagedGroup
+# What Ray passes when its caller says nothing.
+_ALLREDUCE, _REDUCE = types.AllReduceOptions(), types.ReduceOptions()
+_ALLGATHER, _BROADCAST = types.AllGatherOptions(), types.BroadcastOptions()
+_REDUCESCATTER = types.ReduceScatterOptions()
 
 
 class RowlockBackend(BaseGroup):
     """Replicas on CPUs. ``group`` is what the step path uses; the methods are Ray's interface.
 
-    ``terms`` are those that :func:`form_group` was given, by the name of the group that is being formed.
+    ``terms`` are those that :func:`form` was given, by the name of the group that is being formed.
     """
 
     terms: ClassVar[dict[str, Terms]] = {}
@@ -55,10 +57,10 @@ class RowlockBackend(BaseGroup):
         super().__init__(world_size, rank, group_name)
         self._terms = terms = self.terms.pop(group_name, Terms())
         forming = Forming(group_name, terms)
-        formed: CpuGroup | None = None
+        formed: CollectiveGroup | None = None
         try:
             formed = _form(group_name, rank, world_size, forming)
-            # Everybody has read what everybody published.
+            # All have read what all published.
             formed.barrier(within=terms.forming_s)
         except BaseException as error:
             forming.give_up(rank, error)
@@ -67,8 +69,8 @@ class RowlockBackend(BaseGroup):
             raise
         finally:
             forming.under_way = False
-            _internal_kv_del(_key(group_name, rank), namespace=NAMESPACE)
-        self.group: CpuGroup | NcclGroup = formed
+            ray_private.delete(_key(group_name, rank))
+        self.group: CollectiveGroup = formed
 
     @classmethod
     def backend(cls) -> str:
@@ -84,7 +86,7 @@ class RowlockBackend(BaseGroup):
         """Let go of memory and sockets."""
         self.group.close()
 
-    def allreduce(self, tensor: Any, allreduce_options: Any = None) -> None:
+    def allreduce(self, tensor: Any, allreduce_options: Any = _ALLREDUCE) -> None:
         """Combine the first tensor over the ranks, in place."""
         self.group.all_reduce(tensor[0], _op(allreduce_options))
 
@@ -92,36 +94,40 @@ class RowlockBackend(BaseGroup):
         """Wait for every rank."""
         self.group.barrier()
 
-    def reduce(self, tensor: Any, reduce_options: Any = None) -> None:
+    def reduce(self, tensor: Any, reduce_options: Any = _REDUCE) -> None:
         """Combine the first tensor into the root's."""
-        self.group.reduce(tensor[0], getattr(reduce_options, "root_rank", 0), _op(reduce_options))
+        self.group.reduce(tensor[0], reduce_options.root_rank, _op(reduce_options))
 
-    def allgather(self, tensor_list: Any, tensor: Any, allgather_options: Any = None) -> None:
+    def allgather(self, tensor_list: Any, tensor: Any, allgather_options: Any = _ALLGATHER) -> None:
         """Copy every rank's tensor into the first list."""
         for target, value in zip(tensor_list[0], self.group.all_gather(tensor[0]), strict=True):
             target[...] = value
 
-    def broadcast(self, tensor: Any, broadcast_options: Any = None) -> None:
+    def broadcast(self, tensor: Any, broadcast_options: Any = _BROADCAST) -> None:
         """Copy the root's tensor."""
-        self.group.broadcast(tensor[0], getattr(broadcast_options, "root_rank", 0))
+        self.group.broadcast(tensor[0], broadcast_options.root_rank)
 
     def reducescatter(
-        self, tensor: Any, tensor_list: Any, reducescatter_options: Any = None
+        self, tensor: Any, tensor_list: Any, reducescatter_options: Any = _REDUCESCATTER
     ) -> None:
         """Combine the ranks' lists, one element for each rank."""
         tensor[0][...] = self.group.reduce_scatter(tensor_list[0], _op(reducescatter_options))
 
     def send(self, tensor: Any, send_options: Any) -> None:
-        """Give the first tensor to a rank; returns when that has come for it."""
-        self.group.send(tensor[0], send_options.dst_rank)
+        """Raise Unsupported: training passes nothing between two ranks alone."""
+        raise Unsupported(
+            "Rowlock's groups have no send; broadcast from the rank that has the array."
+        )
 
     def recv(self, tensor: Any, recv_options: Any) -> None:
-        """Fill the first tensor with what a rank sends."""
-        self.group.recv(tensor[0], recv_options.src_rank)
+        """Raise Unsupported, as :meth:`send` does."""
+        raise Unsupported(
+            "Rowlock's groups have no recv; broadcast from the rank that has the array."
+        )
 
 
 class RowlockNcclBackend(RowlockBackend):
-    """Replicas on GPUs, one in each process: the GPU that :func:`form_group` was given, else the first."""
+    """Replicas on GPUs, one in each process: the GPU that :func:`form` was given, else the first."""
 
     runtimes: ClassVar[dict[str, Runtime]] = {}  # by name of the group that is being formed
 
@@ -152,14 +158,14 @@ class RowlockNcclBackend(RowlockBackend):
 
 
 def _op(options: Any) -> str:
-    return _OPS[getattr(options, "reduceOp", types.ReduceOp.SUM)]
+    return _OPS[options.reduceOp]
 
 
+@functools.cache
 def register() -> None:
-    """Make the backends known to ``ray.util.collective`` in this process."""
+    """Make the backends known to ``ray.util.collective`` in this process, once."""
     for name, backend in ((NAME, RowlockBackend), (NCCL_NAME, RowlockNcclBackend)):
-        if not backend_registry._global_registry.is_registered(name):
-            backend_registry.register_collective_backend(name, backend)
+        backend_registry.register_collective_backend(name, backend)
 
 
 def leave_group(name: str) -> None:
@@ -168,63 +174,39 @@ def leave_group(name: str) -> None:
         collective.destroy_collective_group(name)
 
 
-def form_group(
-    name: str,
-    rank: int,
-    size: int,
-    backend: str = "rowlock",
-    runtime: Runtime | None = None,
-    terms: Terms | None = None,
-) -> Group:
-    """Join the group ``name`` as ``rank``; called inside each actor.
-
-    ``backend``: "rowlock", or Ray's own "gloo" and "nccl" (see RayGroup for what those lack). ``runtime``: the
-    GPU that arrays lie on; without NCCL they meet on the host. ``terms``: how long others are waited for, and
-    whether the driver still wants the group.
-
-    Raises:
-        CollectiveError: a rank does not come, or the backend cannot work here.
-        CollectiveAborted: the driver, or another rank, gave the group up.
-    """
-    terms = terms or Terms()
-    if backend != "rowlock":
-        theirs = RayGroup(name, rank, size, backend, terms.forming_s)
-        return theirs if runtime is None or backend == "nccl" else StagedGroup(theirs, runtime)
+def form(name: str, rank: int, size: int, runtime: Runtime | None, terms: Terms) -> CollectiveGroup:
+    """Join a group (see :mod:`~.backends`); without NCCL, arrays of a GPU meet on the host."""
     register()
     RowlockBackend.terms[name] = terms
-    joined = runtime is not None and runtime.nccl is not None
-    if runtime is not None and joined:
+    by_nccl = runtime is not None and runtime.nccl is not None
+    if runtime is not None and by_nccl:
         RowlockNcclBackend.runtimes[name] = runtime
-    chosen = NCCL_NAME if joined else NAME
-    collective.init_collective_group(size, rank, chosen, name)  # type: ignore[arg-type]
-    made: CpuGroup | NcclGroup = collective.get_group_handle(name).group
-    return made if runtime is None or joined else StagedGroup(made, runtime)
+    backend = NCCL_NAME if by_nccl else NAME
+    collective.init_collective_group(size, rank, backend, name)  # type: ignore[arg-type]
+    group: CollectiveGroup = collective.get_group_handle(name).group
+    return group if runtime is None or by_nccl else StagedGroup(group, runtime)
 
 
-def _form(name: str, rank: int, size: int, forming: Forming) -> CpuGroup:
-    """Find out who sits where, through Ray's key-value store, and make the group that fits."""
+def _form(name: str, rank: int, size: int, forming: Forming) -> CollectiveGroup:
+    """Learn each rank's node from the table that the cluster shares, and make the group that fits."""
     forming.refuse_ended()
     address = ray.util.get_node_ip_address()
-    backlog = size + STRANGERS
-    between, direct = (socket.create_server((address, 0), backlog=backlog) for _ in range(2))
+    listener = socket.create_server((address, 0), backlog=size + STRANGERS)
     node = ray.get_runtime_context().get_node_id()
-    ports = [listener.getsockname()[1] for listener in (between, direct)]
-    own = [node, address, *ports, secrets.token_hex(SECRET_BYTES)]
+    own = [node, address, listener.getsockname()[1], secrets.token_hex(SECRET_BYTES)]
     hosts: dict[str, list[int]] = {}
     try:
-        _internal_kv_put(_key(name, rank), json.dumps(own).encode(), namespace=NAMESPACE)
+        ray_private.put(_key(name, rank), json.dumps(own).encode())
         everyone = _published(name, size, forming)
         for peer, (where, *_) in enumerate(everyone):
             hosts.setdefault(where, []).append(peer)
         if len(hosts) > 1:
             seats = list(hosts.values()), list(hosts).index(node)
-            return _joined(name, rank, seats, everyone, (between, direct), forming)
+            return _joined(name, rank, seats, everyone, listener, forming)
     except BaseException:
-        between.close()
-        direct.close()
+        listener.close()
         raise
-    between.close()
-    direct.close()
+    listener.close()
     within, later, _ = forming.terms
     return SharedMemoryGroup(name, rank, size, within, later=later, ended=forming.ended)
 
@@ -234,11 +216,11 @@ def _joined(
     rank: int,
     seats: tuple[list[list[int]], int],
     everyone: Sequence[Any],
-    listeners: tuple[socket.socket, socket.socket],
+    listener: socket.socket,
     forming: Forming,
 ) -> HostsGroup:
     """Make the group of ranks that sit on several hosts; ``seats`` are they, and the number of this one."""
-    (members, here), (between, direct) = seats, listeners
+    members, here = seats
     within, later, _ = forming.terms
     local = None
     if len(members[here]) > 1:
@@ -247,38 +229,34 @@ def _joined(
         local = SharedMemoryGroup(
             within_host, ranks.index(rank), len(ranks), within, ranks, later, forming.ended
         )
-    leader_at = [Address(host, port, bytes.fromhex(key)) for _, host, port, _, key in everyone]
-    rank_at = [Address(host, port, bytes.fromhex(key)) for _, host, _, port, key in everyone]
-    links = None
+    addresses = [Address(host, port, bytes.fromhex(key)) for _, host, port, key in everyone]
+    transport = None
     if rank == members[here][0]:
         names = [f"host {i} ({named(ranks)})" for i, ranks in enumerate(members)]
-        leaders = [leader_at[ranks[0]] for ranks in members]
+        leaders = [addresses[ranks[0]] for ranks in members]
         try:
-            links = InterHostTransport(
-                here, leaders, between, within, local, names, later, forming.ended
+            transport = InterHostTransport(
+                here, leaders, listener, within, local, names, later, forming.ended
             )
         except BaseException:
             if local is not None:
                 local.close()
             raise
     else:
-        between.close()
-    told: Any = links if links is not None else local
-    return HostsGroup(
-        rank, members, local, links, Direct(rank, rank_at, direct, lambda: told.aborted)
-    )
+        listener.close()
+    return HostsGroup(rank, members, local, transport)
 
 
-def _key(name: str, rank: int) -> bytes:
-    return f"group/{name}/{rank}".encode()
+def _key(name: str, rank: int) -> str:
+    return f"group/{name}/{rank}"
 
 
 def _published(name: str, size: int, forming: Forming) -> list[Any]:
     """Return what every rank published."""
     within = forming.terms.forming_s
-    deadline, told = time.monotonic() + within, []
+    deadline, entries = time.monotonic() + within, []
     for rank in range(size):
-        while (found := _internal_kv_get(_key(name, rank), namespace=NAMESPACE)) is None:
+        while (entry := ray_private.get(_key(name, rank))) is None:
             forming.refuse_ended()
             if time.monotonic() > deadline:
                 raise CollectiveError(
@@ -286,5 +264,5 @@ def _published(name: str, size: int, forming: Forming) -> list[Any]:
                     f"(ClusterConfig.start_deadline_s)."
                 )
             time.sleep(0.002)
-        told.append(json.loads(found))
-    return told
+        entries.append(json.loads(entry))
+    return entries

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import atexit
-import importlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from .executor.device.place import Place, register_gpu_counter
-from .executor.gang import launchers
-from .executor.gang.gang import Gang
-from .executor.gang.threads import launch_threads
-from .strategies.current import current_config, pop_config, push_config
+from ..executor.device.place import Place, register_gpu_counter
+from ..executor.gang import launchers
+from ..executor.gang.gang import Gang
+from ..executor.gang.threads import launch_threads
+from ..strategies.current import current_config, pop_config, push_config
 
 if TYPE_CHECKING:
-    from .strategies.cluster import ClusterConfig
+    from ..strategies.cluster import ClusterConfig
 
 
 def _launch_ray(places: Sequence[Place], config: ClusterConfig) -> Gang:
-    from .cluster.gang import launch_ray  # Ray is imported at the first parallel run, not before
+    from .gang import launch_ray  # Ray is imported at the first parallel run, not before
 
-    made = launch_ray(places, config)
+    gang = launch_ray(places, config)
     atexit.unregister(shutdown)
     atexit.register(shutdown)  # handlers run last in, first out: gangs must end before Ray does
-    return made
+    return gang
 
 
 def _cluster_gpus() -> int:
@@ -36,8 +34,12 @@ def _cluster_gpus() -> int:
     if config.launcher != "ray" or ("ray" not in sys.modules and not named):
         return 0
     if named:
-        importlib.import_module(".cluster.ray.session", __package__).join_ray(config)
-    return importlib.import_module(".cluster.ray.nodes", __package__).gpu_total()
+        from .ray.session import join_ray
+
+        join_ray(config)
+    from .ray.nodes import gpu_total
+
+    return gpu_total()
 
 
 register_gpu_counter(_cluster_gpus)
@@ -50,7 +52,7 @@ def configure(config: ClusterConfig | None = None, **settings: Any) -> ClusterCo
 
     ``configure(launcher="threads")`` is short for ``configure(ClusterConfig(launcher="threads"))``.
     """
-    from .strategies.cluster import ClusterConfig
+    from ..strategies.cluster import ClusterConfig
 
     config = config if config is not None else ClusterConfig(**settings)
     push_config(config)
@@ -71,16 +73,6 @@ def cluster(config: ClusterConfig | None = None, **settings: Any) -> Iterator[Cl
             _leave_ray()
 
 
-class _CallableRoom(ModuleType):
-    """The room ``rowlock.cluster``, which users also call: ``with rowlock.cluster(launcher="threads")``."""
-
-    def __call__(self, config: ClusterConfig | None = None, **settings: Any) -> Any:
-        return cluster(config, **settings)
-
-
-importlib.import_module(".cluster", __package__).__class__ = _CallableRoom
-
-
 def shutdown() -> None:
     """End every gang (and the local Ray, if one was started for them)."""
     try:
@@ -91,9 +83,9 @@ def shutdown() -> None:
 
 def _leave_ray() -> None:
     """End a local Ray that was started for gangs, if no gang is left."""
-    room = sys.modules.get(f"{__package__}.cluster.gang")
-    if room is not None and not launchers.any_gang():
-        room.leave_ray()
+    module = sys.modules.get(f"{__package__}.gang")
+    if module is not None and not launchers.any_gang():
+        module.leave_ray()
 
 
 atexit.register(shutdown)

@@ -1,0 +1,118 @@
+"""NCCL's communicator of one rank: made by all ranks at the same time, ended, and made again."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...executor.cuda.runtime import Runtime
+from ...executor.plan.group import CollectiveGroup
+from ...strategies.errors import CollectiveAborted, CollectiveError
+from .rendezvous import never_ended
+
+_LOOK_S = 0.05
+_ID_BYTES = 128
+
+
+class NcclCommunicator:
+    """NCCL's communicator of the ranks of ``control``, and the stream that its collectives run on.
+
+    ``within``: seconds that other ranks are waited for. ``ended()`` returns why the group was given up from
+    outside (None: it was not). ``world`` is what NCCL made, None after :meth:`abort`.
+
+    Raises:
+        CollectiveError: the ranks do not come.
+        CollectiveAborted: the group was given up.
+    """
+
+    def __init__(
+        self,
+        control: CollectiveGroup,
+        runtime: Runtime,
+        within: float,
+        ended: Callable[[], str | None] = never_ended,
+    ) -> None:
+        self._within, self._ended = within, ended
+        self._control, self._runtime, self._nccl = control, runtime, runtime.nccl
+        self._ending: list[threading.Thread] = []
+        self.stream = runtime.stream()
+        self.world: Any = None
+        self.form()
+
+    def form(self) -> None:
+        """Make the communicator; every rank calls it."""
+        rank, size = self._control.rank, self._control.size
+        number = np.zeros(_ID_BYTES, np.uint8)
+        if rank == 0:
+            number[...] = np.frombuffer(self._nccl.get_unique_id(), np.uint8)
+        self._control.broadcast(number, 0, within=self._within, tag="NCCL's unique id")
+        self.world = self._in_time(
+            lambda: self._nccl.NcclCommunicator(size, number.tobytes(), rank),
+            f"a communicator of {size} ranks",
+        )
+
+    def _in_time(self, work: Callable[[], Any], what: str) -> Any:
+        """Do what waits for all ranks and knows no deadline, in a thread that can be left behind."""
+        results: list[Any] = []
+        failures: list[Exception] = []
+
+        def run() -> None:
+            try:
+                self._runtime.use()
+                results.append(work())
+            except Exception as error:
+                failures.append(error)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        until = time.monotonic() + self._within
+        while thread.is_alive() and time.monotonic() < until:
+            thread.join(_LOOK_S)
+            reason = self._ended() or self._control.aborted
+            if reason is not None and not results:
+                raise CollectiveAborted(f"making {what} was aborted: {reason}")
+        if results:
+            return results[0]
+        why = failures[0] if failures else f"not every rank came within {self._within:g} s"
+        raise CollectiveError(
+            f"rank {self._control.rank}: NCCL could not make {what}: {why}. NCCL_DEBUG=INFO tells more."
+        ) from (failures[0] if failures else None)
+
+    def check(self) -> None:
+        """Raise what went wrong in the communicator."""
+        world = self.world
+        if world is not None:
+            world.check_async_error()
+
+    def abort(self) -> None:
+        """End the communicator. What waits for a peer ends at once; a thread stays until graphs are gone."""
+        world, self.world = self.world, None
+        if world is not None:
+            ending = threading.Thread(target=self._end, args=(world,), daemon=True)
+            ending.start()
+            self._ending.append(ending)
+
+    def _end(self, world: Any) -> None:
+        with contextlib.suppress(Exception):  # it is of no use any more, whatever it says
+            self._runtime.use()
+            world.abort()
+
+    def drain(self) -> None:
+        """Return when the communicators that were aborted have ended.
+
+        Raises:
+            CollectiveError: they do not, so this process cannot go on.
+        """
+        until = time.monotonic() + self._within
+        while self._ending:
+            self._ending[-1].join(max(until - time.monotonic(), 0))
+            if self._ending[-1].is_alive():
+                raise CollectiveError(
+                    f"rank {self._control.rank}: NCCL did not end a communicator within {self._within:g} s."
+                )
+            self._ending.pop()

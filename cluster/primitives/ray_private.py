@@ -1,0 +1,103 @@
+"""What Ray keeps private and the cluster uses, each with a way to go on where a Ray lacks it.
+
+No other module names them. ``tests/cluster/test_ray_private.py`` tells which one a Ray changed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import ray
+
+FREE = ("ray._private.state", "available_resources_per_node")
+NODE = ("ray._private.worker", "_global_node")
+NODE_ENDINGS = ("kill_all_processes", "_drain_node_before_shutdown")
+PUT = ("ray.experimental.internal_kv", "_internal_kv_put")
+GET = ("ray.experimental.internal_kv", "_internal_kv_get")
+DELETE = ("ray.experimental.internal_kv", "_internal_kv_del")
+_NAMESPACE = "rowlock"
+
+
+def part(module: str, name: str) -> Any:
+    """Return a private part of Ray, None where this Ray has none of that name."""
+    try:
+        return getattr(importlib.import_module(module), name, None)
+    except ImportError:
+        return None
+
+
+def free_per_node() -> dict[str, dict[str, float]] | None:
+    """Return what is free now on each node, by node id and resource.
+
+    None: this Ray does not tell; its public functions tell the sum over all nodes only.
+    """
+    tell = part(*FREE)
+    return None if tell is None else tell()
+
+
+def leave_parents_node() -> None:
+    """Have this process, forked while Ray was in use, end nothing of the Ray that its parent started.
+
+    Without the private part there is nothing to undo here: what a public exit handler does is undone elsewhere.
+    """
+    node = part(*NODE)
+    for name in NODE_ENDINGS:
+        if hasattr(node, name):
+            setattr(node, name, lambda *args, **how: None)
+
+
+# -- a table that all processes of a Ray cluster share ------------------------------------------------
+
+
+@ray.remote(num_cpus=0)
+class _Table:
+    """The table where Ray's own is out of reach: an actor of this name, which the cluster keeps."""
+
+    def __init__(self) -> None:
+        self._values: dict[bytes, bytes] = {}
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """Set a value."""
+        self._values[key] = value
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return a value, None without one."""
+        return self._values.get(key)
+
+    def delete(self, key: bytes) -> None:
+        """Forget a value."""
+        self._values.pop(key, None)
+
+
+def _table() -> Any:
+    how: dict[str, Any] = {"name": "rowlock table", "namespace": _NAMESPACE}
+    return _Table.options(**how, get_if_exists=True, lifetime="detached").remote()  # type: ignore[attr-defined]
+
+
+def put(key: str, value: bytes) -> None:
+    """Set a value of the table."""
+    own = part(*PUT)
+    if own is None:
+        ray.get(_table().put.remote(key.encode(), value))
+    else:
+        own(key.encode(), value, namespace=_NAMESPACE.encode())
+
+
+def get(key: str) -> bytes | None:
+    """Return a value of the table, None without one."""
+    own = part(*GET)
+    if own is None:
+        value: bytes | None = ray.get(_table().get.remote(key.encode()))
+    else:
+        value = own(key.encode(), namespace=_NAMESPACE.encode())
+    return value
+
+
+def delete(key: str) -> None:
+    """Forget a value of the table."""
+    own = part(*DELETE)
+    if own is None:
+        ray.get(_table().delete.remote(key.encode()))
+    else:
+        own(key.encode(), namespace=_NAMESPACE.encode())

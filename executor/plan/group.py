@@ -1,0 +1,225 @@
+"""The collective group of a replica: what each kind must bring, and what the others get from that."""
+
+# ruff: noqa: B027  (a default that does nothing is right for a group that has nothing to do)
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...strategies.errors import CollectiveError
+
+DEADLINE_S = (
+    60.0  # for which a rank waits for the others unless it is told another number of seconds
+)
+
+Call = Callable[[], Any]
+
+
+class CollectiveGroup(ABC):
+    """One rank's handle on a group of ``size`` ranks, ``local_size`` of them on this host.
+
+    All ranks call the same collectives in the same order. Arrays are contiguous; a plan's are views of the
+    group's own buffers. ``ends`` are the element offsets at which the parts of an array end, ``roots`` a rank
+    for each part. ``op`` is "sum", and where a group says so "mean", "product", "min" or "max". ``within``:
+    seconds for which other ranks are waited for; ``tag``: words for what this is, which errors repeat.
+
+    A group defines :meth:`all_reduce`, :meth:`reduce_parts`, :meth:`broadcast_parts`, :meth:`barrier`,
+    :meth:`abort`, :meth:`reset`, :meth:`close`, and where its arrays lie (:meth:`buffer`).
+
+    ``asynchronous``: what ``bound_*`` returns only begins a collective. Then ranks compare what they are at in
+    :meth:`agree`, and the results are there after :meth:`landed`.
+
+    Raises:
+        CollectiveError: from any collective: a rank is missing after the deadline, or came for another one.
+        CollectiveAborted: from any collective: a rank gave up, or its process ended.
+    """
+
+    rank: int = 0
+    size: int = 1
+    local_size: int = 1
+    asynchronous: bool = False
+
+    # -- memory -----------------------------------------------------------------------------------
+
+    def buffer(self, nbytes: int) -> Any:
+        """Return ``nbytes`` of zeroed memory (uint8) that suits the group; every rank calls it."""
+        return np.zeros(nbytes, np.uint8)
+
+    def release(self, buffer: Any) -> None:
+        """Give back what :meth:`buffer` returned; every rank calls it. Here it goes with its last reference."""
+
+    # -- collectives ------------------------------------------------------------------------------
+
+    @abstractmethod
+    def all_reduce(
+        self, array: Any, op: str = "sum", *, within: float = DEADLINE_S, tag: str = ""
+    ) -> None:
+        """Combine ``array`` over the ranks, in place."""
+
+    @abstractmethod
+    def reduce_parts(
+        self,
+        array: Any,
+        ends: Sequence[int],
+        roots: Sequence[int],
+        *,
+        within: float = DEADLINE_S,
+        tag: str = "",
+        op: str = "sum",
+    ) -> None:
+        """Combine each part of ``array`` over the ranks into its root's; the others keep theirs."""
+
+    @abstractmethod
+    def broadcast_parts(
+        self,
+        array: Any,
+        ends: Sequence[int],
+        roots: Sequence[int],
+        *,
+        within: float = DEADLINE_S,
+        tag: str = "",
+    ) -> None:
+        """Copy each part of ``array`` from its root's to every rank's."""
+
+    @abstractmethod
+    def barrier(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
+        """Return when every rank is here."""
+
+    def reduce(
+        self,
+        array: Any,
+        root: int = 0,
+        op: str = "sum",
+        *,
+        within: float = DEADLINE_S,
+        tag: str = "",
+    ) -> None:
+        """Combine ``array`` over the ranks into the root's; the others keep theirs."""
+        self._check_rank(root)
+        self.reduce_parts(array, [array.size], [root], within=within, tag=f"{root} {tag}", op=op)
+
+    def broadcast(
+        self, array: Any, root: int = 0, *, within: float = DEADLINE_S, tag: str = ""
+    ) -> None:
+        """Copy the root's ``array`` to every rank's."""
+        self._check_rank(root)
+        self.broadcast_parts(array, [array.size], [root], within=within, tag=f"{root} {tag}")
+
+    def all_gather(self, array: Any, *, within: float = DEADLINE_S, tag: str = "") -> list[Any]:
+        """Return every rank's ``array``, in rank order."""
+        buffer = self.buffer(self.size * array.nbytes)
+        row = buffer.view(array.dtype)
+        ends = [array.size * (rank + 1) for rank in range(self.size)]
+        row[ends[self.rank] - array.size : ends[self.rank]] = array.reshape(-1)
+        self.broadcast_parts(row, ends, range(self.size), within=within, tag=tag)
+        parts = [row[end - array.size : end].copy().reshape(array.shape) for end in ends]
+        self.release(buffer)
+        return parts
+
+    def reduce_scatter(
+        self,
+        arrays: Sequence[Any],
+        op: str = "sum",
+        *,
+        within: float = DEADLINE_S,
+        tag: str = "",
+    ) -> Any:
+        """Return the combination over the ranks of their ``arrays[rank]``."""
+        ends = np.cumsum([array.size for array in arrays]).tolist()
+        buffer = self.buffer(sum(array.nbytes for array in arrays))
+        row = buffer.view(arrays[0].dtype)
+        for array, end in zip(arrays, ends, strict=True):
+            row[end - array.size : end] = array.reshape(-1)
+        self.reduce_parts(row, ends, range(self.size), within=within, tag=tag, op=op)
+        own, end = arrays[self.rank], ends[self.rank]
+        part = row[end - own.size : end].copy().reshape(own.shape)
+        self.release(buffer)
+        return part
+
+    def _check_rank(self, rank: int) -> None:
+        if not 0 <= rank < self.size:
+            raise CollectiveError(f"rank {rank} is no rank of {self.size}.")
+
+    # -- what a plan calls ------------------------------------------------------------------------
+
+    def bound_all_reduce(
+        self, array: Any, op: str = "sum", *, within: float = DEADLINE_S, tag: str = ""
+    ) -> Call:
+        """Return a call that does :meth:`all_reduce` on this array. Ranks bind in the same order."""
+        return partial(self.all_reduce, array, op, within=within, tag=tag)
+
+    def bound_reduce_parts(
+        self,
+        array: Any,
+        ends: Sequence[int],
+        roots: Sequence[int],
+        *,
+        within: float = DEADLINE_S,
+        tag: str = "",
+        op: str = "sum",
+    ) -> Call:
+        """Return a call that does :meth:`reduce_parts` on this array."""
+        return partial(self.reduce_parts, array, ends, roots, within=within, tag=tag, op=op)
+
+    def bound_broadcast_parts(
+        self,
+        array: Any,
+        ends: Sequence[int],
+        roots: Sequence[int],
+        *,
+        within: float = DEADLINE_S,
+        tag: str = "",
+    ) -> Call:
+        """Return a call that does :meth:`broadcast_parts` on this array."""
+        return partial(self.broadcast_parts, array, ends, roots, within=within, tag=tag)
+
+    def agree(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
+        """Return when every rank begins the same step of the same plan; here each collective compares."""
+
+    def landed(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
+        """Return when the results of every collective that was begun are there; here they always are."""
+
+    def vote(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
+        """Return when every living rank has, or is sure to get, the results of every collective so far."""
+        self.barrier(within=within, tag=tag)
+
+    def begin(self, step: int) -> None:
+        """Say which step the collectives that follow belong to (see :func:`pack_step`).
+
+        A group that compares what ranks came for compares it, too; here nothing does.
+        """
+
+    def share_cores(self, at_work: Callable[[], bool]) -> None:
+        """Take a function that tells whether other threads of this process have use for the processor.
+
+        A group that keeps a core busy while it waits asks it; here waiting takes none.
+        """
+
+    @property
+    def waited(self) -> float:
+        """Seconds that this rank waited in collectives for the last peer, all added up; 0: not measured."""
+        return 0.0
+
+    # -- failures ---------------------------------------------------------------------------------
+
+    @property
+    def aborted(self) -> str | None:
+        """Why a rank gave up since the last reset; None: none did, as far as is known."""
+        return None
+
+    @abstractmethod
+    def abort(self, reason: str) -> None:
+        """Release every rank that waits; collectives raise CollectiveAborted until the group is reset."""
+
+    @abstractmethod
+    def reset(self, epoch: int) -> None:
+        """Begin afresh after an abort; every rank calls it with the same number, larger than before."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of memory and peers."""

@@ -1,0 +1,171 @@
+"""What an op reads, writes and is told, as a class: its fields are the op's slots and attributes::
+
+    class LayerNorm(Operands):
+        x: Input
+        scale: Input | None      # may be left out
+        y: Output
+        epsilon: float = 1e-5    # an attribute, with its default
+
+``Inputs`` and ``Outputs`` take any number of variables. Slots are named after fields: ``x_shape`` is XShape,
+``d_x`` is X@GRAD; ``named`` gives another name. Every result of a gradient op may be left out.
+
+A kernel is bound to an instance: slots are arrays (None, or an empty list, where not in use).
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, NamedTuple, NoReturn, Self, TypeAlias, dataclass_transform
+
+import numpy as np
+
+# An array of the device's module: CuPy's have the same methods.
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+# Which fields are slots is read from the text of their annotations: resolving it takes a thousand times longer.
+Input: TypeAlias = Array
+Inputs: TypeAlias = list[Array]
+Output: TypeAlias = Array
+Outputs: TypeAlias = list[Array | None]
+
+
+class _Name(str):
+    """A slot's name that does not follow from its field's."""
+
+
+def named(name: str) -> Any:
+    """Name the slot of a field whose name it does not follow from."""
+    return _Name(name)
+
+
+class Slot(NamedTuple):
+    """One named operand of an op, and the field that stands for it."""
+
+    name: str
+    duplicable: bool
+    optional: bool
+    parameter: str
+
+    @classmethod
+    def parse(cls, text: str) -> Slot:
+        """Read a slot as ``text`` gives it; every result of a gradient op may be left out."""
+        name = text.rstrip("*?")
+        return cls(name, "*" in text, "?" in text, parameter_name(name))
+
+    @property
+    def text(self) -> str:
+        """The slot as Paddle's prototypes have it: ``X``, ``X*`` (any number), ``X?``, ``X*?``."""
+        left_out = self.optional and "@GRAD" not in self.name
+        return self.name + "*" * self.duplicable + "?" * left_out
+
+
+@cache
+def parameter_name(slot: str) -> str:
+    """Return a slot name as a Python parameter: ``XShape`` -> x_shape, ``X@GRAD`` -> d_x."""
+    base, grad, _ = slot.partition("@GRAD")
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", base).lower()
+    return f"d_{snake}" if grad else snake
+
+
+class Declared(NamedTuple):
+    """The slots and attributes of a record."""
+
+    inputs: tuple[Slot, ...]
+    outputs: tuple[Slot, ...]
+    attrs: Mapping[str, Any]
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+class Operands:
+    """Base of all records; an instance holds arrays and attributes for one kernel."""
+
+    def __init__(self, **values: Any) -> None:
+        self.__dict__.update(values)
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise AttributeError(f"{type(self).__name__} cannot be changed: see replace")
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a record in which these fields differ."""
+        return type(self)(**{**self.__dict__, **changes})
+
+    @classmethod
+    def declared(cls) -> Declared:
+        """Return what the fields say, in their order: those of base classes come first.
+
+        A field that is declared again takes its place among the new ones.
+        """
+        sides: dict[str, list[Slot]] = {"Input": [], "Output": []}
+        attrs: dict[str, Any] = {}
+        fields: dict[str, str] = {}
+        for base in reversed(cls.__mro__):
+            for field, text in inspect.get_annotations(base).items():
+                fields.pop(field, None)
+                fields[field] = text
+        for field, text in fields.items():
+            kind, optional, _ = text.partition(" | None")
+            side, default = kind.removesuffix("s"), getattr(cls, field, None)
+            if side not in sides:
+                attrs[field] = default
+                continue
+            name = default if isinstance(default, _Name) else slot_name(field)
+            dispensable = bool(optional) or (side == "Output" and "@GRAD" in name)
+            sides[side].append(Slot(str(name), kind != side, dispensable, field))
+        return Declared(tuple(sides["Input"]), tuple(sides["Output"]), attrs)
+
+
+def slot_name(field: str) -> str:
+    """Return the slot that a field stands for: ``x_shape`` is XShape, ``d_x`` is X@GRAD."""
+    words = field.removeprefix("d_").split("_")
+    name = "".join(word[:1].upper() + word[1:] for word in words)
+    return f"{name}@GRAD" if field.startswith("d_") else name
+
+
+class Unary(Operands):
+    """One result, element by element or not, from one operand."""
+
+    x: Input
+    out: Output
+
+
+class Binary(Operands):
+    """One result from two operands."""
+
+    x: Input
+    y: Input
+    out: Output
+
+
+class Gradient(Operands):
+    """The gradient of one operand; what it depends on follows from the names of those below."""
+
+    d_out: Input
+    d_x: Output | None
+
+
+class SlopeOfX(Gradient):
+    x: Input
+    d_out: Input
+
+
+class SlopeOfOut(Gradient):
+    out: Input
+    d_out: Input
+
+
+class SlopeOfBoth(Gradient):
+    x: Input
+    out: Input
+    d_out: Input
+
+
+class BinaryGrad(Gradient):
+    """The gradients of two operands."""
+
+    x: Input
+    y: Input
+    d_out: Input
+    d_y: Output | None

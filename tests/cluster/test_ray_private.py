@@ -1,0 +1,58 @@
+"""A canary: which private part of Ray is gone, or another one; and what is done without it."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from types import SimpleNamespace
+
+import pytest
+import ray
+
+from rowlock.cluster.primitives import ray_private
+from rowlock.cluster.ray import placement
+from rowlock.strategies.cluster import ClusterConfig
+
+
+@pytest.mark.parametrize(
+    ("place", "parameters"),
+    [
+        (ray_private.FREE, []),
+        (ray_private.PUT, ["key", "value", "overwrite", "namespace"]),
+        (ray_private.GET, ["key", "namespace"]),
+        (ray_private.DELETE, ["key", "del_by_prefix", "namespace"]),
+    ],
+)
+def test_ray_still_has_the_function(place: tuple[str, str], parameters: list[str]) -> None:
+    function = ray_private.part(*place)
+    told = f"Ray {ray.__version__} has no {'.'.join(place)} as before: cluster goes on without"
+    assert function is not None and list(inspect.signature(function).parameters) == parameters, told
+
+
+def test_rays_node_still_ends_its_processes_by_these_methods() -> None:
+    from ray._private.node import Node
+
+    assert hasattr(importlib.import_module(ray_private.NODE[0]), ray_private.NODE[1])
+    missing = [name for name in ray_private.NODE_ENDINGS if not hasattr(Node, name)]
+    assert not missing, (
+        f"Ray {ray.__version__}: a forked child may end its parent's Ray ({missing})"
+    )
+
+
+def test_a_child_ends_nothing_of_its_parents_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[str] = []
+    node = SimpleNamespace(**{n: lambda: ended.append("end") for n in ray_private.NODE_ENDINGS})
+    monkeypatch.setattr(ray_private, "part", lambda module, name: node)
+    ray_private.leave_parents_node()
+    for name in ray_private.NODE_ENDINGS:
+        getattr(node, name)()
+    assert not ended
+
+
+def test_without_private_parts_what_is_not_free_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ray_private, "part", lambda module, name: None)
+    assert ray_private.free_per_node() is None
+    assert placement._plan_free(1, [], ClusterConfig()) is None
+    ray_private.leave_parents_node()
