@@ -294,7 +294,7 @@ def test_what_was_posted_outlives_the_replica(start: Start, near: bool) -> None:
     posted, answer = channels.came(number, 1)
     assert answer is None and posted is not None
     np.testing.assert_array_equal(posted.arrays[0], array + 1)
-    channels.settle({0}, 10)
+    channels.drain({0}, 10)
     posted, answer = channels.came(number, 0)
     assert posted is not None and answer is not None
 
