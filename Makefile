@@ -6,7 +6,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 # Files of tests run two at a time, but attacks fill the host: one after the other.
 PYTEST := $(RUN)/python -m pytest -q
-IN_PAIRS := $(PYTEST) -n 2 --dist loadfile
+IN_PAIRS := $(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test test-fast test-all test-gpu clean
 

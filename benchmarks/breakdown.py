@@ -205,7 +205,7 @@ def gpu_report(name):
     plan = null_gpu_plan(program, feeds, runtime)
     for _ in range(3):
         plan.run(feeds)
-    runtime.counted.clear()
+    runtime.call_counts.clear()
     took, pinned = [], [np.empty_like(array) for array in feeds]
     for _ in range(300):
         started = time.perf_counter()
@@ -217,7 +217,7 @@ def gpu_report(name):
         took.append((done - started, time.perf_counter() - done))
     whole, copying = 1e6 * np.median(took, axis=0)
     print("{}: {:.1f} us a step, {:.1f} of them to copy what is fed".format(name, whole, copying))
-    asked = ", ".join("{} {:.0f}".format(k, n / 300) for k, n in runtime.counted.items())
+    asked = ", ".join("{} {:.0f}".format(k, n / 300) for k, n in runtime.call_counts.items())
     print("  calls a step: {}".format(asked))
     print("  " + plan.described()[0])
     return whole - copying <= GPU_LIMIT_US

@@ -1,4 +1,4 @@
-"""Which gang parallel programs run on: Ray actors unless told otherwise."""
+"""Choose the gang that parallel programs run on: Ray actors by default."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def _launch_ray(places: Sequence[Place], config: ClusterConfig) -> Gang:
 
 def _cluster_gpus() -> int:
     config = current_config()
-    named = config.address or os.environ.get("RAY_ADDRESS")
-    if config.launcher != "ray" or ("ray" not in sys.modules and not named):
+    address = config.address or os.environ.get("RAY_ADDRESS")
+    if config.launcher != "ray" or ("ray" not in sys.modules and not address):
         return 0
-    if named:
+    if address:
         from .ray.session import join_ray
 
         join_ray(config)
@@ -62,14 +62,14 @@ def configure(config: ClusterConfig | None = None, **settings: Any) -> ClusterCo
 @contextmanager
 def cluster(config: ClusterConfig | None = None, **settings: Any) -> Iterator[ClusterConfig]:
     """Like :func:`configure`, for the length of a ``with`` block; gangs started inside end with it."""
-    chosen = configure(config, **settings)
+    in_force = configure(config, **settings)
     try:
-        yield chosen
+        yield in_force
     finally:
         try:
-            launchers.close_gangs(chosen)
+            launchers.close_gangs(in_force)
         finally:
-            pop_config(chosen)
+            pop_config(in_force)
             _leave_ray()
 
 

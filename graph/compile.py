@@ -16,7 +16,8 @@ from .lowering.select import Capabilities, refuse_exact, select_kernels
 from .ops.region import REGION
 from .ops.registry import OPS
 from .ops.rules import product
-from .passes.replicated import kept_states, replicated
+from .passes.replicated import place_states, replicated
+from .passes.sync_batch_norm import expand_sync_ops
 from .passes.target import Target
 from .pipeline import Stage, run_pipeline
 from .program.program import Program
@@ -48,7 +49,7 @@ def compile_program(
     Raises:
         FeedError: an op needs a variable that is not fed.
         NotFound: a fed or fetched name is no variable of the program.
-        Unsupported: an op has no kernel on ``back_end``, or none with the precision that is asked for.
+        Unsupported: an op has no kernel on ``back_end``, or none with the precision of the strategy.
     """
     graph = from_program(program, feed_names)
     graph = graph if keep is None else graph.pruned(keep)
@@ -57,6 +58,7 @@ def compile_program(
     target = replace(target, fetches=tuple(fetch_names), compiles=compiles)
     verifies = target.strategy is not None and target.strategy.verify_passes
     stages: list[Stage] | None = [] if verifies else None
+    graph = expand_sync_ops(graph, target)
     graph, records = run_pipeline(graph, target, stages)
     if back_end != "numpy":
         graph = place_on_host(graph, capabilities[back_end])
@@ -67,9 +69,11 @@ def compile_program(
         graph = graph.noted(text)
     graph, kernels = lay_out(graph, selected, math)
     alike = replicated(graph, target)
-    kept = kept_states(graph, alike, target)
-    lowered = lower(graph, fetch_names, kernels, seed_of(program), math, alike, kept, target.checks)
-    graph = graph.noted(_told(lowered)) if kept else graph
+    own_states = place_states(graph, alike, target)
+    lowered = lower(
+        graph, fetch_names, kernels, seed_of(program), math, alike, own_states, target.checks
+    )
+    graph = graph.noted(_describe_place_states(lowered)) if own_states else graph
     report = CompileReport(
         tuple(records),
         graph,
@@ -82,12 +86,12 @@ def compile_program(
     return Compiled(lowered, report, tuple(stages or ()))
 
 
-def _told(program: ReplicaProgram) -> str:
-    """Say of which persistables the driver keeps each place's value."""
-    nbytes = sum(_nbytes(program, i) for i in program.fetches[len(program.wanted) :])
+def _describe_place_states(program: ReplicaProgram) -> str:
+    """Describe how many persistables the driver stores for each place, and their bytes."""
+    nbytes = sum(_nbytes(program, i) for i in program.fetches[len(program.user_fetches) :])
     return (
-        f"each place has its own value of {len(program.kept)} persistable(s), which go to the driver with "
-        f"every step ({nbytes:,} bytes a place), for a replica that takes the place of a lost one"
+        f"each place has its own value of {len(program.place_states)} persistable(s), which go to the driver "
+        f"with every step ({nbytes:,} bytes a place), for a replica that takes the place of a lost one"
     )
 
 
@@ -114,8 +118,8 @@ def _nbytes(program: ReplicaProgram, position: int) -> int:
 def _owned_bytes(program: ReplicaProgram, replicas: int) -> tuple[int, ...]:
     """Return, per rank, the bytes of the persistables that it alone holds (empty if there are none)."""
     owners = program.owners()
-    held = [0] * replicas
+    nbytes = [0] * replicas
     first = {value.name: i for i, value in reversed(list(enumerate(program.values)))}
     for name, rank in owners.items():
-        held[rank] += _nbytes(program, first[name])
-    return tuple(held) if owners else ()
+        nbytes[rank] += _nbytes(program, first[name])
+    return tuple(nbytes) if owners else ()

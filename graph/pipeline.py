@@ -129,16 +129,16 @@ class _Pictures:
 
 def check(graph: Graph, pass_name: str) -> None:
     """Assert that every value is made once, before it is read, and has the spec its node derives."""
-    made = set(graph.feeds)
+    computed = set(graph.feeds)
     names = {str(value) for value in graph.feeds}
     for node in graph.nodes:
         for value in node.reads():
-            known = value in made or (value.version == 0 and value.kind != TEMP)
+            known = value in computed or (value.version == 0 and value.kind != TEMP)
             assert known, f"{pass_name}: {node} reads {value} before it is made\n{graph}"
         for value in node.writes():
             assert str(value) not in names, f"{pass_name}: {node} makes {value} again\n{graph}"
             names.add(str(value))
-        made.update(node.writes())
+        computed.update(node.writes())
         try:
             specs = infer_node(node, lambda value: value.spec)
         except ShapeError as error:

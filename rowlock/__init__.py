@@ -1,7 +1,7 @@
 """Rowlock: static-graph training programs, data-parallel on a Ray cluster, with PaddlePaddle's API.
 
-``import rowlock as paddle`` and ``import rowlock.fluid as fluid`` are enough for a Paddle program. What is
-not used is not imported: neither Ray nor Pydantic before they are needed.
+``import rowlock as paddle`` and ``import rowlock.fluid as fluid`` are enough for a Paddle program. Modules are
+imported on first use: neither Ray nor Pydantic before they are needed.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ _SUBPACKAGES = (
     "reader",
     "static",
     "version",
+    "vision",
 )
 _ROOMS = ("functions", "demo", "executor", "graph", "strategies")
 LAZY_EXPORTS = {
@@ -42,7 +43,9 @@ LAZY_EXPORTS = {
     "ClusterConfig": ".strategies.cluster",
     "is_compiled_with_cuda": ".fluid.core",
     "is_compiled_with_xpu": ".functions.framework",
+    "load": ".functions.saving",
     "regularizer": ".graph.layers.regularizer",
+    "save": ".functions.saving",
 }
 
 

@@ -27,7 +27,7 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return where an alias comes from, or None for other modules and for what Rowlock lacks."""
+        """Return the spec of an alias, or None for other modules and for those that Rowlock lacks."""
         if fullname.split(".")[0] != _PADDLE:
             return None
         try:

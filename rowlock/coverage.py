@@ -1,4 +1,4 @@
-"""What of Paddle's names is built, and on which device each op runs: the text of ``docs/coverage.md``."""
+"""List Paddle's names that are built, and the devices of each op: the text of ``docs/coverage.md``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def text() -> str:
     return "\n".join([_ABOUT, *_names(), *_ops()]) + "\n"
 
 
-def built() -> dict[str, tuple[set[str], set[str]]]:
+def built_names() -> dict[str, tuple[set[str], set[str]]]:
     """Return the names that each module of Paddle's has here, and those that it lacks."""
     modules = {}
     for path, names in sorted(paddle_names().items()):
@@ -33,22 +33,24 @@ def built() -> dict[str, tuple[set[str], set[str]]]:
         except ModuleNotFoundError:
             modules[path] = (set[str](), set(names))
             continue
-        there = set(names).intersection(dir(module))
-        modules[path] = (there, set(names) - there)
+        present = set(names).intersection(dir(module))
+        modules[path] = (present, set(names) - present)
     return modules
 
 
 def _names() -> Iterator[str]:
-    modules = built()
+    modules = built_names()
     # fluid.layers repeats the names of its modules.
-    counted = [parts for path, parts in modules.items() if not path.startswith("fluid.layers.")]
-    total = sum(len(there) for there, _ in counted)
-    every = total + sum(len(lacks) for _, lacks in counted)
+    modules_counted = [
+        parts for path, parts in modules.items() if not path.startswith("fluid.layers.")
+    ]
+    total = sum(len(present) for present, _ in modules_counted)
+    every = total + sum(len(lacks) for _, lacks in modules_counted)
     yield f"## Names\n\n{total:,} of {every:,}.\n"
     yield "| module | built | not built |\n|---|---|---|"
-    for path, (there, lacks) in modules.items():
+    for path, (present, lacks) in modules.items():
         absent = " ".join(f"`{name}`" for name in sorted(lacks))
-        yield f"| `{path}` | {len(there)} of {len(there) + len(lacks)} | {absent} |"
+        yield f"| `{path}` | {len(present)} of {len(present) + len(lacks)} | {absent} |"
 
 
 def _ops() -> Iterator[str]:
@@ -63,7 +65,7 @@ def _ops() -> Iterator[str]:
     yield f"| op | {' | '.join(_DEVICES)} |\n|---|{'---|' * len(_DEVICES)}"
     for name in plain:
         cells = (
-            ", ".join(one for one in offered if one in back_ends[name])
+            ", ".join(candidate for candidate in offered if candidate in back_ends[name])
             for offered in _DEVICES.values()
         )
         yield f"| `{name}` | {' | '.join(cells)} |"

@@ -31,7 +31,7 @@ class Digits:
 
 @dataclass
 class History:
-    """What a run recorded: loss after each step, and held-out accuracy after each epoch."""
+    """The record of a run: loss after each step, and held-out accuracy after each epoch."""
 
     losses: list[float] = field(default_factory=list)
     accuracies: list[float] = field(default_factory=list)
@@ -77,12 +77,12 @@ def batches(digits: Digits, size: int, rng: np.random.Generator) -> Iterator[dic
     """Yield one epoch of shuffled batches of ``size`` (the rest of the epoch is left out)."""
     order = rng.permutation(len(digits.train_images))
     for start in range(0, len(order) - size + 1, size):
-        chosen = order[start : start + size]
-        yield {"image": digits.train_images[chosen], "label": digits.train_labels[chosen]}
+        rows = order[start : start + size]
+        yield {"image": digits.train_images[rows], "label": digits.train_labels[rows]}
 
 
 def train(seed: int, epochs: int, batch: int, out: Path, replicas: int = 2) -> History:
-    """Train on ``replicas`` CPU places and return what happened; writes the compiled graph to ``out``."""
+    """Train on ``replicas`` CPU places, write pictures to ``out``, and return the history."""
     digits = load_digits()
     main, startup, test, loss, accuracy = build(seed)
     places = fluid.cpu_places(replicas)

@@ -1,4 +1,4 @@
-"""What a module of the front door says of names: those that it has, and those of Paddle's that it lacks."""
+"""Errors of the front door's modules for names that they lack, Paddle's among them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def paddle_names() -> dict[str, frozenset[str]]:
 
 
 def missing(module: str) -> Callable[[str], NoReturn]:
-    """Return a module's ``__getattr__``: it tells a name of Paddle's that is not built from a mistake."""
+    """Return a module's ``__getattr__``, whose error tells a name of Paddle's not built here from a mistake."""
 
     def refuse(name: str) -> NoReturn:
         raise AttributeError(_refusal(module, name), name=name, obj=sys.modules.get(module))
@@ -36,10 +36,10 @@ def listing(module: str) -> Callable[[], list[str]]:
 def _refusal(module: str, name: str) -> str:
     from .strategies.errors import nearest
 
-    if name.startswith("__"):  # what Python asks of every module
+    if name.startswith("__"):  # Python looks these up in every module
         return f"module {module!r} has no attribute {name!r}"
     path = module.removeprefix("rowlock").removeprefix(".") or "paddle"
-    there = list(getattr(sys.modules.get(module), "__all__", ()))
+    present = list(getattr(sys.modules.get(module), "__all__", ()))
     if name in paddle_names().get(path, ()):
-        return f"{path}.{name} is Paddle's, and Rowlock has not built it. {COVERAGE} lists what is there."
-    return f"module {module!r} has no attribute {name!r}.{nearest(name, there)}"
+        return f"{path}.{name} is Paddle's, and Rowlock has not built it. {COVERAGE} lists the names built."
+    return f"module {module!r} has no attribute {name!r}.{nearest(name, present)}"

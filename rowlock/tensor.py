@@ -1,6 +1,8 @@
-"""Tensor functions with Paddle 2.x's signatures."""
+"""Tensor functions with Paddle 2.x's signatures; those of one tensor are methods of variables, too."""
 
 from __future__ import annotations
+
+import inspect
 
 from .functions.creation import (
     arange,
@@ -155,6 +157,7 @@ from .graph.layers.unary import (
     square,
     tanh,
 )
+from .graph.program.variable import Variable as Variable
 
 __all__ = [
     "abs", "add", "add_n", "addmm", "all", "allclose", "any", "arange", "argmax", "argmin", "argsort",
@@ -174,3 +177,17 @@ __all__ = [
     "topk", "trace", "transpose", "tril", "triu", "unbind", "uniform", "unsqueeze", "unsqueeze_", "unstack",
     "var", "where", "zeros", "zeros_like",
 ]  # fmt: skip
+
+_NO_METHODS = ("empty_like", "full_like", "ones_like", "scatter_nd", "shape", "zeros_like")
+
+
+def _install() -> None:
+    """Give Variable the functions whose first argument is one."""
+    for name in set(__all__).difference(_NO_METHODS):
+        function = globals()[name]
+        first = next(iter(inspect.signature(function).parameters.values()), None)
+        if first is not None and first.annotation == "Variable" and not hasattr(Variable, name):
+            setattr(Variable, name, function)
+
+
+_install()

@@ -1,7 +1,7 @@
-"""Tracebacks that end at the user's line: frames of this package say nothing about the user's mistake.
+"""Tracebacks that end at the user's line, without the frames of this package.
 
-Only what is shown of an uncaught error changes, in a terminal and in IPython; debuggers, tests and ``except``
-get all frames. ``ROWLOCK_TRACEBACK=full`` in the environment shows them everywhere.
+Only the printed traceback of an uncaught error changes, in a terminal and in IPython; debuggers, tests and
+``except`` get all frames. ``ROWLOCK_TRACEBACK=full`` in the environment shows them everywhere.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ SWITCH = "ROWLOCK_TRACEBACK"
 
 
 def install() -> None:
-    """Show errors of Rowlock by their user's frames from now on, also in the IPython that runs, if one does."""
-    before = sys.excepthook
+    """Show the user's frames of Rowlock's errors from now on, also in a running IPython."""
+    previous = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        before(kind, error, shorten(error, trace))
+        previous(kind, error, shorten(error, trace))
 
     sys.excepthook = hook
     ipython = sys.modules.get("IPython")
@@ -61,14 +61,14 @@ def _of_user(trace: TracebackType | None) -> TracebackType | None:
     while trace is not None:
         frames.append(trace)
         trace = trace.tb_next
-    ours = [is_ours(one.tb_frame.f_code.co_filename) for one in frames]
+    ours = [is_ours(frame.tb_frame.f_code.co_filename) for frame in frames]
     if all(ours):
         return None
     begin = ours.index(False)  # before it may be ``python -m rowlock.alias script.py``
     end = ours.index(True, begin) if True in ours[begin:] else len(frames)
     short = None
-    for one in reversed(frames[begin:end]):
-        short = TracebackType(short, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    for frame in reversed(frames[begin:end]):
+        short = TracebackType(short, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
     return short
 
 

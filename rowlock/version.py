@@ -29,9 +29,9 @@ def require_version(min_version: str, max_version: str | None = None) -> None:
     high = None if max_version is None else _numbers("max_version", max_version)
     have = _numbers("full_version", full_version)
     if have < low or (high is not None and have > high):
-        asked = f"at least {min_version}" + (f", at most {max_version}" if max_version else "")
+        bounds = f"at least {min_version}" + (f", at most {max_version}" if max_version else "")
         raise Unsupported(
-            f"require_version asks for PaddlePaddle {asked}; rowlock.fluid has the API of {full_version}."
+            f"require_version requires PaddlePaddle {bounds}; rowlock.fluid has the API of {full_version}."
         )
 
 

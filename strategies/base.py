@@ -1,4 +1,4 @@
-"""What every strategy has in common: strict fields, errors of our family, and what of it is built."""
+"""The base of strategies: strict fields, Rowlock's errors, and marks of fields without effect yet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .errors import EnforceNotMet, StrategyError, UnknownField, nearest
 
 
 def effect(default: Any = ..., **settings: Any) -> Any:
-    """Declare a field whose every value does what it says."""
+    """Declare a field whose every value has its effect."""
     return Field(default, json_schema_extra={"built": "all"}, **settings)
 
 
@@ -28,7 +28,7 @@ def semantic(default: Any = ..., *, built: tuple[Any, ...] = (), **settings: Any
 
 
 class Edits:
-    """How many times fields were assigned; it makes no two strategies differ."""
+    """A count of assignments to fields; strategies with different counts can be equal."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -58,7 +58,7 @@ class Strategy(BaseModel):
 
     def __init__(self, **fields: Any) -> None:
         for name in fields:
-            self._known(name)
+            self._check_name(name)
         try:
             super().__init__(**fields)
         except ValidationError as error:
@@ -68,7 +68,7 @@ class Strategy(BaseModel):
         if name in type(self).__private_attributes__:
             super().__setattr__(name, value)
             return
-        self._known(name)
+        self._check_name(name)
         if self._finalized and name in self.frozen_by_finalize:
             raise EnforceNotMet(
                 f"{type(self).__name__}.{name} cannot change: the strategy is finalized."
@@ -81,11 +81,11 @@ class Strategy(BaseModel):
 
     @property
     def edits(self) -> Edits:
-        """How many times a field was assigned: the same object at all times, quick to look at."""
+        """The count of assignments to fields: always the same object, quick to compare."""
         return self._edits
 
-    def differing(self, other: Strategy) -> list[str]:
-        """Return the names of the fields that another strategy of this kind has otherwise."""
+    def differing_fields(self, other: Strategy) -> list[str]:
+        """Return the names of the fields that differ in another strategy of this kind."""
         return [name for name, _ in self._fields() if getattr(self, name) != getattr(other, name)]
 
     def __getattr__(self, name: str) -> Any:
@@ -94,7 +94,7 @@ class Strategy(BaseModel):
         raise self._unknown(name)
 
     @classmethod
-    def _known(cls, name: str) -> None:
+    def _check_name(cls, name: str) -> None:
         if name not in cls.model_fields:
             raise cls._unknown(name)
 
@@ -130,7 +130,7 @@ class Strategy(BaseModel):
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Read what :meth:`to_json` wrote, or a part of it: what is not named has its default.
+        """Return the strategy in JSON text as of :meth:`to_json`; fields it does not name have their defaults.
 
         Raises:
             StrategyError: the text is no JSON object, or a field gets a value it does not accept.
@@ -150,7 +150,7 @@ class Strategy(BaseModel):
 
     @classmethod
     def from_yaml(cls, text: str) -> Self:
-        """Read what :meth:`to_yaml` wrote, or a part of it: what is not named has its default.
+        """Return the strategy in YAML text as of :meth:`to_yaml`; fields it does not name have their defaults.
 
         Raises:
             StrategyError: the text is no YAML mapping, or a field gets a value it does not accept.
@@ -172,7 +172,7 @@ class Strategy(BaseModel):
             raise StrategyError(f"{cls.__name__}: expected fields by name, got {fields!r}.")
         read = {}
         for name, value in fields.items():
-            cls._known(name)
+            cls._check_name(name)
             default = cls.model_fields[name].get_default()
             if isinstance(default, Enum):
                 members = type(default).__members__

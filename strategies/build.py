@@ -11,7 +11,7 @@ from .base import Strategy, effect, flag, hint, semantic
 
 
 class ReduceStrategy(Enum):
-    """Where gradients meet: everywhere (AllReduce), at one owner each (Reduce), or nowhere."""
+    """How gradients are reduced: everywhere (AllReduce), at one owner each (Reduce), or not at all."""
 
     AllReduce = 0
     Reduce = 1
@@ -19,7 +19,7 @@ class ReduceStrategy(Enum):
 
 
 class GradientScaleStrategy(Enum):
-    """What seeds the backward pass of each place: 1/N, 1, a fed ``loss@GRAD``, or its share of the samples.
+    """The seed of each place's backward pass: 1/N, 1, a fed ``loss@GRAD``, or its share of the samples.
 
     With SampleWeighted (not in Paddle) every sample weighs the same, however a batch was split: for a loss
     that is a mean over its samples, gradients are those of one place that sees the whole batch. A place may
@@ -58,7 +58,7 @@ class BuildStrategy(Strategy):
     reduce_strategy: _Reduce = effect(_Reduce.AllReduce)
     gradient_scale_strategy: _Scale = effect(_Scale.CoeffNumDevice)
     debug_graphviz_path: str = effect("")
-    verify_passes: Flag = effect(False)  # not in Paddle: the first step checks what each pass made
+    verify_passes: Flag = effect(False)  # not in Paddle: the first step checks each pass's result
     enable_sequential_execution: Flag = effect(False)
     sequential_run: Flag = effect(False)
     fuse_all_reduce_ops: Flag = effect(True)
@@ -119,7 +119,7 @@ class PassName:
 
 
 class PassBuilder:
-    """Paddle's names of what the switches of a finalized strategy ask for. Only the switches decide."""
+    """Paddle's names of the passes of a finalized strategy. Only the switches decide."""
 
     def __init__(self, names: list[str]) -> None:
         self._passes = [PassName(name) for name in names]
@@ -130,7 +130,7 @@ class PassBuilder:
 
 
 def _pass_names(build: BuildStrategy) -> list[str]:
-    """As Paddle 1.8.5 lists them on CPU; it has no names for the fusions that came later."""
+    """Return the passes that Paddle 1.8.5 lists on CPU; later fusions have no names there."""
     mode = _multi_devices_mode(build)
     all_reduce = build.reduce_strategy is _Reduce.AllReduce
     packs = (
@@ -138,7 +138,7 @@ def _pass_names(build: BuildStrategy) -> list[str]:
     )  # no packing for owners, servers, or trainers that do not wait
     several = build.num_trainers > 1
     waits = not build.async_mode and not build.is_distribution
-    listed = (
+    switches = (
         ("graph_viz_pass", bool(build.debug_graphviz_path)),
         ("sequential_execution_pass", build.enable_sequential_execution),
         ("sync_batch_norm_pass", build.sync_batch_norm),
@@ -163,7 +163,7 @@ def _pass_names(build: BuildStrategy) -> list[str]:
         ("modify_op_lock_and_record_event_pass", build.remove_unnecessary_lock),
         ("multi_devices_check_pass", True),
     )
-    return [name for name, wanted in listed if wanted]
+    return [name for name, is_on in switches if is_on]
 
 
 def _multi_devices_mode(build: BuildStrategy) -> str:

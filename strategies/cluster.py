@@ -16,32 +16,32 @@ _LEAST_AMOUNT = 0.0001  # Ray counts resources in these
 class ClusterConfig(Strategy):
     """How gangs are launched.
 
-    ``launcher``: "ray" (actors) or "threads" (of this process; what follows about nodes has no effect).
+    ``launcher``: "ray" (actors) or "threads" (of this process; fields about nodes have no effect).
     ``address``: the Ray cluster to join if none is initialised (None: start a local one).
     ``threads_per_replica``: threads of the array library. ``pin_replicas``: each keeps to its share of its
     host's cores while no other process needs them.
     ``*_deadline_s``: seconds. ``bucket_bytes``: gradient bytes that travel in one all-reduce.
     ``memory_per_replica_bytes``: a step that needs more is refused before it runs (None: more than the host
     has available, divided by its replicas).
-    ``collectives``: whose they are: our own, or those of ``ray.util.collective`` ("gloo" needs PyTorch,
-    "nccl" GPUs). ``transport``: how steps reach replicas: "socket", or "actor" (ordinary actor calls, slower,
-    where nodes cannot connect to the driver). ``steps_in_flight``: how many steps ``Executor.run_async`` lets
-    wait for their results.
+    ``collectives``: Rowlock's own, or those of ``ray.util.collective`` ("gloo" needs PyTorch, "nccl" GPUs).
+    ``transport``: how steps reach replicas: "socket", or "actor" (ordinary actor calls, slower, where nodes
+    cannot connect to the driver). ``steps_in_flight``: how many steps of ``Executor.run_async`` may wait for
+    their results.
 
     When a replica is lost: ``on_failure`` "replace" puts a spare or a new actor in its place, "shrink" goes on
     with fewer, "raise" reports it and replaces it at the next run. ``spares``: actors that stand by.
     ``max_failures``: after so many in a row, without a step in between, the failure is raised.
-    ``heartbeat_deadline_s``: a replica that gives no sign of life for so long while it is waited for is
-    looked at, and lost if it does not run.
+    ``heartbeat_deadline_s``: a replica without heartbeats for so long while the driver waits for it is probed,
+    and lost if it does not run.
 
-    What Ray reserves for each replica: ``num_cpus_per_replica`` CPUs (0: none), and
-    ``resources_per_replica``, other resources by name ("memory" in bytes).
+    Ray reserves for each replica ``num_cpus_per_replica`` CPUs (0: none), and ``resources_per_replica``, other
+    resources by name ("memory" in bytes).
 
-    Which nodes: ``nodes`` lists addresses or node ids, in the order in which they are to be used (an address
-    stands for all nodes that have it); ``node_labels`` are labels that a node must have, all of them. Without
-    either: all nodes with a CPU, by address. Nodes without what a replica reserves are passed over.
+    ``nodes`` lists addresses or node ids, in the order in which they are to be used (an address stands for all
+    nodes that have it); ``node_labels`` are labels that a node must have, all of them. Without either: all
+    nodes with a CPU, by address. Nodes that lack a replica's resources are passed over.
 
-    Which replica where: ``packing`` "fill" takes one node after the other, "spread" goes round them.
+    ``packing`` "fill" fills one node after the other, "spread" goes round them.
     ``replicas_per_node``: so many on each node, fewer only where no replicas are left; None: as many as the
     node has CPUs for (a replica that reserves none counts for one), and where nothing is reserved, one more
     each once all nodes are full.

@@ -1,4 +1,4 @@
-"""The cluster configuration in force: the one put in force last, else the default."""
+"""The cluster configuration in force: the last one that was pushed, else the default."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def push_config(config: ClusterConfig) -> None:
 
 
 def pop_config(config: ClusterConfig) -> None:
-    """Put a configuration out of force: the one put in force last, of the others, is."""
-    last = max(i for i, one in enumerate(_configs) if one is config)
+    """Remove a configuration; the last one of the others is in force then."""
+    last = max(i for i, other in enumerate(_configs) if other is config)
     del _configs[last]

@@ -16,7 +16,7 @@ class RowlockError(Exception):
 
 
 class EnforceNotMet(RowlockError):
-    """Something that was asked for cannot be done; the message says what was found and what to do."""
+    """The base of errors: a precondition fails; the message names the value and the cure."""
 
 
 class EOFException(RowlockError):
@@ -84,7 +84,7 @@ class InvalidState(EnforceNotMet, RuntimeError):
 
 
 class SequenceError(EnforceNotMet, RuntimeError):
-    """A value that holds sequences (LoD) was asked for as a NumPy array, or its offsets do not fit."""
+    """A value that holds sequences (LoD) cannot become a NumPy array, or its offsets do not fit."""
 
 
 class ExecutionError(EnforceNotMet, RuntimeError):
@@ -104,11 +104,11 @@ class ProtocolError(CollectiveError):
 
 
 class PlacementError(CollectiveError):
-    """Replicas cannot be placed as the ClusterConfig asks: the cluster has no such node, or no room."""
+    """Replicas cannot be placed as ClusterConfig demands: the cluster has no such node, or no room."""
 
 
 class ReplicaLost(CollectiveError):
-    """Replicas ended, froze or were cut off: ``ranks``. The text says which, where and why."""
+    """Replicas (``ranks``) ended, froze or were cut off. The text names them, their hosts and the cause."""
 
     def __init__(self, text: str, ranks: Sequence[int] = ()) -> None:
         super().__init__(text)

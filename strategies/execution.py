@@ -14,9 +14,9 @@ Flag = Annotated[bool, BeforeValidator(flag)]
 class ExecutionStrategy(Strategy):
     """Switches of the executor.
 
-    ``num_threads``: instructions that a replica may run at once; 1: strictly one after another. 0: decided
-    when the program is compiled: four times the number of places is written here, as Paddle's documents say,
-    and each replica uses as many as its share of the host's cores allows.
+    ``num_threads``: instructions that a replica may run at once; 1: strictly one after another. 0: compiling
+    sets it to four times the number of places, as Paddle's documents say, and each replica uses as many as its
+    share of the host's cores allows.
     ``num_iteration_per_drop_scope``: temporaries end their life every so many steps (0: never by count), and
     at the end of each step that fetches.
     ``num_iteration_per_run``: steps that one call runs, on the same feed or on as many batches of a reader;

@@ -1,6 +1,6 @@
 """Paddle's global flags: ``set_flags``, ``get_flags``.
 
-Each starts from the environment variable it names, which is read once, when the flag is first asked for. Only
+Each starts from the environment variable of its name, which is read at the first access to the flag. Only
 ``FLAGS_selected_gpus`` follows its variable until it is set, as in Paddle.
 """
 
@@ -16,7 +16,7 @@ from .errors import InvalidType, InvalidValue, nearest
 
 @dataclass(frozen=True)
 class Flag:
-    """One flag: its default, what it governs here, and whether it follows its environment variable."""
+    """One flag: its default, its effect here, and whether it follows its environment variable."""
 
     default: bool | int | float | str
     meaning: str
@@ -72,28 +72,28 @@ def set_flags(flags: Mapping[str, Any]) -> None:
 
 
 def flag_value(name: str) -> Any:
-    """Return a flag's value: what was set, else the environment's, else the default.
+    """Return a flag's value: the one set, else the environment's, else the default.
 
     Raises:
         InvalidValue: there is no such flag, or the environment's value cannot be read.
     """
     value = _values.get(name)
     if value is None:
-        flag, text = _known(name), os.environ.get(name)
+        flag, text = _flag(name), os.environ.get(name)
         value = flag.default if text is None else _read(name, text)
         if not flag.follows:
             _values[name] = value
     return value
 
 
-def _known(name: Any) -> Flag:
+def _flag(name: Any) -> Flag:
     if name not in FLAGS:
         raise InvalidValue(f"there is no flag {name!r}.{nearest(str(name), FLAGS)}")
     return FLAGS[name]
 
 
 def _read(name: str, value: Any) -> Any:
-    kind = type(_known(name).default)
+    kind = type(_flag(name).default)
     try:
         if kind is bool and isinstance(value, str):
             return {"1": True, "true": True, "0": False, "false": False}[value.lower()]

@@ -1,7 +1,7 @@
-"""The logger ``rowlock``: what happens is said once, and shown where the user wants to see it.
+"""The logger ``rowlock``: events are logged once, and shown where the user wants to see them.
 
-Warnings are shown unless logging is configured otherwise. What goes well is said at level INFO: it is shown
-where the environment has ``ROWLOCK_LOG=INFO``, or by ``logging.basicConfig(level=logging.INFO)``.
+Warnings are shown unless logging is configured otherwise. Normal events have level INFO: they are shown where
+the environment has ``ROWLOCK_LOG=INFO``, or by ``logging.basicConfig(level=logging.INFO)``.
 """
 
 from __future__ import annotations

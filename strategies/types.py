@@ -36,7 +36,7 @@ class VarType(IntEnum):
     UINT8 = 20
     INT8 = 21
     BF16 = 22
-    # What follows is read and written in programs, and no value here has it.
+    # The types below are read and written in programs; no value here has them.
     COMPLEX64 = 23
     COMPLEX128 = 24
     STRING = 25
@@ -87,9 +87,9 @@ def to_var_type(dtype: Any) -> VarType:
     try:
         return _FROM_NUMPY[np.dtype(dtype)]
     except (KeyError, TypeError):
-        known = ", ".join(sorted(str(d) for d in _FROM_NUMPY))
+        names = ", ".join(sorted(str(d) for d in _FROM_NUMPY))
         raise InvalidValue(
-            f"{dtype!r} is not an element type of a tensor. Use one of: {known}."
+            f"{dtype!r} is not an element type of a tensor. Use one of: {names}."
         ) from None
 
 
@@ -99,9 +99,9 @@ def to_numpy(dtype: VarType | int) -> np.dtype:
     Raises:
         InvalidValue: ``dtype`` is a kind of variable (``LOD_TENSOR``), not an element type.
     """
-    found = _NUMPY.get(dtype)  # type: ignore[arg-type]  # equal to its number
-    if found is not None:
-        return found
+    exact = _NUMPY.get(dtype)  # type: ignore[arg-type]  # equal to its number
+    if exact is not None:
+        return exact
     try:
         return _NUMPY[VarType(dtype)]
     except (KeyError, ValueError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import itertools
 import os
 import random
 import sys
@@ -31,16 +32,66 @@ GPUS = 4  # that actors may have, simulated ones
 SEED = int(os.environ.setdefault("ROWLOCK_TEST_SEED", str(random.randrange(1 << 16))))
 
 
-def one_of_each(cases: Iterable[tuple[str, int]]) -> list[Any]:
-    """Leave one of the samples of each op to ``make test``, drawn by the seed; the others are slow."""
+def one_of_each(cases: Iterable[tuple[str, int]], part: int = 1) -> list[Any]:
+    """Leave one of the samples of each op, or of one in ``part`` of the ops, to ``make test``.
+
+    They are drawn by the seed; the others are slow.
+    """
     by_op: dict[str, list[tuple[str, int]]] = {}
     for case in cases:
         by_op.setdefault(case[0], []).append(case)
     draw = random.Random(SEED)
-    drawn = {draw.choice(samples) for samples in by_op.values()}
-    slow = pytest.mark.slow
+    ops = draw.sample(list(by_op), -(-len(by_op) // part))
+    drawn = {draw.choice(by_op[op]) for op in ops}
     every = [case for samples in by_op.values() for case in samples]
-    return [case if case in drawn else pytest.param(*case, marks=slow) for case in every]
+    return [c if c in drawn else pytest.param(*c, marks=pytest.mark.slow) for c in every]
+
+
+def one_in(part: int, cases: Iterable[Any]) -> list[Any]:
+    """Leave one in ``part`` of the cases to ``make test``, drawn by the seed; the others are slow."""
+    every = list(cases)
+    drawn = set(sample(len(every), -(-len(every) // part)))
+    marks = [[pytest.mark.slow] * (i not in drawn) for i in range(len(every))]
+    tuples = [case if isinstance(case, tuple) else (case,) for case in every]
+    return [pytest.param(*case, marks=slow) for case, slow in zip(tuples, marks, strict=True)]
+
+
+def draws(few: int, many: int) -> pytest.MarkDecorator:
+    """Run a test on ``few`` of its random cases in ``make test``, and on ``many`` as a slow test."""
+    return pytest.mark.parametrize("draws", [few, pytest.param(many, marks=pytest.mark.slow)])
+
+
+def sample(cases: int, draws: int) -> list[int]:
+    """Return so many of the numbers below ``cases``, drawn by the seed."""
+    return random.Random(SEED).sample(range(cases), draws)
+
+
+def product(least: int = 0, /, **axes: Iterable[Any]) -> pytest.MarkDecorator:
+    """Parametrize over the product of some axes.
+
+    ``make test`` has ``least`` of the cases, or as many as the longest axis has values, drawn by the seed;
+    each value of each axis is among them. As many of the others are slow; the rest needs ROWLOCK_TEST_LONG.
+    """
+    values = {name: list(axis) for name, axis in axes.items()}
+    draw = random.Random(f"{SEED} {list(axes)}")
+    columns = []
+    size = max(least, *map(len, values.values()))
+    for axis in values.values():
+        orders = [draw.sample(range(len(axis)), len(axis)) for _ in range(-(-size // len(axis)))]
+        columns.append([index for order in orders for index in order][:size])
+    drawn = set(zip(*columns, strict=True))
+    every = list(itertools.product(*(range(len(axis)) for axis in values.values())))
+    if not os.environ.get("ROWLOCK_TEST_LONG"):
+        others = [indices for indices in every if indices not in drawn]
+        more = set(draw.sample(others, min(len(others), size)))
+        every = [indices for indices in every if indices in drawn | more]
+    cases = []
+    for indices in every:
+        case = [axis[i] for axis, i in zip(values.values(), indices, strict=True)]
+        marks = () if indices in drawn else (pytest.mark.slow,)
+        name = "-".join(v if isinstance(v, str) else repr(v) for v in case)
+        cases.append(pytest.param(*case, marks=marks, id=name))
+    return pytest.mark.parametrize(tuple(values), cases)
 
 
 _RAY, _GPUS = {"ray", "actor calls"}, {"gpu", "nccl"}  # of what tests are parametrised over
@@ -61,6 +112,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("cuda")
         if item.get_closest_marker("attack"):
             item.add_marker("slow")
+    both = [item for item in items if all(map(item.get_closest_marker, ("cuda", "ray")))]
+    both = [item for item in both if "test_execution" in item.nodeid]
+    for item in random.Random(SEED).sample(both, max(0, len(both) - 2)):
+        item.add_marker("slow")
+    # What takes long comes first: a worker that came to such a file at the end would leave the other idle.
+    marks = ("ray", "timeout")
+    long = {item.path for item in items if any(map(item.get_closest_marker, marks))}
+    items.sort(key=lambda item: item.path not in long)
+
+
+def pytest_report_header() -> str:
+    """Show what draws the same cases again."""
+    return f"ROWLOCK_TEST_SEED={SEED}"
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -111,17 +175,28 @@ def start_ray() -> None:
     real = local_gpus() if os.environ.get("ROWLOCK_TEST_DEVICE") == "gpu" and not before else 0
     if not real:
         os.environ.setdefault(COUNT, str(GPUS))  # for the actors; this process sees none
-    ray.init(
-        address="local",  # not a cluster that somebody else started here
-        num_cpus=4,
-        num_gpus=real or GPUS,
-        include_dashboard=False,
-        object_store_memory=80_000_000,
-        logging_level="ERROR",
-        log_to_driver=False,
-    )
+    for left in (2, 1, 0):
+        try:
+            ray.init(
+                address="local",  # not a cluster that somebody else started here
+                num_cpus=4,
+                num_gpus=real or GPUS,
+                include_dashboard=False,
+                object_store_memory=80_000_000,
+                logging_level="ERROR",
+                log_to_driver=False,
+            )
+            break
+        except (
+            Exception
+        ):  # Ray gives a node half a minute to start, which may be too little on a busy host
+            ray.shutdown()
+            if not left:
+                raise
     if before is None:
         os.environ.pop(COUNT, None)
+    # It reads the logs of all the workers that ever were, over and over, for a driver that does not show them.
+    ray._private.worker._global_node.kill_log_monitor()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -132,7 +207,7 @@ def nothing_left_behind() -> Iterator[None]:
     assert eventually(lambda: not left.intersection(glob.glob("/dev/shm/rowlock-*")), 30)
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 10) -> bool:
+def eventually(condition: Callable[[], bool], seconds: float = 60) -> bool:
     """Wait until a condition holds, and tell whether it does."""
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:

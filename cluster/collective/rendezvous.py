@@ -193,7 +193,9 @@ class Rendezvous:
                 futex.wait(self._control.address + at * 8, seen & 0xFFFFFFFF, min(SLICE_S, within))
                 if (ended := self._ended()) is not None:
                     self.abort(ended)
-                if words[at] == seen and not self.alive(peer) and words[at] < target:
+                # One that is still on its way to lock its byte is not dead.
+                gone = words[at + _ATTACHED] and not self.alive(peer)
+                if words[at] == seen and gone and words[at] < target:
                     self.abort(
                         f"{kind} ({detail}): the process of rank {self.ranks[peer]} has ended"
                     )

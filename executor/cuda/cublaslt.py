@@ -1,7 +1,7 @@
 """Products by cuBLASLt: CuPy has no binding of it, and refuses cuBLAS while a graph is captured.
 
-What computes a product is chosen once, before any graph is captured: the library's candidates are timed on
-this GPU, and the fastest is kept on disk. All of them give the same bits each time.
+The algorithm of a product is chosen once, before any graph is captured: the library's candidates are timed on
+this GPU, and the fastest is stored on disk. All of them give the same bits each time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .runtime import Runtime, Step
 __all__ = ["CublasLt", "version"]
 _CANDIDATES = 8
 _RUNS = 5  # timed together, of each candidate
-_HALF = 0x3C  # a byte that makes small numbers of every type of float
+_HALF = 0x3C  # repeated, this byte gives small numbers of every type of float
 _NOT_SUPPORTED = 15
 
 
@@ -63,11 +63,11 @@ class CublasLt:
     def handle(self) -> pointer:
         """The library's handle on this GPU."""
         self.runtime.use()
-        made = pointer()
-        status = self.blas.cublasLtCreate(byref(made))
+        handle = pointer()
+        status = self.blas.cublasLtCreate(byref(handle))
         check(self.runtime.properties.name, status, "cublasLtCreate")
-        weakref.finalize(self, self.blas.cublasLtDestroy, made).atexit = False
-        return made
+        weakref.finalize(self, self.blas.cublasLtDestroy, handle).atexit = False
+        return handle
 
     def takes(self, gemm: Gemm, operands: Operands) -> bool:
         """See :class:`~.gemm.Blas`."""
@@ -77,72 +77,68 @@ class CublasLt:
 
     def bind(self, gemm: Gemm, operands: Operands, workspace: Any) -> Step:
         """See :class:`~.gemm.Blas`."""
-        found = self._description(gemm, operands)
-        choice = self._choice(found)
+        description = self._description(gemm, operands)
+        choice = self._choice(description)
         if choice is None:
-            status, _ = self.candidates(found)
+            status, _ = self.candidates(description)
             check(gemm, status or _NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic")
         assert choice is not None
-        return CublasLtProduct(self, found, choice, operands, workspace)
+        return CublasLtProduct(self, description, choice, operands, workspace)
 
     def _description(self, gemm: Gemm, operands: Operands) -> Description:
         arrays = {name: getattr(operands, name) for name in ("a", "b", "d", "bias", "aux")}
         address = self.runtime.address
         return Description(gemm, {n: address(x) for n, x in arrays.items() if x is not None})
 
-    def _choice(self, found: Description) -> Choice | None:
-        """Return the algorithm that was fastest for such a product, now or before; None without any."""
-        aligned = sorted((name, alignment(at)) for name, at in found.addresses.items())
-        told = (
-            f"{version()} {self.runtime.properties.name} {self.workspace} {found.gemm!r} {aligned}"
-        )
-        if told not in self._choices:
-            kept = _KeptChoice(told)
-            choice = kept.read()
-            if choice is not None and not self._works(found, choice):
-                kept.drop()
+    def _choice(self, description: Description) -> Choice | None:
+        """Return the fastest algorithm for such a product, stored or timed now; None without any."""
+        aligned = sorted((name, alignment(at)) for name, at in description.addresses.items())
+        key = f"{version()} {self.runtime.properties.name} {self.workspace} {description.gemm!r} {aligned}"
+        if key not in self._choices:
+            stored = _StoredChoice(key)
+            choice = stored.read()
+            if choice is not None and not self._works(description, choice):
+                stored.drop()
                 choice = None
             if choice is None:
-                choice = self._fastest(found)
-                choice = choice and kept.write(choice)
-            self._choices[told] = choice
-        return self._choices[told]
+                choice = self._fastest(description)
+                choice = choice and stored.write(choice)
+            self._choices[key] = choice
+        return self._choices[key]
 
-    def _works(self, found: Description, choice: Choice) -> bool:
+    def _works(self, description: Description, choice: Choice) -> bool:
         algorithm, result = Algorithm.from_buffer_copy(choice.algorithm), Found()
-        ends = (found.operation, found.b, found.a, found.d, found.d)
+        ends = (description.operation, description.b, description.a, description.d, description.d)
         check = self.blas.cublasLtMatmulAlgoCheck
         failed = check(self.handle, *ends, byref(algorithm), byref(result))
         return not failed and result.workspace <= self.workspace
 
-    def candidates(self, found: Description) -> tuple[int, list[Choice]]:
-        """Return the library's status, and what it would try, the most promising first."""
+    def candidates(self, description: Description) -> tuple[int, list[Choice]]:
+        """Return the library's status, and its algorithms, the most promising first."""
         results, count = (Found * _CANDIDATES)(), c_int()
-        ends = (found.operation, found.b, found.a, found.d, found.d)
+        ends = (description.operation, description.b, description.a, description.d, description.d)
         status = self.blas.cublasLtMatmulAlgoGetHeuristic(
             self.handle,
             *ends,
-            found.preference(self.workspace),
+            description.preference(self.workspace),
             c_int(_CANDIDATES),
             results,
             byref(count),
         )
         usable = (r for r in results[: count.value] if r.state == 0)
-        tried = [] if status else [Choice(bytes(r.algorithm), r.workspace) for r in usable]
-        return status, tried
+        choices = [] if status else [Choice(bytes(r.algorithm), r.workspace) for r in usable]
+        return status, choices
 
-    def _fastest(self, found: Description) -> Choice | None:
-        _, tried = self.candidates(found)
-        if not tried:
+    def _fastest(self, description: Description) -> Choice | None:
+        _, choices = self.candidates(description)
+        if not choices:
             return None
         try:
-            bench = _Bench(self, found.gemm)
-        except (
-            MemoryError
-        ):  # no room for operands to try them on; the library's own order has to do
-            return None if _is_relu(found.gemm) else tried[0]
-        times = {choice: bench.time(choice) for choice in tried}
-        fit = (c for c in tried if times[c] < math.inf and bench.keeps_nan(c))
+            bench = _Bench(self, description.gemm)
+        except MemoryError:  # no room for operands to time them on: take the library's own order
+            return None if _is_relu(description.gemm) else choices[0]
+        times = {choice: bench.time(choice) for choice in choices}
+        fit = (c for c in choices if times[c] < math.inf and bench.keeps_nan(c))
         return min(fit, key=times.__getitem__, default=None)
 
 
@@ -152,19 +148,24 @@ class CublasLtProduct:
     captured = True
 
     def __init__(
-        self, blas: CublasLt, found: Description, choice: Choice, operands: Operands, workspace: Any
+        self,
+        blas: CublasLt,
+        description: Description,
+        choice: Choice,
+        operands: Operands,
+        workspace: Any,
     ) -> None:
-        self.gemm, self.operands = found.gemm, operands
-        self._held = blas, found, workspace
+        self.gemm, self.operands = description.gemm, operands
+        self._alive = blas, description, workspace
         self._algorithm = Algorithm.from_buffer_copy(choice.algorithm)
-        number = c_double if found.gemm.compute == "float64" else c_float
-        self._scales = number(found.gemm.alpha), number(found.gemm.beta)
+        number = c_double if description.gemm.compute == "float64" else c_float
+        self._scales = number(description.gemm.alpha), number(description.gemm.beta)
         alpha, beta = (byref(scale) for scale in self._scales)
-        a, b, d = (pointer(found.addresses[name]) for name in "abd")
+        a, b, d = (pointer(description.addresses[name]) for name in "abd")
         self._call = blas.blas.cublasLtMatmul
         self._arguments = (
-            *(blas.handle, found.operation, alpha, b, found.b, a, found.a, beta),
-            *(d, found.d, d, found.d, byref(self._algorithm)),
+            *(blas.handle, description.operation, alpha, b, description.b, a, description.a, beta),
+            *(d, description.d, d, description.d, byref(self._algorithm)),
             *(pointer(blas.runtime.address(workspace)), c_size_t(choice.workspace)),
             pointer(blas.runtime.compute.ptr),
         )
@@ -176,7 +177,7 @@ class CublasLtProduct:
 
 
 class _Bench:
-    """Memory like a product's, on which algorithms are tried: what the operands hold is not touched."""
+    """Memory like a product's, on which algorithms are timed, so that the operands stay untouched."""
 
     def __init__(self, blas: CublasLt, gemm: Gemm) -> None:
         self._blas, self._runtime = blas, blas.runtime
@@ -184,16 +185,18 @@ class _Bench:
         self._arrays = {name: self._runtime.empty(nbytes) for name, nbytes in sizes.items()}
         self._workspace = self._runtime.empty(blas.workspace)
         addresses = {name: self._runtime.address(a) for name, a in self._arrays.items()}
-        self._found = Description(gemm, addresses)
+        self._description_tried = Description(gemm, addresses)
         self._operands = Operands(*(self._arrays.get(n) for n in ("a", "b", "d", "bias", "aux")))
         for array in self._arrays.values():
             array.fill(_HALF)
 
     def _product(self, choice: Choice) -> CublasLtProduct:
-        return CublasLtProduct(self._blas, self._found, choice, self._operands, self._workspace)
+        return CublasLtProduct(
+            self._blas, self._description_tried, choice, self._operands, self._workspace
+        )
 
     def time(self, choice: Choice) -> float:
-        """Return milliseconds of one run, the first apart; infinitely many if it cannot run."""
+        """Return milliseconds of a run after the first one; infinity if the algorithm cannot run."""
         cuda, product = self._runtime.xp.cuda, self._product(choice)
         begin, end = cuda.Event(), cuda.Event()
         try:
@@ -208,8 +211,8 @@ class _Bench:
         return float(cuda.get_elapsed_time(begin, end)) / _RUNS
 
     def keeps_nan(self, choice: Choice) -> bool:
-        """Tell whether what is not a number comes out so: a relu must not make zero of it."""
-        if not _is_relu(self._found.gemm):
+        """Tell whether NaN stays NaN: a relu must not turn it into zero."""
+        if not _is_relu(self._description_tried.gemm):
             return True
         d = self._arrays["d"]
         self._arrays["a"].fill(0xFF)  # not a number, in every type of float
@@ -218,7 +221,7 @@ class _Bench:
             self._product(choice)()
         except ExecutionError:
             return False
-        first = self._runtime.xp.asnumpy(d[: size_of(self._found.gemm.d_type)])
+        first = self._runtime.xp.asnumpy(d[: size_of(self._description_tried.gemm.d_type)])
         return bool((first & 0x7F).any())
 
 
@@ -226,14 +229,14 @@ def _is_relu(gemm: Gemm) -> bool:
     return gemm.epilogue.startswith("relu")
 
 
-class _KeptChoice:
+class _StoredChoice:
     """A choice on disk. The first that is written stays, so that processes side by side agree."""
 
-    def __init__(self, told: str) -> None:
-        self._name = f"{hashlib.blake2b(told.encode(), digest_size=16).hexdigest()}.json"
+    def __init__(self, key: str) -> None:
+        self._name = f"{hashlib.blake2b(key.encode(), digest_size=16).hexdigest()}.json"
 
     def read(self) -> Choice | None:
-        """Return what is kept, if there is something."""
+        """Return the stored choice, None without one."""
         data = disk_cache().read(self._name)
         return None if data is None else _choice_of(data)
 
@@ -242,7 +245,7 @@ class _KeptChoice:
         disk_cache().drop(self._name)
 
     def write(self, choice: Choice) -> Choice:
-        """Keep a choice, and return the one that is kept now."""
+        """Store a choice, and return the one that is stored now."""
         terms = {"algorithm": choice.algorithm.hex(), "workspace": choice.workspace}
         data = disk_cache().write(self._name, json.dumps(terms).encode(), first=True)
         return _choice_of(data) or choice

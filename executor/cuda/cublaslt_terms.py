@@ -42,7 +42,7 @@ _TRANSPOSE_A, _TRANSPOSE_B, _EPILOGUE, _BIAS, _AUX, _AUX_LD = 3, 4, 7, 8, 11, 12
 _BATCH_COUNT, _BATCH_STRIDE = 5, 6
 _WORKSPACE, _REDUCTIONS, _ALIGNMENTS = 1, 3, (5, 6, 7, 8)
 _SUMS_IN_COMPUTE_TYPE = (
-    2  # parts of a sum over K meet in a second step, in the order in which they lie
+    2  # parts of a sum over K are added in a second step, in their order in memory
 )
 _STATUS = {
     1: "not initialized",
@@ -60,25 +60,25 @@ _MOST_ALIGNED = 256
 
 @cache
 def version() -> str:
-    """Return cuBLASLt's version, "" if it is not here."""
+    """Return cuBLASLt's version, "" if it is not installed."""
     blas = library("cublasLt")
     if blas is None:
         return ""
     blas.cublasLtGetVersion.restype = c_size_t
     number = blas.cublasLtGetVersion()
-    major, rest = divmod(number, 10000)
-    return f"{major}.{rest // 100}.{rest % 100}"
+    major, minor = divmod(number, 10000)
+    return f"{major}.{minor // 100}.{minor % 100}"
 
 
-def check(what: object, status: int, call: str) -> None:
+def check(product: object, status: int, call: str) -> None:
     """Raise if a call did not succeed.
 
     Raises:
         ExecutionError: it names the product, the call and the status.
     """
     if status:
-        told = _STATUS.get(status, "unknown")
-        raise ExecutionError(f"cuBLASLt refuses {what}: {call} returned {status} ({told}).")
+        meaning = _STATUS.get(status, "unknown")
+        raise ExecutionError(f"cuBLASLt refuses {product}: {call} returned {status} ({meaning}).")
 
 
 class Algorithm(ctypes.Structure):
@@ -108,7 +108,7 @@ class Description:
         assert blas is not None
         self._blas = blas
         scale = _TYPES["float64" if gemm.compute == "float64" else "float32"]
-        self.operation = self._made("MatmulDesc", c_int(_COMPUTE[gemm.compute]), c_int(scale))
+        self.operation = self._create("MatmulDesc", c_int(_COMPUTE[gemm.compute]), c_int(scale))
         self._set("MatmulDesc", self.operation, _TRANSPOSE_A, c_int32(gemm.transpose_b))
         self._set("MatmulDesc", self.operation, _TRANSPOSE_B, c_int32(gemm.transpose_a))
         self._finish()
@@ -128,32 +128,32 @@ class Description:
             self._set("MatmulDesc", self.operation, _AUX, pointer(self.addresses["aux"]))
             self._set("MatmulDesc", self.operation, _AUX_LD, c_int64(g.ld_aux))
 
-    def _layout(self, kind: str, stored: tuple[int, int], ld: int, stride: int) -> pointer:
-        rows, columns = stored
-        made = self._made(
+    def _layout(self, kind: str, extent: tuple[int, int], ld: int, stride: int) -> pointer:
+        rows, columns = extent
+        layout = self._create(
             "MatrixLayout", c_int(_TYPES[kind]), c_uint64(columns), c_uint64(rows), c_int64(ld)
         )
         if self.gemm.batch > 1:
-            self._set("MatrixLayout", made, _BATCH_COUNT, c_int32(self.gemm.batch))
-            self._set("MatrixLayout", made, _BATCH_STRIDE, c_int64(stride))
-        return made
+            self._set("MatrixLayout", layout, _BATCH_COUNT, c_int32(self.gemm.batch))
+            self._set("MatrixLayout", layout, _BATCH_STRIDE, c_int64(stride))
+        return layout
 
     def preference(self, workspace: int) -> pointer:
-        """Return what algorithms may need: so much workspace, and operands aligned as these are."""
-        made = self._made("MatmulPreference")
-        self._set("MatmulPreference", made, _WORKSPACE, c_size_t(workspace))
-        self._set("MatmulPreference", made, _REDUCTIONS, c_uint32(_SUMS_IN_COMPUTE_TYPE))
+        """Return the limits of algorithms: so much workspace, and operands aligned as these are."""
+        handle = self._create("MatmulPreference")
+        self._set("MatmulPreference", handle, _WORKSPACE, c_size_t(workspace))
+        self._set("MatmulPreference", handle, _REDUCTIONS, c_uint32(_SUMS_IN_COMPUTE_TYPE))
         for attribute, name in zip(_ALIGNMENTS, ("b", "a", "d", "d"), strict=True):
-            held = c_uint32(alignment(self.addresses[name]))
-            self._set("MatmulPreference", made, attribute, held)
-        return made
+            bytes_aligned = c_uint32(alignment(self.addresses[name]))
+            self._set("MatmulPreference", handle, attribute, bytes_aligned)
+        return handle
 
-    def _made(self, kind: str, *arguments: Any) -> pointer:
-        made = pointer()
-        status = self._blas[f"cublasLt{kind}Create"](byref(made), *arguments)
+    def _create(self, kind: str, *arguments: Any) -> pointer:
+        handle = pointer()
+        status = self._blas[f"cublasLt{kind}Create"](byref(handle), *arguments)
         check(self.gemm, status, f"cublasLt{kind}Create")
-        weakref.finalize(self, self._blas[f"cublasLt{kind}Destroy"], made).atexit = False
-        return made
+        weakref.finalize(self, self._blas[f"cublasLt{kind}Destroy"], handle).atexit = False
+        return handle
 
     def _set(self, kind: str, of: pointer, attribute: int, value: Any) -> None:
         size = c_size_t(ctypes.sizeof(value))
@@ -179,13 +179,13 @@ def extents(gemm: Gemm) -> dict[str, int]:
     def span(kind: str, rows: int, columns: int, ld: int, stride: int) -> int:
         return ((g.batch - 1) * stride + (rows - 1) * ld + columns) * size_of(kind)
 
-    found = {
+    spans = {
         "a": span(g.a_type, *stored_a, g.lda, g.stride_a),
         "b": span(g.b_type, *stored_b, g.ldb, g.stride_b),
         "d": span(g.d_type, g.m, g.n, g.ldd, g.stride_d),
     }
     if g.adds_bias or g.sums:
-        found["bias"] = (g.sums or g.n) * size_of(g.d_type)
+        spans["bias"] = (g.sums or g.n) * size_of(g.d_type)
     if g.has_aux:
-        found["aux"] = g.m * g.ld_aux * size_of(g.d_type)  # of bits: more than is needed
-    return found
+        spans["aux"] = g.m * g.ld_aux * size_of(g.d_type)  # of bits: more than is needed
+    return spans

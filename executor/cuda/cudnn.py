@@ -1,7 +1,7 @@
 """Convolutions, batch norm and attention by cuDNN, through its frontend; CuPy has no binding of it.
 
-Which of the library's plans computes a graph is chosen once, before any graph is captured: a few are timed on
-this GPU, and the fastest is kept on disk with its compiled kernels. Each gives the same bits every time.
+The library's plan for a graph is chosen once, before any graph is captured: a few are timed on this GPU, and
+the fastest is stored on disk with its compiled kernels. Each gives the same bits every time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from ...strategies.errors import ExecutionError
 from ..host.disk_cache import disk_cache
-from .cudnn_graphs import extra, planned
+from .cudnn_graphs import extra, plan_graph
 from .dnn import BatchNorm, Convolution, Graph
 from .runtime import Runtime
 
@@ -28,12 +28,12 @@ _TIMED, _TIMED_ELSE = (
 )  # plans: of convolutions; of graphs whose plans take a second each to compile
 _RUNS = 5  # timed together, of each plan
 _ALIGNMENT = 256
-_HALF = 0x3C  # a byte that makes small numbers of every type of float
+_HALF = 0x3C  # repeated, this byte gives small numbers of every type of float
 
 
 @cache
 def version() -> str:
-    """Return the versions of cuDNN and its frontend, "" if one is not here."""
+    """Return the versions of cuDNN and its frontend, "" if one is not installed."""
     if importlib.util.find_spec("cudnn") is None:
         return ""
     try:
@@ -57,9 +57,9 @@ class Cudnn:
     def handle(self) -> Any:
         """The library's handle, on the stream of kernels."""
         self.runtime.use()
-        made = self.cudnn.create_handle()
-        self.cudnn.set_stream(made, self.runtime.compute.ptr)
-        return made
+        handle = self.cudnn.create_handle()
+        self.cudnn.set_stream(handle, self.runtime.compute.ptr)
+        return handle
 
     def workspace(self, graph: Graph) -> int | None:
         """See :class:`~.dnn.Dnn`."""
@@ -77,7 +77,7 @@ class Cudnn:
     def _plan(self, graph: Graph) -> CudnnPlan | None:
         if graph not in self._plans:
             try:
-                self._plans[graph] = self._kept(graph) or self._fastest(graph)
+                self._plans[graph] = self._load_plan(graph) or self._fastest(graph)
             except self._declines as error:
                 _log.warning("cuDNN leaves %s to other kernels: %s", graph, _first_line(error))
                 self._plans[graph] = None
@@ -87,93 +87,93 @@ class Cudnn:
     def _declines(self) -> tuple[type[Exception], ...]:
         return (self.cudnn.cudnnGraphNotSupportedError, RuntimeError, ValueError)
 
-    def _kept(self, graph: Graph) -> CudnnPlan | None:
-        """Return the plan that was chosen before; None without one, or if it does not load any more."""
+    def _load_plan(self, graph: Graph) -> CudnnPlan | None:
+        """Return the stored plan; None without one, or if it does not load any more."""
         disk, name = disk_cache(), self._name(graph)
         data = disk.read(name)
         if data is None:
             return None
-        made = self.cudnn.pygraph(handle=self.handle)
+        graph_plans = self.cudnn.pygraph(handle=self.handle)
         try:
-            made.deserialize(self.handle, data)
-            return CudnnPlan(self, graph, made)
+            graph_plans.deserialize(self.handle, data)
+            return CudnnPlan(self, graph, graph_plans)
         except self._declines:
             disk.drop(name)
             return None
 
     def _name(self, graph: Graph) -> str:
-        """Return the name under which a graph's plan is kept."""
-        told = f"{version()} {self.runtime.properties.name} {graph!r}"
-        return f"{hashlib.blake2b(told.encode(), digest_size=16).hexdigest()}.plan"
+        """Return the name under which a graph's plan is stored."""
+        key = f"{version()} {self.runtime.properties.name} {graph!r}"
+        return f"{hashlib.blake2b(key.encode(), digest_size=16).hexdigest()}.plan"
 
     def _fastest(self, graph: Graph) -> CudnnPlan:
         """Return the plan that runs fastest; without room to try them, the library's first."""
-        candidates = planned(graph, handle=self.handle)
+        candidates = plan_graph(graph, handle=self.handle)
         limit = _TIMED if isinstance(graph, Convolution) else _TIMED_ELSE
-        found = list(built(candidates, limit, self._declines))
-        if not found:
+        indices = list(build_plans(candidates, limit, self._declines))
+        if not indices:
             raise ValueError("no plan can be built")
-        plans = {i: CudnnPlan(self, graph, candidates, i) for i in found}
-        best = found[0]
+        plans = {i: CudnnPlan(self, graph, candidates, i) for i in indices}
+        best = indices[0]
         try:
             bench = _Bench(self.runtime, graph, max(p.workspace for p in plans.values()))
         except MemoryError:
             return plans[best]
         times = {i: bench.time(plan, self._declines) for i, plan in plans.items()}
-        best = min(found, key=times.__getitem__)
+        best = min(indices, key=times.__getitem__)
         if math.isinf(times[best]):
             raise ValueError("no plan runs")
         relu = isinstance(graph, BatchNorm) and graph.relu
         if relu and not bench.keeps_nan(plans[best]):
-            raise ValueError("its relu makes zero of what is not a number")
+            raise ValueError("its relu turns NaN into zero")
         try:
-            chosen = one_plan(graph, best, handle=self.handle)
-            disk_cache().write(self._name(graph), bytes(chosen.serialize()), first=True)
+            single = one_plan(graph, best, handle=self.handle)
+            disk_cache().write(self._name(graph), bytes(single.serialize()), first=True)
         except self._declines:  # the library cannot single it out
             return plans[best]
-        return self._kept(graph) or CudnnPlan(self, graph, chosen)
+        return self._load_plan(graph) or CudnnPlan(self, graph, single)
 
 
-def built(candidates: Any, limit: int, declines: tuple[type[Exception], ...]) -> list[int]:
-    """Build the first ``limit`` plans that can be, and return their numbers."""
-    found: list[int] = []
+def build_plans(candidates: Any, limit: int, declines: tuple[type[Exception], ...]) -> list[int]:
+    """Build the first ``limit`` plans that can be built, and return their numbers."""
+    indices: list[int] = []
     for i in range(candidates.get_execution_plan_count()):
-        if len(found) == limit:
+        if len(indices) == limit:
             break
         try:
             candidates.build_plan_at_index(i)
         except declines:  # it rounds, needs too much workspace, …
             continue
-        found.append(i)
-    return found
+        indices.append(i)
+    return indices
 
 
-def one_plan(graph: Graph, index: int, **where: Any) -> Any:
+def one_plan(graph: Graph, index: int, **device: Any) -> Any:
     """Return the graph anew with one of its plans built, which it will use."""
-    made = planned(graph, **where)
-    made.select_plan(index)
-    made.build_plans()
-    return made
+    plans = plan_graph(graph, **device)
+    plans.select_plan(index)
+    plans.build_plans()
+    return plans
 
 
 class CudnnPlan:
     """One way to compute a graph; ``index`` is its number where the graph has several."""
 
-    def __init__(self, dnn: Cudnn, graph: Graph, made: Any, index: int | None = None) -> None:
+    def __init__(self, dnn: Cudnn, graph: Graph, plans: Any, index: int | None = None) -> None:
         self.dnn, self.graph = dnn, graph
-        self._made, self._index = made, index
+        self._candidates, self._index = plans, index
         needs = (
-            made.get_workspace_size()
+            plans.get_workspace_size()
             if index is None
-            else made.get_workspace_size_plan_at_index(index)
+            else plans.get_workspace_size_plan_at_index(index)
         )
-        self._at = [-(-needs // _ALIGNMENT) * _ALIGNMENT]  # where further operands lie behind it
+        self._at = [-(-needs // _ALIGNMENT) * _ALIGNMENT]  # offsets of further operands behind it
         for nbytes in extra(graph):
             self._at.append(self._at[-1] + -(-nbytes // _ALIGNMENT) * _ALIGNMENT)
 
     @property
     def workspace(self) -> int:
-        """Bytes of scratch memory, those of operands that nobody else uses among them."""
+        """Bytes of scratch memory, including operands that only this call uses."""
         return self._at[-1]
 
     def run(self, addresses: list[int], workspace: int) -> None:
@@ -181,9 +181,11 @@ class CudnnPlan:
         further = [workspace + at for at in self._at[:-1]]
         pack = dict(enumerate([*addresses, *further], 1))
         if self._index is None:
-            self._made.execute(pack, workspace, handle=self.dnn.handle)
+            self._candidates.execute(pack, workspace, handle=self.dnn.handle)
         else:
-            self._made.execute_plan_at_index(pack, workspace, self._index, handle=self.dnn.handle)
+            self._candidates.execute_plan_at_index(
+                pack, workspace, self._index, handle=self.dnn.handle
+            )
 
 
 class CudnnCall:
@@ -191,9 +193,9 @@ class CudnnCall:
 
     captured = True
 
-    def __init__(self, plan: CudnnPlan, addresses: list[int], workspace: int, held: Any) -> None:
+    def __init__(self, plan: CudnnPlan, addresses: list[int], workspace: int, arrays: Any) -> None:
         self.graph = plan.graph
-        self._held = held  # keeps the arrays alive
+        self._arrays_alive = arrays  # keeps the arrays alive
         self._plan, self._addresses, self._workspace = plan, addresses, workspace
 
     def __call__(self) -> None:
@@ -206,11 +208,11 @@ class CudnnCall:
 
 
 class _Bench:
-    """Memory like a graph's, on which plans are tried: what the operands hold is not touched."""
+    """Memory like a graph's, on which plans are timed, so that the operands stay untouched."""
 
     def __init__(self, runtime: Runtime, graph: Graph, workspace: int) -> None:
         self._runtime = runtime
-        self._arrays = {n: runtime.empty(told.nbytes) for n, told in graph.operands.items()}
+        self._arrays = {n: runtime.empty(operand.nbytes) for n, operand in graph.operands.items()}
         self._workspace = runtime.empty(max(workspace, 1))
         for array in self._arrays.values():
             array.fill(_HALF)
@@ -220,7 +222,7 @@ class _Bench:
         plan.run(addresses, self._runtime.address(self._workspace))
 
     def time(self, plan: CudnnPlan, declines: tuple[type[Exception], ...]) -> float:
-        """Return milliseconds of one run, the first apart; infinitely many if it cannot run."""
+        """Return milliseconds of a run after the first one; infinity if the plan cannot run."""
         cuda = self._runtime.xp.cuda
         begin, end = cuda.Event(), cuda.Event()
         try:
@@ -235,7 +237,7 @@ class _Bench:
         return float(cuda.get_elapsed_time(begin, end)) / _RUNS
 
     def keeps_nan(self, plan: CudnnPlan) -> bool:
-        """Tell whether what is not a number comes out so: a relu must not make zero of it."""
+        """Tell whether NaN stays NaN: a relu must not turn it into zero."""
         self._arrays["x"].fill(0xFF)  # not a number, in every type of float
         self._arrays["y"].fill(0)
         self._run(plan)

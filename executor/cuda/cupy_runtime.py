@@ -31,7 +31,7 @@ _NUMBERS: dict[str, type[np.generic]] = {
 
 
 def _keep_cupys_kernels() -> None:
-    """Let CuPy keep its own kernels where others cannot write, or in memory, unless the user said where."""
+    """Have CuPy store its own kernels where other users cannot write, or in memory, unless the user chose."""
     if "CUPY_CACHE_DIR" not in os.environ:
         folder = disk_cache().folder_for("cupy")
         if folder is not None:
@@ -53,18 +53,18 @@ class CupyRuntime:
         self.index = index
         self._device = cupy.cuda.Device(index)
         with self._device:
-            told = cupy.cuda.runtime.getDeviceProperties(index)
+            device_properties = cupy.cuda.runtime.getDeviceProperties(index)
             self.compute = cupy.cuda.Stream(non_blocking=True)
             self.copies = cupy.cuda.Stream(non_blocking=True)
-        self._others: list[Any] = []
+        self._streams: list[Any] = []
         self.properties = Properties(
-            told["name"].decode(),
-            (told["major"], told["minor"]),
-            told["multiProcessorCount"],
-            told["totalGlobalMem"],
+            device_properties["name"].decode(),
+            (device_properties["major"], device_properties["minor"]),
+            device_properties["multiProcessorCount"],
+            device_properties["totalGlobalMem"],
         )
         self._functions: dict[str, Any] = {}
-        self._while_captured = cupy.cuda.MemoryPool()  # what graphs use stays theirs
+        self._while_captured = cupy.cuda.MemoryPool()  # memory of graphs is used by nothing else
 
     @cached_property
     def blas(self) -> Blas:
@@ -90,35 +90,39 @@ class CupyRuntime:
         """Return the libraries that can be loaded, and their versions with the GPU's name."""
         from . import cublaslt, cudnn
 
-        here = {"cuda": nvrtc.version(), "cublaslt": cublaslt.version(), "cudnn": cudnn.version()}
+        by_library = {
+            "cuda": nvrtc.version(),
+            "cublaslt": cublaslt.version(),
+            "cudnn": cudnn.version(),
+        }
         if self.nccl is not None:
-            here["nccl"] = str(self.nccl.get_version())
-        told = f"{self.properties.name}, CuPy {self.xp.__version__}"
-        return {name: f"{version}, {told}" for name, version in here.items() if version}
+            by_library["nccl"] = str(self.nccl.get_version())
+        gpu = f"{self.properties.name}, CuPy {self.xp.__version__}"
+        return {name: f"{version}, {gpu}" for name, version in by_library.items() if version}
 
     def empty(self, nbytes: int) -> Any:
         """Return device memory from CuPy's pool, to be used in the order of the compute stream."""
         with self._device:
-            before = self.xp.cuda.get_current_stream()
-            self.compute.use()  # a ``with`` would leave the null stream in use, whatever was before
+            current = self.xp.cuda.get_current_stream()
+            self.compute.use()  # a ``with`` would leave the null stream in use
             try:
                 return self.xp.empty(nbytes, np.uint8)
             except self.xp.cuda.memory.OutOfMemoryError as error:
                 raise MemoryError(str(error)) from error
             finally:
-                before.use()
+                current.use()
 
     def pinned(self, nbytes: int) -> np.ndarray:
         """Return page-locked host memory."""
-        held = self.xp.cuda.alloc_pinned_memory(max(nbytes, 1))
-        return np.frombuffer(held, np.uint8, nbytes)
+        block = self.xp.cuda.alloc_pinned_memory(max(nbytes, 1))
+        return np.frombuffer(block, np.uint8, nbytes)
 
     def on_host(self, array: Any) -> bool:
         """Tell whether an array lies in host memory."""
         return isinstance(array, np.ndarray)
 
     def pin(self, array: np.ndarray) -> None:
-        """Register host memory; what is not page-locked is copied all the same, by way of the driver's own."""
+        """Page-lock host memory; without success copies still work, through the CUDA driver's own buffers."""
         runtime = self.xp.cuda.runtime
         with contextlib.suppress(runtime.CUDARuntimeError), self._device:
             runtime.hostRegister(array.ctypes.data, array.nbytes, 0)
@@ -145,16 +149,16 @@ class CupyRuntime:
         return CupyLaunch(function, kernel, arguments)
 
     def _function(self, kernel: CudaKernel) -> Any:
-        found = self._functions.get(kernel.key)
-        if found is None:
+        function = self._functions.get(kernel.key)
+        if function is None:
             module = self.xp.cuda.function.Module()
             with self._device:
                 module.load(nvrtc.machine_code(kernel, self.properties.capability))
-            found = self._functions[kernel.key] = module.get_function(kernel.name)
-        return found
+            function = self._functions[kernel.key] = module.get_function(kernel.name)
+        return function
 
     def copy(self, target: Any, source: Any, stream: Any) -> None:
-        """Put a copy on a stream; the direction follows from what the arrays are."""
+        """Put a copy on a stream; the kinds of the arrays give its direction."""
         kind = _HOST_TO_DEVICE if isinstance(source, np.ndarray) else _DEVICE_TO_DEVICE
         kind = _DEVICE_TO_HOST if isinstance(target, np.ndarray) else kind
         self.xp.cuda.runtime.memcpyAsync(
@@ -173,9 +177,9 @@ class CupyRuntime:
     def stream(self) -> Any:
         """Return one more stream."""
         with self._device:
-            made = self.xp.cuda.Stream(non_blocking=True)
-        self._others.append(made)
-        return made
+            stream = self.xp.cuda.Stream(non_blocking=True)
+        self._streams.append(stream)
+        return stream
 
     def fork(self, stream: Any, step: Step) -> CupyFork:
         """Return the call that puts a step's work on another stream."""
@@ -183,11 +187,11 @@ class CupyRuntime:
             return CupyFork(self.xp, self.compute, stream, step)
 
     def host(self, step: Step) -> None:
-        """Make a call; what it reads of device memory is ordered by the stream."""
+        """Make a call; its reads of device memory are ordered by the stream."""
         step()
 
     def capture(self, steps: Sequence[Step]) -> Step:
-        """Return the launch of a CUDA graph that holds what the steps do."""
+        """Return the launch of a CUDA graph that holds the work of the steps."""
         with self.xp.cuda.using_allocator(self._while_captured.malloc):
             self.compute.begin_capture()
             try:
@@ -199,19 +203,19 @@ class CupyRuntime:
         return partial(graph.launch, self.compute)
 
     def record(self, stream: Any) -> CupyEvent:
-        """Return the point a stream has come to."""
+        """Return an event at the stream's present end."""
         with self._device:  # an event can be recorded on streams of its own GPU alone
             event = self.xp.cuda.Event(disable_timing=True)
             event.record(stream)
         return CupyEvent(event, self.xp.cuda.runtime)
 
     def wait(self, stream: Any, event: CupyEvent) -> None:
-        """Let a stream wait for another one's point."""
+        """Let a stream wait for an event of another."""
         stream.wait_event(event.event)
 
     def synchronize(self) -> None:
         """Wait for all streams."""
-        for stream in (self.compute, self.copies, *self._others):
+        for stream in (self.compute, self.copies, *self._streams):
             stream.synchronize()
 
     def use(self) -> None:
@@ -227,7 +231,7 @@ class CupyEvent:
         self.event, self._runtime = event, runtime
 
     def done(self) -> bool:
-        """Tell whether the stream has come here; an error of the work before is raised here."""
+        """Tell whether the stream has passed this event; raises errors of the work before it."""
         status = self._runtime.eventQuery(self.event.ptr)
         if status not in (0, _NOT_READY):
             raise self._runtime.CUDARuntimeError(status)
@@ -263,8 +267,8 @@ class CupyLaunch:
         self.kernel = kernel
         self._function = function
         self._arguments = tuple(
-            _argument(kind, given)
-            for (kind, _), given in zip(kernel.parameters, arguments, strict=True)
+            _argument(kind, value)
+            for (kind, _), value in zip(kernel.parameters, arguments, strict=True)
         )
 
     def __call__(self) -> None:
@@ -275,10 +279,10 @@ _NOT_READY = 600  # cudaErrorNotReady: CuPy's Event.done takes every other error
 _HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEVICE_TO_DEVICE = 1, 2, 3  # cudaMemcpyKind
 
 
-def _argument(kind: str, given: Any) -> Any:
+def _argument(kind: str, value: Any) -> Any:
     if kind.endswith("*"):
-        return np.uintp(0) if given is None else given
-    return _NUMBERS[kind](given)
+        return np.uintp(0) if value is None else value
+    return _NUMBERS[kind](value)
 
 
 def _pointer(array: Any) -> int:

@@ -1,8 +1,8 @@
-"""Convolutions, batch norm and attention as data, and what a GPU's library is asked for them.
+"""Convolutions, batch norm and attention as data, and the protocol of a library that computes them.
 
-Each description below says everything about one call but where its operands lie: ``operands`` names them, in an
-order that never changes, ``results`` those that are written. Images are [N, C, H, W], whatever their order in
-memory; statistics have one float32 number a channel.
+Each class below describes one call without the addresses of its operands: ``operands`` names them, in an order
+that never changes, ``results`` those that are written. Images are [N, C, H, W], whatever their order in memory;
+statistics have one float32 number a channel.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ class Convolution:
 
     @property
     def operands(self) -> dict[str, Tensor]:
-        """What lies in memory."""
+        """Shapes and types of the operands, by name."""
         return {"x": self.x, "w": self.w, "y": self.y}
 
     @property
     def results(self) -> tuple[str, ...]:
-        """What is written."""
+        """Names of the operands that are written."""
         return (self.result,)
 
     def __str__(self) -> str:
@@ -83,9 +83,9 @@ class Convolution:
 
 @dataclass(frozen=True)
 class BatchNorm:
-    """y = relu(scale * (x - mean) * inverse + bias + z); relu and z where asked for.
+    """y = relu(scale * (x - mean) * inverse + bias + z); relu and z are optional.
 
-    ``mean`` and ``inverse``, of the deviation with ``epsilon``, are written: they are this batch's.
+    ``mean`` and ``inverse`` (1 / deviation, with ``epsilon``) of the batch are written.
     """
 
     x: Tensor
@@ -95,7 +95,7 @@ class BatchNorm:
 
     @property
     def operands(self) -> dict[str, Tensor]:
-        """What lies in memory."""
+        """Shapes and types of the operands, by name."""
         statistic = _statistic(self.x.shape[1])
         return {
             "x": self.x,
@@ -107,12 +107,12 @@ class BatchNorm:
 
     @property
     def results(self) -> tuple[str, ...]:
-        """What is written."""
+        """Names of the operands that are written."""
         return ("y", "mean", "inverse")
 
     def __str__(self) -> str:
-        more = " + Z" * self.adds + " with relu" * self.relu
-        return f"batch norm of {self.x}{more}"
+        extras = " + Z" * self.adds + " with relu" * self.relu
+        return f"batch norm of {self.x}{extras}"
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class BatchNormGrad:
 
     @property
     def operands(self) -> dict[str, Tensor]:
-        """What lies in memory."""
+        """Shapes and types of the operands, by name."""
         statistic = _statistic(self.x.shape[1])
         read = ("scale", *(("bias",) if self.relu else ()), "mean", "inverse")
         return {
@@ -136,7 +136,7 @@ class BatchNormGrad:
 
     @property
     def results(self) -> tuple[str, ...]:
-        """What is written."""
+        """Names of the operands that are written."""
         return ("d_x", "d_scale", "d_bias")
 
     def __str__(self) -> str:
@@ -165,7 +165,7 @@ class Attention:
 
     @property
     def operands(self) -> dict[str, Tensor]:
-        """What lies in memory."""
+        """Shapes and types of the operands, by name."""
         mask = {} if self.mask is None else {"mask": self.mask}
         return {
             "q": self.q, "k": self.k, "v": self.v, **mask, "out": self.out, "stats": self.stats
@@ -173,7 +173,7 @@ class Attention:
 
     @property
     def results(self) -> tuple[str, ...]:
-        """What is written."""
+        """Names of the operands that are written."""
         return ("out", "stats")
 
     def __str__(self) -> str:
@@ -182,7 +182,7 @@ class Attention:
 
 @dataclass(frozen=True)
 class AttentionGrad:
-    """The gradients of attention; that of ``mask`` if ``d_mask`` is given."""
+    """The gradients of attention; that of ``mask`` if ``d_mask`` is set."""
 
     forward: Attention
     d_out: Tensor
@@ -193,14 +193,14 @@ class AttentionGrad:
 
     @property
     def operands(self) -> dict[str, Tensor]:
-        """What lies in memory."""
+        """Shapes and types of the operands, by name."""
         mask = {} if self.d_mask is None else {"d_mask": self.d_mask}
-        made = {"d_q": self.d_q, "d_k": self.d_k, "d_v": self.d_v, **mask}
-        return {**self.forward.operands, "d_out": self.d_out, **made}
+        gradients = {"d_q": self.d_q, "d_k": self.d_k, "d_v": self.d_v, **mask}
+        return {**self.forward.operands, "d_out": self.d_out, **gradients}
 
     @property
     def results(self) -> tuple[str, ...]:
-        """What is written."""
+        """Names of the operands that are written."""
         return ("d_q", "d_k", "d_v", *(("d_mask",) if self.d_mask is not None else ()))
 
     def __str__(self) -> str:
@@ -211,15 +211,15 @@ Graph = Convolution | BatchNorm | BatchNormGrad | Attention | AttentionGrad
 
 
 class Dnn(Protocol):
-    """What computes convolutions, norms and attention on a GPU."""
+    """Computes convolutions, norms and attention on a GPU."""
 
     def workspace(self, graph: Graph) -> int | None:
         """Return the bytes of scratch memory that it takes; None if the library cannot compute it."""
         ...
 
     def bind(self, graph: Graph, arrays: Mapping[str, Any], workspace: Any) -> Step:
-        """Return the call that puts it on the compute stream; a captured graph can hold it.
+        """Return the call that puts the work on the compute stream; a captured graph can hold it.
 
-        ``arrays`` are the operands by name, ``workspace`` is as large as asked for.
+        ``arrays`` are the operands by name; ``workspace`` has the bytes that :meth:`workspace` returned.
         """
         ...

@@ -1,6 +1,6 @@
-"""Products of matrices as data, what a GPU's library is asked for them, and the same arithmetic by NumPy.
+"""Products of matrices as data, the protocol of a library that computes them, and their arithmetic by NumPy.
 
-A :class:`Gemm` says everything about a product but where its operands lie. All matrices are row-major: a row's
+A :class:`Gemm` describes a product without the addresses of its operands. All matrices are row-major: a row's
 elements lie side by side, and the next row begins ``ld`` elements further on. Legend: M rows of the result,
 N columns, K inner size; a holds [M, K], b [K, N] (or their transposes), d [M, N].
 """
@@ -15,11 +15,11 @@ import numpy as np
 
 from .step import Step
 
-# What is done to alpha * a @ b + beta * d before it is rounded to d's type and written (in this order):
+# Epilogues of alpha * a @ b + beta * d, before it is rounded to d's type and written (in this order):
 #   bias          + a number for each column
 #   relu, gelu    the activation; gelu is the form with tanh
-#   _aux          keeps what the activation is applied to: gelu numbers of d's type, relu a bit (1: above zero)
-#   drelu, dgelu  * the activation's slope at what _aux kept
+#   _aux          stores the activation's operand: gelu numbers of d's type, relu a bit (1: above zero)
+#   drelu, dgelu  * the activation's slope at the operand in _aux
 #   _bgrad        sums of the result's columns are written to ``bias``
 #   bgrad_a       sums of a [M, K] over K are written to ``bias`` (M numbers); the product is as without
 #   bgrad_b       sums of b [K, N] over K (N numbers)
@@ -48,10 +48,10 @@ _LOW = ("float16", "bfloat16")
 class Gemm:
     """d = epilogue(alpha * a @ b + beta * d), for ``batch`` stacks of matrices.
 
-    Types are NumPy's names. ``lda`` and its like count elements from row to row of what is stored,
-    ``stride_a`` from matrix to matrix (0: one matrix for the whole batch). ``compute`` says how exact the
-    arithmetic is: "float32", "tf32" (float32 factors are rounded to 10 bits behind the point, sums are float32)
-    or "float64". ``ld_aux`` counts elements of aux, or bits, from row to row. ``beta`` is 0 or 1.
+    Types are NumPy's names. ``lda`` and its like count elements from row to row in memory, ``stride_a`` from
+    matrix to matrix (0: one matrix for the whole batch). ``compute`` is the precision of the arithmetic:
+    "float32", "tf32" (float32 factors are rounded to 10 bits behind the point, sums are float32) or "float64".
+    ``ld_aux`` counts elements of aux, or bits, from row to row. ``beta`` is 0 or 1.
     """
 
     m: int
@@ -109,9 +109,9 @@ class Gemm:
 
 @dataclass(frozen=True)
 class Operands:
-    """Arrays in device memory; of each the first element is where the (first) matrix begins.
+    """Arrays in device memory; the (first) matrix of each begins at its first element.
 
-    ``bias`` is read, or takes sums; ``aux`` is what the epilogue keeps or reads.
+    ``bias`` is read, or takes sums; the epilogue writes or reads ``aux``.
     """
 
     a: Any
@@ -122,7 +122,7 @@ class Operands:
 
 
 class Blas(Protocol):
-    """What multiplies matrices on a GPU. ``workspace``: bytes of scratch memory that every product is given."""
+    """Multiplies matrices on a GPU. ``workspace``: bytes of scratch memory for every product."""
 
     workspace: int
 
@@ -195,43 +195,45 @@ class ReferenceProduct:
         g = self.gemm
         a, b = (self._factor(x) for x in (self._a, self._b))
         with np.errstate(all="ignore"):
-            made = np.matmul(a, b)
+            product = np.matmul(a, b)
             if g.alpha != 1.0:
-                made *= self._wide(g.alpha)
+                product *= self._wide(g.alpha)
             if g.beta:
-                made += self._d.astype(self._wide)
+                product += self._d.astype(self._wide)
             if g.epilogue != "none":
-                made = self._finished(made[0], a[0], b[0])[None]
-            self._d[...] = made.astype(self._d.dtype)
+                product = self._with_epilogue(product[0], a[0], b[0])[None]
+            self._d[...] = product.astype(self._d.dtype)
 
     def _factor(self, array: np.ndarray) -> np.ndarray:
         factor = array.astype(self._wide)
         return in_tf32(factor) if self.gemm.compute == "tf32" else factor
 
-    def _finished(self, made: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    def _with_epilogue(self, product: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         name, bias = self.gemm.epilogue, self.operands.bias
         if name == "bgrad_a":
             bias[...] = a.sum(1).astype(bias.dtype)
         elif name == "bgrad_b":
             bias[...] = b.sum(0).astype(bias.dtype)
         elif self.gemm.adds_bias:
-            made = made + bias.astype(self._wide)
+            product = product + bias.astype(self._wide)
         if name.startswith("d"):
-            made = made * self._slope()
+            product = product * self._slope()
             if self.gemm.sums:
-                bias[...] = made.sum(0).astype(bias.dtype)
+                bias[...] = product.sum(0).astype(bias.dtype)
         elif name.startswith(("relu", "gelu")):
-            self._keep(made)
-            made = np.maximum(made, self._wide(0)) if name.startswith("relu") else gelu(made)
-        return made
+            self._keep(product)
+            product = (
+                np.maximum(product, self._wide(0)) if name.startswith("relu") else gelu(product)
+            )
+        return product
 
-    def _keep(self, made: np.ndarray) -> None:
+    def _keep(self, product: np.ndarray) -> None:
         if self._aux is None:
             return
         if self._aux.dtype == np.uint8:
-            self._aux[...] = np.packbits(made > 0, axis=1, bitorder="little")
+            self._aux[...] = np.packbits(product > 0, axis=1, bitorder="little")
         else:
-            self._aux[...] = made.astype(self._aux.dtype)
+            self._aux[...] = product.astype(self._aux.dtype)
 
     def _slope(self) -> np.ndarray:
         assert self._aux is not None
@@ -244,13 +246,13 @@ class ReferenceProduct:
 def _stack(
     array: Any, kind: str, rows: tuple[int, int], ld: int, batch: int, stride: int
 ) -> np.ndarray:
-    """Return [batch, rows, columns] at an array's address; it must lie inside what the array spans."""
+    """Return [batch, rows, columns] at an array's address, which must lie inside the array's memory."""
     assert array.dtype.name == kind, f"an operand is {array.dtype.name}, described as {kind}"
     size = array.dtype.itemsize
     steps = (stride * size, ld * size, size)
     reach = sum((n - 1) * s for n, s in zip((batch, *rows), steps, strict=True))
-    there = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
-    assert 0 <= reach <= there, f"a product would reach {reach} bytes into {there}"
+    extent = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
+    assert 0 <= reach <= extent, f"a product would reach {reach} bytes into {extent}"
     return np.lib.stride_tricks.as_strided(array, (batch, *rows), steps)
 
 

@@ -36,7 +36,7 @@ class CudaKernel:
 
     @property
     def own_text(self) -> str:
-        """The source after what is included."""
+        """The source behind the includes."""
         names = ", ".join(f"{kind} __restrict__ {name}" if kind.endswith("*") else f"{kind} {name}"
                           for kind, name in self.parameters)  # fmt: skip
         head = f'extern "C" __global__ void __launch_bounds__({self.block}) {self.name}({names})'
@@ -44,7 +44,7 @@ class CudaKernel:
 
     @cached_property
     def key(self) -> str:
-        """A name for what is compiled from this source."""
+        """A name for the machine code of this source."""
         return hashlib.blake2b(self.text.encode(), digest_size=16).hexdigest()
 
     @property

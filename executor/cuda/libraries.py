@@ -1,4 +1,4 @@
-"""Where the shared libraries of CUDA lie: in wheels beside this package, or where the system looks."""
+"""Find the shared libraries of CUDA: in wheels beside this package, or in the system's folders."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 @cache
 def library(name: str) -> ctypes.CDLL | None:
-    """Return a library such as ``nvrtc`` or ``cublasLt``, the newest that is here; None without one."""
+    """Return the newest installed library of a name such as ``nvrtc`` or ``cublasLt``; None without one."""
     for path in _candidates(name):
         try:
             return ctypes.CDLL(path)
@@ -22,12 +22,12 @@ def library(name: str) -> ctypes.CDLL | None:
 
 def _candidates(name: str) -> list[str]:
     """Return paths by preference: wheels of NVIDIA (``nvidia/*/lib``), then the system's."""
-    found: list[Path] = []
+    paths: list[Path] = []
     for folder in sys.path:
         nvidia = Path(folder) / "nvidia"
         if nvidia.is_dir():
-            found += nvidia.glob(f"*/lib/lib{name}.so*")
-    wheels = sorted((str(path) for path in found), key=_version, reverse=True)
+            paths += nvidia.glob(f"*/lib/lib{name}.so*")
+    wheels = sorted((str(path) for path in paths), key=_version, reverse=True)
     system = ctypes.util.find_library(name)
     toolkit = sorted(map(str, Path("/usr/local/cuda/lib64").glob(f"lib{name}.so*")), reverse=True)
     return [*wheels, *([system] if system else []), *toolkit]

@@ -1,4 +1,4 @@
-"""What the plans of a replica share of a GPU: an arena, scratch memory, and the step's number on the device."""
+"""GPU memory that the plans of a replica share: an arena, scratch memory, and the step's number."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ..host.arena import Memory
 from .runtime import Event, Runtime
 
 _LEAST_SCRATCH = 64 << 20
-_TICKS = ("step", "row", "share")  # what kernels may read of the clock: int64, the last as float64
+_TICKS = ("step", "row", "share")  # the clock in device memory: int64, the last as float64
 _IN_FLIGHT = 4  # clocks on their way to the device
 
 
 class Held(NamedTuple):
-    """Device memory that lasts as long as somebody holds it."""
+    """Device memory that lasts as long as it is referred to."""
 
     bytes: Any
 
@@ -24,8 +24,8 @@ class Held(NamedTuple):
 class DeviceMemory:
     """Memory of one GPU for plans of which one runs at a time.
 
-    A plan's arena begins where the others' do. When one needs more, there is a new arena, and ``on_growth`` is
-    called: plans that were bound to the old one, and graphs that were captured on it, are to be let go.
+    The arenas of all plans begin at one address. When one needs more, there is a new arena, and ``on_growth``
+    is called to release the plans that were bound to the old one, and the graphs that were captured on it.
     """
 
     def __init__(self, runtime: Runtime, on_growth: Callable[[], None] = lambda: None) -> None:
@@ -35,18 +35,18 @@ class DeviceMemory:
         self._arena: Any = None
         self._scratch: Held | None = None
         self._beside: Any = None
-        self.host = Memory()  # scratch of what is computed on the host
+        self.host = Memory()  # scratch of ops on the host
         self.ticks = runtime.empty(8 * len(_TICKS)).view(np.int64)
         self._clocks = [runtime.pinned(8 * len(_TICKS)).view(np.int64) for _ in range(_IN_FLIGHT)]
         self._sent: list[Event | None] = [None] * _IN_FLIGHT
         self._turn = 0
 
     def tick(self, step: int, row: int, share: float = 1.0) -> None:
-        """Let what comes next on the compute stream find step, first row and share in ``ticks``."""
+        """Copy step, first row and share to ``ticks``, before later work on the compute stream."""
         turn, self._turn = self._turn, (self._turn + 1) % _IN_FLIGHT
-        before = self._sent[turn]
-        if before is not None:
-            before.synchronize()
+        event = self._sent[turn]
+        if event is not None:
+            event.synchronize()
         self._clocks[turn][:2] = step, row
         self._clocks[turn].view(np.float64)[2] = share
         self.runtime.copy(self.ticks, self._clocks[turn], self.runtime.compute)
@@ -56,7 +56,7 @@ class DeviceMemory:
         """Return ``nbytes`` bytes, the same for every plan as long as they suffice.
 
         Raises:
-            MemoryError: the GPU has not so much left.
+            MemoryError: the GPU has less memory left.
         """
         if self._arena is None or self._arena.nbytes < nbytes:
             if self._arena is not None:
@@ -82,7 +82,7 @@ class DeviceMemory:
         return self._scratch
 
     def give_back(self) -> None:
-        """Let go of the memory, and of the plans that use it."""
+        """Release the memory, and the plans that use it."""
         self._arena = self._scratch = self._beside = None
         self.host.give_back()
         self.taken = 0

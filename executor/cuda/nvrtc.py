@@ -1,4 +1,4 @@
-"""CUDA C++ source -> machine code of one GPU generation, by NVRTC; what was compiled before is on disk.
+"""CUDA C++ source -> machine code of one GPU generation, by NVRTC, cached on disk.
 
 It needs neither a GPU nor a driver.
 """
@@ -17,7 +17,7 @@ from .libraries import library
 
 @cache
 def version() -> str:
-    """Return NVRTC's version, "" if it is not here."""
+    """Return NVRTC's version, "" if it is not installed."""
     nvrtc = library("nvrtc")
     if nvrtc is None:
         return ""
@@ -30,12 +30,12 @@ def machine_code(kernel: CudaKernel, capability: tuple[int, int]) -> bytes:
     """Return a kernel as a cubin for GPUs of a compute capability.
 
     Raises:
-        Unsupported: NVRTC is not here.
+        Unsupported: NVRTC is not installed.
         ExecutionError: the source does not compile (a bug of this package); the message has NVRTC's words.
     """
     architecture = f"sm_{capability[0]}{capability[1]}"
-    what = f"{version()} {architecture}\n{kernel.text}"
-    name = f"{hashlib.blake2b(what.encode(), digest_size=16).hexdigest()}.cubin"
+    key = f"{version()} {architecture}\n{kernel.text}"
+    name = f"{hashlib.blake2b(key.encode(), digest_size=16).hexdigest()}.cubin"
     disk = disk_cache()
     code = disk.read(name)
     if code is None:
@@ -57,15 +57,15 @@ def _compile(kernel: CudaKernel, architecture: str) -> bytes:
     )
     try:
         if failed:
-            raise ExecutionError(f"kernel {kernel.name}: {_text(nvrtc, program, 'ProgramLog')!r}")
-        return _text(nvrtc, program, "CUBIN")
+            raise ExecutionError(f"kernel {kernel.name}: {_output(nvrtc, program, 'ProgramLog')!r}")
+        return _output(nvrtc, program, "CUBIN")
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
 
 
-def _text(nvrtc: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
+def _output(nvrtc: ctypes.CDLL, program: ctypes.c_void_p, kind: str) -> bytes:
     size = ctypes.c_size_t()
-    nvrtc[f"nvrtcGet{what}Size"](program, ctypes.byref(size))
-    held = ctypes.create_string_buffer(size.value)
-    nvrtc[f"nvrtcGet{what}"](program, held)
-    return held.raw
+    nvrtc[f"nvrtcGet{kind}Size"](program, ctypes.byref(size))
+    buffer = ctypes.create_string_buffer(size.value)
+    nvrtc[f"nvrtcGet{kind}"](program, buffer)
+    return buffer.raw

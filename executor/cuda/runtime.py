@@ -1,10 +1,10 @@
-"""What the GPU back end asks of a GPU.
+"""Protocols of a GPU: runtime, streams, events, and the calls of a step.
 
 One runtime drives a real GPU through CuPy (``cupy_runtime.py``); one computes on the host, with the same
 kernels compiled as C++ (``simulated.py``). Everything else in the back end is written against this file.
 
-Work is put on streams and done later, in each stream in order. What a step calls is of two kinds: work that a
-graph can hold (it reads and writes device memory at fixed addresses, so a captured graph can do it again), and
+Work is put on streams and done later, in each stream in order. The calls of a step are of two kinds: work that
+a graph can hold (it reads and writes device memory at fixed addresses, so a captured graph can repeat it), and
 calls for the host, which split a graph.
 """
 
@@ -27,7 +27,7 @@ from .step import Step as Step
 
 @dataclass(frozen=True)
 class Properties:
-    """What a GPU is: its name, compute capability, how many multiprocessors and bytes of memory it has."""
+    """A GPU's name, compute capability, number of multiprocessors, and bytes of memory."""
 
     name: str
     capability: tuple[int, int]
@@ -68,7 +68,7 @@ class Event(Protocol):
     """A point in a stream."""
 
     def done(self) -> bool:
-        """Tell whether the stream has come here."""
+        """Tell whether the stream has passed this event."""
         ...
 
     def synchronize(self) -> None:
@@ -95,17 +95,17 @@ class Runtime(Protocol):
 
     @property
     def blas(self) -> Blas:
-        """What multiplies matrices."""
+        """The library of matrix products."""
         ...
 
     @property
     def dnn(self) -> Dnn:
-        """What computes convolutions, norms and attention."""
+        """The library of convolutions, norms and attention."""
         ...
 
     @property
     def nccl(self) -> Any:
-        """The module that joins GPUs (``cupy.cuda.nccl``, or what acts like it); None without one."""
+        """The module of collectives (``cupy.cuda.nccl``, or one with its interface); None without one."""
         ...
 
     def versions(self) -> dict[str, str]:
@@ -160,7 +160,7 @@ class Runtime(Protocol):
         ...
 
     def execute(self, steps: Sequence[Step]) -> None:
-        """Put what the steps do on ``compute``."""
+        """Put the work of the steps on ``compute``."""
         ...
 
     def stream(self) -> Stream:
@@ -168,26 +168,26 @@ class Runtime(Protocol):
         ...
 
     def fork(self, stream: Stream, step: Step) -> Fork:
-        """Return the call that has a stream wait for ``compute`` and makes ``step``, which puts work there."""
+        """Return a call that lets ``stream`` wait for ``compute``, then puts the work of ``step`` on it."""
         ...
 
     def host(self, step: Step) -> None:
-        """Make a call for the host, after all that is on ``compute``; one that is ``Waiting`` waits itself."""
+        """Make a call for the host behind all work on ``compute``; a ``Waiting`` call waits by itself."""
         ...
 
     def capture(self, steps: Sequence[Step]) -> Step:
-        """Return a call that puts all that the steps do on ``compute`` at once.
+        """Return a call that puts the work of all steps on ``compute`` at once.
 
-        They have run before, so that what they compile or load is there.
+        The steps have run before, so that their kernels are compiled and loaded.
         """
         ...
 
     def record(self, stream: Stream) -> Event:
-        """Return the point that a stream has come to with what is on it so far."""
+        """Return an event behind all work that is on a stream now."""
         ...
 
     def wait(self, stream: Stream, event: Any) -> None:
-        """Let what comes next on a stream wait for a point in another."""
+        """Let later work on a stream wait for an event of another."""
         ...
 
     def synchronize(self) -> None:
@@ -200,21 +200,21 @@ class Runtime(Protocol):
 
 
 def describe_memory(runtime: Runtime) -> str:
-    """Say what memory a GPU has."""
+    """Describe the free and the total memory of a GPU, for errors."""
     free, total = runtime.memory()
     return f"{runtime.properties.name} {runtime.index} has {free:,} of {total:,} bytes free"
 
 
 def graph_can_hold(step: Step, xp: Any) -> bool:
-    """Tell whether a captured graph can hold what a call does.
+    """Tell whether a captured graph can hold the work of a call.
 
-    Calls of this package say so themselves (``captured``). Of CuPy's, element by element functions and
-    reductions that write to a given array can be captured; products cannot (cuBLAS is refused while a stream
-    is captured), nor can anything in which Python computes.
+    Calls of this package have an attribute for it (``captured``). Of CuPy's, element by element functions and
+    reductions with an ``out`` array can be captured; products cannot (cuBLAS is refused while a stream is
+    captured), nor can calls in which Python computes.
     """
-    known = getattr(step, "captured", None)
-    if known is not None:
-        return bool(known)
+    captured = getattr(step, "captured", None)
+    if captured is not None:
+        return bool(captured)
     function = getattr(step, "func", None)
     if function is None:
         return False

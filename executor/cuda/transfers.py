@@ -1,4 +1,4 @@
-"""Arrays on their way to a GPU and back, beside the work: one slot is filled while another is in use."""
+"""Copy arrays to a GPU and back beside its work: one slot is filled while another is in use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...graph.lowering.memory import aligned
 from .runtime import Event, Runtime
 
 SLOTS = 2
-_UNDER_WAY = 64 << 20  # bytes of uploads that nobody waits for
+_UNDER_WAY = 64 << 20  # bytes of uploads that may be in flight
 
 
 def dense_like(flat: Any, array: Any) -> Any:
@@ -22,8 +22,8 @@ def dense_like(flat: Any, array: Any) -> Any:
     if array.flags.c_contiguous:
         return flat.reshape(array.shape)
     order = sorted(range(array.ndim), key=lambda i: -abs(array.strides[i]))
-    made = flat.reshape(tuple(array.shape[i] for i in order))
-    return made.transpose([order.index(i) for i in range(array.ndim)])
+    dense = flat.reshape(tuple(array.shape[i] for i in order))
+    return dense.transpose([order.index(i) for i in range(array.ndim)])
 
 
 class _Slot:
@@ -40,15 +40,15 @@ class _Slot:
 
 
 class Staged:
-    """What is fed: through pinned host memory to the GPU on the stream of copies, then into its place."""
+    """Copies feeds through pinned host memory to the GPU on the stream of copies, then into their buffers."""
 
     def __init__(self, runtime: Runtime, places: Sequence[Any]) -> None:
         self._runtime = runtime
         self._fed = [i for i, place in enumerate(places) if place is not None and place.size]
-        held = [places[i] for i in self._fed]
-        self._slots = [_Slot(runtime, held) for _ in range(SLOTS if held else 0)]
+        targets = [places[i] for i in self._fed]
+        self._slots = [_Slot(runtime, targets) for _ in range(SLOTS if targets else 0)]
         self._moves = [
-            [runtime.copying(place, at) for place, at in zip(held, slot.device, strict=True)]
+            [runtime.copying(place, at) for place, at in zip(targets, slot.device, strict=True)]
             for slot in self._slots
         ]
         self._turn = 0
@@ -72,38 +72,38 @@ class Staged:
 
 
 class Outward:
-    """What is fetched: set aside on the GPU, then brought to pinned host memory while the next step runs.
+    """Copies fetches aside on the GPU, then to pinned host memory while the next step runs.
 
-    ``arrays`` are the last step's, once :meth:`wait` has returned and until the next but one is sent. What
-    lies on the host is complete when it is sent: ops there are done before a step goes on.
+    ``arrays`` are the last step's, once :meth:`wait` has returned and until the next but one is sent. Values on
+    the host are complete when they are sent: ops there are done before a step goes on.
     """
 
     def __init__(self, runtime: Runtime, fetched: Sequence[Any], slots: int = SLOTS) -> None:
         self._runtime = runtime
         full = [i for i, array in enumerate(fetched) if array.size]
-        self._here = [i for i in full if runtime.on_host(fetched[i])]
-        self._beside = [fetched[i] for i in self._here]
-        self._full = [i for i in full if i not in self._here]
-        held = [fetched[i] for i in self._full]
-        self._slots = [_Slot(runtime, held) for _ in range(slots if held else 0)]
+        self._on_host_indices = [i for i in full if runtime.on_host(fetched[i])]
+        self._beside = [fetched[i] for i in self._on_host_indices]
+        self._full = [i for i in full if i not in self._on_host_indices]
+        sources = [fetched[i] for i in self._full]
+        self._slots = [_Slot(runtime, sources) for _ in range(slots if sources else 0)]
         self._moves = [
-            [runtime.copying(at, array) for at, array in zip(slot.device, held, strict=True)]
+            [runtime.copying(at, array) for at, array in zip(slot.device, sources, strict=True)]
             for slot in self._slots
         ]
         self._empty = [np.empty(array.shape, array.dtype) for array in fetched if not array.size]
         places = [slot.host for slot in self._slots] or [[]]
-        self._all = [self._in_order(here, len(fetched)) for here in places]
+        self._all = [self._in_order(arrays, len(fetched)) for arrays in places]
         self._turn = 0
         self.arrays: list[np.ndarray] = self._all[0]
 
-    def _in_order(self, here: Sequence[np.ndarray], count: int) -> list[np.ndarray]:
-        full = dict(zip(self._full, here, strict=True))
+    def _in_order(self, arrays: Sequence[np.ndarray], count: int) -> list[np.ndarray]:
+        full = dict(zip(self._full, arrays, strict=True))
         full.update((i, np.empty(a.shape, a.dtype)) for i, a in self._on_host())
         empty = iter(self._empty)
         return [full[i] if i in full else next(empty) for i in range(count)]
 
     def send(self) -> None:
-        """Put the copies of what is there now on the streams."""
+        """Put the copies of the present values on the streams."""
         arrays = self._all[self._turn]
         for i, array in self._on_host():
             np.copyto(arrays[i], array)
@@ -113,7 +113,7 @@ class Outward:
         self._turn = (self._turn + 1) % len(self._all)
 
     def _on_host(self) -> Iterator[tuple[int, np.ndarray]]:
-        return zip(self._here, self._beside, strict=True)
+        return zip(self._on_host_indices, self._beside, strict=True)
 
     def _put(self, slot: _Slot) -> None:
         runtime = self._runtime
@@ -129,35 +129,35 @@ class Outward:
     _last: _Slot | None = None
 
     def wait(self) -> None:
-        """Return when what was sent last is here."""
+        """Return when the values sent last have arrived."""
         self.arriving(range(len(self.arrays))).wait()
 
     def arriving(self, which: Sequence[int]) -> Arriving:
-        """Return these of the arrays that were sent last."""
+        """Return some of the arrays that were sent last, by position."""
         event = self._last.arrived if self._last is not None else None
-        return Arriving([self._given(i) for i in which], event)
+        return Arriving([self._array_to_give(i) for i in which], event)
 
-    def _given(self, position: int) -> np.ndarray:
-        """Return an array to be given away: for what lies on the host no event is waited, so it is copied."""
+    def _array_to_give(self, position: int) -> np.ndarray:
+        """Return an array for a caller; one on the host is copied, for no event guards it."""
         array = self.arrays[position]
-        return array.copy() if position in self._here else array
+        return array.copy() if position in self._on_host_indices else array
 
 
 class Arriving(Sequence[np.ndarray]):
-    """Arrays on their way to the host: who looks at them waits, and gets copies."""
+    """Arrays on their way to the host; reading an item waits for it and returns a copy."""
 
     def __init__(self, arrays: Sequence[np.ndarray], event: Event | None) -> None:
         self._arrays, self._event = arrays, event
 
     def here(self) -> bool:
-        """Tell, without waiting, whether they have arrived, or never will: then :meth:`wait` says why."""
+        """Tell, without waiting, whether they have arrived, or never will (:meth:`wait` raises the reason)."""
         try:
             return self._event is None or self._event.done()
         except Exception:
             return True
 
     def wait(self) -> None:
-        """Return when they have; an error of the work that they come from is raised here."""
+        """Return when they have arrived; raises errors of the work that computed them."""
         if self._event is not None:
             self._event.synchronize()
             self._arrays, self._event = [array.copy() for array in self._arrays], None
@@ -171,7 +171,7 @@ class Arriving(Sequence[np.ndarray]):
 
 
 class Uploads:
-    """Host arrays on their way to places on the GPU; what comes next on the compute stream finds them there."""
+    """Copies host arrays into GPU memory, before later work on the compute stream."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -185,11 +185,11 @@ class Uploads:
             event, arrived = self._sent.popleft()
             event.synchronize()
             self._bytes -= arrived.nbytes
-        held = dense_like(runtime.pinned(target.nbytes), target)
-        np.copyto(held, value)
-        runtime.copy(target, held, runtime.compute)
-        self._sent.append((runtime.record(runtime.compute), held))
-        self._bytes += held.nbytes
+        staged = dense_like(runtime.pinned(target.nbytes), target)
+        np.copyto(staged, value)
+        runtime.copy(target, staged, runtime.compute)
+        self._sent.append((runtime.record(runtime.compute), staged))
+        self._bytes += staged.nbytes
 
 
 def upload(runtime: Runtime, target: Any, value: np.ndarray) -> None:
@@ -200,10 +200,10 @@ def upload(runtime: Runtime, target: Any, value: np.ndarray) -> None:
 
 def download(runtime: Runtime, source: Any) -> np.ndarray:
     """Return a copy of a device array on the host."""
-    held = dense_like(runtime.pinned(source.nbytes), source)
-    runtime.copy(held, source, runtime.compute)
+    staged = dense_like(runtime.pinned(source.nbytes), source)
+    runtime.copy(staged, source, runtime.compute)
     runtime.record(runtime.compute).synchronize()
-    return np.array(held)
+    return np.array(staged)
 
 
 def device_array(runtime: Runtime, shape: tuple[int, ...], dtype: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a kernel may use while it is bound: the array module, scratch memory, the clock of random numbers."""
+"""The means of a kernel that is bound: the array module, scratch memory, the clock of random numbers."""
 
 from __future__ import annotations
 
@@ -44,11 +44,10 @@ class Device:
     """Binds kernels to one array module. Scratch memory is shared by the instructions of a lane.
 
     ``seed`` is the program's seed, ``output`` the name of the variable the kernel being bound writes:
-    together they key its random numbers. ``memory``: where scratch is taken from (None: blocks of its own).
-    ``math`` says how exact the products of single-precision numbers are ("bfloat16" or "tf32": factors are
-    rounded to that), where a library has the choice. ``writes`` counts writes to what lasts, of which
-    ``constant`` has the addresses, if the program itself changes none of it. ``runtime``: the GPU on which it
-    computes.
+    together they key its random numbers. ``memory`` provides scratch (None: blocks of the device's own).
+    ``math`` is the precision of single-precision products ("bfloat16" or "tf32": factors are rounded to that),
+    where a library has the choice. ``writes`` counts writes to persistables, and ``constant`` has their
+    addresses if the program itself changes none of them. ``runtime``: the GPU that computes.
     """
 
     def __init__(
@@ -72,18 +71,18 @@ class Device:
         self.constant: frozenset[int] = frozenset()
         self._clock = Clock()
         self.output = ""
-        self.tied = False  # whether the instruction being bound has something of this device's
+        self.tied = False  # whether the instruction being bound uses memory of this device
         self.ticked = False  # whether any instruction reads ``ticks``
         self.lane = 0  # of the instruction being bound
         self._free: dict[int, list[Any]] = {}
         self._lent: list[Any] = []
-        self._kept = 0
-        self._used = 0  # bytes of the lane's region that the instruction being bound has
+        self._own_bytes = 0
+        self._region_bytes = 0  # bytes of the lane's region that the instruction being bound has
         self._most: dict[int, int] = {}  # by region: the most that one instruction has of it
 
     def emptied(self) -> Device:
         """Return a device with the same seed and clock, and no scratch memory yet."""
-        made = Device(
+        device = Device(
             self.name,
             self.xp,
             seed=self.seed,
@@ -92,8 +91,8 @@ class Device:
             writes=self.writes,
             runtime=self.runtime,
         )
-        made.clock, made.constant = self.clock, self.constant
-        return made
+        device.clock, device.constant = self.clock, self.constant
+        return device
 
     @property
     def clock(self) -> Clock:
@@ -122,30 +121,30 @@ class Device:
 
     @contextmanager
     def in_turn(self) -> Iterator[None]:
-        """Take back, at its end, the scratch lent in a ``with``: what is bound after it runs after it too."""
-        before, used, self._lent = self._lent, self._used, []
+        """Take back, at its end, the scratch lent in a ``with``: calls bound later run later, too."""
+        lent, used, self._lent = self._lent, self._region_bytes, []
         yield
         self._free.setdefault(self.lane, []).extend(self._lent)
-        self._lent, self._used = before, used
+        self._lent, self._region_bytes = lent, used
 
     def scratch_like(self, array: Any, dtype: Any = None) -> Any:
-        """Return scratch of an array's shape, with elements in the order in which the array's lie."""
+        """Return scratch of an array's shape, with its elements in the array's order in memory."""
         dtype = array.dtype if dtype is None else dtype
         if array.flags.c_contiguous:
             return self.scratch(array.shape, dtype)
         order = sorted(range(array.ndim), key=lambda i: -abs(array.strides[i]))
-        made = self.scratch(tuple(array.shape[i] for i in order), dtype)
-        return made.transpose([order.index(i) for i in range(array.ndim)])
+        block = self.scratch(tuple(array.shape[i] for i in order), dtype)
+        return block.transpose([order.index(i) for i in range(array.ndim)])
 
     def keep(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return a zeroed array that belongs to the instruction being bound alone, run after run."""
         self.tied = True
-        kept = self.xp.zeros(shape, dtype)
-        self._kept += kept.nbytes
-        return kept
+        array = self.xp.zeros(shape, dtype)
+        self._own_bytes += array.nbytes
+        return array
 
     def next_instruction(self, output: str, lane: int = 0) -> None:
-        """Take back the scratch lent to the instruction before; ``output`` names the next one's result.
+        """Take back the last instruction's scratch; ``output`` names the next one's result.
 
         Instructions of one ``lane`` run in turn.
         """
@@ -153,16 +152,16 @@ class Device:
         self.lane, self.output, self.tied = lane, output, False
 
     def reuse(self) -> None:
-        """Take back what was lent so far: what is bound next in this instruction runs after it."""
+        """Take back all lent scratch: calls bound next in this instruction run after those that had it."""
         self._free.setdefault(self.lane, []).extend(self._lent)
-        self._lent, self._used = [], 0
+        self._lent, self._region_bytes = [], 0
 
     def bound(self, op: str, calls: Sequence[Callable[[], Any]]) -> Sequence[Callable[[], Any]]:
-        """Return what a step calls for an op, of what its kernel would."""
+        """Return the calls that a step makes for an op, from the kernel's own."""
         return calls
 
     def room(self) -> str:
-        """Say what memory there is."""
+        """Describe the free memory, for errors."""
         if self.runtime is None:
             return f"this host has {total_memory():,}"
         return describe_memory(self.runtime)
@@ -180,17 +179,17 @@ class Device:
 
     @property
     def scratch_bytes(self) -> int:
-        """Bytes of scratch memory in use by the plan, and of what its instructions keep."""
+        """Bytes of the plan's scratch memory, arrays that instructions keep included."""
         free = (block for blocks in self._free.values() for block in blocks)
         blocks = sum(block.nbytes for block in (*free, *self._lent))
-        return blocks + sum(self._most.values()) + self._kept
+        return blocks + sum(self._most.values()) + self._own_bytes
 
     def _cut(self, nbytes: int) -> Any:
         """Take bytes from the lane's region, behind those that the instruction being bound has."""
         assert self.memory is not None
-        at, self._used = self._used, self._used + aligned(nbytes)
-        region = self.memory.scratch(self.lane, self._used)
-        self._most[id(region)] = max(self._most.get(id(region), 0), self._used)
+        at, self._region_bytes = self._region_bytes, self._region_bytes + aligned(nbytes)
+        region = self.memory.scratch(self.lane, self._region_bytes)
+        self._most[id(region)] = max(self._most.get(id(region), 0), self._region_bytes)
         return region.bytes[at : at + nbytes]
 
     def _take(self, nbytes: int) -> Any:

@@ -1,4 +1,4 @@
-"""Where the persistables of a program lie on one replica: in host memory, or in that of its GPU."""
+"""The memory of a program's persistables on one replica: on the host, or on its GPU."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .tensor import Storage, Tensor
 class DeviceScope:
     """Persistables by name; ``writes`` counts writes to them.
 
-    ``runtime``: the GPU that holds them, but for those that a program wants beside it, on the host.
+    ``runtime``: the GPU that holds them, except those that a program reads on the host beside it.
     """
 
     def __init__(self, runtime: Runtime | None = None) -> None:
@@ -29,7 +29,7 @@ class DeviceScope:
         self.writes = Writes()
         self._runtime = runtime
         self._uploads = Uploads(runtime) if runtime is not None else None
-        self._beside: set[str] = set()  # names of what lies on the host of the GPU
+        self._beside: set[str] = set()  # names of persistables on the host of the GPU
 
     @property
     def nbytes(self) -> int:
@@ -37,7 +37,7 @@ class DeviceScope:
         return sum(a.nbytes for name, a in self.arrays.items() if name not in self._beside)
 
     def migrate(self, sides: Mapping[str, bool]) -> bool:
-        """Move persistables to where a program wants them (True: to the host); tell whether one moved."""
+        """Move persistables to the sides that a program needs (True: the host); tell whether one moved."""
         if self._runtime is None:
             return False
         wrong = [name for name, host in sides.items() if host != (name in self._beside)]
@@ -49,12 +49,12 @@ class DeviceScope:
         return bool(moved)
 
     def write(self, names: Sequence[str], values: Sequence[np.ndarray]) -> bool:
-        """Write values, and tell whether one has another place than before: plans read the old one."""
+        """Write values, and tell whether one has new memory, so that plans must be bound again."""
         self.writes.note()
         moved = False
         for name, value in zip(names, values, strict=True):
-            held = self.arrays.get(name)
-            if held is None or held.shape != value.shape or held.dtype != value.dtype:
+            array = self.arrays.get(name)
+            if array is None or array.shape != value.shape or array.dtype != value.dtype:
                 self.arrays[name] = self._new(name, value.shape, value.dtype)
                 moved = True
             self._fill(name, value)
@@ -62,23 +62,23 @@ class DeviceScope:
 
     def read(self, name: str) -> np.ndarray:
         """Return a copy on the host."""
-        held = self.arrays[name]
+        array = self.arrays[name]
         if self._runtime is None or name in self._beside:
-            return np.array(held)
-        return download(self._runtime, held) if held.size else np.empty(held.shape, held.dtype)
+            return np.array(array)
+        return download(self._runtime, array) if array.size else np.empty(array.shape, array.dtype)
 
     def spec(self, name: str) -> Spec | None:
         """Return shape and type of a persistable, if it is here."""
         return spec_of(self.arrays[name]) if name in self.arrays else None
 
     def allocate(self, name: str, spec: Spec) -> Any:
-        """Return a persistable's memory; what was not here before is zero."""
+        """Return a persistable's memory; new memory is zero."""
         if name not in self.arrays:
             self.write([name], [np.zeros(spec.shape, to_numpy(spec.dtype))])
         return self.arrays[name]
 
     def take(self, other: DeviceScope) -> None:
-        """Take the values of another replica's scope for what both hold."""
+        """Copy another replica's values of the persistables that both hold."""
         both = [name for name in other.arrays if name in self.arrays]
         self.write(both, [other.read(name) for name in both])
 
@@ -97,11 +97,11 @@ class DeviceScope:
             ) from error
 
     def _fill(self, name: str, value: np.ndarray) -> None:
-        held = self.arrays[name]
+        array = self.arrays[name]
         if self._uploads is None or name in self._beside:
-            held[...] = value
+            array[...] = value
         elif value.size:
-            self._uploads.send(held, value)
+            self._uploads.send(array, value)
 
 
 class SharedScope(DeviceScope):

@@ -1,4 +1,4 @@
-"""Which GPUs this process has, and how to reach one."""
+"""Count the GPUs of this process, and open one."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def open_gpu(index: int = 0) -> Runtime:
     count = simulated_gpus()
     if count:
         if index >= count:
-            raise Unsupported(f"GPU {index} is asked for, but {COUNT}={count} simulates {count}.")
+            raise Unsupported(f"there is no GPU {index}: {COUNT}={count} simulates {count}.")
         return SimulatedRuntime(index)
     count, problem = _visible()
     if problem:
         raise Unsupported(problem)
     if index >= count:
-        raise Unsupported(f"GPU {index} is asked for, but this process sees {count}.")
+        raise Unsupported(f"there is no GPU {index}: this process sees {count}.")
     from ..cuda.cupy_runtime import CupyRuntime
 
     return CupyRuntime(index)

@@ -1,4 +1,4 @@
-"""The host beside a GPU, as a device: what is placed there is computed between the GPU's work."""
+"""The host beside a GPU, as a device: its ops run between the GPU's work."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class HostDevice(Device):
 
 
 class OnHost:
-    """Calls that compute on the host, when all is done that is on ``compute``: copies to the host among it.
+    """Calls that compute on the host once all work on ``compute``, copies to the host included, is done.
 
-    They return when they are done, so that what is put on the stream after them finds their results.
+    They return when they are done, so that later work on the stream finds their results.
     """
 
     captured = False

@@ -1,9 +1,9 @@
 """Counter-based random numbers: Philox4x64-10 (Salmon et al., SC 2011).
 
-What is drawn depends on the key (seed, name of the variable written) and the counter (step, element), so a
-step can be replayed, and a sample's mask does not depend on which replica holds the sample. The stream of a
-step is 64-bit words cut into 32-bit ones, low half first; element e is the e-th of them. A GPU that computes
-the same blocks gets the same numbers; until one does, they are drawn on the host and copied.
+The numbers depend on the key (seed, name of the variable written) and the counter (step, element), so a step
+can be replayed, and a sample's mask does not depend on the replica that holds the sample. The stream of a step
+is 64-bit words cut into 32-bit ones, low half first; element e is the e-th of them. A GPU that computes the
+same blocks gets the same numbers; until one does, they are drawn on the host and copied.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Stream:
     """The numbers of one op. ``per_row``: element indices count from the replica's first sample.
 
     ``seed`` 0 means the program's. Without ``every_step`` the numbers are the same in each step.
-    ``name``: draw what the op that writes this variable draws, not one's own.
+    ``name``: draw the numbers of the op that writes this variable, not the op's own.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Stream:
     def part_below(
         self, start: int, shape: tuple[int, ...], row: int, probability: float
     ) -> np.ndarray:
-        """Return what :meth:`below` returns for the elements from ``start``; a sample has ``row`` elements."""
+        """Return :meth:`below` for the elements from ``start``; a sample has ``row`` elements."""
         if probability >= 1.0:
             return np.ones(shape, bool)
         words = self._span(start, math.prod(shape), row).reshape(shape)
@@ -84,10 +84,8 @@ class Stream:
 
     def truncated_normal(self, shape: tuple[int, ...]) -> np.ndarray:
         """Return float64 standard normals within two deviations: those outside are drawn again."""
-        kept = np.empty(math.prod(shape))
-        filled, attempt = 0, self.normal((2 * len(kept) + 16,))
-        good = attempt[np.abs(attempt) <= 2.0]  # 95 % are, so twice as many always suffice
-        filled = min(len(good), len(kept))
-        kept[:filled] = good[:filled]
-        assert filled == len(kept)
-        return kept.reshape(shape)
+        count = math.prod(shape)
+        numbers = self.normal((2 * count + 16,))
+        inside = numbers[np.abs(numbers) <= 2.0][:count]  # 95 % are, so twice as many suffice
+        assert len(inside) == count
+        return inside.reshape(shape)

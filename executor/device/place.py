@@ -40,9 +40,9 @@ class CUDAPlace:
 
 @dataclass(frozen=True)
 class CUDAPinnedPlace:
-    """Host memory that a GPU can read while the host goes on: where data may lie, not where anything computes.
+    """Host memory that a GPU can read while the host goes on: a place for data, not for computing.
 
-    What is fed goes through such memory anyway, so a tensor set with this place is held like any other.
+    All feeds go through such memory anyway, so a tensor set with this place is stored like any other.
     """
 
     def __repr__(self) -> str:
@@ -55,18 +55,18 @@ _default: Place = CPUPlace()
 
 
 def default_place() -> Place:
-    """Return the place of executors that are made without one."""
+    """Return the place of executors that are created without one."""
     return _default
 
 
 def set_default_place(place: Place) -> None:
-    """Name the place of executors that are made without one."""
+    """Set the place of executors that are created without one."""
     global _default
     _default = place
 
 
 def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
-    """Return ``device_count`` CPU places; without a count, as many as the environment's CPU_NUM says.
+    """Return ``device_count`` CPU places; without a count, the environment's CPU_NUM.
 
     CPU_NUM not set means one place, and sets it to 1.
 
@@ -90,7 +90,7 @@ def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
 
 
 def cuda_pinned_places(device_count: int | None = None) -> list[CUDAPinnedPlace]:
-    """Return ``device_count`` pinned places; without a count, as many as the environment's CPU_NUM says.
+    """Return ``device_count`` pinned places; without a count, the environment's CPU_NUM.
 
     Raises:
         InvalidValue: CPU_NUM is no integer.
@@ -99,7 +99,7 @@ def cuda_pinned_places(device_count: int | None = None) -> list[CUDAPinnedPlace]
 
 
 def register_gpu_counter(count: Callable[[], int]) -> None:
-    """Have ``count`` asked how many GPUs there are, beside those that this process sees."""
+    """Register a function that counts GPUs beyond those that this process sees."""
     _counters.append(count)
 
 
@@ -117,7 +117,7 @@ def cuda_places(device_ids: Sequence[int] | None = None) -> list[CUDAPlace]:
     On a cluster they are numbered by node, then by device; see ``rowlock.cluster.ray.nodes``.
 
     Raises:
-        InvalidArgument: there is no GPU, or not the one asked for.
+        InvalidArgument: there is no GPU, or not the one named.
         InvalidValue: FLAGS_selected_gpus is no list of whole numbers.
     """
     count = gpu_count()
@@ -133,7 +133,7 @@ def cuda_places(device_ids: Sequence[int] | None = None) -> list[CUDAPlace]:
             ) from None
     for device_id in device_ids:
         if not 0 <= device_id < count:
-            raise InvalidArgument(f"GPU {device_id} is asked for, but there are {count}.")
+            raise InvalidArgument(f"there is no GPU {device_id}: there are {count}.")
     return [CUDAPlace(device_id) for device_id in device_ids]
 
 
@@ -147,7 +147,7 @@ def runtime_of(place: Place) -> Runtime | None:
 
 
 def check_source(place: object, argument: str) -> None:
-    """Refuse what is no place that data can come from.
+    """Refuse a value that is no place that data can come from.
 
     Raises:
         InvalidValue: it is no place.

@@ -16,10 +16,10 @@ from ..host.writes import Writes
 
 
 class Link(Protocol):
-    """Where a tensor's newest value may be: on the replicas that trained it.
+    """The connection of a tensor to the replicas that may hold its newest value.
 
-    ``version`` grows with every step that wrote, be it what ``written`` names; ``dirty`` names what was written
-    here since.
+    ``version`` grows with every step that wrote a persistable of ``written``; ``dirty`` names the persistables
+    that the driver wrote since.
     """
 
     version: int
@@ -28,7 +28,7 @@ class Link(Protocol):
 
     @property
     def turn(self) -> AbstractContextManager[Any]:
-        """The lock for what is pulled and for ``dirty``."""
+        """The lock for pulling values and for ``dirty``."""
         ...
 
     def settle(self) -> None:
@@ -92,7 +92,7 @@ class Tensor:
         return self._array
 
     def allocate(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-        """Return the tensor's own array, replaced by a new one unless shape and dtype fit."""
+        """Return the tensor's own array, a new one if shape or dtype differ."""
         if self._array is None or self._array.shape != shape or self._array.dtype != dtype:
             self._array = np.zeros(shape, dtype)
             Storage.generation += 1
@@ -220,19 +220,19 @@ def create_lod_tensor(data: Any, recursive_seq_lens: Sequence[Sequence[int]], pl
         SequenceError: the lengths do not add up to the rows.
         InvalidType: ``data`` is none of these.
     """
-    made = Tensor()
+    tensor = Tensor()
     if isinstance(data, (np.ndarray, Tensor)):
-        made.set(np.array(data))
+        tensor.set(np.array(data))
     elif isinstance(data, list):
         lengths = [len(sequence) for sequence in data]
         if list(recursive_seq_lens[-1]) != lengths:
             raise SequenceError(f"the sequences have lengths {lengths}, not {recursive_seq_lens}.")
         rows = np.concatenate([np.asarray(sequence) for sequence in data])
-        made.set(rows.astype(np.int64).reshape(-1, 1) if rows.ndim == 1 else rows)
+        tensor.set(rows.astype(np.int64).reshape(-1, 1) if rows.ndim == 1 else rows)
     else:
         raise InvalidType(f"create_lod_tensor takes an array or a list, got {type(data).__name__}.")
-    made.set_recursive_sequence_lengths(recursive_seq_lens)
-    return made
+    tensor.set_recursive_sequence_lengths(recursive_seq_lens)
+    return tensor
 
 
 def create_random_int_lodtensor(

@@ -48,6 +48,6 @@ def set_scheduled_rate(program: Program, scope: Scope) -> None:
     """Write the learning rate that the program's Python scheduler gives now, if it changed."""
     scheduler, name = program.lr_scheduler
     tensor = scope.home(name).get_tensor()
-    rate = np.full((1,), scheduler.get_lr(), np.float32)
+    rate = np.full((1,), scheduler(), np.float32)
     if not tensor.initialized or not np.array_equal(tensor.memory(), rate):
         tensor.set(rate)

@@ -307,7 +307,7 @@ class ParallelRun:
         """Say once of strategies that the user changed since that this program does not follow."""
         self._edits_seen = self._edit_count()
         for original, copied in self._originals:
-            names = original.differing(copied)
+            names = original.differing_fields(copied)
             if names:
                 warnings.warn(
                     f"{type(copied).__name__}.{', '.join(names)} changed after this program was compiled, and "

@@ -40,7 +40,7 @@ class CompiledVariant:
         self.own = program.own_names()
         self.alike = frozenset(self.states) - self.own
         alike = [program.values[i].alike for i in program.fetches]
-        self.results = Results(alike, scope, program.kept)
+        self.results = Results(alike, scope, program.place_states)
         self.batch = [i for i, v in enumerate(program.feeds) if program.values[v].varies]
         self.checked: OrderedDict[tuple[Any, ...], None] = OrderedDict()
         # By the identity of cuts, which are kept here: where the rows of each place stand.

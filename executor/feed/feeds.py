@@ -1,4 +1,4 @@
-"""What a user feeds: converted, checked against the program, and split over places."""
+"""Convert a user's feeds, check them against the program, and split them over places."""
 
 from __future__ import annotations
 
@@ -68,21 +68,21 @@ def _number(name: str, value: float, variable: Variable) -> np.ndarray:
         return array
     # Python refuses to write very long integers.
     long = isinstance(value, int) and value.bit_length() > 128
-    told = f"an integer of {int(value).bit_length()} bits" if long else repr(value)
+    text = f"an integer of {int(value).bit_length()} bits" if long else repr(value)
     low, high = _range(dtype)
     raise FeedError(
-        f"feed {name!r}: {told} does not fit its dtype {dtype}, which holds {low} to {high}. Feed a number in "
+        f"feed {name!r}: {text} does not fit its dtype {dtype}, which holds {low} to {high}. Feed a number in "
         f"this range, or declare another dtype.{_declared_at(variable)}"
     )
 
 
 def _range(dtype: np.dtype) -> tuple[object, object]:
-    found = ml_dtypes.finfo(dtype) if is_float(dtype) else np.iinfo(dtype)
-    return (float(found.min), float(found.max)) if is_float(dtype) else (found.min, found.max)
+    limits = ml_dtypes.finfo(dtype) if is_float(dtype) else np.iinfo(dtype)
+    return (float(limits.min), float(limits.max)) if is_float(dtype) else (limits.min, limits.max)
 
 
 def _as_array(name: str, value: Any, variable: Variable) -> np.ndarray:
-    """Return what something else than an array, a number or a list holds."""
+    """Return the array in an object that is no array, number or list."""
     try:
         return np.asarray(value)
     except Exception as error:
@@ -95,8 +95,8 @@ def _as_array(name: str, value: Any, variable: Variable) -> np.ndarray:
 Copy = Callable[[np.ndarray], np.ndarray]
 
 
-def kept(value: Any, array: np.ndarray, copy: Copy = np.copy) -> np.ndarray:
-    """Return a fed array as it is now, whatever the user does to ``value``, which it was made from.
+def snapshot(value: Any, array: np.ndarray, copy: Copy = np.copy) -> np.ndarray:
+    """Return a fed array that later writes to ``value``, from which it was converted, do not change.
 
     Memory that cannot be written is not copied.
     """
@@ -119,7 +119,7 @@ def _dtype_name(variable: Variable) -> str:
 
 
 def check_declared(name: str, array: np.ndarray, variable: Variable) -> None:
-    """Compare an array with a declaration that asks for it (``fluid.data``).
+    """Compare an array with a declaration that demands it (``fluid.data``).
 
     Raises:
         FeedError: rank, a known dimension or the dtype differs.
@@ -143,7 +143,7 @@ def check_declared(name: str, array: np.ndarray, variable: Variable) -> None:
 def convert(program: Program, feed: Feed, keep: Copy | None = None) -> dict[str, np.ndarray]:
     """Return the feed as arrays, every name checked to be a variable of the program.
 
-    ``keep`` copies what the user could change later (None: that is the user's affair).
+    ``keep`` copies arrays that the user could change later (None: they are not copied).
 
     Raises:
         FeedError: a name the program does not have.
@@ -162,12 +162,12 @@ def convert(program: Program, feed: Feed, keep: Copy | None = None) -> dict[str,
                 f"Its data variables: {', '.join(data) or 'none'}."
             )
         array = to_array(name, value, variable)
-        arrays[name] = array if keep is None else kept(value, array, keep)
+        arrays[name] = array if keep is None else snapshot(value, array, keep)
     return arrays
 
 
 def check(program: Program, arrays: Mapping[str, np.ndarray]) -> None:
-    """Compare arrays with those declarations that ask for it, and with those of persistables."""
+    """Compare arrays with declarations that demand it, and with those of persistables."""
     variables = program.global_block().vars
     for name, array in arrays.items():
         if variables[name].need_check_feed or variables[name].persistable:
@@ -193,7 +193,7 @@ def refuse_empty(program: Program, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 class FeedShard(NamedTuple):
-    """What one place is fed: arrays by name, and the LoD of those that hold sequences."""
+    """The feed of one place: arrays by name, and the LoD of those that hold sequences."""
 
     arrays: dict[str, np.ndarray]
     lods: dict[str, LoD]
@@ -268,9 +268,9 @@ def refuse_uneven(
         if varies(variables[name]) and array.ndim
     }
     if places > 1 and len(set(rows.values())) > 1:
-        told = ", ".join(f"{name!r} has {count}" for name, count in rows.items())
+        counts = ", ".join(f"{name!r} has {count}" for name, count in rows.items())
         raise FeedError(
-            f"the feeds of one batch differ in their rows: {told}. They cannot be split over {places} places "
+            f"the feeds of one batch differ in their rows: {counts}. They cannot be split over {places} places "
             f"so that rows stay together. Feed equally many, or a list of {places} dicts, one for each place."
         )
 
@@ -288,7 +288,7 @@ def cuts(
 
 
 def cut(arrays: Mapping[str, np.ndarray], by_place: Cuts) -> list[FeedShard]:
-    """Return what each place gets of arrays."""
+    """Return each place's parts of arrays."""
     return [
         FeedShard(
             {
@@ -312,7 +312,7 @@ def _rows(
 
 
 def _one_or_each(variable: Variable, array: np.ndarray, places: int) -> Sequence[slice | None]:
-    """A persistable's value for all places, or one for each; a gradient's seed is one for each."""
+    """Cut a persistable's value (one for all places, or one for each) or a gradient's seed (one for each)."""
     declared = tuple(variable.shape or ())
     one_for_all = variable.persistable and array.shape == declared
     if places == 1 or one_for_all:
@@ -320,23 +320,23 @@ def _one_or_each(variable: Variable, array: np.ndarray, places: int) -> Sequence
     each = declared[0] if declared else 1
     if array.ndim and len(array) == each * places:
         return [slice(i * each, (i + 1) * each) for i in range(places)]
-    wanted = f"{each * places} row(s), one value a place"
+    expected = f"{each * places} row(s), one value a place"
     if variable.persistable:
-        wanted = f"one value of shape {list(declared)}, or {wanted}"
+        expected = f"one value of shape {list(declared)}, or {expected}"
     raise FeedError(
-        f"feed {variable.name!r}: got shape {list(array.shape)} for {places} places. Feed {wanted}."
+        f"feed {variable.name!r}: got shape {list(array.shape)} for {places} places. Feed {expected}."
     )
 
 
 def _bounds(
-    variable: Variable, count: int, places: int, partial: bool, what: str
+    variable: Variable, count: int, places: int, partial: bool, unit: str
 ) -> list[tuple[int, int]]:
     if count == 0:
         raise FeedError(f"feed {variable.name!r} has 0 rows: the batch is empty.")
     if count < places:
         if not partial:
             raise FeedError(
-                f"feed {variable.name!r}: {count} {what} cannot be split over {places} places. "
+                f"feed {variable.name!r}: {count} {unit} cannot be split over {places} places. "
                 f"Feed at least one per place, or use fewer places (CPU_NUM sets their number)."
             )
         return [(min(i, count), min(i + 1, count)) for i in range(places)]
@@ -374,11 +374,11 @@ def sample_shares(rows: Mapping[str, Sequence[int]]) -> list[float]:
     for name, counts in rows.items():
         total = sum(counts)
         shares[name] = [count / total if total else 0.0 for count in counts]
-    found = list(shares.values())
-    if not found or any(not np.allclose(one, found[0]) for one in found):
-        counted = ", ".join(f"{name!r}: {list(counts)}" for name, counts in rows.items())
+    by_feed = list(shares.values())
+    if not by_feed or any(not np.allclose(part, by_feed[0]) for part in by_feed):
+        counts_text = ", ".join(f"{name!r}: {list(counts)}" for name, counts in rows.items())
         raise FeedError(
-            f"SampleWeighted needs to know each place's samples, and the feeds differ about their rows: "
-            f"{counted or 'no batch variable is fed'}."
+            f"SampleWeighted needs each place's number of samples, and the feeds differ in their rows: "
+            f"{counts_text or 'no batch variable is fed'}."
         )
-    return found[0]
+    return by_feed[0]

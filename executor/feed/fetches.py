@@ -1,4 +1,4 @@
-"""What a user fetches: names out of a fetch list, and the places' values joined."""
+"""Read the names of a fetch list, and join the places' values of a fetch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..device.tensor import LoD, Tensor
 
 
 def fetch_names_of(fetch_list: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names in a fetch list, and what the optimize ops in it write.
+    """Return the names in a fetch list, and the names that the optimize ops in it write.
 
     Raises:
         InvalidArgument: it is no list, tuple, Variable or name.
@@ -66,7 +66,7 @@ class FetchedArray(np.ndarray):
     def __array_wrap__(
         self, array: np.ndarray, context: Any = None, return_scalar: bool = False
     ) -> Any:
-        """Return what NumPy computed of it: scalars stay scalars."""
+        """Return NumPy's result as it is: scalars stay scalars."""
         return np.asarray(array)[()] if return_scalar else array.view(FetchedArray)
 
     def __reduce__(self) -> Any:
@@ -104,7 +104,7 @@ class Joined:
 
         Raises:
             InvalidValue: shapes differ between places in other dimensions than the first, or dtypes differ.
-            SequenceError: the values hold sequences, and NumPy arrays are asked for.
+            SequenceError: the values hold sequences, and ``return_numpy`` is True.
         """
         first = self.parts[0]
         if len(self.parts) > 1 and any(
@@ -133,13 +133,13 @@ class Joined:
 
 def joined_lods(lods: Sequence[LoD]) -> LoD:
     """Return the offsets of all places' sequences behind each other."""
-    held = [lod for lod in lods if lod]
-    if not held or len({len(lod) for lod in held}) > 1:
+    nonempty = [lod for lod in lods if lod]
+    if not nonempty or len({len(lod) for lod in nonempty}) > 1:
         return ()
     levels: list[tuple[int, ...]] = []
-    for level in range(len(held[0])):
+    for level in range(len(nonempty[0])):
         offsets = [0]
-        for lod in held:
+        for lod in nonempty:
             offsets += [offsets[-1] + end for end in lod[level][1:]] if lod[level] else []
         levels.append(tuple(offsets))
     return tuple(levels)

@@ -1,4 +1,4 @@
-"""Batches that come from a user's generator: a thread keeps a bounded queue filled, steps take from it."""
+"""Read batches from a user's generator: a thread fills a bounded queue, from which steps take."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import numpy as np
 from ...graph.program.program import Program
 from ...strategies.errors import EnforceNotMet, EOFException, ExecutionError, InvalidState
 
-Batch = Mapping[str, Any]  # what one place is fed: arrays or tensors by variable name
+Batch = Mapping[str, Any]  # the feed of one place: arrays or tensors by variable name
 Source = Callable[[], Iterator[Batch]]
 
-_POLL_S = 0.1  # how soon a thread that waits for room notices that nobody wants more
+_POLL_S = 0.1  # how soon a thread that waits for room notices that its reader was stopped
 _ENDING_S = 5.0
 
 
@@ -45,7 +45,7 @@ class Prefetch:
         Raises:
             EOFException: there is none.
             ExecutionError: the generator raised (the cause is chained), or gave nothing for ``within`` seconds.
-            EnforceNotMet: the generator gave what cannot be fed, as :class:`FeedError` mostly.
+            EnforceNotMet: the generator gave values that cannot be fed, as :class:`FeedError` mostly.
         """
         if self._returned:
             return self._returned.popleft()
@@ -63,7 +63,7 @@ class Prefetch:
             self._ended = item
         if isinstance(self._ended, EOFException):
             raise EOFException(str(self._ended))
-        if isinstance(self._ended, EnforceNotMet):  # says itself what is wrong with a batch
+        if isinstance(self._ended, EnforceNotMet):  # its own text describes the batch
             raise type(self._ended)(str(self._ended)) from self._ended
         raise ExecutionError(
             f"the reader's generator failed: {type(self._ended).__name__}: {self._ended}"
@@ -130,7 +130,7 @@ class Reader:
             self._prefetch = Prefetch(self.source, self.capacity)
 
     def reset(self) -> None:
-        """Stop reading and forget what was read ahead; the next ``start`` begins anew."""
+        """Stop reading and drop the batches read ahead; the next ``start`` begins anew."""
         if self._prefetch is not None:
             self._prefetch.stop()
         self._prefetch = None
@@ -139,7 +139,7 @@ class Reader:
         """Return a batch for each place; batches that are too few for all places are lost.
 
         ``partial``: unless the reader drops them, they go to the first places, and no rows to the others.
-        When the generator fails, or gives nothing in time, what was taken before is kept for the next call.
+        When the generator fails, or gives nothing in time, the batches taken so far wait for the next call.
 
         Raises:
             InvalidState: the reader was not started.
@@ -151,19 +151,19 @@ class Reader:
                 f"nothing is fed for {', '.join(self.names)}, and their reader was not started: call start(), "
                 f"or reset() and start() once it was exhausted."
             )
-        taken: list[Batch] = []
+        batches: list[Batch] = []
         try:
-            while len(taken) < places:
-                taken.append(self._prefetch.take(within))
+            while len(batches) < places:
+                batches.append(self._prefetch.take(within))
         except EOFException:
-            if self.drop_last or not partial or not taken:
+            if self.drop_last or not partial or not batches:
                 raise
-            rowless = {name: np.asarray(array)[:0] for name, array in taken[0].items()}
-            taken += [rowless] * (places - len(taken))
+            rowless = {name: np.asarray(array)[:0] for name, array in batches[0].items()}
+            batches += [rowless] * (places - len(batches))
         except BaseException:
-            self.give_back(taken)
+            self.give_back(batches)
             raise
-        return taken
+        return batches
 
     def give_back(self, batches: Sequence[Batch]) -> None:
         """Let batches that were taken be taken again, in the same order."""
@@ -174,40 +174,41 @@ class Reader:
 def batches_for(
     program: Program, feed: Any, places: int, sets: int, within: float, partial: bool = False
 ) -> list[list[dict[str, Any]]] | None:
-    """Return what a program's readers feed: per step, a batch for each place. None if nothing is read.
+    """Return the batches of a program's readers: per step, one for each place; None without readers in use.
 
-    A reader whose variables are fed by the user is left alone. ``partial``: some places may get no rows.
+    A reader whose variables the user feeds does not read. ``partial``: some places may get no rows.
     """
     if not program.readers:
         return None
     first = feed[0] if isinstance(feed, (list, tuple)) and feed else feed
-    given = set(first) if isinstance(first, Mapping) else set()
-    known = program.global_block().vars
+    fed_names = set(first) if isinstance(first, Mapping) else set()
+    variables = program.global_block().vars
     readers: list[Reader] = [
         reader
         for reader in program.readers
-        if not given.intersection(reader.names) and any(name in known for name in reader.names)
+        if not fed_names.intersection(reader.names)
+        and any(name in variables for name in reader.names)
     ]
     if not readers:
         return None
-    taken: list[list[list[Batch]]] = [[] for _ in range(sets)]
+    steps: list[list[list[Batch]]] = [[] for _ in range(sets)]
     try:
-        for step in taken:
+        for step in steps:
             for reader in readers:
                 step.append(reader.take(places, within, partial))
     except EOFException:
         raise
     except BaseException:
-        for step in reversed(taken):
+        for step in reversed(steps):
             for reader, batches in zip(readers, step, strict=False):
                 reader.give_back(batches)
         raise
-    return [_merged(step, known) for step in taken]
+    return [_merge(step, variables) for step in steps]
 
 
-def _merged(taken: Sequence[Sequence[Batch]], known: Container[str]) -> list[dict[str, Any]]:
-    """Return, per place, what several readers feed it."""
+def _merge(by_reader: Sequence[Sequence[Batch]], variables: Container[str]) -> list[dict[str, Any]]:
+    """Return, per place, the batches of several readers as one."""
     return [
-        {name: array for batch in of_place for name, array in batch.items() if name in known}
-        for of_place in zip(*taken, strict=True)
+        {name: array for batch in of_place for name, array in batch.items() if name in variables}
+        for of_place in zip(*by_reader, strict=True)
     ]

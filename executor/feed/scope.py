@@ -34,9 +34,9 @@ class Scope:
 
     def __repr__(self) -> str:
         names = [*self._variables][:4]
-        more = ", ..." if len(self._variables) > len(names) else ""
+        dots = ", ..." if len(self._variables) > len(names) else ""
         of = ", child of another" if self.parent is not None else ""
-        return f"<Scope: {len(self._variables)} variables{of}: {', '.join(names)}{more}>"
+        return f"<Scope: {len(self._variables)} variables{of}: {', '.join(names)}{dots}>"
 
     def var(self, name: str) -> ScopeVariable:
         """Return the variable of this scope, created if missing."""
@@ -68,10 +68,10 @@ class Scope:
         return list(self._variables)
 
     def home(self, name: str) -> ScopeVariable:
-        """Return the variable a persistable lives in: where it is found, else created in the root."""
-        found = self.find_var(name)
-        if found is not None:
-            return found
+        """Return the variable that holds a persistable; without one, create it in the root."""
+        variable = self.find_var(name)
+        if variable is not None:
+            return variable
         root = self
         while root.parent is not None:
             root = root.parent
@@ -82,7 +82,7 @@ _current = Scope()
 
 
 def global_scope() -> Scope:
-    """Return the scope that ``Executor.run`` uses unless told otherwise."""
+    """Return the scope that ``Executor.run`` uses by default."""
     return _current
 
 

@@ -1,4 +1,4 @@
-"""How a feed is spread over places: what each is fed, and what its samples weigh."""
+"""Spread a feed over places, and weigh the samples of each."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SHAPES_KEPT = 64
 
 
 class Portions(list[FeedShard]):
-    """What each place is fed. Feeds of the same names and shapes have the same ``cuts`` (None: not known)."""
+    """The feed of each place. Feeds of the same names and shapes have the same ``cuts`` (None: not known)."""
 
     def __init__(self, portions: Iterable[FeedShard], cuts: Cuts | None = None) -> None:
         super().__init__(portions)
@@ -50,35 +50,35 @@ class Splitter:
 
     def __init__(self, program: Program, count: int, *, weighted: bool, partial: bool) -> None:
         self.program, self.count = program, count
-        self._known: OrderedDict[Any, Cuts] = OrderedDict()
+        self._cuts_by_shape: OrderedDict[Any, Cuts] = OrderedDict()
         self._fixed: dict[
             tuple[str, ...], list[str]
         ] = {}  # by all names fed: those without a batch
         self.weighted, self.partial = weighted, partial
 
     def batches(self, feed: Any, iterations: int, keep: Copy | None = None) -> list[Portions]:
-        """Return what each place is fed: once for the whole call, or once for each of its steps if read.
+        """Return the feed of each place: once for the whole call, or with readers once for each of its steps.
 
-        ``keep`` copies what the user could change later.
+        ``keep`` copies arrays that the user could change later.
 
         Raises:
-            FeedError: what is fed cannot be split, or misses a place.
+            FeedError: the feed cannot be split, or misses a place.
         """
         within = current_config().step_deadline_s
         read = batches_for(self.program, feed, self.count, iterations, within, partial=self.partial)
         if read is None:
             return [self._portions(feed, keep)]
-        given = self._portions(feed, keep)
+        shares = self._portions(feed, keep)
         return [
             Portions(
-                FeedShard({**own.arrays, **more.arrays}, {**own.lods, **more.lods})
-                for own, more in zip(given, self._portions(batches), strict=True)
+                FeedShard({**fed.arrays, **from_readers.arrays}, {**fed.lods, **from_readers.lods})
+                for fed, from_readers in zip(shares, self._portions(batches), strict=True)
             )
             for batches in read
         ]
 
     def _portions(self, feed: Any, keep: Copy | None = None) -> Portions:
-        """Return what each place is fed."""
+        """Return the feed of each place."""
         count = self.count
         if feed is None:
             return Portions(FeedShard({}, {}) for _ in range(count))
@@ -105,23 +105,23 @@ class Splitter:
         return self._alike(each)
 
     def _alike_before(self, arrays: dict[str, np.ndarray]) -> Portions:
-        """Return portions of arrays, cut like those of the same shapes before."""
+        """Return portions of arrays, cut like earlier ones of the same shapes."""
         shapes = tuple([(name, array.shape, array.dtype) for name, array in arrays.items()])
-        known = self._known.get(shapes)
-        if known is None:
+        shape_cuts = self._cuts_by_shape.get(shapes)
+        if shape_cuts is None:
             refuse_uneven(self.program, arrays, {}, self.count)
             check(
                 self.program, whole_batches(self.program, arrays)
             )  # errors tell the size that is fed
-            known = self._known[shapes] = cuts(
+            shape_cuts = self._cuts_by_shape[shapes] = cuts(
                 self.program, arrays, self.count, partial=self.partial
             )
-            if len(self._known) > SHAPES_KEPT:
-                self._known.popitem(last=False)
-        return Portions(cut(arrays, known), known)
+            if len(self._cuts_by_shape) > SHAPES_KEPT:
+                self._cuts_by_shape.popitem(last=False)
+        return Portions(cut(arrays, shape_cuts), shape_cuts)
 
     def _alike(self, portions: list[FeedShard]) -> Portions:
-        """Check that every place is fed the same names, and rows where it must be; order names alike."""
+        """Check that all places are fed the same names, and rows where they need some; order names alike."""
         names = list(portions[0].arrays)
         for i, portion in enumerate(portions):
             if set(portion.arrays) != set(names):
@@ -139,13 +139,13 @@ class Splitter:
         )
 
     def parts(self, portions: Sequence[FeedShard]) -> list[float]:
-        """Return what each place's samples weigh, if they are weighed."""
+        """Return the weight of each place's samples, if they are weighed."""
         if not self.weighted:
             return [1.0] * len(portions)
         return sample_shares(rows_of(self.program, portions))
 
     def whole(self, batches: Sequence[Portions]) -> frozenset[str]:
-        """Return the names of what is fed alike to all places, whole."""
+        """Return the names of feeds that go whole, with the same bits, to all places."""
         names = tuple(batches[0][0].arrays)
         fixed = self._fixed.get(names)
         if fixed is None:
@@ -153,10 +153,12 @@ class Splitter:
             fixed = self._fixed[names] = [n for n in names if not varies(variables[n])]
         if not fixed:
             return frozenset()
-        return frozenset(n for n in fixed if all(_same([p.arrays[n] for p in b]) for b in batches))
+        return frozenset(
+            n for n in fixed if all(_have_same_bits([p.arrays[n] for p in b]) for b in batches)
+        )
 
     def again(self, portions: Sequence[FeedShard]) -> Portions:
-        """Return what was split over another number of places, split over these."""
+        """Return a feed that was split over another number of places, split over these."""
         variables = self.program.global_block().vars
         arrays, lods = {}, {}
         for name in portions[0].arrays:
@@ -171,10 +173,10 @@ class Splitter:
         return Portions(split(self.program, arrays, lods, self.count, partial=self.partial))
 
 
-def _same(arrays: Sequence[np.ndarray]) -> bool:
+def _have_same_bits(arrays: Sequence[np.ndarray]) -> bool:
     """Tell whether arrays have the same bits."""
-    first, *others = arrays
-    return all(a is first or _bits(a) == _bits(first) for a in others)
+    first, *rest = arrays
+    return all(a is first or _bits(a) == _bits(first) for a in rest)
 
 
 def _bits(array: np.ndarray) -> tuple[Any, ...]:

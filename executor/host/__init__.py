@@ -1,5 +1,5 @@
-"""What this host has: memory, cores, and a folder for compiled code.
+"""Resources of this host: memory, cores, and a folder for compiled code.
 
-* What compilers and tuners made lies on disk: ``executor/host/disk_cache.py`` ``DiskCache`` alone writes
-  and trusts it.
+* ``executor/host/disk_cache.py`` ``DiskCache`` alone writes the results of compilers and tuners to disk, and
+  checks that they can be trusted.
 """

@@ -16,7 +16,7 @@ from ...graph.ops.registry import Spec
 from ...strategies.types import to_numpy, to_var_type
 
 _LEAST, _LEAST_SCRATCH = 64 << 20, 1 << 30  # bytes of address space
-_ROOM = 4  # reserve so many times what is needed now: larger shapes may come
+_ROOM = 4  # reserve so many times the bytes needed now: larger shapes may follow
 _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # Python names it from 3.13 on
 
 
@@ -34,7 +34,7 @@ def aligned_bytes(xp: ModuleType, nbytes: int) -> Any:
 
 
 class Region:
-    """Reserved address space. Who holds a view of it may use it also after :meth:`give_back`."""
+    """Reserved address space. Views of it stay usable after :meth:`give_back`."""
 
     def __init__(self, capacity: int) -> None:
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
@@ -44,16 +44,16 @@ class Region:
             raise MemoryError(str(error)) from error
         self.bytes = np.frombuffer(self._map, np.uint8)
         self.capacity = capacity
-        with contextlib.suppress(OSError):  # as NumPy asks for its own arrays
+        with contextlib.suppress(OSError):  # huge pages, as NumPy requests for its own arrays
             self._map.madvise(mmap.MADV_HUGEPAGE)
 
     def give_back(self) -> None:
-        """Give the pages back to the host; what lay there is lost."""
+        """Give the pages back to the host; their content is lost."""
         self._map.madvise(mmap.MADV_DONTNEED)
 
 
 class Memory:
-    """What plans share of which one runs at a time: an arena, and scratch memory for each lane."""
+    """Memory of plans of which one runs at a time: an arena, and scratch memory for each lane."""
 
     def __init__(self) -> None:
         self._arena: Region | None = None
@@ -71,10 +71,10 @@ class Memory:
 
     def scratch(self, lane: int, least: int = 0) -> Region:
         """Return the region from which the instructions of a lane take scratch memory, one after the other."""
-        found = self._scratch.get(lane)
-        if found is None or found.capacity < least:
-            found = self._scratch[lane] = _region(max(least, _LEAST_SCRATCH // _ROOM))
-        return found
+        region = self._scratch.get(lane)
+        if region is None or region.capacity < least:
+            region = self._scratch[lane] = _region(max(least, _LEAST_SCRATCH // _ROOM))
+        return region
 
     def give_back(self) -> None:
         """Give all pages back to the host. Plans can still run: they take new ones."""
@@ -85,7 +85,7 @@ class Memory:
 
 
 def _region(nbytes: int) -> Region:
-    """Reserve room for more than is needed now; where the host does not allow that, just what is."""
+    """Reserve more bytes than are needed now, or as many if the host does not allow more."""
     try:
         return Region(max(_ROOM * nbytes, _LEAST))
     except MemoryError:
@@ -93,7 +93,7 @@ def _region(nbytes: int) -> Region:
 
 
 class Arena:
-    """The arrays of a plan's temporaries; ``count`` and ``nbytes`` tell what a step leaves alive."""
+    """The arrays of a plan's temporaries; ``count`` and ``nbytes`` are those that a step leaves alive."""
 
     def __init__(self, xp: Any, plan: MemoryPlan, memory: Any = None) -> None:
         block = memory.arena(plan.size) if memory is not None else aligned_bytes(xp, plan.size)
@@ -108,15 +108,15 @@ class Arena:
                 spec, offset = plan.specs[i], plan.at(i)
                 dtype = to_numpy(spec.dtype)
                 end = offset + math.prod(spec.shape) * dtype.itemsize
-                held = host if plan.on_host(i) else block
-                flat = held[offset:end].view(dtype)
+                memory_block = host if plan.on_host(i) else block
+                flat = memory_block[offset:end].view(dtype)
                 self.arrays[i] = shaped(flat, spec.shape, values[i].layout)
         for i, source in plan.same.items():
             self.arrays[i] = self.arrays[source]
 
 
 def _beside(memory: Any, nbytes: int) -> Any:
-    """Return memory of the host for what lies there beside a GPU; on a CPU it lies beside the rest."""
+    """Return the host's memory for values beside a GPU (on a CPU all values lie in one memory)."""
     if nbytes and hasattr(memory, "on_host"):
         return memory.on_host(nbytes)
     return aligned_bytes(np, nbytes)

@@ -1,4 +1,4 @@
-"""How many threads the libraries under the kernels may use."""
+"""Limit the threads of the libraries under the kernels."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ _BLAS = (
 def set_threads(count: int) -> None:
     """Have the libraries of this process use so many threads.
 
-    The BLAS that NumPy carries was loaded before anyone could ask; OpenMP reads its variable when it is loaded,
-    and XLA when it is started.
+    NumPy's own BLAS is loaded already; OpenMP reads its variable when it is loaded, and XLA when it is started.
     """
     os.environ["OMP_NUM_THREADS"] = os.environ["NPROC"] = str(count)
     for path in glob.glob(str(Path(np.__file__).parents[1] / "numpy.libs" / "*openblas*")):
@@ -36,17 +35,17 @@ def set_threads(count: int) -> None:
 
 @contextlib.contextmanager
 def openmp_threads(count: int) -> Iterator[None]:
-    """Have OpenMP start so many threads (0: as many as before) for what the calling thread asks meanwhile."""
+    """Have OpenMP start so many threads (0: as many as before) for the calling thread inside the block."""
     library = _openmp() if count else None
     if library is None:
         yield
         return
-    before = library.omp_get_max_threads()
+    old_count = library.omp_get_max_threads()
     library.omp_set_num_threads(count)
     try:
         yield
     finally:
-        library.omp_set_num_threads(before)
+        library.omp_set_num_threads(old_count)
 
 
 @cache

@@ -1,8 +1,8 @@
-"""What compilers and tuners made, kept on disk: loaded only if the user alone can have written it.
+"""Cache the results of compilers and tuners on disk; load them only if the user alone can have written them.
 
-Machine code runs with the user's rights, so a file is taken only from a folder that nobody else can change (its
-parents included, as SSH demands it of ``authorized_keys``) and with a keyed digest over its name and content. A
-file is read once; what is loaded is the memory whose digest was checked.
+Machine code runs with the user's rights, so a file is loaded only from a folder that no other user can change
+(its parents included, as SSH demands it of ``authorized_keys``) and with a keyed digest over its name and
+content. A file is read once, into the memory whose digest is checked and which is loaded.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ _log = logging.getLogger("rowlock")
 
 
 def cache_directory() -> Path | None:
-    """Return where files are kept: ``ROWLOCK_CACHE_DIR``, or ``~/.cache/rowlock``; None without a home."""
-    named = os.environ.get(_VARIABLE)
+    """Return the cache's folder: ``ROWLOCK_CACHE_DIR``, or ``~/.cache/rowlock``; None without a home."""
+    setting = os.environ.get(_VARIABLE)
     try:
-        folder = Path(named or "~/.cache/rowlock").expanduser()
+        folder = Path(setting or "~/.cache/rowlock").expanduser()
     except RuntimeError:  # no HOME, and no entry for this user
         return None
-    return folder if named or folder.is_absolute() else None
+    return folder if setting or folder.is_absolute() else None
 
 
 def disk_cache() -> DiskCache:
-    """Return the cache in the directory that is in force; one that keeps nothing if that cannot be used."""
+    """Return the cache in the directory in force; one that stores nothing if that cannot be used."""
     folder = cache_directory()
-    return DiskCache(None) if folder is None else _opened(str(folder))
+    return DiskCache(None) if folder is None else _open(str(folder))
 
 
 @cache
-def _opened(path: str) -> DiskCache:
-    """Return the cache in a folder, which is made for the user alone if it is not there."""
+def _open(path: str) -> DiskCache:
+    """Return the cache in a folder, which is created for the user alone if it is missing."""
     try:
         folder = Path(path).resolve()
         _make(folder)
@@ -74,7 +74,7 @@ class DiskCache:
         self.folder, self._key = folder, key
 
     def read(self, name: str) -> bytes | None:
-        """Return what is kept under a name; None if there is nothing, or nothing to trust."""
+        """Return the bytes under a name; None if there are none, or none that can be trusted."""
         if self.folder is None:
             return None
         try:
@@ -88,22 +88,22 @@ class DiskCache:
         return data if good else None
 
     def write(self, name: str, data: bytes, *, first: bool = False) -> bytes:
-        """Keep bytes under a name, and return what is kept there now.
+        """Store bytes under a name, and return the bytes that are stored there now.
 
-        ``first``: what another process wrote before stays, so that processes side by side agree.
+        ``first``: bytes that another process stored before stay, so that processes side by side agree.
         """
         if self.folder is None:
             return data
         path = self.folder / name
         try:
             content = self._digest(name, data) + data
-            if first and not _put(path, content, replace=False):
-                before = self.read(name)
-                if before is not None:
-                    return before
-                _put(path, content, replace=True)
+            if first and not _put_file(path, content, replace=False):
+                existing = self.read(name)
+                if existing is not None:
+                    return existing
+                _put_file(path, content, replace=True)
             elif not first:
-                _put(path, content, replace=True)
+                _put_file(path, content, replace=True)
         except OSError as error:
             _unusable(str(self.folder), error)
         return data
@@ -115,7 +115,7 @@ class DiskCache:
                 (self.folder / name).unlink()
 
     def folder_for(self, library: str) -> Path | None:
-        """Return a folder for what a library keeps by itself, for the user alone; None if there is none."""
+        """Return a folder for a library's own cache, for the user alone; None if there is none."""
         if self.folder is None:
             return None
         place = self.folder / library
@@ -133,10 +133,10 @@ class DiskCache:
 
 
 def distrust(folder: Path) -> str:
-    """Return why somebody else could change what lies in a folder; "" if only the user and root can.
+    """Return why another user could change files in a folder; "" if only the user and root can.
 
-    ``folder`` has no links in it. In a parent with the sticky bit, such as ``/tmp``, others cannot replace what
-    is not theirs.
+    ``folder`` has no links in it. In a parent with the sticky bit, such as ``/tmp``, users cannot replace the
+    files of others.
     """
     for place in (folder, *folder.parents):
         status = os.lstat(place)
@@ -164,22 +164,22 @@ def _make(folder: Path) -> None:
 
 
 def _key_of(folder: Path) -> bytes:
-    """Return the key of a folder's digests, which is made if it is not there, or if others may read it."""
+    """Return the key of a folder's digests; create it if it is missing, or if other users may read it."""
     path = folder / _KEY
     for replace in (False, True):
         with contextlib.suppress(FileNotFoundError):
             key = _read_trusted(path, _OTHERS_MAY_ANYTHING)
             if key is not None and len(key) == _KEY_BYTES:
                 return key
-        _put(path, secrets.token_bytes(_KEY_BYTES), replace=replace)
+        _put_file(path, secrets.token_bytes(_KEY_BYTES), replace=replace)
     key = _read_trusted(path, _OTHERS_MAY_ANYTHING)
     if key is None or len(key) != _KEY_BYTES:
-        raise OSError(f"{path} cannot be made readable for you alone")
+        raise OSError(f"{path} stays readable for other users")
     return key
 
 
 def _read_trusted(path: Path, forbidden: int) -> bytes | None:
-    """Return a file's content; None if it is not a file of ours, or if its mode has a forbidden bit."""
+    """Return a file's content; None if another user owns it, or if its mode has a forbidden bit."""
     # Without O_NONBLOCK a named pipe would be waited for.
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -193,10 +193,10 @@ def _read_trusted(path: Path, forbidden: int) -> bytes | None:
         os.close(handle)
 
 
-def _put(path: Path, content: bytes, *, replace: bool) -> bool:
-    """Write a whole file, readable for the user alone; tell whether it was put there.
+def _put_file(path: Path, content: bytes, *, replace: bool) -> bool:
+    """Write a whole file, readable for the user alone; tell whether it has this content now.
 
-    Without ``replace`` a file that is there stays, where the file system has links.
+    Without ``replace`` an existing file stays, where the file system has links.
     """
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".")
     try:
@@ -218,7 +218,7 @@ def _put(path: Path, content: bytes, *, replace: bool) -> bool:
 
 
 def _unusable(path: str, error: Exception) -> None:
-    """Log that nothing can be kept: aloud only if the user named the folder."""
+    """Log that nothing can be stored: as a warning only if the user named the folder."""
     text = f"compiled code cannot be kept in {path} ({error}); set {_VARIABLE} to another folder"
     if os.environ.get(_VARIABLE):
         _warn_once(text)

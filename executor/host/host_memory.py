@@ -19,23 +19,23 @@ def aligned(nbytes: int) -> np.ndarray:
 
 
 def when_gone(array: np.ndarray, call: Callable[[], None]) -> None:
-    """Have a call made when nobody holds the memory of an array that ``aligned`` made."""
+    """Call a function when the memory of an array from ``aligned`` has no references left."""
     weakref.finalize(array.base, call)
 
 
-class Given:
-    """Memory that was given and is still held."""
+class MemoryRanges:
+    """Hands out memory, and knows the address ranges that are still in use."""
 
     def __init__(self) -> None:
         self._ends: dict[int, int] = {}  # by where it begins
 
     def bytes(self, nbytes: int) -> np.ndarray:
-        """Give memory."""
-        made = aligned(nbytes)
-        first = made.ctypes.data
+        """Return new memory."""
+        memory = aligned(nbytes)
+        first = memory.ctypes.data
         self._ends[first] = first + nbytes
-        when_gone(made, partial(self._forget, first))
-        return made
+        when_gone(memory, partial(self._forget, first))
+        return memory
 
     def _forget(self, first: int) -> None:
         del self._ends[first]

@@ -1,4 +1,4 @@
-"""What memory this host has, for this process: physical memory, or less where a control group says so."""
+"""Memory available to this process: physical memory, or the limit of a control group."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _MEMINFO = "/proc/meminfo"
 
 
 def available_memory() -> int:
-    """Return the bytes that can be had now."""
-    left = (limit - _number(used) for limit, used in _limits())
-    return max(min([_meminfo("MemAvailable"), *left]), 0)
+    """Return the bytes that this process can allocate now."""
+    remaining = (limit - _number(used) for limit, used in _limits())
+    return max(min([_meminfo("MemAvailable"), *remaining]), 0)
 
 
 @cache
@@ -30,11 +30,11 @@ def total_memory() -> int:
 
 
 def _limits() -> Iterable[tuple[int, str]]:
-    """Yield the limits that hold, and the files that say how much of each is in use."""
+    """Yield the limits in force, and the file with the bytes in use of each."""
     for limit, used in _LIMITS:
-        found = _number(limit)
-        if 0 < found < _UNLIMITED:
-            yield found, used
+        nbytes = _number(limit)
+        if 0 < nbytes < _UNLIMITED:
+            yield nbytes, used
 
 
 def _number(path: str) -> int:
@@ -51,5 +51,5 @@ def _meminfo(name: str) -> int:
         lines = Path(_MEMINFO).read_text().splitlines()
     except OSError:  # not Linux
         return _UNLIMITED
-    found = (line.split() for line in lines if line.startswith(f"{name}:"))
-    return next((int(parts[1]) * 1024 for parts in found), _UNLIMITED)
+    fields = (line.split() for line in lines if line.startswith(f"{name}:"))
+    return next((int(parts[1]) * 1024 for parts in fields), _UNLIMITED)

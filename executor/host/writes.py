@@ -1,4 +1,4 @@
-"""Counts writes to memory that lasts, so that what was made of it is made again only after one."""
+"""Count writes to persistables, so that values derived from them are computed again only after one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...graph.ir.replica_program import ReplicaProgram
 
 
 class Writes:
-    """How often anything was written to the persistables of one scope."""
+    """The number of writes to the persistables of one scope."""
 
     __slots__ = ("__weakref__", "count")
 
@@ -25,7 +25,7 @@ class Writes:
 
 
 def constant(program: ReplicaProgram, arrays: Sequence[Any]) -> frozenset[int]:
-    """Return where persistables begin, if no step of the program changes one; ``arrays`` are its values."""
+    """Return the addresses of persistables if no step of the program changes one; ``arrays`` are its values."""
     if program.changes:
         return frozenset()
     return frozenset(
@@ -36,6 +36,6 @@ def constant(program: ReplicaProgram, arrays: Sequence[Any]) -> frozenset[int]:
 
 
 def address(array: Any) -> int:
-    """Return where an array's memory begins."""
-    found: int = array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
-    return found
+    """Return the address of an array's memory."""
+    start: int = array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
+    return start

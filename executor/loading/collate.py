@@ -1,4 +1,4 @@
-"""From samples of a data set to a batch, and from a batch to what is fed."""
+"""Collate samples of a data set into a batch, and a batch into a feed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def default_collate_fn(batch: Sequence[Any]) -> Any:
 
 
 def default_convert_fn(batch: Any) -> Any:
-    """Return one sample as it is, with lists for tuples: what is done where samples are not joined."""
+    """Return one sample as it is, with lists for tuples (the default where samples are not joined)."""
     if isinstance(batch, (np.ndarray, Tensor, str, bytes)):
         return batch
     if isinstance(batch, Mapping):
@@ -59,23 +59,23 @@ def default_convert_fn(batch: Any) -> Any:
 
 
 def fetcher(
-    dataset: Dataset, batch_size: int | None, joined: bool, collate: Collate, drop_last: bool
+    dataset: Dataset, batch_size: int | None, batched: bool, collate: Collate, drop_last: bool
 ) -> Callable[[Any], Any]:
     """Return a function from a batch's numbers to the batch; an iterable data set needs no numbers.
 
-    ``joined``: samples are joined to batches of ``batch_size``; else each is a batch by itself.
+    ``batched``: samples are joined to batches of ``batch_size``; else each is a batch by itself.
     """
     if not isinstance(dataset, IterableDataset):
-        if joined:
+        if batched:
             return lambda indices: collate([dataset[index] for index in indices])
         return lambda index: collate(dataset[index])
     samples = iter(dataset)
 
     def next_batch(_: Any) -> Any:
-        some = list(islice(samples, batch_size or 1))
-        if not some or (drop_last and joined and len(some) < (batch_size or 1)):
+        batch = list(islice(samples, batch_size or 1))
+        if not batch or (drop_last and batched and len(batch) < (batch_size or 1)):
             raise Exhausted
-        return collate(some if joined else some[0])
+        return collate(batch if batched else batch[0])
 
     return next_batch
 

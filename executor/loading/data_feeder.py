@@ -19,7 +19,7 @@ from .sample_readers import Generator
 
 
 class DataFeeder:
-    """Turns samples (tuples with one value per variable) into what a program is fed.
+    """Turns samples (tuples with one value per variable) into the feed of a program.
 
     Raises:
         InvalidType: ``feed_list`` holds something else than variables or names.
@@ -31,10 +31,10 @@ class DataFeeder:
         block = (default_main_program() if program is None else program).global_block()
         self.variables: list[Variable] = []
         for item in feed_list:
-            found = block.var(item) if isinstance(item, str) else item
-            if not isinstance(found, Variable):
+            variable = block.var(item) if isinstance(item, str) else item
+            if not isinstance(variable, Variable):
                 raise InvalidType(f"feed_list holds variables or their names, got {item!r}.")
-            self.variables.append(found)
+            self.variables.append(variable)
         self.place = place
         self._columns = Columns(self.variables)
 
@@ -94,7 +94,7 @@ class DataFeeder:
 
 
 class Columns:
-    """What is known of the variables to feed; unlike them, it does not keep their program alive."""
+    """Names, shapes and types of the variables to feed; unlike them, they do not keep a program alive."""
 
     def __init__(self, variables: Sequence[Variable]) -> None:
         self.names = [variable.name for variable in variables]
@@ -119,7 +119,7 @@ class Columns:
             for column, value in zip(columns, sample, strict=True):
                 column.append(value)
         pairs = zip(self._declared, columns, strict=True)
-        return {declared[0]: _joined(*declared, column) for declared, column in pairs}
+        return {declared[0]: _join(*declared, column) for declared, column in pairs}
 
     def of_arrays(self, arrays: Any) -> Batch:
         """Return copies of the arrays of a batch by name: the generator may fill its own anew."""
@@ -134,29 +134,29 @@ class Columns:
                 f"a batch has {len(arrays)} array(s) for {len(self.names)} variable(s) "
                 f"({', '.join(self.names)})."
             )
-        return dict(zip(self.names, map(_copied, arrays), strict=True))
+        return dict(zip(self.names, map(_copy, arrays), strict=True))
 
 
-def _copied(value: Any) -> Any:
+def _copy(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.copy()
     if not isinstance(value, Tensor):
         return value
-    made = Tensor(value.name)
-    made.set(value.memory())
-    made.set_lod(value.lod())
-    return made
+    clone = Tensor(value.name)
+    clone.set(value.memory())
+    clone.set_lod(value.lod())
+    return clone
 
 
-def _joined(name: str, shape: tuple[int, ...], dtype: Any, level: int, values: list[Any]) -> Any:
+def _join(name: str, shape: tuple[int, ...], dtype: Any, level: int, values: list[Any]) -> Any:
     """Return the values of one variable, a sample's each, as an array, or as sequences if it has levels."""
     lengths = []
     rows: Any = values
     for depth in range(level):
         lengths.append([_length(name, value, depth, level) for value in rows])
         plain = depth + 1 == level and rows and all(isinstance(row, np.ndarray) for row in rows)
-        rows = _stacked(rows) if plain else list(chain.from_iterable(rows))
-    array = _shaped(name, shape, _converted(name, rows, dtype))
+        rows = _stack_rows(rows) if plain else list(chain.from_iterable(rows))
+    array = _shaped(name, shape, _convert(name, rows, dtype))
     return create_lod_tensor(array, lengths, None) if level else array
 
 
@@ -170,7 +170,7 @@ def _length(name: str, value: Any, depth: int, level: int) -> int:
         ) from None
 
 
-def _stacked(sequences: list[np.ndarray]) -> Any:
+def _stack_rows(sequences: list[np.ndarray]) -> Any:
     """Return the rows of arrays, as an array where they are alike."""
     alike = {(sequence.dtype, sequence.shape[1:]) for sequence in sequences}
     return np.concatenate(sequences) if len(alike) == 1 else list(chain.from_iterable(sequences))
@@ -190,7 +190,7 @@ def _shaped(name: str, shape: tuple[int, ...], array: np.ndarray) -> np.ndarray:
         ) from None
 
 
-def _converted(name: str, values: Any, dtype: np.dtype) -> np.ndarray:
+def _convert(name: str, values: Any, dtype: np.dtype) -> np.ndarray:
     """Return values as an array of this dtype.
 
     Raises:
@@ -203,7 +203,7 @@ def _converted(name: str, values: Any, dtype: np.dtype) -> np.ndarray:
         plain = array if alike else np.asarray(values)
     except Exception as error:  # a sample may be an object with conversions of its own
         raise FeedError(f"the samples of {name!r} cannot be joined as {dtype}: {error}.") from None
-    # NumPy takes the real part, a count of days, NaN or what is left of an integer without a word.
+    # NumPy takes the real part, a count of days, NaN or the low bits of an integer without a warning.
     wrong = plain.dtype.kind in "cmM" or (plain.dtype == object and None in plain.ravel().tolist())
     if not wrong and dtype.kind in "iu" and plain.dtype.kind in "iu" and plain.size:
         wrong = not np.can_cast(plain.dtype, dtype) and bool((plain != array).any())

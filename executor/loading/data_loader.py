@@ -22,10 +22,10 @@ from .sample_readers import Generator, batch
 
 
 class GeneratorLoader:
-    """Feeds variables from a Python generator: iterated over by the user, or taken from by each run.
+    """Feeds variables from a Python generator; the user iterates over it, or each run takes a batch.
 
-    Made by :meth:`DataLoader.from_generator`. Iterable: ``for feed in loader():`` gives, for each step, a list
-    with a dict for each place (``return_list``: a list of arrays). Else: ``loader.start()``, then
+    :meth:`DataLoader.from_generator` returns one. Iterable: ``for feed in loader():`` gives, for each step, a
+    list with a dict for each place (``return_list``: a list of arrays). Else: ``loader.start()``, then
     ``exe.run(program)`` until it raises EOFException, then ``loader.reset()``.
     """
 
@@ -103,7 +103,7 @@ class GeneratorLoader:
 
     def _refuse_iterable(self, method: str) -> None:
         if self._iterable:
-            raise InvalidArgument(f"{method}() is for loaders made with iterable=False.")
+            raise InvalidArgument(f"{method}() is for loaders with iterable=False.")
 
     def __call__(self) -> Iterator[Any]:
         return iter(self)
@@ -114,7 +114,7 @@ class GeneratorLoader:
                 "this loader is not iterable: call start(), and run the program without a feed."
             )
         if self._reader.source is None:
-            self._reader.start()  # says what is missing
+            self._reader.start()  # raises the error that names the missing generator
         return self._groups()
 
     def _groups(self) -> Iterator[list[Any]]:
@@ -125,11 +125,11 @@ class GeneratorLoader:
             while group := list(islice(_until_eof(ahead), self._places)):
                 if len(group) < self._places and self._drop_last:
                     return
-                yield [self._given(item) for item in group]
+                yield [self._as_fed(item) for item in group]
         finally:
             ahead.stop()
 
-    def _given(self, item: Batch) -> Any:
+    def _as_fed(self, item: Batch) -> Any:
         return [item[name] for name in self._columns.names] if self._return_list else dict(item)
 
 
@@ -199,10 +199,10 @@ class DataLoader(DatasetLoader):
     ) -> GeneratorLoader:
         """Return a loader that feeds ``feed_list`` from a Python generator, ``capacity`` batches ahead.
 
-        ``drop_last``: batches left over that do not fill all places are not given. Without it, and without
-        ``iterable``, they go to the first places of a program that has no gradients to lose by it, or weighs
-        them (``SampleWeighted``); other programs never get them. The generator runs on a thread of the driver
-        whatever ``use_double_buffer`` and ``use_multiprocess`` say.
+        ``drop_last``: batches left over that do not fill all places are dropped. Without it, and without
+        ``iterable``, they go to the first places of a program without gradients, or of one that weighs
+        samples (``SampleWeighted``); other programs never get them. The generator runs on a thread of the
+        driver whatever ``use_double_buffer`` and ``use_multiprocess`` are.
 
         Raises:
             InvalidValue: ``capacity`` is no whole number above 0.
@@ -212,7 +212,7 @@ class DataLoader(DatasetLoader):
 
 
 class PyReader(GeneratorLoader):
-    """Paddle 1.x's name for what :meth:`DataLoader.from_generator` returns."""
+    """Paddle 1.x's name of :meth:`DataLoader.from_generator`'s loaders."""
 
     def __init__(
         self,
@@ -230,7 +230,7 @@ class PyReader(GeneratorLoader):
 
 
 class LayerReader(PyReader):
-    """What ``fluid.layers.py_reader`` returns; ``read_file`` gives its variables."""
+    """The reader of ``fluid.layers.py_reader``; ``read_file`` returns its variables."""
 
     def __init__(self, feed_list: Sequence[Variable], capacity: int) -> None:
         super().__init__(feed_list, capacity, iterable=False)
@@ -258,11 +258,11 @@ def py_reader(
             f"py_reader: {len(shapes)} shapes, {len(dtypes)} dtypes and {len(levels)} lod_levels differ."
         )
     prefix = generate("read_file")
-    made = [
+    variables = [
         data_variable(generate(f"{prefix}.tmp"), list(shape), dtype, level, True, check=False)
         for shape, dtype, level in zip(shapes, dtypes, levels, strict=True)
     ]
-    return LayerReader(made, capacity)
+    return LayerReader(variables, capacity)
 
 
 def create_py_reader_by_data(

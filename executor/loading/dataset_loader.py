@@ -21,7 +21,7 @@ from .workers import Crew, Job
 class DatasetLoader:
     """Batches of a data set, of samples that ``batch_sampler`` or ``batch_size`` and ``shuffle`` choose.
 
-    With ``return_list`` a batch is what ``collate_fn`` made, for several places a list of one for each;
+    With ``return_list`` a batch is the result of ``collate_fn``, for several places a list of one for each;
     without, it is a list of a dict for each place, by the names in ``feed_list``. Batches at the end that
     are too few for all places are left out. ``batch_size=None``: each sample is a batch, and is not joined.
 
@@ -98,7 +98,7 @@ class DatasetLoader:
 
     def __iter__(self) -> Iterator[Any]:
         count = len(self.places)
-        with closing(self._by_workers() if self.num_workers else self._here()) as batches:
+        with closing(self._by_workers() if self.num_workers else self._read_here()) as batches:
             while len(group := list(islice(batches, count))) == count:
                 if not self.return_list:
                     yield [by_name(self._names, batch) for batch in group]
@@ -111,11 +111,11 @@ class DatasetLoader:
         return range(len(self.dataset)) if self.batch_sampler is None else self.batch_sampler
 
     def _fetcher(self) -> Callable[[Any], Any]:
-        joined = self.auto_collate_batch
-        collate = self.collate_fn or (default_collate_fn if joined else default_convert_fn)
-        return fetcher(self.dataset, self.batch_size, joined, collate, self.drop_last)
+        batched = self.auto_collate_batch
+        collate = self.collate_fn or (default_collate_fn if batched else default_convert_fn)
+        return fetcher(self.dataset, self.batch_size, batched, collate, self.drop_last)
 
-    def _here(self) -> Generator[Any, None, None]:
+    def _read_here(self) -> Generator[Any, None, None]:
         def read() -> Iterator[Any]:
             fetch = self._fetcher()
             for task in self._tasks():
@@ -128,7 +128,10 @@ class DatasetLoader:
         yield from (buffered(read, self._ahead) if self.use_buffer_reader else read)()
 
     def _by_workers(self) -> Generator[Any, None, None]:
-        crew, self._crew = self._crew or self._new_crew(), None  # one iteration at a time has it
+        crew, self._crew = (
+            self._crew or self._new_crew(),
+            None,
+        )  # one iteration at a time uses the crew
         intact = False
         try:
             yield from crew.batches(self._tasks())
@@ -173,7 +176,9 @@ def _places(places: Any) -> list[Any]:
 def _names(feed_list: Sequence[Variable] | None, return_list: bool) -> list[str]:
     if feed_list is None:
         if not return_list:
-            raise InvalidArgument("return_list=False gives dicts: feed_list names what they feed.")
+            raise InvalidArgument(
+                "return_list=False gives dicts: pass feed_list, which names their keys."
+            )
         return []
     for variable in feed_list:
         if not isinstance(variable, Variable):
@@ -184,7 +189,7 @@ def _names(feed_list: Sequence[Variable] | None, return_list: bool) -> list[str]
 def _sampling(
     dataset: Any, sampler: Any, batch_size: int | None, shuffle: bool, drop_last: bool
 ) -> tuple[Iterable[Any] | None, int | None]:
-    """Return what chooses the samples of each batch, and how many an iterable data set gives."""
+    """Return the sampler of batches (None: iterable data set), and the batch size of an iterable data set."""
     iterable = isinstance(dataset, IterableDataset)
     if iterable and shuffle:
         raise InvalidValue("an iterable data set comes in its own order; it cannot be shuffled.")

@@ -1,4 +1,4 @@
-"""Data sets: samples by number, or one after the other; made of others, and divided."""
+"""Data sets: samples by number, or one after the other; joined, and divided."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue
 
 
 class NoLength(InvalidValue, RuntimeError, TypeError):
-    """Something that is iterated over was asked how long it is; TypeError lets ``list()`` go on."""
+    """``len()`` of an object that can only be iterated over; being a TypeError lets ``list()`` go on."""
 
 
 class Dataset:
@@ -31,7 +31,7 @@ class Dataset:
 class IterableDataset(Dataset):
     """Samples one after the other. A subclass defines ``__iter__``.
 
-    Each worker of a DataLoader iterates over a copy; ``get_worker_info`` tells a copy which part is its own.
+    Each worker of a DataLoader iterates over a copy, which finds its part by ``get_worker_info``.
     """
 
     def __iter__(self) -> Iterator[Any]:
@@ -89,7 +89,7 @@ class ComposeDataset(Dataset):
 
 
 class ConcatDataset(Dataset):
-    """Data sets one behind the other, by number; ``cumulative_sizes`` tells where each ends."""
+    """Data sets one behind the other, by number; ``cumulative_sizes`` are their ends."""
 
     def __init__(self, datasets: Iterable[Dataset]) -> None:
         self.datasets = _datasets("ConcatDataset", datasets)
@@ -174,8 +174,8 @@ def _datasets(kind: str, datasets: Iterable[Any], iterable: bool = False) -> lis
         raise InvalidArgument(f"{kind} needs at least one data set.")
     for part in parts:
         if isinstance(part, IterableDataset) != iterable:
-            wanted = (
+            expected = (
                 "iterable data sets" if iterable else "data sets with numbers, not iterable ones"
             )
-            raise InvalidArgument(f"{kind} takes {wanted}, got {type(part).__name__}.")
+            raise InvalidArgument(f"{kind} takes {expected}, got {type(part).__name__}.")
     return parts

@@ -1,4 +1,4 @@
-"""Readers made of readers. A reader is a function without arguments whose result yields samples."""
+"""Decorators of readers. A reader is a function without arguments whose result yields samples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...strategies.errors import ExecutionError, InvalidValue
 
 Generator = Callable[[], Iterable[Any]]
 
-_LOOK_S = 0.2  # how often an iterator that is full or empty looks whether it is still wanted
+_LOOK_S = 0.2  # how often a thread that waits for a queue checks whether the iterator was closed
 _END_S = 2.0
 
 
@@ -55,7 +55,7 @@ def shuffle(reader: Generator, buf_size: int) -> Generator:
 
 
 def cache(reader: Generator) -> Generator:
-    """Return a reader that reads once, when it is made, and then yields from memory."""
+    """Read everything at once; return a reader that yields from memory."""
     samples = list(reader())
     return lambda: iter(samples)
 
@@ -111,11 +111,11 @@ class _Failure:
 
 
 class _Stream:
-    """A bounded queue from threads to one iterator; ``closed`` tells the threads that it was left."""
+    """A bounded queue from threads to one iterator; ``closed`` is set when the iterator ends."""
 
     def __init__(self, size: int, fillers: int) -> None:
         self._queue: queue.Queue[Any] = queue.Queue(max(1, size))
-        self._left = fillers
+        self._fillers = fillers
         self.closed = threading.Event()
 
     def put(self, item: Any) -> bool:
@@ -144,12 +144,12 @@ class _Stream:
 
     def __iter__(self) -> Iterator[Any]:
         try:
-            while self._left:
+            while self._fillers:
                 item = self._queue.get()
                 if isinstance(item, _Failure):
                     raise item.error
                 if item is self:
-                    self._left -= 1
+                    self._fillers -= 1
                 else:
                     yield item
         finally:
@@ -243,17 +243,17 @@ def multiprocess_reader(
         for process in processes:
             process.start()
         try:
-            left = len(processes)
-            while left:
+            running = len(processes)
+            while running:
                 try:
                     kind, item = samples.get(timeout=_LOOK_S)
                 except queue.Empty:
-                    _check_running(processes, left)
+                    _check_running(processes, running)
                     continue
                 if kind == "error":
                     raise ExecutionError(f"a reader of multiprocess_reader raised {item}")
                 if kind == "end":
-                    left -= 1
+                    running -= 1
                 else:
                     yield item
         finally:
@@ -267,12 +267,12 @@ def multiprocess_reader(
     return merged
 
 
-def _check_running(processes: Sequence[Any], left: int) -> None:
+def _check_running(processes: Sequence[Any], running: int) -> None:
     """Raise ExecutionError if a reader's process was killed, so that its end never comes."""
     killed = [process for process in processes if process.exitcode not in (None, 0)]
     if killed:
         raise ExecutionError(
-            f"a process of multiprocess_reader ended (exit code {killed[0].exitcode}); {left} of "
+            f"a process of multiprocess_reader ended (exit code {killed[0].exitcode}); {running} of "
             f"{len(processes)} readers had not finished."
         )
 

@@ -1,4 +1,4 @@
-"""Which samples come in which order, and in which batches."""
+"""Samplers: the order of samples, and the samples of each batch."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class RandomSampler(Sampler):
 
     @property
     def num_samples(self) -> int:
-        """How many numbers are drawn; all there are, unless it was said."""
+        """How many numbers are drawn; by default as many as there are samples."""
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self) -> Iterator[int]:
@@ -76,10 +76,10 @@ class RandomSampler(Sampler):
             for _, number in zip(range(self.num_samples), self.generator, strict=False):
                 yield number
             return
-        drawn = np.random.choice(
+        numbers = np.random.choice(
             np.arange(len(self.data_source)), self.num_samples, replace=self.replacement
         )
-        yield from drawn.tolist()
+        yield from numbers.tolist()
 
     def __len__(self) -> int:
         return self.num_samples
@@ -104,8 +104,8 @@ class WeightedRandomSampler(Sampler):
     def __iter__(self) -> Iterator[int]:
         rows = self._rows()
         for row in rows / rows.sum(axis=1, keepdims=True):
-            drawn = np.random.choice(len(row), self.num_samples, self.replacement, row)
-            yield from drawn.tolist()
+            numbers = np.random.choice(len(row), self.num_samples, self.replacement, row)
+            yield from numbers.tolist()
 
     def _rows(self) -> np.ndarray:
         weights = np.asarray(self.weights)
@@ -209,18 +209,18 @@ class DistributedBatchSampler(BatchSampler):
         if self.shuffle:
             np.random.RandomState(self.epoch).shuffle(order)
             self.epoch += 1
-        # Rounds of one batch each; what is left is cut into equal parts.
-        whole = self.total_size - self.total_size % (self.batch_size * self.nranks)
-        rounds = np.array(order[:whole], int).reshape(-1, self.nranks, self.batch_size)
-        left = np.array(order[whole:], int).reshape(self.nranks, -1)
-        own = rounds[:, self.local_rank].ravel().tolist() + left[self.local_rank].tolist()
+        # Rounds of one batch each; the remainder is cut into equal parts.
+        in_rounds = self.total_size - self.total_size % (self.batch_size * self.nranks)
+        rounds = np.array(order[:in_rounds], int).reshape(-1, self.nranks, self.batch_size)
+        remainder = np.array(order[in_rounds:], int).reshape(self.nranks, -1)
+        own = rounds[:, self.local_rank].ravel().tolist() + remainder[self.local_rank].tolist()
         return _batches(own, self.batch_size, self.drop_last)
 
     def __len__(self) -> int:
         return _count(self.num_samples, self.batch_size, self.drop_last)
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose how the next iteration is shuffled; each one counts up."""
+        """Choose the shuffle of the next iteration; each iteration adds one."""
         self.epoch = epoch
 
 

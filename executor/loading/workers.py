@@ -2,7 +2,8 @@
 
 Each worker is a fork of the driver with one socket to it. Batches are dealt to workers in turns, so that they
 come back in order. A batch's arrays travel in anonymous shared memory (a memfd) whose descriptor goes through
-the socket: it has no name, and is gone with its last user, whichever dies. A worker that loses the driver ends.
+the socket: it has no name, and ends with its last user, even if a process dies. A worker that loses the driver
+ends.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _HEAD = struct.Struct("<QQ")
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """What a worker knows of itself: its number ``id``, how many there are, its data set, a seed."""
+    """A worker's number ``id``, the number of workers, the worker's data set, and a seed."""
 
     id: int
     num_workers: int
@@ -55,13 +56,13 @@ _info: WorkerInfo | None = None
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """Return what this worker of a DataLoader knows of itself; None in any other process."""
+    """Return the WorkerInfo of this worker of a DataLoader; None in any other process."""
     return _info
 
 
 @dataclass(frozen=True)
 class Job:
-    """What workers do. ``fetcher()`` begins to read the data set; what it returns makes one batch."""
+    """The work of workers. ``fetcher()`` opens the data set and returns a function that reads a batch."""
 
     dataset: Dataset
     fetcher: Callable[[], Fetch]
@@ -82,20 +83,20 @@ class Crew:
         self._processes: list[Any] = []
         context = multiprocessing.get_context("fork")  # data sets and functions may be closures
         for number in range(count):
-            own, other = socket.socketpair()
-            self._ends.append(own)
+            driver_end, worker_end = socket.socketpair()
+            self._ends.append(driver_end)
             info = WorkerInfo(number, count, job.dataset, seed)
             process = context.Process(
-                target=_work, args=(other, list(self._ends), job, info), daemon=True
+                target=_work, args=(worker_end, list(self._ends), job, info), daemon=True
             )
             process.start()
-            other.close()
+            worker_end.close()
             self._processes.append(process)
 
     def batches(self, tasks: Iterable[Any]) -> Iterator[Any]:
         """Yield the batches of these tasks in their order; tasks without end stop with the workers' data."""
         self._epoch += 1
-        due: deque[int] = deque()  # whose batch comes next
+        due: deque[int] = deque()  # numbers of workers, in the order of their batches
         remaining = iter(tasks)
         active = set(range(len(self._ends)))
         for number in active:
@@ -132,7 +133,7 @@ class Crew:
             except (OSError, EOFError):
                 self._lost(number)
             if epoch != self._epoch:
-                continue  # of an iteration that was left
+                continue  # the driver has left that iteration
             if kind == "error":
                 raise _error(number, *value)
             return kind, value
@@ -151,13 +152,13 @@ class Crew:
         process = self._processes[number]
         process.join(_END_S)
         code = process.exitcode
-        how = (
+        ending = (
             f"was killed by {signal.Signals(-code).name}"
             if code and code < 0
             else f"ended ({code})"
         )
         raise ExecutionError(
-            f"worker {number} of the DataLoader (process {process.pid}) {how} before its batch was there."
+            f"worker {number} of the DataLoader (process {process.pid}) {ending} before its batch was there."
         )
 
     def stop(self) -> None:
@@ -184,7 +185,7 @@ class Crew:
 def _work(own: socket.socket, others: list[socket.socket], job: Job, info: WorkerInfo) -> None:
     """Make batches until the driver is gone."""
     global _info
-    gc.freeze()  # what the driver has (handles of Ray's among it) is not for a worker to give up
+    gc.freeze()  # a worker must not collect the driver's objects (handles of Ray's among them)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver ends its workers
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for end in others:
@@ -203,7 +204,7 @@ def _work(own: socket.socket, others: list[socket.socket], job: Job, info: Worke
     while True:
         kind, epoch, task = tasks.queue.get()
         if epoch < tasks.epoch:
-            continue  # of an iteration that was left
+            continue  # the driver has left that iteration
         try:
             if kind == "begin":
                 fetch = None
@@ -215,7 +216,7 @@ def _work(own: socket.socket, others: list[socket.socket], job: Job, info: Worke
         except Exhausted:
             answer = ("end", epoch, None)
         except BaseException as error:
-            answer = ("error", epoch, _describe(error))
+            answer = ("error", epoch, _describe_error(error))
         _answer(own, answer, job.shared)
 
 
@@ -224,12 +225,12 @@ def _answer(own: socket.socket, answer: tuple[str, int, Any], shared: bool) -> N
         _send(own, answer, shared)
     except OSError:  # the driver is gone
         _leave()
-    except Exception as error:  # what a data set gave cannot be sent
-        _answer(own, ("error", answer[1], _describe(error)), False)
+    except Exception as error:  # the data set's result cannot be sent
+        _answer(own, ("error", answer[1], _describe_error(error)), False)
 
 
 class _Tasks:
-    """Takes tasks in on a thread, so that the driver never waits to send one; ends with the driver."""
+    """Receives tasks on a thread, so that the driver never waits to send one; ends with the driver."""
 
     def __init__(self, own: socket.socket) -> None:
         self.queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -256,8 +257,8 @@ def _leave() -> NoReturn:
     os._exit(0)
 
 
-def _describe(error: BaseException) -> tuple[bytes, str, str]:
-    """Return an error's class, the name of it, and its traceback."""
+def _describe_error(error: BaseException) -> tuple[bytes, str, str]:
+    """Return an error's class, pickled, the name of the class, and the error's traceback."""
     text = "".join(traceback.format_exception(error))
     try:
         kind = pickle.dumps(type(error))
@@ -274,7 +275,7 @@ class _Text(str):
 
 
 def _error(number: int, kind: bytes, name: str, text: str) -> BaseException:
-    """Return a worker's error, of its own class where that can be made of a text."""
+    """Return a worker's error, of its own class if that takes a text."""
     message = _Text(f"worker {number} of the DataLoader raised {name}:\n{text}")
     try:
         error = pickle.loads(kind)(message)
@@ -289,7 +290,7 @@ def _error(number: int, kind: bytes, name: str, text: str) -> BaseException:
 
 
 def _send(end: socket.socket, message: Any, shared: bool = False) -> None:
-    """Send an object; large arrays in shared memory if wanted."""
+    """Send an object; ``shared``: large arrays go through shared memory."""
     buffers: list[pickle.PickleBuffer] = []
     payload = pickle.dumps(message, 5, buffer_callback=buffers.append)
     parts = [buffer.raw() for buffer in buffers]
@@ -331,15 +332,15 @@ def _receive(end: socket.socket) -> Any:
         if not in_memory:
             return pickle.loads(payload, buffers=[_exactly(end, size) for size in sizes])
         # Copied, for a mapping would keep its descriptor as long as the batch, and they are few.
-        whole = np.empty(_places([*sizes, 0])[-1], np.uint8).data
+        buffer = np.empty(_places([*sizes, 0])[-1], np.uint8).data
         at = 0
-        while at < whole.nbytes:
-            at += os.preadv(memories[0], [whole[at:]], at)
+        while at < buffer.nbytes:
+            at += os.preadv(memories[0], [buffer[at:]], at)
     finally:
         for memory in memories:
             os.close(memory)
     places = zip(_places(sizes), sizes, strict=True)
-    return pickle.loads(payload, buffers=[whole[at : at + size] for at, size in places])
+    return pickle.loads(payload, buffers=[buffer[at : at + size] for at, size in places])
 
 
 def _places(sizes: list[int]) -> list[int]:

@@ -59,8 +59,8 @@ class MetricBase:
                 )
 
 
-def _one(value: Any) -> Any:
-    """Return the number that an array of one element holds."""
+def _item(value: Any) -> Any:
+    """Return an array of one element as a number, other values as they are."""
     return value.item() if isinstance(value, np.ndarray) else value
 
 
@@ -163,10 +163,10 @@ class Accuracy(MetricBase):
             InvalidValue: not numbers, or a negative weight.
         """
         self._numbers(value=value, weight=weight)
-        if _one(weight) < 0:
+        if _item(weight) < 0:
             raise InvalidValue(f"{self._name}: weight must not be negative, got {weight}.")
-        self.value += _one(value) * _one(weight)
-        self.weight += _one(weight)
+        self.value += _item(value) * _item(weight)
+        self.weight += _item(weight)
 
     def eval(self) -> float:
         """Return the mean.
@@ -194,9 +194,9 @@ class ChunkEvaluator(MetricBase):
         self._numbers(
             num_infer_chunks=counts[0], num_label_chunks=counts[1], num_correct_chunks=counts[2]
         )
-        self.num_infer_chunks += int(_one(counts[0]))
-        self.num_label_chunks += int(_one(counts[1]))
-        self.num_correct_chunks += int(_one(counts[2]))
+        self.num_infer_chunks += int(_item(counts[0]))
+        self.num_label_chunks += int(_item(counts[1]))
+        self.num_correct_chunks += int(_item(counts[2]))
 
     def eval(self) -> tuple[float, float, float]:
         """Return precision, recall and F1."""
@@ -218,7 +218,7 @@ class EditDistance(MetricBase):
         """Take a batch in: ``distances`` [batch, 1] of ``seq_num`` pairs."""
         self._arrays(distances=distances)
         self._numbers(seq_num=seq_num)
-        pairs = int(_one(seq_num))
+        pairs = int(_item(seq_num))
         self.seq_num += pairs
         self.instance_error += pairs - int((distances == 0).sum())
         self.total_distance += float(distances.sum())
@@ -284,7 +284,7 @@ class WeightedAverage:
         self.reset()
 
     def reset(self) -> None:
-        """Forget what was added."""
+        """Set the counts back to zero."""
         self.numerator: Any = None
         self.denominator: Any = None
 

@@ -1,4 +1,4 @@
-"""Metrics of Paddle 2.x: what a program computes of a batch (``compute``), and what the driver adds up."""
+"""Metrics of Paddle 2.x: the program computes values of a batch (``compute``), the driver adds them up."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Metric(abc.ABC):
 
     @abc.abstractmethod
     def update(self, *args: Any) -> Any:
-        """Take in what :meth:`compute` made of a batch."""
+        """Add the results of :meth:`compute` for a batch."""
 
     @abc.abstractmethod
     def accumulate(self) -> Any:
@@ -32,10 +32,10 @@ class Metric(abc.ABC):
 
     @abc.abstractmethod
     def name(self) -> Any:
-        """Return what it is called."""
+        """Return the metric's name."""
 
     def compute(self, *args: Any) -> Any:
-        """Return what the program is to compute for :meth:`update`: here, what is given."""
+        """Return the variables that the program computes for :meth:`update`: by default the arguments."""
         return args
 
 
@@ -49,7 +49,7 @@ class Accuracy(Metric):
         self.reset()
 
     def compute(self, pred: Variable, label: Variable, *args: Any) -> Variable:
-        """Return ops that tell by sample and rank whether that guess is right: 1 or 0.
+        """Append ops that compute by sample and rank whether that guess is right: 1 or 0.
 
         Labels are classes, of shape [samples] or [samples, 1], or one-hot.
         """
@@ -60,16 +60,16 @@ class Accuracy(Metric):
         return cast(equal(guesses, cast(classes, "int64")), "float32")
 
     def update(self, correct: Any, *args: Any) -> Any:  # Paddle's own
-        """Take in what ``compute`` made; return the accuracy of this batch."""
+        """Add the results of ``compute``; return the accuracy of this batch."""
         correct = np.asarray(correct)
         samples = int(np.prod(correct.shape[:-1]))
-        found = []
+        accuracies = []
         for i, k in enumerate(self.topk):
             hits = correct[..., :k].sum()
-            found.append(float(hits) / samples)
+            accuracies.append(float(hits) / samples)
             self.total[i] += hits
             self.count[i] += samples
-        return found[0] if len(self.topk) == 1 else found
+        return accuracies[0] if len(self.topk) == 1 else accuracies
 
     def reset(self) -> None:
         """Forget all batches."""
@@ -79,8 +79,8 @@ class Accuracy(Metric):
     def accumulate(self) -> Any:
         """Return the accuracy over all batches, or a list of them, one for each k."""
         pairs = zip(self.total, self.count, strict=True)
-        found = [float(total) / count if count else 0.0 for total, count in pairs]
-        return found[0] if len(self.topk) == 1 else found
+        accuracies = [float(total) / count if count else 0.0 for total, count in pairs]
+        return accuracies[0] if len(self.topk) == 1 else accuracies
 
     def name(self) -> list[str]:
         """Return a name for each k."""
@@ -88,7 +88,7 @@ class Accuracy(Metric):
 
 
 class _Binary(Metric):
-    """Counts of true and false answers to a question with two answers; a half and more means yes."""
+    """Counts of right and wrong binary predictions; a probability of a half and more predicts 1."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -102,16 +102,16 @@ class _Binary(Metric):
         """Take in the probabilities that labels are 1, and the labels.
 
         Raises:
-            InvalidValue: what is no array.
+            InvalidValue: an argument is no array.
         """
-        said, meant = (
+        predicted, actual = (
             _array(type(self).__name__, a, v).reshape(-1)
             for a, v in (("preds", preds), ("labels", labels))
         )
-        said = np.floor(said[: len(meant)] + 0.5).astype(np.int32) == 1
-        self.tp += int((said & (meant == 1)).sum())
-        self.fp += int((said & (meant != 1)).sum())
-        self.fn += int((~said & (meant == 1)).sum())
+        predicted = np.floor(predicted[: len(actual)] + 0.5).astype(np.int32) == 1
+        self.tp += int((predicted & (actual == 1)).sum())
+        self.fp += int((predicted & (actual != 1)).sum())
+        self.fn += int((~predicted & (actual == 1)).sum())
 
     def name(self) -> str:
         """Return its name."""
@@ -130,7 +130,7 @@ class Precision(_Binary):
 
 
 class Recall(_Binary):
-    """Of the samples that are 1, the share that is found."""
+    """Of the samples that are 1, the share that is predicted as 1."""
 
     def __init__(self, name: str = "recall") -> None:
         super().__init__(name)
@@ -151,7 +151,7 @@ class Auc(Metric):
         """Take in two columns of probabilities, of which the second counts, and the labels.
 
         Raises:
-            InvalidValue: what is no array.
+            InvalidValue: an argument is no array.
         """
         preds, labels = _array("Auc", "preds", preds), _array("Auc", "labels", labels)
         self._counts.update(preds, labels.reshape(-1, 1))

@@ -61,10 +61,10 @@ class BoundPlan:
         ``done`` steps will have been made then.
         """
         program, vote = self.binder.program, self.plan.vote
-        if not program.kept or vote is None or self._post is None:
+        if not program.place_states or vote is None or self._post is None:
             return None
-        early = [array for k, array in vote.early.items() if k >= len(program.wanted)]
-        if len(early) < len(program.kept):
+        early = [array for k, array in vote.early.items() if k >= len(program.user_fetches)]
+        if len(early) < len(program.place_states):
             return None
         return partial(self._post, Message(KEPT, {}, early, done))
 

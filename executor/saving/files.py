@@ -24,11 +24,11 @@ class Replacement:
     """
 
     def __init__(self) -> None:
-        self._written: list[tuple[str, str]] = []  # where a file lies, and where it goes
+        self._renames: list[tuple[str, str]] = []  # (path of the new file, its final path)
 
     @contextmanager
     def open(self, path: str) -> Iterator[BinaryIO]:
-        """Write what ``path`` is to hold; missing folders are created."""
+        """Open the new content of ``path`` for writing; missing folders are created."""
         path = os.path.realpath(path)
         folder, name = os.path.split(path)
         os.makedirs(folder, exist_ok=True)
@@ -38,32 +38,32 @@ class Replacement:
             mode = stat.S_IMODE(os.stat(path).st_mode)
             _forget_cached(path)
         handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        self._written.append((beside, path))
+        self._renames.append((beside, path))
         with os.fdopen(handle, "wb") as file:
             yield file
 
     def commit(self) -> None:
         """Let the new files take their places."""
-        for beside, _ in self._written:
+        for beside, _ in self._renames:
             _force(beside, os.O_RDWR)
-        while self._written:
-            os.replace(*self._written[0])
-            _, path = self._written.pop(0)
-            if not self._written or os.path.dirname(self._written[0][1]) != os.path.dirname(path):
+        while self._renames:
+            os.replace(*self._renames[0])
+            _, path = self._renames.pop(0)
+            if not self._renames or os.path.dirname(self._renames[0][1]) != os.path.dirname(path):
                 _force(os.path.dirname(path), os.O_RDONLY)
 
     def discard(self) -> None:
-        """Forget what was written."""
-        for beside, _ in self._written:
+        """Delete the new files."""
+        for beside, _ in self._renames:
             try:
                 os.unlink(beside)
             except OSError:  # the folder is gone, too
                 pass
-        self._written.clear()
+        self._renames.clear()
 
 
 def _forget_cached(path: str) -> None:
-    """Let the new file have the memory in which the kernel keeps the old one, which nobody reads any more."""
+    """Drop the kernel's page cache of the old file, to leave its memory to the new one."""
     if hasattr(os, "posix_fadvise"):
         handle = os.open(path, os.O_RDONLY)
         try:
@@ -106,7 +106,7 @@ def inside(folder: str, name: str) -> str:
 
 @contextmanager
 def reading(path: str, cure: str = "") -> Iterator[BinaryIO]:
-    """Open a file to read; ``cure`` says what to do if it is not there.
+    """Open a file to read; ``cure`` ends the error text if the file is missing.
 
     Raises:
         MissingFile: there is no such file.

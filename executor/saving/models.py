@@ -10,14 +10,18 @@ from typing import Any
 
 from ...graph.layers.unary import scale
 from ...graph.program.clone import copy_program
-from ...graph.program.formats.inference import fed_and_fetched, inference_program, stamp_versions
+from ...graph.program.formats.inference import (
+    feed_and_fetch_names,
+    inference_program,
+    stamp_versions,
+)
 from ...graph.program.formats.program import order_as_copied, parse, serialize
 from ...graph.program.program import Program, program_guard
 from ...graph.program.variable import Variable
 from ...strategies.errors import DamagedFile, InvalidType, InvalidValue, MissingFile
 from ..feed.scope import global_scope
 from .files import inside, reading, replacing
-from .variables import chosen, is_persistable, load_variables, program_of, write_values
+from .variables import is_persistable, load_variables, program_of, select_variables, write_values
 
 MODEL = "__model__"
 
@@ -33,13 +37,12 @@ def save_inference_model(
     export_for_deployment: bool = True,
     program_only: bool = False,
 ) -> list[str]:
-    """Save what of a program is needed to predict ``target_vars``, and the values of its parameters.
+    """Save the part of a program that predicts ``target_vars``, and the values of its parameters.
 
     Args:
         dirname: the folder; it is created if missing.
         feeded_var_names: names of the variables that are fed.
-        target_vars: what is predicted. An op ``scale`` by 1 is appended to the program for each, as Paddle
-            does.
+        target_vars: the predictions. An op ``scale`` by 1 is appended to the program for each, as Paddle does.
         executor: accepted as Paddle does; values come from the global scope, the newest ones wherever they are.
         main_program: the Program or CompiledProgram; default: the main program.
         model_filename: file of the program; default: ``__model__``.
@@ -85,10 +88,10 @@ def _scaled(program: Program, targets: list[Variable]) -> list[Variable]:
         ]
 
 
-def _targets(given: Any, argument: str) -> list[Variable]:
-    targets = [given] if isinstance(given, Variable) else given
+def _targets(value: Any, argument: str) -> list[Variable]:
+    targets = [value] if isinstance(value, Variable) else value
     if not isinstance(targets, (list, tuple)) or not targets:
-        raise InvalidValue(f"{argument} must be a list of Variables, got {given!r}.")
+        raise InvalidValue(f"{argument} must be a list of Variables, got {value!r}.")
     for target in targets:
         if not isinstance(target, Variable):
             raise InvalidValue(
@@ -111,9 +114,13 @@ def write_model(
     params_filename: str | None,
     with_values: bool = True,
 ) -> None:
-    """Write parameters and program, the program last: who sees the new one finds its parameters there."""
+    """Write parameters and program, the program last, so that a new program never lacks its parameters."""
     folder = os.fspath(folder)
-    names = sorted(v.name for v in chosen(program, None, is_persistable)) if with_values else []
+    names = (
+        sorted(v.name for v in select_variables(program, None, is_persistable))
+        if with_values
+        else []
+    )
     scope = global_scope()
     data = serialize(program)
     with replacing() as files:
@@ -170,20 +177,20 @@ def load_inference_model(
 
 
 def _others_beside(path: str) -> str:
-    """Say which files lie where a program was looked for."""
+    """Describe the files in the folder of a program that is missing."""
     folder = os.path.dirname(path)
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     if not names:
         return ""
-    shown = ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
-    return f" The folder holds {shown}: name the program's file with model_filename."
+    listing = ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
+    return f" The folder holds {listing}: name the program's file with model_filename."
 
 
 def read_program(path: str) -> bytes:
     """Return the bytes of a program's file.
 
     Raises:
-        MissingFile: it is not there; a model of Paddle 3 in its newer format is told from that.
+        MissingFile: it is not there; the text differs for a model in Paddle 3's newer format.
     """
     prefix = path.removesuffix(".pdmodel")
     cure = (
@@ -196,25 +203,27 @@ def read_program(path: str) -> bytes:
         return file.read()
 
 
-def load_model(data: bytes, what: str, folder: str | None, params: str | bytes | None) -> list[Any]:
+def load_model(
+    data: bytes, label: str, folder: str | None, params: str | bytes | None
+) -> list[Any]:
     """Return program, names to feed and variables to fetch, its parameters loaded."""
     if data[:1] == b"{":
         raise DamagedFile(
-            f"{what} is no program but JSON: Paddle 3's own format (PIR). Save it in Paddle 3 with the "
+            f"{label} is no program but JSON: Paddle 3's own format (PIR). Save it in Paddle 3 with the "
             f"environment variable FLAGS_enable_pir_api=0."
         )
-    program = parse(data, what)
-    fed, fetched = fed_and_fetched(program, what)
+    program = parse(data, label)
+    feeds, fetches = feed_and_fetch_names(program, label)
     block = program.global_block()
-    for name in (*fed, *fetched):
+    for name in (*feeds, *fetches):
         if name not in block.vars:
             raise DamagedFile(
-                f"{what} is no program: it feeds or fetches {name!r}, which is no variable."
+                f"{label} is no program: it feeds or fetches {name!r}, which is no variable."
             )
-    variables = chosen(program, None, is_persistable)
+    variables = select_variables(program, None, is_persistable)
     if variables:
         load_variables(variables, folder, params)
-    return [program, fed, [block.var(name) for name in fetched]]
+    return [program, feeds, [block.var(name) for name in fetches]]
 
 
 def normalize_program(program: Program, feed_vars: Any, fetch_vars: Any, **kwargs: Any) -> Program:
@@ -224,23 +233,23 @@ def normalize_program(program: Program, feed_vars: Any, fetch_vars: Any, **kwarg
     """
     if not isinstance(program, Program):
         raise InvalidType(f"program must be a Program, got {type(program).__name__}.")
-    feeds = [v.name for v in _targets(feed_vars, "feed_vars")] if _given(feed_vars) else []
+    feeds = [v.name for v in _targets(feed_vars, "feed_vars")] if _nonempty(feed_vars) else []
     targets = _targets(fetch_vars, "fetch_vars")
     _warn_of_auc(program)
     everything = bool(kwargs.get("skip_prune_program", False))
-    made = inference_program(program, feeds, targets, everything)
-    order_as_copied(made)
-    stamp_versions(made)
-    return made
+    predictor = inference_program(program, feeds, targets, everything)
+    order_as_copied(predictor)
+    stamp_versions(predictor)
+    return predictor
 
 
-def _given(variables: Any) -> bool:
+def _nonempty(variables: Any) -> bool:
     return isinstance(variables, Variable) or bool(variables)
 
 
 def persistable_bytes(program: Program) -> bytes:
     """Return the values of a program's persistables as one stream."""
-    names: Sequence[str] = sorted(v.name for v in chosen(program, None, is_persistable))
+    names: Sequence[str] = sorted(v.name for v in select_variables(program, None, is_persistable))
     stream = io.BytesIO()
     write_values(stream, names, global_scope())
     return stream.getvalue()

@@ -27,16 +27,17 @@ from ...strategies.errors import (
     nearest,
 )
 from ...strategies.types import BFLOAT16
+from ..device.tensor import Tensor
 from ..feed.scope import global_scope
 from .files import reading, replacing
 from .variables import (
-    chosen,
     is_belong_to_optimizer,
     is_parameter,
     is_persistable,
     load_variables,
     program_of,
     read_values,
+    select_variables,
     value_of,
 )
 
@@ -56,13 +57,16 @@ def save(program: Any, model_path: str, protocol: int = 2) -> None:
     if not os.path.basename(path):
         raise InvalidArgument(f"model_path must be folder/name, got {path!r}.")
     program = program_of(program)
-    stamped = copy_program(program)
-    stamp_versions(stamped)
-    model = serialize(stamped)
+    clone = copy_program(program)
+    stamp_versions(clone)
+    model = serialize(clone)
     scope = global_scope()
     with replacing() as files:
-        for ending, wanted in ((_PARAMETERS, is_parameter), (_OPTIMIZER, is_belong_to_optimizer)):
-            names = [v.name for v in chosen(program, None, wanted)]
+        for ending, predicate in (
+            (_PARAMETERS, is_parameter),
+            (_OPTIMIZER, is_belong_to_optimizer),
+        ):
+            names = [v.name for v in select_variables(program, None, predicate)]
             arrays = {name: value_of(name, scope).memory() for name in names}
             with files.open(path + ending) as file:
                 write_state(file, arrays, protocol)
@@ -76,10 +80,10 @@ def load(
     """Load what :func:`save` (or ``save_persistables`` and its kin) saved into the global scope.
 
     Args:
-        program: whose parameters and optimizer state are loaded.
-        model_path: what was saved under; for ``save_persistables`` its folder, or its one file.
+        program: the program whose parameters and optimizer state are loaded.
+        model_path: the path passed to :func:`save`; for ``save_persistables`` its folder, or its one file.
         executor: accepted as Paddle does.
-        var_list: what a single file holds.
+        var_list: the variables that a single file holds.
 
     Raises:
         MissingFile: nothing was saved there.
@@ -90,12 +94,12 @@ def load(
     if not os.path.exists(prefix + _PARAMETERS):
         _load_apart(program, os.fspath(model_path), var_list)
         return
-    found: dict[str, np.ndarray] = {}
-    for ending, wanted in ((_PARAMETERS, is_parameter), (_OPTIMIZER, is_belong_to_optimizer)):
-        variables = chosen(program, None, wanted)
+    arrays: dict[str, np.ndarray] = {}
+    for ending, predicate in ((_PARAMETERS, is_parameter), (_OPTIMIZER, is_belong_to_optimizer)):
+        variables = select_variables(program, None, predicate)
         if variables:
-            found.update(_fitting(variables, prefix + ending))
-    for name, array in found.items():
+            arrays.update(_fitting(variables, prefix + ending))
+    for name, array in arrays.items():
         global_scope().home(name).get_tensor().set(array)
 
 
@@ -121,33 +125,37 @@ def _fitting(variables: list[Variable], path: str) -> dict[str, np.ndarray]:
             raise StateMismatch(
                 f"{path!r} has no value for {variable.name!r}.{nearest(variable.name, arrays)}"
             )
-        held = global_scope().find_var(variable.name)
-        filled = held is not None and held.get_tensor().initialized
-        before = held.get_tensor().memory(newest=False) if held is not None and filled else None
-        _check(variable, arrays[variable.name], before, repr(path))
+        holder = global_scope().find_var(variable.name)
+        current = _memory(holder.get_tensor()) if holder is not None else None
+        _check(variable, arrays[variable.name], current, repr(path))
     return {v.name: arrays[v.name] for v in variables}
 
 
-def _check(variable: Variable, array: np.ndarray, before: np.ndarray | None, what: str) -> None:
-    shape = before.shape if before is not None else variable.shape
+def _memory(tensor: Tensor) -> np.ndarray | None:
+    """Return the driver's own value of a tensor, None if it holds none."""
+    return tensor.memory(newest=False) if tensor.initialized else None
+
+
+def _check(variable: Variable, array: np.ndarray, current: np.ndarray | None, label: str) -> None:
+    shape = current.shape if current is not None else variable.shape
     if (
         shape is not None
         and array.shape != shape
-        and (before is not None or min(shape, default=0) > 0)
+        and (current is not None or min(shape, default=0) > 0)
     ):
         raise StateMismatch(
             f"variable {variable.name!r} has the shape {list(shape)} in the program, and {list(array.shape)} "
-            f"in {what}."
+            f"in {label}."
         )
-    bits = before is not None and before.dtype == BFLOAT16 and array.dtype == np.uint16
-    if before is not None and array.dtype != before.dtype and not bits:
+    bits = current is not None and current.dtype == BFLOAT16 and array.dtype == np.uint16
+    if current is not None and array.dtype != current.dtype and not bits:
         raise StateMismatch(
-            f"variable {variable.name!r} is {before.dtype} in the program, and {array.dtype} in {what}."
+            f"variable {variable.name!r} is {current.dtype} in the program, and {array.dtype} in {label}."
         )
 
 
 def _load_apart(program: Program, path: str, var_list: Iterable[Variable] | None) -> None:
-    """Load what was saved without names: a folder with a file for each variable, or one file."""
+    """Load values saved without names: a folder with a file for each variable, or one file."""
     if os.path.isdir(path):
         files = set(_files_in(path))
         variables = [v for v in program.list_vars() if v.name in files]
@@ -156,16 +164,16 @@ def _load_apart(program: Program, path: str, var_list: Iterable[Variable] | None
             _logger.warning(
                 "files that no variable of the program has: %s", ", ".join(sorted(unused))
             )
-        load_variables(chosen(program, variables, None), path, None)
+        load_variables(select_variables(program, variables, None), path, None)
     elif os.path.isfile(path):
         if var_list is None:
             raise InvalidValue(
-                f"{path!r} does not say what it holds: give its variables as var_list."
+                f"{path!r} holds values without names: pass its variables as var_list."
             )
-        known = {v.name for v in program.list_vars()}
-        variables = chosen(program, var_list, None)
+        names = {v.name for v in program.list_vars()}
+        variables = select_variables(program, var_list, None)
         for variable in variables:
-            if variable.name not in known:
+            if variable.name not in names:
                 raise NotFound(f"variable {variable.name!r} of var_list is not in the program.")
         load_variables(variables, *os.path.split(path))
     else:
@@ -216,7 +224,7 @@ def load_program_state(
     if os.path.isfile(path):
         if names is None:
             raise InvalidValue(
-                f"{path!r} does not say what it holds: give its variables as var_list."
+                f"{path!r} holds values without names: pass its variables as var_list."
             )
         return read_values(path, names)
     if not os.path.isdir(path):
@@ -235,20 +243,20 @@ def set_program_state(program: Any, state_dict: Mapping[str, np.ndarray]) -> Non
         StateMismatch: an array has another shape or element type.
     """
     program = program_of(program)
-    variables = chosen(program, None, is_persistable)
+    variables = select_variables(program, None, is_persistable)
     scope = global_scope()
     tensors = {}
     for variable in variables:
-        found = scope.find_var(variable.name)
-        if found is None:
+        scope_variable = scope.find_var(variable.name)
+        if scope_variable is None:
             raise InvalidArgument(
                 f"variable {variable.name!r} is not in the scope. Run the startup program first."
             )
         if variable.name in state_dict:
-            tensor = found.get_tensor()
-            before = tensor.memory(newest=False) if tensor.initialized else None
+            tensor = scope_variable.get_tensor()
+            current = _memory(tensor)
             array = np.asarray(state_dict[variable.name])
-            _check(variable, array, before, "the state")
+            _check(variable, array, current, "the state")
             tensors[variable.name] = tensor, array
     for tensor, array in tensors.values():
         tensor.set(array)

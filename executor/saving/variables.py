@@ -22,7 +22,7 @@ from ...strategies.errors import (
     StateMismatch,
     Unsupported,
 )
-from ...strategies.types import VarType
+from ...strategies.types import BFLOAT16, VarType, to_numpy
 from ..compiled_program import CompiledProgram
 from ..device.tensor import Tensor
 from ..feed.scope import Scope, global_scope
@@ -50,7 +50,7 @@ def is_belong_to_optimizer(var: Variable) -> bool:
 
 
 def program_of(program: Any) -> Program:
-    """Return the program to save: the one that is given, that of a CompiledProgram, or the main program.
+    """Return the program to save: ``program``, that of a CompiledProgram, or for None the main program.
 
     Raises:
         InvalidType: it is none of these.
@@ -66,24 +66,24 @@ def program_of(program: Any) -> Program:
     return program
 
 
-def chosen(
+def select_variables(
     program: Any, variables: Iterable[Any] | None, predicate: Predicate | None
 ) -> list[Variable]:
-    """Return the variables that are given, or those of the program that the predicate wants; those with values.
+    """Return the variables with values among ``variables``, or among those that fulfil the predicate.
 
     Raises:
-        InvalidType: something that is given is no Variable.
+        InvalidType: an item of ``variables`` is no Variable.
     """
     program = program_of(program)
     if variables is None:
-        listed = program.list_vars()
-        found = [v for v in listed if predicate is None or predicate(v)]
+        all_variables = program.list_vars()
+        candidates = [v for v in all_variables if predicate is None or predicate(v)]
     else:
-        found = list(variables)
-        for variable in found:
+        candidates = list(variables)
+        for variable in candidates:
             if not isinstance(variable, Variable):
                 raise InvalidType(f"vars holds Variables, got {type(variable).__name__}.")
-    by_name = {v.name: v for v in found if v.type not in _NO_VALUE}
+    by_name = {v.name: v for v in candidates if v.type not in _NO_VALUE}
     for variable in by_name.values():
         if variable.type is not VarType.LOD_TENSOR:
             raise Unsupported(
@@ -93,18 +93,48 @@ def chosen(
 
 
 def value_of(name: str, scope: Scope) -> Tensor:
-    """Return the tensor of a variable that holds a value, the newest one wherever it was computed.
+    """Return the tensor of a variable, with the newest value from wherever it was computed.
 
     Raises:
         NotInitialized: it holds none.
     """
-    found = scope.find_var(name)
-    if found is None:
+    variable = scope.find_var(name)
+    if variable is None:
         raise NotInitialized(
             f"variable {name!r} holds no value yet. Run its startup program first."
         )
-    found.get_tensor().memory()
-    return found.get_tensor()
+    variable.get_tensor().memory()
+    return variable.get_tensor()
+
+
+def get_value(variable: Variable, scope: Scope | None = None) -> Tensor:
+    """Return a variable's tensor in a scope (default: the global one); ``numpy.asarray`` copies its value.
+
+    Raises:
+        NotInitialized: it holds no value.
+    """
+    return value_of(variable.name, scope or global_scope())
+
+
+def set_value(variable: Variable, value: Any, scope: Scope | None = None) -> None:
+    """Write an array, a tensor, or another variable's value, in the variable's element type.
+
+    Raises:
+        InvalidValue: the shape is another.
+    """
+    array = np.asarray(get_value(value, scope) if isinstance(value, Variable) else value)
+    if variable.shape is not None and -1 not in variable.shape and array.shape != variable.shape:
+        raise InvalidValue(
+            f"variable {variable.name!r} has the shape {list(variable.shape)}, the value {list(array.shape)}."
+        )
+    dtype = array.dtype if variable.dtype is None else to_numpy(variable.dtype)
+    bits = dtype == BFLOAT16 and array.dtype == np.uint16
+    array = array.view(BFLOAT16) if bits else array.astype(dtype, copy=False)
+    (scope or global_scope()).home(variable.name).get_tensor().set(array)
+
+
+Variable.get_value = get_value  # type: ignore[assignment, method-assign]
+Variable.set_value = set_value  # type: ignore[assignment, method-assign]
 
 
 def save_variables(
@@ -166,13 +196,13 @@ def load_variables(
             _load_each(ordered, os.fspath(dirname or ""))
 
 
-def _load_together(variables: list[Variable], file: BinaryIO, what: str) -> None:
-    stored = TensorFile(file, what)
-    entries = stored.scan(len(variables))
+def _load_together(variables: list[Variable], file: BinaryIO, label: str) -> None:
+    tensors = TensorFile(file, label)
+    entries = tensors.scan(len(variables))
     for variable, entry in zip(variables, entries, strict=True):
-        check_shape(variable, entry.shape, what)
+        check_shape(variable, entry.shape, label)
     for variable, entry in zip(variables, entries, strict=True):
-        _fill(variable.name, entry, stored)
+        _fill(variable.name, entry, tensors)
 
 
 def _load_each(variables: list[Variable], folder: str) -> None:
@@ -181,15 +211,15 @@ def _load_each(variables: list[Variable], folder: str) -> None:
     for filling in (False, True):
         for variable, path in zip(variables, paths, strict=True):
             with reading(path, cure) as file:
-                stored = TensorFile(file, repr(path))
-                (entry,) = stored.scan(1)
+                tensors = TensorFile(file, repr(path))
+                (entry,) = tensors.scan(1)
                 if filling:
-                    _fill(variable.name, entry, stored)
+                    _fill(variable.name, entry, tensors)
                 else:
                     check_shape(variable, entry.shape, repr(path))
 
 
-def check_shape(variable: Variable, shape: tuple[int, ...], what: str) -> None:
+def check_shape(variable: Variable, shape: tuple[int, ...], label: str) -> None:
     """Refuse a value whose shape is not the variable's, where that is known.
 
     Raises:
@@ -201,24 +231,24 @@ def check_shape(variable: Variable, shape: tuple[int, ...], what: str) -> None:
     if tuple(shape) != declared:
         raise StateMismatch(
             f"variable {variable.name!r} has the shape {list(declared)} in the program, and {list(shape)} "
-            f"in {what}. Build the program as the one that was saved, or leave this variable out (vars=, "
+            f"in {label}. Build the program as it was when it was saved, or leave this variable out (vars=, "
             f"predicate=)."
         )
 
 
-def _fill(name: str, entry: Entry, stored: TensorFile) -> None:
+def _fill(name: str, entry: Entry, tensors: TensorFile) -> None:
     tensor = global_scope().home(name).get_tensor()
-    stored.read(entry, tensor.allocate(entry.shape, entry.dtype))
+    tensors.read(entry, tensor.allocate(entry.shape, entry.dtype))
     tensor.set_lod(entry.lod)
     tensor.written()
 
 
 def read_values(path: str, names: list[str]) -> dict[str, np.ndarray]:
-    """Return the tensors of a file by the names that they were saved in the order of."""
+    """Return the tensors of a file by name; ``names`` are in the order of the file."""
     with reading(path) as file:
-        stored = TensorFile(file, repr(path))
+        tensors = TensorFile(file, repr(path))
         arrays = {}
-        for name, entry in zip(names, stored.scan(len(names)), strict=True):
+        for name, entry in zip(names, tensors.scan(len(names)), strict=True):
             arrays[name] = np.empty(entry.shape, entry.dtype)
-            stored.read(entry, arrays[name])
+            tensors.read(entry, arrays[name])
         return arrays

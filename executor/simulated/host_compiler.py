@@ -1,6 +1,6 @@
-"""CUDA C++ kernels -> functions of this process, by a C++ compiler; what was compiled before is on disk.
+"""CUDA C++ kernels -> functions of this process, by a C++ compiler, cached on disk.
 
-What kernels include takes a compiler longer than they do themselves, so it is compiled once, as a precompiled
+The includes of kernels take a compiler longer than the kernels, so they are compiled once, as a precompiled
 header.
 """
 
@@ -38,22 +38,22 @@ def host_compiler() -> str | None:
 
 def compiled(kernel: CudaKernel) -> Any:
     """Return a kernel as a function of the sizes of grid and block, and of pointers to its arguments."""
-    found = _functions.get(kernel.key)
-    if found is None:
+    function = _functions.get(kernel.key)
+    if function is None:
         source = _source(kernel)
         header = _header(kernel.includes)
-        code = _kept(
+        code = _compile_once(
             f"{_key(header + source)}.so", lambda: _machine_code(kernel.name, header, source)
         )
-        found = _functions[kernel.key] = _loaded(code).run
-    return found
+        function = _functions[kernel.key] = _load(code).run
+    return function
 
 
 _functions: dict[str, Any] = {}
 
 
 def _header(includes: tuple[str, ...]) -> str:
-    """Return what stands before a kernel on the host."""
+    """Return the text before a kernel on the host."""
     names = ("shim.h", "base.cuh", *includes, "host16.h")
     return "\n".join(included(name) for name in names)
 
@@ -88,11 +88,11 @@ def _precompiled(header: str) -> bytes:
             options = ("-x", "c++-header", str(folder / _HEADER))
             return _compile(_HEADER, folder, options)
 
-    return _kept(f"{_key(header)}.gch", compile_header)
+    return _compile_once(f"{_key(header)}.gch", compile_header)
 
 
-def _kept(name: str, compile_it: Callable[[], bytes]) -> bytes:
-    """Return what is on disk under a name, or else what a compiler makes, and keep that."""
+def _compile_once(name: str, compile_it: Callable[[], bytes]) -> bytes:
+    """Return the code on disk under a name; without any, compile and store it."""
     disk = disk_cache()
     code = disk.read(name)
     if code is None:
@@ -101,23 +101,29 @@ def _kept(name: str, compile_it: Callable[[], bytes]) -> bytes:
     return code
 
 
-def _compile(what: str, folder: Path, options: Sequence[str], text: str = "") -> bytes:
+def _compile(label: str, folder: Path, options: Sequence[str], text: str = "") -> bytes:
     """Compile a file named in the options, or a text, in a folder of this process."""
     compiler = host_compiler()
     assert compiler is not None
     output = folder / "output"
-    command = [compiler, *_OPTIONS, *options, "-o", str(output)]
-    done = subprocess.run(command, input=text.encode(), capture_output=True)
-    if done.returncode:
-        raise AssertionError(f"{what} does not compile:\n{done.stderr.decode()}")
+    command = [compiler, *_OPTIONS, *_linker(), *options, "-o", str(output)]
+    process = subprocess.run(command, input=text.encode(), capture_output=True)
+    if process.returncode:
+        raise AssertionError(f"{label} does not compile:\n{process.stderr.decode()}")
     return output.read_bytes()
 
 
-def _loaded(code: bytes) -> ctypes.CDLL:
+@cache
+def _linker() -> tuple[str, ...]:
+    """Return the option that chooses gold, if it is installed: it takes a third of the usual linker's time."""
+    return ("-fuse-ld=gold",) if shutil.which("ld.gold") else ()
+
+
+def _load(code: bytes) -> ctypes.CDLL:
     """Load a shared library from memory.
 
-    It is loaded from a file that only this process knows, since one that has passed a check by name could be
-    another one when it is opened again; and each has a name of its own, or the loader would take them for one.
+    It is loaded from a file that only this process knows, since a file that passed a check by name could be
+    replaced before it is opened again; each has its own name, or the loader would take them for one.
     """
     with _folder() as folder:
         path = folder / "kernel.so"

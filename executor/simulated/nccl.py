@@ -1,8 +1,8 @@
-"""Collectives between simulated GPUs, with the names and habits of ``cupy.cuda.nccl``.
+"""Collectives between simulated GPUs, with the names and behaviour of ``cupy.cuda.nccl``.
 
-Work is put on streams and done when all ranks have come to it; ranks that come for different things wait for
-ever, as does who waits for one that aborted. Ranks are threads or processes of one host: the first of a
-communicator has a thread that all send their operands to.
+Work is put on streams and done when all ranks have reached it; ranks in different operations wait for ever, as
+do the peers of a rank that aborted. Ranks are threads or processes of one host: the first of a communicator has
+a thread to which all send their operands.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ available = True
 
 _TYPES = ("i1", "u1", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "u2")  # bfloat16 as its bits
 _ID_BYTES = 128
-_FRAME = struct.Struct("<IQ")  # bytes of a head in JSON, and of what follows it
+_FRAME = struct.Struct("<IQ")  # bytes of a head in JSON, and of the payload behind it
 _RETRY_S = 0.002
 _COMBINE: dict[int, Any] = {NCCL_SUM: np.add, NCCL_AVG: np.add, NCCL_PROD: np.multiply}
 _COMBINE |= {NCCL_MAX: np.maximum, NCCL_MIN: np.minimum}
@@ -39,7 +39,7 @@ _grouped = threading.local()
 
 
 class NcclError(RuntimeError):
-    """What NCCL refuses, or what became of it."""
+    """A call that NCCL refuses, or a failure of a communicator."""
 
 
 def get_version() -> int:
@@ -48,19 +48,19 @@ def get_version() -> int:
 
 
 def get_unique_id() -> bytes:
-    """Return what the ranks of a communicator find each other by."""
+    """Return an id by which the ranks of a communicator find each other."""
     return secrets.token_bytes(_ID_BYTES)
 
 
 def groupStart() -> None:
-    """Hold back what this thread puts on streams."""
+    """Hold back this thread's work for streams."""
     _grouped.depth = getattr(_grouped, "depth", 0) + 1
     if _grouped.depth == 1:
         _grouped.pieces = []
 
 
 def groupEnd() -> None:
-    """Put what was held back on the streams."""
+    """Put the work held back on the streams."""
     if not getattr(_grouped, "depth", 0):
         raise NcclError("NCCL_ERROR_INVALID_USAGE: groupEnd without groupStart")
     _grouped.depth -= 1
@@ -79,12 +79,12 @@ class NcclCommunicator:
         self._answers: dict[int, bytes] = {}
         self._numbers = itertools.count()
         self._error = ""
-        self._gone = False
+        self._closed = False
         self._lock = threading.Lock()
         address = b"\0rowlock-nccl-" + commId.hex()[:64].encode()
         if rank == 0:
             _Hub(address, ndev)
-        self._socket = _connected(address)
+        self._socket = _connect(address)
         _send(self._socket, {"rank": rank})
         _receive(self._socket)  # all are here
         threading.Thread(target=self._listen, daemon=True).start()
@@ -98,15 +98,15 @@ class NcclCommunicator:
         return self._size
 
     def check_async_error(self) -> None:
-        """Raise what went wrong since."""
+        """Raise the error of an earlier operation, if there is one."""
         if self._error:
             raise NcclError(self._error)
 
     def abort(self) -> None:
-        """Give up: what is on streams ends without results, here."""
+        """Close this rank's end: its work on streams ends without results."""
         with self._lock:
-            if not self._gone:
-                self._gone = True
+            if not self._closed:
+                self._closed = True
                 with contextlib.suppress(OSError):  # the others have left
                     _send(self._socket, {"kind": "bye"})
                     self._socket.shutdown(socket.SHUT_RDWR)
@@ -131,7 +131,7 @@ class NcclCommunicator:
         root: int,
         stream: int,
     ) -> None:
-        """Combine everybody's elements at one rank."""
+        """Combine the elements of all ranks at one rank."""
         into = (recvbuf, count if root == self._rank else 0)
         head = {"kind": "reduce", "op": op, "root": root}
         self._put(head, (sendbuf, count), into, datatype, stream)
@@ -140,9 +140,9 @@ class NcclCommunicator:
         self, sendbuff: int, recvbuff: int, count: int, datatype: int, root: int, stream: int
     ) -> None:
         """Give one rank's elements to all."""
-        given = (sendbuff, count if root == self._rank else 0)
+        operand = (sendbuff, count if root == self._rank else 0)
         head = {"kind": "broadcast", "root": root, "count": count}
-        self._put(head, given, (recvbuff, count), datatype, stream)
+        self._put(head, operand, (recvbuff, count), datatype, stream)
 
     def allGather(self, sendbuf: int, recvbuf: int, count: int, datatype: int, stream: int) -> None:
         """Give everybody's elements to all, in rank order."""
@@ -152,16 +152,16 @@ class NcclCommunicator:
     def _put(
         self,
         head: dict[str, Any],
-        given: tuple[int, int],
+        operand: tuple[int, int],
         into: tuple[int, int],
         datatype: int,
         stream: int,
     ) -> None:
         """Put an operation on a stream, or in the group that this thread has begun."""
-        if self._gone or not 0 <= datatype < len(_TYPES):
+        if self._closed or not 0 <= datatype < len(_TYPES):
             raise NcclError("NCCL_ERROR_INVALID_ARGUMENT")
         dtype = np.dtype(_TYPES[datatype])
-        views = [_memory(address, count, dtype) for address, count in (given, into)]
+        views = [_memory(address, count, dtype) for address, count in (operand, into)]
         piece = self._piece({**head, "type": datatype}, *views)
         if getattr(_grouped, "depth", 0):
             _grouped.pieces.append((stream_at(stream), piece))
@@ -169,17 +169,17 @@ class NcclCommunicator:
             stream_at(stream).add(piece)
 
     def _piece(
-        self, head: dict[str, Any], given: np.ndarray, into: np.ndarray
+        self, head: dict[str, Any], operand: np.ndarray, into: np.ndarray
     ) -> Callable[[], Any]:
         numbers: list[int] = []
 
         def piece() -> Any:
             with self._lock:
-                if self._gone:
+                if self._closed:
                     return None
                 if not numbers:
                     numbers.append(next(self._numbers))
-                    _send(self._socket, {**head, "number": numbers[0]}, given.tobytes())
+                    _send(self._socket, {**head, "number": numbers[0]}, operand.tobytes())
             if numbers[0] not in self._answers:
                 return NOT_YET
             into[...] = np.frombuffer(self._answers.pop(numbers[0]), into.dtype)
@@ -200,13 +200,13 @@ class NcclCommunicator:
 
 
 class _Hub:
-    """Takes what the ranks send, and answers once all have come for the same."""
+    """Receives the operands of the ranks, and answers once all have sent the same operation."""
 
     def __init__(self, address: bytes, size: int) -> None:
         self._size = size
         self._lock = threading.Lock()
         self._lines: dict[int, socket.socket] = {}
-        self._asked: dict[int, deque[tuple[dict[str, Any], bytes]]] = {
+        self._requests: dict[int, deque[tuple[dict[str, Any], bytes]]] = {
             rank: deque() for rank in range(size)
         }
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -237,8 +237,8 @@ class _Hub:
         line.close()
 
     def _tell_others(self, rank: int) -> None:
-        for other, line in self._lines.items():
-            if other != rank:
+        for peer, line in self._lines.items():
+            if peer != rank:
                 self._answer(line, {"error": f"NCCL_ERROR_REMOTE: rank {rank} has ended"})
 
     def _answer(self, line: socket.socket, head: dict[str, Any], payload: bytes = b"") -> None:
@@ -248,35 +248,35 @@ class _Hub:
             return
 
     def _take(self, rank: int, head: dict[str, Any], payload: bytes) -> None:
-        self._asked[rank].append((head, payload))
-        if not all(self._asked.values()):
+        self._requests[rank].append((head, payload))
+        if not all(self._requests.values()):
             return
-        heads = [asked[0][0] for asked in self._asked.values()]
-        if any(_what(other) != _what(heads[0]) for other in heads):
+        heads = [asked[0][0] for asked in self._requests.values()]
+        if any(_without_number(other) != _without_number(heads[0]) for other in heads):
             return  # for ever
-        operands = [self._asked[rank].popleft()[1] for rank in range(self._size)]
+        operands = [self._requests[rank].popleft()[1] for rank in range(self._size)]
         for peer, result in enumerate(_results(heads[0], operands)):
             self._answer(self._lines[peer], {"number": heads[peer]["number"]}, result)
 
 
-def _what(head: dict[str, Any]) -> dict[str, Any]:
+def _without_number(head: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in head.items() if name != "number"}
 
 
 def _results(head: dict[str, Any], operands: list[bytes]) -> list[bytes]:
-    """Return what each rank gets of everybody's operands."""
+    """Return the result of each rank from the operands of all."""
     size, kind = len(operands), head["kind"]
     if kind == "broadcast":
         return [operands[head["root"]]] * size
     if kind == "all_gather":
         return [b"".join(operands)] * size
-    combined = _combined(operands, head["type"], head["op"])
+    combined = _combine(operands, head["type"], head["op"])
     if kind == "reduce":
         return [combined if rank == head["root"] else b"" for rank in range(size)]
     return [combined] * size
 
 
-def _combined(operands: list[bytes], datatype: int, op: int) -> bytes:
+def _combine(operands: list[bytes], datatype: int, op: int) -> bytes:
     """Combine in rank order; low precision in float32, rounded once."""
     dtype = np.dtype(_TYPES[datatype])
     parts = [np.frombuffer(operand, dtype) for operand in operands]
@@ -306,14 +306,14 @@ def _memory(address: int, count: int, dtype: np.dtype) -> np.ndarray:
     return np.frombuffer(memory, dtype)
 
 
-def _connected(address: bytes) -> socket.socket:
+def _connect(address: bytes) -> socket.socket:
     while True:
-        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            made.connect(address)
-            return made
+            line.connect(address)
+            return line
         except ConnectionRefusedError:  # the first rank is not here yet
-            made.close()
+            line.close()
             time.sleep(_RETRY_S)
 
 
@@ -328,10 +328,10 @@ def _receive(line: socket.socket) -> tuple[dict[str, Any], bytes]:
 
 
 def _exactly(line: socket.socket, count: int) -> bytes:
-    found = bytearray()
-    while len(found) < count:
-        more = line.recv(min(count - len(found), 1 << 20))
-        if not more:
+    data = bytearray()
+    while len(data) < count:
+        piece = line.recv(min(count - len(data), 1 << 20))
+        if not piece:
             raise ConnectionResetError
-        found += more
-    return bytes(found)
+        data += piece
+    return bytes(data)

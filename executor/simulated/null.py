@@ -1,6 +1,6 @@
-"""A GPU that holds no data and does nothing: what is left of a step is what the host spends on it.
+"""A GPU that holds no data and does nothing, so that a step takes the host's time only.
 
-Everything is bound and captured as on a real one. Device memory is address space that nobody touches, so
+Everything is bound and captured as on a real one. Device memory is address space that is never touched, so
 programs of any size can be bound, without a GPU and without a compiler.
 """
 
@@ -29,10 +29,10 @@ class NullStream:
 
 
 class NullEvent:
-    """A point that every stream has come to."""
+    """An event that every stream has passed."""
 
     def done(self) -> bool:
-        """It is."""
+        """True: no work is ever pending."""
         return True
 
     def synchronize(self) -> None:
@@ -60,8 +60,8 @@ class NullFork(Fork):
 class NullRuntime:
     """One GPU (see :class:`~.runtime.Runtime`) with an H200's properties.
 
-    ``counted`` are the calls that reached a stream, by what they ask for; ``launched`` the kernels that were
-    bound, by name.
+    ``call_counts`` counts the calls that reached a stream by kind, ``launch_counts`` the kernels that were
+    bound by name.
     """
 
     name = "null"
@@ -72,8 +72,8 @@ class NullRuntime:
         self.index = index
         self.properties = Properties("null GPU", (9, 0), 132, 141 << 30)
         self.compute, self.copies = NullStream(), NullStream()
-        self.counted: Counter[str] = Counter()
-        self.launched: Counter[str] = Counter()
+        self.call_counts: Counter[str] = Counter()
+        self.launch_counts: Counter[str] = Counter()
 
     @cached_property
     def blas(self) -> Blas:
@@ -98,7 +98,7 @@ class NullRuntime:
         return Region(max(nbytes, 1)).bytes[:nbytes]
 
     def on_host(self, array: Any) -> bool:
-        """No: what stands for memory is one and the same."""
+        """False: all memory counts as the GPU's."""
         return False
 
     def pinned(self, nbytes: int) -> np.ndarray:
@@ -121,12 +121,12 @@ class NullRuntime:
 
     def launch(self, kernel: CudaKernel, grid: Dims, block: Dims, arguments: Sequence[Any]) -> Step:
         """Return a call that does nothing."""
-        self.launched[kernel.name] += 1
+        self.launch_counts[kernel.name] += 1
         return NullStep()
 
     def copy(self, target: Any, source: Any, stream: Any) -> None:
         """Count a copy."""
-        self.counted["copy"] += 1
+        self.call_counts["copy"] += 1
 
     def copying(self, target: Any, source: Any) -> Step:
         """Return a call that does nothing."""
@@ -134,7 +134,7 @@ class NullRuntime:
 
     def execute(self, steps: Sequence[Step]) -> None:
         """Count the calls, and make none."""
-        self.counted["execute"] += len(steps)
+        self.call_counts["execute"] += len(steps)
 
     def stream(self) -> NullStream:
         """Return one more stream."""
@@ -146,23 +146,23 @@ class NullRuntime:
 
     def host(self, step: Step) -> None:
         """Count a call of the host, and do not make it."""
-        self.counted["host"] += 1
+        self.call_counts["host"] += 1
 
     def capture(self, steps: Sequence[Step]) -> Step:
         """Return the launch of an empty graph."""
         return self._launch_graph
 
     def _launch_graph(self) -> None:
-        self.counted["graph"] += 1
+        self.call_counts["graph"] += 1
 
     def record(self, stream: Any) -> NullEvent:
         """Count an event."""
-        self.counted["record"] += 1
+        self.call_counts["record"] += 1
         return NullEvent()
 
     def wait(self, stream: Any, event: Any) -> None:
         """Count a wait."""
-        self.counted["wait"] += 1
+        self.call_counts["wait"] += 1
 
     def synchronize(self) -> None:
         """There is nothing to wait for."""

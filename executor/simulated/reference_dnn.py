@@ -1,4 +1,4 @@
-"""What a GPU's library computes of ``dnn.py``, by NumPy on host memory: for the simulated GPU.
+"""The calls of ``dnn.py`` by NumPy on host memory, for the simulated GPU.
 
 Low precision is widened to float32, computed, and rounded once.
 """
@@ -36,9 +36,9 @@ class ReferenceCall:
     def __init__(self, graph: Graph, arrays: Arrays) -> None:
         self.graph = graph
         for name, described in graph.operands.items():
-            found = arrays[name]
-            assert found.dtype.name == described.dtype, f"{name} of {graph} is {found.dtype.name}"
-            assert found.size == np.prod(described.shape), f"{name} of {graph}: {found.shape}"
+            array = arrays[name]
+            assert array.dtype.name == described.dtype, f"{name} of {graph} is {array.dtype.name}"
+            assert array.size == np.prod(described.shape), f"{name} of {graph}: {array.shape}"
         self._arrays = {name: arrays[name] for name in graph.operands}
 
     def __call__(self) -> None:
@@ -49,8 +49,8 @@ class ReferenceCall:
             if name not in results
         }
         with np.errstate(all="ignore"):
-            made = _COMPUTES[type(graph)](graph, read)
-        for name, value in zip(results, made, strict=True):
+            values = _COMPUTES[type(graph)](graph, read)
+        for name, value in zip(results, values, strict=True):
             target = self._arrays[name]
             target[...] = value.reshape(target.shape).astype(target.dtype)
 
@@ -64,20 +64,20 @@ def _convolution(conv: Convolution, read: Arrays) -> tuple[np.ndarray]:
     images = np.zeros(conv.x.shape, np.float32) if conv.result == "x" else read["x"]
     padded = np.pad(images, margins).reshape(n, groups, c // groups, *_padded(conv))
     grouped = (groups, conv.w.shape[0] // groups, *conv.w.shape[1:])
-    made = np.zeros(grouped if conv.result == "w" else _by_group(conv, groups), np.float32)
+    result = np.zeros(grouped if conv.result == "w" else _by_group(conv, groups), np.float32)
     if conv.result != "w":
         w = read["w"].reshape(grouped)
     if conv.result != "y":
         d_y = read["y"].reshape(_by_group(conv, groups))
     for i, j, tap in _taps(conv):
         if conv.result == "y":
-            made += np.einsum("ngchw,goc->ngohw", padded[tap], w[..., i, j], optimize=True)
+            result += np.einsum("ngchw,goc->ngohw", padded[tap], w[..., i, j], optimize=True)
         elif conv.result == "w":
-            made[..., i, j] = np.einsum("ngchw,ngohw->goc", padded[tap], d_y, optimize=True)
+            result[..., i, j] = np.einsum("ngchw,ngohw->goc", padded[tap], d_y, optimize=True)
         else:
             padded[tap] += np.einsum("ngohw,goc->ngchw", d_y, w[..., i, j], optimize=True)
     if conv.result != "x":
-        return (made,)
+        return (result,)
     top, left = conv.before
     return (padded[..., top : top + sizes[0], left : left + sizes[1]],)
 
@@ -93,14 +93,14 @@ def _by_group(conv: Convolution, groups: int) -> tuple[int, ...]:
 
 
 def _taps(conv: Convolution) -> list[tuple[int, int, Any]]:
-    """Pair each element of a filter with what it meets in the padded images."""
+    """Pair each element of a filter with the elements of the padded images that it multiplies."""
     (sh, sw), (dh, dw), (oh, ow) = conv.strides, conv.dilations, conv.y.shape[2:]
     rows = [slice(i * dh, i * dh + (oh - 1) * sh + 1, sh) for i in range(conv.w.shape[2])]
     columns = [slice(j * dw, j * dw + (ow - 1) * sw + 1, sw) for j in range(conv.w.shape[3])]
     return [(i, j, (..., h, w)) for i, h in enumerate(rows) for j, w in enumerate(columns)]
 
 
-_OVER = (0, 2, 3)  # what a statistic is taken over
+_OVER = (0, 2, 3)  # dimensions that a statistic reduces
 
 
 def _batch_norm(norm: BatchNorm, read: Arrays) -> tuple[np.ndarray, ...]:
@@ -145,15 +145,15 @@ def _attention_grad(grad: AttentionGrad, read: Arrays) -> tuple[np.ndarray, ...]
     share = (d_out * read["out"]).sum(3, keepdims=True)
     d_scores = weights * (d_out @ read["v"].swapaxes(2, 3) - share)
     scale = np.float32(grad.forward.scale)
-    made = [
+    gradients = [
         (d_scores @ read["k"]) * scale,
         (d_scores.swapaxes(2, 3) @ read["q"]) * scale,
         weights.swapaxes(2, 3) @ d_out,
     ]
     if grad.d_mask is not None:
         axes = tuple(i for i, size in enumerate(grad.d_mask.shape) if size == 1)
-        made.append(d_scores.sum(axes, keepdims=True))
-    return tuple(made)
+        gradients.append(d_scores.sum(axes, keepdims=True))
+    return tuple(gradients)
 
 
 _COMPUTES: dict[type, Callable[..., tuple[np.ndarray, ...]]] = {

@@ -1,9 +1,9 @@
 """A GPU that is simulated on the host: the same plans, kernels and transfers, without the hardware.
 
-Device memory is host memory and kernels are compiled as C++ (``host_compiler.py``). Work waits on its stream
-until somebody waits for it, as late as is allowed: a host that reads too early, or a stream that does not wait
-for another one, finds old values here as it would find them on a GPU. Products, convolutions and attention,
-which libraries compute on a GPU, are NumPy's here.
+Device memory is host memory and kernels are compiled as C++ (``host_compiler.py``). Work stays on its stream
+until the host or a stream waits for it, as late as is allowed: a host that reads too early, or a stream that
+does not wait for another one, finds old values here as it would on a GPU. NumPy computes products, convolutions
+and attention, which libraries compute on a GPU.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from ...strategies.errors import Unsupported
 from ..cuda.kernel import CudaKernel
 from ..cuda.runtime import Captured, Dims, Fork, Properties, Step, Waiting
-from ..host.host_memory import Given, aligned, when_gone
+from ..host.host_memory import MemoryRanges, aligned, when_gone
 from .host_compiler import compiled, host_compiler
 from .streams import ALLOCATED, LOOK_S, NOT_YET, SimulatedStream
 
@@ -34,7 +34,7 @@ MEMORY = "ROWLOCK_SIMULATED_GPU_BYTES"  # of memory for each (default: 4 GiB)
 
 
 def simulated_gpus() -> int:
-    """Return how many GPUs the environment asks to simulate."""
+    """Return how many GPUs to simulate, by the environment."""
     text = os.environ.get(COUNT, "")
     return int(text) if text.isdigit() else 0
 
@@ -46,7 +46,7 @@ class SimulatedEvent:
         self._stream, self._point = stream, stream.put
 
     def done(self) -> bool:
-        """Tell whether the stream has come here; asking often gets it there, as time would."""
+        """Tell whether the stream has passed this event; each call advances it, as time would."""
         stream = self._stream
         if stream.did < self._point and not stream.advance(stream.did + 1):
             stream.let_others()
@@ -91,8 +91,8 @@ class SimulatedRuntime:
         self._streams: list[SimulatedStream] = []
         self._turn = threading.RLock()
         self.compute, self.copies = self.stream(), self.stream()
-        self._taken = 0
-        self._pinned = Given()
+        self._used_bytes = 0
+        self._pinned = MemoryRanges()
 
     @cached_property
     def blas(self) -> Blas:
@@ -120,20 +120,20 @@ class SimulatedRuntime:
         return dict.fromkeys(("cuda", "cublaslt", "cudnn", "nccl"), "simulated")
 
     def empty(self, nbytes: int) -> np.ndarray:
-        """Return device memory, filled with bytes that make no sense as numbers."""
+        """Return device memory, filled with bytes that are NaN as floats."""
         free, _ = self.memory()
         if nbytes > free:
-            raise MemoryError(f"{nbytes:,} bytes asked for, {free:,} free")
-        made = aligned(nbytes)
-        made.fill(0xFF)
-        self._taken += nbytes
-        address = self.address(made)
+            raise MemoryError(f"{nbytes:,} bytes are needed, {free:,} are free")
+        memory = aligned(nbytes)
+        memory.fill(0xFF)
+        self._used_bytes += nbytes
+        address = self.address(memory)
         ALLOCATED[address] = nbytes
-        when_gone(made, partial(self._give_back, address, nbytes))
-        return made
+        when_gone(memory, partial(self._give_back, address, nbytes))
+        return memory
 
     def _give_back(self, address: int, nbytes: int) -> None:
-        self._taken -= nbytes
+        self._used_bytes -= nbytes
         ALLOCATED.pop(address, None)
 
     def pinned(self, nbytes: int) -> np.ndarray:
@@ -152,7 +152,7 @@ class SimulatedRuntime:
 
     def memory(self) -> tuple[int, int]:
         """Return free and all bytes."""
-        return self.properties.memory - self._taken, self.properties.memory
+        return self.properties.memory - self._used_bytes, self.properties.memory
 
     def address(self, array: np.ndarray) -> int:
         """Return an array's address."""
@@ -189,17 +189,17 @@ class SimulatedRuntime:
             self.compute.reach(self.compute.put)
             step()
             return
-        done = threading.Event()
+        finished = threading.Event()
         with ThreadPoolExecutor(1) as pool:
-            flowing = pool.submit(self._flow, done)
+            flowing = pool.submit(self._flow, finished)
             try:
                 step()
             finally:
-                done.set()
+                finished.set()
         flowing.result()
 
-    def _flow(self, done: threading.Event) -> None:
-        while not done.wait(LOOK_S):
+    def _flow(self, finished: threading.Event) -> None:
+        while not finished.wait(LOOK_S):
             self.compute.let_others()
             self.compute.advance(self.compute.put)
 
@@ -208,11 +208,11 @@ class SimulatedRuntime:
         return partial(self.execute, tuple(steps))
 
     def record(self, stream: SimulatedStream) -> SimulatedEvent:
-        """Return the point a stream has come to."""
+        """Return an event at the stream's present end."""
         return SimulatedEvent(stream)
 
     def wait(self, stream: SimulatedStream, event: SimulatedEvent) -> None:
-        """Let a stream wait for another one's point."""
+        """Let a stream wait for an event of another."""
         stream.add(event.passed)
 
     def synchronize(self) -> None:
@@ -233,10 +233,10 @@ class HostLaunch:
         self, function: Any, kernel: CudaKernel, dims: tuple[int, ...], arguments: Sequence[Any]
     ) -> None:
         self.kernel = kernel
-        self._held = arguments  # keeps the arrays alive
+        self._alive = arguments  # keeps the arrays alive
         self._values = [
-            _value(kind, given)
-            for (kind, _), given in zip(kernel.parameters, arguments, strict=True)
+            _value(kind, value)
+            for (kind, _), value in zip(kernel.parameters, arguments, strict=True)
         ]
         pointers = [ctypes.cast(ctypes.byref(v), ctypes.c_void_p) for v in self._values]
         self._arguments = (ctypes.c_void_p * len(pointers))(*pointers)
@@ -257,7 +257,7 @@ _SCALARS: dict[str, Any] = {
 }
 
 
-def _value(kind: str, given: Any) -> Any:
+def _value(kind: str, value: Any) -> Any:
     if kind.endswith("*"):
-        return ctypes.c_void_p(given.ctypes.data if given is not None else None)
-    return _SCALARS[kind](given)
+        return ctypes.c_void_p(value.ctypes.data if value is not None else None)
+    return _SCALARS[kind](value)

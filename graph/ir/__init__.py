@@ -1,6 +1,6 @@
-"""What is compiled: a frozen graph, and the replica program it becomes.
+"""The compiler's data: a frozen graph, and the replica program it becomes.
 
 Start at ``reader.py`` ``from_program`` and ``replica_program.py`` ``lower``.
 
-* Sequences (LoD) live on the driver: ``graph/ir/lod.py`` tells which fed variable's sequences a fetch has.
+* Sequences (LoD) live on the driver: ``graph/ir/lod.py`` finds the fed variable whose sequences a fetch has.
 """

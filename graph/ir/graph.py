@@ -21,7 +21,7 @@ EVERYWHERE = -1  # a rank: all of them
 class Value:
     """One value: ``kind`` is feed (sent with each step), state (persistable) or temp.
 
-    ``version`` counts the writes to the name; version 0 of a state is what it holds when the step begins.
+    ``version`` counts the writes to the name; version 0 of a state is its value when the step begins.
     ``layout`` is the order of an image's elements in memory ("": that of its shape; see ``layout.py``).
     ``host``: it lies in the memory of the host beside the GPU that computes (see ``placement.py``).
     """
@@ -39,7 +39,7 @@ class Value:
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One op over values, by slot. None stands for a gradient that nobody wants.
+    """One op over values, by slot. None stands for a gradient that is not computed.
 
     ``grads`` lists (parameter, gradient value) pairs that this node finishes; ``where`` is the user's line;
     ``at`` the only rank that runs it, if not all do; ``scope`` the user's name scope, for pictures.
@@ -88,9 +88,9 @@ def _args(slots: Mapping[str, Sequence[Value | None]]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Nodes in an order that respects their data, and what goes in and comes out.
+    """Nodes in an order that respects their data, the feeds, and the last value of every variable.
 
-    ``latest`` maps a variable's name to its last value: what a fetch of that name returns.
+    ``latest`` maps a variable's name to its last value, which a fetch of that name returns.
     """
 
     nodes: tuple[Node, ...]
@@ -106,7 +106,7 @@ class Graph:
         return replace(self, nodes=tuple(nodes), latest=latest)
 
     def noted(self, text: str) -> Graph:
-        """Return the graph with one more line for ``explain()``: what a pass found, or why it found nothing."""
+        """Return the graph with one more line for ``explain()``: what a pass changed, or why nothing."""
         return replace(self, notes=(*self.notes, text))
 
     def pruned(self, names: Iterable[str]) -> Graph:
@@ -116,24 +116,24 @@ class Graph:
             NotFound: a name that is no variable of the program.
         """
         needed = {self.fetched(name) for name in names}
-        kept: list[Node] = []
+        nodes: list[Node] = []
         for node in reversed(self.nodes):
             if needed.intersection(node.writes()):
-                kept.append(node)
+                nodes.append(node)
                 needed.update(node.reads())
-        return self.with_nodes(reversed(kept))
+        return self.with_nodes(reversed(nodes))
 
     def needed(self, names: Iterable[str]) -> frozenset[Value]:
-        """Return the last values of those of the variables that the graph knows."""
+        """Return the last values of the named variables, without names that the graph does not know."""
         return frozenset(self.latest[name] for name in names if name in self.latest)
 
     def values(self) -> list[Value]:
         """Return every value once, in the order of first appearance."""
-        seen = dict.fromkeys(self.feeds)
+        values = dict.fromkeys(self.feeds)
         for node in self.nodes:
-            seen.update(dict.fromkeys(node.reads()))
-            seen.update(dict.fromkeys(node.writes()))
-        return list(seen)
+            values.update(dict.fromkeys(node.reads()))
+            values.update(dict.fromkeys(node.writes()))
+        return list(values)
 
     def fetched(self, name: str) -> Value:
         """Return the last value of a variable.

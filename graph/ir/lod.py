@@ -1,4 +1,4 @@
-"""Which fed variable's sequences a value has: ops that keep their rows keep the rows' LoD."""
+"""Find the fed variable whose sequences a value has: ops that preserve rows pass the rows' LoD on."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def lod_sources(program: ReplicaProgram, fed: Collection[str]) -> list[str | Non
         if program.values[i].name in fed:
             source[i] = program.values[i].name
     for node in program.nodes:
-        reads = [i for held in node.inputs.values() for i in held if i >= 0]
-        found = next((source[i] for i in reads if i in source), None)
-        if found is None:
+        reads = [i for positions in node.inputs.values() for i in positions if i >= 0]
+        name = next((source[i] for i in reads if i in source), None)
+        if name is None:
             continue
-        for i in (i for held in node.outputs.values() for i in held if i >= 0):
+        for i in (i for positions in node.outputs.values() for i in positions if i >= 0):
             if program.values[i].varies:
-                source[i] = found
-    return [source.get(i) for i in program.wanted]
+                source[i] = name
+    return [source.get(i) for i in program.user_fetches]

@@ -1,7 +1,7 @@
 """Read a Program into a Graph: every write becomes a value of its own, and branches become choices.
 
 Paddle's schedules and ``layers.cond`` branch by ``conditional_block``. Its body is read into the graph as ops
-like any others; what it writes to variables around it becomes a ``where`` between the new value and the old one
+like any others; a write to a variable around it becomes a ``where`` between the new value and the old one
 (if-conversion: Allen, Kennedy, Porterfield and Warren, "Conversion of control dependence to data dependence",
 POPL 1983). Both sides are computed in every step, which suits bodies of a few small ops.
 """
@@ -23,7 +23,7 @@ from ..program.formats.executable import (
     computed_attributes,
     computed_ops,
 )
-from ..program.known import settle
+from ..program.known import resolve_numbers
 from ..program.operator import Operator
 from ..program.program import Block, Program
 from ..program.role import DEVICE, EMPTY_VAR, NAMESCOPE, ROLE, ROLE_VAR
@@ -54,8 +54,8 @@ class _Reader:
         self.feeds = tuple(self._value(self.block.var(name), FEED) for name in feed_names)
 
     def read(self) -> Graph:
-        stored = tuple(self._store(value) for value in self.feeds if self._persistable(value))
-        nodes = (*stored, *self._nodes(self.block))
+        stores = tuple(self._store(value) for value in self.feeds if self._persistable(value))
+        nodes = (*stores, *self._nodes(self.block))
         for name, variable in self.block.vars.items():
             if name not in self.current and variable.persistable and variable.shape is not None:
                 self._value(variable, STATE)
@@ -65,9 +65,9 @@ class _Reader:
         return self.block.var(value.name).persistable
 
     def _store(self, fed: Value) -> Node:
-        """A persistable that is fed keeps the value for later steps."""
-        stored = self._value(self.block.var(fed.name), STATE, version=1)
-        return Node("assign", {"X": (fed,)}, {"Out": (stored,)}, {}, 0, f"feed {fed.name!r}")
+        """Return the node that stores a fed persistable's value for later steps."""
+        state = self._value(self.block.var(fed.name), STATE, version=1)
+        return Node("assign", {"X": (fed,)}, {"Out": (state,)}, {}, 0, f"feed {fed.name!r}")
 
     def _nodes(self, block: Block) -> Iterator[Node]:
         for op in computed_ops(block.ops):
@@ -79,11 +79,11 @@ class _Reader:
                 yield self._node(op)
 
     def _node(self, op: Operator) -> Node:
-        given, numbers = settle(op)
+        operands, numbers = resolve_numbers(op)
         attrs = computed_attributes(op, numbers)
         inputs = {
             slot: tuple(self._read(op.block, name) for name in names)
-            for slot, names in given.items()
+            for slot, names in operands.items()
             if names
         }
         outputs = {
@@ -99,31 +99,31 @@ class _Reader:
         return _node(op, op.type, inputs, outputs, attrs, grads)
 
     def _branch(self, op: Operator) -> Iterator[Node]:
-        """Read the body of a ``conditional_block``, then choose what the variables around it hold."""
+        """Read the body of a ``conditional_block``, then choose the values of the variables around it."""
         block, condition = op.attrs.get("sub_block"), op.inputs.get("Cond", [])
         if not isinstance(block, Block) or not op.attrs.get("is_scalar_condition"):
             raise Unsupported(
                 f"{op.type}: branches that each take some rows of a batch (IfElse) are not built. {op.where}"
             )
-        chosen = self._read(op.block, condition[0]) if len(condition) == 1 else None
-        if chosen is None or prod(chosen.spec.shape) != 1:
+        taken = self._read(op.block, condition[0]) if len(condition) == 1 else None
+        if taken is None or prod(taken.spec.shape) != 1:
             raise Unsupported(
                 f"{op.type}: takes one condition of one element, got {condition}. {op.where}"
             )
         _check_body(op, block)
-        before, outer = dict(self.current), self.body
+        outer_values, outer_body = dict(self.current), self.body
         self.body = block
         yield from self._nodes(block)
-        after = self.current
-        read = {name: value for name, value in after.items() if value.kind != TEMP}
-        self.body, self.current = outer, {**read, **before}
+        inner_values = self.current
+        read = {name: value for name, value in inner_values.items() if value.kind != TEMP}
+        self.body, self.current = outer_body, {**read, **outer_values}
         for name in dict.fromkeys(op.outputs.get("Out", ())):
-            value = after.get(name)
-            if value is None or value is before.get(name):
+            value = inner_values.get(name)
+            if value is None or value is outer_values.get(name):
                 continue
-            if name in before or op.block.var_recursive(name).persistable:
+            if name in outer_values or op.block.var_recursive(name).persistable:
                 old = self._read(op.block, name)
-                inputs = {"Condition": (chosen,), "X": (value,), "Y": (old,)}
+                inputs = {"Condition": (taken,), "X": (value,), "Y": (old,)}
                 yield _node(op, "where", inputs, {"Out": (self._write(op.block, name),)})
             else:  # Nothing may read it unless the branch is taken.
                 yield _node(op, "assign", {"X": (value,)}, {"Out": (self._write(op.block, name),)})
@@ -171,8 +171,8 @@ class _Reader:
     def _value(self, variable: Variable, kind: str, version: int = 0, name: str = "") -> Value:
         if variable.shape is None or variable.dtype is None:
             raise InvalidValue(
-                f"variable {variable.name!r} cannot be computed with: the program does not say its shape and "
-                f"element type."
+                f"variable {variable.name!r} cannot be computed with: the program lacks its shape or element "
+                f"type."
             )
         spec = Spec(variable.shape, variable.dtype)
         value = Value(name or variable.name, spec, kind, version)
@@ -195,14 +195,14 @@ def _node(
 
 
 def _check_body(op: Operator, block: Block) -> None:
-    """Refuse what shows outside its results: a branch is computed whether it is taken or not.
+    """Refuse ops with effects beside their results: a branch is computed whether it is taken or not.
 
     Raises:
         Unsupported: the body calls Python or holds a collective.
     """
-    for inner in block.ops:
-        if inner.type == PY_FUNC or inner.type in COLLECTIVES:
+    for body_op in block.ops:
+        if body_op.type == PY_FUNC or body_op.type in COLLECTIVES:
             raise Unsupported(
-                f"{op.type}: {inner.type!r} cannot stand in a branch, whose both sides are computed. "
-                f"{inner.where or op.where}"
+                f"{op.type}: {body_op.type!r} cannot stand in a branch, whose both sides are computed. "
+                f"{body_op.where or op.where}"
             )

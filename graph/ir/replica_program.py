@@ -1,4 +1,4 @@
-"""ReplicaProgram: a compiled graph as plain data, which is what travels to a replica."""
+"""ReplicaProgram: a compiled graph as plain data, which travels to the replicas."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class NodeRecord:
     @functools.cached_property
     def _touched(self) -> tuple[int, ...]:
         slots = (*self.inputs.values(), *self.outputs.values())
-        return tuple(i for held in slots for i in held if i >= 0)
+        return tuple(i for positions in slots for i in positions if i >= 0)
 
 
 def _unplaced(attrs: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,13 +77,13 @@ def _unplaced(attrs: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ReplicaProgram:
-    """What one replica runs each step. Plain data: JSON there and back.
+    """The values and nodes that one replica runs each step. Plain data: JSON there and back.
 
-    ``fetches`` are positions of the values to return: those that the user wants, and behind them one for each
-    of ``kept``, the persistables whose values by place the driver keeps. ``buckets`` lists, per collective in
-    order, the positions of the values that lie side by side in its buffer; ``seed`` keys the random ops;
-    ``math`` says how exact products of single-precision numbers are; ``checked`` are the numbers of the nodes
-    that look whether what they made is finite.
+    ``fetches`` are positions of the values to return: those that the user fetches, and behind them one for each
+    of ``place_states``, the persistables whose values by place the driver stores. ``buckets`` lists, per
+    collective in order, the positions of the values that lie side by side in its buffer; ``seed`` keys the
+    random ops; ``math`` is the precision of single-precision products; ``checked`` are the numbers of the nodes
+    that check that their results are finite.
     """
 
     values: tuple[ValueRecord, ...]
@@ -93,7 +93,7 @@ class ReplicaProgram:
     buckets: tuple[tuple[int, ...], ...]
     seed: int
     math: str = "float32"
-    kept: tuple[str, ...] = ()
+    place_states: tuple[str, ...] = ()
     checked: tuple[int, ...] = ()
 
     def to_json(self) -> str:
@@ -102,7 +102,7 @@ class ReplicaProgram:
 
     @staticmethod
     def from_json(text: str) -> ReplicaProgram:
-        """Read what :meth:`to_json` wrote."""
+        """Return the program that :meth:`to_json` wrote."""
         data = json.loads(text)
         return ReplicaProgram(
             values=tuple(ValueRecord(**{**v, "shape": tuple(v["shape"])}) for v in data["values"]),
@@ -112,27 +112,27 @@ class ReplicaProgram:
             buckets=tuple(tuple(b) for b in data["buckets"]),
             seed=data["seed"],
             math=data["math"],
-            kept=tuple(data["kept"]),
+            place_states=tuple(data["place_states"]),
             checked=tuple(data["checked"]),
         )
 
     @functools.cached_property
     def schedule(self) -> str:
-        """Hash of what the ranks must agree on: all ops in order, with kernels, attributes, operands and types.
+        """Hash of all ops in order, with kernels, attributes, operands and types, on which ranks must agree.
 
-        Of what meets or lasts the sizes count too; batch sizes, fetches, seeds and source lines do not. The
-        hash is taken of the program at hand and never travels with it, so a plan that was damaged on the way,
-        or changed later, does not pass for the one it was made from.
+        Sizes of reduced values and of persistables count too; batch sizes, fetches, seeds and source lines do
+        not. Each rank hashes its own program; the hash never travels, so a program that was damaged on the way,
+        or changed later, does not pass for the original.
         """
         used = {i for node in self.nodes for i in node.touches()}
-        met = {i for node in self.nodes if node.op in COLLECTIVES for i in node.touches()}
+        reduced = {i for node in self.nodes if node.op in COLLECTIVES for i in node.touches()}
         nodes = [
             (n.op, n.inputs, n.outputs, _unplaced(n.attrs), n.kernel, n.at) for n in self.nodes
         ]
         values = {
             i: (
                 *(v.name, v.dtype, v.kind, v.version, v.layout, v.host),
-                v.shape if i in met or v.kind == STATE else (),
+                v.shape if i in reduced or v.kind == STATE else (),
             )
             for i, v in enumerate(self.values)
             if i in used
@@ -156,15 +156,15 @@ class ReplicaProgram:
                 if self.values[i].kind == STATE:
                     ranks.setdefault(self.values[i].name, set()).add(node.at)
         return {
-            name: next(iter(found))
-            for name, found in ranks.items()
-            if len(found) == 1 and EVERYWHERE not in found
+            name: next(iter(owning))
+            for name, owning in ranks.items()
+            if len(owning) == 1 and EVERYWHERE not in owning
         }
 
     @property
-    def wanted(self) -> tuple[int, ...]:
-        """Positions of what the user fetches."""
-        return self.fetches[: len(self.fetches) - len(self.kept)]
+    def user_fetches(self) -> tuple[int, ...]:
+        """Positions of the values that the user fetches."""
+        return self.fetches[: len(self.fetches) - len(self.place_states)]
 
     def functions(self) -> list[int]:
         """Numbers of the Python functions that the program calls."""
@@ -181,9 +181,9 @@ class ReplicaProgram:
 
     @functools.cached_property
     def early(self) -> dict[int, int]:
-        """By place in the fetch list, positions of the values that tell before the vote what is fetched.
+        """By place in the fetch list, positions of the values that hold a fetch already before the vote.
 
-        It is the value itself, or, for a persistable that is copied after the vote, what will be copied.
+        It is the fetched value itself, or, for a persistable that is copied after the vote, the copy's source.
         """
         meetings = [k for k, node in enumerate(self.nodes) if node.op in COLLECTIVES]
         if not meetings:
@@ -191,32 +191,32 @@ class ReplicaProgram:
         writer = {
             i: node
             for node in self.nodes[meetings[-1] :]
-            for held in node.outputs.values()
-            for i in held
+            for positions in node.outputs.values()
+            for i in positions
         }
-        found = {}
+        places = {}
         for k, i in enumerate(self.fetches):
             value, node = self.values[i], writer.get(i)
             if node is None and not (value.kind == STATE and value.alike):
-                found[k] = i
+                places[k] = i
             elif node is not None and not value.alike:
-                source = _copied(node, i)
+                source = _copy_source(node, i)
                 if source >= 0 and source not in writer:
-                    found[k] = source
-        return found
+                    places[k] = source
+        return places
 
     @functools.cached_property
     def at_risk(self) -> frozenset[int]:
-        """Places in the fetch list of what a replica that ends after the vote takes along.
+        """Places in the fetch list of values that are lost with a replica that ends after the vote.
 
-        It is neither alike on all replicas nor known before the vote.
+        They are neither alike on all replicas nor known before the vote.
         """
         fetched = enumerate(self.fetches)
         return frozenset(k for k, i in fetched if not self.values[i].alike and k not in self.early)
 
     @functools.cached_property
     def sides(self) -> dict[str, bool]:
-        """Where persistables must lie that an op uses, by name: on the host, or on the GPU if there is one."""
+        """Whether a persistable that an op uses must lie on the host rather than the GPU, by name."""
         used = {i for node in self.nodes for i in node.touches()}
         return {v.name: v.host for i, v in enumerate(self.values) if v.kind == STATE and i in used}
 
@@ -230,8 +230,8 @@ class ReplicaProgram:
         read, written = (
             {
                 self.values[i].name
-                for held in slots.values()
-                for i in held
+                for positions in slots.values()
+                for i in positions
                 if i >= 0 and self.values[i].kind == STATE
             }
             for slots in (node.inputs, node.outputs)
@@ -245,18 +245,18 @@ class ReplicaProgram:
         )
 
 
-def _copied(node: NodeRecord, position: int) -> int:
-    """Return the position of what a node copies to this one (-1: it computes it), be it inside a region."""
+def _copy_source(node: NodeRecord, position: int) -> int:
+    """Return the position that a node, or one in a region, copies to this one (-1: it computes it)."""
     if node.op == "assign":
         return node.inputs["X"][0]
     if node.op != REGION:
         return -1
-    given = node.inputs["X"]
+    operands = node.inputs["X"]
     number = node.attrs["results"][node.outputs["Out"].index(position)]
-    for inner in node.attrs["body"]:
-        if inner["op"] == "assign" and inner["outputs"]["Out"] == [number]:
-            (source,) = inner["inputs"]["X"]
-            return given[source] if source < len(given) else -1
+    for body_node in node.attrs["body"]:
+        if body_node["op"] == "assign" and body_node["outputs"]["Out"] == [number]:
+            (source,) = body_node["inputs"]["X"]
+            return operands[source] if source < len(operands) else -1
     return -1
 
 
@@ -267,27 +267,28 @@ def lower(
     seed: int,
     math: str = "float32",
     alike: frozenset[Value] = frozenset(),
-    kept: Sequence[Value] = (),
+    place_states: Sequence[Value] = (),
     checks: bool = False,
 ) -> ReplicaProgram:
-    """Return a checked graph as plain data; ``alike`` on all replicas, ``kept`` by the driver for each place.
+    """Return a checked graph as plain data.
 
-    ``checks``: the nodes look whether what they make is finite.
+    The values ``alike`` are the same on all replicas; the driver stores ``place_states`` for each place.
+    ``checks``: the nodes check that their results are finite.
 
     Raises:
         FeedError: an op reads a variable that is neither fed, persistable nor computed.
         NotFound: a fetch names no variable.
     """
-    fetched = [*(graph.fetched(name) for name in fetch_names), *kept]
-    used = list(dict.fromkeys([*graph.values(), *fetched]))
-    _refuse_unfed(graph, used)
-    position = {value: i for i, value in enumerate(used)}
+    fetched = [*(graph.fetched(name) for name in fetch_names), *place_states]
+    values_used = list(dict.fromkeys([*graph.values(), *fetched]))
+    _refuse_unfed(graph, values_used)
+    position = {value: i for i, value in enumerate(values_used)}
     values = tuple(
         ValueRecord(
             *(v.name, v.spec.shape, int(v.spec.dtype), v.kind, v.version, v.layout, v.host),
             alike=v in alike,
         )
-        for v in used
+        for v in values_used
     )
     nodes = tuple(_record(node, position, kernels) for node in graph.nodes)
     meetings = [node for node in graph.nodes if node.op in COLLECTIVES]
@@ -299,12 +300,12 @@ def lower(
         buckets=tuple(tuple(position[v] for v in node.reads()) for node in meetings),
         seed=seed,
         math=math,
-        kept=tuple(value.name for value in kept),
-        checked=_checked(graph) if checks else (),
+        place_states=tuple(value.name for value in place_states),
+        checked=_checked_nodes(graph) if checks else (),
     )
 
 
-def _checked(graph: Graph) -> tuple[int, ...]:
+def _checked_nodes(graph: Graph) -> tuple[int, ...]:
     """Return the numbers of the nodes whose results must be finite: where the loss is scaled, no gradients."""
     scaled = any(node.op in LOSS_SCALING for node in graph.nodes)
     excepted = int(OpRole.Backward) | int(OpRole.Optimize) if scaled else 0

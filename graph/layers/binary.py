@@ -48,8 +48,8 @@ def fused_elemwise_activation(
 ) -> Variable:
     """Return act(x + y), x + act(y), or the same of products, as one op.
 
-    ``functor_list`` names what is applied, outermost first: ["relu", "elementwise_add"] is relu(x + y). Of an
-    activation "scale", ``scale`` is the factor.
+    ``functor_list`` names the functions, outermost first: ["relu", "elementwise_add"] is relu(x + y).
+    ``scale`` is the factor of an activation "scale".
 
     Raises:
         InvalidType: ``x`` or ``y`` is no Variable.
@@ -126,9 +126,9 @@ def _logical(op_type: str) -> Callable[..., Variable]:
         check_variable(x, "x", op_type)
         check_variable(y, "y", op_type)
         helper = LayerHelper(op_type, name)
-        made = _result(helper, out, "out")
-        helper.append_op(op_type, {"X": x, "Y": y}, {"Out": made})
-        return made
+        result = _result(helper, out, "out")
+        helper.append_op(op_type, {"X": x, "Y": y}, {"Out": result})
+        return result
 
     layer.__name__ = layer.__qualname__ = op_type
     layer.__doc__ = f"``{op_type}`` of booleans; ``out`` is the boolean variable to write."
@@ -144,9 +144,9 @@ def logical_not(x: Variable, out: Variable | None = None, name: str | None = Non
     """The opposite of booleans; ``out`` is the boolean variable to write."""
     check_variable(x, "x", "logical_not")
     helper = LayerHelper("logical_not", name)
-    made = _result(helper, out, "out")
-    helper.append_op("logical_not", {"X": x}, {"Out": made})
-    return made
+    result = _result(helper, out, "out")
+    helper.append_op("logical_not", {"X": x}, {"Out": result})
+    return result
 
 
 def matmul(

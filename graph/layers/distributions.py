@@ -1,4 +1,4 @@
-"""Distributions made of ops: samples, log probabilities, entropies and divergences."""
+"""Distributions built from ops: samples, log probabilities, entropies and divergences."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from .helper import check_variable
 from .tensors import gaussian_random, sizes_of, uniform_random
 
 
-def _values(given: Any, argument: str, layer: str) -> Variable:
+def _values(value: Any, argument: str, layer: str) -> Variable:
     """Return a Variable of the floats in a number, a list or an array."""
-    if isinstance(given, Variable):
-        return given
-    if isinstance(given, (list, tuple, float, int, np.ndarray)) and not isinstance(given, bool):
-        return shapes.assign(np.atleast_1d(np.asarray(given, np.float32)))
+    if isinstance(value, Variable):
+        return value
+    if isinstance(value, (list, tuple, float, int, np.ndarray)) and not isinstance(value, bool):
+        return shapes.assign(np.atleast_1d(np.asarray(value, np.float32)))
     raise InvalidType(
-        f"{layer}: {argument} must be a float, a list, an array or a Variable, got {given!r}."
+        f"{layer}: {argument} must be a float, a list, an array or a Variable, got {value!r}."
     )
 
 
 class _Distribution:
-    """What the distributions share: a pair of parameters that broadcast."""
+    """The base of distributions: a pair of parameters that broadcast."""
 
     def __init__(self, first: Any, second: Any) -> None:
         self.all_arg_is_float = isinstance(first, float) and isinstance(second, float)
@@ -51,10 +51,10 @@ class _Distribution:
             )
         return [*sizes, *batch]
 
-    def _shaped(self, drawn: Variable, shape: Any) -> Variable:
-        return shapes.reshape(drawn, list(shape)) if self.all_arg_is_float else drawn
+    def _reshape(self, sample: Variable, shape: Any) -> Variable:
+        return shapes.reshape(sample, list(shape)) if self.all_arg_is_float else sample
 
-    def _same(self, other: Any) -> None:
+    def _check_same_type(self, other: Any) -> None:
         if not isinstance(other, type(self)):
             name = type(self).__name__
             raise InvalidType(f"{name}.kl_divergence takes another {name}, got {other!r}.")
@@ -72,8 +72,8 @@ class Uniform(_Distribution):
     def sample(self, shape: Any, seed: int = 0) -> Variable:
         """Draw: ``shape`` followed by the parameters' shape."""
         sizes = self._drawn_shape(shape, seed)
-        drawn = uniform_random(sizes, min=0.0, max=1.0, seed=seed)
-        return self._shaped(drawn * (self.high - self.low) + self.low, shape)
+        sample = uniform_random(sizes, min=0.0, max=1.0, seed=seed)
+        return self._reshape(sample * (self.high - self.low) + self.low, shape)
 
     def log_prob(self, value: Variable) -> Variable:
         """The logarithm of the density at ``value``."""
@@ -96,8 +96,8 @@ class Normal(_Distribution):
 
     def sample(self, shape: Any, seed: int = 0) -> Variable:
         """Draw: ``shape`` followed by the parameters' shape."""
-        drawn = gaussian_random(self._drawn_shape(shape, seed), seed=seed)
-        return self._shaped(drawn * self.scale + self.loc, shape)
+        sample = gaussian_random(self._drawn_shape(shape, seed), seed=seed)
+        return self._reshape(sample * self.scale + self.loc, shape)
 
     def log_prob(self, value: Variable) -> Variable:
         """The logarithm of the density at ``value``."""
@@ -114,7 +114,7 @@ class Normal(_Distribution):
 
     def kl_divergence(self, other: Normal) -> Variable:
         """How far this one is from ``other``."""
-        self._same(other)
+        self._check_same_type(other)
         ratio = self.scale / other.scale
         ratio = ratio * ratio
         distance = (self.loc - other.loc) / other.scale
@@ -146,8 +146,8 @@ class Categorical:
                 f"Categorical.kl_divergence takes another Categorical, got {other!r}."
             )
         shifted, total, chance = self._normalised()
-        theirs, their_total, _ = other._normalised()
-        logs = shifted - unary.log(total) - (theirs - unary.log(their_total))
+        other_shifted, other_total, _ = other._normalised()
+        logs = shifted - unary.log(total) - (other_shifted - unary.log(other_total))
         return shapes.reduce_sum(chance * logs, -1, True)
 
 
@@ -170,11 +170,13 @@ class MultivariateNormalDiag(_Distribution):
 
     def kl_divergence(self, other: MultivariateNormalDiag) -> Variable:
         """How far this one is from ``other``."""
-        self._same(other)
-        mine, theirs = self._diagonal(), other._diagonal()
+        self._check_same_type(other)
+        diagonal, other_diagonal = self._diagonal(), other._diagonal()
         distance = other.loc - self.loc
-        trace = shapes.reduce_sum(mine / theirs)
-        distances = shapes.reduce_sum(distance * distance / theirs)
-        log_ratio = unary.log(shapes.reduce_prod(theirs)) - unary.log(shapes.reduce_prod(mine))
+        trace = shapes.reduce_sum(diagonal / other_diagonal)
+        distances = shapes.reduce_sum(distance * distance / other_diagonal)
+        log_ratio = unary.log(shapes.reduce_prod(other_diagonal)) - unary.log(
+            shapes.reduce_prod(diagonal)
+        )
         width = (self.scale.shape or (1,))[0]
         return 0.5 * (trace + distances - float(width) + log_ratio)

@@ -1,4 +1,4 @@
-"""LayerHelper: what every layer does: name things, make parameters, append ops, add bias and activation."""
+"""LayerHelper, by which layers name variables, create parameters, and append ops, bias and activation."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ class LayerHelper:
         stop_gradient: bool = False,
     ) -> Variable:
         """Append an op with one result and return it."""
-        made = self.new(dtype, stop_gradient)
-        self.append_op(op_type, inputs, {out: made}, attrs)
-        return made
+        result = self.new(dtype, stop_gradient)
+        self.append_op(op_type, inputs, {out: result}, attrs)
+        return result
 
     def create_parameter(
         self,
@@ -93,24 +93,24 @@ class LayerHelper:
         if type(settings) in COMPOSED:
             compose = COMPOSED[type(settings)]
             return compose(self, settings, list(map(int, shape)), dtype, initializer)
-        named = settings.settings()
-        named["name"] = settings.name or unique_name.generate(
+        keywords = settings.settings()
+        keywords["name"] = settings.name or unique_name.generate(
             f"{self.name}.{'b' if is_bias else 'w'}"
         )
         shape = [int(dim) for dim in shape]
-        self.initialise(named["name"], shape, dtype, initializer, named)
-        made = self.main_program.global_block().create_parameter(shape, dtype, **named)
-        made.stop_gradient = stop_gradient
-        return made
+        self.initialise(keywords["name"], shape, dtype, initializer, keywords)
+        parameter = self.main_program.global_block().create_parameter(shape, dtype, **keywords)
+        parameter.stop_gradient = stop_gradient
+        return parameter
 
     def initialise(
-        self, name: str, shape: Any, dtype: Any, initializer: Initializer, named: Any
+        self, name: str, shape: Any, dtype: Any, initializer: Initializer, keywords: Any
     ) -> None:
-        """Have the startup program make a parameter, unless it does already."""
+        """Have the startup program create a parameter, unless it does already."""
         startup = self.startup_program.global_block()
         already = name in startup.vars and any(name in op.output_arg_names for op in startup.ops)
         if not already:
-            initializer(startup.create_parameter(shape, dtype, **named), startup)
+            initializer(startup.create_parameter(shape, dtype, **keywords), startup)
 
     def create_global(
         self,
@@ -125,10 +125,10 @@ class LayerHelper:
         settings = {"name": name, "shape": shape, "dtype": dtype, "persistable": True, **settings}
         main, startup = self.main_program.global_block(), self.startup_program.global_block()
         existed = main.has_var(name)
-        made = main.create_var(**settings)
+        variable = main.create_var(**settings)
         if not existed or not startup.has_var(name):
             initializer(startup.create_var(**settings), startup)
-        return made
+        return variable
 
     def add_bias(
         self, x: Variable, bias_attr: Any, dim_start: int = 1, dim_end: int | None = None

@@ -53,7 +53,7 @@ class CopyInitializer(Initializer):
         self.source = source
 
     def __call__(self, variable: Variable, block: Block) -> Operator:
-        """Append ``cast`` behind what fills the source."""
+        """Append a ``cast`` behind the op that fills the source."""
         source = block.var(self.source)
         assert variable.dtype is not None and source.dtype is not None
         attrs = {"in_dtype": int(source.dtype), "out_dtype": int(variable.dtype)}

@@ -1,4 +1,4 @@
-"""What enters a program: data variables, parameters, and persistables of the user's own."""
+"""Declare data variables, parameters, and persistables of the user's own."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def data(
 ) -> Variable:
     """Declare a variable to feed (``fluid.layers.data``): the batch dimension is put in front.
 
-    None means unknown and, like any negative size, keeps ``shape`` as it is. What is fed is not compared
-    with the declaration.
+    None means unknown and, like any negative size, leaves ``shape`` as it is. Feeds are not compared with the
+    declaration.
     """
     _check_data(name, shape)
     sizes = [-1 if size is None else int(size) for size in shape]
@@ -41,7 +41,7 @@ def checked_data(
 ) -> Variable:
     """Declare a variable to feed (``fluid.data``, ``paddle.static.data``): shape as it is, None is unknown.
 
-    What is fed must have this rank, these known sizes and this dtype.
+    Feeds must have this rank, these known sizes and this dtype.
     """
     _check_data(name, shape)
     sizes = [-1 if size is None else int(size) for size in shape]
@@ -58,17 +58,17 @@ def _check_data(name: Any, shape: Any) -> None:
 def data_variable(
     name: str, sizes: list[int], dtype: Any, lod_level: int, stop_gradient: bool, check: bool
 ) -> Variable:
-    """Add a variable that is fed to the main program; ``check``: what is fed must be as declared."""
+    """Add a variable to feed to the main program; ``check``: feeds must be as declared."""
     program = default_main_program()
-    known = program.global_block().vars.get(name)
-    if known is not None and known.is_data and is_outermost(program):
+    earlier = program.global_block().vars.get(name)
+    if earlier is not None and earlier.is_data and is_outermost(program):
         warnings.warn(
-            f"data variable {name!r} is declared again in the default program (first at {known.where}). What "
-            f"is built now is added to what that program has, as when a notebook's cell runs twice. Build "
-            f"inside `with fluid.program_guard(fluid.Program(), fluid.Program()):` to begin afresh.",
+            f"data variable {name!r} is declared again in the default program (first at {earlier.where}). New "
+            f"ops are added to those of that program, as when a notebook's cell runs twice. Build inside "
+            f"`with fluid.program_guard(fluid.Program(), fluid.Program()):` to begin afresh.",
             stacklevel=user_frames() + 1,
         )
-    made = program.global_block().create_var(
+    variable = program.global_block().create_var(
         name=name,
         shape=sizes,
         dtype=dtype,
@@ -77,8 +77,8 @@ def data_variable(
         is_data=True,
         need_check_feed=check,
     )
-    made.where = user_line()
-    return made
+    variable.where = user_line()
+    return variable
 
 
 def create_parameter(
@@ -93,12 +93,12 @@ def create_parameter(
     from .param_attr import ParamAttr
 
     attr = ParamAttr(name=name) if attr is None else attr
-    made = LayerHelper("create_parameter").create_parameter(
+    parameter = LayerHelper("create_parameter").create_parameter(
         attr, shape, dtype, is_bias, default_initializer
     )
-    if made is None:
+    if parameter is None:
         raise InvalidType("create_parameter: attr=False leaves nothing to create.")
-    return made
+    return parameter
 
 
 def create_global_var(

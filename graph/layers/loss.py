@@ -46,7 +46,7 @@ def softmax_with_cross_entropy(
     return_softmax: bool = False,
     axis: int = -1,
 ) -> Any:
-    """Cross entropy of softmax(logits): [N, ..., 1], and the softmax if asked for."""
+    """Cross entropy of softmax(logits): [N, ..., 1], and the softmax if ``return_softmax``."""
     check_variable(logits, "logits", "softmax_with_cross_entropy")
     check_variable(label, "label", "softmax_with_cross_entropy")
     helper = LayerHelper("softmax_with_cross_entropy")

@@ -22,17 +22,17 @@ def auc(
 ) -> tuple[Variable, Variable, list[Variable]]:
     """Return the area under the ROC curve of all steps, of the last ``slide_steps``, and the counts of both.
 
-    The last column of ``input`` is the probability that the label is not 0. Counts by threshold are kept in
-    persistables; each place of a parallel program has its own, of its rows. ``topk`` is not used, as in Paddle.
+    The last column of ``input`` is the probability that the label is not 0. Persistables store the counts by
+    threshold; each place of a parallel program counts its rows. ``topk`` is not used, as in Paddle.
 
     Raises:
         InvalidType: ``input`` is not floating point, or ``label`` not an integer.
         InvalidValue: another ``curve`` than ROC (Paddle 1.8 computes ROC for it), or a bad number.
     """
-    for argument, given, kinds in (("input", input, FLOATS), ("label", label, INTEGERS)):
-        if not isinstance(given, Variable) or given.dtype not in kinds:
-            what = "floating point" if argument == "input" else "integers"
-            raise InvalidType(f"auc: {argument} must be a Variable of {what}, got {given!r}.")
+    for argument, operand, kinds in (("input", input, FLOATS), ("label", label, INTEGERS)):
+        if not isinstance(operand, Variable) or operand.dtype not in kinds:
+            kind = "floating point" if argument == "input" else "integers"
+            raise InvalidType(f"auc: {argument} must be a Variable of {kind}, got {operand!r}.")
     if curve != "ROC":
         raise InvalidValue(f"auc: curve must be 'ROC', got {curve!r}.")
     if num_thresholds < 1 or slide_steps < 0:
@@ -75,10 +75,10 @@ def mean_iou(input: Variable, label: Variable, num_classes: int) -> tuple[Variab
     Raises:
         InvalidType: ``input`` or ``label`` is no Variable of integers.
     """
-    for argument, given in (("input", input), ("label", label)):
-        if not isinstance(given, Variable) or given.dtype not in INTEGERS:
+    for argument, operand in (("input", input), ("label", label)):
+        if not isinstance(operand, Variable) or operand.dtype not in INTEGERS:
             raise InvalidType(
-                f"mean_iou: {argument} must be a Variable of integers, got {given!r}."
+                f"mean_iou: {argument} must be a Variable of integers, got {operand!r}."
             )
     helper = LayerHelper("mean_iou")
     kinds: dict[str, Any] = {"OutMeanIou": "float32", "OutWrong": "int32", "OutCorrect": "int32"}

@@ -53,7 +53,7 @@ def img_conv_group(
     pool_type: str = "max",
     use_cudnn: bool = True,
 ) -> Variable:
-    """Several convolutions (each with batch norm and dropout if asked for), and a pooling."""
+    """Several convolutions (each with optional batch norm and dropout), and a pooling."""
 
     def each(value: Any) -> list[Any]:
         return list(value) if isinstance(value, (list, tuple)) else [value] * len(conv_num_filter)

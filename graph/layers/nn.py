@@ -11,7 +11,7 @@ from ...strategies.types import LOW, VarType
 from ..program.variable import Variable
 from .helper import LayerHelper, check_variable
 from .initializer import ConstantInitializer, NormalInitializer
-from .numbers import real_number, whole
+from .numbers import integer, real_number
 from .param_attr import ParamAttr
 
 
@@ -30,8 +30,8 @@ def fc(
         input: one or more variables; dimensions from ``num_flatten_dims`` on are flattened.
         size: number of features of the result, [..., size].
     """
-    size = whole(size, "size", "fc")
-    num_flatten_dims = whole(num_flatten_dims, "num_flatten_dims", "fc")
+    size = integer(size, "size", "fc")
+    num_flatten_dims = integer(num_flatten_dims, "num_flatten_dims", "fc")
     if size < 1:
         raise InvalidValue(f"fc: size must be above 0, got {size}.")
     helper = LayerHelper("fc", name)
@@ -109,7 +109,7 @@ def pair(value: int | Sequence[int], argument: str) -> list[int]:
 
 
 def image_format(data_format: Any, layer: str) -> bool:
-    """Tell whether channels are last; refuse what is no order of images."""
+    """Tell whether channels are last; refuse orders that images do not have."""
     if data_format not in ("NCHW", "NHWC"):
         raise InvalidValue(f"{layer}: data_format must be 'NCHW' or 'NHWC', got {data_format!r}.")
     return bool(data_format == "NHWC")
@@ -128,8 +128,8 @@ def paddings_of(padding: Any, channels_last: bool = False) -> tuple[list[int], s
         if len(padding) not in (2, 4):
             raise InvalidValue(f"padding must have a pair for each dimension, got {padding!r}.")
         first = 0 if len(padding) == 2 else 1 if channels_last else 2
-        rest = [n for i, dims in enumerate(padding) for n in dims if not first <= i < first + 2]
-        if any(rest):
+        others = [n for i, dims in enumerate(padding) for n in dims if not first <= i < first + 2]
+        if any(others):
             raise InvalidValue(f"batch and channels cannot be padded, got {padding!r}.")
         padding = [n for dims in padding[first : first + 2] for n in dims]
     if isinstance(padding, (list, tuple)) and len(padding) == 4:
@@ -158,7 +158,7 @@ def conv2d(
     """
     check_variable(input, "input", "conv2d")
     last = image_format(data_format, "conv2d")
-    num_filters = whole(num_filters, "num_filters", "conv2d")
+    num_filters = integer(num_filters, "num_filters", "conv2d")
     assert input.shape is not None
     if len(input.shape) != 4:
         raise InvalidValue(f"conv2d: input must have 4 dimensions, got {list(input.shape)}.")
@@ -257,19 +257,19 @@ def batch_norm(
     channels = [input.shape[-1] if data_layout == "NHWC" else input.shape[1]]
     # Halves are too coarse for parameters and statistics.
     dtype = VarType.FP32 if input.dtype in LOW else input.dtype
-    one = ConstantInitializer(1.0)
-    scale = helper.create_parameter(param_attr, channels, dtype, default_initializer=one)
+    ones = ConstantInitializer(1.0)
+    scale = helper.create_parameter(param_attr, channels, dtype, default_initializer=ones)
     bias = helper.create_parameter(bias_attr, channels, dtype, is_bias=True)
     if scale is None or bias is None:
         raise InvalidType("batch_norm: param_attr and bias_attr cannot be False.")
     running = [
         helper.create_parameter(
-            ParamAttr(name=given, initializer=ConstantInitializer(start), trainable=False),
+            ParamAttr(name=moving_name, initializer=ConstantInitializer(start), trainable=False),
             channels,
             dtype,
             stop_gradient=True,
         )
-        for given, start in ((moving_mean_name, 0.0), (moving_variance_name, 1.0))
+        for moving_name, start in ((moving_mean_name, 0.0), (moving_variance_name, 1.0))
     ]
     saved_mean = helper.new(dtype, stop_gradient=True)
     saved_variance = helper.new(dtype, stop_gradient=True)
@@ -315,9 +315,9 @@ def layer_norm(
     width = [math.prod(input.shape[begin_norm_axis:])]
     inputs: dict[str, Any] = {"X": input}
     if scale:
-        one = ConstantInitializer(1.0)
+        ones = ConstantInitializer(1.0)
         inputs["Scale"] = helper.create_parameter(
-            param_attr, width, input.dtype, default_initializer=one
+            param_attr, width, input.dtype, default_initializer=ones
         )
     if shift:
         inputs["Bias"] = helper.create_parameter(bias_attr, width, input.dtype, is_bias=True)

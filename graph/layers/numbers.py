@@ -1,4 +1,4 @@
-"""Numbers of a layer that may be given as Variables: as one, or some in a list."""
+"""Numbers of a layer that may be Variables: one for all, or some in a list."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .helper import LayerHelper
 Slots = dict[str, Any]
 
 
-def whole(value: Any, argument: str, layer: str) -> int:
-    """Return an int; refuse what is none.
+def integer(value: Any, argument: str, layer: str) -> int:
+    """Return an integer as a Python int.
 
     Raises:
         InvalidType: ``value`` is no integer.
@@ -32,7 +32,7 @@ def one_number(value: Any, slot: str, attr: str, argument: str, layer: str) -> t
     """Return (inputs, attributes) for a whole number or a Variable that holds it."""
     if isinstance(value, Variable):
         return {slot: _integral(value, argument, layer)}, {}
-    return {}, {attr: whole(value, argument, layer)}
+    return {}, {attr: integer(value, argument, layer)}
 
 
 def real_number(value: Any, slot: str, attr: str, argument: str, layer: str) -> tuple[Slots, Slots]:
@@ -64,25 +64,25 @@ def several_numbers(
             f"{layer}: {argument} must be a list, a tuple or a Variable, "
             f"got {values!r} ({type(values).__name__})."
         )
-    given = [
-        _integral(v, argument, layer) if isinstance(v, Variable) else whole(v, argument, layer)
+    items = [
+        _integral(v, argument, layer) if isinstance(v, Variable) else integer(v, argument, layer)
         for v in values
     ]
-    plain = [-1 if isinstance(v, Variable) else v for v in given]
-    if not any(isinstance(v, Variable) for v in given):
+    plain = [-1 if isinstance(v, Variable) else v for v in items]
+    if not any(isinstance(v, Variable) for v in items):
         return {}, {attr: plain}
-    return {list_slot: _as_variables(given)}, {attr: plain}
+    return {list_slot: _as_variables(items)}, {attr: plain}
 
 
-def _as_variables(given: Sequence[Any]) -> list[Variable]:
-    made = []
-    for value in given:
+def _as_variables(items: Sequence[Any]) -> list[Variable]:
+    variables = []
+    for value in items:
         if not isinstance(value, Variable):
             attrs = {"shape": [1], "dtype": 2, "value": float(value), "force_cpu": True}
             helper = LayerHelper("fill_constant")
             value = helper.apply("fill_constant", None, attrs, dtype="int32", stop_gradient=True)
-        made.append(value)
-    return made
+        variables.append(value)
+    return variables
 
 
 def _integral(value: Variable, argument: str, layer: str) -> Variable:

@@ -49,7 +49,7 @@ def _one_number(like: Variable, value: float) -> Variable:
 
 
 def _filled(like: Variable, value: float) -> Variable:
-    """Return ``value`` in the shape of ``like``: what stands on the left decides the shape."""
+    """Return ``value`` in the shape of ``like``: the left operand decides the shape."""
     assert like.dtype is not None and like.shape is not None
     sizes = list(like.shape)
     if not any(size < 0 for size in sizes):
@@ -97,10 +97,10 @@ def _operator(name: str, op_type: str, reverse: bool, boolean: bool) -> Callable
     def method(self: Variable, other: Any) -> Any:
         if not isinstance(other, Variable):
             if not _is_number(other):
-                return NotImplemented  # Python asks the other side, and raises TypeError
-            scaled = _by_scale(name, self, other) if isinstance(other, (int, float)) else None
-            if scaled is not None:
-                return scaled
+                return NotImplemented  # Python tries the other operand, and raises TypeError
+            result = _by_scale(name, self, other) if isinstance(other, (int, float)) else None
+            if result is not None:
+                return result
             other = (_filled if reverse else _one_number)(self, float(other))
         if other.dtype != self.dtype:
             other = astype(other, self.dtype)
@@ -131,7 +131,7 @@ _COMPARISONS = {
     "__gt__": "greater_than",
     "__ge__": "greater_equal",
 }
-_COMMUTATIVE = ("__radd__", "__rmul__")  # what stands on the left is taken for the right
+_COMMUTATIVE = ("__radd__", "__rmul__")  # these swap the operands
 
 
 def _matmul(self: Variable, other: Any) -> Any:

@@ -36,7 +36,7 @@ class ParamAttr:
 
     def __repr__(self) -> str:
         default = vars(ParamAttr())
-        changed = (f"{k}={_told(v)}" for k, v in vars(self).items() if v != default.get(k))
+        changed = (f"{k}={_describe(v)}" for k, v in vars(self).items() if v != default.get(k))
         return f"ParamAttr({', '.join(changed)})"
 
     def settings(self) -> dict[str, Any]:
@@ -51,44 +51,44 @@ class ParamAttr:
         }
 
     @staticmethod
-    def of(given: Any) -> ParamAttr | None:
-        """Return the ParamAttr a layer argument means; None if it says that there is no parameter.
+    def of(value: Any) -> ParamAttr | None:
+        """Return the ParamAttr of a layer argument; None if there is to be no parameter.
 
         None: the defaults; a str: its name; an Initializer or regularizer: only that; False: no parameter.
 
         Raises:
             InvalidType: anything else.
         """
-        if given is None or given is True:
+        if value is None or value is True:
             return ParamAttr()
-        if given is False:
+        if value is False:
             return None
-        if isinstance(given, ParamAttr):
-            return given
-        if isinstance(given, str):
-            return ParamAttr(name=given)
-        if isinstance(given, Initializer):
-            return ParamAttr(initializer=given)
-        if isinstance(given, WeightDecayRegularizer):
-            return ParamAttr(regularizer=given)
+        if isinstance(value, ParamAttr):
+            return value
+        if isinstance(value, str):
+            return ParamAttr(name=value)
+        if isinstance(value, Initializer):
+            return ParamAttr(initializer=value)
+        if isinstance(value, WeightDecayRegularizer):
+            return ParamAttr(regularizer=value)
         raise InvalidType(
             f"a parameter attribute is a ParamAttr, a name, an Initializer, a regularizer, None or False, "
-            f"got {given!r}."
+            f"got {value!r}."
         )
 
     @staticmethod
-    def many(given: Any, count: int) -> list[ParamAttr | None]:
+    def many(value: Any, count: int) -> list[ParamAttr | None]:
         """Return ``count`` attributes from one (copied without its name) or a sequence of them."""
-        if isinstance(given, Sequence) and not isinstance(given, str):
-            return [ParamAttr.of(one) for one in given]
-        first = ParamAttr.of(given)
+        if isinstance(value, Sequence) and not isinstance(value, str):
+            return [ParamAttr.of(item) for item in value]
+        first = ParamAttr.of(value)
         if first is None or count == 1:
             return [first] * count
         copies: list[ParamAttr | None] = [first]
         for _ in range(count - 1):
-            copied = copy(first)
-            copied.name = None
-            copies.append(copied)
+            attr = copy(first)
+            attr.name = None
+            copies.append(attr)
         return copies
 
 
@@ -105,7 +105,7 @@ class WeightNormParamAttr(ParamAttr):
         self.dim = dim
 
 
-def _told(value: Any) -> str:
-    """Return a setting in a word or two: an object by its class."""
+def _describe(value: Any) -> str:
+    """Describe a setting in a word or two: an object by its class."""
     plain = value is None or isinstance(value, (str, int, float))
     return repr(value) if plain else f"{type(value).__name__}(...)"

@@ -25,18 +25,18 @@ def py_func(
     ``func`` gets one Tensor for each variable of ``x`` (a copy in host memory; ``numpy.array`` reads it) and
     returns one array for each of ``out``, of the shape and dtype that ``out`` was created with. An unknown size
     of ``out`` (-1) is that of the same dimension of ``x``. ``backward_func`` gets ``x``, ``out`` and the
-    gradients of ``out``, less ``skip_vars_in_backward_input``, and returns a gradient for each of ``x`` (None
-    where none is wanted). Without it no gradient flows from ``out`` to ``x``.
+    gradients of ``out``, less ``skip_vars_in_backward_input``, and returns a gradient for each of ``x`` (or
+    None). Without it no gradient flows from ``out`` to ``x``.
 
     Every replica calls the function on its own rows. On threads they share this process; on Ray each process
-    has a copy of the function, and of what it refers to, as it was at the first step.
+    has a copy of the function, and of the objects it refers to, as they were at the first step.
 
     Raises:
         InvalidType: a function that cannot be called, or no Variable where one belongs.
-        InvalidValue: ``out`` has no shape or dtype, or a size that neither it nor ``x`` tells; a function takes
+        InvalidValue: ``out`` has no shape or dtype, or a size that neither it nor ``x`` has; a function takes
             another number of arguments; a variable to skip is neither in ``x`` nor in ``out``.
     """
-    given = _variables(x, "x")
+    variables = _variables(x, "x")
     results = _variables(out, "out")
     if not callable(func):
         raise InvalidType(f"py_func: func must be a Python function, got {func!r}.")
@@ -48,25 +48,25 @@ def py_func(
         v.name for v in _variables(skip_vars_in_backward_input, "skip_vars_in_backward_input")
     }
     skipped = skipped if backward_func is not None else set()
-    unknown = sorted(skipped - {v.name for v in (*given, *results)})
+    unknown = sorted(skipped - {v.name for v in (*variables, *results)})
     if unknown:
         raise InvalidValue(
             f"py_func: skip_vars_in_backward_input holds {unknown[0]!r}, which is neither in x nor in out."
         )
-    operands, wanted = _specs(given), _specs(results)
+    operands, result_specs = _specs(variables), _specs(results)
     for variable in results:
         _check_sizes(variable, [spec.shape for spec in operands])
-    numbers = [_register(func, "func", operands, wanted), -1]
+    numbers = [_register(func, "func", operands, result_specs), -1]
     if backward_func is not None:
-        named = [*zip(given, operands, strict=True), *zip(results, wanted, strict=True)]
-        read = [spec for variable, spec in named if variable.name not in skipped]
-        numbers[1] = _register(backward_func, "backward_func", (*read, *wanted), operands)
+        pairs = [*zip(variables, operands, strict=True), *zip(results, result_specs, strict=True)]
+        read = [spec for variable, spec in pairs if variable.name not in skipped]
+        numbers[1] = _register(backward_func, "backward_func", (*read, *result_specs), operands)
     attrs = {
         "forward_callable_id": numbers[0],
         "backward_callable_id": numbers[1],
         "backward_skip_vars": sorted(skipped),
     }
-    LayerHelper(PY_FUNC).append_op(PY_FUNC, {"X": given}, {"Out": results}, attrs)
+    LayerHelper(PY_FUNC).append_op(PY_FUNC, {"X": variables}, {"Out": results}, attrs)
     return out
 
 
@@ -84,8 +84,8 @@ py_func.registered_func = registered_func  # type: ignore[attr-defined]  # Paddl
 py_func.registered_func_num = registered_func_num  # type: ignore[attr-defined]
 
 
-def _variables(given: Any, argument: str) -> list[Variable]:
-    items = [] if given is None else list(given) if isinstance(given, (list, tuple)) else [given]
+def _variables(value: Any, argument: str) -> list[Variable]:
+    items = [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
     for item in items:
         if not isinstance(item, Variable):
             raise InvalidType(
@@ -109,7 +109,7 @@ def _check_sizes(variable: Variable, operands: Sequence[Sequence[int]]) -> None:
     for dim, size in enumerate(variable.shape or ()):
         if size < 0 and source(operands, dim) is None:
             raise InvalidValue(
-                f"py_func: dimension {dim} of {variable.name!r} is unknown, and no variable of x tells it: "
+                f"py_func: dimension {dim} of {variable.name!r} is unknown, and no variable of x has it: "
                 f"none has an unknown dimension {dim}. Create out with its size there."
             )
 
@@ -127,7 +127,7 @@ def _register(
             signature.bind(*operands)
         except TypeError as error:
             raise InvalidValue(
-                f"py_func: {argument} must take {len(operands)} arguments, one for each variable it is given: "
+                f"py_func: {argument} must take {len(operands)} arguments, one for each variable it gets: "
                 f"{error}."
             ) from None
     takes = len(operands) if signature is None or signature.parameters else 0

@@ -1,4 +1,4 @@
-"""Weight decay: adds a term made from the parameter to its gradient, in place."""
+"""Weight decay: adds a function of the parameter to its gradient, in place."""
 
 from __future__ import annotations
 

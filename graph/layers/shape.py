@@ -11,7 +11,7 @@ from ...strategies.errors import InvalidType, InvalidValue, Unsupported
 from ...strategies.types import VarType, to_var_type
 from ..program.variable import Variable
 from .helper import LayerHelper, check_variable
-from .numbers import one_number, several_numbers, whole
+from .numbers import integer, one_number, several_numbers
 
 
 def mean(x: Variable, name: str | None = None) -> Variable:
@@ -73,9 +73,10 @@ def reshape(
     inplace: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """The same elements in another shape: 0 copies a size, one -1 takes what is left.
+    """The same elements in another shape: 0 copies a size, one -1 takes the remaining elements.
 
-    Sizes may be Variables, or one Variable holds them all; ``actual_shape`` is such a one and counts first.
+    Sizes may be Variables, or one Variable holds them all; ``actual_shape`` is such a Variable and counts
+    first.
     """
     check_variable(x, "x", "reshape")
     sizes = shape if actual_shape is None else actual_shape
@@ -130,11 +131,11 @@ def split(
     assert input.shape is not None
     helper = LayerHelper("split", name)
     if not isinstance(dim, Variable):
-        dim = whole(dim, "dim", "split")
+        dim = integer(dim, "dim", "split")
         dim = dim + len(input.shape) if dim < 0 else dim
     inputs, attrs = one_number(dim, "AxisTensor", "axis", "dim", "split")
     if isinstance(num_or_sections, int):
-        attrs["num"] = count = whole(num_or_sections, "num_or_sections", "split")
+        attrs["num"] = count = integer(num_or_sections, "num_or_sections", "split")
     else:
         if isinstance(num_or_sections, Variable):
             raise InvalidType("split: num_or_sections must be an int, a list or a tuple.")
@@ -159,9 +160,9 @@ def slice(input: Variable, axes: Sequence[int], starts: Any, ends: Any) -> Varia
     check_variable(input, "input", "slice")
     inputs: dict[str, Any] = {"Input": input}
     attrs: dict[str, Any] = {"axes": list(axes), "infer_flags": [1] * len(axes)}
-    for name, slot, given in (("starts", "Starts", starts), ("ends", "Ends", ends)):
+    for name, slot, bounds in (("starts", "Starts", starts), ("ends", "Ends", ends)):
         slots = (f"{slot}Tensor", f"{slot}TensorList", name, name, "slice")
-        variables, numbers = several_numbers(given, *slots)
+        variables, numbers = several_numbers(bounds, *slots)
         if variables:
             attrs["infer_flags"] = [-1] * len(axes)
         inputs.update(variables)
@@ -333,7 +334,7 @@ def assign(input: Variable | np.ndarray, output: Variable | None = None) -> Vari
 
 
 def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variable:
-    """x + value, in place unless told otherwise; x has one element."""
+    """x + value, in place by default; x has one element."""
     helper = LayerHelper("increment")
     out = x if in_place else helper.new(x.dtype)
     helper.append_op("increment", {"X": x}, {"Out": out}, {"step": float(value)})
@@ -344,7 +345,7 @@ def where(condition: Variable, x: Variable | None = None, y: Variable | None = N
     """x where the condition holds, else y.
 
     Raises:
-        Unsupported: without x and y, it would tell where the condition holds: as many rows as there are.
+        Unsupported: x and y are None: the positions of true elements have a size that depends on values.
     """
     check_variable(condition, "condition", "where")
     if x is None and y is None:

@@ -19,7 +19,7 @@ END = 10_000_000  # stands for "to the last element", as in Paddle
 
 @dataclass
 class _Window:
-    """What is taken of each dimension that is not taken whole."""
+    """The positions taken of each dimension that is not taken whole."""
 
     axes: list[int] = field(default_factory=list)
     starts: list[Any] = field(default_factory=list)
@@ -65,25 +65,25 @@ def _rank(x: Variable) -> int:
 
 def _expanded(x: Variable, items: list[Any], rank: int) -> tuple[list[Any], list[int]]:
     """Return an index for each of the first dimensions, and where the result has new ones."""
-    dots = [i for i, one in enumerate(items) if one is Ellipsis]
+    dots = [i for i, item in enumerate(items) if item is Ellipsis]
     if len(dots) > 1:
         raise InvalidValue(f"{x.name!r}: an index may hold one '...', got {len(dots)}.")
-    used = sum(one is not None and one is not Ellipsis for one in items)
-    if used > rank:
-        raise InvalidValue(f"{x.name!r} has {rank} dimensions, and {used} indices were given.")
+    count = sum(item is not None and item is not Ellipsis for item in items)
+    if count > rank:
+        raise InvalidValue(f"{x.name!r} has {rank} dimensions, and {count} indices were used.")
     indices: list[Any] = []
     new_axes: list[int] = []
     place = 0  # among the dimensions of the result
-    for one in items:
-        if one is None:
+    for item in items:
+        if item is None:
             new_axes.append(place)
             place += 1
-        elif one is Ellipsis:
-            indices += [slice(None)] * (rank - used)
-            place += rank - used
+        elif item is Ellipsis:
+            indices += [slice(None)] * (rank - count)
+            place += rank - count
         else:
-            indices.append(one)
-            place += isinstance(one, slice)
+            indices.append(item)
+            place += isinstance(item, slice)
     return indices, new_axes
 
 
@@ -119,8 +119,8 @@ def _position(x: Variable, index: Variable) -> Variable:
     return index
 
 
-def _note_slice(x: Variable, window: _Window, axis: int, given: slice) -> None:
-    start, end, stride = given.start, given.stop, given.step
+def _note_slice(x: Variable, window: _Window, axis: int, index: slice) -> None:
+    start, end, stride = index.start, index.stop, index.step
     if stride is not None and not isinstance(stride, (int, np.integer)):
         raise InvalidType(f"{x.name!r}: the step of a slice is a number, got {stride!r}.")
     stride = 1 if stride is None else int(stride)
@@ -159,8 +159,8 @@ def _cut(x: Variable, window: _Window) -> Variable:
     inputs: dict[str, Any] = {"Input": x}
     flags = [1] * len(window.axes)
     for slot, bounds in (("Starts", window.starts), ("Ends", ends)):
-        attrs[slot.lower()] = [-1 if isinstance(one, Variable) else one for one in bounds]
-        if any(isinstance(one, Variable) for one in bounds):
+        attrs[slot.lower()] = [-1 if isinstance(bound, Variable) else bound for bound in bounds]
+        if any(isinstance(bound, Variable) for bound in bounds):
             inputs[f"{slot}TensorList"] = list(_as_variables(x, bounds))
             flags = [
                 -1 if isinstance(b, Variable) else f for b, f in zip(bounds, flags, strict=True)
@@ -182,11 +182,11 @@ def _constant(x: Variable, value: int) -> Variable:
 
 def _next(index: Variable) -> Variable:
     block = index.block.program.current_block()
-    one = _constant(index, 1)
+    step = _constant(index, 1)
     if index.dtype != VarType.INT32:
-        one = one.astype(index.dtype)
+        step = step.astype(index.dtype)
     out = block.create_var(dtype=index.dtype)
-    block.append_op("elementwise_add", {"X": index, "Y": one}, {"Out": out}, {"axis": -1})
+    block.append_op("elementwise_add", {"X": index, "Y": step}, {"Out": out}, {"axis": -1})
     out.stop_gradient = True
     return out
 
@@ -201,22 +201,22 @@ def _as_variables(x: Variable, bounds: Sequence[Any]) -> Iterator[Variable]:
 
 
 def _reversed(x: Variable, out: Variable, window: _Window) -> Variable:
-    """Turn dimensions around; those that were dropped before are counted no more."""
+    """Reverse dimensions; positions skip the dimensions that were dropped before."""
     block = x.block.program.current_block()
-    axes = [axis - sum(gone < axis for gone in window.dropped) for axis in window.reversed]
-    turned = block.create_var(name=unique_name.generate(f"{x.name}_slice_reverse"), dtype=x.dtype)
-    block.append_op("reverse", {"X": out}, {"Out": turned}, {"axis": axes})
-    return turned
+    axes = [axis - sum(dropped < axis for dropped in window.dropped) for axis in window.reversed]
+    result = block.create_var(name=unique_name.generate(f"{x.name}_slice_reverse"), dtype=x.dtype)
+    block.append_op("reverse", {"X": out}, {"Out": result}, {"axis": axes})
+    return result
 
 
 def _with_axes(out: Variable, new_axes: list[int], rank: int) -> Variable:
-    """Insert dimensions of one element. Where all were dropped, the one that is left is the first of them."""
+    """Insert dimensions of one element. Where all were dropped, the remaining one is the first of them."""
     axes = new_axes if rank else new_axes[1:]
     return unsqueeze(out, axes) if axes else out
 
 
 def iterate(self: Variable) -> Iterator[Variable]:
-    """Yield what lies at each index of the first dimension.
+    """Yield the elements at each index of the first dimension.
 
     Raises:
         InvalidType: its size is not known.

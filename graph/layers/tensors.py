@@ -56,8 +56,8 @@ def cumsum(
 ) -> Variable:
     """Sums of the elements so far; ``exclusive`` without the element itself, ``reverse`` from the end."""
     check_variable(x, "x", "cumsum")
-    given = {"axis": axis, "exclusive": exclusive, "reverse": reverse}
-    attrs = {name: value for name, value in given.items() if value is not None}
+    settings = {"axis": axis, "exclusive": exclusive, "reverse": reverse}
+    attrs = {name: value for name, value in settings.items() if value is not None}
     return LayerHelper("cumsum").apply("cumsum", {"X": x}, attrs, dtype=x.dtype)
 
 
@@ -77,8 +77,8 @@ def scatter(
     overwrite: bool = True,
 ) -> Variable:
     """Rows replaced by ``updates`` at the indices, or, unless ``overwrite``, by their sums."""
-    for argument, given in (("input", input), ("index", index), ("updates", updates)):
-        check_variable(given, argument, "scatter")
+    for argument, operand in (("input", input), ("index", index), ("updates", updates)):
+        check_variable(operand, argument, "scatter")
     inputs = {"X": input, "Ids": index, "Updates": updates}
     attrs = {"overwrite": overwrite}
     return LayerHelper("scatter", name).apply("scatter", inputs, attrs, dtype=input.dtype)
@@ -140,27 +140,27 @@ def reduce_any(
     return _logical("reduce_any", input, dim, keep_dim, name)
 
 
-def _told(op_type: str, x: Variable) -> Variable:
+def _test(op_type: str, x: Variable) -> Variable:
     check_variable(x, "x", op_type)
     return LayerHelper(op_type).apply(op_type, {"X": x}, dtype="bool", stop_gradient=True)
 
 
 def has_inf(x: Variable) -> Variable:
     """Whether some element is infinite."""
-    return _told("isinf", x)
+    return _test("isinf", x)
 
 
 def has_nan(x: Variable) -> Variable:
     """Whether some element is not a number."""
-    return _told("isnan", x)
+    return _test("isnan", x)
 
 
 def isfinite(x: Variable) -> Variable:
     """Whether every element is a finite number."""
-    return _told("isfinite", x)
+    return _test("isfinite", x)
 
 
-def _drawn(op_type: str, shape: Any, dtype: Any, attrs: dict[str, Any]) -> Variable:
+def _draw(op_type: str, shape: Any, dtype: Any, attrs: dict[str, Any]) -> Variable:
     kind = to_var_type(dtype)
     if kind not in (VarType.FP32, VarType.FP64):
         raise InvalidType(f"{op_type}: dtype must be float32 or float64, got {dtype!r}.")
@@ -177,7 +177,7 @@ def gaussian_random(
 ) -> Variable:
     """Numbers drawn from a normal distribution, anew in each step."""
     attrs = {"mean": float(mean), "std": float(std), "seed": seed}
-    return _drawn("gaussian_random", shape, dtype, attrs)
+    return _draw("gaussian_random", shape, dtype, attrs)
 
 
 def uniform_random(
@@ -185,7 +185,7 @@ def uniform_random(
 ) -> Variable:
     """Numbers drawn evenly between ``min`` and ``max``, anew in each step."""
     attrs = {"min": float(min), "max": float(max), "seed": seed}
-    return _drawn("uniform_random", shape, dtype, attrs)
+    return _draw("uniform_random", shape, dtype, attrs)
 
 
 def autoincreased_step_counter(
@@ -246,10 +246,10 @@ def strided_slice(
     inputs: dict[str, Any] = {"Input": input}
     attrs: dict[str, Any] = {"axes": sizes_of(axes, "strided_slice: axes")}
     attrs["infer_flags"] = [1] * len(attrs["axes"])
-    for slot, given in (("Starts", starts), ("Ends", ends), ("Strides", strides)):
+    for slot, bounds in (("Starts", starts), ("Ends", ends), ("Strides", strides)):
         name = slot.lower()
         slots = (f"{slot}Tensor", f"{slot}TensorList", name, name, "strided_slice")
-        variables, numbers = several_numbers(given, *slots)
+        variables, numbers = several_numbers(bounds, *slots)
         if variables:
             attrs["infer_flags"] = [-1] * len(attrs["axes"])
         inputs.update(variables)
@@ -259,7 +259,7 @@ def strided_slice(
 
 
 def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable]:
-    """What lies at each index along ``axis``.
+    """The elements at each index along ``axis``, as a list.
 
     Raises:
         InvalidValue: the size is not known, or is not ``num``.

@@ -100,9 +100,9 @@ def clip(x: Variable, min: Any, max: Any, name: str | None = None) -> Variable:
     """x cut to [min, max] (numbers or Variables)."""
     check_variable(x, "x", "clip")
     low, attrs = real_number(min, "Min", "min", "min", "clip")
-    high, more = real_number(max, "Max", "max", "max", "clip")
+    high, high_attrs = real_number(max, "Max", "max", "max", "clip")
     inputs = {"X": x, **low, **high}
-    return LayerHelper("clip", name).apply("clip", inputs, {**attrs, **more}, dtype=x.dtype)
+    return LayerHelper("clip", name).apply("clip", inputs, {**attrs, **high_attrs}, dtype=x.dtype)
 
 
 def clip_by_norm(x: Variable, max_norm: float, name: str | None = None) -> Variable:
@@ -144,7 +144,7 @@ def dropout(
     """Zero elements with ``dropout_prob`` while training.
 
     ``downgrade_in_infer`` multiplies by 1 - p when testing, ``upscale_in_train`` divides by it in training.
-    Each step draws anew, unless a ``seed`` is given here: the program's makes runs the same, not steps.
+    Each step draws anew, unless ``seed`` is set here: the program's seed makes runs the same, not steps.
     """
     check_variable(x, "x", "dropout")
     helper = LayerHelper("dropout", name)

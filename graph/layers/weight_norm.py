@@ -36,9 +36,9 @@ def normed_weight(
     dim = None if dim is None else dim % rank
     name = attr.name or unique_name.generate(f"{helper.name}.w")
     lengths = [size if i == dim else 1 for i, size in enumerate(shape)]
-    named = attr.settings()
+    keywords = attr.settings()
     startup, main = helper.startup_program.global_block(), helper.main_program.global_block()
-    v_settings, g_settings = {**named, "name": f"{name}_v"}, {**named, "name": f"{name}_g"}
+    v_settings, g_settings = {**keywords, "name": f"{name}_v"}, {**keywords, "name": f"{name}_g"}
     helper.initialise(f"{name}_v", shape, dtype, initializer, v_settings)
     if not startup.has_var(f"{name}_g"):
         g = startup.create_parameter(lengths, dtype, **g_settings)
@@ -81,7 +81,7 @@ class _Norm:
         return self._apply("pow", total, {"factor": 0.5}, "norm", out)
 
     def length(self, v: Variable, dim: int | None, out: Variable | None = None) -> Variable:
-        """Return the length of v, of all or of what lies at each index of ``dim``."""
+        """Return the length of v, as a whole or at each index of ``dim``."""
         shape = v.shape or ()
         if dim is None:
             return self._euclid(v, None, out)

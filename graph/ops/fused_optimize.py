@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import optimize as _optimize  # noqa: F401 - what is fused must be declared first
-from .registry import OPS, Inference, Op, Slot, Spec, define
+from .operands import Slot
+from .registry import OPS, Inference, Op, Spec, define
 from .samples import Sample, normal, sample, uniform
 
 # Single op -> fused op; Paddle has the first three under these names.

@@ -3,21 +3,24 @@
 ``Stats`` holds, in float64, the number of elements behind each channel, their sums, and the sums of their
 squares ([2C + 1]); added up over the replicas they are those of the whole batch. ``Local`` and ``Total`` hold,
 per channel, the sums of dy and of dy times the normalised x ([2C]): this replica's, and (once reduced)
-everybody's. None of these ops exists in Paddle, whose ``sync_batch_norm`` is one kernel.
+everybody's. None of these ops exists in Paddle, whose ``sync_batch_norm`` is one kernel. An op of that name
+is a batch norm whose statistics a program wants to meet; compiling takes it apart, or makes it a plain one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ...strategies.types import VarType
 from .norm import batch_norm_shape
 from .operands import Input, Operands, Output
-from .registry import Inference, Op, Spec, Specs, define
+from .registry import OPS, Inference, Op, Spec, Specs, define
 from .samples import normal, sample, uniform
 
 PARTIAL, APPLY = "batch_norm_partial", "batch_norm_apply"
 GRAD_PARTIAL, GRAD_APPLY = "batch_norm_grad_partial", "batch_norm_grad_apply"
+SYNC, SYNC_GRAD = "sync_batch_norm", "sync_batch_norm_grad"
 
 
 def _channels(op: Inference) -> int:
@@ -186,3 +189,7 @@ define(
         ),
     )
 )
+_slope = OPS["batch_norm"].grad
+assert _slope is not None
+define(replace(OPS["batch_norm"], type=SYNC, grad=replace(_slope, type=SYNC_GRAD)))
+define(replace(OPS["batch_norm_grad"], type=SYNC_GRAD))

@@ -5,12 +5,12 @@
   computed block by block in ``executor/kernels/array/attention.py`` and ``feedforward.py``.
   ``benchmarks/attention.py`` prints time and bytes.
 * A compiler pass: ``graph/passes/``, and one entry in ``graph/pipeline.py``. Fusions share
-  ``graph/passes/match.py`` ``GraphRewriter``: who reads a value, whether it may vanish (what is fetched is
-  in ``Target.fetches``), where the fused op may stand, and the reasons that ``explain()`` tells.
+  ``graph/passes/match.py`` ``GraphRewriter``: the readers of a value, whether it may vanish (fetched names are
+  in ``Target.fetches``), where the fused op may stand, and the reasons that ``explain()`` prints.
   ``tests/graph/random_nets.py`` draws programs to try a pass on.
 * Fused ops: ``graph/ops/fused_activation.py``, ``fused_norm.py``, ``fused_linear.py``; kernels under the
   same names.
-* Where gradients meet: ``graph/passes/collectives.py`` (AllReduce, Reduce, buckets), ``place_updates.py``
+* Reducing gradients: ``graph/passes/collectives.py`` (AllReduce, Reduce, buckets), ``place_updates.py``
   (owners), ``order.py`` (delay, barrier, numbering), ``sync_batch_norm.py``, ``scale_loss_gradient.py``.
 * Regions for a compiler: ``graph/passes/build_cinn_pass.py`` groups nodes, ``graph/ops/region.py`` holds
   them as data, ``executor/kernels/xla/`` compiles them (an op's lowering is in ``nn.py``, ``arrays.py`` or
@@ -18,10 +18,9 @@
   is no compiler.
 * All or nothing: ``graph/passes/commit.py`` orders a step so that nothing lasting is written before the
   last collective, the vote. ``executor/plan/plan.py`` ``Vote`` knows how far a replica is. Before it votes,
-  a replica posts what is fetched already (``Replica.post``), so that nothing of a step that happened is
-  lost with it.
-* Alike or not: ``graph/passes/replicated.py`` ``replicated`` says which values all replicas have with the
-  same bits (``ValueRecord.alike``); the pass above puts what is fetched of the others before the vote. What
-  of them lasts (statistics of a place) is kept by the driver (``executor/gang/place_values.py``
-  ``PlaceValues``).
+  a replica posts the fetches that it has already (``Replica.post``), so that none of a committed step is lost
+  with it.
+* Alike or not: ``graph/passes/replicated.py`` ``replicated`` finds the values that all replicas have with the
+  same bits (``ValueRecord.alike``); the pass above computes fetches of other values before the vote. The
+  driver stores persistables of a place (its statistics) in ``executor/gang/place_values.py`` ``PlaceValues``.
 """

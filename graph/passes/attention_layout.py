@@ -17,17 +17,17 @@ _TRANSPOSES = ("transpose", "transpose2")
 
 @dataclass
 class _Views:
-    """Views that lead to Q, K and V: what stands before them, and the ops to leave out, forward and back."""
+    """Views that lead to Q, K and V: the values before them, and the ops to leave out, forward and back."""
 
     layout: str
     read: dict[str, Value | None] = field(default_factory=dict)
-    made: dict[str, Value | None] = field(default_factory=dict)
+    gradients: dict[str, Value | None] = field(default_factory=dict)
     forward: list[Node] = field(default_factory=list)
     backward: list[Node] = field(default_factory=list)
 
 
 def take_views(edit: GraphRewriter) -> int:
-    """Let fused attentions stand for the views around them too; returns how many do."""
+    """Fold the views around fused attentions into them; return how many attentions changed."""
     return sum(_take(edit, node) for node in edit.nodes(_FUSED) if node.attrs["layout"] == "bhtd")
 
 
@@ -38,12 +38,12 @@ def _take(edit: GraphRewriter, node: Node) -> bool:
     after = _transpose_after(edit, out, grad)
     if after is None:
         return False
-    views = _packed(edit, node, grad) or _transposed(edit, node, grad)
-    return views is not None and _put(edit, node, grad, after, views)
+    views = _packed_views(edit, node, grad) or _transposed_views(edit, node, grad)
+    return views is not None and _fuse_views(edit, node, grad, after, views)
 
 
 def _transpose_after(edit: GraphRewriter, out: Value, grad: Node | None) -> Hop | None:
-    """Return the transpose that puts rows before heads again, if it is all that reads the result."""
+    """Return the transpose that puts rows before heads again, if it alone reads the result."""
     node = next((n for n in edit.readers(out) if n.op in _TRANSPOSES), None)
     if node is None or node.attrs["axis"] != _HEADS_FIRST:
         return None
@@ -57,8 +57,8 @@ def _transpose_after(edit: GraphRewriter, out: Value, grad: Node | None) -> Hop 
     return Hop(node, "X", before) if seed and gradient_op(edit, node, seed) is before else None
 
 
-def _transposed(edit: GraphRewriter, node: Node, grad: Node | None) -> _Views | None:
-    """Each of Q, K and V is a transpose of [B, T, H, D]."""
+def _transposed_views(edit: GraphRewriter, node: Node, grad: Node | None) -> _Views | None:
+    """Return the views if each of Q, K and V is a transpose of [B, T, H, D]."""
     views = _Views("bthd")
     for slot in "QKV":
         view = _maker(edit, sole_value(node.inputs, slot), _TRANSPOSES)
@@ -72,12 +72,12 @@ def _transposed(edit: GraphRewriter, node: Node, grad: Node | None) -> _Views | 
             return None
         if back is not None:
             views.backward.append(back)
-            views.made[f"{slot}@GRAD"] = sole_value(back.outputs, "X@GRAD")
+            views.gradients[f"{slot}@GRAD"] = sole_value(back.outputs, "X@GRAD")
     return views
 
 
-def _packed(edit: GraphRewriter, node: Node, grad: Node | None) -> _Views | None:
-    """Q, K and V are the three parts of a transpose of [B, T, 3, H, D]."""
+def _packed_views(edit: GraphRewriter, node: Node, grad: Node | None) -> _Views | None:
+    """Return the views if Q, K and V are the three parts of a transpose of [B, T, 3, H, D]."""
     squeezes = [_maker(edit, sole_value(node.inputs, slot), _SQUEEZES) for slot in "QKV"]
     if any(view is None or list(view.attrs["axes"]) != [0] for view in squeezes):
         return None
@@ -90,12 +90,12 @@ def _packed(edit: GraphRewriter, node: Node, grad: Node | None) -> _Views | None
         return None
     forward = [view, split, *(n for n in squeezes if n is not None)]
     views = _Views("packed", {"Q": sole_value(view.inputs, "X")}, forward=forward)
-    wanted = grad is not None and any(f"{slot}@GRAD" in grad.outputs for slot in "QKV")
-    return _packed_gradients(edit, views, grad) if wanted and grad is not None else views
+    trains = grad is not None and any(f"{slot}@GRAD" in grad.outputs for slot in "QKV")
+    return _packed_gradients(edit, views, grad) if trains and grad is not None else views
 
 
 def _packed_gradients(edit: GraphRewriter, views: _Views, grad: Node) -> _Views | None:
-    """Add the ops that join the gradients of Q, K and V."""
+    """Return the views with the ops that join the gradients of Q, K and V, None if they do not fit."""
     view, split, *squeezes = views.forward
     pieces: list[Value | None] = []
     for slot, squeeze in zip("QKV", squeezes, strict=True):
@@ -106,14 +106,14 @@ def _packed_gradients(edit: GraphRewriter, views: _Views, grad: Node) -> _Views 
         views.backward.append(back)
         pieces.append(sole_value(back.outputs, "X@GRAD"))
     join = None if pieces[0] is None else gradient_op(edit, split, pieces[0])
-    whole = None if join is None else sole_value(join.outputs, "Out")
-    if join is None or whole is None or list(join.inputs["X"]) != pieces:
+    joined = None if join is None else sole_value(join.outputs, "Out")
+    if join is None or joined is None or list(join.inputs["X"]) != pieces:
         return None
-    back = gradient_op(edit, view, whole)
+    back = gradient_op(edit, view, joined)
     if back is None:
         return None
     views.backward += [join, back]
-    views.made["Q@GRAD"] = sole_value(back.outputs, "X@GRAD")
+    views.gradients["Q@GRAD"] = sole_value(back.outputs, "X@GRAD")
     return views
 
 
@@ -122,22 +122,29 @@ def _maker(edit: GraphRewriter, value: Value | None, op_types: Sequence[str]) ->
     return node if node is not None and node.op in op_types else None
 
 
-def _put(edit: GraphRewriter, node: Node, grad: Node | None, after: Hop, views: _Views) -> bool:
-    """Put in the ops that read and write across the views; False, with the reason kept, if they cannot."""
-    out = after.made()
+def _fuse_views(
+    edit: GraphRewriter, node: Node, grad: Node | None, after: Hop, views: _Views
+) -> bool:
+    """Put in ops that work across the views; return False and record the reason if they do not fit."""
+    out = after.result()
     forward = [node, after.node, *views.forward]
-    read = {**{s: v[0] for s, v in node.inputs.items() if s not in ("Q", "K", "V")}, **views.read}
-    kept = {**{s: v[0] for s, v in node.outputs.items()}, "Out": out}
+    operands = {
+        **{s: v[0] for s, v in node.inputs.items() if s not in ("Q", "K", "V")},
+        **views.read,
+    }
+    results = {**{s: v[0] for s, v in node.outputs.items()}, "Out": out}
     attrs = {**node.attrs, "layout": views.layout}
-    fused = replace(node, inputs=nonempty_slots(read), outputs=nonempty_slots(kept), attrs=attrs)
+    fused = replace(
+        node, inputs=nonempty_slots(operands), outputs=nonempty_slots(results), attrs=attrs
+    )
     pairs: list[tuple[list[Node], Node]] = [(forward, fused)]
     if grad is not None:
         d_mask = sole_value(grad.outputs, "Mask@GRAD")
-        inputs = nonempty_slots({**read, **kept, "Out@GRAD": after.d_made()})
-        outputs = nonempty_slots({**views.made, "Mask@GRAD": d_mask})
-        made = replace(grad, inputs=inputs, outputs=outputs, attrs=attrs)
+        inputs = nonempty_slots({**operands, **results, "Out@GRAD": after.d_result()})
+        outputs = nonempty_slots({**views.gradients, "Mask@GRAD": d_mask})
+        fused_grad = replace(grad, inputs=inputs, outputs=outputs, attrs=attrs)
         assert after.grad is not None
-        pairs.append(([grad, after.grad, *views.backward], made))
+        pairs.append(([grad, after.grad, *views.backward], fused_grad))
     group = [n for old, _ in pairs for n in old]
     lasting = {v for _, new in pairs for v in new.writes()}
     inner = [v for n in group for v in n.writes() if v not in lasting]

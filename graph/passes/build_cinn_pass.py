@@ -21,7 +21,7 @@ Kind = tuple[bool, int]
 
 
 def compile_regions(graph: Graph, target: Target) -> Graph:
-    """Put a region in the place of nodes that the compiler takes, wherever two or more can run as one."""
+    """Replace nodes that the compiler takes by a region, wherever two or more can run as one."""
     if target.compiles is None:
         return graph.noted(
             "build_cinn_pass: no effect: jax is not installed (pip install '.[xla]')"
@@ -31,11 +31,11 @@ def compile_regions(graph: Graph, target: Target) -> Graph:
     stretch: list[Node] = []
     for node in graph.nodes:
         if node.op in COLLECTIVES:
-            nodes += [*builder.grouped(stretch), node]
+            nodes += [*builder.with_regions(stretch), node]
             stretch = []
         else:
             stretch.append(node)
-    nodes += builder.grouped(stretch)
+    nodes += builder.with_regions(stretch)
     left = _left_out(nodes, target.compiles)
     if not builder.regions:
         return graph.noted(f"build_cinn_pass: no two ops can be compiled as one{left}")
@@ -47,12 +47,12 @@ def compile_regions(graph: Graph, target: Target) -> Graph:
 
 
 def _left_out(nodes: Iterable[Node], takes: Callable[[Node], bool]) -> str:
-    """Say which ops stay outside, and why."""
+    """Describe which ops stay outside the regions, and why."""
     inside = [n for n in nodes if n.op not in COLLECTIVES and n.op != REGION]
     foreign = Counter(node.op for node in inside if not takes(node))
     alone = sum(takes(node) for node in inside)
-    told = "".join(f", {count} {op}" for op, count in sorted(foreign.items()))
-    lines = f"; outside, for they have no lowering:{told[1:]}" if told else ""
+    counts = "".join(f", {count} {op}" for op, count in sorted(foreign.items()))
+    lines = f"; outside, for they have no lowering:{counts[1:]}" if counts else ""
     return lines + (f"; {alone} with no neighbour to join" if alone else "")
 
 
@@ -62,7 +62,7 @@ class _Builder:
     def __init__(self, graph: Graph, target: Target) -> None:
         assert target.compiles is not None
         self._takes = target.compiles
-        self._kept = {graph.latest[name] for name in target.fetches if name in graph.latest}
+        self._fetched = {graph.latest[name] for name in target.fetches if name in graph.latest}
         self._readers: dict[Value, list[Node]] = {}
         for node in graph.nodes:
             for value in node.reads():
@@ -70,35 +70,35 @@ class _Builder:
         self._from_batch = _from_batch(graph)
         self.regions: list[Node] = []
 
-    def grouped(self, nodes: Sequence[Node]) -> Sequence[Node]:
+    def with_regions(self, nodes: Sequence[Node]) -> Sequence[Node]:
         """Return the nodes with regions among them, in an order that respects data and memory."""
         kinds = {node: self._kind(node) for node in nodes if self._takes(node)}
         for kind in dict.fromkeys(kinds.values()):
-            nodes = self._grouped(nodes, {n for n in nodes if kinds.get(n) == kind})
+            nodes = self._with_regions_of(nodes, {n for n in nodes if kinds.get(n) == kind})
         return nodes
 
     def _kind(self, node: Node) -> Kind:
         return node in self._from_batch, node.at
 
-    def _grouped(self, nodes: Sequence[Node], able: set[Node]) -> Sequence[Node]:
-        """Run all of ``able`` in as few stages as others between them allow; each stage is a region.
+    def _with_regions_of(self, nodes: Sequence[Node], members: set[Node]) -> Sequence[Node]:
+        """Make the nodes ``able`` regions, in as few stages as the other nodes between them allow.
 
-        In each stage the others come first: they need regions of earlier stages only.
+        In each stage the other nodes come first, for they need regions of earlier stages only.
         """
-        if len(able) < _WORTH:
+        if len(members) < _WORTH:
             return nodes
         needs = needs_of(nodes)
         stage: dict[Node, int] = {}
         for node in nodes:
-            later = [stage[n] + (n in able and node not in able) for n in needs[node]]
+            later = [stage[n] + (n in members and node not in members) for n in needs[node]]
             stage[node] = max(later, default=0)
-        made: list[Node] = []
+        ordered: list[Node] = []
         for number in range(max(stage.values()) + 1):
-            here = [node for node in nodes if stage[node] == number]
-            inside = [node for node in here if node in able]
-            made += [node for node in here if node not in able]
-            made += [self._region(inside)] if len(inside) >= _WORTH else inside
-        return made
+            stage_nodes = [node for node in nodes if stage[node] == number]
+            inside = [node for node in stage_nodes if node in members]
+            ordered += [node for node in stage_nodes if node not in members]
+            ordered += [self._region(inside)] if len(inside) >= _WORTH else inside
+        return ordered
 
     def _region(self, nodes: Sequence[Node]) -> Node:
         written = {value: None for node in nodes for value in node.writes()}
@@ -123,15 +123,16 @@ class _Builder:
 
     def _lasts(self, value: Value, written: Mapping[Value, None], inside: set[Node]) -> bool:
         """Tell whether a value is needed outside: read, fetched, or a persistable's last in the region."""
-        if value in self._kept or any(n not in inside for n in self._readers.get(value, ())):
+        if value in self._fetched or any(n not in inside for n in self._readers.get(value, ())):
             return True
         newer = (v for v in written if v.name == value.name and v.version > value.version)
         return value.kind == STATE and next(newer, None) is None
 
 
 def plain(node: Node, number: Mapping[Value, int]) -> dict[str, Any]:
+    """Return a node as plain data for the body of a region, values by their ``number`` (-1: None)."""
     inputs, outputs = (
-        {slot: [-1 if v is None else number[v] for v in held] for slot, held in slots.items()}
+        {slot: [-1 if v is None else number[v] for v in values] for slot, values in slots.items()}
         for slots in (node.inputs, node.outputs)
     )
     return {
@@ -144,13 +145,13 @@ def plain(node: Node, number: Mapping[Value, int]) -> dict[str, Any]:
 
 
 def needs_of(nodes: Sequence[Node]) -> dict[Node, set[Node]]:
-    """Return what each node must follow: who makes what it reads, and who reads what it overwrites.
+    """Return the nodes that each node must follow: makers of its inputs, users of persistables it overwrites.
 
-    All versions of a persistable are the same memory.
+    All versions of a persistable lie in the same memory.
     """
     maker: dict[Value, Node] = {}
     users: dict[str, list[Node]] = {}
-    found: dict[Node, set[Node]] = {}
+    needs: dict[Node, set[Node]] = {}
     for node in nodes:
         needed = {maker[value] for value in node.reads() if value in maker}
         for value in node.writes():
@@ -160,24 +161,24 @@ def needs_of(nodes: Sequence[Node]) -> dict[Node, set[Node]]:
             if value.kind == STATE:
                 users.setdefault(value.name, []).append(node)
         maker.update(dict.fromkeys(node.writes(), node))
-        found[node] = needed - {node}
-    return found
+        needs[node] = needed - {node}
+    return needs
 
 
 def _from_batch(graph: Graph) -> set[Node]:
     """Return the nodes that compute from the batch's rows, collectives aside."""
     varying = {v for v in graph.feeds if v.kind == FEED and v.spec.shape[:1] == (-1,)}
-    found: set[Node] = set()
+    dependent: set[Node] = set()
     for node in graph.nodes:
         if node.op not in COLLECTIVES and varying.intersection(node.reads()):
-            found.add(node)
+            dependent.add(node)
             varying.update(value for value in node.writes() if value.kind != STATE)
-    return found
+    return dependent
 
 
 PASS = Pass(
     "build_cinn_pass",
     compile_regions,
     lambda target: target.strategy is not None and target.strategy.build_cinn_pass,
-    "regions lie between collectives, whose order is final by now; what other passes fused is in them too",
+    "regions lie between collectives, whose order is final by now, and include fused ops",
 )

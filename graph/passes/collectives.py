@@ -1,4 +1,4 @@
-"""Let the replicas' gradients meet: insert a collective for each, and pack them into buckets."""
+"""Insert a collective for each gradient, and pack collectives into buckets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def newest_versions(graph: Graph) -> dict[str, int]:
     return newest
 
 
-def meeting(
+def make_collective(
     op: str,
     values: Sequence[Value],
     where: str,
@@ -29,21 +29,21 @@ def meeting(
     newest: dict[str, int],
     roots: Sequence[int] = (),
 ) -> tuple[Node, dict[Value, Value]]:
-    """Return a collective over values, and what it makes of each: versions above the ``newest``.
+    """Return a collective over values, and its result for each of them: versions above the ``newest``.
 
-    A name may be written again behind the collective (a regularizer adds to the gradient where it lies).
+    A name may be written again behind the collective (a regularizer adds to the gradient in place).
     """
-    made: dict[Value, Value] = {}
+    results: dict[Value, Value] = {}
     for value in values:
         newest[value.name] = newest.get(value.name, value.version) + 1
-        made[value] = replace(value, version=newest[value.name])
+        results[value] = replace(value, version=newest[value.name])
     attrs = {"bucket": 0, **({"roots": list(roots)} if roots else {})}
-    node = Node(op, {"X": tuple(values)}, {"Out": tuple(made.values())}, attrs, role, where)
-    return node, made
+    node = Node(op, {"X": tuple(values)}, {"Out": tuple(results.values())}, attrs, role, where)
+    return node, results
 
 
 def insert_collectives(graph: Graph, target: Target) -> Graph:
-    """After each node that finishes a parameter's gradient, let that gradient meet its peers.
+    """Sum each parameter's gradient over the replicas, behind the node that finishes it.
 
     AllReduce: everywhere. Reduce: at one owner, the rank that owns the fewest elements so far.
     """
@@ -56,16 +56,16 @@ def insert_collectives(graph: Graph, target: Target) -> Graph:
         if node.role & OpRole.Backward:
             for parameter, grad in node.grads:
                 if target.reduces_to == "AllReduce":
-                    joined, sums = meeting(
+                    collective, sums = make_collective(
                         ALL_REDUCE, [grad], node.where, int(OpRole.Backward), newest
                     )
                 else:
                     owner = owned.index(min(owned))
                     owned[owner] += abs(product(grad.spec.shape))
-                    joined, sums = meeting(
+                    collective, sums = make_collective(
                         REDUCE, [grad], node.where, int(OpRole.Backward), newest, [owner]
                     )
-                nodes.append(replace(joined, grads=((parameter, sums[grad]),)))
+                nodes.append(replace(collective, grads=((parameter, sums[grad]),)))
                 swap.update(sums)
     return graph.with_nodes(nodes, swap) if swap else graph
 
@@ -75,34 +75,34 @@ def coalesce_gradients(graph: Graph, target: Target) -> Graph:
 
     A bucket is sent when its last gradient is written, or before something reads one of its members.
     """
-    nodes = tuple(_coalesced(graph, target))
+    nodes = tuple(_coalesce(graph, target))
     return graph if len(nodes) == len(graph.nodes) else graph.with_nodes(nodes)
 
 
-def _coalesced(graph: Graph, target: Target) -> Iterator[Node]:
+def _coalesce(graph: Graph, target: Target) -> Iterator[Node]:
     pending: list[Node] = []
     size = 0
     for node in graph.nodes:
         if not (node.op in (ALL_REDUCE, REDUCE) and node.grads):
-            waiting = {value for member in pending for value in member.writes()}
-            if waiting.intersection(node.reads()):
-                yield from _joined(pending)
+            results = {value for member in pending for value in member.writes()}
+            if results.intersection(node.reads()):
+                yield from _bucket(pending)
                 pending, size = [], 0
             yield node
             continue
         (grad,) = node.reads()
         nbytes = product(grad.spec.shape) * to_numpy(grad.spec.dtype).itemsize
-        other = bool(pending) and pending[0].reads()[0].spec.dtype != grad.spec.dtype
+        other_dtype = bool(pending) and pending[0].reads()[0].spec.dtype != grad.spec.dtype
         full = size + nbytes > target.bucket_bytes or len(pending) == target.bucket_members
-        if pending and (full or other):
-            yield from _joined(pending)
+        if pending and (full or other_dtype):
+            yield from _bucket(pending)
             pending, size = [], 0
         pending.append(node)
         size += nbytes
-    yield from _joined(pending)
+    yield from _bucket(pending)
 
 
-def _joined(members: list[Node]) -> Iterator[Node]:
+def _bucket(members: list[Node]) -> Iterator[Node]:
     if members:
         roots = [root for m in members for root in m.attrs.get("roots", ())]
         yield replace(
@@ -126,5 +126,5 @@ COALESCE = Pass(
     lambda target: (
         target.many and target.strategy is not None and target.strategy.fuse_all_reduce_ops
     ),
-    "packs what insert_collectives made",
+    "packs the collectives of insert_collectives",
 )

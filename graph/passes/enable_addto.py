@@ -1,4 +1,4 @@
-"""Add up gradients as they are made, so that the parts of a sum do not wait for each other in memory."""
+"""Add up gradients as they are computed, so that the parts of a sum do not wait for each other in memory."""
 
 from __future__ import annotations
 
@@ -11,27 +11,25 @@ from .target import Pass, Target
 
 
 def add_as_made(graph: Graph, target: Target) -> Graph:
-    """sum(a, b, c) -> a + b right behind what makes the later of them, then + c: same order, same bits."""
+    """sum(a, b, c) -> a + b right behind the maker of the later one, then + c: same order, same bits."""
     sums = [node for node in graph.nodes if _adds_gradients(node)]
     number = {node: k for k, node in enumerate(graph.nodes)}
-    made = {value: k for node, k in number.items() for value in node.writes()}
+    maker_index = {value: k for node, k in number.items() for value in node.writes()}
     behind: dict[int, list[Node]] = {}
     for node in sums:
         for addition in _additions(node):
-            at = max(made.get(value, -1) for value in addition.reads())
+            at = max(maker_index.get(value, -1) for value in addition.reads())
             behind.setdefault(at, []).append(addition)
-            made.update(dict.fromkeys(addition.writes(), at))
-    left = set(graph.nodes) - set(sums)
+            maker_index.update(dict.fromkeys(addition.writes(), at))
+    others = set(graph.nodes) - set(sums)
     nodes = list(behind.get(-1, ()))
     for k, node in enumerate(graph.nodes):
-        nodes += [node] if node in left else []
+        nodes += [node] if node in others else []
         nodes += behind.get(k, ())
     if [str(node) for node in nodes] == [str(node) for node in graph.nodes]:
         return graph.noted(f"enable_addto: {_why_nothing(sums)}")
     parts = sum(len(node.reads()) for node in sums)
-    text = (
-        f"{len(sums)} sum(s) of gradients became running additions; {parts} parts are added as made"
-    )
+    text = f"{len(sums)} sum(s) of gradients became running additions of {parts} parts"
     return graph.with_nodes(nodes).noted(f"enable_addto: {text}")
 
 
@@ -47,16 +45,16 @@ def _adds_gradients(node: Node) -> bool:
 
 
 def _additions(node: Node) -> Iterator[Node]:
-    """Yield a sum as additions of two; the last makes what the sum made."""
+    """Yield a sum as additions of two; the last writes the sum's result."""
     first, *others = node.reads()
     (out,) = node.writes()
     so_far = first
     for k, term in enumerate(others, 1):
         last = k == len(others)
-        made = out if last else Value(f"{out.name}@PART@{k}", out.spec, TEMP, out.version)
+        partial = out if last else Value(f"{out.name}@PART@{k}", out.spec, TEMP, out.version)
         grads = node.grads if last else ()
-        yield replace(node, inputs={"X": (so_far, term)}, outputs={"Out": (made,)}, grads=grads)
-        so_far = made
+        yield replace(node, inputs={"X": (so_far, term)}, outputs={"Out": (partial,)}, grads=grads)
+        so_far = partial
 
 
 def _why_nothing(sums: list[Node]) -> str:

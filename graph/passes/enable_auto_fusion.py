@@ -1,9 +1,8 @@
 """enable_auto_fusion: groups of elementwise ops become one op each, which writes only what others need.
 
-A group holds ops of one shape, rank and part of the step that pass values to each other, by casts between
-single and low precision, too; an operand from
-outside may be broadcast, and the gradient of such an operand is summed by the group. All of a group runs at one
-point in the order, so no path may lead out of it and back.
+A group holds ops of one shape, rank and phase of the step that pass values to each other, also through casts
+between single and low precision. An operand from outside may be broadcast; the group sums its gradient. A
+group runs at one point in the order, so no path may lead out of it and back.
 """
 
 from __future__ import annotations
@@ -28,19 +27,19 @@ def fuse_elementwise(graph: Graph, target: Target) -> Graph:
     """Gather groups along the data, then put each in the place of its members."""
     compiled = target.strategy is not None and target.strategy.build_cinn_pass
     planner = _Planner(graph, casts=not compiled)
-    kept = graph.needed(target.fetches)
+    fetched = graph.needed(target.fetches)
     readers: dict[Value, list[Node]] = {}
     for node in graph.nodes:
         for value in node.reads():
             readers.setdefault(value, []).append(node)
-    found = [_computing(group.nodes, readers) for group in planner.groups()]
-    groups = [nodes for nodes in found if len(nodes) > 1]
+    candidates = [_computing(group.nodes, readers) for group in planner.groups()]
+    groups = [nodes for nodes in candidates if len(nodes) > 1]
     if not groups:
-        return graph.noted(f"enable_auto_fusion: nothing fused: {planner.why()}")
+        return graph.noted(f"enable_auto_fusion: nothing fused: {planner.describe_absence()}")
     swap: dict[Node, Node] = {}
     for group in groups:
-        swap |= dict.fromkeys(group, _fused(group, readers, kept))
-    nodes = _ordered(graph.nodes, planner.needs, swap)
+        swap |= dict.fromkeys(group, _fuse(group, readers, fetched))
+    nodes = _order(graph.nodes, planner.needs, swap)
     sizes = ", ".join(str(len(group)) for group in groups)
     return graph.with_nodes(nodes).noted(
         f"enable_auto_fusion: fused {len(groups)} group(s) of elementwise ops; of {sizes} ops"
@@ -48,17 +47,17 @@ def fuse_elementwise(graph: Graph, target: Target) -> Graph:
 
 
 def _computing(nodes: Sequence[Node], readers: dict[Value, list[Node]]) -> list[Node]:
-    """Leave out what hands a group's gradient on as it is: alone, it takes no memory and no time."""
+    """Leave out nodes that pass a gradient on unchanged: alone they are views, without memory or time."""
     inside = set(nodes)
     for node in reversed(nodes):
         views = OPS[node.op].views if node.op in BINARY_BACKWARD and not node.grads else {}
-        handed = views and all(
+        passes_on = views and all(
             slot in views and value.spec == sole_value(node.inputs, views[slot]).spec  # type: ignore[union-attr]
-            for slot, held in node.outputs.items()
-            for value in held
+            for slot, values in node.outputs.items()
+            for value in values
             if value is not None
         )
-        if handed and not any(n in inside for v in node.writes() for n in readers.get(v, ())):
+        if passes_on and not any(n in inside for v in node.writes() for n in readers.get(v, ())):
             inside.discard(node)
     return [node for node in nodes if node in inside]
 
@@ -78,16 +77,17 @@ def _domain(node: Node) -> Key | None:
     else:
         shape = node.writes()[0].spec.shape
         others = [v for v in values if v.spec.shape != shape]
-        whole = len(others) < len(node.reads())
-        if others and (node.op not in BINARY or not whole):
+        broadcasts = len(others) < len(node.reads())
+        if others and (node.op not in BINARY or not broadcasts):
             return None
     return shape, VarType.FP64 in types, node.role & ~int(OpRole.Loss), node.at
 
 
 class _Group:
-    """Nodes that will be one, and the groups that must run before it.
+    """Nodes that will be fused, and the groups that must run before them.
 
-    From those in ``direct`` it only reads values; to it from those in ``through`` leads a path through others.
+    The group only reads values of those in ``direct``; from those in ``through`` a path leads to it through
+    nodes of no group.
     """
 
     def __init__(self, key: Key, node: Node) -> None:
@@ -97,13 +97,13 @@ class _Group:
         self.through: set[_Group] = set()
         self._into: _Group | None = None
 
-    def now(self) -> _Group:
-        """Return the group that this one has become part of."""
-        return self if self._into is None else self._into.now()
+    def current(self) -> _Group:
+        """Return the group that has taken this one in (itself if none has)."""
+        return self if self._into is None else self._into.current()
 
     def follows(self, other: _Group) -> bool:
         """Tell whether the other must run before this one for more than its values' sake."""
-        through, direct = _now(self.through), _now(self.direct) - {other}
+        through, direct = _current(self.through), _current(self.direct) - {other}
         return other in _reach(through | direct)
 
     def take(self, other: _Group) -> None:
@@ -112,28 +112,28 @@ class _Group:
         self.direct |= other.direct
         self.through |= other.through
         other._into = self
-        self.direct = _now(self.direct) - {self}
-        self.through = _now(self.through)
+        self.direct = _current(self.direct) - {self}
+        self.through = _current(self.through)
 
 
-def _now(groups: Iterable[_Group]) -> set[_Group]:
-    return {group.now() for group in groups}
+def _current(groups: Iterable[_Group]) -> set[_Group]:
+    return {group.current() for group in groups}
 
 
 def _reach(groups: Iterable[_Group]) -> set[_Group]:
     """Return groups and all that must run before them."""
-    found: set[_Group] = set()
-    waiting = list(groups)
-    while waiting:
-        group = waiting.pop()
-        if group not in found:
-            found.add(group)
-            waiting += _now(group.direct | group.through)
-    return found
+    reached: set[_Group] = set()
+    queue = list(groups)
+    while queue:
+        group = queue.pop()
+        if group not in reached:
+            reached.add(group)
+            queue += _current(group.direct | group.through)
+    return reached
 
 
 class _Planner:
-    """Lets each node join the groups whose values it reads, if no path leads from them to it through others."""
+    """Joins each node to the groups whose values it reads, unless a path through others leads to it too."""
 
     def __init__(self, graph: Graph, casts: bool) -> None:
         self.nodes = graph.nodes
@@ -144,8 +144,8 @@ class _Planner:
         self._behind: dict[
             Node, set[_Group]
         ] = {}  # of nodes in no group: the groups they come after
-        self.able = 0
-        self.apart = 0
+        self.candidates = 0
+        self.detours = 0
 
     def groups(self) -> list[_Group]:
         """Return the groups, in the order of their first members."""
@@ -154,33 +154,33 @@ class _Planner:
             if key is None:
                 self._behind[node] = {g for n in self.needs[node] for g in self._up_to(n)}
             else:
-                self.able += 1
+                self.candidates += 1
                 self._join(node, key)
-        made = list(dict.fromkeys(group.now() for group in self._group.values()))
-        for group in made:
+        groups = list(dict.fromkeys(group.current() for group in self._group.values()))
+        for group in groups:
             group.nodes.sort(key=self._place.__getitem__)
-        return made
+        return groups
 
-    def why(self) -> str:
-        """Say why there is no group."""
-        if not self.able:
+    def describe_absence(self) -> str:
+        """Describe why there is no group."""
+        if not self.candidates:
             return "the program has no elementwise ops on floats"
-        if self.apart:
-            return f"{self.apart} times a path between two elementwise ops led through other ops"
-        return f"none of {self.able} elementwise ops passes a value to another of its shape"
+        if self.detours:
+            return f"{self.detours} times a path between two elementwise ops led through other ops"
+        return f"none of {self.candidates} elementwise ops passes a value to another of its shape"
 
     def _join(self, node: Node, key: Key) -> None:
         home = _Group(key, node)
         for other in self.needs[node]:
             if other in self._group and self._passes(other, node):
-                home.direct.add(self._group[other].now())
+                home.direct.add(self._group[other].current())
             else:
                 home.through |= self._up_to(other)
-        for group in sorted(_now(home.direct), key=lambda g: self._place[g.nodes[0]]):
+        for group in sorted(_current(home.direct), key=lambda g: self._place[g.nodes[0]]):
             if group.key != key or group is home:
                 continue
             if home.follows(group) or group.follows(home):
-                self.apart += 1
+                self.detours += 1
                 continue
             group.take(home)
             home = group
@@ -188,17 +188,19 @@ class _Planner:
 
     def _up_to(self, node: Node) -> set[_Group]:
         """Return the groups that have run when a node has."""
-        return {self._group[node].now()} if node in self._group else _now(self._behind[node])
+        return (
+            {self._group[node].current()} if node in self._group else _current(self._behind[node])
+        )
 
     def _passes(self, maker: Node, node: Node) -> bool:
-        """Tell whether all that a node needs of another is values of the shape of its group."""
-        key = self._group[maker].now().key
+        """Tell whether a node needs nothing of another but values of the shape of that node's group."""
+        key = self._group[maker].current().key
         passed = [v for v in maker.writes() if v in node.reads()]
         return bool(passed) and all(v.spec.shape == key[0] for v in passed)
 
 
-def _fused(
-    members: Sequence[Node], readers: dict[Value, list[Node]], kept: frozenset[Value]
+def _fuse(
+    members: Sequence[Node], readers: dict[Value, list[Node]], fetched: frozenset[Value]
 ) -> Node:
     inside = set(members)
     written = dict.fromkeys(v for node in members for v in node.writes())
@@ -208,7 +210,7 @@ def _fused(
     results = [
         v
         for v in written
-        if v in kept or v in finished or any(n not in inside for n in readers.get(v, ()))
+        if v in fetched or v in finished or any(n not in inside for n in readers.get(v, ()))
     ]
     number = {value: i for i, value in enumerate((*read, *written))}
     role = 0
@@ -229,7 +231,7 @@ def _fused(
     )
 
 
-def _ordered(
+def _order(
     nodes: Sequence[Node], needs: dict[Node, set[Node]], swap: dict[Node, Node]
 ) -> list[Node]:
     """Return the nodes with groups in the place of their members, in an order close to the original one."""
@@ -240,28 +242,28 @@ def _ordered(
         waits[unit].update(swap.get(n, n) for n in needs[node])
         waits[unit].discard(unit)
     followers: dict[Node, list[Node]] = {}
-    for unit, before in waits.items():
-        for other in before:
+    for unit, earlier in waits.items():
+        for other in earlier:
             followers.setdefault(other, []).append(unit)
-    missing = {unit: len(before) for unit, before in waits.items()}
+    pending = {unit: len(earlier) for unit, earlier in waits.items()}
     by_place = {i: unit for unit, i in place.items()}
-    ready = [i for unit, i in place.items() if not missing[unit]]
+    ready = [i for unit, i in place.items() if not pending[unit]]
     heapq.heapify(ready)
-    made: list[Node] = []
+    ordered: list[Node] = []
     while ready:
         unit = by_place[heapq.heappop(ready)]
-        made.append(unit)
+        ordered.append(unit)
         for follower in followers.get(unit, ()):
-            missing[follower] -= 1
-            if not missing[follower]:
+            pending[follower] -= 1
+            if not pending[follower]:
                 heapq.heappush(ready, place[follower])
-    assert len(made) == len(place), "groups wait for each other"
-    return made
+    assert len(ordered) == len(place), "groups wait for each other"
+    return ordered
 
 
 PASS = Pass(
     "enable_auto_fusion",
     fuse_elementwise,
     lambda target: target.strategy is not None and target.strategy.enable_auto_fusion,
-    "takes what more special fusions left; gradients are finished by it before they meet",
+    "fuses the ops that more special fusions leave; finishes gradients before they are reduced",
 )

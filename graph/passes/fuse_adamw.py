@@ -16,5 +16,5 @@ PASS = Pass(
     "fuse_adamw",
     fuse_adamw,
     lambda target: target.strategy is not None and target.strategy.fuse_adamw,
-    "owners of updates are known; before the pass that gathers what is left",
+    "owners of updates are known; stands before the pass that gathers the other updates",
 )

@@ -13,13 +13,13 @@ from .target import Pass, Target
 
 _NAME = "fuse_bn_act_ops"
 _GRADS = {f"{act}_grad": act for act in ACTIVATIONS}
-APART = "sync_batch_norm took the batch norms apart, for their statistics meet between the parts"
+APART = "sync_batch_norm split the batch norms, for their statistics are summed between the parts"
 
 
 def fuse_bn_act(graph: Graph, target: Target) -> Graph:
     """batch_norm -> act becomes fused_batch_norm_act, act_grad -> batch_norm_grad its gradient.
 
-    The gradient is a function of what the activation made, so each of the two is fused by itself.
+    The gradient is a function of the activation's result, so each of the two is fused by itself.
     """
     edit = GraphRewriter(graph, target)
     forward = sum(_forward(edit, norm) for norm in edit.nodes("batch_norm"))
@@ -43,12 +43,14 @@ def _forward(edit: GraphRewriter, norm: Node) -> bool:
 def with_norm(norm: Node, op_type: str, act: str, slots: Slots) -> Node:
     """Return a batch norm as another op that also applies ``act``; ``slots`` are added or replaced."""
     op = OPS[op_type]
-    held = {**norm.inputs, **norm.outputs, **slots}
+    slots_by_name = {**norm.inputs, **norm.outputs, **slots}
     return replace(
         norm,
         op=op_type,
-        inputs={s.name: held[s.name] for s in op.input_slots if held.get(s.name)},
-        outputs={s.name: held[s.name] for s in op.output_slots if held.get(s.name)},
+        inputs={s.name: slots_by_name[s.name] for s in op.input_slots if slots_by_name.get(s.name)},
+        outputs={
+            s.name: slots_by_name[s.name] for s in op.output_slots if slots_by_name.get(s.name)
+        },
         attrs={**norm.attrs, "act_type": act},
     )
 

@@ -15,7 +15,7 @@ _NAME = "fuse_bn_add_act_ops"
 def fuse_bn_add_act(graph: Graph, target: Target) -> Graph:
     """act(batch_norm(x) + z) becomes fused_bn_add_activation, and its three gradients one.
 
-    The gradient of the sum reads what the norm made (for its shape), so both directions are fused together.
+    The gradient of the sum reads the norm's result (for its shape), so both directions are fused together.
     """
     edit = GraphRewriter(graph, target)
     forward = backward = 0
@@ -38,7 +38,7 @@ def _changes(edit: GraphRewriter, norm: Node) -> list[Change]:
     act = next((n for n in edit.readers(total) if n.op in ACTIVATIONS), None)
     if act is None:
         return []
-    z = other(add, y)
+    z = other_operand(add, y)
     if z is None or z.spec != y.spec:
         edit.refuse(f"{output_of(norm)} is added to a value of another shape")
         return []
@@ -57,8 +57,8 @@ def _changes(edit: GraphRewriter, norm: Node) -> list[Change]:
 def _backward(edit: GraphRewriter, y: Value, act: Node, add_grad: Node) -> Change | None:
     d_total = sole_value(add_grad.inputs, "Out@GRAD")
     act_grad = edit.maker.get(d_total) if d_total is not None else None
-    mine, others = ("X", "Y") if sole_value(add_grad.inputs, "X") is y else ("Y", "X")
-    d_y = sole_value(add_grad.outputs, f"{mine}@GRAD")
+    slot, other_slot = ("X", "Y") if sole_value(add_grad.inputs, "X") is y else ("Y", "X")
+    d_y = sole_value(add_grad.outputs, f"{slot}@GRAD")
     norm_grad = edit.reader(d_y, "batch_norm_grad", "Y@GRAD")
     if d_total is None or act_grad is None or act_grad.op != f"{act.op}_grad":
         return None
@@ -74,16 +74,16 @@ def _backward(edit: GraphRewriter, y: Value, act: Node, add_grad: Node) -> Chang
                 "Y@GRAD": sole_value(act_grad.inputs, "Out@GRAD"),
             }
         ),
-        **nonempty_slots({"Z@GRAD": sole_value(add_grad.outputs, f"{others}@GRAD")}),
+        **nonempty_slots({"Z@GRAD": sole_value(add_grad.outputs, f"{other_slot}@GRAD")}),
     }
     return old, with_norm(norm_grad, f"{ADD_ACT}_grad", act.op, slots)
 
 
-def other(add: Node, value: Value) -> Value | None:
+def other_operand(add: Node, value: Value) -> Value | None:
     """Return the other operand of a sum (None if it is added to itself)."""
     x, y = sole_value(add.inputs, "X"), sole_value(add.inputs, "Y")
-    found = y if x is value else x
-    return None if found is value else found
+    operand = y if x is value else x
+    return None if operand is value else operand
 
 
 _ADD = "elementwise_add"

@@ -25,24 +25,24 @@ _OUTER, _INNER = "X + act(Y)", "act(X + Y)"
 def fuse_elewise_add_act(graph: Graph, target: Target) -> Graph:
     """X + act(Y) and act(X + Y) become fused_elemwise_activation, and so do their gradients."""
     edit = GraphRewriter(graph, target)
-    made = dict.fromkeys((_OUTER, _INNER, "of their gradients"), 0)
-    # As Paddle does it; it takes no X + act(Y) that has a gradient, so those come last.
+    counts = dict.fromkeys((_OUTER, _INNER, "of their gradients"), 0)
+    # Paddle's order. Paddle leaves X + act(Y) with a gradient alone, so those come last.
     rules: Sequence[tuple[str, Rule]] = (
         (_OUTER, partial(_act_inside, trained=False)),
         (_INNER, _act_outside),
         (_OUTER, partial(_act_inside, trained=True)),
     )
-    for what, changes_of in rules:
+    for kind, changes_of in rules:
         for add in edit.nodes(_ADD):
             changes = changes_of(edit, add)
             if changes and edit.fuse_all(changes):
-                made[what] += 1
-                made["of their gradients"] += len(changes) - 1
-    return edit.result(_NAME, made, "no sum stands beside an activation")
+                counts[kind] += 1
+                counts["of their gradients"] += len(changes) - 1
+    return edit.result(_NAME, counts, "no sum stands beside an activation")
 
 
 def _act_inside(edit: GraphRewriter, add: Node, *, trained: bool) -> list[Change]:
-    """X + act(Y): where the sum has two activations, the second operand's is taken."""
+    """Return the changes that fuse X + act(Y), preferring the second operand's activation if both have one."""
     for slot, other in (("Y", "X"), ("X", "Y")):
         middle, z = sole_value(add.inputs, slot), sole_value(add.inputs, other)
         act = edit.maker.get(middle) if middle is not None else None
@@ -60,8 +60,8 @@ def _act_inside(edit: GraphRewriter, add: Node, *, trained: bool) -> list[Change
             ((act, add), replace(add, op=FUSED, inputs=inputs, outputs=outputs, attrs=attrs))
         ]
         if add_grad is not None:
-            kept = {"X": z, "Y": x, "IntermediateOut": middle if keep else None}
-            changes += _gradient(edit, add_grad, act, slot, kept, attrs)
+            operands = {"X": z, "Y": x, "IntermediateOut": middle if keep else None}
+            changes += _gradient(edit, add_grad, act, slot, operands, attrs)
             if len(changes) == 1:
                 continue
         old = [node for nodes, _ in changes for node in nodes]
@@ -75,19 +75,19 @@ def _gradient(
     add_grad: Node,
     act: Node,
     slot: str,
-    kept: dict[str, Value | None],
+    operands: dict[str, Value | None],
     attrs: dict[str, Any],
 ) -> list[Change]:
-    """The gradient of the sum, then of its activated operand."""
+    """Return the change that fuses the gradients of the sum and of its activated operand, if they fit."""
     d_middle = sole_value(add_grad.outputs, f"{slot}@GRAD")
     grad_type = "scale" if act.op == "scale" else f"{act.op}_grad"
-    came = "X" if act.op == "scale" else "Out@GRAD"
-    act_grad = edit.reader(d_middle, grad_type, came)
+    seed_slot = "X" if act.op == "scale" else "Out@GRAD"
+    act_grad = edit.reader(d_middle, grad_type, seed_slot)
     if act_grad is None or d_middle is None or not edit.can_fuse_away(d_middle, (act_grad,)):
         return []
     d_x = sole_value(act_grad.outputs, "Out" if act.op == "scale" else "X@GRAD")
     d_z = sole_value(add_grad.outputs, f"{'X' if slot == 'Y' else 'Y'}@GRAD")
-    inputs = nonempty_slots({**kept, "Out@GRAD": sole_value(add_grad.inputs, "Out@GRAD")})
+    inputs = nonempty_slots({**operands, "Out@GRAD": sole_value(add_grad.inputs, "Out@GRAD")})
     outputs = nonempty_slots({"X@GRAD": d_z, "Y@GRAD": d_x})
     node = replace(
         add_grad, op=f"{FUSED}_grad", inputs=inputs, outputs=outputs, attrs=backward_attrs(attrs)
@@ -96,7 +96,7 @@ def _gradient(
 
 
 def _act_outside(edit: GraphRewriter, add: Node) -> list[Change]:
-    """act(X + Y)."""
+    """Return the changes that fuse act(X + Y)."""
     middle = sole_value(add.outputs, "Out")
     act = None if middle is None else next((n for n in edit.readers(middle) if _acts(n)), None)
     if middle is None or act is None:
@@ -135,7 +135,7 @@ def _act_outside(edit: GraphRewriter, add: Node) -> list[Change]:
 def _backward_pair(
     edit: GraphRewriter, act: Node, x: Value | None, y: Value | None, middle: Value
 ) -> tuple[Node, Node] | None:
-    """Return the gradient of the activation, and of the sum it is handed on to, where they can be fused."""
+    """Return the gradient ops of the activation and of the sum, None if they cannot be fused."""
     for add_grad in edit.readers(x) if x is not None else ():
         if add_grad.op != f"{_ADD}_grad" or sole_value(add_grad.inputs, "Y") is not y:
             continue
@@ -152,14 +152,12 @@ def _is_gradient(node: Node, act: Node, middle: Value) -> bool:
     """Tell whether a node is the gradient of this very activation."""
     if act.op == "scale":
         return node.op == "scale" and all(
-            node.attrs[name] == wanted
-            for name, wanted in (("scale", act.attrs["scale"]), ("bias", 0.0))
+            node.attrs[name] == value
+            for name, value in (("scale", act.attrs["scale"]), ("bias", 0.0))
         )
     reads = slope_reads(act.op)
-    wanted_value = middle if reads == "X" else sole_value(act.outputs, "Out")
-    return node.op == f"{act.op}_grad" and (
-        not reads or sole_value(node.inputs, reads) is wanted_value
-    )
+    operand = middle if reads == "X" else sole_value(act.outputs, "Out")
+    return node.op == f"{act.op}_grad" and (not reads or sole_value(node.inputs, reads) is operand)
 
 
 def _acts(node: Node) -> bool:

@@ -15,27 +15,27 @@ from .target import Pass, Target
 
 _NAME = "fuse_gemm_epilogue"
 _ADD = "elementwise_add"
-_ACTIVATIONS = {"relu": "Out", "gelu": "X"}  # what the slope is a function of
+_ACTIVATIONS = {"relu": "Out", "gelu": "X"}  # the slope is a function of it
 
 
 def fuse_gemm_epilogue(graph: Graph, target: Target) -> Graph:
     """mul or matmul, + bias, [relu or gelu] becomes fused_gemm_epilogue, and the gradients one op, too.
 
-    An activation that cannot be taken along stays behind the fused product.
+    An activation that cannot be fused stays behind the fused product.
     """
     edit = GraphRewriter(graph, target)
     forward = active = backward = 0
     for add in edit.nodes(_ADD):
-        found = _Product.find(edit, add)
-        if found is None:
+        product = _Product.find(edit, add)
+        if product is None:
             continue
-        act = found.activation()
-        changes = found.changes(act)
+        act = product.activation()
+        changes = product.changes(act)
         if changes and edit.fuse_all(changes):
             forward += 1
             active += act is not None
             backward += len(changes) - 1
-    through = sum(_taken_below(edit, node) for node in edit.nodes(f"{GEMM}_grad"))
+    through = sum(_take_slope_below(edit, node) for node in edit.nodes(f"{GEMM}_grad"))
     counts = {
         "product(s) with bias": forward,
         "of them with activation": active,
@@ -45,25 +45,25 @@ def fuse_gemm_epilogue(graph: Graph, target: Target) -> Graph:
     return edit.result(_NAME, counts, "no bias row is added to a product")
 
 
-def _taken_below(edit: GraphRewriter, lower: Node) -> bool:
-    """Let the gradient of the product above go through gelu: of its tanh form a library has the slope."""
-    came, before = sole_value(lower.inputs, "DOut"), sole_value(lower.inputs, "ReserveSpace")
-    upper = edit.maker.get(came) if came is not None else None
-    if came is None or before is None or upper is None or upper.op != lower.op:
+def _take_slope_below(edit: GraphRewriter, lower: Node) -> bool:
+    """Multiply the upper product's gradient by the slope of the gelu below (libraries have its tanh form)."""
+    d_out, total = sole_value(lower.inputs, "DOut"), sole_value(lower.inputs, "ReserveSpace")
+    upper = edit.maker.get(d_out) if d_out is not None else None
+    if d_out is None or total is None or upper is None or upper.op != lower.op:
         return False
     fits = lower.attrs["approximate"] and not upper.attrs["trans_x"]
-    if not fits or upper.outputs.get("DX") != (came,) or not edit.can_fuse_away(came, (lower,)):
+    if not fits or upper.outputs.get("DX") != (d_out,) or not edit.can_fuse_away(d_out, (lower,)):
         return False
-    through = Value(f"{before.name}@GRAD", before.spec)
+    through = Value(f"{total.name}@GRAD", total.spec)
     if any(str(value) == str(through) for value in edit.maker):
         return False
     above = replace(
         upper,
-        inputs={**upper.inputs, "Below": (before,)},
+        inputs={**upper.inputs, "Below": (total,)},
         outputs={**upper.outputs, "DX": (through,)},
         attrs={**upper.attrs, "activation_below": "gelu_grad"},
     )
-    rest = {slot: held for slot, held in lower.inputs.items() if slot != "ReserveSpace"}
+    rest = {slot: values for slot, values in lower.inputs.items() if slot != "ReserveSpace"}
     below = replace(
         lower,
         inputs={**rest, "DOut": (through,)},
@@ -74,7 +74,7 @@ def _taken_below(edit: GraphRewriter, lower: Node) -> bool:
 
 @dataclass
 class _Product:
-    """A product and the sum of it and a bias row; ``grad`` are the gradients of the sum and the product."""
+    """A product and its sum with a bias row; ``grad`` holds the gradient ops of the sum and the product."""
 
     edit: GraphRewriter
     product: Node
@@ -84,7 +84,7 @@ class _Product:
 
     @classmethod
     def find(cls, edit: GraphRewriter, add: Node) -> _Product | None:
-        """Return what a sum is the end of, or None with the reason kept if it only looks like it."""
+        """Return the product behind a sum; None, with the reason recorded, if it cannot be fused."""
         middle, bias = sole_value(add.inputs, "X"), sole_value(add.inputs, "Y")
         product = edit.maker.get(middle) if middle is not None else None
         if middle is None or bias is None or product is None or product.op not in _READ:
@@ -93,8 +93,10 @@ class _Product:
         rank = len(middle.spec.shape)
         row = bias.spec.shape == middle.spec.shape[-1:] and add.attrs["axis"] in (-1, rank - 1)
         if attrs is None or not row:
-            what = "is no plain product of rows and a matrix" if row else "is added to no bias row"
-            edit.refuse(f"{output_of(product)} {what}")
+            reason = (
+                "is no plain product of rows and a matrix" if row else "is added to no bias row"
+            )
+            edit.refuse(f"{output_of(product)} {reason}")
             return None
         grad = _gradients(edit, product, middle)
         if grad is None or not edit.can_fuse_away(middle, (add, *grad)):
@@ -102,7 +104,7 @@ class _Product:
         return cls(edit, product, add, attrs, grad)
 
     def activation(self) -> tuple[Node, ...] | None:
-        """Return the activation behind the sum, and its gradient if there is one; None if it is to stay."""
+        """Return the activation of the sum, and its gradient op if there is one; None if it cannot be fused."""
         total = sole_value(self.add.outputs, "Out")
         assert total is not None
         act = next((n for n in self.edit.readers(total) if n.op in _ACTIVATIONS), None)
@@ -115,13 +117,15 @@ class _Product:
         if d_total is None or act_grad is None or act_grad.op != f"{act.op}_grad":
             return None
         slot = _ACTIVATIONS[act.op]
-        same = sole_value(act_grad.inputs, slot) is sole_value({**act.inputs, **act.outputs}, slot)
-        gone = self.edit.can_fuse_away(d_total, self.grad)
-        keeps = act.op == "gelu" or self.edit.can_fuse_away(total, (act,))
-        return (act, act_grad) if same and gone and keeps else None
+        same_operand = sole_value(act_grad.inputs, slot) is sole_value(
+            {**act.inputs, **act.outputs}, slot
+        )
+        d_total_vanishes = self.edit.can_fuse_away(d_total, self.grad)
+        total_vanishes = act.op == "gelu" or self.edit.can_fuse_away(total, (act,))
+        return (act, act_grad) if same_operand and d_total_vanishes and total_vanishes else None
 
     def changes(self, act: tuple[Node, ...] | None) -> list[Change]:
-        """Return the fused node for the forward ops, and one for their gradients if there are any."""
+        """Return the change of the forward ops, and that of their gradient ops if there are any."""
         total, out = self.add.outputs["Out"], (act[0] if act else self.add).outputs["Out"]
         settings = dict(self.attrs, activation=act[0].op if act else "none")
         if act:
@@ -140,23 +144,26 @@ class _Product:
         )
         changes: list[Change] = [((self.product, self.add, *(act or ())[:1]), fused)]
         if self.grad:
-            kept = {"ReserveSpace": total[0]} if reserved else {"Out": out[0]} if act else {}
-            changes.append(self._backward(act, settings, kept))
+            reserve = {"ReserveSpace": total[0]} if reserved else {"Out": out[0]} if act else {}
+            changes.append(self._backward(act, settings, reserve))
         return changes
 
     def _backward(
-        self, act: tuple[Node, ...] | None, settings: dict[str, Any], kept: dict[str, Value | None]
+        self,
+        act: tuple[Node, ...] | None,
+        settings: dict[str, Any],
+        reserve: dict[str, Value | None],
     ) -> Change:
         add_grad, *products = self.grad
         first = act[1] if act else add_grad
-        came = sole_value(first.inputs, "Out@GRAD")
-        made = products[0].outputs if products else {}
+        d_out = sole_value(first.inputs, "Out@GRAD")
+        d_product = products[0].outputs if products else {}
         attrs = {k: v for k, v in settings.items() if k != "activation"}
         attrs["activation_grad"] = f"{act[0].op}_grad" if act else "none"
         attrs["activation_below"] = "none"
-        inputs = {"DOut": came, "X": sole_value(self.product.inputs, "X")}
-        inputs |= {"Y": sole_value(self.product.inputs, "Y"), **kept}
-        outputs = {"DX": sole_value(made, "X@GRAD"), "DY": sole_value(made, "Y@GRAD")}
+        inputs = {"DOut": d_out, "X": sole_value(self.product.inputs, "X")}
+        inputs |= {"Y": sole_value(self.product.inputs, "Y"), **reserve}
+        outputs = {"DX": sole_value(d_product, "X@GRAD"), "DY": sole_value(d_product, "Y@GRAD")}
         outputs["DBias"] = sole_value(add_grad.outputs, "Y@GRAD")
         node = Node(
             f"{GEMM}_grad",
@@ -169,7 +176,7 @@ class _Product:
 
 
 def _gradients(edit: GraphRewriter, product: Node, middle: Value) -> tuple[Node, ...] | None:
-    """Return the gradients of the sum and of the product; () if nobody wants any, None if they do not fit."""
+    """Return the gradient ops of the sum and of the product; () if there are none, None if they do not fit."""
     add_grad = edit.reader(middle, f"{_ADD}_grad", "X")
     if add_grad is None:
         return ()
@@ -195,14 +202,14 @@ def _of_mul(product: Node) -> dict[str, Any] | None:
 def _of_matmul(product: Node) -> dict[str, Any] | None:
     x, y = sole_value(product.inputs, "X"), sole_value(product.inputs, "Y")
     assert x is not None and y is not None
-    how, rank = product.attrs, len(x.spec.shape)
-    if len(y.spec.shape) != 2 or rank < 2 or how["alpha"] != 1.0:
+    attrs, rank = product.attrs, len(x.spec.shape)
+    if len(y.spec.shape) != 2 or rank < 2 or attrs["alpha"] != 1.0:
         return None
-    if how["transpose_X"] and rank != 2:
+    if attrs["transpose_X"] and rank != 2:
         return None
     return {
-        "trans_x": how["transpose_X"],
-        "trans_y": how["transpose_Y"],
+        "trans_x": attrs["transpose_X"],
+        "trans_y": attrs["transpose_Y"],
         "approximate": False,
         "x_num_col_dims": -1,
     }

@@ -18,44 +18,44 @@ Key = tuple[str, str, tuple[str, ...], int, int, bool]
 
 
 def fuse_optimizers(graph: Graph, target: Target) -> Graph:
-    """Gather updates and make each group where its last member stood.
+    """Gather updates into groups, each in the place of its last member.
 
-    A group ends before a node that must stay behind one of its members. Rates and powers stay those of
-    each parameter. Updates at different ranks, of different types or with different attributes stay apart.
+    A group ends before a node that must stay behind one of its members. Each parameter keeps its rate and
+    powers. Updates at different ranks, of different types or with different attributes stay apart.
     """
     return gather_updates(graph, FUSED, "fuse_all_optimizer_ops")
 
 
 def gather_updates(graph: Graph, rules: Collection[str], name: str) -> Graph:
-    """Fuse the updates by these rules, and note under a switch's name what was found."""
+    """Fuse the updates by these rules, and note the result under a switch's name."""
     gatherer = _Gatherer(rules)
     for node in graph.nodes:
         gatherer.take(node)
     nodes = list(gatherer.finish())
     if len(nodes) == len(graph.nodes):
-        return graph.noted(f"{name}: nothing fused: {_why(graph, rules)}")
+        return graph.noted(f"{name}: nothing fused: {_describe_absence(graph, rules)}")
     known = {id(node) for node in graph.nodes}
-    made = [n for n in nodes if id(n) not in known]
-    told = ", ".join(f"{len(n.inputs['Param'])} updates in one {n.op}" for n in made)
-    return graph.with_nodes(nodes).noted(f"{name}: fused {told}")
+    fused = [n for n in nodes if id(n) not in known]
+    counts = ", ".join(f"{len(n.inputs['Param'])} updates in one {n.op}" for n in fused)
+    return graph.with_nodes(nodes).noted(f"{name}: fused {counts}")
 
 
-def _why(graph: Graph, rules: Collection[str]) -> str:
-    found = [n for n in graph.nodes if n.op in rules]
-    if not found:
+def _describe_absence(graph: Graph, rules: Collection[str]) -> str:
+    updates = [n for n in graph.nodes if n.op in rules]
+    if not updates:
         fused = sorted({n.op for n in graph.nodes} & {FUSED[rule] for rule in rules})
         if fused:
             return f"all updates are in {' and '.join(fused)} already"
         if len(rules) < len(FUSED):
             return f"the program has no update by {' or '.join(sorted(rules))}"
         return "the program updates no parameter with dense gradients"
-    if len(found) == 1:
-        return f"there is one update only, of {found[0].inputs['Param'][0]}"
+    if len(updates) == 1:
+        return f"there is one update only, of {updates[0].inputs['Param'][0]}"
     return "no two updates are alike in rule, type, attributes and rank"
 
 
 class _Gatherer:
-    """Holds updates back in groups until something depends on them, or nothing more can come."""
+    """Holds updates back in groups until a node depends on them, or the graph ends."""
 
     def __init__(self, rules: Collection[str]) -> None:
         self._rules = rules
@@ -71,7 +71,7 @@ class _Gatherer:
             return
         key = _key(node)
         group = self._open.setdefault(key, [])
-        # A group stands where its last member stood: it is moved behind every node that came since.
+        # A group stands in the place of its last member: it moves behind every node since.
         self.nodes = [n for n in self.nodes if n is not group]
         group.append(node)
         self.nodes.append(group)
@@ -83,11 +83,11 @@ class _Gatherer:
             elif len(entry) == 1:
                 yield entry[0]
             else:
-                yield _merged(entry)
+                yield _merge(entry)
 
 
 def _depends(node: Node, group: Iterable[Node]) -> bool:
-    """Tell whether a node must stay behind a group: it touches what that writes, or writes what that reads."""
+    """Tell whether a node must stay behind a group: it touches the group's results, or writes its operands."""
     written = {v.name for member in group for v in member.writes()}
     read = {v.name for member in group for v in member.reads()}
     writes = {v.name for v in node.writes()}
@@ -97,9 +97,9 @@ def _depends(node: Node, group: Iterable[Node]) -> bool:
 def _fusible(node: Node) -> bool:
     """Tell whether an update has each operand of its rule once, and none that a fused update cannot have."""
     needed = set(fused_slots(OPS[node.op].input_slots))
-    given = {slot for slot, values in node.inputs.items() if values}
-    whole = all(len(vs) == 1 and vs[0] is not None for vs in node.outputs.values() if vs)
-    return needed.difference(SOMETIMES) <= given <= needed and whole
+    slots = {slot for slot, values in node.inputs.items() if values}
+    single_results = all(len(vs) == 1 and vs[0] is not None for vs in node.outputs.values() if vs)
+    return needed.difference(SOMETIMES) <= slots <= needed and single_results
 
 
 def _key(node: Node) -> Key:
@@ -111,7 +111,7 @@ def _key(node: Node) -> Key:
     return node.op, attrs, extra, int(param.spec.dtype), node.at, node.host
 
 
-def _merged(group: list[Node]) -> Node:
+def _merge(group: list[Node]) -> Node:
     first = group[0]
     own = {name: [n.attrs[name] for n in group] for name in OWN.get(first.op, ())}
     return replace(
@@ -127,12 +127,12 @@ def _merged(group: list[Node]) -> Node:
 
 
 def _column(values: list[tuple[Value | None, ...]]) -> tuple[Value | None, ...]:
-    return tuple(value for held in values for value in held)
+    return tuple(value for slot in values for value in slot)
 
 
 PASS = Pass(
     "fuse_all_optimizer_ops",
     fuse_optimizers,
     lambda target: target.strategy is not None and target.strategy.fuse_all_optimizer_ops,
-    "owners of updates are known; what it makes is written after the vote like any update",
+    "owners of updates are known; its ops are ordered behind the vote like any update",
 )

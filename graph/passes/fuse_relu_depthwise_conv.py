@@ -13,7 +13,7 @@ _FUSED = {"fuse_relu_before_depthwise_conv": True, "use_cudnn": False}
 
 
 def fuse_relu_depthwise_conv(graph: Graph, target: Target) -> Graph:
-    """relu -> depthwise_conv2d becomes the convolution alone, told to apply relu; so do their gradients."""
+    """relu -> depthwise_conv2d becomes a convolution that applies relu; so do their gradients."""
     edit = GraphRewriter(graph, target)
     forward = backward = 0
     for conv in edit.nodes("depthwise_conv2d"):
@@ -24,7 +24,7 @@ def fuse_relu_depthwise_conv(graph: Graph, target: Target) -> Graph:
         x = sole_value(relu.inputs, "X")
         assert x is not None
         conv_grad = edit.reader(middle, "depthwise_conv2d_grad", "Input")
-        changes: list[Change] = [((relu, conv), _told(conv, x))]
+        changes: list[Change] = [((relu, conv), _with_relu(conv, x))]
         if conv_grad is not None:
             changes += _backward(edit, conv_grad, x)
             if len(changes) == 1:
@@ -38,19 +38,19 @@ def fuse_relu_depthwise_conv(graph: Graph, target: Target) -> Graph:
 
 
 def _backward(edit: GraphRewriter, conv_grad: Node, x: Value) -> list[Change]:
-    """Return how the gradients change: that of the convolution becomes that of relu's operand ``x``."""
-    told = _told(conv_grad, x)
+    """Return the change of the gradients: the convolution's is taken by relu's operand ``x``."""
+    fused = _with_relu(conv_grad, x)
     d_middle = sole_value(conv_grad.outputs, "Input@GRAD")
     if d_middle is None:
-        return [((conv_grad,), told)]
+        return [((conv_grad,), fused)]
     relu_grad = edit.reader(d_middle, "relu_grad", "Out@GRAD")
     if relu_grad is None or not edit.can_fuse_away(d_middle, (relu_grad,)):
         return []
-    outputs = {**told.outputs, "Input@GRAD": relu_grad.outputs["X@GRAD"]}
-    return [((conv_grad, relu_grad), replace(told, outputs=outputs))]
+    outputs = {**fused.outputs, "Input@GRAD": relu_grad.outputs["X@GRAD"]}
+    return [((conv_grad, relu_grad), replace(fused, outputs=outputs))]
 
 
-def _told(conv: Node, x: Value) -> Node:
+def _with_relu(conv: Node, x: Value) -> Node:
     return replace(conv, inputs={**conv.inputs, "Input": (x,)}, attrs={**conv.attrs, **_FUSED})
 
 

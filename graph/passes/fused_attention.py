@@ -1,7 +1,7 @@
 """fused_attention: softmax(scale * Q K^T + Mask) V, with dropout of weights, as one op forward and one back.
 
-What a program writes as five to eight ops needs memory for a matrix of scores; fused, memory grows with the
-number of rows alone (see ``graph/ops/attention.py``). ``fuse_dot_product_attention`` asks for the same.
+Five to eight ops of a program need memory for a matrix of scores; fused, memory grows with the number of rows
+alone (see ``graph/ops/attention.py``). ``fuse_dot_product_attention`` switches the same pass on.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _fuse(edit: GraphRewriter, softmax: Node) -> bool:
 
 
 def _path(edit: GraphRewriter, softmax: Node) -> list[tuple[Node, str]] | None:
-    """Return the ops from the product of queries and keys to that with the values; None: no attention."""
+    """Return the ops from the product of queries and keys to that with the values (None: no attention)."""
     weights = _result(softmax)
     path = [(softmax, "X")]
     dropout = edit.reader(weights, "dropout", "X")
@@ -70,7 +70,7 @@ def _path(edit: GraphRewriter, softmax: Node) -> list[tuple[Node, str]] | None:
 
 
 def _is_attention(edit: GraphRewriter, path: Sequence[tuple[Node, str]], softmax: Node) -> bool:
-    """Tell whether the ops of a path are put together as in attention; if not, the reason is kept."""
+    """Tell whether the ops of a path are put together as in attention; if not, record the reason."""
     first, last = path[0][0], path[-1][0]
     spec, of = _result(softmax).spec, output_of(softmax)
     if softmax.attrs["axis"] not in (-1, len(spec.shape) - 1):
@@ -98,11 +98,11 @@ def _scores(edit: GraphRewriter, value: Value | None) -> list[tuple[Node, str]] 
         return _scaled_product(edit, value)
     for slot in ("X", "Y"):
         scores = sole_value(node.inputs, slot)
-        found = None if scores is None else _scaled_product(edit, scores)
-        if found is not None and scores is not None and scores.spec == value.spec:
+        path = None if scores is None else _scaled_product(edit, scores)
+        if path is not None and scores is not None and scores.spec == value.spec:
             x = sole_value(node.inputs, "X")
-            whole = x is not None and len(x.spec.shape) == len(scores.spec.shape)
-            return [*found, (node, slot)] if whole else None
+            fits = x is not None and len(x.spec.shape) == len(scores.spec.shape)
+            return [*path, (node, slot)] if fits else None
     return None
 
 
@@ -116,19 +116,19 @@ def _scaled_product(edit: GraphRewriter, value: Value) -> list[tuple[Node, str]]
 
 
 def factor(edit: GraphRewriter, node: Node) -> float | None:
-    """Return what an op multiplies each element of X by, if that is a number and all it does."""
+    """Return the constant by which an op multiplies X, None if it does anything else."""
     if node.op not in _SCALING:
         return None
     if node.op == "scale":
         plain = not node.attrs["bias"] and sole_value(node.inputs, "ScaleTensor") is None
         return float(node.attrs["scale"]) if plain else None
     other = sole_value(node.inputs, "Y")
-    made = edit.maker.get(other) if other is not None else None
-    if made is None or made.op != "fill_constant" or made.inputs or other is None:
+    constant = edit.maker.get(other) if other is not None else None
+    if constant is None or constant.op != "fill_constant" or constant.inputs or other is None:
         return None
     if any(size != 1 for size in other.spec.shape):
         return None
-    number = float(made.attrs["value"])
+    number = float(constant.attrs["value"])
     return number if node.op == "elementwise_mul" else 1.0 / number if number else None
 
 
@@ -139,7 +139,7 @@ def _result(node: Node) -> Value:
 
 
 class _Attention:
-    """One attention that was found: what the fused ops read, write and are told."""
+    """Operands, results and attributes of the fused ops for one attention."""
 
     def __init__(self, edit: GraphRewriter, hops: Sequence[Hop]) -> None:
         self.edit = edit
@@ -155,7 +155,7 @@ class _Attention:
         self._take_scaling()
 
     def _take_scaling(self) -> None:
-        """Let queries that are scaled for this alone be scaled here."""
+        """Fold a scaling of the queries into the fused op, if nothing else reads the scaled queries."""
         node = self.edit.maker.get(self.q) if self.q is not None else None
         if node is None or factor(self.edit, node) is None or node.op != "scale":
             return
@@ -170,10 +170,10 @@ class _Attention:
             self.backward += [grad] if grad is not None else []
 
     def fuse(self) -> bool:
-        """Put the fused ops in; False, with the reason kept, if they do not fit."""
-        out = self.last.made()
+        """Put the fused ops in; return False and record the reason if they do not fit."""
+        out = self.last.result()
         rows = Spec(out.spec.shape[:-1], statistic(out.spec.dtype))
-        kept = {
+        results = {
             "Out": out,
             "SoftmaxMax": Value(f"{out}@MAX", rows),
             "SoftmaxSum": Value(f"{out}@SUM", rows),
@@ -185,7 +185,7 @@ class _Attention:
         node = Node(
             FUSED,
             nonempty_slots(read),
-            nonempty_slots(kept),
+            nonempty_slots(results),
             self._attrs(),
             where=self.last.node.where,
         )
@@ -193,9 +193,14 @@ class _Attention:
             return False
         pairs = [(self.forward, node)]
         if self.backward:
-            made = {"Q": self.d_q, "K": self.first.d("Y"), "V": self.last.d("Y"), "Mask": d_mask}
-            inputs = nonempty_slots({**read, **kept, "Out@GRAD": self.last.d_made()})
-            outputs = nonempty_slots({f"{slot}@GRAD": value for slot, value in made.items()})
+            gradients = {
+                "Q": self.d_q,
+                "K": self.first.d("Y"),
+                "V": self.last.d("Y"),
+                "Mask": d_mask,
+            }
+            inputs = nonempty_slots({**read, **results, "Out@GRAD": self.last.d_result()})
+            outputs = nonempty_slots({f"{slot}@GRAD": value for slot, value in gradients.items()})
             grad = replace(node, op=FUSED_GRAD, inputs=inputs, outputs=outputs)
             pairs.append((self.backward, grad))
         return self.edit.fuse_all(pairs)
@@ -206,11 +211,11 @@ class _Attention:
             axis = self.add.node.attrs["axis"]
         dropout: dict[str, Any] = {}
         if self.dropout is not None:
-            dropout = {**self.dropout.node.attrs, "name": self.dropout.made().name}
+            dropout = {**self.dropout.node.attrs, "name": self.dropout.result().name}
         return {"scale": self.scale, "layout": "bhtd", "mask_axis": axis, "dropout": dropout}
 
 
-def _wanted(target: Target) -> bool:
+def _is_on(target: Target) -> bool:
     build = target.strategy
     return build is not None and (build.fused_attention or build.fuse_dot_product_attention)
 
@@ -218,6 +223,6 @@ def _wanted(target: Target) -> bool:
 PASS = Pass(
     "fused_attention",
     fused_attention,
-    _wanted,
+    _is_on,
     "its products must not have become part of fused products before",
 )

@@ -1,7 +1,7 @@
 """fused_feedforward: linear, activation, linear as one op, with the layer norm, dropouts and residual around.
 
-The hidden layer is not kept: the backward pass computes it again (see ``graph/ops/feedforward.py``). The switch
-trades the time of one product and the activation for the memory of the hidden layer and its gradients.
+The backward pass computes the hidden layer again instead of storing it (see ``graph/ops/feedforward.py``). The
+switch trades the time of one product and the activation for the memory of the hidden layer and its gradients.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def fused_feedforward(graph: Graph, target: Target) -> Graph:
 
 
 def _fuse(edit: GraphRewriter, activation: Node) -> bool:
-    """Fuse the two layers around an activation, with as much around them as will go along."""
+    """Fuse the two layers around an activation, with as many of their neighbours as fit."""
     core = _core(edit, activation)
     if core is None:
         return False
@@ -53,15 +53,17 @@ def _fuse(edit: GraphRewriter, activation: Node) -> bool:
     ]:
         refused = edit.refused.copy()
         hops = with_gradients(edit, path)
-        if hops is not None and can_fuse_away(edit, hops) and _put(edit, hops, core):
+        if hops is not None and can_fuse_away(edit, hops) and _fuse_hops(edit, hops, core):
             return True
-        if len(path) > len(core):  # why less was taken along is no reason why nothing was
+        if len(path) > len(
+            core
+        ):  # a shorter path may still fit, so this is no reason for the report
             edit.refused = refused
     return False
 
 
 def _core(edit: GraphRewriter, activation: Node) -> Path | None:
-    """Return product, bias, activation, dropout, product, as far as they are there; None: no such layers."""
+    """Return the ops of product, bias, activation, dropout, product (bias and dropout optional), or None."""
     x, out = sole_value(activation.inputs, "X"), sole_value(activation.outputs, "Out")
     before = edit.maker.get(x) if x is not None else None
     path: Path = [(activation, "X")]
@@ -90,7 +92,7 @@ def _core(edit: GraphRewriter, activation: Node) -> Path | None:
 
 
 def columns(node: Node) -> int | None:
-    """Return how many dimensions of X are rows in a product with a matrix of weights; None: no such product."""
+    """Return how many dimensions of X are rows in a product with a matrix of weights, None for other ops."""
     x, y = sole_value(node.inputs, "X"), sole_value(node.inputs, "Y")
     if node.op not in _LINEAR or x is None or y is None or len(y.spec.shape) != 2:
         return None
@@ -114,7 +116,7 @@ def _is_bias(node: Node) -> bool:
 
 
 def _norm_before(edit: GraphRewriter, core: Path) -> Path:
-    """Return the layer norm that makes what the first layer reads, if it norms the same rows."""
+    """Return the layer norm before the first layer, if it norms the same rows."""
     first = core[0][0]
     x = sole_value(first.inputs, "X")
     norm = edit.maker.get(x) if x is not None else None
@@ -129,11 +131,11 @@ def _tails(edit: GraphRewriter, core: Path) -> list[Path]:
     tails: list[Path] = [[]]
     value = sole_value(core[-1][0].outputs, "Out")
     for find in (_bias_after, _dropout_after, _residual_after):
-        found = None if value is None else find(edit, value)
-        if found is not None:
-            tail = [*tail, found]
+        hop = None if value is None else find(edit, value)
+        if hop is not None:
+            tail = [*tail, hop]
             tails.insert(0, tail)
-            value = sole_value(found[0].outputs, "Out")
+            value = sole_value(hop[0].outputs, "Out")
     return tails
 
 
@@ -156,45 +158,50 @@ def _residual_after(edit: GraphRewriter, value: Value) -> tuple[Node, str] | Non
     return None
 
 
-def _put(edit: GraphRewriter, hops: Sequence[Hop], core: Path) -> bool:
-    """Put the fused ops in; False, with the reason kept, if they do not fit."""
+def _fuse_hops(edit: GraphRewriter, hops: Sequence[Hop], core: Path) -> bool:
+    """Put the fused ops in; return False and record the reason if they do not fit."""
     operands = _operands(hops, core)
     read = {slot: hop.read(name) for slot, (hop, name) in operands.items()}
-    made = {f"{slot}@GRAD": hop.d(name) for slot, (hop, name) in operands.items()}
-    kept: dict[str, Value | None] = {}
+    gradients = {f"{slot}@GRAD": hop.d(name) for slot, (hop, name) in operands.items()}
+    statistics: dict[str, Value | None] = {}
     norm = hops[0].node
     if norm.op == "layer_norm":
-        kept = {"Ln1Mean": norm.outputs["Mean"][0], "Ln1Variance": norm.outputs["Variance"][0]}
-    out = {"Out": hops[-1].made()}
+        statistics = {
+            "Ln1Mean": norm.outputs["Mean"][0],
+            "Ln1Variance": norm.outputs["Variance"][0],
+        }
+    out = {"Out": hops[-1].result()}
     attrs = _attrs(hops, core)
     where = core[0][0].where
-    node = Node(FUSED, nonempty_slots(read), nonempty_slots({**out, **kept}), attrs, where=where)
+    node = Node(
+        FUSED, nonempty_slots(read), nonempty_slots({**out, **statistics}), attrs, where=where
+    )
     if not derives_same(edit, node):
         return False
     pairs = [([hop.node for hop in hops], node)]
     backward = [hop.grad for hop in hops if hop.grad is not None]
     if backward:
-        inputs = nonempty_slots({**read, **kept, "Out@GRAD": hops[-1].d_made()})
-        grad = replace(node, op=FUSED_GRAD, inputs=inputs, outputs=nonempty_slots(made))
+        inputs = nonempty_slots({**read, **statistics, "Out@GRAD": hops[-1].d_result()})
+        grad = replace(node, op=FUSED_GRAD, inputs=inputs, outputs=nonempty_slots(gradients))
         pairs.append((backward, grad))
     return edit.fuse_all(pairs)
 
 
 def _operands(hops: Sequence[Hop], core: Path) -> dict[str, tuple[Hop, str]]:
     """Return, by slot of the fused op, the hop that reads the operand and its slot there."""
-    found: dict[str, tuple[Hop, str]] = {"X": (hops[0], "X")}
+    operands: dict[str, tuple[Hop, str]] = {"X": (hops[0], "X")}
     layer = 0
     for hop in hops:
         if hop.node.op == "layer_norm":
-            found |= {"Ln1Scale": (hop, "Scale"), "Ln1Bias": (hop, "Bias")}
+            operands |= {"Ln1Scale": (hop, "Scale"), "Ln1Bias": (hop, "Bias")}
         elif hop.node in (core[0][0], core[-1][0]):
             layer += 1
-            found[f"Linear{layer}Weight"] = (hop, "Y")
+            operands[f"Linear{layer}Weight"] = (hop, "Y")
         elif hop.node.op == "elementwise_add" and hop.slot == "X" and _is_bias(hop.node):
-            found[f"Linear{layer}Bias"] = (hop, "Y")
+            operands[f"Linear{layer}Bias"] = (hop, "Y")
         elif hop.node.op == "elementwise_add":
-            found["Residual"] = (hop, "Y" if hop.slot == "X" else "X")
-    return {slot: found[slot] for slot in _SLOTS if slot in found}
+            operands["Residual"] = (hop, "Y" if hop.slot == "X" else "X")
+    return {slot: operands[slot] for slot in _SLOTS if slot in operands}
 
 
 def _attrs(hops: Sequence[Hop], core: Path) -> dict[str, Any]:
@@ -206,7 +213,7 @@ def _attrs(hops: Sequence[Hop], core: Path) -> dict[str, Any]:
     for hop in hops:
         name = "dropout2" if hop.node is second else name
         if hop.node.op == "dropout":
-            dropouts[name] = {**hop.node.attrs, "name": hop.made().name}
+            dropouts[name] = {**hop.node.attrs, "name": hop.result().name}
     return {
         "x_num_col_dims": columns(core[0][0]),
         "pre_layer_norm": normed,

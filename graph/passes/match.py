@@ -1,7 +1,7 @@
-"""Find patterns in a graph and put other nodes in their place: what the fusion passes share.
+"""Find patterns in a graph and replace them by other nodes, for the fusion passes.
 
-A pass asks a :class:`GraphRewriter` which nodes make and read a value and whether the value may vanish into a
-fused node, and puts that node in. Where it may not, the reason is kept, and ``explain()`` tells it.
+A :class:`GraphRewriter` knows which nodes write and read a value and whether the value may vanish into a fused
+node, and puts that node in. Where it may not, the rewriter records the reason for ``explain()``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class GraphRewriter:
         self.graph = graph
         self.refused: Counter[str] = Counter()
         self.maker: dict[Value, Node] = {}
-        self._kept = graph.needed(target.fetches)
+        self._fetched = graph.needed(target.fetches)
         self._readers: dict[Value, list[Node]] = {}
         self._versions: dict[str, list[Node]] = {}  # persistable -> nodes that read or write it
         self._at: dict[Node, float] = {}
@@ -40,8 +40,8 @@ class GraphRewriter:
 
     def nodes(self, *op_types: str) -> list[Node]:
         """Return the nodes of these ops that are still there, in order."""
-        found = [node for node in self._at if node.op in op_types]
-        return sorted(found, key=self._at.__getitem__)
+        matches = [node for node in self._at if node.op in op_types]
+        return sorted(matches, key=self._at.__getitem__)
 
     def holds(self, node: Node) -> bool:
         """Tell whether a node is still there."""
@@ -55,17 +55,17 @@ class GraphRewriter:
         """Return the first node of a type that reads a value in a slot."""
         if value is None:
             return None
-        found = (n for n in self.readers(value) if n.op == op_type)
-        return next((n for n in found if value in n.inputs.get(slot, ())), None)
+        matches = (n for n in self.readers(value) if n.op == op_type)
+        return next((n for n in matches if value in n.inputs.get(slot, ())), None)
 
     def can_fuse_away(self, value: Value, into: Collection[Node]) -> bool:
-        """Tell whether nobody but the nodes ``into`` needs a value; if not, the reason is kept."""
+        """Tell whether only the nodes ``into`` need a value; if others do, record the reason."""
         maker = self.maker.get(value)
         if maker is None:
             return False
         others = [node for node in self.readers(value) if node not in into]
         why = ""
-        if value in self._kept:
+        if value in self._fetched:
             why = "is fetched"
         elif value.kind == STATE:
             why = "is persistable"
@@ -76,62 +76,62 @@ class GraphRewriter:
         return self.refuse(f"{output_of(maker)} {why}") if why else True
 
     def refuse(self, reason: str) -> bool:
-        """Keep a reason; return False."""
+        """Record a reason; return False."""
         self.refused[reason] += 1
         return False
 
     def fuse(self, old: Sequence[Node], new: Node) -> bool:
-        """Put a node in the place of others, where all it reads is there and nothing yet reads what it makes.
+        """Replace nodes by one, behind the makers of its inputs and before the readers of its outputs.
 
-        Gradients that the old nodes finish are finished by the new one. Returns False, with the reason kept,
-        where the old ones differ in role, rank or device, or there is no such place.
+        The new node finishes the gradients that the old ones did. Returns False and records the reason if the
+        old nodes differ in role, rank or device, or there is no such place.
         """
         roles = {node.role & ~int(OpRole.Loss) for node in old}
         if len(roles) > 1 or len({node.at for node in old}) > 1:
-            return self.refuse(f"{_named(old)} differ in role or rank")
+            return self.refuse(f"{_describe(old)} differ in role or rank")
         if len({node.host for node in old}) > 1:
-            return self.refuse(f"{_named(old)} are kept apart by device_guard")
+            return self.refuse(f"{_describe(old)} are kept apart by device_guard")
         role = functools.reduce(operator.or_, (node.role for node in old))
-        written = new.writes()
-        grads = tuple(pair for node in old for pair in node.grads if pair[1] in written)
+        results = new.writes()
+        grads = tuple(pair for node in old for pair in node.grads if pair[1] in results)
         place = self._place(old, new)
         if place is None:
-            return self.refuse(f"{_named(old)} have no common place in the order")
+            return self.refuse(f"{_describe(old)} have no common place in the order")
         for node in old:
             self._leave(node)
-        made = replace(new, role=role, at=old[0].at, grads=grads, host=old[0].host)
-        self._enter(made, place)
+        fused = replace(new, role=role, at=old[0].at, grads=grads, host=old[0].host)
+        self._enter(fused, place)
         return True
 
     def fuse_all(self, pairs: Sequence[Change]) -> bool:
         """:meth:`fuse` every pair (old nodes, new node), or none of them: a forward op and its gradient op."""
-        done: list[tuple[list[tuple[Node, float]], Node]] = []
+        changed: list[tuple[list[tuple[Node, float]], Node]] = []
         for old, new in pairs:
             places = [(node, self._at[node]) for node in old]
             if not self.fuse(old, new):
-                for kept, made in reversed(done):
-                    self._leave(self.maker[made.writes()[0]])
-                    for node, place in kept:
+                for nodes, fused in reversed(changed):
+                    self._leave(self.maker[fused.writes()[0]])
+                    for node, place in nodes:
                         self._enter(node, place)
                 return False
-            done.append((places, new))
+            changed.append((places, new))
         return True
 
     def result(self, name: str, fused: Mapping[str, int], absent: str) -> Graph:
-        """Return the rewritten graph with a note: how many of what were fused, or why nothing was.
+        """Return the rewritten graph with a note: the counts of each kind in ``fused``, or why they are zero.
 
-        ``absent`` says what the program lacks if nothing looked like the pattern.
+        ``absent`` names what the program lacks if nothing looked like the pattern.
         """
         counts = [f"{count} {what}" for what, count in fused.items() if count]
-        left = [
+        reasons = [
             f"{reason}{f' ({count} times)' if count > 1 else ''}"
             for reason, count in self.refused.most_common(_REASONS_SHOWN)
         ]
-        more = len(self.refused) - len(left)
-        left += [f"and {more} more reasons"] if more > 0 else []
+        more = len(self.refused) - len(reasons)
+        reasons += [f"and {more} more reasons"] if more > 0 else []
         if not counts:
-            return self.graph.noted(f"{name}: nothing fused: {'; '.join(left) or absent}")
-        rest = f"; left alone: {'; '.join(left)}" if left else ""
+            return self.graph.noted(f"{name}: nothing fused: {'; '.join(reasons) or absent}")
+        rest = f"; left alone: {'; '.join(reasons)}" if reasons else ""
         nodes = sorted(self._at, key=self._at.__getitem__)
         return self.graph.with_nodes(nodes).noted(f"{name}: fused {', '.join(counts)}{rest}")
 
@@ -160,8 +160,8 @@ class GraphRewriter:
         """Return a place after all that must come before, preferably that of the last old node."""
         before = [self.maker[v] for v in new.reads() if v in self.maker]
         after = [node for value in new.writes() for node in self.readers(value)]
-        for made, other in self._sharing(old):
-            (before if self._at[other] < self._at[made] else after).append(other)
+        for member, other in self._sharing(old):
+            (before if self._at[other] < self._at[member] else after).append(other)
         first = max((self._at[n] for n in before if n not in old), default=-1.0)
         last = min(
             (self._at[n] for n in after if n not in old), default=float(len(self.graph.nodes))
@@ -174,32 +174,31 @@ class GraphRewriter:
     def _sharing(self, old: Sequence[Node]) -> Iterable[tuple[Node, Node]]:
         """Yield pairs that keep their order: versions of a persistable lie in one place in memory."""
         for node in old:
-            mine = {v.name: v.version for v in node.reads() if v.kind == STATE}
-            mine |= {v.name: v.version for v in node.writes() if v.kind == STATE}
-            for name, version in mine.items():
+            versions = {v.name: v.version for v in node.reads() if v.kind == STATE}
+            versions |= {v.name: v.version for v in node.writes() if v.kind == STATE}
+            for name, version in versions.items():
                 for other in self._versions[name]:
-                    theirs = (
+                    others = (
                         v.version for v in (*other.reads(), *other.writes()) if v.name == name
                     )
-                    if other not in old and any(v != version for v in theirs):
+                    if other not in old and any(v != version for v in others):
                         yield node, other
 
 
 def sole_value(values: Slots, slot: str) -> Value | None:
     """Return the value in a slot that holds one, None if it is not in use."""
-    held = values.get(slot, ())
-    return held[0] if held else None
+    return next(iter(values.get(slot, ())), None)
 
 
 def nonempty_slots(slots: Mapping[str, Value | None]) -> dict[str, tuple[Value | None, ...]]:
-    """Return slots as a node has them, without those that hold nothing."""
+    """Return slots in a node's form, without those that hold nothing."""
     return {slot: (value,) for slot, value in slots.items() if value is not None}
 
 
 def output_of(node: Node) -> str:
-    """Say which output is meant, with the user's line."""
+    """Name the output of a node in an error or note, with the user's line."""
     return f"the output of {node.op} (built at {node.where})"
 
 
-def _named(nodes: Sequence[Node]) -> str:
+def _describe(nodes: Sequence[Node]) -> str:
     return f"{' and '.join(node.op for node in nodes)} (built at {nodes[0].where})"

@@ -1,10 +1,9 @@
-"""Casts that mixed precision leaves, but no arithmetic needs: float32 that holds no more than 16 bits did.
+"""Remove the casts of mixed precision that no arithmetic needs: float32 values that came from 16 bits.
 
-What moves elements moves those of 16 bits, and the cast follows it. A cast back to the type that was
-widened does nothing. An op that computes one element of others, between casts on all sides, rounds its result
-itself: kernels of low precision compute in float32 and round once. So no bit changes, but for one case: with
-``fused_attention`` softmax is in low precision between products that are, and its gradient reads what was
-rounded.
+Ops that only move elements move those of 16 bits, and the cast follows them. A cast back to the type before
+widening is dropped. A pointwise op between casts on all sides runs in low precision, whose kernels compute in
+float32 and round once. No bit changes, but for one case: with ``fused_attention`` softmax runs in low precision
+between products that do, and its gradient reads the rounded result.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _ROUND_ONCE = ("lookup_table_grad", "lookup_table_v2_grad", "softmax_grad")
 
 
 def narrow_casts(graph: Graph, target: Target) -> Graph:
-    """Take away casts that change no bit, and make ops between casts compute in low precision."""
+    """Remove casts that change no bit, and let ops between casts compute in low precision."""
     if not any(node.op == "cast" for node in graph.nodes):
         return graph
     return _Narrowing(graph, target).run()
@@ -58,18 +57,18 @@ def _empty(value: Value) -> bool:
 
 
 class _Narrowed(NamedTuple):
-    """A type of 16 bits, and what takes the place of an op's operands."""
+    """A type of 16 bits, and the values of that type that replace an op's operands."""
 
     dtype: VarType
     swap: dict[Value, Value]
 
 
 class _Narrowing:
-    """Walks the nodes in order; ``source`` tells what a float32 value was cast from."""
+    """Walks the nodes in order; ``source`` maps a float32 value to the value it was cast from."""
 
     def __init__(self, graph: Graph, target: Target) -> None:
         self.graph = graph
-        self.kept = graph.needed(target.fetches)
+        self.fetched = graph.needed(target.fetches)
         build = target.strategy
         self.attends = build is not None and (
             build.fused_attention or build.fuse_dot_product_attention
@@ -81,20 +80,22 @@ class _Narrowing:
         self.wide = {node.writes()[0]: node for node in graph.nodes if _widens(node)}
         self.source: dict[Value, Value] = {}
         self.swap: dict[Value, Value] = {}
-        self.gone: set[Node] = set()
+        self.dropped: set[Node] = set()
         self.nodes: list[Node] = []
 
     def run(self) -> Graph:
-        """Return the graph without them."""
+        """Return the graph without needless casts (the same object if there are none)."""
         for node in self.graph.nodes:
-            if node not in self.gone:
+            if node not in self.dropped:
                 self._visit(node.reading(self.swap), node)
         nodes = self._read_ones()
         if nodes == list(self.graph.nodes):
             return self.graph
-        before, after = (sum(n.op == "cast" for n in held) for held in (self.graph.nodes, nodes))
+        old_count, new_count = (
+            sum(n.op == "cast" for n in nodes_of) for nodes_of in (self.graph.nodes, nodes)
+        )
         changed = self.graph.with_nodes(nodes, self.swap)
-        return changed.noted(f"{_NAME}: {before} casts before, {after} after")
+        return changed.noted(f"{_NAME}: {old_count} casts before, {new_count} after")
 
     def _visit(self, node: Node, before: Node) -> None:
         if _widens(node):
@@ -111,14 +112,14 @@ class _Narrowing:
             self.nodes.append(node)
 
     def _undoes(self, cast: Node) -> bool:
-        """Tell whether a cast makes again what was widened, and what it makes may have that name."""
+        """Tell whether a cast restores the type before widening, and that value may replace its result."""
         x, out = cast.reads()[0], cast.writes()[0]
         source = self.source.get(x)
         same = source is not None and source.spec.dtype == out.spec.dtype
-        return same and not cast.grads and out not in self.kept and out.kind == TEMP
+        return same and not cast.grads and out not in self.fetched and out.kind == TEMP
 
     def _operands(self, node: Node) -> _Narrowed | None:
-        """Return the operands before they were widened; None if one was not, or two were of different types."""
+        """Return the operands before widening; None if one was not widened, or two had different types."""
         swap, types = {}, set()
         for value in node.reads():
             if value.spec.dtype == VarType.FP32 and not _empty(value):
@@ -132,7 +133,7 @@ class _Narrowing:
         return _Narrowed(types.pop(), swap) if swap and len(types) == 1 and not lasting else None
 
     def _move(self, node: Node, narrowed: _Narrowed) -> None:
-        """Move elements of 16 bits, and widen what comes out."""
+        """Let a node move elements of 16 bits, and widen its results behind it."""
         outputs: dict[Value, Value] = {}
         for value in node.writes():
             if value.spec.dtype == VarType.FP32:
@@ -152,11 +153,11 @@ class _Narrowing:
             )
 
     def _rounds(self, node: Node, before: Node, dtype: VarType) -> bool:
-        """Tell whether an op computes each result from 16 bits and all that is read of it is 16 bits."""
-        whole = pointwise(node.op) or node.op in _ROUND_ONCE
+        """Tell whether an op computes each result from 16 bits and only casts to 16 bits read its results."""
+        rounds_once = pointwise(node.op) or node.op in _ROUND_ONCE
         if node.op == "softmax":
-            whole = self.attends and self._softmax(before, dtype)
-        return whole and all(
+            rounds_once = self.attends and self._softmax(before, dtype)
+        return rounds_once and all(
             value.spec.dtype == VarType.FP32 and self._cast_of(value, before, dtype) is not None
             for value in node.writes()
         )
@@ -164,7 +165,7 @@ class _Narrowing:
     def _cast_of(self, value: Value, maker: Node, dtype: VarType) -> Node | None:
         """Return the only op that reads a value, if that is a cast to the type and part of the same phase."""
         finished = any(pair[1] == value for pair in maker.grads)
-        readers = [] if finished or value in self.kept else self.readers.get(value, [])
+        readers = [] if finished or value in self.fetched else self.readers.get(value, [])
         if maker.op == "softmax":
             readers = [n for n in readers if n.op != "softmax_grad"]
         if len(readers) != 1:
@@ -176,48 +177,48 @@ class _Narrowing:
         return cast if fits and cast.writes()[0].kind == TEMP else None
 
     def _softmax(self, node: Node, dtype: VarType) -> bool:
-        """Tell whether the gradient op of a softmax, if there is one, can read what was rounded."""
-        made = node.writes()[0]
-        for back in self.readers.get(made, []):
+        """Tell whether the gradient op of a softmax, if there is one, can read the rounded result."""
+        result = node.writes()[0]
+        for back in self.readers.get(result, []):
             if back.op == "softmax_grad":
-                came, d_x = sole_value(back.inputs, "Out@GRAD"), back.writes()[0]
-                wide = self.wide.get(came) if came is not None else None
+                d_out, d_x = sole_value(back.inputs, "Out@GRAD"), back.writes()[0]
+                wide = self.wide.get(d_out) if d_out is not None else None
                 low = wide is not None and _types(wide)[0] == dtype and not back.host
                 if not low or self._cast_of(d_x, back, dtype) is None:
                     return False
         return True
 
     def _round(self, node: Node, narrowed: _Narrowed) -> None:
-        """Let an op write what the casts of its results would."""
+        """Let an op write the results of the casts behind it."""
         outputs: dict[Value, Value] = {}
         for value in node.writes():
             cast = self._cast_of(value, node, narrowed.dtype)
             assert cast is not None
             outputs[value] = cast.writes()[0]
             node = replace(node, grads=(*node.grads, *cast.grads))
-            self.gone.add(cast)
+            self.dropped.add(cast)
             if node.op == "softmax":
                 self.swap[value] = cast.writes()[0]
         self._append(node, narrowed, outputs)
 
     def _append(self, node: Node, narrowed: _Narrowed, outputs: dict[Value, Value]) -> None:
-        made = {
-            slot: tuple(None if v is None else outputs.get(v, v) for v in held)
-            for slot, held in node.outputs.items()
+        slots = {
+            slot: tuple(None if v is None else outputs.get(v, v) for v in values)
+            for slot, values in node.outputs.items()
         }
-        written = {v for held in made.values() for v in held}
+        written = {v for values in slots.values() for v in values}
         grads = tuple(pair for pair in node.grads if pair[1] in written)
         node = node.reading(narrowed.swap)
-        self.nodes.append(replace(node, outputs=made, grads=grads))
+        self.nodes.append(replace(node, outputs=slots, grads=grads))
 
     def _read_ones(self) -> list[Node]:
-        """Return the nodes without widened values that nobody reads any more."""
-        needed = set(self.kept)
+        """Return the nodes without widening casts whose results have no readers left."""
+        needed = set(self.fetched)
         nodes: list[Node] = []
         for node in reversed(self.nodes):
             if _widens(node) and not node.grads:
-                made = node.writes()[0]
-                if made not in needed and made.kind == TEMP:
+                result = node.writes()[0]
+                if result not in needed and result.kind == TEMP:
                     continue
             nodes.append(node)
             needed.update(node.reads())

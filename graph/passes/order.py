@@ -13,15 +13,17 @@ from .target import Pass, Target
 def delay_collectives(graph: Graph, target: Target) -> Graph:
     """Move each collective behind the compute that does not need its result (``allow_op_delay``)."""
     nodes: list[Node] = []
-    waiting: list[Node] = []
+    delayed: list[Node] = []
     for node in graph.nodes:
         if node.op in COLLECTIVES:
-            waiting.append(node)
+            delayed.append(node)
             continue
-        last = max((i for i, late in enumerate(waiting) if _conflict(late, node)), default=-1)
-        nodes += [*waiting[: last + 1], node]  # collectives keep their own order
-        waiting = waiting[last + 1 :]
-    nodes += waiting
+        last = max(
+            (i for i, collective in enumerate(delayed) if _conflict(collective, node)), default=-1
+        )
+        nodes += [*delayed[: last + 1], node]  # collectives keep their own order
+        delayed = delayed[last + 1 :]
+    nodes += delayed
     return graph if nodes == list(graph.nodes) else graph.with_nodes(nodes)
 
 
@@ -38,7 +40,7 @@ def add_barrier(graph: Graph, target: Target) -> Graph:
 
 
 def order_collectives(graph: Graph, target: Target) -> Graph:
-    """Number the collectives in the order in which every rank will meet them."""
+    """Number the collectives in the order in which every rank runs them."""
     number = 0
     nodes = []
     for node in graph.nodes:

@@ -1,4 +1,4 @@
-"""A path of ops, each reading what the one before makes, with the gradient ops that lead back along it."""
+"""A path of ops, each of which reads the result of the one before, with the gradient ops back along it."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ class Hop:
         """Return an operand."""
         return sole_value(self.node.inputs, slot)
 
-    def made(self) -> Value:
+    def result(self) -> Value:
         """Return the result."""
         value = sole_value(self.node.outputs, "Out")
         assert value is not None
         return value
 
     def d(self, slot: str) -> Value | None:
-        """Return the gradient of an operand (None: nobody wants it)."""
-        return None if self.grad is None else gradient_made(self.node, self.grad, slot)
+        """Return the gradient of an operand (None: it is not computed)."""
+        return None if self.grad is None else gradient_written(self.node, self.grad, slot)
 
-    def d_made(self) -> Value | None:
+    def d_result(self) -> Value | None:
         """Return the gradient of the result."""
         return None if self.grad is None else gradient_read(self.node, self.grad)
 
 
-def gradient_made(node: Node, grad: Node, slot: str) -> Value | None:
+def gradient_written(node: Node, grad: Node, slot: str) -> Value | None:
     """Return the value in which an op's gradient op writes the gradient of operand ``slot``."""
     declared = OPS[node.op].grad
     assert declared is not None
@@ -64,15 +64,12 @@ def gradient_op(edit: GraphRewriter, node: Node, d_out: Value | None = None) -> 
         return None
     for slot, source in declared.reads().items():
         is_seed = source.endswith("@GRAD")
-        value = (
-            d_out
-            if is_seed
-            else sole_value(node.inputs, source) or sole_value(node.outputs, source)
-        )
+        own = sole_value(node.inputs, source) or sole_value(node.outputs, source)
+        value = d_out if is_seed else own
         if value is not None and is_seed == (d_out is not None):
-            found = edit.reader(value, declared.type, slot)
-            if found is not None and _belongs(node, found):
-                return found
+            grad = edit.reader(value, declared.type, slot)
+            if grad is not None and _belongs(node, grad):
+                return grad
     return None
 
 
@@ -81,16 +78,16 @@ def _belongs(node: Node, grad: Node) -> bool:
     declared = OPS[node.op].grad
     assert declared is not None
     for slot, source in declared.reads().items():
-        mine = node.inputs.get(source, node.outputs.get(source))
-        if "@GRAD" not in source and mine and tuple(grad.inputs.get(slot, ())) != tuple(mine):
+        values = node.inputs.get(source, node.outputs.get(source))
+        if "@GRAD" not in source and values and tuple(grad.inputs.get(slot, ())) != tuple(values):
             return False
     return True
 
 
 def with_gradients(edit: GraphRewriter, path: Sequence[tuple[Node, str]]) -> list[Hop] | None:
-    """Return the hops of a path with their gradient ops, which lead from its end back as far as one is wanted.
+    """Return the hops of a path with their gradient ops, from its end back as far as gradients are computed.
 
-    None, with the reason kept, if a gradient takes another way.
+    Returns None and records the reason if a gradient takes another way.
     """
     hops: list[Hop] = []
     grad = gradient_op(edit, path[-1][0])
@@ -107,7 +104,7 @@ def with_gradients(edit: GraphRewriter, path: Sequence[tuple[Node, str]]) -> lis
 
 
 def _refuse_detour(edit: GraphRewriter, node: Node, after: Node) -> None:
-    """Keep the reason why a gradient takes another way: mostly that another forward op reads the value too."""
+    """Record why a gradient takes another way: mostly because another forward op reads the value too."""
     for value in node.writes():
         back = [n for n in edit.readers(value) if n.role != node.role]
         if not edit.can_fuse_away(value, [after, *back]):
@@ -118,14 +115,14 @@ def _refuse_detour(edit: GraphRewriter, node: Node, after: Node) -> None:
 def can_fuse_away(edit: GraphRewriter, hops: Sequence[Hop], extra: Sequence[Node] = ()) -> bool:
     """Tell whether only the path's own ops need what lies between its ends, forward and back."""
     group = {n for hop in hops for n in (hop.node, hop.grad) if n is not None} | set(extra)
-    inner = [v for hop in hops[:-1] for v in hop.node.writes()]
-    inner += [v for v in hops[-1].node.writes() if v is not hops[-1].made()]
-    inner += [d for hop in hops[1:] if (d := hop.d(hop.slot)) is not None]
-    return all(edit.can_fuse_away(value, group) for value in inner)
+    between = [v for hop in hops[:-1] for v in hop.node.writes()]
+    between += [v for v in hops[-1].node.writes() if v is not hops[-1].result()]
+    between += [d for hop in hops[1:] if (d := hop.d(hop.slot)) is not None]
+    return all(edit.can_fuse_away(value, group) for value in between)
 
 
 def derives_same(edit: GraphRewriter, node: Node) -> bool:
-    """Tell whether a new node derives the specs of what it is to write; if not, the reason is kept."""
+    """Tell whether a new node derives the specs of its outputs; if not, record the reason."""
     try:
         specs = infer_node(node, lambda value: value.spec)
     except ShapeError as error:

@@ -1,4 +1,4 @@
-"""Reduce mode: a gradient is summed at one owner, which alone updates its parameter and sends it back."""
+"""Reduce mode: the owner of a gradient alone updates its parameter and broadcasts it."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from dataclasses import replace
 from ..ir.graph import FEED, STATE, Graph, Node, Value
 from ..ops.collective import BROADCAST, COLLECTIVES, REDUCE
 from ..program.role import OpRole
-from .collectives import meeting, newest_versions
+from .collectives import make_collective, newest_versions
 from .target import Pass, Target
 
 
 def place_updates(graph: Graph, target: Target) -> Graph:
-    """Run what depends on one owner's gradients at that owner; broadcast what others need to know.
+    """Run nodes that depend on one owner's gradients at that owner; broadcast the values that others read.
 
-    A node that reads values of several owners (the norm over all gradients), or also what comes from each
+    A node that reads values of several owners (the norm over all gradients), or values of an owner and of its
     place's own rows (a layer that is used again behind its update), runs everywhere, on values that are
     broadcast first. At the end of the step a persistable is broadcast if any other rank begins the next
     step by reading it: parameters are, an optimizer's state is not.
     """
     assert target.strategy is not None
     placer = _Placer(graph)
-    nodes = [made for node in graph.nodes for made in placer.place(node)]
+    nodes = [placed for node in graph.nodes for placed in placer.place(node)]
     latest = {name: placer.swap.get(value, value) for name, value in graph.latest.items()}
     readers = _readers_of_old_values(nodes, placer.owner)
-    wanted = [
+    stale = [
         value
         for value in latest.values()
         if value in placer.owner and readers.get(value.name, set()) - {placer.owner[value]}
     ]
-    for group in _groups(wanted, target.strategy.fuse_broadcast_ops):
+    for group in _groups(stale, target.strategy.fuse_broadcast_ops):
         nodes.append(placer.broadcast(group, "the end of the step"))
     return graph.with_nodes(nodes, placer.swap)
 
@@ -67,8 +67,10 @@ class _Placer:
 
     def broadcast(self, values: list[Value], where: str) -> Node:
         roots = [self.owner[value] for value in values]
-        node, made = meeting(BROADCAST, values, where, int(OpRole.Optimize), self.newest, roots)
-        self.swap.update(made)
+        node, copies = make_collective(
+            BROADCAST, values, where, int(OpRole.Optimize), self.newest, roots
+        )
+        self.swap.update(copies)
         return node
 
 
@@ -83,7 +85,7 @@ def _readers_of_old_values(nodes: list[Node], owner: dict[Value, int]) -> dict[s
 
 
 def _groups(values: list[Value], fused: bool) -> list[list[Value]]:
-    """Return what travels in one collective each: values of one dtype, or every value by itself."""
+    """Return the values of each collective: those of one dtype, or every value by itself."""
     if not fused:
         return [[value] for value in values]
     by_dtype: dict[int, list[Value]] = {}
@@ -96,5 +98,5 @@ PASS = Pass(
     "place_updates",
     place_updates,
     lambda target: target.many and target.reduces_to == "Reduce",
-    "owners are known once gradients are reduced; what it broadcasts is ordered with the rest",
+    "owners are known once gradients are reduced; its broadcasts are ordered with the other collectives",
 )

@@ -1,9 +1,9 @@
-"""Which values all replicas have alike, bit for bit, so that one replica's can stand for another's.
+"""Find the values that all replicas have alike, bit for bit, so that one replica's can stand for another's.
 
 Alike are the results of all-reduce and broadcast, constants, numbers drawn for a whole tensor, persistables
-that nothing else is written to, and what is computed of these alone. Not alike are rows, numbers drawn for
-rows, a place's share of the samples, what one rank computes, and whatever depends on them: the moving
-statistics of a batch norm that looks at its place's rows, for one.
+to which only such values are written, and results computed from these alone. Not alike are rows, numbers drawn
+for rows, a place's share of the samples, the results of a single rank, and values that depend on them, such as
+the moving statistics of a batch norm over its place's rows.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from ..ops.registry import OPS
 from ..ops.rules import product
 from .target import Target
 
-KEPT_BYTES = 1 << 20  # of a place's own values, that the driver keeps
+KEPT_BYTES = 1 << 20  # the most that the driver stores of a place's own values
 
 
 def replicated(graph: Graph, target: Target) -> frozenset[Value]:
     """Return the values that all replicas have alike.
 
-    A persistable is alike at the beginning of a step if it is at the end: what a program writes
-    to it counts, and what the target says of other programs.
+    A persistable is alike at the beginning of a step if this program, and by the target other programs, leave
+    it alike at the end.
     """
     if target.replicas == 1:
         return frozenset([*graph.values(), *graph.latest.values()])
     newest = _newest_states(graph)
     own = set(target.own_states)
     while True:
-        alike = _alike(graph, target, own)
+        alike = _find_alike(graph, target, own)
         differing = {name for name, value in newest.items() if value not in alike}
         if differing <= own:
             return alike
         own |= differing
 
 
-def kept_states(graph: Graph, alike: frozenset[Value], target: Target) -> list[Value]:
-    """Return the last values of persistables that differ by place, if the driver is to keep them.
+def place_states(graph: Graph, alike: frozenset[Value], target: Target) -> list[Value]:
+    """Return the last values of persistables that differ by place, if the driver is to store them.
 
-    It does not if they are large: models that train apart would slow each step.
+    Large ones it does not store: models that train apart would slow each step.
     """
     if not target.keeps:
         return []
@@ -65,21 +65,21 @@ def _newest_states(graph: Graph) -> dict[str, Value]:
     }
 
 
-def _alike(graph: Graph, target: Target, own: set[str]) -> frozenset[Value]:
+def _find_alike(graph: Graph, target: Target, own: set[str]) -> frozenset[Value]:
     """Return the values that are alike if only these persistables (``own``) differ when a step begins."""
-    made = {value for node in graph.nodes for value in node.writes()}
+    computed = {value for node in graph.nodes for value in node.writes()}
     alike = {
         value
         for value in (*graph.values(), *graph.latest.values())
-        if value not in made and _begins_alike(value, target, own)
+        if value not in computed and _begins_alike(value, target, own)
     }
     for node in graph.nodes:
         if node.op in (ALL_REDUCE, BROADCAST):
             alike.update(node.writes())
         elif node.at == EVERYWHERE and node.op != REDUCE:
-            made_alike = _made_alike(node.op, node.attrs, node.inputs, alike, target)
+            results_alike = _results_alike(node.op, node.attrs, node.inputs, alike, target)
             for slot, values in node.outputs.items():
-                alike.update(v for k, v in enumerate(values) if v and made_alike(slot, k))
+                alike.update(v for k, v in enumerate(values) if v and results_alike(slot, k))
     return frozenset(alike)
 
 
@@ -89,17 +89,17 @@ def _begins_alike(value: Value, target: Target, own: set[str]) -> bool:
     return value.kind == STATE and value.name not in own
 
 
-def _made_alike(
+def _results_alike(
     op: str,
     attrs: Mapping[str, Any],
     inputs: Mapping[str, Sequence[Any]],
     alike: Container[Any],
     target: Target,
 ) -> Callable[[str, int], bool]:
-    """Return what tells whether an output of an op, by slot and place in it, is alike; -1 and None are none.
+    """Return a function of slot and position that tells whether an op's output is alike (-1, None: no value).
 
-    A place without rows leaves out the ops that read rows, so what these make is not alike then,
-    whatever it depends on; an op that would only hand on what it reads leaves that as it is.
+    A place without rows leaves out the ops that read rows, so their results are not alike then, whatever they
+    depend on; an op that would only hand on its operands leaves those as they are.
     """
     if op == REGION:
         inside = _inside(attrs["body"], [value in alike for value in inputs["X"]], target)
@@ -115,11 +115,13 @@ def _made_alike(
     return is_alike
 
 
-def _inside(body: Sequence[Mapping[str, Any]], given: Sequence[bool], target: Target) -> set[int]:
+def _inside(
+    body: Sequence[Mapping[str, Any]], inputs_alike: Sequence[bool], target: Target
+) -> set[int]:
     """Return the numbers of the values in a region that are alike."""
-    alike = {i for i, one in enumerate(given) if one}
+    alike = {i for i, is_alike in enumerate(inputs_alike) if is_alike}
     for node in body:
-        told = _made_alike(node["op"], node["attrs"], node["inputs"], alike, target)
-        for slot, held in node["outputs"].items():
-            alike.update(i for k, i in enumerate(held) if told(slot, k))
+        results_alike = _results_alike(node["op"], node["attrs"], node["inputs"], alike, target)
+        for slot, numbers in node["outputs"].items():
+            alike.update(i for k, i in enumerate(numbers) if results_alike(slot, k))
     return alike

@@ -1,4 +1,4 @@
-"""Set the seed of the backward pass, so that summed gradients mean what the strategy says."""
+"""Set the seed of the backward pass, so that summed gradients are scaled as the strategy says."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def is_seed(node: Node) -> bool:
 
 
 def scale_loss_gradient(graph: Graph, target: Target) -> Graph:
-    """Seed with 1/N (CoeffNumDevice), 1 (One), whatever is fed for ``loss@GRAD`` (Customized), or this
-    place's share of the samples (SampleWeighted)."""
+    """Seed with 1/N (CoeffNumDevice), 1 (One), the feed ``loss@GRAD`` (Customized), or this place's share of
+    the samples (SampleWeighted)."""
     assert target.strategy is not None
     scaling = target.strategy.gradient_scale_strategy.name
     seeds = [node for node in graph.nodes if is_seed(node)]
@@ -28,7 +28,7 @@ def scale_loss_gradient(graph: Graph, target: Target) -> Graph:
     if scaling == "Customized":
         return _read_from_feed(graph, seeds)
     if scaling == "SampleWeighted":
-        nodes = (_weighted(node) if node in seeds else node for node in graph.nodes)
+        nodes = (_with_share(node) if node in seeds else node for node in graph.nodes)
         return graph.with_nodes(nodes)
     share = 1.0 / target.replicas
     nodes = (
@@ -38,17 +38,17 @@ def scale_loss_gradient(graph: Graph, target: Target) -> Graph:
     return graph.with_nodes(nodes)
 
 
-def _weighted(seed: Node) -> Node:
+def _with_share(seed: Node) -> Node:
     attrs = {name: seed.attrs[name] for name in ("shape", "dtype")}
     return replace(seed, op=SAMPLE_SHARE, inputs={}, attrs=attrs)
 
 
 def _read_from_feed(graph: Graph, seeds: list[Node]) -> Graph:
-    fed = {value.name: value for value in graph.feeds}
+    feeds = {value.name: value for value in graph.feeds}
     swap = {}
     for node in seeds:
-        (written,) = node.writes()
-        swap[written] = fed.get(written.name) or replace(written, kind="feed", version=0)
+        (seed,) = node.writes()
+        swap[seed] = feeds.get(seed.name) or replace(seed, kind="feed", version=0)
     nodes = (node.reading(swap) for node in graph.nodes if node not in seeds)
     return graph.with_nodes(nodes, swap)
 
@@ -57,6 +57,6 @@ PASS = Pass(
     "scale_loss_gradient",
     scale_loss_gradient,
     lambda target: target.has_loss,
-    "the seed must be right before anything is folded into what follows it",
+    "the seed must be right before its readers are fused",
     keeps_values=False,
 )

@@ -1,4 +1,4 @@
-"""Reduce mode: each owner checks and zeroes its own gradients; what travels is one boolean from each."""
+"""Reduce mode: each owner checks and zeroes its own gradients, and broadcasts one boolean."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ Groups = list[list[int]]  # positions in X, by owner
 
 
 def split_loss_scaling(graph: Graph, target: Target) -> Graph:
-    """Split the checks of gradients by owner, and the zeroing from the update of the scale, which all make.
+    """Split the checks and the zeroing of gradients by owner; all replicas update the scale.
 
     As one op they would read values of several owners, and every gradient would be broadcast.
     """
     splitter = _Splitter(_owners(graph))
-    nodes = [made for node in graph.nodes for made in splitter.split(node)]
-    for found in graph.needed(target.fetches).intersection(splitter.parts):
-        nodes += _any(found, splitter.parts[found], graph.nodes[-1])
+    nodes = [part for node in graph.nodes for part in splitter.split(node)]
+    for flag in graph.needed(target.fetches).intersection(splitter.parts):
+        nodes += _any(flag, splitter.parts[flag], graph.nodes[-1])
     same = len(nodes) == len(graph.nodes)
     return graph if same else graph.with_nodes(nodes, splitter.swap)
 
 
 def _owners(graph: Graph) -> dict[Value, int]:
-    """Return the rank at which each gradient is summed, and what is made of one rank's gradients alone."""
+    """Return the owner of each reduced gradient, and of values computed from one owner's gradients alone."""
     owner: dict[Value, int] = {}
     for node in graph.nodes:
         if node.op == REDUCE:
             owner.update(zip(node.writes(), node.attrs["roots"], strict=True))
         elif node.op in (CHECK, UPDATE):
             owner.update(
-                (made, owner[read])
-                for read, made in zip(node.inputs["X"], node.outputs["Out"], strict=True)
-                if read in owner and made is not None
+                (result, owner[read])
+                for read, result in zip(node.inputs["X"], node.outputs["Out"], strict=True)
+                if read in owner and result is not None
             )
         else:
-            found = {owner[value] for value in node.reads() if value in owner}
-            if len(found) == 1:
-                owner.update(dict.fromkeys(node.writes(), *found))
+            ranks = {owner[value] for value in node.reads() if value in owner}
+            if len(ranks) == 1:
+                owner.update(dict.fromkeys(node.writes(), *ranks))
     return owner
 
 
 class _Splitter:
-    """Knows what each owner found (``parts``) until somebody asks what any of them found."""
+    """Maps a flag to the flags of the owners (``parts``) until a node reads whether any of them is set."""
 
     def __init__(self, owner: dict[Value, int]) -> None:
         self.owner = owner
@@ -58,10 +58,10 @@ class _Splitter:
     def split(self, node: Node) -> Iterator[Node]:
         node = node.reading(self.swap)
         if node.op == "concat" and not self.parts.keys().isdisjoint(node.reads()):
-            yield self._joined(node)
+            yield self._join_flags(node)
             return
-        for found in [value for value in self.parts if value in node.reads()]:
-            yield from _any(found, self.parts.pop(found), node)
+        for flag in [value for value in self.parts if value in node.reads()]:
+            yield from _any(flag, self.parts.pop(flag), node)
         if node.op == CHECK:
             yield from self._checks(node, self._groups(node))
         elif node.op == UPDATE:
@@ -78,45 +78,45 @@ class _Splitter:
 
     def _checks(self, node: Node, groups: Groups) -> Iterator[Node]:
         """Make one check for each owner."""
-        (found,) = node.outputs["FoundInfinite"]
-        assert found is not None
-        parts = [replace(found, name=f"{found.name}@{k}", version=0) for k in range(len(groups))]
-        self.parts[found] = parts
+        (flag,) = node.outputs["FoundInfinite"]
+        assert flag is not None
+        parts = [replace(flag, name=f"{flag.name}@{k}", version=0) for k in range(len(groups))]
+        self.parts[flag] = parts
         for part, positions in zip(parts, groups, strict=True):
-            inputs = {**node.inputs, "X": _some(node.inputs["X"], positions)}
-            outputs = {"Out": _some(node.outputs["Out"], positions), "FoundInfinite": (part,)}
+            inputs = {**node.inputs, "X": _select(node.inputs["X"], positions)}
+            outputs = {"Out": _select(node.outputs["Out"], positions), "FoundInfinite": (part,)}
             yield replace(node, inputs=inputs, outputs=outputs)
 
-    def _joined(self, node: Node) -> Node:
-        """Let what joins the findings of several checks join those of their owners."""
-        read = [part for value in node.reads() for part in self.parts.get(value, [value])]
-        (made,) = node.writes()
-        wider = replace(made, spec=Spec((len(read),), made.spec.dtype))
-        self.swap[made] = wider
-        return replace(node, inputs={**node.inputs, "X": tuple(read)}, outputs={"Out": (wider,)})
+    def _join_flags(self, node: Node) -> Node:
+        """Let a concat of several checks' flags join those of their owners."""
+        parts = [part for value in node.reads() for part in self.parts.get(value, [value])]
+        (flags,) = node.writes()
+        wider = replace(flags, spec=Spec((len(parts),), flags.spec.dtype))
+        self.swap[flags] = wider
+        return replace(node, inputs={**node.inputs, "X": tuple(parts)}, outputs={"Out": (wider,)})
 
 
-def _some(values: tuple[Value | None, ...], positions: list[int]) -> tuple[Value | None, ...]:
+def _select(values: tuple[Value | None, ...], positions: list[int]) -> tuple[Value | None, ...]:
     return tuple(values[k] for k in positions)
 
 
-def _any(found: Value, parts: list[Value], reader: Node) -> Iterator[Node]:
-    joined = Value(f"{found.name}@all", Spec((len(parts),), VarType.BOOL))
-    for op, read, made, attrs in (
-        ("concat", tuple(parts), joined, {"axis": 0}),
-        ("reduce_any", (joined,), found, {"reduce_all": True}),
+def _any(flag: Value, parts: list[Value], reader: Node) -> Iterator[Node]:
+    flags = Value(f"{flag.name}@all", Spec((len(parts),), VarType.BOOL))
+    for op, read, result, attrs in (
+        ("concat", tuple(parts), flags, {"axis": 0}),
+        ("reduce_any", (flags,), flag, {"reduce_all": True}),
     ):
         full = {**OPS[op].attrs, **attrs}
-        yield Node(op, {"X": read}, {"Out": (made,)}, full, reader.role, reader.where)
+        yield Node(op, {"X": read}, {"Out": (result,)}, full, reader.role, reader.where)
 
 
 def _zeros(node: Node, groups: Groups) -> Iterator[Node]:
     """Make one zeroing for each owner, and the update of the scale without gradients."""
     flag = {"FoundInfinite": node.inputs["FoundInfinite"]}
     for positions in groups:
-        inputs = {"X": _some(node.inputs["X"], positions), **flag}
-        made = {"Out": _some(node.outputs["Out"], positions)}
-        yield Node(ZERO, inputs, made, {}, node.role, node.where)
+        inputs = {"X": _select(node.inputs["X"], positions), **flag}
+        outputs = {"Out": _select(node.outputs["Out"], positions)}
+        yield Node(ZERO, inputs, outputs, {}, node.role, node.where)
     yield replace(node, inputs={**node.inputs, "X": ()}, outputs={**node.outputs, "Out": ()})
 
 

@@ -1,4 +1,4 @@
-"""Batch norm with statistics over all replicas: each is taken apart, and its sums meet in between."""
+"""Batch norm with statistics over all replicas: split each, with an all-reduce of its sums in between."""
 
 from __future__ import annotations
 
@@ -9,29 +9,48 @@ from ...strategies.types import VarType
 from ..ir.graph import Graph, Node, Value
 from ..ops.collective import ALL_REDUCE
 from ..ops.registry import Spec
-from ..ops.sync_norm import APPLY, GRAD_APPLY, GRAD_PARTIAL, PARTIAL
-from .collectives import meeting
+from ..ops.sync_norm import APPLY, GRAD_APPLY, GRAD_PARTIAL, PARTIAL, SYNC, SYNC_GRAD
+from .collectives import make_collective
 from .target import Pass, Target
+
+_NOTE = "sync_batch_norm: {} batch norm(s) share their statistics"
+_PLAIN = {SYNC: "batch_norm", SYNC_GRAD: "batch_norm_grad"}
+
+
+def expand_sync_ops(graph: Graph, target: Target) -> Graph:
+    """Expand the ops ``sync_batch_norm`` of a program; on one place, or of fixed statistics, they are plain."""
+    if all(node.op != SYNC for node in graph.nodes):
+        return graph
+    stats: dict[Value, Value] = {}
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        if node.op == SYNC and target.replicas > 1 and _of_the_batch(node):
+            nodes += _forward(node, stats)
+        elif node.op == SYNC_GRAD and node.inputs["SavedMean"][0] in stats:
+            nodes += _backward(node, stats)
+        else:
+            nodes.append(replace(node, op=_PLAIN.get(node.op, node.op)))
+    graph = graph.with_nodes(nodes)
+    return graph.noted(_NOTE.format(len(stats))) if stats else graph
 
 
 def sync_batch_norm(graph: Graph, target: Target) -> Graph:
     """Expand every batch_norm that takes its statistics from the batch, and its gradient."""
     stats: dict[Value, Value] = {}  # SavedMean of an expanded batch_norm -> its reduced statistics
     nodes: list[Node] = []
-    kept = 0
+    fixed = 0
     for node in graph.nodes:
         if node.op == "batch_norm" and _of_the_batch(node):
             nodes += _forward(node, stats)
         elif node.op == "batch_norm_grad" and node.inputs["SavedMean"][0] in stats:
             nodes += _backward(node, stats)
         else:
-            kept += node.op == "batch_norm"
+            fixed += node.op == "batch_norm"
             nodes.append(node)
     if not stats:
-        why = "its batch norms use fixed statistics" if kept else "the program has no batch_norm"
+        why = "its batch norms use fixed statistics" if fixed else "the program has no batch_norm"
         return replace(graph, notes=(*graph.notes, f"sync_batch_norm: nothing to do, {why}"))
-    note = f"sync_batch_norm: {len(stats)} batch norm(s) share their statistics"
-    return replace(graph.with_nodes(nodes), notes=(*graph.notes, note))
+    return graph.with_nodes(nodes).noted(_NOTE.format(len(stats)))
 
 
 def _of_the_batch(node: Node) -> bool:
@@ -47,9 +66,9 @@ def _forward(node: Node, stats: dict[Value, Value]) -> Iterator[Node]:
     layout = {"data_layout": node.attrs["data_layout"]}
     sums = _vector(f"{y.name}@STATS", 2 * scale.spec.shape[0] + 1)
     yield Node(PARTIAL, {"X": (x,)}, {"Stats": (sums,)}, layout, node.role, node.where)
-    joined, made = meeting(ALL_REDUCE, [sums], node.where, node.role, {})
-    yield joined
-    stats[saved] = made[sums]
+    collective, sums_of = make_collective(ALL_REDUCE, [sums], node.where, node.role, {})
+    yield collective
+    stats[saved] = sums_of[sums]
     read = ("X", "Scale", "Bias", "Mean", "Variance")
     attrs = {
         name: node.attrs[name] for name in ("momentum", "epsilon", "data_layout", "fuse_with_relu")
@@ -58,7 +77,7 @@ def _forward(node: Node, stats: dict[Value, Value]) -> Iterator[Node]:
         node,
         op=APPLY,
         inputs={**{slot: node.inputs[slot] for slot in read}, "Stats": (stats[saved],)},
-        outputs={slot: held for slot, held in node.outputs.items() if slot != "ReserveSpace"},
+        outputs={slot: values for slot, values in node.outputs.items() if slot != "ReserveSpace"},
         attrs=attrs,
     )
 
@@ -78,15 +97,15 @@ def _backward(node: Node, stats: dict[Value, Value]) -> Iterator[Node]:
         node.role,
         node.where,
     )
-    joined, made = meeting(ALL_REDUCE, [total], node.where, node.role, {})
-    yield joined
+    collective, sums_of = make_collective(ALL_REDUCE, [total], node.where, node.role, {})
+    yield collective
     yield replace(
         node,
         op=GRAD_APPLY,
         inputs={
             **{slot: node.inputs[slot] for slot in (*read, "Scale")},
             "Local": (local,),
-            "Total": (made[total],),
+            "Total": (sums_of[total],),
             "Stats": (stats[saved],),
         },
         attrs=layout,
@@ -103,5 +122,5 @@ PASS = Pass(
     lambda target: (
         target.strategy is not None and target.strategy.sync_batch_norm and target.replicas > 1
     ),
-    "what a gradient depends on must be known before gradients meet",
+    "a gradient's operands must be known before gradients are reduced",
 )

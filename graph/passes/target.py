@@ -1,4 +1,4 @@
-"""What a graph is compiled for, and the record that declares a pass."""
+"""Target, the places and strategy a graph is compiled for; Pass, the declaration of one pass."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """Where the program will run.
+    """The places and switches that a graph is compiled for.
 
     ``replicas`` copies in lockstep; ``strategy`` the user's switches (None: one place, no switches);
-    ``has_loss`` whether the program trains, so that gradients must meet; ``bucket_bytes`` how much
+    ``has_loss`` whether the program trains, so that gradients are reduced; ``bucket_bytes`` how much
     gradient data travels in one collective, and ``bucket_members`` how many gradients (0: any number);
     ``delay_collectives`` and ``barrier`` are the execution strategy's ``allow_op_delay`` and
     ``use_thread_barrier``. ``fetches`` names the variables whose last values must still be there afterwards.
     ``compiles`` tells which nodes a compiler of regions can take (None: there is no compiler).
 
     ``whole_feeds`` names the fed variables of which all places get the same value; ``own_states`` the
-    persistables of which other programs left each place a value of its own. ``keeps``: the driver keeps what
-    each place has for itself, so that it can be given to a replica that takes the place of a lost one.
-    ``checks``: every op looks whether what it made is finite, before anything that lasts is written.
+    persistables of which other programs left each place a value of its own. ``keeps``: the driver stores the
+    values that differ by place, for a replica that takes the place of a lost one. ``checks``: every op checks
+    that its results are finite, before any persistable is written.
     """
 
     replicas: int = 1
@@ -45,12 +45,12 @@ class Target:
 
     @property
     def many(self) -> bool:
-        """Whether gradients of several replicas must meet."""
+        """Whether gradients of several replicas are reduced."""
         return self.has_loss and self.replicas > 1
 
     @property
     def may_idle(self) -> bool:
-        """Whether a place may have no rows in a step: then it leaves out what it would compute from them."""
+        """Whether a place may have no rows in a step; it then leaves out the ops that read rows."""
         build = self.strategy
         weighted = build is not None and build.gradient_scale_strategy.name == "SampleWeighted"
         return not self.has_loss or weighted
@@ -70,14 +70,14 @@ class Target:
         return frozenset(build.onednn_enabled_op_types | build.mkldnn_enabled_op_types)
 
     def math(self, back_end: str) -> str:
-        """Return how exact products of single-precision numbers are on this array module."""
+        """Return the precision of single-precision products on this array module."""
         if self.strategy is None:
             return "float32"
         return self.strategy.cpu_math if back_end == "numpy" else self.strategy.gpu_math
 
     @property
     def reduces_to(self) -> str:
-        """Where gradients meet: a member of ReduceStrategy, by name."""
+        """How gradients are reduced: a member of ReduceStrategy, by name."""
         return "AllReduce" if self.strategy is None else self.strategy.reduce_strategy.name
 
 

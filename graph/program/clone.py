@@ -1,4 +1,4 @@
-"""Copies of programs: whole, for testing, and pruned to what some results need."""
+"""Copies of programs: whole, for testing, and pruned to the ops that some results need."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ _NOT_FORWARD = int(OpRole.Backward | OpRole.Optimize | OpRole.LRSched)
 
 def copy_program(program: Program) -> Program:
     """Return a deep copy, parameters' settings, seed and role state included."""
-    made = Program()
-    made.random_seed = program.random_seed
-    made.lr_scheduler = program.lr_scheduler
-    made.readers = list(program.readers)
-    made._current_role, made._op_role_var = program._current_role, list(program._op_role_var)
-    made._appending_grad_times = program._appending_grad_times
-    made._trainers_endpoints = list(program._trainers_endpoints)
-    made.blocks = [Block(made, block.idx, block.parent_idx) for block in program.blocks]
-    made.current_block_idx = program.current_block_idx
-    made.file_fields = dict(program.file_fields)
-    for source, block in zip(program.blocks, made.blocks, strict=True):
+    clone = Program()
+    clone.random_seed = program.random_seed
+    clone.lr_scheduler = program.lr_scheduler
+    clone.readers = list(program.readers)
+    clone._current_role, clone._op_role_var = program._current_role, list(program._op_role_var)
+    clone._appending_grad_times = program._appending_grad_times
+    clone._trainers_endpoints = list(program._trainers_endpoints)
+    clone.blocks = [Block(clone, block.idx, block.parent_idx) for block in program.blocks]
+    clone.current_block_idx = program.current_block_idx
+    clone.file_fields = dict(program.file_fields)
+    for source, block in zip(program.blocks, clone.blocks, strict=True):
         block.forward_block_idx = source.forward_block_idx
         block.from_file, block.file_fields = source.from_file, source.file_fields
         for name, variable in source.vars.items():
             block.vars[name] = _copy_variable(variable, block)
         for op in source.ops:
             _append_copy(block, op)
-    return made
+    return clone
 
 
 def _copy_variable(variable: Variable, block: Block) -> Variable:
-    made = copy.copy(variable)
-    made.block, made.op = block, None
-    return made
+    clone = copy.copy(variable)
+    clone.block, clone.op = block, None
+    return clone
 
 
 def _append_copy(block: Block, op: Operator) -> Operator:
-    made = copy.copy(op)
-    made.block = block
-    made.inputs = {slot: list(names) for slot, names in op.inputs.items()}
-    made.outputs = {slot: list(names) for slot, names in op.outputs.items()}
-    made.attrs = {name: _copy_value(value, block.program) for name, value in op.attrs.items()}
-    block.ops.append(made)
-    for name in made.output_arg_names:
+    clone = copy.copy(op)
+    clone.block = block
+    clone.inputs = {slot: list(names) for slot, names in op.inputs.items()}
+    clone.outputs = {slot: list(names) for slot, names in op.outputs.items()}
+    clone.attrs = {name: _copy_value(value, block.program) for name, value in op.attrs.items()}
+    block.ops.append(clone)
+    for name in clone.output_arg_names:
         if name in block.vars:
-            block.vars[name].op = made
-    return made
+            block.vars[name].op = clone
+    return clone
 
 
 def _copy_value(value: Any, program: Program) -> Any:
@@ -61,27 +61,27 @@ def _copy_value(value: Any, program: Program) -> Any:
     if isinstance(value, Block):
         return program.blocks[value.idx]
     if isinstance(value, list):
-        return [_copy_value(one, program) for one in value]
+        return [_copy_value(item, program) for item in value]
     return copy.deepcopy(value)
 
 
 def for_test_program(program: Program) -> Program:
     """Return the forward part alone, with ``is_test`` set; its seed is the default."""
-    made = copy_program(program)
-    made.random_seed = Program().random_seed
-    made.lr_scheduler = None
-    made._appending_grad_times = 0
-    for block in made.blocks:
+    clone = copy_program(program)
+    clone.random_seed = Program().random_seed
+    clone.lr_scheduler = None
+    clone._appending_grad_times = 0
+    for block in clone.blocks:
         block.ops = [op for op in block.ops if not op.role & _NOT_FORWARD]
         for op in block.ops:
             if "is_test" in op.attrs:
                 op.attrs["is_test"] = True
-    _drop_unused(made)
-    return made
+    _drop_unused(clone)
+    return clone
 
 
 def prune(program: Program, feed_names: Sequence[str], targets: Any) -> Program:
-    """Return a copy with only the ops that the targets need; ``feed_names`` are taken as given.
+    """Return a copy with only the ops that the targets need when ``feed_names`` are fed.
 
     Raises:
         InvalidType: a target that is no Variable, name or Operator.
@@ -98,33 +98,33 @@ def prune(program: Program, feed_names: Sequence[str], targets: Any) -> Program:
             raise InvalidType(
                 f"a target must be a Variable, a name or an Operator, got {target!r}."
             )
-    made = copy_program(program)
-    block = made.global_block()
+    clone = copy_program(program)
+    block = clone.global_block()
     produced = {name for op in block.ops for name in op.output_arg_names}
     for name in needed - set(feed_names):
         if name not in produced:
             raise InvalidValue(f"cannot prune to {name!r}: no operator makes it.")
-    kept: list[Operator] = []
+    ops: list[Operator] = []
     for op in reversed(block.ops):
         optimizes = op.role & int(OpRole.Optimize) and not any(
             isinstance(t, Operator) for t in targets
         )
         if needed.intersection(op.output_arg_names) and not optimizes:
-            kept.append(op)
+            ops.append(op)
             needed.update(name for name in op.input_arg_names if name not in feed_names)
-    block.ops = kept[::-1]
-    _drop_unused(made, keep=set(feed_names))
-    return made
+    block.ops = ops[::-1]
+    _drop_unused(clone, keep=set(feed_names))
+    return clone
 
 
 def _drop_unused(program: Program, keep: set[str] | frozenset[str] = frozenset()) -> None:
-    """Forget the variables that no op mentions; what is left is sorted by name, as in Paddle."""
+    """Drop the variables that no op mentions, and sort the others by name, as Paddle does."""
     for block in program.blocks:
         used = {n for op in block.ops for n in (*op.input_arg_names, *op.output_arg_names)} - {
             EMPTY_VAR
         }
         names = sorted(name for name in block.vars if name in used or name in keep)
-        kept = {name: block.vars[name] for name in names}
+        variables = {name: block.vars[name] for name in names}
         block.vars.clear()
-        block.vars.update(kept)
+        block.vars.update(variables)
     program.touch()

@@ -1,8 +1,8 @@
-"""Numbers of an op that are given as variables, where the program says what those variables hold.
+"""Turn numbers of an op that are passed as variables into attributes, where the program knows their values.
 
-An op's declaration names such input slots (``Op.numbers``: slot -> attribute). Before shapes are inferred, and
-again when the program is compiled, they become attributes: kernels see numbers only. Known are constants
-(fill_constant, assign_value), shapes, and what a few small ops make of them.
+An op's declaration names such input slots (``Op.numbers``: slot -> attribute). They become attributes before
+shapes are inferred, and again when the program is compiled; kernels see numbers only. Known are constants
+(fill_constant, assign_value), shapes, and the results of a few small ops on them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LEFT_TO_RUN = ("reshape", "reshape2")  # -1 in their shape stands for one size 
 
 
 class Number(NamedTuple):
-    """What is known of a variable in a slot of numbers: its elements (None: nothing), and what to call it."""
+    """A variable in a slot of numbers: its elements (None: not known), and its name for errors."""
 
     elements: np.ndarray | None
     name: str
@@ -40,60 +40,63 @@ def numbers_in_use(op: Op, slots: Mapping[str, Sequence[str]]) -> list[str]:
     return [s for s in op.numbers if any(name != EMPTY_VAR for name in slots.get(s, ()))]
 
 
-def settled(
-    op: Op, given: Mapping[str, Sequence[Number]], attrs: Mapping[str, Any], where: str = ""
+def with_numbers(
+    op: Op,
+    numbers_by_slot: Mapping[str, Sequence[Number]],
+    attrs: Mapping[str, Any],
+    where: str = "",
 ) -> dict[str, Any]:
-    """Return the attributes with those replaced that ``given`` (by slot) holds.
+    """Return the attributes, with the values of ``numbers_by_slot`` in place of those they stand for.
 
     Of two slots for one attribute the one that is declared first counts.
 
     Raises:
-        InvalidValue: what a variable holds is not known before the program runs.
+        InvalidValue: the value of a variable is not known before the program runs.
     """
-    made = dict(attrs)
+    replaced = dict(attrs)
     for slot, attr in reversed(list(op.numbers.items())):
-        if not given.get(slot):
+        if not numbers_by_slot.get(slot):
             continue
         numbers: list[Any] = []
-        for number in given[slot]:
+        for number in numbers_by_slot[slot]:
             if number.elements is None:
                 raise _unknown(op, slot, attr, number.name, where)
             numbers += np.ravel(number.elements).tolist()
         if UNKNOWN_SIZE in numbers:
             if op.type.removesuffix("_grad") not in _LEFT_TO_RUN:
-                raise _unknown(op, slot, attr, given[slot][0].name, where)
+                raise _unknown(op, slot, attr, numbers_by_slot[slot][0].name, where)
             numbers = [-1 if n == UNKNOWN_SIZE else n for n in numbers]
-        made[attr] = numbers if isinstance(op.attrs[attr], list) else numbers[0]
-        made.update(op.numbers_set.get(slot, {}))
-    return made
+        replaced[attr] = numbers if isinstance(op.attrs[attr], list) else numbers[0]
+        replaced.update(op.numbers_set.get(slot, {}))
+    return replaced
 
 
 def _unknown(op: Op, slot: str, attr: str, name: str, where: str) -> InvalidValue:
     place = f" Built at {where}." if where else ""
     return InvalidValue(
-        f"{op.type}: {attr!r} needs known values, and what {slot} = {name!r} holds is known only when the "
-        "program runs. Give numbers, or variables that fill_constant, assign of an array or shape of known "
-        f"sizes make.{place}"
+        f"{op.type}: {attr!r} needs known values, and those of {slot} = {name!r} are known only when the "
+        "program runs. Pass numbers, or results of fill_constant, assign of an array or shape of known "
+        f"sizes.{place}"
     )
 
 
-def settle(op: Operator) -> tuple[Mapping[str, list[str]], dict[str, Any]]:
+def resolve_numbers(op: Operator) -> tuple[Mapping[str, list[str]], dict[str, Any]]:
     """Return an operator's inputs without its slots of numbers, and its attributes with those numbers.
 
     Raises:
-        InvalidValue: as :func:`settled`.
+        InvalidValue: as :func:`with_numbers`.
     """
     used = numbers_in_use(op.declaration, op.inputs)
     if not used:
         return op.inputs, op.attrs
     ops = op.block.ops
     end = next((i for i, other in enumerate(ops) if other is op), len(ops))
-    given = {
+    numbers_by_slot = {
         slot: [Number(_value(op.block, name, end), name) for name in op.inputs[slot]]
         for slot in used
     }
-    attrs = settled(op.declaration, given, op.attrs, op.where)
-    for slot, numbers in given.items():
+    attrs = with_numbers(op.declaration, numbers_by_slot, op.attrs, op.where)
+    for slot, numbers in numbers_by_slot.items():
         open_size = any(n.elements is not None and UNKNOWN_SIZE in n.elements for n in numbers)
         if open_size and not _takes_the_rest(op, attrs["shape"]):
             raise _unknown(op.declaration, slot, "shape", numbers[0].name, op.where)
@@ -101,10 +104,10 @@ def settle(op: Operator) -> tuple[Mapping[str, list[str]], dict[str, Any]]:
 
 
 def _takes_the_rest(op: Operator, shape: Sequence[int]) -> bool:
-    """Tell whether a size that X leaves open is the one that a new shape leaves open."""
+    """Tell whether the size that X leaves open equals the one that a new shape leaves open."""
     source = op.block.find_var_recursive(op.input("X")[0]) if op.input("X") else None
     if source is None or source.shape is None:
-        return True  # a gradient op, which reads no X: its forward op was asked
+        return True  # a gradient op, which reads no X: its forward op was checked
     old = source.shape
     new = [old[i] if n == 0 and i < len(old) else n for i, n in enumerate(shape)]
     same = prod(n for n in old if n >= 0) == prod(n for n in new if n >= 0)
@@ -112,21 +115,21 @@ def _takes_the_rest(op: Operator, shape: Sequence[int]) -> bool:
 
 
 def _value(block: Block, name: str, end: int) -> np.ndarray | None:
-    """Return what a variable holds before the op at ``end``, or None if that is not known."""
+    """Return the value of a variable before the op at ``end``, or None if it is not known."""
     for index in range(end - 1, -1, -1):
         op = block.ops[index]
         if name in op.output_arg_names:
             break
     else:
         return None
-    made = _MAKERS.get(op.type)
+    maker = _MAKERS.get(op.type)
     variable = block.find_var_recursive(name)
-    if made is None or variable is None or variable.shape is None or variable.dtype is None:
+    if maker is None or variable is None or variable.shape is None or variable.dtype is None:
         return None
     if not 0 <= prod(abs(size) for size in variable.shape) <= _LARGEST:
         return None
     try:
-        inputs, attrs = settle(op)
+        inputs, attrs = resolve_numbers(op)
     except InvalidValue:
         return None
     if op.type == "shape":
@@ -138,10 +141,10 @@ def _value(block: Block, name: str, end: int) -> np.ndarray | None:
     if op.type in _VIEWS:
         return np.reshape(operands[0], variable.shape)  # type: ignore[arg-type]  # not None
     if op.type in _MOVES:
-        return made(operands, attrs)
+        return maker(operands, attrs)
     if any(UNKNOWN_SIZE in operand for operand in operands if operand is not None):
         return None
-    result = made(operands, attrs)
+    result = maker(operands, attrs)
     return None if result is None else np.asarray(result).astype(to_numpy(variable.dtype))
 
 
@@ -149,57 +152,57 @@ def _sizes(shape: Sequence[int]) -> np.ndarray:
     return np.array([UNKNOWN_SIZE if size < 0 else size for size in shape], np.int64)
 
 
-def _filled(operands: list[Any], attrs: Mapping[str, Any]) -> Any:
+def _fill(operands: list[Any], attrs: Mapping[str, Any]) -> Any:
     value = float(attrs["str_value"] or attrs["value"])
     return np.full([int(n) for n in attrs["shape"]], value)
 
 
-def _assigned(operands: list[Any], attrs: Mapping[str, Any]) -> Any:
+def _assign(operands: list[Any], attrs: Mapping[str, Any]) -> Any:
     kinds = ("fp32_values", "int64_values", "int32_values", "bool_values")
     values: list[Any] = next((attrs[kind] for kind in kinds if attrs.get(kind)), [])
     return np.array(values).reshape(attrs["shape"])
 
 
-def _cut(operands: list[Any], attrs: Mapping[str, Any]) -> Any:
+def _slice(operands: list[Any], attrs: Mapping[str, Any]) -> Any:
     (x,) = operands
     at = [slice(None)] * x.ndim
     for axis, start, end in zip(attrs["axes"], attrs["starts"], attrs["ends"], strict=True):
         at[axis] = slice(*slice_bounds(x.shape[axis], start, end))
-    kept = x[tuple(at)]
-    shape = [n for i, n in enumerate(kept.shape) if i not in attrs["decrease_axis"]]
-    return kept.reshape(shape or [1])
+    part = x[tuple(at)]
+    shape = [n for i, n in enumerate(part.shape) if i not in attrs["decrease_axis"]]
+    return part.reshape(shape or [1])
 
 
-def _scaled(operands: list[Any], attrs: Mapping[str, Any]) -> Any:
+def _scale(operands: list[Any], attrs: Mapping[str, Any]) -> Any:
     (x,), scale, bias = operands, attrs["scale"], attrs["bias"]
     return x * scale + bias if attrs["bias_after_scale"] else (x + bias) * scale
 
 
 def _binary(function: Callable[[Any, Any], Any]) -> Callable[[list[Any], Mapping[str, Any]], Any]:
-    def made(operands: list[Any], attrs: Mapping[str, Any]) -> Any:
+    def compute(operands: list[Any], attrs: Mapping[str, Any]) -> Any:
         x, y = operands
         same = x.shape == y.shape or 1 in (x.size, y.size)
         return function(x, y.ravel() if y.size == 1 else y) if same else None
 
-    return made
+    return compute
 
 
 def _quotient(x: Any, y: Any) -> Any:
-    """Integers are divided as a processor does, which cuts off the fraction."""
+    """Divide; integers as a processor does, which cuts off the fraction."""
     return None if not np.all(y) else np.trunc(x / y) if x.dtype.kind in "iu" else x / y
 
 
 def _reduced(function: Callable[..., Any]) -> Callable[[list[Any], Mapping[str, Any]], Any]:
-    def made(operands: list[Any], attrs: Mapping[str, Any]) -> Any:
+    def compute(operands: list[Any], attrs: Mapping[str, Any]) -> Any:
         dims = attrs["dim"] if isinstance(attrs["dim"], list) else [attrs["dim"]]
         axis = None if attrs["reduce_all"] or not dims else tuple(dims)
         return np.atleast_1d(function(operands[0], axis=axis, keepdims=attrs["keep_dim"]))
 
-    return made
+    return compute
 
 
 def _cast(operands: list[Any], attrs: Mapping[str, Any]) -> Any:
-    (x,) = operands  # a size that is not known yet stays what stands for it
+    (x,) = operands  # a size that is not known yet keeps its stand-in
     return x if UNKNOWN_SIZE in x else x.astype(to_numpy(attrs["out_dtype"]))
 
 
@@ -207,7 +210,7 @@ _VIEWS = frozenset({"reshape", "reshape2", "squeeze", "squeeze2", "unsqueeze", "
 _MOVES: dict[str, Callable[[list[Any], Mapping[str, Any]], Any]] = {
     "assign": lambda operands, attrs: operands[0],
     "cast": _cast,
-    "slice": _cut,
+    "slice": _slice,
     "concat": lambda operands, attrs: np.concatenate(operands, attrs["axis"]),
     "stack": lambda operands, attrs: np.stack(operands, attrs["axis"]),
     "gather": lambda operands, attrs: operands[0][np.ravel(operands[1])],
@@ -215,9 +218,9 @@ _MOVES: dict[str, Callable[[list[Any], Mapping[str, Any]], Any]] = {
 _MAKERS: dict[str, Callable[[list[Any], Mapping[str, Any]], Any]] = {
     **_MOVES,
     **dict.fromkeys(("shape", *_VIEWS), lambda operands, attrs: None),
-    "fill_constant": _filled,
-    "assign_value": _assigned,
-    "scale": _scaled,
+    "fill_constant": _fill,
+    "assign_value": _assign,
+    "scale": _scale,
     "increment": lambda operands, attrs: operands[0] + attrs["step"],
     "elementwise_add": _binary(np.add),
     "elementwise_sub": _binary(np.subtract),

@@ -7,8 +7,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue, Unsupported, nearest
-from ..ops.registry import OPS, Inference, Op, Slot, Spec
-from .known import settle
+from ..ops.operands import Slot
+from ..ops.registry import OPS, Inference, Op, Spec
+from .known import resolve_numbers
 from .role import CALLSTACK, EMPTY_VAR, ROLE, STAMPED
 from .variable import Variable
 
@@ -44,7 +45,7 @@ class Operator:
         self.outputs = self._arguments("output", self.declaration.output_slots, outputs)
         self.attrs = self._attributes(attrs or {})
         self.names_inputs = inputs is not None and bool(inputs)
-        self.given = {name for name, value in (attrs or {}).items() if value is not None}
+        self.explicit = {name for name, value in (attrs or {}).items() if value is not None}
         self.file_kinds: dict[str, int] | None = None  # of the attributes, if it was loaded
         self.file_fields: dict[str, Any] = {}
 
@@ -58,7 +59,7 @@ class Operator:
         attrs: dict[str, Any],
         kinds: dict[str, int] | None = None,
     ) -> Operator:
-        """Return an op as a file describes it, also one that is not built here: that is said when it is run.
+        """Return an op as a file describes it, also one that is not built here, which only running it refuses.
 
         ``kinds``: of the attributes, by number; None if they follow from the op type.
         """
@@ -66,14 +67,14 @@ class Operator:
         op.block, op.type = block, type
         op.declaration = OPS.get(type) or _unbuilt(type)
         op.inputs, op.outputs, op.attrs = inputs, outputs, attrs
-        op.given, op.names_inputs = set(attrs), True
+        op.explicit, op.names_inputs = set(attrs), True
         op.file_kinds, op.file_fields = kinds, {}
         return op
 
     def _arguments(
-        self, kind: str, slots: tuple[Slot, ...], given: Mapping[str, Any] | None
+        self, kind: str, slots: tuple[Slot, ...], arguments: Mapping[str, Any] | None
     ) -> Names:
-        names = {slot: _names(self.type, slot, args) for slot, args in (given or {}).items()}
+        names = {slot: _names(self.type, slot, args) for slot, args in (arguments or {}).items()}
         known = {slot.name for slot in slots}
         for slot_name in names:
             if slot_name not in known:
@@ -92,9 +93,9 @@ class Operator:
                 )
         return {slot.name: names[slot.name] for slot in slots if names.get(slot.name)}
 
-    def _attributes(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _attributes(self, explicit: Mapping[str, Any]) -> dict[str, Any]:
         attrs = dict(self.declaration.attrs)
-        for name, value in given.items():
+        for name, value in explicit.items():
             if name not in attrs and name not in STAMPED:
                 raise InvalidValue(f"{self.type} has no attribute {name!r}.{nearest(name, attrs)}")
             if value is not None:
@@ -118,7 +119,7 @@ class Operator:
         return self._slot("output", slot, self.outputs, self.declaration.output_slots)
 
     def _slot(self, kind: str, slot: str, used: Names, slots: tuple[Slot, ...]) -> list[str]:
-        known = {one.name for one in slots}
+        known = {s.name for s in slots}
         if slot not in used and slot not in known:
             raise InvalidValue(f"{self.type} has no {kind} {slot!r}.{nearest(slot, known)}")
         return used.get(slot, [])
@@ -227,11 +228,11 @@ class Operator:
             ShapeError: the operands do not fit together; the message names them and the user's line.
             InvalidValue: a number of the op is given as a variable whose value is not known.
         """
-        inputs, attrs = settle(self)
+        inputs, attrs = resolve_numbers(self)
         read = {slot: [self._spec(name) for name in names] for slot, names in inputs.items()}
-        made = self.declaration.infer(Inference(self.declaration, read, attrs, inputs, self.where))
+        specs = self.declaration.infer(Inference(self.declaration, read, attrs, inputs, self.where))
         for slot, names in self.outputs.items():
-            for name, spec in zip(names, made.get(slot, ()), strict=False):
+            for name, spec in zip(names, specs.get(slot, ()), strict=False):
                 if name != EMPTY_VAR and spec is not None:
                     variable = self.block.var_recursive(name)
                     variable.shape, variable.dtype = spec.shape, spec.dtype
@@ -256,7 +257,7 @@ class Operator:
 
 
 def user_frame(stack: Sequence[str]) -> str:
-    """Return the frame of a call stack that is the user's: what Paddle wrote begins with frames of its own."""
+    """Return the user's frame of a call stack (stacks of Paddle's files begin with Paddle's own frames)."""
     frames = [str(frame).strip().split("\n")[0] for frame in stack]
     return next((f for f in frames if "/paddle/" not in f), frames[0] if frames else "")
 

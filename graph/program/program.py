@@ -1,4 +1,4 @@
-"""Program and Block: what a user's script builds, op by op, and the two default programs."""
+"""Program and Block, which a user's script builds op by op, and the two default programs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Block:
         self.vars: OrderedDict[str, Variable] = OrderedDict()
         self.ops: list[Operator] = []
         self.from_file = False
-        self.file_fields: dict[str, Any] = {}  # what a file said beside variables and operators
+        self.file_fields: dict[str, Any] = {}  # fields of a file beside variables and operators
 
     def var(self, name: str) -> Variable:
         """Return the variable of this block with that name.
@@ -57,15 +57,15 @@ class Block:
         Raises:
             NotFound: none of them holds it.
         """
-        found = self.find_var_recursive(name)
-        if found is None:
+        variable = self.find_var_recursive(name)
+        if variable is None:
             raise NotFound(
                 f"no variable {name!r} in block {self.idx} or around it.{nearest(name, self.vars)}"
             )
-        return found
+        return variable
 
     def find_var_recursive(self, name: str) -> Variable | None:
-        """Return the variable from this block or the nearest enclosing one that holds it, if one does."""
+        """Return the variable from this block or the nearest enclosing one that holds it (None: none does)."""
         block: Block | None = self
         while block is not None:
             if name in block.vars:
@@ -76,7 +76,7 @@ class Block:
     _var_recursive = var_recursive
 
     def create_var(self, **settings: Any) -> Variable:
-        """Add a variable, or return the one of that name if everything given agrees with it.
+        """Add a variable, or return the existing one of that name if the settings agree with it.
 
         Raises:
             InvalidValue: the name exists with another shape, dtype, type, lod_level or persistable.
@@ -84,12 +84,12 @@ class Block:
         name = settings.get("name")
         if name is not None and name in self.vars:
             existing = self.vars[name]
-            wanted = Variable(self, **settings)
+            request = Variable(self, **settings)
             for field in ("type", "shape", "dtype", "lod_level", "persistable"):
-                had, asked = getattr(existing, field), getattr(wanted, field)
-                if settings.get(field) is not None and had is not None and had != asked:
+                old, new = getattr(existing, field), getattr(request, field)
+                if settings.get(field) is not None and old is not None and old != new:
                     raise InvalidValue(
-                        f"variable {name!r} exists with {field} {had!r}, and is created again with {asked!r}."
+                        f"variable {name!r} exists with {field} {old!r}, and is created again with {new!r}."
                     )
             return existing
         variable = Variable(self, **settings)
@@ -108,7 +108,7 @@ class Block:
     def append_op(
         self, type: str, inputs: Any = None, outputs: Any = None, attrs: Any = None
     ) -> Operator:
-        """Add an operator at the end and infer the shapes and dtypes it makes."""
+        """Add an operator at the end and infer the shapes and dtypes of its outputs."""
         return self._insert_op(len(self.ops), type, inputs, outputs, attrs)
 
     def _prepend_op(
@@ -176,9 +176,9 @@ class Block:
 
 
 class Program:
-    """What is to be computed: blocks of operators over named variables.
+    """Blocks of operators over named variables: the computation that a user describes.
 
-    ``random_seed`` (int, 0: drawn once and kept) seeds every random op that has no seed of its own.
+    ``random_seed`` (int, 0: drawn once per program) seeds every random op that has no seed of its own.
     """
 
     def __init__(self) -> None:
@@ -194,7 +194,7 @@ class Program:
         self.lr_scheduler: Any = None
         self.readers: list[
             Any
-        ] = []  # what feeds data variables by itself; see executor/feed/reader.py
+        ] = []  # readers that feed data variables; see executor/feed/reader.py
         self.minimized: list[tuple[str, set[str], str]] = []  # loss, parameters, the user's line
         self._nccl_comm_num = 1
         self._trainers_endpoints: list[str] = []
@@ -203,7 +203,7 @@ class Program:
     # -- building ---------------------------------------------------------------------------------
 
     def touch(self) -> None:
-        """Note that the program changed, so that what was compiled from it is not used again."""
+        """Note that the program changed, so that its compiled variants are not used again."""
         self.version += 1
 
     def stamp(self) -> dict[str, Any]:
@@ -253,7 +253,7 @@ class Program:
 
     @property
     def random_seed(self) -> int:
-        """Seed of the random ops that have none of their own; 0 means drawn once and kept."""
+        """Seed of the random ops that have none of their own; 0 means drawn once per program."""
         return self._seed
 
     @random_seed.setter
@@ -265,7 +265,7 @@ class Program:
 
     @staticmethod
     def global_seed(seed: int = 0) -> None:
-        """Seed both default programs and every program made from now on."""
+        """Seed both default programs and every program created from now on."""
         if not isinstance(seed, int) or isinstance(seed, bool):
             raise InvalidValue(f"Program.global_seed must be an int, got {seed!r}.")
         global _default_seed
@@ -275,7 +275,7 @@ class Program:
 
     @property
     def desc(self) -> Program:
-        """The program itself: what ``core.Graph`` takes, and what ``serialize_to_string`` is called on."""
+        """The program itself, under the name by which ``core.Graph`` and ``serialize_to_string`` know it."""
         return self
 
     def serialize_to_string(self) -> bytes:
@@ -348,7 +348,7 @@ class Program:
         return prune(self, feeded_var_names, targets)
 
     def to_string(self, throw_on_error: bool, with_details: bool = False) -> str:
-        """Return the program as the text of its message; details are what the message does not hold.
+        """Return the program as the text of its message; ``with_details`` adds settings it does not hold.
 
         Raises:
             InvalidArgument: an argument is no bool.
@@ -362,8 +362,8 @@ class Program:
         message = describe(self)
         if with_details:
             for block, described in zip(self.blocks, message["blocks"], strict=True):
-                for one in described.get("vars", ()):
-                    one[DETAILS] = block.vars[one["name"]].details()
+                for entry in described.get("vars", ()):
+                    entry[DETAILS] = block.vars[entry["name"]].details()
         return text("ProgramDesc", message)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Programs at one moment: what is compiled does not change when the user goes on building."""
+"""Snapshots of programs, so that compiled programs do not change when the user goes on building."""
 
 from __future__ import annotations
 
@@ -37,6 +37,6 @@ class IrGraph:
 
 def snapshot(program: Program) -> Program:
     """Return a copy that draws the same random numbers."""
-    made = copy_program(program)
-    keep_seed(program, made)
-    return made
+    clone = copy_program(program)
+    keep_seed(program, clone)
+    return clone

@@ -1,4 +1,4 @@
-"""What an operator is for: Paddle's op roles, and the attributes that carry them."""
+"""Paddle's op roles (forward, backward, optimize, ...), and the attributes that carry them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntFlag
 
 
 class OpRole(IntFlag):
-    """Bit flags; the op that makes the loss is ``Forward | Loss``, its gradient seed ``Backward | Loss``."""
+    """Bit flags; the op that computes the loss is ``Forward | Loss``, its gradient seed ``Backward | Loss``."""
 
     Forward = 0
     Backward = 1

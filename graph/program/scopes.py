@@ -1,4 +1,4 @@
-"""What is stamped on ops by where they are built: ``name_scope``, a readable path, and ``device_guard``."""
+"""Context managers that stamp ops built inside: ``name_scope``, a readable path, and ``device_guard``."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _device = ""
 
 
 def current_device() -> str:
-    """Return what ``device_guard`` asks for here: "cpu", "gpu", "gpu:all" or "" (nothing)."""
+    """Return the device of the ``device_guard`` in force: "cpu", "gpu", "gpu:all" or "" (none)."""
     return _device
 
 
@@ -64,25 +64,25 @@ def current_device() -> str:
 def device_guard(device: str | None = None) -> Iterator[None]:
     """Have ops built inside run on the host ("cpu") or on the GPU ("gpu", "gpu:all") of their place.
 
-    None and "" ask for nothing, also inside another guard. On CPU places everything runs on the CPU.
+    None and "" choose no device, also inside another guard. On CPU places everything runs on the CPU.
 
     Raises:
-        InvalidValue: another device; the message says why not.
+        InvalidValue: another device; the message gives the reason.
     """
     global _device
     if device not in ("cpu", "gpu", "gpu:all", "", None):
         raise InvalidValue(
             f'device_guard takes "cpu", "gpu", "gpu:all", an empty string or None, got {device!r}: '
-            f"{_why(device)}."
+            f"{_describe_refusal(device)}."
         )
-    before, _device = _device, device or ""
+    outer, _device = _device, device or ""
     try:
         yield
     finally:
-        _device = before
+        _device = outer
 
 
-def _why(device: object) -> str:
+def _describe_refusal(device: object) -> str:
     kind, colon, _ = device.partition(":") if isinstance(device, str) else ("", "", "")
     if kind == "gpu" and colon:
         return 'a replica has one GPU, that of its place; "gpu" names it'

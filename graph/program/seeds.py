@@ -1,4 +1,4 @@
-"""The seeds of programs that were given none."""
+"""Seeds of programs without a ``random_seed``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _drawn_seeds: WeakKeyDictionary[Program, int] = WeakKeyDictionary()
 
 
 def seed_of(program: Program) -> int:
-    """Return the program's seed; 0 is drawn once and kept for as long as the program lives."""
+    """Return the program's seed; in place of 0, one drawn once for the life of the program."""
     if program.random_seed:
         return program.random_seed
     if program not in _drawn_seeds:
@@ -20,5 +20,5 @@ def seed_of(program: Program) -> int:
 
 
 def keep_seed(program: Program, copied: Program) -> None:
-    """Let a copy of a program draw what the program draws."""
+    """Let a copy of a program draw the same numbers as the program."""
     _drawn_seeds[copied] = seed_of(program)

@@ -1,4 +1,4 @@
-"""Variable and Parameter: the names a program computes with, and what is known of their values."""
+"""Variable and Parameter: the names a program computes with, and the shapes and types of their values."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Variable:
         self.error_clip = error_clip
         self.op: Operator | None = None
         self.where = ""  # the user's line, of variables that are fed
-        self.file_fields: dict[str, Any] = {}  # what the file said that it was loaded from
+        self.file_fields: dict[str, Any] = {}  # fields of the file it was loaded from
 
     @property
     def grad_name(self) -> str:
@@ -65,7 +65,7 @@ class Variable:
         return len(self.shape or ())
 
     def details(self) -> dict[str, Any]:
-        """Return what a saved program does not hold of the variable, by name."""
+        """Return the settings of the variable that a saved program does not hold, by name."""
         return {"error_clip": self.error_clip, "stop_gradient": self.stop_gradient}
 
     def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
@@ -84,14 +84,16 @@ class Variable:
     __array_ufunc__ = None  # a NumPy number on the left leaves the operator to the variable
 
     def __hash__(self) -> int:
-        return id(self)  # although == appends an op: variables are told apart, not their values
+        return id(
+            self
+        )  # although == appends an op: hashing distinguishes variables, not their values
 
     def __bool__(self) -> bool:
-        """Return True, as programs that ask for None expect, and say that it is no value of a step."""
+        """Return True, as programs that test for None expect, and warn that it is no value of a step."""
         if called_by_user():
             warnings.warn(
-                f"the truth of variable {self.name!r} is asked while the program is built: it is True, "
-                f"whatever the variable will hold. Ask `is not None`, or compute with layers.",
+                f"the truth of variable {self.name!r} is tested while the program is built: it is True, "
+                f"whatever the variable will hold. Test `is not None`, or compute with layers.",
                 stacklevel=2,
             )
         return True
@@ -127,6 +129,10 @@ class Variable:
         def numel(self) -> Variable: ...
         @property
         def T(self) -> Variable: ...
+
+        # and these by executor.saving.variables
+        def get_value(self, scope: Any = None) -> Any: ...
+        def set_value(self, value: Any, scope: Any = None) -> None: ...
 
 
 class Parameter(Variable):
@@ -169,6 +175,6 @@ class Parameter(Variable):
         self.is_distributed = is_distributed
 
     def details(self) -> dict[str, Any]:
-        """Return what a saved program does not hold of the parameter, by name."""
+        """Return the settings of the parameter that a saved program does not hold, by name."""
         names = ("trainable", "optimize_attr", "regularizer", "do_model_average", "is_distributed")
         return super().details() | {name: getattr(self, name) for name in names}

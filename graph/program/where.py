@@ -1,4 +1,4 @@
-"""Which line of the user's program built an operator."""
+"""Find the line of the user's program that built an operator."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 import sys
 
 _PACKAGE = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
-_TYPED = ("<ipython-input", "<stdin>", "<python-input", "<doctest")  # what a user types has no file
-_USERS = os.path.join(_PACKAGE, "demo.py")  # it builds a program like a user's script
+_TYPED = ("<ipython-input", "<stdin>", "<python-input", "<doctest")  # typed code has no file
+_USERS = os.path.join(_PACKAGE, "demo.py")  # builds a program like a user's script
 
 
 def user_line() -> str:
@@ -31,7 +31,7 @@ def user_frames() -> int:
 
 
 def called_by_user() -> bool:
-    """Tell whether the function that asks was called from outside the package."""
+    """Tell whether the caller of this function was called from outside the package."""
     return not is_ours(sys._getframe(2).f_code.co_filename)
 
 

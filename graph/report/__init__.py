@@ -1,1 +1,1 @@
-"""What the compiler did, for people: reports, pictures, pages for notebooks."""
+"""Reports of the compiler for people: texts, pictures, pages for notebooks."""

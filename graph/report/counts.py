@@ -1,4 +1,4 @@
-"""What a program will take, by its declared shapes: memory, how often ops occur, parameters and FLOPs."""
+"""Estimate a program from its declared shapes: memory, frequencies of ops, parameters and FLOPs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ..program.program import Block, Program
 from ..program.role import EMPTY_VAR
 from ..program.variable import Parameter, Variable
 
-_SPARE = (1.05, 1.1)  # what Paddle adds to the sum
+_SPARE = (1.05, 1.1)  # Paddle's factors on the sum
 _ELEMENTWISE = ("relu", "relu6", "sigmoid", "tanh", "leaky_relu", "elu", "swish", "hard_swish")
 
 
 def memory_usage(program: Program, batch_size: int) -> tuple[float, float, str]:
     """Return the least and the most memory that a program's results take at a batch size, and the unit.
 
-    All results are counted as if none shared memory; ``CompiledProgram.explain()`` tells what is planned.
+    All results are counted as if none shared memory; ``CompiledProgram.explain()`` has the planned bytes.
 
     Raises:
         InvalidType: ``program`` is no Program.
@@ -85,16 +85,16 @@ def summary(main_prog: Program) -> None:
     parameters = flops = 0
     for block in main_prog.blocks:
         for op in block.ops:
-            counted = _flops(block, op)
-            if counted is None:
+            op_flops = _flops(block, op)
+            if op_flops is None:
                 continue
-            # A norm's moving statistics are no parameters that are learned.
+            # A norm's moving statistics are not learned.
             slots = [names for slot, names in op.inputs.items() if slot not in ("Mean", "Variance")]
             read = (block.find_var_recursive(name) for names in slots for name in names)
             own = sum(math.prod(v.shape or ()) for v in read if isinstance(v, Parameter))
-            source, made = (_sample(block, names) for names in (_data(op), op.output_arg_names))
-            rows.append((str(len(rows)), op.type, source, made, str(own), str(counted)))
-            parameters, flops = parameters + own, flops + counted
+            source, result = (_sample(block, names) for names in (_data(op), op.output_arg_names))
+            rows.append((str(len(rows)), op.type, source, result, str(own), str(op_flops)))
+            parameters, flops = parameters + own, flops + op_flops
     print(_table(("No.", "TYPE", "INPUT", "OUTPUT", "PARAMs", "FLOPs"), rows))
     print(f"Total PARAMs: {parameters} ({parameters / 1e6:.4f}M)")
     print(f"Total FLOPs: {flops} ({flops / 1e9:.2f}G)")
@@ -107,22 +107,22 @@ def _flops(block: Block, op: Operator) -> int | None:
         return tuple(abs(size) for size in block.var_recursive(names[0]).shape or ())
 
     if op.type in ("conv2d", "depthwise_conv2d"):
-        made = shape(op.output("Output"))
-        return 2 * math.prod(made[1:]) * math.prod(shape(op.input("Filter"))[1:])
+        result = shape(op.output("Output"))
+        return 2 * math.prod(result[1:]) * math.prod(shape(op.input("Filter"))[1:])
     if op.type == "pool2d":
-        source, made = shape(op.input("X")), shape(op.output("Out"))
-        whole = op.attr("global_pooling") or op.attr("adaptive")
-        window = math.prod(source[2:]) // max(math.prod(made[2:]), 1)
-        return math.prod(made[1:]) * (window if whole else math.prod(op.attr("ksize")))
+        source, result = shape(op.input("X")), shape(op.output("Out"))
+        is_global = op.attr("global_pooling") or op.attr("adaptive")
+        window = math.prod(source[2:]) // max(math.prod(result[2:]), 1)
+        return math.prod(result[1:]) * (window if is_global else math.prod(op.attr("ksize")))
     if op.type in ("mul", "matmul", "matmul_v2"):
-        made, other = shape(op.output("Out")), shape(op.input("Y"))
-        turned = op.type != "mul" and (op.attrs.get("transpose_Y") or op.attrs.get("trans_y"))
-        inner = (
+        result, other = shape(op.output("Out")), shape(op.input("Y"))
+        transposed = op.type != "mul" and (op.attrs.get("transpose_Y") or op.attrs.get("trans_y"))
+        depth = (
             math.prod(shape(op.input("X"))[op.attr("x_num_col_dims") :])
             if op.type == "mul"
-            else (other[-1] if turned or len(other) < 2 else other[-2])
+            else (other[-1] if transposed or len(other) < 2 else other[-2])
         )
-        return 2 * math.prod(made[1:]) * inner
+        return 2 * math.prod(result[1:]) * depth
     if op.type == "batch_norm":
         return 2 * math.prod(shape(op.input("X"))[1:])
     return math.prod(shape(op.input("X"))[1:]) if op.type in _ELEMENTWISE else None

@@ -1,4 +1,4 @@
-"""What a step takes of a replica's memory, for people, and what to do when it is too much."""
+"""The report of a step's memory on a replica, for people, with the cures when it is too much."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ..ops.registry import Spec
 class MemoryReport:
     """Bytes that a step takes on one replica.
 
-    ``arena``: temporaries and what is fed; ``scratch``: what kernels use while they run, workspaces of
-    libraries included; ``buckets``: gradients that meet; ``persistables``: parameters and optimizer state.
-    ``largest``: what is in the arena when it is fullest. ``reuse`` and ``in_place`` are what these flags
-    saved. ``host``: what lies on the host beside a GPU, where ops run there. Where instructions run in several
-    lanes, temporaries may last longer than this.
+    ``arena``: temporaries and feeds; ``scratch``: memory of kernels while they run, workspaces of libraries
+    included; ``buckets``: gradients to reduce; ``persistables``: parameters and optimizer state. ``largest``:
+    the largest values in the arena when it is fullest. ``reuse`` and ``in_place``: bytes that these flags save.
+    ``host``: bytes on the host beside a GPU, where ops run there. Where instructions run in several lanes,
+    temporaries may last longer than this.
     """
 
     arena: int
@@ -34,7 +34,7 @@ class MemoryReport:
 
     @property
     def peak(self) -> int:
-        """What a step takes besides persistables."""
+        """Bytes of a step besides persistables."""
         return self.arena + self.scratch + self.buckets
 
     @property
@@ -58,20 +58,24 @@ class MemoryReport:
 def contributors(plan: MemoryPlan, count: int = 5) -> tuple[str, ...]:
     """Return a line for each of the largest storages that are needed when most bytes are."""
     lines = []
-    whole = max(plan.most[1], 1)
+    total = max(plan.most[1], 1)
     for root, size in plan.largest(count):
         value = plan.usage.program.values[root]
-        made = (n for n in plan.usage.nodes if any(root in held for held in n.outputs.values()))
-        by = next((f"made by {node.op}, built at {node.where}" for node in made), "which is fed")
-        share = 100 * size / whole
-        lines.append(f"{value.name} ({plan.specs[root]}): {size:,} bytes, {share:.0f} %, {by}")
+        makers = (
+            n for n in plan.usage.nodes if any(root in values for values in n.outputs.values())
+        )
+        origin = next(
+            (f"made by {node.op}, built at {node.where}" for node in makers), "which is fed"
+        )
+        share = 100 * size / total
+        lines.append(f"{value.name} ({plan.specs[root]}): {size:,} bytes, {share:.0f} %, {origin}")
     return tuple(lines)
 
 
 def report(
     plan: MemoryPlan, memory_options: MemoryOptions, scratch: int, grouped: bool
 ) -> MemoryReport:
-    """Return what a plan takes, and what each flag saves: the arena without it, less this one."""
+    """Return the bytes of a plan, and those that each flag saves: the arena without it, less this one."""
     without = {
         name: plan_memory(plan.usage, plan.specs, memory_options._replace(**{name: False})).size
         - plan.size
@@ -91,26 +95,26 @@ def report(
 
 
 def bucket_bytes(program: ReplicaProgram) -> int:
-    """Return the bytes of all buckets in which values meet."""
-    met = (i for n in program.nodes if n.op in COLLECTIVES for i in n.inputs.get("X", ()))
-    return sum(nbytes(program.values[i].spec) for i in met)
+    """Return the bytes of the buckets of all collectives."""
+    positions = (i for n in program.nodes if n.op in COLLECTIVES for i in n.inputs.get("X", ()))
+    return sum(nbytes(program.values[i].spec) for i in positions)
 
 
 def persistable_bytes(program: ReplicaProgram, specs: Sequence[Spec]) -> int:
     """Return the bytes of the persistables on the replica that holds most of them."""
-    held: dict[int, int] = {EVERYWHERE: 0}
-    owners, seen = program.owners(), set()
+    by_owner: dict[int, int] = {EVERYWHERE: 0}
+    owners, counted = program.owners(), set()
     for value, spec in zip(program.values, specs, strict=True):
-        if value.kind == STATE and value.name not in seen and not value.host:
-            seen.add(value.name)
+        if value.kind == STATE and value.name not in counted and not value.host:
+            counted.add(value.name)
             owner = owners.get(value.name, EVERYWHERE)
-            held[owner] = held.get(owner, 0) + nbytes(spec)
-    everywhere = held.pop(EVERYWHERE)
-    return everywhere + max(held.values(), default=0)
+            by_owner[owner] = by_owner.get(owner, 0) + nbytes(spec)
+    everywhere = by_owner.pop(EVERYWHERE)
+    return everywhere + max(by_owner.values(), default=0)
 
 
 def _host_bytes(program: ReplicaProgram, specs: Sequence[Spec]) -> int:
     """Return the bytes of the persistables that lie on the host beside a GPU."""
     pairs = zip(program.values, specs, strict=True)
-    held = {v.name: nbytes(spec) for v, spec in pairs if v.kind == STATE and v.host}
-    return sum(held.values())
+    sizes = {v.name: nbytes(spec) for v, spec in pairs if v.kind == STATE and v.host}
+    return sum(sizes.values())

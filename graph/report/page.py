@@ -1,4 +1,4 @@
-"""Pages for notebooks: a program's, and the parts that they are made of."""
+"""Pages for notebooks: that of a program, and the parts of all pages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .svg import to_svg
 if TYPE_CHECKING:
     from ..program.program import Program
 
-_DRAWN = 400  # ops; a picture of more tells nothing
+_DRAWN = 400  # ops; a picture of more cannot be read
 
 
 def of_program(program: Program) -> str:
@@ -47,6 +47,6 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def folded(title: str, content: str) -> str:
-    """Return what a click on the title shows; a graph is shown at once."""
-    shown = " open" if title == "Graph" else ""
-    return f"<details{shown}><summary>{escape(title)}</summary>{content}</details>"
+    """Return content that a click on the title shows; a graph is open at first."""
+    state = " open" if title == "Graph" else ""
+    return f"<details{state}><summary>{escape(title)}</summary>{content}</details>"

@@ -1,6 +1,6 @@
 """Pictures of a graph as Graphviz text, in Paddle's words: of one program, and of all places at once.
 
-Ops that only wait for each other are tied by control variables: a persistable is overwritten after it was read.
+Control variables tie ops that only wait for each other: a persistable is overwritten after it was read.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def program_dot(graph: Graph) -> str:
 
 
 def _overwritten(nodes: Sequence[Node]) -> Iterator[tuple[Node, Node]]:
-    """Yield (reader, writer): the writer makes the next version of what the reader reads, and reads nothing
-    of what the reader makes, so that only the name orders them."""
+    """Yield (reader, writer): the writer writes the next version of a persistable that the reader reads, and
+    reads no result of the reader, so that only the name orders them."""
     readers: dict[Value, list[Node]] = {}
     newest: dict[str, Value] = {}
     for node in nodes:
@@ -72,15 +72,17 @@ Pairs = list[tuple[Node, Node]]
 
 
 def _by_collective(nodes: Sequence[Node]) -> tuple[Pairs, Pairs]:
-    """Return what :func:`_overwritten` finds, first what a program alone has, then pairs with a collective
-    between them: in the program, the writer reads what the reader makes."""
-    met = {v: node for node in nodes if node.op in COLLECTIVES for v in node.reads()}
-    tied: Pairs = []
-    apart: Pairs = []
+    """Return the pairs of :func:`_overwritten`, those within a program first, then those with a collective
+    between them: in the program, the writer reads a result of the reader."""
+    collective_of = {v: node for node in nodes if node.op in COLLECTIVES for v in node.reads()}
+    within: Pairs = []
+    across: Pairs = []
     for reader, writer in _overwritten(nodes):
-        through = {w for v in reader.writes() if v in met for w in met[v].writes()}
-        (apart if through & set(writer.reads()) else tied).append((reader, writer))
-    return tied, apart
+        through = {
+            w for v in reader.writes() if v in collective_of for w in collective_of[v].writes()
+        }
+        (across if through & set(writer.reads()) else within).append((reader, writer))
+    return within, across
 
 
 class _Places:
@@ -90,20 +92,20 @@ class _Places:
         self.replicas = replicas
         self.lines: list[str] = []
         self.ops: list[str] = []
-        self.drawn = 0
+        self.op_count = 0
         self.numbers: dict[tuple[int, Value], int] = {}
         self.ties: dict[tuple[int, Node], list[tuple[int, bool]]] = {}
         values = dict.fromkeys(v for n in graph.nodes for v in (*n.reads(), *n.writes()))
-        tied, apart = _by_collective(graph.nodes)
+        within, across = _by_collective(graph.nodes)
         for rank in range(replicas):
-            where = f"\\n{place}\\nscope: {rank}\\n"
+            suffix = f"\\n{place}\\nscope: {rank}\\n"
             for value in values:
-                text = f"{value.name}{where}v{value.version}"
+                text = f"{value.name}{suffix}v{value.version}"
                 self.numbers[rank, value] = self._variable(text)
-            for i, pair in enumerate(tied, len(values) + len(graph.nodes)):
-                self._tie(rank, *pair, f"__control_var@{i}{where}v0")
+            for i, pair in enumerate(within, len(values) + len(graph.nodes)):
+                self._tie(rank, *pair, f"__control_var@{i}{suffix}v0")
         for rank in range(replicas):
-            for pair in apart:
+            for pair in across:
                 self._tie(rank, *pair, "dummy")
 
     def _variable(self, text: str) -> int:
@@ -117,29 +119,29 @@ class _Places:
 
     def draw(self, node: Node) -> None:
         """Add the boxes and arrows of one op."""
-        joined = node.op in COLLECTIVES
+        collective = node.op in COLLECTIVES
         ranks = range(self.replicas)
         for group in (
-            [list(ranks)] if joined else [[r] for r in ranks if node.at in (EVERYWHERE, r)]
+            [list(ranks)] if collective else [[r] for r in ranks if node.at in (EVERYWHERE, r)]
         ):
-            k, self.drawn = self.drawn, self.drawn + 1
+            k, self.op_count = self.op_count, self.op_count + 1
             self.ops.append(f'op_{k} [label="{_label(node)}", shape=rect]')
             reads = [] if is_seed(node) else node.reads()
             self.ops += [f"var_{self.numbers[r, v]} -> op_{k}" for v in reads for r in group]
-            tied = [tie for r in group for tie in self.ties.get((r, node), ())]
-            self.ops += [f"var_{n} -> op_{k}" for n, leaves in tied if not leaves]
+            ties = [tie for r in group for tie in self.ties.get((r, node), ())]
+            self.ops += [f"var_{n} -> op_{k}" for n, leaves in ties if not leaves]
             self.ops += [
                 f"op_{k} -> var_{self.numbers[r, v]}" for v in node.writes() for r in group
             ]
-            self.ops += [f"op_{k} -> var_{n}" for n, leaves in tied if leaves]
+            self.ops += [f"op_{k} -> var_{n}" for n, leaves in ties if leaves]
 
 
 def places_dot(graph: Graph, replicas: int, place: str = "CPUPlace") -> str:
     """Return the graph over all places as Paddle's multi_devices_print_pass draws it."""
-    drawn = _Places(graph, replicas, place)
+    places = _Places(graph, replicas, place)
     for node in graph.nodes:
-        drawn.draw(node)
-    return "\n".join(["digraph G {", *drawn.lines, *drawn.ops, "}", ""])
+        places.draw(node)
+    return "\n".join(["digraph G {", *places.lines, *places.ops, "}", ""])
 
 
 def _label(node: Node) -> str:

@@ -1,4 +1,4 @@
-"""What the compiler did, for people: pictures of the graph, and the report of one compilation."""
+"""The report of one compilation for people, and pictures of the graph."""
 
 from __future__ import annotations
 
@@ -42,22 +42,22 @@ SLOWER = (
 
 @dataclass(frozen=True)
 class PassRecord:
-    """What one pass did: nodes before and after, whether it changed the graph, seconds taken."""
+    """The record of one pass: nodes before and after, whether it changed the graph, seconds taken."""
 
     name: str
-    before: int
-    after: int
+    old_count: int
+    new_count: int
     changed: bool
     seconds: float
 
 
 @dataclass(frozen=True, repr=False)
 class CompileReport:
-    """What ``explain()`` tells: passes and their effect, buckets, flags that have no effect yet.
+    """The result of ``explain()``: passes and their effect, buckets, flags that have no effect yet.
 
     ``buckets``: bytes in each collective. ``owned``: bytes of persistables that one rank alone holds, by rank.
-    ``kernels``: how many ops each back end computes. ``memory``: what the shapes fed last take, once known.
-    ``graphs``: which graphs a step on a GPU is made of.
+    ``kernels``: how many ops each back end computes. ``memory``: the bytes for the shapes fed last, once known.
+    ``graphs``: the CUDA graphs of a step on a GPU.
     """
 
     passes: tuple[PassRecord, ...]
@@ -74,7 +74,7 @@ class CompileReport:
         lines = [f"compiled for {self.replicas} replica(s): {len(self.graph.nodes)} ops"]
         for record in self.passes:
             effect = (
-                f"{record.before} -> {record.after} ops"
+                f"{record.old_count} -> {record.new_count} ops"
                 if record.changed
                 else "found nothing to do"
             )
@@ -99,7 +99,7 @@ class CompileReport:
         return "\n".join(lines)
 
     def summary(self) -> str:
-        """Return one line: ops, replicas, kernels, and what a step takes."""
+        """Return one line: ops, replicas, kernels, and the memory of a step."""
         changed = sum(record.changed for record in self.passes)
         by = ", ".join(f"{count} on {name}" for name, count in sorted(self.kernels.items()))
         memory = f"; {self.memory.total:,} bytes a replica" if self.memory is not None else ""
@@ -113,7 +113,13 @@ class CompileReport:
 
     def _repr_html_(self) -> str:
         passes = [
-            (r.name, r.before, r.after, "yes" if r.changed else "no", f"{r.seconds * 1e3:.2f}")
+            (
+                r.name,
+                r.old_count,
+                r.new_count,
+                "yes" if r.changed else "no",
+                f"{r.seconds * 1e3:.2f}",
+            )
             for r in self.passes
         ]
         parts = [

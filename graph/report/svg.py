@@ -12,7 +12,7 @@ from ..program.role import OpRole
 _ROLES = (("forward", "#148b97"), ("backward", "#303A3A"), ("update", "#97621a"))
 _BOX, _ROW, _GAP, _TOP = 38, 62, 24, 48
 _LETTER = 6.9  # width of a letter at 11 pixels, at most
-_ACROSS = "#c2185b"  # what the backward pass reads of the forward pass
+_ACROSS = "#c2185b"  # values of the forward pass that the backward pass reads
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class _Box:
 
 
 def to_svg(graph: Graph) -> str:
-    """Return a picture of the ops as SVG text: with the shape that each makes, and arrows to its readers."""
+    """Return a picture of the ops as SVG text, with the shape of each result, and arrows to its readers."""
     roles = [_role(node) for node in graph.nodes]
     reads = _makers(graph)
     rows = _rows(roles, reads)
@@ -36,9 +36,9 @@ def to_svg(graph: Graph) -> str:
     height = max((box.y for box in boxes), default=_TOP) + _BOX + _GAP
     width = max(width, 560)
     parts = [_legend(roles)]
-    for i, found in enumerate(reads):
-        parts += [_arrow(boxes[j], boxes[i]) for j in sorted(found)]
-    parts += [_drawn(box) for box in boxes]
+    for i, makers in enumerate(reads):
+        parts += [_arrow(boxes[j], boxes[i]) for j in sorted(makers)]
+    parts += [_draw(box) for box in boxes]
     body = "\n".join(parts)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
@@ -54,20 +54,20 @@ def _role(node: Node) -> int:
 
 
 def _makers(graph: Graph) -> list[set[int]]:
-    """Return, per op, the ops that make what it reads."""
+    """Return, per op, the makers of the values it reads."""
     maker: dict[Value, int] = {}
-    found = []
+    makers = []
     for i, node in enumerate(graph.nodes):
-        found.append({maker[value] for value in node.reads() if value in maker})
+        makers.append({maker[value] for value in node.reads() if value in maker})
         maker.update(dict.fromkeys(node.writes(), i))
-    return found
+    return makers
 
 
 def _rows(roles: Sequence[int], reads: Sequence[set[int]]) -> list[int]:
     """Return each op's row: its depth among ops of its role; backward ops are counted from the last one."""
     depth = [0] * len(roles)
-    for i, found in enumerate(reads):
-        own = [depth[j] for j in found if roles[j] == roles[i]]
+    for i, makers in enumerate(reads):
+        own = [depth[j] for j in makers if roles[j] == roles[i]]
         depth[i] = 1 + max(own, default=-1)
     last = max((d for d, role in zip(depth, roles, strict=True) if role == 1), default=0)
     return [last - d if role == 1 else d for d, role in zip(depth, roles, strict=True)]
@@ -77,7 +77,7 @@ def _boxes(
     nodes: Sequence[Node], roles: Sequence[int], rows: Sequence[int]
 ) -> tuple[list[_Box], float]:
     labels = [_lines(node) for node in nodes]
-    found: dict[int, _Box] = {}
+    boxes: dict[int, _Box] = {}
     left = float(_GAP)
     for role in range(len(_ROLES)):
         own = [i for i, other in enumerate(roles) if other == role]
@@ -89,16 +89,16 @@ def _boxes(
             k = column[rows[i]] = column.get(rows[i], -1) + 1
             x = left + k * (width + _GAP)
             title = f"{nodes[i]}\nbuilt at {nodes[i].where}"
-            found[i] = _Box(x, _TOP + rows[i] * _ROW, width, role, labels[i], title)
+            boxes[i] = _Box(x, _TOP + rows[i] * _ROW, width, role, labels[i], title)
         left += (max(column.values()) + 1) * (width + _GAP) + 2 * _GAP
-    return [found[i] for i in range(len(nodes))], left
+    return [boxes[i] for i in range(len(nodes))], left
 
 
 def _lines(node: Node) -> tuple[str, str]:
-    """Return an op's name, and the first value that it makes."""
-    made = list(node.writes())
-    more = f" and {len(made) - 1} more" if len(made) > 1 else ""
-    return node.op, f"{made[0].spec}{more}" if made else ""
+    """Return an op's name, and the shape and type of its first result."""
+    results = list(node.writes())
+    others = f" and {len(results) - 1} more" if len(results) > 1 else ""
+    return node.op, f"{results[0].spec}{others}" if results else ""
 
 
 def _arrow(source: _Box, target: _Box) -> str:
@@ -116,7 +116,7 @@ def _arrow(source: _Box, target: _Box) -> str:
     return f'<path d="{way}" class="{"a" if (source.role, target.role) == (0, 1) else "e"}"/>'
 
 
-def _drawn(box: _Box) -> str:
+def _draw(box: _Box) -> str:
     middle = box.x + box.width / 2
     return (
         f'<g><title>{escape(box.title)}</title><rect x="{box.x:.0f}" y="{box.y}" width="{box.width:.0f}" '
@@ -130,15 +130,15 @@ def _text(x: float, y: float, line: str) -> str:
 
 
 def _legend(roles: Iterable[int]) -> str:
-    parts, x, there = [], _GAP, set(roles)
+    parts, x, present = [], _GAP, set(roles)
     for role, (name, color) in enumerate(_ROLES):
-        if role in there:
+        if role in present:
             parts.append(
                 f'<rect x="{x}" y="12" width="14" height="14" rx="3" fill="{color}"/>'
                 f'<text x="{x + 20}" y="23" class="l">{name}</text>'
             )
             x += 96
-    if {0, 1} <= there:
+    if {0, 1} <= present:
         parts.append(
             f'<path d="M{x},19 L{x + 26},19" class="a"/>'
             f'<text x="{x + 34}" y="23" class="l">a gradient reads what the forward pass made</text>'

@@ -34,7 +34,7 @@ Callback = Callable[[Block, dict[str, Any]], None]
 
 @dataclass
 class GradOp:
-    """A gradient op before it is appended: names by slot, attributes, and the op it comes from."""
+    """A gradient op before it is appended: names by slot, attributes, and the forward op's names."""
 
     type: str
     inputs: dict[str, list[str]]
@@ -46,8 +46,8 @@ class GradOp:
         """Names read."""
         return [name for names in self.inputs.values() for name in names]
 
-    def written(self) -> list[str]:
-        """Names written, unwanted ones left out."""
+    def writes(self) -> list[str]:
+        """Names written, without those of gradients that are not computed."""
         return [n for names in self.outputs.values() for n in names if n != EMPTY_VAR]
 
     def rename(self, slots: dict[str, list[str]], old: str, new: str) -> None:
@@ -66,7 +66,7 @@ def append_backward(
     """Append the gradient ops of ``loss`` and return (parameter, gradient) pairs.
 
     Args:
-        loss: what to differentiate.
+        loss: the variable to differentiate.
         parameter_list: parameters (or names) to return; default: every trainable parameter that has one.
         no_grad_set: variables (or names) through which no gradient flows.
         callbacks: called with the block and a context after each appended op.
@@ -82,16 +82,16 @@ def append_backward(
     block = program.global_block()
     source = _producer(block, loss)
     source.attrs[ROLE] = source.role | int(OpRole.Loss)
-    stopped = _stopped(program, no_grad_set)
+    no_grad = _no_grad_names(program, no_grad_set)
     with program.role_guard(OpRole.Backward, []):
         program._appending_grad_times += 1
         seed = grad_name(loss.name)
-        path = _path(block, {loss.name}, set(), stopped)
+        path = _path(block, {loss.name}, set(), no_grad)
         gradient_of = _Namer(program, block)
         first = len(block.ops)
         seed = gradient_of.start(seed)
         _append_seed(block, loss, seed, source.attrs[DEVICE])
-        grads = _gradient_ops(path, {grad_name(loss.name)}, stopped)
+        grads = _gradient_ops(path, {grad_name(loss.name)}, no_grad)
         grads = _accumulate(grads)
         renamed = gradient_of.apply(grads, grad_name(loss.name), seed)
         _append(block, grads, callbacks, first)
@@ -109,38 +109,44 @@ def gradients(
         no_grad_set: variables (or names) through which no gradient flows.
 
     Raises:
-        InvalidType: something that is no Variable.
+        InvalidType: an argument is no Variable or list of them.
         InvalidValue: another number or shape of target gradients than of targets.
     """
     targets, inputs = _variables(targets, "targets"), _variables(inputs, "inputs")
-    given = [None] * len(targets) if target_gradients is None else _given(target_gradients)
-    if len(given) != len(targets):
-        raise InvalidValue(f"gradients: {len(given)} target_gradients for {len(targets)} targets.")
+    target_grads = (
+        [None] * len(targets) if target_gradients is None else _target_gradients(target_gradients)
+    )
+    if len(target_grads) != len(targets):
+        raise InvalidValue(
+            f"gradients: {len(target_grads)} target_gradients for {len(targets)} targets."
+        )
     program = targets[0].block.program
     block = program.global_block()
-    stopped = _stopped(program, no_grad_set)
-    asked = {v.name for v in inputs}
-    stopped -= {grad_name(name) for name in asked}
+    no_grad = _no_grad_names(program, no_grad_set)
+    input_names = {v.name for v in inputs}
+    no_grad -= {grad_name(name) for name in input_names}
     with program.role_guard(OpRole.Backward, []):
         program._appending_grad_times += 1
         namer = _Namer(program, block)
-        path = _path(block, {t.name for t in targets}, asked, stopped)
+        path = _path(block, {t.name for t in targets}, input_names, no_grad)
         first = len(block.ops)
         seeds = {
             grad_name(t.name): _target_seed(block, t, g, namer)
-            for t, g in zip(targets, given, strict=True)
+            for t, g in zip(targets, target_grads, strict=True)
         }
-        grads = _accumulate(_gradient_ops(path, set(seeds), stopped))
+        grads = _accumulate(_gradient_ops(path, set(seeds), no_grad))
         renamed: dict[str, str] = {}
         for name, seed in seeds.items():
             renamed |= namer.apply(grads, name, seed)
         _append(block, grads, None, first)
-    made = {name for op in block.ops[first:] for name in op.output_arg_names} | set(seeds.values())
-    found = (renamed.get(grad_name(v.name), grad_name(v.name)) for v in inputs)
-    return [block.vars[name] if name in made else None for name in found]
+    computed = {name for op in block.ops[first:] for name in op.output_arg_names} | set(
+        seeds.values()
+    )
+    names = (renamed.get(grad_name(v.name), grad_name(v.name)) for v in inputs)
+    return [block.vars[name] if name in computed else None for name in names]
 
 
-# -- what to differentiate --------------------------------------------------------------------------
+# -- the path to differentiate ----------------------------------------------------------------------
 
 
 def _check_arguments(loss: Any, parameter_list: Any, callbacks: Any) -> None:
@@ -159,24 +165,24 @@ def _check_arguments(loss: Any, parameter_list: Any, callbacks: Any) -> None:
             raise InvalidValue("append_backward: every callback must be callable.")
 
 
-def _names(given: Iterable[Any], argument: str) -> list[str]:
+def _names(items: Iterable[Any], argument: str) -> list[str]:
     names = []
-    for item in given:
+    for item in items:
         if not isinstance(item, (str, Variable)):
             raise InvalidType(f"{argument} holds Variables or names, got {item!r}.")
         names.append(item if isinstance(item, str) else item.name)
     return names
 
 
-def _variables(given: Any, argument: str) -> list[Variable]:
-    items = list(given) if isinstance(given, (list, tuple)) else [given]
+def _variables(value: Any, argument: str) -> list[Variable]:
+    items = list(value) if isinstance(value, (list, tuple)) else [value]
     for item in items:
         if not isinstance(item, Variable):
             raise InvalidType(f"gradients: {argument} must be Variables, got {item!r}.")
     return items
 
 
-def _given(target_gradients: Any) -> list[Variable | None]:
+def _target_gradients(target_gradients: Any) -> list[Variable | None]:
     items = (
         list(target_gradients)
         if isinstance(target_gradients, (list, tuple))
@@ -197,13 +203,13 @@ def _producer(block: Block, loss: Variable) -> Operator:
     raise InvalidValue(f"append_backward: no operator of the program makes {loss.name!r}.")
 
 
-def _stopped(program: Program, no_grad_set: Any) -> set[str]:
-    """Return the names of gradients that nobody may compute."""
+def _no_grad_names(program: Program, no_grad_set: Any) -> set[str]:
+    """Return the names of gradients that must not be computed."""
     if no_grad_set is not None and not isinstance(no_grad_set, (set, list, tuple, frozenset)):
         raise InvalidType("no_grad_set must be a set or list of Variables or names.")
-    given = _names(no_grad_set or (), "no_grad_set")
+    no_grad = _names(no_grad_set or (), "no_grad_set")
     names = {v.name for v in program.list_vars() if v.stop_gradient}
-    return {grad_name(name.removesuffix(GRAD_SUFFIX)) for name in [*names, *given]}
+    return {grad_name(name.removesuffix(GRAD_SUFFIX)) for name in [*names, *no_grad]}
 
 
 def _path(block: Block, targets: set[str], inputs: set[str], stopped: set[str]) -> list[Operator]:
@@ -219,12 +225,12 @@ def _path(block: Block, targets: set[str], inputs: set[str], stopped: set[str]) 
             needed.update(n for n in op.input_arg_names if grad_name(n) not in stopped)
     if not inputs:
         return back[::-1]
-    known = set(inputs)
+    reached_names = set(inputs)
     path = []
     for op in back[::-1]:
-        if known.intersection(op.input_arg_names):
+        if reached_names.intersection(op.input_arg_names):
             path.append(op)
-            known.update(op.output_arg_names)
+            reached_names.update(op.output_arg_names)
     return path
 
 
@@ -232,43 +238,43 @@ def _path(block: Block, targets: set[str], inputs: set[str], stopped: set[str]) 
 
 
 def _gradient_ops(path: Sequence[Operator], seeds: set[str], stopped: set[str]) -> list[GradOp]:
-    """Return the gradient ops of a path, last op first; only those that something reaches and needs."""
-    known = set(seeds)
-    made: list[GradOp] = []
+    """Return the gradient ops of a path, last op first, without those that no gradient reaches."""
+    reached = set(seeds)
+    ops: list[GradOp] = []
     for op in reversed(path):
         grad = op.declaration.grad
         assert grad is not None
-        for one in _instances(op, grad):
-            candidate = _wire(op, grad, one, stopped)
+        for index in _instances(op, grad):
+            candidate = _wire(op, grad, index, stopped)
             incoming = [n for n in candidate.read() if n in candidate.of]
-            if not candidate.written() or not any(n in known for n in incoming):
+            if not candidate.writes() or not any(n in reached for n in incoming):
                 continue
-            made += _zeros(candidate, incoming, known)
-            made.append(candidate)
-            known.update(candidate.written())
-    return made
+            ops += _zeros(candidate, incoming, reached)
+            ops.append(candidate)
+            reached.update(candidate.writes())
+    return ops
 
 
 def _instances(op: Operator, grad: Grad) -> list[int | None]:
-    """One gradient op, or one for each variable of the slot that the declaration names."""
+    """Return [None] for one gradient op, or an index for each variable of the slot that ``grad`` names."""
     return list(range(len(op.input(grad.each)))) if grad.each else [None]
 
 
-def _wire(op: Operator, grad: Grad, one: int | None, stopped: set[str]) -> GradOp:
+def _wire(op: Operator, grad: Grad, index: int | None, stopped: set[str]) -> GradOp:
     """Fill the gradient op's slots with the forward op's names and those of their gradients."""
     of: dict[str, str] = {}
-    left_out = set(op.attrs[grad.without]) if grad.without else set()
+    omitted = set(op.attrs[grad.without]) if grad.without else set()
 
     def read(sources: str) -> list[str]:
-        return [n for s in sources.split("+") for n in names(s, False) if n not in left_out]
+        return [n for s in sources.split("+") for n in names(s, False) if n not in omitted]
 
     def names(source: str, writing: bool) -> list[str]:
         base, is_grad, _ = source.partition(GRAD_SUFFIX)
         forward = op.inputs.get(base, op.outputs.get(base, []))
         if not is_grad:
             return list(forward)
-        if writing and one is not None:
-            forward = [forward[one]]
+        if writing and index is not None:
+            forward = [forward[index]]
         result = []
         for name in forward:
             of[grad_name(name)] = name
@@ -287,16 +293,16 @@ def _wire(op: Operator, grad: Grad, one: int | None, stopped: set[str]) -> GradO
     return GradOp(grad.type, inputs, outputs, attrs, of)
 
 
-def _zeros(candidate: GradOp, incoming: list[str], known: set[str]) -> list[GradOp]:
-    """Return the ops that make gradients zero which nothing reaches but this op reads."""
+def _zeros(candidate: GradOp, incoming: list[str], reached: set[str]) -> list[GradOp]:
+    """Return the ops that fill gradients with zero which this op reads and no op computes."""
     fills = []
     for name in dict.fromkeys(incoming):
-        if name not in known:
+        if name not in reached:
             forward = candidate.of[name]
             fills.append(
                 GradOp("fill_zeros_like", {"X": [forward]}, {"Out": [name]}, {}, {name: forward})
             )
-            known.add(name)
+            reached.add(name)
     return fills
 
 
@@ -314,17 +320,17 @@ def _accumulate(grads: list[GradOp]) -> list[GradOp]:
             for i, name in enumerate(names):
                 if name == EMPTY_VAR:
                     continue
-                before = parts.setdefault(name, [])
-                if before == [name]:
+                parts_so_far = parts.setdefault(name, [])
+                if parts_so_far == [name]:
                     first = f"{name}@RENAME@block0@0"
                     writer = writers[name][0]
                     writer.rename(writer.outputs, name, first)
                     for reader in result:  # of a variable that was written again in between
                         reader.rename(reader.inputs, name, first)
-                    before[0] = first
-                own = f"{name}@RENAME@block0@{len(before)}" if before else name
+                    parts_so_far[0] = first
+                own = f"{name}@RENAME@block0@{len(parts_so_far)}" if parts_so_far else name
                 op.outputs[slot][i] = own
-                before.append(own)
+                parts_so_far.append(own)
                 writers[name].append(op)
         result.append(op)
     result += [_sum(name, names) for name, names in parts.items() if len(names) > 1]
@@ -339,7 +345,7 @@ def _sum(name: str, parts: list[str]) -> GradOp:
 
 
 class _Namer:
-    """Later calls on one program may meet gradients that exist: they are renamed with ``grad/`` prefixes."""
+    """Renames gradients that exist already, in later calls on one program, with ``grad/`` prefixes."""
 
     def __init__(self, program: Program, block: Block) -> None:
         self.block = block
@@ -350,10 +356,10 @@ class _Namer:
         return generate(seed) if self.block.has_var(seed) else seed
 
     def apply(self, grads: list[GradOp], loss_grad: str, seed: str) -> dict[str, str]:
-        """Rename what clashes in the ops; return old to new names."""
+        """Rename clashing names in the ops; return new names by old ones."""
         renamed = {loss_grad: seed} if seed != loss_grad else {}
         for op in grads:
-            for name in op.written():
+            for name in op.writes():
                 if self.block.has_var(name) and name not in renamed:
                     renamed[name] = f"{self.prefix}{name}"
         for op in grads:
@@ -378,15 +384,15 @@ def _append_seed(block: Block, loss: Variable, seed: str, device: str) -> None:
     block.append_op("fill_constant", None, {"Out": seed}, attrs)
 
 
-def _target_seed(block: Block, target: Variable, given: Variable | None, namer: _Namer) -> str:
-    """Return the name of a target's gradient: the one given, or ones of the target's shape."""
-    if given is not None:
-        if given.shape != target.shape:
+def _target_seed(block: Block, target: Variable, grad: Variable | None, namer: _Namer) -> str:
+    """Return the name of a target's gradient: ``grad``, or ones of the target's shape."""
+    if grad is not None:
+        if grad.shape != target.shape:
             raise InvalidValue(
-                f"gradients: the gradient given for {target.name!r} "
-                f"has shape {given.shape}, not {target.shape}."
+                f"gradients: the target gradient of {target.name!r} "
+                f"has shape {grad.shape}, not {target.shape}."
             )
-        return given.name
+        return grad.name
     seed = namer.start(grad_name(target.name))
     block.append_op("fill_any_like", {"X": target}, {"Out": seed}, {"value": 1.0, DEVICE: ""})
     return seed

@@ -30,7 +30,7 @@ def _clipped(parameter: Parameter, grad: Variable, op_type: str, attrs: dict[str
 
 
 class GradientClipByValue(GradientClipBase):
-    """Every element is kept between ``min`` (default: -max) and ``max``."""
+    """Limits every element to ``min`` (default: -max) and ``max``."""
 
     def __init__(self, max: float, min: float | None = None) -> None:
         self.max = float(max)
@@ -110,7 +110,7 @@ class ErrorClipByValue:
 
 
 def error_clip_callback(block: Block, context: dict[str, Any]) -> None:
-    """Callback of ``append_backward``: clip what the op just made for variables that ask for it."""
+    """Callback of ``append_backward``: clip the last op's gradients of variables with an ``error_clip``."""
     op = context["__current_op_desc__"]
     for name in [n for n in op.output_arg_names if n in context]:
         forward = block.vars.get(context[name])
@@ -129,14 +129,14 @@ def set_gradient_clip(
     if not isinstance(clip, GradientClipBase):
         raise InvalidType(f"set_gradient_clip takes a gradient clip, got {type(clip).__name__}.")
     program = default_main_program() if program is None else program
-    chosen = param_list if param_list is not None else program.all_parameters()
-    for item in chosen:
+    parameters = param_list if param_list is not None else program.all_parameters()
+    for item in parameters:
         parameter: Any = program.global_block().var(item) if isinstance(item, str) else item
         parameter.gradient_clip_attr = clip
 
 
 def append_gradient_clip(params_grads: ParamGrads, clip: GradientClipBase | None) -> ParamGrads:
-    """Clip with the optimizer's ``clip``, else with what the parameters carry (all of them, or none)."""
+    """Clip with the optimizer's ``clip``, else with that of the parameters (all of them have one, or none)."""
     if clip is not None:
         with name_scope("gradient_clip"):
             return _renamed(params_grads, clip.clip(params_grads))
@@ -155,11 +155,11 @@ def append_gradient_clip(params_grads: ParamGrads, clip: GradientClipBase | None
     return _renamed(params_grads, [(p, clipped[p.name]) for p, _ in params_grads])
 
 
-def _renamed(before: ParamGrads, after: ParamGrads) -> ParamGrads:
-    """Let the ops that clip serve the clipped gradients by name, as in Paddle."""
-    new = {old.name: grad.name for (_, old), (_, grad) in zip(before, after, strict=True)}
-    for op in before[0][1].block.program.global_block().ops if before else ():
+def _renamed(old_pairs: ParamGrads, new_pairs: ParamGrads) -> ParamGrads:
+    """Mark the clipping ops with the names of the clipped gradients, as Paddle does."""
+    new = {old.name: grad.name for (_, old), (_, grad) in zip(old_pairs, new_pairs, strict=True)}
+    for op in old_pairs[0][1].block.program.global_block().ops if old_pairs else ():
         marks = op.attrs.get(ROLE_VAR)
         if marks and op.role == int(OpRole.Optimize):
             op.attrs[ROLE_VAR] = [new.get(name, name) for name in marks]
-    return after
+    return new_pairs

@@ -1,8 +1,7 @@
-"""Learning-rate schedules built from ops (Paddle 1.x): they move on with every step the program runs.
+"""Learning-rate schedules built from ops (Paddle 1.x): they advance with every step the program runs.
 
 ``@LR_DECAY_COUNTER@`` counts steps. Where Paddle branches (piecewise, polynomial with cycles, warm-up),
-comparisons select the rate: the same numbers without control flow. What Paddle keeps of them in
-persistables is kept under the same names.
+comparisons select the rate: the same numbers without control flow. Persistables have Paddle's names.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ def _number(value: float) -> Variable:
     return shape.fill_constant([1], "float32", value)
 
 
-def _where(condition: Variable, yes: Any, no: Any) -> Variable:
-    """yes * condition + no * (1 - condition), for finite numbers."""
-    chosen = shape.cast(condition, "float32")
-    return chosen * yes + (1.0 - chosen) * no
+def _choose(condition: Variable, yes: Any, no: Any) -> Variable:
+    """Return yes * condition + no * (1 - condition), for finite numbers."""
+    mask = shape.cast(condition, "float32")
+    return mask * yes + (1.0 - mask) * no
 
 
 def _in_persistable(name: str, rate: Variable) -> Variable:
@@ -114,7 +113,7 @@ def piecewise_decay(boundaries: Sequence[int], values: Sequence[float]) -> Varia
         step = _steps()
         rate = _number(float(values[-1]))
         for boundary, value in reversed(list(zip(boundaries, values[:-1], strict=True))):
-            rate = _where(step < float(boundary), float(value), rate)
+            rate = _choose(step < float(boundary), float(value), rate)
         return _in_persistable("learning_rate", rate)
 
 
@@ -144,5 +143,5 @@ def linear_lr_warmup(
     with default_main_program().lr_schedule_guard():
         step = _steps()
         rising = start_lr + (end_lr - start_lr) * (step / float(warmup_steps))
-        rate = _where(step < float(warmup_steps), rising, learning_rate)
+        rate = _choose(step < float(warmup_steps), rising, learning_rate)
         return _in_persistable("learning_rate_warmup", rate)

@@ -68,14 +68,14 @@ def _reader(path: str, part: str, cycle: bool = False) -> common.Samples:
     return samples
 
 
-def _images(file: io.BytesIO, what: str) -> Iterator[tuple[np.ndarray, int]]:
-    state = read_state(file, what)
+def _images(file: io.BytesIO, source: str) -> Iterator[tuple[np.ndarray, int]]:
+    state = read_state(file, source)
     state = state if isinstance(state, dict) else {}
     by_name = {
         key.decode() if isinstance(key, bytes) else key: value for key, value in state.items()
     }
     pixels, labels = by_name.get("data"), by_name.get("labels", by_name.get("fine_labels"))
     if not isinstance(pixels, np.ndarray) or labels is None:
-        raise DamagedFile(f"{what} holds no images with labels.")
+        raise DamagedFile(f"{source} holds no images with labels.")
     for row, label in zip(pixels, labels, strict=False):
         yield (row / 255.0).astype(np.float32), int(label)

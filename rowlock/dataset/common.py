@@ -51,7 +51,7 @@ def download(url: str, module_name: str, md5sum: str, save_name: str | None = No
     """Return the path of a data set's file in the cache folder, downloaded if it is not there whole.
 
     Raises:
-        MissingFile: the file is not there and cannot be downloaded; the text says what to put where.
+        MissingFile: the file is missing and cannot be downloaded; the text names the file and its folder.
     """
     path = Path(DATA_HOME, module_name, save_name or url.rsplit("/", 1)[-1])
     present = md5file(str(path)) if path.is_file() else None
@@ -59,7 +59,7 @@ def download(url: str, module_name: str, md5sum: str, save_name: str | None = No
         return str(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     _log.info("downloading %s to %s", url, path)
-    problem = _fetched(url, path, md5sum)
+    problem = _fetch(url, path, md5sum)
     if problem:
         wrong = f" (the one that is there has MD5 {present})" if present else ""
         raise MissingFile(
@@ -69,8 +69,8 @@ def download(url: str, module_name: str, md5sum: str, save_name: str | None = No
     return str(path)
 
 
-def _fetched(url: str, path: Path, md5sum: str) -> str:
-    """Download to a file beside ``path`` and put it in place once it is whole; return what hindered."""
+def _fetch(url: str, path: Path, md5sum: str) -> str:
+    """Download to a file beside ``path`` and put it in place once it is whole; return an error text or ""."""
     problem = ""
     for _ in range(_ATTEMPTS):
         handle, part = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -109,13 +109,13 @@ def fetch_all() -> None:
 # -- archives, read without unpacking them ------------------------------------------------------
 
 
-def members(path: str, wanted: Callable[[str], Any]) -> Iterator[tuple[str, IO[bytes]]]:
-    """Yield the name and the contents of the files in a tar file whose names are wanted, in its order."""
+def members(path: str, predicate: Callable[[str], Any]) -> Iterator[tuple[str, IO[bytes]]]:
+    """Yield name and contents of the files in a tar file whose names fulfil a predicate, in its order."""
     try:
         with tarfile.open(path) as archive:
             for member in archive:
                 name = member.name.removeprefix("./")
-                if member.isfile() and wanted(name):
+                if member.isfile() and predicate(name):
                     contents = archive.extractfile(member)
                     assert contents is not None
                     with contents:
@@ -136,7 +136,7 @@ def lines_of(path: str, name: str) -> Iterator[bytes]:
     raise DamagedFile(f"{path} holds no file {name}.")
 
 
-def needs(module: str, package: str, what: str) -> ModuleType:
+def needs(module: str, package: str, user: str) -> ModuleType:
     """Import a module that only some data sets need.
 
     Raises:
@@ -146,7 +146,7 @@ def needs(module: str, package: str, what: str) -> ModuleType:
         return importlib.import_module(module)
     except ImportError:
         raise MissingFile(
-            f"{what} needs {module}, which is not installed: pip install {package}"
+            f"{user} needs {module}, which is not installed: pip install {package}"
         ) from None
 
 
@@ -162,7 +162,7 @@ def load_samples(file: BinaryIO) -> Any:
 
 
 class _TextOrBytes:
-    """A file that takes what ``pickle.dump`` writes, and what ``json.dump`` writes."""
+    """A file that takes the bytes of ``pickle.dump`` and the text of ``json.dump``."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file

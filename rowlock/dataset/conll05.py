@@ -1,4 +1,4 @@
-"""``paddle.dataset.conll05``: sentences and who does what in them (semantic roles).
+"""``paddle.dataset.conll05``: sentences and the semantic roles of their words.
 
 The training data is not free; Paddle's book trains on the part for testing. ``DATA_URL`` and ``DATA_MD5`` may
 be set to other data.
@@ -136,8 +136,8 @@ def _per_verb(words: list[str], rows: list[list[str]]) -> Iterator[Sentence]:
     if not rows:
         return
     verbs, *marks = zip(*rows, strict=True)
-    named = (verb for verb in verbs if verb != "-")
-    for verb, column in zip(named, marks, strict=False):
+    verbs_present = (verb for verb in verbs if verb != "-")
+    for verb, column in zip(verbs_present, marks, strict=False):
         yield words, verb, _roles(column)
 
 

@@ -1,6 +1,6 @@
 """``paddle.dataset.flowers``: images of 102 kinds of flowers.
 
-As in Paddle, the larger part of the data, which its authors test on, is what one trains on.
+As in Paddle, training uses the larger part of the data, on which its authors test.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def train(
     use_xmap: bool = True,
     cycle: bool = False,
 ) -> common.Samples:
-    """Return a reader of what ``mapper`` makes of (bytes of an image file, label from 0 to 101).
+    """Return a reader of ``mapper((bytes of an image file, label from 0 to 101))``.
 
     With ``use_xmap`` threads map, and samples come in any order. With ``cycle`` there is no end.
     """

@@ -22,7 +22,7 @@ _START, _END, _UNKNOWN = "<s>", "<e>", "<unk>"
 
 
 class DataType:
-    """What a sample is: ``NGRAM``, a window of n words; ``SEQ``, a sentence and the words that follow."""
+    """Kinds of samples: ``NGRAM``, a window of n words; ``SEQ``, a sentence and the words that follow."""
 
     NGRAM = 1
     SEQ = 2

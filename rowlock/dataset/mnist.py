@@ -25,7 +25,7 @@ TRAIN_IMAGE_URL = URL_PREFIX + "train-images-idx3-ubyte.gz"
 TRAIN_IMAGE_MD5 = "f68b3c2dcbeaaa9fbdd348bbdeb94873"
 TRAIN_LABEL_URL = URL_PREFIX + "train-labels-idx1-ubyte.gz"
 TRAIN_LABEL_MD5 = "d53e105ee54ea40749a09fcbcd1e9432"
-_IMAGES, _LABELS = 2051, 2049  # what the files begin with
+_IMAGES, _LABELS = 2051, 2049  # the first number in each file
 _AT_ONCE = 100
 
 
@@ -57,8 +57,8 @@ def _reader(images: str, labels: str) -> common.Samples:
         if len(pixels) < len(digits):
             raise DamagedFile(f"{images} has {len(pixels)} images for {len(digits)} labels.")
         for first in range(0, len(digits), _AT_ONCE):
-            some = pixels[first : first + _AT_ONCE].reshape(-1, pixels[0].size)
-            scaled = some.astype(np.float32) / np.float32(255) * np.float32(2) - np.float32(1)
+            rows = pixels[first : first + _AT_ONCE].reshape(-1, pixels[0].size)
+            scaled = rows.astype(np.float32) / np.float32(255) * np.float32(2) - np.float32(1)
             yield from zip(scaled, digits[first : first + _AT_ONCE].tolist(), strict=False)
 
     return samples

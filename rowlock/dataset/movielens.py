@@ -81,7 +81,7 @@ class UserInfo:
 
 
 class _About(NamedTuple):
-    """What is known beside the ratings."""
+    """Movies, users and categories, beside the ratings."""
 
     films: dict[int, MovieInfo]
     users: dict[int, UserInfo]

@@ -134,7 +134,7 @@ def gen_list(querylist: Iterable[Query]) -> Iterator[tuple[np.ndarray, np.ndarra
 
 def query_filter(querylists: Iterable[QueryList]) -> list[QueryList]:
     """Return the queries that have a relevant document."""
-    return [some for some in querylists if sum(query.relevance_score for query in some)]
+    return [queries for queries in querylists if sum(query.relevance_score for query in queries)]
 
 
 def load_from_text(filepath: str, shuffle: bool = False, fill_missing: int = -1) -> list[QueryList]:
@@ -164,7 +164,7 @@ def _ranked(queries: Iterable[Query]) -> QueryList:
 
 
 def _text(filepath: str) -> io.TextIOBase:
-    """Open a file that was unpacked into the cache folder, or else the one in the archive."""
+    """Open a file in the cache folder if it was unpacked there, else in the archive."""
     unpacked = Path(common.DATA_HOME, "MQ2007", filepath)
     if unpacked.is_file():
         return open(unpacked, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""``paddle.dataset.voc2012``: photographs and what each of their pixels shows (segmentation)."""
+"""``paddle.dataset.voc2012``: photographs and the class of each of their pixels (segmentation)."""
 
 from __future__ import annotations
 

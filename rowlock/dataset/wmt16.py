@@ -70,12 +70,12 @@ def _column(lang: str) -> int:
 
 
 def _words(path: str, lang: str, size: int) -> list[str]:
-    """Return a language's words by number: from the file beside the data, where Paddle keeps them too."""
+    """Return a language's words by number, from the file beside the data that Paddle writes too."""
     _check_language(lang)
     size = min(size, _LANGUAGES[lang])
-    kept = Path(common.DATA_HOME, "wmt16", f"{lang}_{size}.dict")
-    if kept.is_file():
-        words = [line.strip().decode() for line in kept.read_bytes().splitlines()]
+    file_path = Path(common.DATA_HOME, "wmt16", f"{lang}_{size}.dict")
+    if file_path.is_file():
+        words = [line.strip().decode() for line in file_path.read_bytes().splitlines()]
         if len(words) == size:
             return words
     counts: Counter[str] = Counter()
@@ -83,11 +83,11 @@ def _words(path: str, lang: str, size: int) -> list[str]:
         counts.update(sentences[_column(lang)].split())
     frequent = sorted(counts, key=lambda word: -counts[word])
     words = [*_MARKS, *frequent[: max(0, size - len(_MARKS))]]
-    handle, part = tempfile.mkstemp(prefix=f".{kept.name}.", dir=kept.parent)
+    handle, part = tempfile.mkstemp(prefix=f".{file_path.name}.", dir=file_path.parent)
     with os.fdopen(handle, "wb") as file:
         file.write("".join(f"{word}\n" for word in words).encode())
     os.chmod(part, 0o644)
-    os.replace(part, kept)
+    os.replace(part, file_path)
     return words
 
 

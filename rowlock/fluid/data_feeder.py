@@ -1,4 +1,4 @@
-"""``fluid.data_feeder``: samples to arrays, and checks of what layers take."""
+"""``fluid.data_feeder``: samples to arrays, and checks of layers' arguments."""
 
 from collections.abc import Sequence
 from typing import Any

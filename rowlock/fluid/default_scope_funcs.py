@@ -49,7 +49,7 @@ def find_var(name: str) -> ScopeVariable | None:
 
 
 def scoped_function(func: Callable[[], Any]) -> Any:
-    """Return what ``func()`` returns inside a new scope."""
+    """Call ``func()`` inside a new scope and return its result."""
     enter_local_scope()
     try:
         return func()

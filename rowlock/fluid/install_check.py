@@ -10,7 +10,7 @@ __getattr__ = missing(__name__)
 
 
 def run_check() -> None:
-    """Train a linear layer for a step on one place, then on two replicas, and say that both worked."""
+    """Train a linear layer for a step on one place, then on two replicas, and print that both worked."""
     from .. import fluid
 
     print("Training a linear layer on one place.")

@@ -27,13 +27,13 @@ from ..executor.saving.models import load_inference_model, save_inference_model
 from ..executor.saving.states import load, load_program_state, set_program_state
 from ..executor.saving.variables import (
     Predicate,
-    chosen,
     is_belong_to_optimizer,
     is_parameter,
     is_persistable,
     load_variables,
     program_of,
     save_variables,
+    select_variables,
 )
 from ..graph.program.formats.inference import append_fetch_ops, prepend_feed_ops
 from ..graph.program.program import Program, default_main_program
@@ -59,21 +59,21 @@ def save_vars(
     They go to a file each in ``dirname``, or to one file of it (``filename``), or are returned as bytes if
     both are None.
     """
-    return save_variables(chosen(main_program, vars, predicate), dirname, filename)
+    return save_variables(select_variables(main_program, vars, predicate), dirname, filename)
 
 
 def save_params(
     executor: Any, dirname: str | None, main_program: Any = None, filename: str | None = None
 ) -> bytes | None:
     """Save the parameters of a program; see :func:`save_vars`."""
-    return save_variables(chosen(main_program, None, is_parameter), dirname, filename)
+    return save_variables(select_variables(main_program, None, is_parameter), dirname, filename)
 
 
 def save_persistables(
     executor: Any, dirname: str | None, main_program: Any = None, filename: str | None = None
 ) -> bytes | None:
     """Save every persistable variable of a program, optimizer state included; see :func:`save_vars`."""
-    return save_variables(chosen(main_program, None, is_persistable), dirname, filename)
+    return save_variables(select_variables(main_program, None, is_persistable), dirname, filename)
 
 
 def load_vars(
@@ -88,21 +88,21 @@ def load_vars(
 
     Without ``dirname``, ``filename`` holds their bytes.
     """
-    load_variables(chosen(main_program, vars, predicate), dirname, filename)
+    load_variables(select_variables(main_program, vars, predicate), dirname, filename)
 
 
 def load_params(
     executor: Any, dirname: str | None, main_program: Any = None, filename: Any = None
 ) -> None:
     """Load the parameters of a program; see :func:`load_vars`."""
-    load_variables(chosen(main_program, None, is_parameter), dirname, filename)
+    load_variables(select_variables(main_program, None, is_parameter), dirname, filename)
 
 
 def load_persistables(
     executor: Any, dirname: str | None, main_program: Any = None, filename: Any = None
 ) -> None:
     """Load every persistable variable of a program; see :func:`load_vars`."""
-    load_variables(chosen(main_program, None, is_persistable), dirname, filename)
+    load_variables(select_variables(main_program, None, is_persistable), dirname, filename)
 
 
 def get_program_parameter(program: Any) -> list[Variable]:

@@ -1,4 +1,4 @@
-"""``fluid.layer_helper``: what a layer that somebody writes outside of Paddle is written with."""
+"""``fluid.layer_helper``: the helper of layers that users write outside of Paddle."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -41,7 +41,7 @@ class LayerHelper(helper.LayerHelper):
         """Return an argument that is one variable or several, as a list."""
         inputs = self.kwargs.get(input_param_name, [])
         inputs = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
-        return [self.to_variable(one) for one in inputs]
+        return [self.to_variable(item) for item in inputs]
 
     def input(self, input_param_name: str = "input") -> Variable:
         """Return an argument that is one variable.
@@ -69,7 +69,7 @@ class LayerHelper(helper.LayerHelper):
         Raises:
             InvalidValue: the inputs have several dtypes.
         """
-        dtypes = {one.dtype for one in self.multiple_input(input_param_name)}
+        dtypes = {variable.dtype for variable in self.multiple_input(input_param_name)}
         if len(dtypes) > 1:
             raise InvalidValue(
                 f"{self.layer_type}: the inputs must have one dtype, got {sorted(map(str, dtypes))}."

@@ -10,7 +10,7 @@ __getattr__ = missing(__name__)
 
 
 def get_logger(name: str, level: int | str, fmt: str | None = None) -> logging.Logger:
-    """Return a logger that writes to standard error by itself, once however often it is asked for."""
+    """Return a logger with its own handler to standard error; later calls add no further handler."""
     logger = logging.getLogger(name)
     logger.setLevel(level)
     if not logger.handlers:

@@ -1,1 +1,1 @@
-"""Functions of ``paddle`` 2.x that are made of the layers in ``graph/layers``, one file a family."""
+"""Functions of ``paddle`` 2.x, built from the layers in ``graph/layers``, one file a family."""

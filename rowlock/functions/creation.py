@@ -1,4 +1,4 @@
-"""Tensors made of numbers: constants, ranges, diagonals, triangles."""
+"""Tensors of numbers: constants, ranges, diagonals, triangles."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ def constant(array: Any, dtype: Any) -> Variable:
         array = array.reshape(1)
     if kind == VarType.FP64:
         return _double(array.astype(np.float64))
-    held = {VarType.FP16: np.float32, VarType.BF16: np.float32, VarType.UINT8: np.int32,
+    element_type = {VarType.FP16: np.float32, VarType.BF16: np.float32, VarType.UINT8: np.int32,
             VarType.INT8: np.int32, VarType.INT16: np.int32}.get(kind, to_numpy(kind))  # fmt: skip
-    made = layers.assign(array.astype(held))
-    made.stop_gradient = True
-    return made if made.dtype == kind else layers.cast(made, kind)
+    variable = layers.assign(array.astype(element_type))
+    variable.stop_gradient = True
+    return variable if variable.dtype == kind else layers.cast(variable, kind)
 
 
 def _double(array: np.ndarray) -> Variable:
-    """Return float64 as a sum of float32: what each rounds off, the next one holds."""
+    """Return float64 as a sum of float32, each of which holds the rounding error of those before."""
     total = layers.cast(layers.assign(array.astype(np.float32)), VarType.FP64)
-    rest = array - array.astype(np.float32)
+    remainder = array - array.astype(np.float32)
     for _ in range(2):  # 24 bits each, of 53
-        if not rest.any() or not np.isfinite(rest).all():
+        if not remainder.any() or not np.isfinite(remainder).all():
             break
-        part = rest.astype(np.float32)
+        part = remainder.astype(np.float32)
         total = total + layers.cast(layers.assign(part), VarType.FP64)
-        rest = rest - part
+        remainder = remainder - part
     total.stop_gradient = True
     return total
 
@@ -67,7 +67,7 @@ def zeros(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
 
 
 def empty(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
-    """A tensor whose elements are not said; they are zeros."""
+    """A tensor of unspecified elements, which are zeros."""
     return zeros(shape, dtype)
 
 
@@ -95,19 +95,19 @@ def zeros_like(x: Variable, dtype: Any = None, name: str | None = None) -> Varia
 
 
 def empty_like(x: Variable, dtype: Any = None, name: str | None = None) -> Variable:
-    """A tensor in the shape of ``x`` whose elements are not said; they are zeros."""
+    """A tensor of unspecified elements, which are zeros, in the shape of ``x``."""
     return zeros_like(x, dtype, name)
 
 
-def _numbers(layer: str, *given: Any) -> None:
-    for one in given:
-        if isinstance(one, Variable):
+def _numbers(layer: str, *values: Any) -> None:
+    for value in values:
+        if isinstance(value, Variable):
             raise Unsupported(
-                f"{layer}: how many elements there are would depend on {one.name!r}, and sizes that depend "
-                "on values are not built. Give numbers."
+                f"{layer}: the number of elements would depend on {value.name!r}, and sizes that depend on "
+                "values are not built. Pass numbers."
             )
-        if isinstance(one, bool) or not isinstance(one, (int, float, np.number)):
-            raise InvalidType(f"{layer} takes numbers, got {one!r}.")
+        if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+            raise InvalidType(f"{layer} takes numbers, got {value!r}.")
 
 
 def arange(
@@ -120,8 +120,8 @@ def arange(
     if step == 0:
         raise InvalidValue("arange: the step cannot be 0.")
     if dtype is None:
-        whole = all(isinstance(one, (int, np.integer)) for one in (start, end, step))
-        dtype = "int64" if whole else dtype_or_default(None)
+        integers = all(isinstance(number, (int, np.integer)) for number in (start, end, step))
+        dtype = "int64" if integers else dtype_or_default(None)
     count = max(0, math.ceil((end - start) / step))
     if count == 0:
         raise InvalidValue(f"arange: there is nothing between {start} and {end} by {step}.")
@@ -150,7 +150,7 @@ def eye(
     return constant(np.eye(sizes[0], sizes[1]), dtype_or_default(dtype))
 
 
-def _known(x: Variable, layer: str) -> tuple[int, int]:
+def _known_matrix_sizes(x: Variable, layer: str) -> tuple[int, int]:
     """Return the last two sizes, which must be known."""
     check_variable(x, "x", layer)
     sizes = (x.shape or ())[-2:]
@@ -169,12 +169,12 @@ def _masked(x: Variable, mask: np.ndarray) -> Variable:
 
 def tril(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
     """The matrices with zeros above a diagonal."""
-    return _masked(x, np.tri(*_known(x, "tril"), k=diagonal))
+    return _masked(x, np.tri(*_known_matrix_sizes(x, "tril"), k=diagonal))
 
 
 def triu(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
     """The matrices with zeros below a diagonal."""
-    return _masked(x, 1 - np.tri(*_known(x, "triu"), k=diagonal - 1))
+    return _masked(x, 1 - np.tri(*_known_matrix_sizes(x, "triu"), k=diagonal - 1))
 
 
 def diag(
@@ -191,7 +191,7 @@ def diag(
         column = layers.unsqueeze(layers.gather(x, constant(index, "int64")), [1])
         placed = column * constant(on_it, x.dtype)
         return placed + constant((1 - on_it) * padding_value, x.dtype) if padding_value else placed
-    rows_, columns = _known(x, "diag")
+    rows_, columns = _known_matrix_sizes(x, "diag")
     if len(x.shape) != 2:
         raise InvalidValue(f"diag takes a vector or a matrix, got {len(x.shape)} dimensions.")
     first = np.arange(max(-offset, 0), rows_)
@@ -215,18 +215,17 @@ def to_tensor(
     if dtype is None:
         from_python = array.dtype.kind == "f" and not isinstance(data, (np.ndarray, np.generic))
         dtype = dtype_or_default(None) if from_python else array.dtype
-    made = constant(array, dtype)
-    made.stop_gradient = stop_gradient
-    return made
+    variable = constant(array, dtype)
+    variable.stop_gradient = stop_gradient
+    return variable
 
 
 def assign(x: Any, output: Variable | None = None) -> Variable:
     """A copy of a Variable, or of an array, a list or a number."""
-    if not isinstance(x, Variable):
-        x = to_tensor(np.asarray(x))
-        if output is None:
-            return x
-    return layers.assign(x, output)
+    if isinstance(x, Variable):
+        return layers.assign(x, output)
+    tensor = to_tensor(np.asarray(x))
+    return tensor if output is None else layers.assign(tensor, output)
 
 
 def meshgrid(*args: Any, **kwargs: Any) -> list[Variable]:

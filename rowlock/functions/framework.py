@@ -1,4 +1,4 @@
-"""What ``paddle`` keeps for a whole process: the default element type, the device, the seed."""
+"""Settings of ``paddle`` for a whole process: the default element type, the device, the seed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _default_dtype = "float32"
 
 
 def set_default_dtype(d: Any) -> None:
-    """Name the element type of what is created without one.
+    """Set the element type of tensors that are created without one.
 
     Raises:
         InvalidType: it is no float type.
@@ -40,7 +40,7 @@ def set_default_dtype(d: Any) -> None:
 
 
 def get_default_dtype() -> str:
-    """Return the name of the element type of what is created without one."""
+    """Return the name of the element type of tensors that are created without one."""
     return _default_dtype
 
 
@@ -50,7 +50,7 @@ def dtype_or_default(dtype: Any) -> Any:
 
 
 def set_device(device: str) -> CPUPlace | CUDAPlace:
-    """Name the place of executors that are made without one: ``"cpu"``, ``"gpu"`` or ``"gpu:1"``.
+    """Set the place of executors that are created without one: ``"cpu"``, ``"gpu"`` or ``"gpu:1"``.
 
     Raises:
         InvalidType: ``device`` is no string.
@@ -67,13 +67,13 @@ def set_device(device: str) -> CPUPlace | CUDAPlace:
 
 
 def get_device() -> str:
-    """Return the device of executors that are made without a place, such as ``"cpu"`` or ``"gpu:0"``."""
+    """Return the device of executors that are created without a place, such as ``"cpu"`` or ``"gpu:0"``."""
     place = default_place()
     return f"gpu:{place.device_id}" if isinstance(place, CUDAPlace) else "cpu"
 
 
 def seed(seed: int) -> None:
-    """Seed the default programs and all that are made from now on.
+    """Seed the default programs and all that are created from now on.
 
     Raises:
         InvalidType: ``seed`` is no int.
@@ -95,12 +95,12 @@ def is_compiled_with_xpu() -> bool:
 
 @contextmanager
 def no_grad() -> Iterator[None]:
-    """Let no gradient flow through what is built inside (also as a decorator)."""
+    """Let no gradient flow through ops built inside (also as a decorator)."""
     from ..graph.program.program import default_main_program
 
     block = default_main_program().current_block()
-    before = len(block.ops)
+    count = len(block.ops)
     yield
-    for op in block.ops[before:]:
+    for op in block.ops[count:]:
         for name in op.output_arg_names:
             block.var_recursive(name).stop_gradient = True

@@ -28,8 +28,8 @@ def concat(x: Sequence[Variable], axis: Any = 0, name: str | None = None) -> Var
         x = [x]
     if not isinstance(x, (list, tuple)) or not x:
         raise InvalidType(f"concat takes a list of Variables, got {x!r}.")
-    for one in x:
-        check_variable(one, "x", "concat")
+    for variable in x:
+        check_variable(variable, "x", "concat")
     return layers.concat(x, axis, name)
 
 
@@ -46,7 +46,7 @@ def reshape(x: Variable, shape: Any, name: str | None = None) -> Variable:
 def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Variable:
     """Dimension i of the result is dimension ``perm[i]`` of x."""
     check_variable(x, "x", "transpose")
-    return layers.transpose(x, [one % x.ndim for one in perm], name)
+    return layers.transpose(x, [dim % x.ndim for dim in perm], name)
 
 
 def split(
@@ -62,7 +62,7 @@ def chunk(x: Variable, chunks: int, axis: int = 0, name: str | None = None) -> l
 
 
 def unbind(input: Variable, axis: int = 0) -> list[Variable]:
-    """What lies at each index along ``axis``."""
+    """The elements at each index along ``axis``, as a list."""
     check_variable(input, "input", "unbind")
     if input.ndim > 1:
         return tensors.unstack(input, axis)
@@ -74,8 +74,8 @@ def squeeze(x: Variable, axis: Any = None, name: str | None = None) -> Variable:
     check_variable(x, "x", "squeeze")
     axes = [] if axis is None else [axis] if isinstance(axis, int) else list(axis)
     shape = x.shape or ()
-    kept = [one for one in axes if not shape[one] > 1]
-    return layers.squeeze(x, kept, name) if kept or not axes else layers.assign(x)
+    ones = [dim for dim in axes if not shape[dim] > 1]
+    return layers.squeeze(x, ones, name) if ones or not axes else layers.assign(x)
 
 
 def unsqueeze(x: Variable, axis: Any, name: str | None = None) -> Variable:
@@ -98,8 +98,8 @@ def flatten(
     start, stop = start_axis % rank, stop_axis % rank
     if start > stop:
         raise InvalidValue(f"flatten: start_axis={start_axis} lies behind stop_axis={stop_axis}.")
-    joined = product(x.shape[start : stop + 1])
-    return reshape(x, [0] * start + [joined] + list(x.shape[stop + 1 :]), name)
+    size = product(x.shape[start : stop + 1])
+    return reshape(x, [0] * start + [size] + list(x.shape[stop + 1 :]), name)
 
 
 def expand(x: Variable, shape: Any, name: str | None = None) -> Variable:
@@ -109,18 +109,18 @@ def expand(x: Variable, shape: Any, name: str | None = None) -> Variable:
         InvalidValue: a size other than 1 would change.
     """
     check_variable(x, "x", "expand")
-    wanted = list(known_sizes(shape, "expand"))
-    have = [1] * (len(wanted) - x.ndim) + list(x.shape or ())
+    target = list(known_sizes(shape, "expand"))
+    have = [1] * (len(target) - x.ndim) + list(x.shape or ())
     times = []
-    for i, (size, old) in enumerate(zip(wanted, have, strict=False)):
+    for i, (size, old) in enumerate(zip(target, have, strict=False)):
         if size != old and size != -1 and old != 1:
             raise InvalidValue(
                 f"expand: dimension {i} of {x.name!r} has size {old}; only 1 becomes {size}."
             )
         times.append(size if old == 1 and size > 0 else 1)
-    if len(have) != len(wanted):
-        raise InvalidValue(f"expand: {x.name!r} has more dimensions than {wanted}.")
-    view = layers.unsqueeze(x, list(range(len(wanted) - x.ndim))) if len(wanted) > x.ndim else x
+    if len(have) != len(target):
+        raise InvalidValue(f"expand: {x.name!r} has more dimensions than {target}.")
+    view = layers.unsqueeze(x, list(range(len(target) - x.ndim))) if len(target) > x.ndim else x
     return layers.expand(view, times, name) if max(times) > 1 else layers.assign(view)
 
 
@@ -170,24 +170,24 @@ def roll(x: Variable, shifts: Any, axis: Any = None, name: str | None = None) ->
     if len(steps) != len(axes):
         raise InvalidValue(f"roll: {len(steps)} shifts do not fit {len(axes)} axes.")
     out = x
-    for step, one in zip(steps, axes, strict=True):
-        size = (x.shape or ())[one]
+    for step, dim in zip(steps, axes, strict=True):
+        size = (x.shape or ())[dim]
         if size < 0:
-            raise InvalidValue(f"roll: the size of dimension {one} of {x.name!r} must be known.")
+            raise InvalidValue(f"roll: the size of dimension {dim} of {x.name!r} must be known.")
         cut = -step % size
         if cut:
-            parts = layers.split(out, [cut, size - cut], one % x.ndim)
-            out = layers.concat([parts[1], parts[0]], one % x.ndim)
+            parts = layers.split(out, [cut, size - cut], dim % x.ndim)
+            out = layers.concat([parts[1], parts[0]], dim % x.ndim)
     return out
 
 
 def gather(x: Variable, index: Variable, axis: Any = None, name: str | None = None) -> Variable:
-    """What lies at the indices along ``axis``."""
+    """The elements at the indices along ``axis``."""
     return index_select(x, index, 0 if axis is None else axis, name)
 
 
 def index_select(x: Variable, index: Variable, axis: int = 0, name: str | None = None) -> Variable:
-    """What lies at the indices along ``axis``."""
+    """The elements at the indices along ``axis``."""
     check_variable(x, "x", "index_select")
     check_variable(index, "index", "index_select")
     axis = axis % x.ndim
@@ -241,7 +241,7 @@ def scatter_nd(index: Variable, updates: Variable, shape: Any, name: str | None 
     sizes = list(known_sizes(shape, "scatter_nd"))
     rows, row = _flat_index(index, sizes, "scatter_nd")
     count = product(tuple(sizes)) // product(tuple(row))
-    # A product adds what comes twice, and needs no order.
+    # A product adds up repeated indices, and needs no order.
     picked = layers.one_hot_v2(rows, count)
     flat = layers.reshape(updates, [-1, product(tuple(row))])
     from ..graph.layers.binary import matmul

@@ -22,7 +22,8 @@ Axis = int | Sequence[int] | None
 
 def _two(op_type: str, name: str, text: str) -> Callable[..., Variable]:
     def function(x: Variable, y: Variable, name: str | None = None) -> Variable:
-        return getattr(binary, op_type)(x, y, name=name)
+        layer: Callable[..., Variable] = getattr(binary, op_type)
+        return layer(x, y, name=name)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = text
@@ -38,9 +39,10 @@ minimum = _two("elementwise_min", "minimum", "The smaller of x and y.")
 
 
 def mod(x: Variable, y: Any, name: str | None = None) -> Variable:
-    """What is left of x divided by y, with the sign of y."""
+    """The remainder of x divided by y, with the sign of y."""
     check_variable(x, "x", "mod")
-    return x % y
+    remainder: Variable = x % y
+    return remainder
 
 
 def floor_divide(x: Variable, y: Any, name: str | None = None) -> Variable:
@@ -48,10 +50,10 @@ def floor_divide(x: Variable, y: Any, name: str | None = None) -> Variable:
     check_variable(x, "x", "floor_divide")
     if x.dtype not in INTEGERS:
         return unary.floor(x / y)
-    quotient = x // y
-    # The op cuts off; down is one less where something is left and the signs differ.
-    rest = x - quotient * y
-    differ = layers.cast(rest * y < 0, x.dtype)
+    quotient: Variable = x // y
+    # The op truncates; rounding down is one less where there is a remainder and the signs differ.
+    remainder = x - quotient * y
+    differ = layers.cast(remainder * y < 0, x.dtype)
     return quotient - differ
 
 
@@ -127,10 +129,10 @@ def bmm(x: Variable, y: Variable, name: str | None = None) -> Variable:
     Raises:
         InvalidValue: an operand has not three dimensions.
     """
-    for argument, given in (("x", x), ("y", y)):
-        check_variable(given, argument, "bmm")
-        if given.ndim != 3:
-            raise InvalidValue(f"bmm: {argument} must have 3 dimensions, got {given.ndim}.")
+    for argument, operand in (("x", x), ("y", y)):
+        check_variable(operand, argument, "bmm")
+        if operand.ndim != 3:
+            raise InvalidValue(f"bmm: {argument} must have 3 dimensions, got {operand.ndim}.")
     return binary.matmul(x, y, name=name)
 
 
@@ -180,11 +182,11 @@ def kron(x: Variable, y: Variable, name: str | None = None) -> Variable:
     check_variable(y, "y", "kron")
     rank = max_of(x.ndim, y.ndim)
     views = []
-    for i, given in enumerate((x, y)):
-        sizes = [1] * (rank - given.ndim) + [int(n) for n in given.shape or ()]
+    for i, operand in enumerate((x, y)):
+        sizes = [1] * (rank - operand.ndim) + [int(n) for n in operand.shape or ()]
         if min_of(*sizes) < 0:
-            raise InvalidValue(f"kron: the sizes of {given.name!r} must be known.")
-        views.append((given, sizes, [pair for n in sizes for pair in ((n, 1), (1, n))[i]]))
+            raise InvalidValue(f"kron: the sizes of {operand.name!r} must be known.")
+        views.append((operand, sizes, [pair for n in sizes for pair in ((n, 1), (1, n))[i]]))
     (_, left, x_view), (_, right, y_view) = views
     product = layers.reshape(x, x_view) * layers.reshape(y, y_view)
     return layers.reshape(product, [a * b for a, b in zip(left, right, strict=True)])
@@ -194,16 +196,16 @@ max_of, min_of = max, min
 
 
 def _axes(axis: Axis, layer: str) -> Any:
-    for one in axis if isinstance(axis, (list, tuple)) else [axis]:
-        if one is not None and (isinstance(one, bool) or not isinstance(one, (int, np.integer))):
+    for item in axis if isinstance(axis, (list, tuple)) else [axis]:
+        if item is not None and (isinstance(item, bool) or not isinstance(item, (int, np.integer))):
             raise InvalidType(
                 f"{layer}: axis must be an int, a list of ints or None, got {axis!r}."
             )
     return axis
 
 
-def _counted(x: Variable, dtype: Any, layer: str) -> Variable:
-    """Return x as what is added up: booleans and small integers as int64."""
+def _summand(x: Variable, dtype: Any, layer: str) -> Variable:
+    """Return x in the type of its sum: booleans and small integers as int64."""
     check_variable(x, "x", layer)
     if dtype is not None:
         return x if to_var_type(dtype) == x.dtype else layers.cast(x, dtype)
@@ -219,7 +221,7 @@ def sum(
     name: str | None = None,
 ) -> Variable:
     """Sum over ``axis`` (None: all, shape [1])."""
-    return layers.reduce_sum(_counted(x, dtype, "sum"), _axes(axis, "sum"), keepdim, name)
+    return layers.reduce_sum(_summand(x, dtype, "sum"), _axes(axis, "sum"), keepdim, name)
 
 
 def prod(
@@ -230,7 +232,7 @@ def prod(
     name: str | None = None,
 ) -> Variable:
     """Product over ``axis``."""
-    return layers.reduce_prod(_counted(x, dtype, "prod"), _axes(axis, "prod"), keepdim, name)
+    return layers.reduce_prod(_summand(x, dtype, "prod"), _axes(axis, "prod"), keepdim, name)
 
 
 def mean(
@@ -351,7 +353,7 @@ def cumsum(
     x: Variable, axis: int | None = None, dtype: Any = None, name: str | None = None
 ) -> Variable:
     """Sums of the elements so far along ``axis`` (None: of all, in a row)."""
-    x = _counted(x, dtype, "cumsum")
+    x = _summand(x, dtype, "cumsum")
     if axis is None:
         return tensors.cumsum(layers.reshape(x, [-1]), 0)
     return tensors.cumsum(x, axis)
@@ -447,10 +449,10 @@ def multiplex(inputs: Sequence[Variable], index: Variable, name: str | None = No
     check_variable(index, "index", "multiplex")
     first = inputs[0]
     flat = layers.reshape(index, [-1] + [1] * (first.ndim - 1))
-    out = first
-    for i, one in enumerate(inputs[1:], 1):
-        here = layers.zeros_like(one) + layers.cast(flat == i, one.dtype)
-        out = layers.where(here > 0.5, one, out)
+    out: Variable = first
+    for i, variable in enumerate(inputs[1:], 1):
+        rows = layers.zeros_like(variable) + layers.cast(flat == i, variable.dtype)
+        out = layers.where(rows > 0.5, variable, out)
     return out
 
 

@@ -37,16 +37,19 @@ def randn(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
 
 
 def normal(mean: Any = 0.0, std: Any = 1.0, shape: Any = None, name: str | None = None) -> Variable:
-    """From a normal distribution; ``mean`` and ``std`` may be Variables, whose shape counts then."""
-    given = [one for one in (mean, std) if isinstance(one, Variable)]
-    if not given:
-        for one in (mean, std):
-            if isinstance(one, bool) or not isinstance(one, (int, float)):
-                raise InvalidType(f"normal: mean and std are numbers or Variables, got {one!r}.")
+    """Samples of a normal distribution; of ``mean`` and ``std`` that are Variables the shape is taken."""
+    variables = [parameter for parameter in (mean, std) if isinstance(parameter, Variable)]
+    if not variables:
+        for parameter in (mean, std):
+            if isinstance(parameter, bool) or not isinstance(parameter, (int, float)):
+                raise InvalidType(
+                    f"normal: mean and std are numbers or Variables, got {parameter!r}."
+                )
         sizes = known_sizes([1] if shape is None else shape, "normal")
         return tensors.gaussian_random(sizes, float(mean), float(std), dtype=dtype_or_default(None))
-    drawn = tensors.gaussian_random(list(given[0].shape or ()), dtype=given[0].dtype)
-    return drawn * std + mean
+    sample = tensors.gaussian_random(list(variables[0].shape or ()), dtype=variables[0].dtype)
+    scaled: Variable = sample * std + mean
+    return scaled
 
 
 def randint(
@@ -64,10 +67,10 @@ def randint(
     low, high = (0, low) if high is None else (low, high)
     if not 0 < high - low <= 1 << 24:
         raise InvalidValue(f"randint: from {low} to {high} there must be 1 to {1 << 24} integers.")
-    drawn = tensors.uniform_random(known_sizes(shape, "randint"), "float32", 0.0, 1.0)
-    steps = unary.floor(drawn * float(high - low))
-    whole = layers.cast(steps, "int64") + low
-    return whole if dtype in (None, "int64") else layers.cast(whole, dtype)
+    uniform = tensors.uniform_random(known_sizes(shape, "randint"), "float32", 0.0, 1.0)
+    steps = unary.floor(uniform * float(high - low))
+    integers = layers.cast(steps, "int64") + low
+    return integers if dtype in (None, "int64") else layers.cast(integers, dtype)
 
 
 def randperm(n: int, dtype: Any = "int64", name: str | None = None) -> Variable:

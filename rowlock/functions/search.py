@@ -24,7 +24,8 @@ def _compared(op_type: str) -> Callable[..., Variable]:
             if not isinstance(y, (bool, int, float, np.number)):
                 raise InvalidType(f"{op_type}: y must be a Variable or a number, got {y!r}.")
             y = constant(y, x.dtype)
-        return getattr(binary, op_type)(x, y)
+        layer: Callable[..., Variable] = getattr(binary, op_type)
+        return layer(x, y)
 
     function.__name__ = function.__qualname__ = op_type
     function.__doc__ = f"``{op_type}``, element by element."
@@ -49,7 +50,8 @@ def _logical(op_type: str) -> Callable[..., Variable]:
         x: Variable, y: Variable, name: str | None = None, *, out: Variable | None = None
     ) -> Variable:
         left, right = _truth(x, "x", op_type), _truth(y, "y", op_type)
-        return getattr(binary, op_type)(left, right, out, name)
+        layer: Callable[..., Variable] = getattr(binary, op_type)
+        return layer(left, right, out, name)
 
     function.__name__ = function.__qualname__ = op_type
     function.__doc__ = f"``{op_type}``; what is not zero counts as true."
@@ -147,7 +149,7 @@ def argsort(
     stable: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """Where the elements of x in order are; equal ones keep their order."""
+    """The positions of the sorted elements of x; equal ones stay in order."""
     return tensors.argsort(x, axis, descending, name)[1]
 
 
@@ -202,18 +204,18 @@ def where(condition: Variable, x: Any = None, y: Any = None, name: str | None = 
         x, y = full_like(mask, float(x)), full_like(mask, float(y))
         return layers.where(condition, x, y)
     sides = []
-    for one in (x, y):
-        if not isinstance(one, (Variable, int, float)):
-            raise InvalidType(f"where: x and y are Variables or numbers, got {one!r}.")
-        sides.append(one if isinstance(one, Variable) else constant(one, like.dtype))
+    for operand in (x, y):
+        if not isinstance(operand, (Variable, int, float)):
+            raise InvalidType(f"where: x and y are Variables or numbers, got {operand!r}.")
+        sides.append(operand if isinstance(operand, Variable) else constant(operand, like.dtype))
     if all(side.shape == condition.shape for side in sides):
         return layers.where(condition, *sides)
     # Zeros of the shape that all three broadcast to.
     flags = layers.cast(condition, like.dtype)
     zeros = functions.add(layers.zeros_like(flags), layers.zeros_like(sides[0]))
     zeros = functions.add(zeros, layers.zeros_like(sides[1]))
-    whole = functions.add(zeros, flags) > 0.5
-    return layers.where(whole, *(functions.add(zeros, side) for side in sides))
+    selection = functions.add(zeros, flags) > 0.5
+    return layers.where(selection, *(functions.add(zeros, side) for side in sides))
 
 
 def median(

@@ -19,6 +19,18 @@ def leaky_relu(x: Variable, negative_slope: float = 0.01, name: str | None = Non
     return unary.leaky_relu(x, negative_slope, name)
 
 
+def gelu(x: Variable, approximate: bool | str = False, name: str | None = None) -> Variable:
+    """x * Phi(x), or its tanh form. Hendrycks and Gimpel, arXiv 1606.08415.
+
+    Raises:
+        InvalidValue: ``approximate`` is neither a bool, "tanh" nor "none".
+    """
+    if approximate not in (True, False, "tanh", "none"):
+        raise InvalidValue(f"gelu: approximate must be a bool, 'tanh' or 'none': {approximate!r}.")
+    check_float(x, "x", "gelu")
+    return unary.gelu(x, approximate in (True, "tanh"))
+
+
 def softmax(x: Variable, axis: int = -1, dtype: Any = None, name: str | None = None) -> Variable:
     """exp(x) / sum(exp(x)) along ``axis``."""
     check_variable(x, "x", "softmax")
@@ -170,7 +182,7 @@ def softmax_(x: Variable, axis: int = -1, dtype: Any = None, name: str | None = 
     return softmax(x, axis, dtype, name)
 
 
-SELU_FLOOR = -1.0507009873554805 * 1.6732632423543772  # what selu tends to
+SELU_FLOOR = -1.0507009873554805 * 1.6732632423543772  # the limit of selu towards -infinity
 
 
 def alpha_factors(p: float) -> tuple[float, float]:

@@ -65,7 +65,7 @@ def dropout(
         return unary.dropout(x, p, **attrs)  # type: ignore[arg-type]
     dims = [axis] if isinstance(axis, int) else list(axis)
     rank = x.ndim
-    if any(not 0 <= one < rank for one in dims):
+    if any(not 0 <= dim < rank for dim in dims):
         raise InvalidValue(f"dropout: axis {axis!r} is outside the {rank} dimensions.")
     return x * unary.dropout(_ones(x, dims), p, **attrs)  # type: ignore[arg-type]
 
@@ -95,17 +95,17 @@ def dropout3d(
 def alpha_dropout(
     x: Variable, p: float = 0.5, training: bool = True, name: str | None = None
 ) -> Variable:
-    """Set elements to what selu tends to, so that mean and deviation stay. arXiv 1706.02515."""
+    """Set elements to selu's limit towards -infinity; mean and deviation stay. arXiv 1706.02515."""
     check_variable(x, "x", "alpha_dropout")
     p = _probability(p, "alpha_dropout")
     if not training or p == 0:
         return x
     if p == 1:
         return layers.zeros_like(x)
-    kept = unary.dropout(layers.ones_like(x), p)
-    kept.stop_gradient = True
+    mask = unary.dropout(layers.ones_like(x), p)
+    mask.stop_gradient = True
     factor, offset = alpha_factors(p)
-    return (x * kept + (1.0 - kept) * SELU_FLOOR) * factor + offset
+    return (x * mask + (1.0 - mask) * SELU_FLOOR) * factor + offset
 
 
 def linear(
@@ -131,7 +131,7 @@ def embedding(
     """Rows of ``weight`` for ids.
 
     Raises:
-        Unsupported: ``max_norm`` or ``scale_grad_by_freq`` is asked for.
+        Unsupported: ``max_norm`` or ``scale_grad_by_freq`` is set.
     """
     check_variable(x, "x", "embedding")
     check_variable(weight, "weight", "embedding")
@@ -198,7 +198,7 @@ def conv2d(
     return binary.elementwise_add(out, bias, axis=1 if data_format == "NCHW" else -1)
 
 
-def _one(value: Any, argument: str) -> int:
+def _single_int(value: Any, argument: str) -> int:
     if isinstance(value, (list, tuple)) and len(value) == 1:
         value = value[0]
     if isinstance(value, bool) or not isinstance(value, int):
@@ -222,14 +222,14 @@ def conv1d(
     check_variable(weight, "weight", "conv1d")
     if data_format != "NCL":
         raise Unsupported(f"conv1d: data_format={data_format!r} is not built; use 'NCL'.")
-    pads = padding if isinstance(padding, str) else [0, _one(padding, "conv1d: padding")]
+    pads = padding if isinstance(padding, str) else [0, _single_int(padding, "conv1d: padding")]
     out = conv2d(
         layers.unsqueeze(x, [2]),
         layers.unsqueeze(weight, [2]),
         bias,
-        [1, _one(stride, "conv1d: stride")],
+        [1, _single_int(stride, "conv1d: stride")],
         pads,
-        [1, _one(dilation, "conv1d: dilation")],
+        [1, _single_int(dilation, "conv1d: dilation")],
         groups,
     )
     return layers.squeeze(out, [2], name)
@@ -324,9 +324,9 @@ def avg_pool1d(
 
 
 def _windows(kernel_size: Any, stride: Any, padding: Any, layer: str) -> list[Any]:
-    width = _one(kernel_size, f"{layer}: kernel_size")
-    step = width if stride is None else _one(stride, f"{layer}: stride")
-    pads = padding if isinstance(padding, str) else [0, _one(padding, f"{layer}: padding")]
+    width = _single_int(kernel_size, f"{layer}: kernel_size")
+    step = width if stride is None else _single_int(stride, f"{layer}: stride")
+    pads = padding if isinstance(padding, str) else [0, _single_int(padding, f"{layer}: padding")]
     return [[1, width], [1, step], pads]
 
 
@@ -378,6 +378,69 @@ def adaptive_max_pool1d(
     return layers.squeeze(adaptive_max_pool2d(view, [1, output_size], return_mask), [2], name)
 
 
+_CHANNELS_LAST = ("NHWC", "NLC", "NDHWC")
+
+
+def batch_norm(
+    x: Variable,
+    running_mean: Variable,
+    running_var: Variable,
+    weight: Variable | None = None,
+    bias: Variable | None = None,
+    training: bool = False,
+    momentum: float = 0.9,
+    epsilon: float = 1e-5,
+    data_format: str = "NCHW",
+    use_global_stats: bool | None = None,
+    name: str | None = None,
+) -> Variable:
+    """Normalise each channel: over the batch, which moves the running statistics, or by these.
+
+    ``use_global_stats`` None: by these unless ``training``. No weight is 1, no bias 0.
+
+    Raises:
+        InvalidValue: ``data_format`` is no order of channels.
+    """
+    check_variable(x, "x", "batch_norm")
+    last = data_format in _CHANNELS_LAST
+    if not last and data_format not in ("NC", "NCL", "NCHW", "NCDHW"):
+        raise InvalidValue(f"batch_norm: data_format {data_format!r} is no order of channels.")
+    use = not training if use_global_stats is None else use_global_stats
+    channels, dtype = list(running_mean.shape or ()), running_mean.dtype
+    inputs = {
+        "X": x,
+        "Scale": layers.fill_constant(channels, dtype, 1.0) if weight is None else weight,
+        "Bias": layers.fill_constant(channels, dtype, 0.0) if bias is None else bias,
+        "Mean": running_mean,
+        "Variance": running_var,
+    }
+    attrs = {
+        "momentum": float(momentum),
+        "epsilon": float(epsilon),
+        "is_test": not training,
+        "data_layout": "NHWC" if last else "NCHW",
+        "use_global_stats": use,
+        "trainable_statistics": use_global_stats is not None and not use,
+    }
+    return append_batch_norm("batch_norm", inputs, attrs, name)
+
+
+def append_batch_norm(op_type: str, inputs: Any, attrs: Any, name: str | None = None) -> Variable:
+    """Append the op, which also writes its running statistics, and return what it normalised."""
+    helper = LayerHelper("batch_norm", name)
+    mean, variance = inputs["Mean"], inputs["Variance"]
+    out = helper.new(inputs["X"].dtype)
+    outputs = {
+        "Y": out,
+        "MeanOut": mean,
+        "VarianceOut": variance,
+        "SavedMean": helper.new(mean.dtype, True),
+        "SavedVariance": helper.new(mean.dtype, True),
+    }
+    helper.append_op(op_type, inputs, outputs, attrs)
+    return out
+
+
 def layer_norm(
     x: Variable,
     normalized_shape: Any,
@@ -399,9 +462,9 @@ def layer_norm(
     helper = LayerHelper("layer_norm", name)
     flat = [math.prod(sizes)]
     inputs: dict[str, Any] = {"X": x}
-    for slot, given in (("Scale", weight), ("Bias", bias)):
-        if given is not None:
-            inputs[slot] = given if given.ndim == 1 else layers.reshape(given, flat)
+    for slot, parameter in (("Scale", weight), ("Bias", bias)):
+        if parameter is not None:
+            inputs[slot] = parameter if parameter.ndim == 1 else layers.reshape(parameter, flat)
     out, mean, variance = helper.new(x.dtype), helper.new(x.dtype), helper.new(x.dtype)
     mean.stop_gradient = variance.stop_gradient = True
     attrs = {"epsilon": epsilon, "begin_norm_axis": len(shape) - len(sizes)}

@@ -99,7 +99,10 @@ def _entropy(
     input: Variable, target: Variable, soft_label: bool, ignore_index: int, use_softmax: bool
 ) -> Variable:
     if use_softmax:
-        return losses.softmax_with_cross_entropy(input, target, soft_label, ignore_index)
+        entropy: Variable = losses.softmax_with_cross_entropy(
+            input, target, soft_label, ignore_index
+        )
+        return entropy
     return losses.cross_entropy(input, target, soft_label, ignore_index)
 
 
@@ -111,19 +114,19 @@ def _factors(
     ignore_index: int,
     classes: int,
 ) -> Variable | None:
-    """Return what each loss counts, in its shape; None where all count 1."""
+    """Return the weight of each loss, in its shape; None if all are 1."""
     if weight is not None:
         check_variable(weight, "weight", "cross_entropy")
     if hard is None:
         return None if weight is None else layers.reduce_sum(target * weight, -1, True)
     if weight is None and ignore_index < 0:
         return None
-    counted = layers.cast(hard != ignore_index, loss.dtype)
+    counts = layers.cast(hard != ignore_index, loss.dtype)
     if weight is None:
-        return counted
-    known = hard * layers.cast(counted, hard.dtype)  # an ignored label may be no class
-    rows = layers.gather(weight, layers.reshape(known, [-1]))
-    return layers.reshape(rows, [-1 if n < 0 else n for n in loss.shape or ()]) * counted
+        return counts
+    classes_used = hard * layers.cast(counts, hard.dtype)  # an ignored label may be no class
+    rows = layers.gather(weight, layers.reshape(classes_used, [-1]))
+    return layers.reshape(rows, [-1 if n < 0 else n for n in loss.shape or ()]) * counts
 
 
 def softmax_with_cross_entropy(
@@ -135,7 +138,7 @@ def softmax_with_cross_entropy(
     return_softmax: bool = False,
     axis: int = -1,
 ) -> Any:
-    """Cross entropy of softmax(logits) with a last dimension of one element, and the softmax if asked for."""
+    """Cross entropy of softmax(logits) with a last dimension of one element, and optionally the softmax."""
     _pair(logits, label, "softmax_with_cross_entropy")
     return losses.softmax_with_cross_entropy(
         logits, label, soft_label, ignore_index, numeric_stable_mode, return_softmax, axis
@@ -252,21 +255,29 @@ def nll_loss(
     reduction: str = "mean",
     name: str | None = None,
 ) -> Variable:
-    """The negative of the logarithm that stands in ``input`` [N, C, ...] at the label [N, ...]."""
+    """The negative of the logarithm that stands in ``input`` [N, C, ...] at the label [N, ...].
+
+    Raises:
+        InvalidValue: the label has another number of dimensions; [N, 1] counts as [N].
+    """
     _pair(input, label, "nll_loss")
     check_reduction(reduction, "nll_loss")
     rank = input.ndim
+    if rank == 2 and (label.shape or ())[1:] == (1,):
+        label = layers.squeeze(label, [1])
+    if label.ndim != rank - 1:
+        raise InvalidValue(f"nll_loss: input is {input!r}, so the label cannot be {label!r}.")
     order = [0, *range(2, rank), 1]
     logs = layers.transpose(input, order) if rank > 2 else input
-    counted = layers.cast(label != ignore_index, input.dtype)
-    known = label * layers.cast(counted, label.dtype)
-    chosen = layers.one_hot_v2(known, (logs.shape or ())[-1])
-    chosen = chosen if chosen.dtype == input.dtype else layers.cast(chosen, input.dtype)
+    counts = layers.cast(label != ignore_index, input.dtype)
+    classes_used = label * layers.cast(counts, label.dtype)
+    one_hot = layers.one_hot_v2(classes_used, (logs.shape or ())[-1])
+    one_hot = one_hot if one_hot.dtype == input.dtype else layers.cast(one_hot, input.dtype)
     if weight is not None:
-        counted = layers.reduce_sum(chosen * weight, -1) * counted
-    loss = -(layers.reduce_sum(chosen * logs, -1) * counted)
+        counts = layers.reduce_sum(one_hot * weight, -1) * counts
+    loss = -(layers.reduce_sum(one_hot * logs, -1) * counts)
     if reduction == "mean":
-        return layers.reduce_sum(loss) / layers.reduce_sum(counted)
+        return layers.reduce_sum(loss) / layers.reduce_sum(counts)
     return reduced(loss, reduction, "nll_loss")
 
 
@@ -295,16 +306,16 @@ def label_smooth(
     check_variable(label, "label", "label_smooth")
     if not 0.0 <= epsilon <= 1.0:
         raise InvalidValue(f"label_smooth: epsilon is in [0, 1], got {epsilon!r}.")
-    kept = label * (1.0 - epsilon)
+    scaled = label * (1.0 - epsilon)
     if prior_dist is not None:
-        return kept + prior_dist * float(epsilon)
-    return kept + epsilon / (label.shape or ())[-1]
+        return scaled + prior_dist * float(epsilon)
+    return scaled + epsilon / (label.shape or ())[-1]
 
 
 def dice_loss(
     input: Variable, label: Variable, epsilon: float = 1e-5, name: str | None = None
 ) -> Variable:
-    """1 - twice what probabilities and labels share, by what both have."""
+    """1 - 2 sum(probability * label) / (sum(probability) + sum(label)), by sample."""
     _pair(input, label, "dice_loss")
     hot = layers.one_hot_v2(layers.squeeze(label, [label.ndim - 1]), (input.shape or ())[-1])
     dims = list(range(1, input.ndim))
@@ -347,8 +358,8 @@ def npair_loss(
     from ..graph.layers.binary import matmul
 
     column = layers.expand(layers.reshape(labels, [rows, 1]), [1, rows])
-    same = layers.cast(column == layers.transpose(column, [1, 0]), anchor.dtype)
-    target = same / layers.reduce_sum(same, 1, True)
+    same_label = layers.cast(column == layers.transpose(column, [1, 0]), anchor.dtype)
+    target = same_label / layers.reduce_sum(same_label, 1, True)
     sizes = layers.reduce_mean(layers.reduce_sum(anchor * anchor, 1))
     sizes = sizes + layers.reduce_mean(layers.reduce_sum(positive * positive, 1))
     products = matmul(anchor, positive, transpose_y=True)

@@ -22,9 +22,9 @@ from ..graph.program.program import (
     program_guard,
 )
 from ..graph.program.scopes import device_guard, name_scope
-from ..graph.program.variable import Variable
 from ..graph.training.backward import append_backward, gradients
 from ..names import listing, missing
+from ..tensor import Variable  # with its methods
 from . import amp, io, nn
 from .input_spec import InputSpec
 from .io import (
@@ -47,7 +47,7 @@ _LAZY = {"BuildStrategy": "build", "ExecutionStrategy": "execution"}
 
 
 def data(name: str, shape: Any, dtype: Any = None, lod_level: int = 0) -> Variable:
-    """Declare a variable to feed: None is an unknown size; what is fed must fit. Default: float32."""
+    """Declare a variable to feed: None is an unknown size; feeds must fit. Default: float32."""
     from ..graph.layers.io import checked_data
 
     return checked_data(name, shape, "float32" if dtype is None else dtype, lod_level)

@@ -1,4 +1,4 @@
-"""InputSpec: shape, element type and name of what will be fed."""
+"""InputSpec: shape, element type and name of a feed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..strategies.types import VarType, to_var_type
 
 
 class InputSpec:
-    """What a value that is fed looks like; None and -1 in ``shape`` are sizes that are not known.
+    """The shape, element type and name of a feed; None and -1 in ``shape`` are sizes that are not known.
 
     Raises:
         InvalidType: ``shape`` or ``name`` is of another type.
@@ -31,7 +31,7 @@ class InputSpec:
             raise InvalidType(f"InputSpec: shape must be a list or a tuple, got {shape!r}.")
         if name is not None and not isinstance(name, str):
             raise InvalidType(f"InputSpec: name must be a str or None, got {name!r}.")
-        self.shape = tuple(_size(one) for one in shape)
+        self.shape = tuple(_size(size) for size in shape)
         self.dtype: VarType = to_var_type(dtype)
         self.name = name
         self.stop_gradient = stop_gradient

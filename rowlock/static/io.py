@@ -9,7 +9,7 @@ from ..executor.saving import models, states
 from ..executor.saving.files import reading, replacing
 from ..executor.saving.models import normalize_program
 from ..executor.saving.states import load, load_program_state, set_program_state
-from ..executor.saving.variables import chosen, is_persistable, load_variables, program_of
+from ..executor.saving.variables import is_persistable, load_variables, program_of, select_variables
 from ..graph.program.program import Program
 from ..strategies.errors import InvalidArgument, InvalidType, InvalidValue
 
@@ -17,7 +17,7 @@ from ..strategies.errors import InvalidArgument, InvalidType, InvalidValue
 def save(program: Any, model_path: str, protocol: int = 4, **configs: Any) -> None:
     """Save parameters, optimizer state and program as ``model_path`` + ``.pdparams``, ``.pdopt``, ``.pdmodel``.
 
-    ``protocol``: of the pickles, 2 to 4. 2 is what 1.8 wrote; the newer ones are faster and take large arrays.
+    ``protocol``: of the pickles, 2 to 4. Paddle 1.8 wrote 2; the newer ones are faster and take large arrays.
     """
     if "pickle_protocol" in configs:
         protocol = configs.pop("pickle_protocol")
@@ -28,7 +28,7 @@ def save(program: Any, model_path: str, protocol: int = 4, **configs: Any) -> No
 def save_inference_model(
     path_prefix: str, feed_vars: Any, fetch_vars: Any, executor: Any, **kwargs: Any
 ) -> None:
-    """Save what of a program predicts ``fetch_vars``: ``path_prefix`` + ``.pdmodel`` and ``.pdiparams``.
+    """Save the part of a program that predicts ``fetch_vars``: ``path_prefix`` + ``.pdmodel``, ``.pdiparams``.
 
     Keyword arguments: ``program`` (default: the main program), ``skip_prune_program``, and ``clip_extra`` and
     ``legacy_format``, which change nothing here.
@@ -39,9 +39,9 @@ def save_inference_model(
         {k: v for k, v in kwargs.items() if k not in ("clip_extra", "legacy_format")},
         "save_inference_model",
     )
-    made = normalize_program(program, feed_vars, fetch_vars, **pruning)
+    predictor = normalize_program(program, feed_vars, fetch_vars, **pruning)
     folder, name = _split(path_prefix)
-    models.write_model(made, folder, f"{name}.pdmodel", f"{name}.pdiparams")
+    models.write_model(predictor, folder, f"{name}.pdmodel", f"{name}.pdiparams")
 
 
 def load_inference_model(path_prefix: str | None, executor: Any, **kwargs: Any) -> list[Any]:
@@ -78,7 +78,7 @@ def _refuse(kwargs: dict[str, Any], function: str) -> None:
 
 
 def serialize_program(feed_vars: Any, fetch_vars: Any, **kwargs: Any) -> bytes:
-    """Return what of a program predicts ``fetch_vars`` as bytes. ``program``: default, the main program."""
+    """Return the part of a program (default: the main program) that predicts ``fetch_vars``, as bytes."""
     program = program_of(kwargs.get("program"))
     return normalize_program(program, feed_vars, fetch_vars).serialize_to_string()
 
@@ -93,8 +93,8 @@ def serialize_persistables(
 ) -> bytes | None:
     """Return the values that predicting ``fetch_vars`` needs as bytes; None if there are none."""
     program = program_of(kwargs.get("program"))
-    made = normalize_program(program, feed_vars, fetch_vars)
-    return models.persistable_bytes(made) or None
+    predictor = normalize_program(program, feed_vars, fetch_vars)
+    return models.persistable_bytes(predictor) or None
 
 
 def deserialize_persistables(program: Program, data: bytes, executor: Any) -> None:
@@ -103,7 +103,7 @@ def deserialize_persistables(program: Program, data: bytes, executor: Any) -> No
         raise InvalidType(f"program must be a Program, got {type(program).__name__}.")
     if not isinstance(data, bytes):
         raise InvalidType(f"data must be bytes, got {type(data).__name__}.")
-    load_variables(chosen(program, None, is_persistable), None, data)
+    load_variables(select_variables(program, None, is_persistable), None, data)
 
 
 def save_to_file(path: str, content: bytes) -> None:

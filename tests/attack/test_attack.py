@@ -13,8 +13,8 @@ from .report import Report
 # What each part counts (kills, interrupts, steps, groups formed, caches, frames), and the seconds after
 # which it begins no more.
 SIZES = {
-    "kills": (200, 100),
-    "interrupts": (2000, 75),
+    "kills": (200, 80),
+    "interrupts": (2000, 60),
     "threads": (1, 30),
     "strangers": (1, 10),
     "caches": (1, 10),

@@ -23,7 +23,7 @@ LOCATE = """
 import ray, rowlock
 ray.init(logging_level="ERROR")
 there = ray.remote(lambda: __import__("rowlock").__file__)
-print("from", rowlock.__file__, ray.get(there.remote(), timeout=60))
+print("from", rowlock.__file__, ray.get(there.remote(), timeout=240))
 """
 AUTO = f"""
 import ray, runpy
@@ -54,7 +54,7 @@ def ran(environment: dict[str, str], *arguments: str) -> tuple[int, str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=60,
+        timeout=240,
     )
     return done.returncode, done.stdout
 
@@ -78,7 +78,7 @@ def check_job(address: str) -> None:
     supervisor = Supervisor.remote(address)
 
     def job(*arguments: str) -> tuple[int, str]:
-        return ray.get(supervisor.run.remote(*arguments), timeout=90)
+        return ray.get(supervisor.run.remote(*arguments), timeout=240)
 
     status, said = job("-c", LOCATE)
     assert status == 0 and said.count("working_dir_files") == 2, said

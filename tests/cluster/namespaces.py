@@ -24,9 +24,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PORT = 6390
 DASHBOARD = "http://127.0.0.1:8265"  # as host 0 sees it
-_COMMAND_S = 20.0
-_START_S = 90.0
-_END_S = 10.0
+_COMMAND_S = 60.0
+_START_S = 200.0
+_END_S = 60.0
 _PREFIX = "rowlock-test"
 _FOLDER = "rl"  # Ray's sockets lie in it, and their paths may not be long
 _made = itertools.count()

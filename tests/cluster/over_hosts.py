@@ -24,7 +24,7 @@ from tests.contract.nets import OPTIMIZERS, Net, assert_close, feed
 
 PLACES = 2
 STEPS = 3
-ENDLESS_S = 60.0
+ENDLESS_S = 120.0
 
 
 class Training:

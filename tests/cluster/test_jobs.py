@@ -22,6 +22,7 @@ def clean_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in left_out}
 
 
+@pytest.mark.slow
 def test_the_example_as_a_job_and_without() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.cluster.jobs"],
@@ -29,7 +30,7 @@ def test_the_example_as_a_job_and_without() -> None:
         env=clean_environment(),
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert "jobs: done" in done.stdout

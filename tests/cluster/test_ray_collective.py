@@ -39,16 +39,16 @@ class Member:
         group.begin(1)
         shared = group.buffer(16).view("float32")
         shared[...] = rank + 1
-        group.all_reduce(shared, "mean", within=10, tag="a")
+        group.all_reduce(shared, "mean", within=60, tag="a")
         parts, spread = (np.full(4, rank + 1.0) for _ in range(2))
-        group.reduce_parts(parts, [1, 4], [1, 0], within=10, tag="b")
-        group.broadcast_parts(spread, [1, 4], [1, 0], within=10, tag="c")
+        group.reduce_parts(parts, [1, 4], [1, 0], within=60, tag="b")
+        group.broadcast_parts(spread, [1, 4], [1, 0], within=60, tag="c")
         total = np.full(2, rank + 1)
         group.reduce(total, 1)
         gathered = group.all_gather(np.array([rank, 7]))
         scattered = group.reduce_scatter([np.array([1.0 + rank]), np.array([5.0, 6.0])])
-        group.vote(within=10)
-        group.barrier(within=10)
+        group.vote(within=60)
+        group.barrier(within=60)
         return {
             "mean": shared.tolist(),
             "parts": parts.tolist(),
@@ -91,7 +91,7 @@ def members(ray_cluster: None) -> Iterator[Call]:
         given = [(name, rank, 2, *words) if method == "join" else words for rank in range(2)]
         calls = zip(actors, given, strict=True)
         answers = [getattr(actor, method).remote(*words) for actor, words in calls]
-        found: list[Any] = ray.get(answers, timeout=60)
+        found: list[Any] = ray.get(answers, timeout=240)
         return found
 
     yield call

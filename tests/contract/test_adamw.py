@@ -13,6 +13,7 @@ import pytest
 import rowlock.fluid as fluid
 from rowlock.optimizer import AdamW
 from rowlock.strategies.errors import InvalidArgument, InvalidType, InvalidValue
+from tests.conftest import product
 from tests.ops.reference.registry import REFERENCE
 
 PADDLE = json.loads((Path(__file__).parents[1] / "reference" / "adamw.json").read_text())
@@ -75,8 +76,7 @@ def trained(optimizer: Callable[[], AdamW], case: str, places: int) -> list[dict
     return steps
 
 
-@pytest.mark.parametrize("places", [1, 2])
-@pytest.mark.parametrize("case", sorted(OPTIMIZERS))
+@product(places=[1, 2], case=sorted(OPTIMIZERS))
 def test_steps_are_those_of_paddle(case: str, places: int, threads: None) -> None:
     assert sorted(OPTIMIZERS) == sorted(PADDLE["cases"])
     found = trained(OPTIMIZERS[case], case, places)

@@ -16,12 +16,12 @@ import rowlock
 import rowlock.fluid as fluid
 from rowlock.strategies.errors import InvalidState, ReplicaLost
 
-from ..conftest import lasting
+from ..conftest import lasting, one_in
 from .nets import OPTIMIZERS, Net, feed
 from .test_recovery import kill, losses_of, pids, quiet
 
 __all__ = ["quiet"]
-_AT_ONCE_S = 10.0  # nothing is waited for; a loaded host may still be slow
+_AT_ONCE_S = 100.0  # far from the deadline of 300 s: nothing is waited for, but a host may be slow
 CURE = "Set the parameters again"
 
 
@@ -74,7 +74,7 @@ def in_a_row(net: Net, program: Any) -> None:
         net.parameters()
 
 
-@pytest.mark.parametrize("how", [between, within, in_a_row])
+@pytest.mark.parametrize("how", one_in(3, [between, within, in_a_row]))
 def test_told_at_once_until_it_is_healed(how: Callable[..., None]) -> None:
     with lasting("ray"):
         kept, net = Net(OPTIMIZERS["adam"], layers=2), Net(OPTIMIZERS["adam"], layers=2)
@@ -139,6 +139,7 @@ def test_what_was_read_before_is_not_lost() -> None:
         net.run(program, feed(8, 3), [net.loss])  # its learning rate was never written
 
 
+@pytest.mark.slow
 def test_with_fewer_places_and_at_the_end() -> None:
     with rowlock.cluster(launcher="ray", on_failure="shrink"):
         net = Net(OPTIMIZERS["adam"])

@@ -69,7 +69,7 @@ def test_a_plain_script_starts_its_own_ray_and_ends_it() -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr
     assert "places 2 loss" in done.stdout

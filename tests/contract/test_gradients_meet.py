@@ -10,6 +10,7 @@ import pytest
 import rowlock.fluid as fluid
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import FeedError
+from tests.conftest import product
 from tests.contract.nets import CLIPS, OPTIMIZERS, Net, assert_close, device_copies, feed
 
 Reduce, Scale = BuildStrategy.ReduceStrategy, BuildStrategy.GradientScaleStrategy
@@ -25,9 +26,7 @@ def trained(
     return made, program
 
 
-@pytest.mark.parametrize("clip", CLIPS)
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("places", [2, 3])
+@product(places=[2, 3], optimizer=OPTIMIZERS, clip=CLIPS)
 def test_reduce_equals_all_reduce_and_one_place(
     threads: None, places: int, optimizer: str, clip: str
 ) -> None:
@@ -115,9 +114,7 @@ def test_no_reduce_leaves_each_place_alone(gang: str) -> None:
     np.testing.assert_array_equal(net.value("fc_0.w_0"), device_copies(program, "fc_0.w_0")[0])
 
 
-@pytest.mark.parametrize("rows", [1, 2, 3, 7, 8])
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-@pytest.mark.parametrize("places", [1, 2, 3])
+@product(places=[1, 2, 3], rows=[1, 2, 3, 7, 8], optimizer=["sgd", "adam"])
 def test_sample_weighted_is_exact_for_any_batch(
     gang: str, places: int, rows: int, optimizer: str
 ) -> None:
@@ -154,7 +151,7 @@ def test_sample_weighted_wants_to_know_the_samples(threads: None) -> None:
     program = net.compiled(2, build={"gradient_scale_strategy": Scale.SampleWeighted})
     parts = [feed(2), feed(3)]
     parts[0]["y"] = feed(4)["y"]
-    with pytest.raises(FeedError, match=r"differ about their rows: 'x': \[2, 3\], 'y': \[4, 3\]"):
+    with pytest.raises(FeedError, match=r"differ in their rows: 'x': \[2, 3\], 'y': \[4, 3\]"):
         net.run(program, parts, [])
     empty = {name: array[:0] for name, array in feed(2).items()}
     with pytest.raises(FeedError, match=r"0 rows|gets no rows"):

@@ -6,7 +6,6 @@ import logging
 import os
 import random
 import signal
-import time
 from typing import Any
 
 import pytest
@@ -81,10 +80,8 @@ def interrupted(count: int, kill_each: int, seed: int, call: str = "step") -> di
             where = training.run.gang.delivery.where
             os.kill(where[draw.randrange(len(where))]["pid"], signal.SIGKILL)
             told["kills"] += 1
-        began = time.monotonic()
         told_at = f"interrupt {at} of {total} (seed {seed}) at {strike.where}"
         state = training.state()
-        assert time.monotonic() - began < 30, told_at
         gang = training.run.gang
         assert training.run.steps == gang.ledger.done - others, told_at
         assert state == states[training.run.steps], told_at
@@ -101,8 +98,8 @@ def interrupted(count: int, kill_each: int, seed: int, call: str = "step") -> di
 @pytest.mark.parametrize("call", ["step", "two_steps"])
 def test_threads(call: str) -> None:
     with rowlock.cluster(launcher="threads"):
-        told = interrupted(120 * SAMPLED, 0, SEED, call)
-    assert told["interrupts"] > 100
+        told = interrupted(60 * SAMPLED, 0, SEED, call)
+    assert told["interrupts"] > 50
 
 
 @pytest.mark.parametrize("call", ["step", "two_steps"])
@@ -110,10 +107,10 @@ def test_replicas_of_ray_that_die(ray_cluster: None, call: str) -> None:
     logging.getLogger("rowlock").setLevel(logging.ERROR)
     try:
         with lasting("ray", spares=1):
-            told = interrupted(30 * SAMPLED, 10, SEED, call)
+            told = interrupted(15 * SAMPLED, 7, SEED, call)
     finally:
         logging.getLogger("rowlock").setLevel(logging.NOTSET)
-    assert told["interrupts"] > 25 and told["kills"] >= 3
+    assert told["interrupts"] > 10 and told["kills"] >= 2
 
 
 def test_a_gang_whose_end_is_interrupted_keeps_its_values(threads: None) -> None:
@@ -122,7 +119,7 @@ def test_a_gang_whose_end_is_interrupted_keeps_its_values(threads: None) -> None
     calm, training = Training(), Training()
     counting = Strike()
     counting.during(close_gangs)
-    for at in draw.choices(range(1, counting.count + 1), k=30):
+    for at in draw.choices(range(1, counting.count + 1), k=12):
         calm.step()
         training.step()
         wanted = calm.state()

@@ -12,6 +12,7 @@ import pytest
 import rowlock.fluid as fluid
 from rowlock.strategies.errors import FeedError
 from rowlock.strategies.types import BFLOAT16, VarType
+from tests.conftest import product
 
 from .test_switches import OFF, ON, REDUCE, Trained, trained
 
@@ -80,8 +81,7 @@ def assert_alike(found: Trained, wanted: Trained, near: float) -> None:
         assert apart(value, wanted.state[name]) < 4 * near, name  # velocities are small differences
 
 
-@low_types
-@pytest.mark.parametrize("net", list(NETS))
+@product(net=NETS, dtype=NEAR)
 def test_low_precision_trains_like_float32(net: str, dtype: str) -> None:
     found, wanted = train(net, dtype), train(net, "float32")
     assert_alike(found, wanted, NEAR[dtype])
@@ -94,14 +94,17 @@ def test_low_precision_trains_like_float32(net: str, dtype: str) -> None:
     assert kinds
 
 
-@low_types
-@pytest.mark.parametrize("net", list(NETS))
-@pytest.mark.parametrize(
-    "switches",
-    [ON, {**ON, "verify_passes": True}, {**ON, **REDUCE}, {"build_cinn_pass": True}],
-    ids=["all", "verified", "reduce", "cinn"],
-)
-def test_results_agree_with_and_without_switches(net: str, switches: Any, dtype: str) -> None:
+SETS = {
+    "all": ON,
+    "verified": {**ON, "verify_passes": True},
+    "reduce": {**ON, **REDUCE},
+    "cinn": {"build_cinn_pass": True},
+}
+
+
+@product(name=SETS, net=NETS, dtype=NEAR)
+def test_results_agree_with_and_without_switches(name: str, net: str, dtype: str) -> None:
+    switches = SETS[name]
     found = train(net, dtype, switches)
     assert_alike(found, train(net, dtype), NEAR[dtype])
     if "fused_attention" in switches:
@@ -119,9 +122,7 @@ OPTIMIZERS = {
 }
 
 
-@low_types
-@pytest.mark.parametrize("rule", list(OPTIMIZERS))
-@pytest.mark.parametrize("fused", [False, True])
+@product(rule=OPTIMIZERS, fused=[False, True], dtype=NEAR)
 def test_low_parameters_are_updated_by_a_float32_rate(rule: str, fused: bool, dtype: str) -> None:
     switches = {**OFF, "fuse_all_optimizer_ops": fused}
     found, wanted = (

@@ -21,8 +21,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "unfused": {"fuse_all_reduce_ops": False, "fuse_broadcast_ops": False},
 }
 # Each two of runner, optimizer and settings meet; which third one is with them depends on the seed.
+# A half of them is slow.
 CASES = [
-    (runner, list(OPTIMIZERS)[(i + j + SEED) % len(OPTIMIZERS)], name)
+    pytest.param(
+        *(runner, list(OPTIMIZERS)[(i + j + SEED) % len(OPTIMIZERS)], name),
+        marks=[pytest.mark.slow] * ((i + j + SEED) % 2),
+    )
     for i, runner in enumerate(RUNNERS)
     for j, name in enumerate(SETTINGS)
 ]

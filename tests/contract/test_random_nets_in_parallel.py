@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -13,14 +12,11 @@ import pytest
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.strategies.build import BuildStrategy, GradientScaleStrategy, ReduceStrategy
-from tests.conftest import SEED
+from tests.conftest import draws, sample
 from tests.graph.random_nets import RandomNet, random_net
 
-GRAPHS = 200  # for each pass between places
-FUSED = 60  # with all fusions on, each of which has 200 of its own on one place
+GRAPHS = 40  # for each pass between places; each fusion has nets of its own on one place
 PLACES = 2
-ORDER = random.Random(SEED).sample(range(GRAPHS), GRAPHS)
-shares = pytest.mark.parametrize("share", [10, pytest.param(1, marks=pytest.mark.slow)])
 Result = tuple[list[np.ndarray], dict[str, np.ndarray]]
 # Every sample weighs the same, so that two places with one row and two train as one place with three.
 WEIGHTED = {"gradient_scale_strategy": GradientScaleStrategy.SampleWeighted}
@@ -84,27 +80,25 @@ def compare(seed: int, found: Result, wanted: Result, losses: bool = True) -> No
         )
 
 
-@shares
+@draws(6, GRAPHS)
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_a_strategy_keeps_the_meaning(threads: None, name: str, share: int) -> None:
-    """On every net, or on one of so many."""
+def test_a_strategy_keeps_the_meaning(threads: None, name: str, draws: int) -> None:
     build, execution, rule = STRATEGIES[name]
-    graphs = max(20, (FUSED if "fusion" in name else GRAPHS) // share)  # a third have what to fuse
     changed = 0
-    for seed in ORDER[:graphs]:
+    for seed in sample(GRAPHS, draws):
         result, report = trained(seed, build, execution)
         compare(seed, result, plainly(seed))
         (line,) = (line for line in report.splitlines() if line.startswith(f"  {rule}:"))
         changed += "nothing to do" not in line
-    assert changed > (graphs / 10 if share == 1 else 0), f"{rule} changed {changed} nets"
+    assert draws < GRAPHS or changed > GRAPHS / 10, f"{rule} changed {changed} nets"
 
 
-@shares
-def test_statistics_of_all_places_are_those_of_one_that_sees_every_row(share: int) -> None:
+@draws(12, GRAPHS)
+def test_statistics_of_all_places_are_those_of_one_that_sees_every_row(draws: int) -> None:
     """Nets with a batch norm; the others know no difference between one place and two anyway."""
     synchronised = 0
     with rowlock.cluster(launcher="threads"):
-        for seed in ORDER[: GRAPHS // share]:
+        for seed in sample(GRAPHS, draws):
             ops = {op.type for op in net(seed).main.global_block().ops}
             if "batch_norm" not in ops:
                 continue
@@ -112,4 +106,4 @@ def test_statistics_of_all_places_are_those_of_one_that_sees_every_row(share: in
             one, _ = trained(seed, ALONE, {}, places=1)
             compare(seed, two, one, losses=False)
             synchronised += "share their statistics" in report
-    assert synchronised > (20 if share == 1 else 0)
+    assert draws < GRAPHS or synchronised > GRAPHS / 10

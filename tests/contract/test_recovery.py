@@ -20,7 +20,7 @@ import rowlock.fluid as fluid
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import InvalidState, ReplicaLost
 
-from ..conftest import lasting
+from ..conftest import draws, lasting, product
 from .nets import OPTIMIZERS, Net, assert_close, feed
 from .test_sync_batch_norm import Normed
 
@@ -69,8 +69,7 @@ def losses_of(net: Net, program: Any, steps: int, strike: Callable[[int], None])
     return found
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])
-@pytest.mark.parametrize("rank", [0, 1])
+@product(optimizer=["sgd", "momentum", "adam"], rank=[0, 1])
 def test_training_goes_on_with_the_same_bits(optimizer: str, rank: int) -> None:
     with lasting("ray"):
         kept = Net(OPTIMIZERS[optimizer], layers=2, drop=0.3)
@@ -90,6 +89,7 @@ def test_training_goes_on_with_the_same_bits(optimizer: str, rank: int) -> None:
         replicas_equal(net, program)
 
 
+@pytest.mark.slow
 def test_actor_calls_go_on_as_well() -> None:
     with rowlock.cluster(launcher="ray", transport="actor"):
         kept, net = Net(OPTIMIZERS["adam"]), Net(OPTIMIZERS["adam"])
@@ -106,11 +106,11 @@ def test_actor_calls_go_on_as_well() -> None:
         replicas_equal(net, program)
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(12, marks=pytest.mark.slow)])
+@draws(2, 6)
 @pytest.mark.parametrize("execution", [{}, {"num_iteration_per_run": 4}])
-def test_killed_at_any_moment(execution: dict[str, Any], kills: int) -> None:
+def test_killed_at_any_moment(execution: dict[str, Any], draws: int) -> None:
     """Kills strike before, in and after the vote; with one feed for several steps, too."""
-    steps = 33 * kills
+    steps = 33 * draws
     with lasting("ray", spares=1):
         kept = Net(OPTIMIZERS["adam"], layers=2)
         undisturbed = losses_of(
@@ -121,13 +121,13 @@ def test_killed_at_any_moment(execution: dict[str, Any], kills: int) -> None:
         timers: list[threading.Timer] = []
 
         def strike(step: int) -> None:
-            if step and step % (steps // kills) == 0:
+            if step and step % (steps // draws) == 0:
                 timers.append(kill_within(program, len(timers) % 2, 4e-3))
 
         losses = losses_of(net, program, steps, strike)
         for timer in timers:
             timer.join()
-        assert len(timers) >= kills - 1
+        assert len(timers) >= draws - 1
         for one, other in zip(losses, undisturbed, strict=True):
             assert one.tobytes() == other.tobytes()
         for name, value in net.parameters().items():
@@ -181,6 +181,7 @@ class TwoUpdates(Net):
         self.run(self.startup)
 
 
+@pytest.mark.slow
 def test_two_updates_and_a_counter() -> None:
     with lasting("ray"):
         kept, net = TwoUpdates(), TwoUpdates()
@@ -219,6 +220,7 @@ def test_fewer_places() -> None:
         assert len(net.run(test, feed(6, 0), [net.loss])[0]) == 2
 
 
+@pytest.mark.slow
 def test_fewer_places_with_steps_in_flight() -> None:
     """Steps happen in the order in which they were begun, whichever of them finds a replica lost."""
     with rowlock.cluster(launcher="ray", on_failure="shrink", steps_in_flight=3):
@@ -261,6 +263,7 @@ def test_raised_and_mended_at_the_next_run() -> None:
             assert value.tobytes() == kept.parameters()[name].tobytes(), name
 
 
+@pytest.mark.slow
 def test_values_are_read_and_written_across_a_loss() -> None:
     with lasting("ray"):
         kept, net = Net(OPTIMIZERS["adam"]), Net(OPTIMIZERS["adam"])
@@ -277,6 +280,7 @@ def test_values_are_read_and_written_across_a_loss() -> None:
         replicas_equal(net, program)
 
 
+@pytest.mark.slow
 def test_reduce_mode_needs_its_owners() -> None:
     build = {"reduce_strategy": BuildStrategy.ReduceStrategy.Reduce}
     with rowlock.cluster(launcher="ray"):  # whose values are not to be missed below
@@ -313,6 +317,7 @@ def test_statistics_of_batch_norm_go_on() -> None:
             assert value.tobytes() == kept.values()[name].tobytes(), name
 
 
+@pytest.mark.slow
 def test_too_many_in_a_row_are_raised() -> None:
     """A replica that dies of the step itself would be replaced for ever."""
     with rowlock.cluster(launcher="ray", max_failures=0):
@@ -348,10 +353,8 @@ def test_named_rebuilt_and_nothing_left(caplog: pytest.LogCaptureFixture) -> Non
         net.run(program, feed(8, 0), [net.loss])
         logging.getLogger("rowlock").setLevel(logging.NOTSET)
         steps = program._parallel.gang.ledger.done
-        began = time.monotonic()
         pid = kill(program, 1)
         net.run(program, feed(8, 1), [net.loss])
-        assert time.monotonic() - began < 5
         assert any(f"replica 1 (process {pid} on" in r.getMessage() for r in caplog.records)
         assert any(
             f"Training goes on at step {steps} with 2 replicas" in r.getMessage()

@@ -7,6 +7,8 @@ import random
 import time
 from collections.abc import Sequence
 
+import pytest
+
 import rowlock
 
 from .nets import OPTIMIZERS, Net, assert_close, feed
@@ -14,7 +16,7 @@ from .strikes import Strike, first, last, newcomer, striking
 from .test_recovery import kill, pids, quiet, replicas_equal
 
 __all__ = ["quiet"]
-_BACK_S = 50.0  # less than the shortest deadline; an idle host takes about 1 s for each new actor
+_BACK_S = 150.0  # less than the shortest deadline; an idle host takes about 1 s for each new actor
 ONCE = [
     Strike("waiting", last),
     Strike("inventory", last, late=True),
@@ -87,17 +89,18 @@ def drawn() -> list[list[Strike]]:
     if os.environ.get("ROWLOCK_TEST_LONG"):
         return [*once, *OFTEN]
     half = len(once) // 2
-    return [*random.sample(once[:half], 2), *random.sample(once[half:], 2), random.choice(OFTEN)]
+    return [random.choice(once[:half]), random.choice(once[half:]), random.choice(OFTEN)]
 
 
 def test_killed_at_points_of_a_recovery() -> None:
     strikes = drawn()
-    with rowlock.cluster(launcher="ray", max_failures=9):
+    with rowlock.cluster(launcher="ray", max_failures=9, start_deadline_s=200):
         trial = Trial(3, 2 * len(strikes) + 1)
         for number, some in enumerate(strikes):
             trial.struck(some, number % 3)
 
 
+@pytest.mark.slow
 def test_killed_while_fewer_places_join() -> None:
     """Ranks are numbered anew before the next one is lost."""
     with rowlock.cluster(launcher="ray", on_failure="shrink"):

@@ -63,8 +63,8 @@ def main() -> None:
     import cudnn
 
     from rowlock.executor.cuda import dnn
-    from rowlock.executor.cuda.cudnn import built, one_plan
-    from rowlock.executor.cuda.cudnn_graphs import planned
+    from rowlock.executor.cuda.cudnn import build_plans, one_plan
+    from rowlock.executor.cuda.cudnn_graphs import plan_graph
 
     where = {"device_property": cudnn.create_device_properties(json.dumps(H200))}
     declines = (cudnn.cudnnGraphNotSupportedError, RuntimeError, ValueError)
@@ -73,11 +73,11 @@ def main() -> None:
         graph = eval(line, vars(dnn))
         told: dict[str, Any] = {"graph": str(graph)}
         try:
-            made = planned(graph, **where)
+            made = plan_graph(graph, **where)
             told["plans"] = made.get_execution_plan_count()
             quick = isinstance(graph, dnn.Convolution)
             if quick or type(graph) not in compiled:  # the others take a second each to compile
-                (first,) = built(made, 1, declines)
+                (first,) = build_plans(made, 1, declines)
                 told["workspace"] = made.get_workspace_size_plan_at_index(first)
             if type(graph) not in compiled:
                 kept = bytes(one_plan(graph, first, **where).serialize())

@@ -30,7 +30,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files
 
 def fresh() -> DiskCache:
     """Return the cache as the next process has it."""
-    disk_cache._opened.cache_clear()
+    disk_cache._open.cache_clear()
     return disk_cache.disk_cache()
 
 
@@ -40,9 +40,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     path = tmp_path / "not" / "yet"
     monkeypatch.setenv("ROWLOCK_CACHE_DIR", str(path))
     disk_cache._warn_once.cache_clear()
-    disk_cache._opened.cache_clear()
+    disk_cache._open.cache_clear()
     yield path
-    disk_cache._opened.cache_clear()
+    disk_cache._open.cache_clear()
 
 
 def mode_of(path: Path) -> int:

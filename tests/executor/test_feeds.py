@@ -11,7 +11,7 @@ import pytest
 
 import rowlock.fluid as fluid
 from rowlock.executor.device.tensor import Tensor
-from rowlock.executor.feed.feeds import kept, to_array
+from rowlock.executor.feed.feeds import snapshot, to_array
 from rowlock.graph.program.variable import Variable
 from rowlock.strategies.errors import FeedError, FeedTypeError
 from rowlock.strategies.types import BFLOAT16
@@ -130,19 +130,19 @@ def test_samples_that_do_not_fit_are_refused(dtype: str, samples: list[Any]) -> 
 def test_what_is_kept_is_a_copy_unless_it_cannot_change() -> None:
     array = np.arange(6.0)
     for value in (array, array[::2], array.view(np.ndarray)[1:], np.broadcast_to(array, (2, 6))):
-        assert not np.shares_memory(kept(value, value), array)
+        assert not np.shares_memory(snapshot(value, value), array)
     fixed = np.arange(6.0)
     fixed.flags.writeable = False
-    assert np.shares_memory(kept(fixed[::2], fixed[::2]), fixed)
+    assert np.shares_memory(snapshot(fixed[::2], fixed[::2]), fixed)
     view = array[:]
     view.flags.writeable = False  # its owner can still be written
-    assert not np.shares_memory(kept(view, view), array)
+    assert not np.shares_memory(snapshot(view, view), array)
     buffer = bytearray(b"abc")
-    assert not np.shares_memory(kept(buffer, held := np.asarray(memoryview(buffer))), held)
+    assert not np.shares_memory(snapshot(buffer, held := np.asarray(memoryview(buffer))), held)
     tensor = Tensor("y")
     tensor.set(array)
     own = tensor.numpy()
-    assert kept(tensor, own) is own
+    assert snapshot(tensor, own) is own
 
 
 def test_errors_are_of_one_family() -> None:

@@ -37,6 +37,7 @@ def trained(place: Any, **switches: Any) -> tuple[list[float], str]:
         return losses, str(program.explain())
 
 
+@pytest.mark.slow
 def test_products_on_a_gpu_are_exact_unless_tf32_is_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

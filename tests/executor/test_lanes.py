@@ -12,6 +12,7 @@ import rowlock.fluid as fluid
 from rowlock.executor.plan import overlap, run
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.execution import ExecutionStrategy
+from tests.conftest import product
 from tests.reference import models
 
 STEPS = 6
@@ -57,8 +58,7 @@ def at_random(seed: int) -> Any:
     return deal
 
 
-@pytest.mark.parametrize("name", ["mlp", "lenet", "resnet", "attention", "text"])
-@pytest.mark.parametrize("places", [1, 2])
+@product(places=[1, 2], name=["mlp", "lenet", "resnet", "attention", "text"])
 def test_dealt_at_random(name: str, places: int, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted, none = trained(name, places, 1)
     assert set(none) == {0}

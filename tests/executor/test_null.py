@@ -67,9 +67,9 @@ def test_a_step_on_a_gpu_is_bound_captured_and_replayed_without_one(name: str) -
         plan.run(feeds)
     held = [one for one in plan.segments if one.held and len(one.steps) >= 3]
     assert held and all(one.graph is not None for one in held)
-    runtime.counted.clear()
+    runtime.call_counts.clear()
     plan.run(feeds)
-    assert runtime.counted["graph"] == len(held)
+    assert runtime.call_counts["graph"] == len(held)
     assert [array.shape for array in plan.fetched()] == [(1,)]
 
 
@@ -79,6 +79,6 @@ def test_all_feeds_of_a_step_travel_in_one_copy_and_so_do_its_fetches() -> None:
     assert len(feeds) > 1
     plan = null_gpu_plan(program, feeds, runtime)
     plan.run(feeds)
-    runtime.counted.clear()
+    runtime.call_counts.clear()
     plan.run(feeds)
-    assert runtime.counted["copy"] == 2, "nothing reads the clock"
+    assert runtime.call_counts["copy"] == 2, "nothing reads the clock"

@@ -19,7 +19,7 @@ from rowlock.graph.ops.collective import COLLECTIVES
 from tests.contract.nets import Net, assert_close, feed
 
 LAYERS = 6
-SLOW_S = 0.01
+SLOW_S = 0.03
 BUCKETS = {"launcher": "threads", "bucket_bytes": 48}  # one for each weight, more or less
 
 
@@ -98,10 +98,8 @@ def test_a_failure_in_either_lane_undoes_the_step(trouble: Trouble, where: str, 
     assert min(program.signals()) > 0
     before = net.parameters()
     trouble.where, trouble.rank = where, rank
-    began = time.perf_counter()
     with pytest.raises(fluid.core.EnforceNotMet, match=f"replica {rank}.*a cosmic ray"):
         net.run(program, feed(6, 4), [net.loss])
-    assert time.perf_counter() - began < 5
     assert_close(net.parameters(), before, 0)
     net.run(program, feed(6, 4), [net.loss])
     wanted, _ = trained(5, num_threads=1)
@@ -173,7 +171,7 @@ def test_a_lane_for_communication_waits_as_long_as_others_get_on() -> None:
     from rowlock.executor.plan.run import Lanes
 
     slow = [
-        Instruction("slow", (), (str(i),), "user.py:1", (partial(time.sleep, 0.06),))
+        Instruction("slow", (), (str(i),), "user.py:1", (partial(time.sleep, 0.6),))
         for i in range(4)
     ]
     last = Instruction("fused_all_reduce", (), ("b",), "user.py:2", (lambda: None,))
@@ -182,7 +180,7 @@ def test_a_lane_for_communication_waits_as_long_as_others_get_on() -> None:
         [0, 0, 0, 0, 1],
         [set(), set(), set(), set(), {3}],
         every_lock=False,
-        within=0.1,
+        within=2.0,
         on_failure=lambda reason: None,
     )
     lanes.run()

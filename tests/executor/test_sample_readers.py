@@ -78,7 +78,7 @@ def test_a_reader_that_is_left_early_leaves_no_thread() -> None:
         iterator = iter(reader())
         next(iterator)
         iterator.close()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while any(t.name == "rowlock-reader" for t in threading.enumerate()):
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -349,4 +349,4 @@ def test_paddle_loads_what_is_saved(version: str, tmp_path: Path) -> None:
     reverse.save(str(tmp_path))
     script = str(FIXTURES / "reverse.py")
     env = {**os.environ, "FLAGS_enable_pir_api": "0", "PYTHONPATH": ""}
-    subprocess.run([python, script, "load", str(tmp_path)], check=True, env=env, timeout=150)
+    subprocess.run([python, script, "load", str(tmp_path)], check=True, env=env, timeout=240)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rowlock.graph.program.formats.inference import fed_and_fetched
+from rowlock.graph.program.formats.inference import feed_and_fetch_names
 from rowlock.graph.program.formats.program import parse
 from rowlock.graph.program.formats.state_reader import read_arrays
 from rowlock.graph.program.formats.tensors import TensorFile
@@ -50,7 +50,7 @@ sys.addaudithook(_watch)
 
 def read_model(data: bytes) -> None:
     program = parse(data, "'model'")
-    fed_and_fetched(program, "'model'")
+    feed_and_fetch_names(program, "'model'")
 
 
 def read_tensors(data: bytes) -> None:
@@ -171,7 +171,7 @@ def test_a_column_that_does_not_count_is_refused(column: object) -> None:
     op = next(op for op in program.global_block().ops if op.type == "fetch")
     op.attrs["col"] = column
     with pytest.raises(DamagedFile, match="fetch ops do not count from 0"):
-        fed_and_fetched(program, "'model'")
+        feed_and_fetch_names(program, "'model'")
 
 
 def test_hostile_pickles_are_refused() -> None:

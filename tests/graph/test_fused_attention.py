@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -22,16 +23,19 @@ from rowlock.executor.plan.buckets import Buckets
 from rowlock.executor.plan.shapes import infer_specs
 from rowlock.graph.compile import compile_program
 from rowlock.graph.passes.target import Target
+from tests.conftest import draws, sample
 from tests.graph import gpt
 from tests.graph.attention_nets import attention_net
 from tests.reference import models
 
 L = fluid.layers
 FUSED = "fused_dot_product_attention"
+NETS = 200
 # Paddle 1.8.5, five steps of Adam on the net of gpt.py, values from models.set_initial_values
 PADDLE = [3.5678136, 2.8443208, 2.6169143, 2.7352967, 2.6502619]
 
 
+@cache
 def train(
     places: int = 1, dropout: float = 0.0, steps: int = 5, **flags: bool
 ) -> tuple[list[float], str]:
@@ -99,11 +103,12 @@ def test_two_places_and_dropout_draw_what_they_drew() -> None:
         assert abs(plain[0] - PADDLE[0]) > 1e-3  # something was dropped
 
 
-def test_random_ways_to_write_attention_keep_their_meaning() -> None:
+@draws(20, NETS)
+def test_random_ways_to_write_attention_keep_their_meaning(draws: int) -> None:
     layouts: Counter[str] = Counter()
     refused: Counter[str] = Counter()
     masks = dropouts = gradients = 0
-    for seed in range(200):
+    for seed in sample(NETS, draws):
         net = attention_net(seed)
         plain, fused = net.compile(), net.compile(fused_attention=True)
         found = [node for node in fused.report.graph.nodes if node.op == FUSED]
@@ -117,6 +122,8 @@ def test_random_ways_to_write_attention_keep_their_meaning() -> None:
         )
         for one, other in zip(net.run(plain.program), net.run(fused.program), strict=True):
             compare(one, other, seed)
+    if draws < NETS:
+        return
     assert set(layouts) == {"bhtd", "bthd", "packed"} and min(layouts.values()) > 5, layouts
     assert masks > 20 and dropouts > 20 and gradients > 5
     assert 10 < sum(refused.values()) < 100, refused

@@ -18,6 +18,7 @@ from rowlock.graph.ops.registry import OPS, Inference
 from rowlock.graph.passes.target import Target
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.types import to_numpy
+from tests.conftest import draws, sample
 from tests.graph.random_nets import random_net
 from tests.graph.test_memory import check_contents, feeds_of, planned
 from tests.ops import harness
@@ -88,9 +89,10 @@ def test_every_place_gives_the_same_bits(back_end: str) -> None:
             np.testing.assert_array_equal(one, other, err_msg=str(place))
 
 
-def test_random_programs_keep_their_bits() -> None:
+@draws(10, 40)
+def test_random_programs_keep_their_bits(draws: int) -> None:
     shared = 0
-    for seed in range(40):
+    for seed in sample(40, draws):
         net = random_net(seed)
         program = net.compile(enable_auto_fusion=True).program
         plan = planned(program, feeds_of(net), MemoryOptions())
@@ -105,4 +107,4 @@ def test_random_programs_keep_their_bits() -> None:
                 np.testing.assert_array_equal(one, other, err_msg=f"net {seed}")
         for name, array in state.items():
             np.testing.assert_array_equal(after[name], array, err_msg=f"net {seed}: {name}")
-    assert shared > 20
+    assert draws < 40 or shared > 20

@@ -62,7 +62,7 @@ def doubled() -> Any:
         (doubled, (), {"fuse_bn_act_ops": True}, r"another reader, elementwise_mul and"),
         (normed, ("batch_norm_0.tmp_2",), {"fuse_bn_act_ops": True}, r"batch_norm .* is fetched"),
         (image, (), {"fuse_bn_act_ops": True}, "no activation stands behind a batch_norm"),
-        (normed, (), {"fuse_bn_act_ops": True, "sync_batch_norm": True}, "took the batch norms apart"),
+        (normed, (), {"fuse_bn_act_ops": True, "sync_batch_norm": True}, "split the batch norms"),
         (
             lambda: L.elementwise_add(L.fc(image(), 3, bias_attr=False), L.fc(image(), 3)),
             (),

@@ -28,10 +28,11 @@ from rowlock.graph.ops.collective import COLLECTIVES
 from rowlock.graph.ops.registry import Spec
 from rowlock.graph.passes.target import Target
 from rowlock.strategies.build import BuildStrategy
+from tests.conftest import draws, sample
 from tests.graph.random_nets import RandomNet, random_net
 
 WISHES = [MemoryOptions(reuse, in_place) for reuse in (True, False) for in_place in (True, False)]
-NETS = range(60)
+NETS = 60
 
 
 def compiled_net(name: str, replicas: int) -> tuple[ReplicaProgram, list[Spec]]:
@@ -85,10 +86,13 @@ def check_contents(plan: MemoryPlan) -> None:
         check(i, "the fetch")
 
 
+@draws(15, NETS)
 @pytest.mark.parametrize("memory_options", WISHES)
-def test_nothing_is_overwritten_while_it_is_needed(memory_options: MemoryOptions) -> None:
+def test_nothing_is_overwritten_while_it_is_needed(
+    memory_options: MemoryOptions, draws: int
+) -> None:
     shared = smaller = 0
-    for seed in NETS:
+    for seed in sample(NETS, draws):
         net = random_net(seed)
         plan = planned(net.compile().program, feeds_of(net), memory_options)
         check_contents(plan)
@@ -99,9 +103,10 @@ def test_nothing_is_overwritten_while_it_is_needed(memory_options: MemoryOptions
     assert bool(smaller) == memory_options.reuse
 
 
+@draws(6, 25)
 @pytest.mark.parametrize("memory_options", WISHES)
-def test_same_bits_however_memory_is_shared(memory_options: MemoryOptions) -> None:
-    for seed in range(25):
+def test_same_bits_however_memory_is_shared(memory_options: MemoryOptions, draws: int) -> None:
+    for seed in sample(25, draws):
         net = random_net(seed)
         program = net.compile().program
         fetched, state = net.run(program)

@@ -87,6 +87,7 @@ def test_training_has_the_same_bits(level: str, dtype: str) -> None:
 
 
 @needs_compiler
+@pytest.mark.slow
 def test_fused_training_on_a_gpu_is_near(monkeypatch: pytest.MonkeyPatch) -> None:
     if not local_gpus():
         monkeypatch.setenv("ROWLOCK_SIMULATED_GPUS", "1")

@@ -87,7 +87,7 @@ def test_what_is_alike(build: dict[str, Any], alike: set[str], kept: int | None)
     program = net.compiled(**build)
     assert net.alike(program) == alike
     assert not program.at_risk
-    assert kept is None or len(program.kept) == kept
+    assert kept is None or len(program.place_states) == kept
 
 
 def test_a_rate_for_each_place_makes_places_differ() -> None:

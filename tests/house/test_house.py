@@ -82,7 +82,7 @@ def test_a_wheel_holds_real_files_and_imports(tmp_path: Path) -> None:
         str(tmp_path),
         str(ROOT),
     ]
-    done = subprocess.run(build, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(build, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
@@ -101,6 +101,6 @@ def test_a_wheel_holds_real_files_and_imports(tmp_path: Path) -> None:
         env={"PYTHONPATH": str(tmp_path / "site"), "PATH": ""},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
     )
     assert ran.returncode == 0, ran.stderr

@@ -19,7 +19,7 @@ def run(code: str, cwd: Path, **env: str) -> str:
         env={**os.environ, "PYTHONPATH": "", **env},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -49,7 +49,7 @@ ray.init(num_cpus=1, include_dashboard=False, object_store_memory=80_000_000, lo
 def where():
     import rowlock.executor.executor, rowlock.cluster.ray.replica
     return rowlock.__file__
-print(ray.get(where.remote(), timeout=60))
+print(ray.get(where.remote(), timeout=240))
 ray.shutdown()
 """
     assert "working_dir" in run(code, tmp_path)

@@ -21,5 +21,5 @@ def test_notebook_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     notebook = nbformat.read(path, as_version=4)
     NotebookClient(
-        notebook, timeout=150, resources={"metadata": {"path": str(ROOT / "notebooks")}}
+        notebook, timeout=240, resources={"metadata": {"path": str(ROOT / "notebooks")}}
     ).execute()

@@ -18,7 +18,7 @@ from rowlock.executor.device.device import Device
 from rowlock.executor.device.gpus import local_gpus, open_gpu
 from rowlock.executor.simulated.simulated import SimulatedRuntime
 
-_SAMPLE = 40
+_SAMPLE = 12
 needs_compiler = pytest.mark.cuda
 _made: list[tuple[Runtime, DeviceMemory]] = []
 

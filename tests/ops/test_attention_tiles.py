@@ -15,6 +15,7 @@ from rowlock.graph.ir.graph import Graph, Node, Value
 from rowlock.graph.lowering.select import select_kernels
 from rowlock.graph.ops.registry import Spec
 from rowlock.strategies.types import VarType
+from tests.conftest import product
 
 OP = "fused_dot_product_attention"
 B, H, T, D = 2, 3, 37, 8
@@ -55,18 +56,21 @@ def both_passes(back_end: str, layout: str, read: Arrays, attrs: dict[str, Any])
 
 
 @needed
-@pytest.mark.parametrize("layout", ["bhtd", "bthd", "packed"])
-@pytest.mark.parametrize(("mask", "axis"), MASKS)
-@pytest.mark.parametrize("dropout", [{}, DROPOUT, {**DROPOUT, "is_test": True}], ids=str)
-@pytest.mark.parametrize("size", [1 << 9, 1 << 13])
+@product(
+    12,
+    layout=["bhtd", "bthd", "packed"],
+    masked=MASKS,
+    dropout=[{}, DROPOUT, {**DROPOUT, "is_test": True}],
+    size=[1 << 9, 1 << 13],
+)
 def test_tiles_agree_with_numpy(
     layout: str,
-    mask: tuple[int, ...],
-    axis: int,
+    masked: tuple[tuple[int, ...], int],
     dropout: dict[str, Any],
     size: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    mask, axis = masked
     for name in ("LEAST_ROWS", "TILE_ROWS"):
         monkeypatch.setattr(tiles, name, 16)
     for name in ("FORWARD_BYTES", "TILE_BYTES"):

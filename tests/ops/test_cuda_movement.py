@@ -34,14 +34,14 @@ CASES = cases(*MOVING)
 SLOPES = [(n, i) for n, i in CASES if OPS[n].grad]
 
 
-@pytest.mark.parametrize(("name", "index"), one_of_each(CASES))
+@pytest.mark.parametrize(("name", "index"), one_of_each(CASES, 3))
 def test_kernel_agrees_with_the_reference(name: str, index: int) -> None:
     check_forward(name, index, "float32")
     if OPS[name].in_place:
         check_in_place(name, index)
 
 
-@pytest.mark.parametrize(("name", "index"), one_of_each(SLOPES))
+@pytest.mark.parametrize(("name", "index"), one_of_each(SLOPES, 3))
 def test_gradients_agree_with_those_in_double_precision(name: str, index: int) -> None:
     check_gradients(name, index)
 

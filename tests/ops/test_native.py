@@ -60,7 +60,7 @@ def native(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("native")
-@pytest.mark.parametrize(("name", "index"), one_of_each(CASES))
+@pytest.mark.parametrize(("name", "index"), one_of_each(CASES, 2))
 def test_agrees_with_the_reference(name: str, index: int) -> None:
     op = OPS[name]
     inputs, attrs = draw(op, op.samples[index], "float32")
@@ -78,7 +78,7 @@ def test_agrees_with_the_reference(name: str, index: int) -> None:
                 np.testing.assert_allclose(strided[slot][k], outputs[slot][k], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(("name", "index"), one_of_each(BACKWARD))
+@pytest.mark.parametrize(("name", "index"), one_of_each(BACKWARD, 2))
 def test_gradients_agree_with_numpys(
     name: str, index: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ from rowlock.graph.ir.graph import Node, Value
 from rowlock.graph.lowering.select import LIBRARIES
 from rowlock.graph.ops.collective import COLLECTIVES
 from rowlock.graph.ops.registry import OPS
-from rowlock.graph.program.known import Number, settled
+from rowlock.graph.program.known import Number, with_numbers
 from tests.ops import harness
 from tests.ops.harness import Arrays, copies, gradients, infer, run, specs_of
 from tests.ops.test_conformance import GRADS, PROTOS
@@ -68,7 +68,7 @@ def differences(name: str, case: Any) -> list[str]:
     drawn = draw(described, seed)
     attrs = {**op.attrs, **{k: v for k, v in given.items() if k in op.attrs}}
     numbers = {s: [Number(a, s) for a in drawn[s]] for s in op.numbers if s in drawn}
-    attrs = settled(op, numbers, attrs)
+    attrs = with_numbers(op, numbers, attrs)
     inputs: Arrays = {slot: arrays for slot, arrays in drawn.items() if slot not in numbers}
     outputs = run(op, copies(inputs), attrs)
     expected = {slot: many for slot, many in expected.items() if (name, slot) not in LEFT_OUT}

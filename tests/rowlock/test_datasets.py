@@ -127,7 +127,7 @@ def test_samples_in_files(tmp_path: Path) -> None:
     assert list(reader()) == [1, 2]
 
     (tmp_path / "hostile").write_bytes(pickle.dumps([os.getcwd], 4))
-    with pytest.raises(DamagedFile, match="nothing that is named is run"):
+    with pytest.raises(DamagedFile, match="never calls functions that a file names"):
         list(common.cluster_files_reader(f"{tmp_path}/hostile", 1, 0)())
     with pytest.raises(TypeError, match="loader must be callable"):
         list(common.cluster_files_reader("x", 1, 0, 3)())  # type: ignore[arg-type]
@@ -143,7 +143,7 @@ def test_damaged_and_hostile_archives(tmp_path: Path, monkeypatch: pytest.Monkey
             info.size = len(data)
             archive.addfile(info, io.BytesIO(data))
     for reader, problem in (
-        (cifar.train10, r"data_batch_1 of .*nothing that is named is run"),
+        (cifar.train10, r"data_batch_1 of .*never calls functions that a file names"),
         (cifar.test10, "test_batch of .* holds no images with labels"),
         (cifar.train100, "holds no images under train"),
     ):

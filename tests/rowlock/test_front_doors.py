@@ -15,7 +15,7 @@ def test_importing_rowlock_imports_neither_ray_nor_cupy_nor_pydantic() -> None:
         "import sys, rowlock; assert not {'ray', 'cupy', 'pydantic'} & set(sys.modules);"
         "import rowlock.fluid; assert not {'ray', 'cupy'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=240)
 
 
 def test_every_listed_name_is_there() -> None:

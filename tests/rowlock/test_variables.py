@@ -142,3 +142,29 @@ def test_samples_and_counters() -> None:
     assert abs(first[2].mean() + 1) < 0.06
     assert not np.array_equal(first[0], second[0])
     np.testing.assert_allclose(np.ravel(first[3:]), [3.184451, 0.653426], rtol=1e-5)
+
+
+def test_functions_of_one_tensor_are_methods() -> None:
+    import rowlock.static as static
+
+    x = static.data("rows", [None, 2, 3])
+    assert x.shape == (-1, 2, 3) and not hasattr(x, "zeros_like")
+    made = [
+        x.flatten(1),
+        x.mean([1, 2]),
+        x.transpose([0, 2, 1]).reshape([0, -1]),
+        x.unsqueeze(1).squeeze([1]).max(axis=2, keepdim=True),
+        x.exp().add(x).cast("float64"),
+    ]
+    fed = np.arange(12, dtype="float32").reshape(2, 2, 3) / 8
+    got = static.Executor().run(feed={"rows": fed}, fetch_list=made)
+    expected = [
+        fed.reshape(2, 6),
+        fed.mean((1, 2)),
+        fed.transpose(0, 2, 1).reshape(2, 6),
+        fed.max(2, keepdims=True),
+        np.exp(fed).astype("float64") + fed,
+    ]
+    for value, numpys in zip(got, expected, strict=True):
+        assert value.shape == numpys.shape and value.dtype == numpys.dtype
+        np.testing.assert_allclose(value, numpys, rtol=1e-6)

@@ -34,7 +34,7 @@ def averaged(
     ]
 
 
-@kernel("batch_norm")
+@kernel("batch_norm", "sync_batch_norm")
 def batch_norm(dev: Device, a: BatchNormOperands) -> list[Step]:
     xp = dev.xp
     axes, spread, count = channels(a.x, a.data_layout)
@@ -74,7 +74,7 @@ def batch_norm(dev: Device, a: BatchNormOperands) -> list[Step]:
     return steps
 
 
-@kernel("batch_norm_grad")
+@kernel("batch_norm_grad", "sync_batch_norm_grad")
 def batch_norm_grad(dev: Device, a: BatchNormGrad) -> list[Step]:
     """With fixed statistics dx = dy * scale * inv_std; else the mean and the x-aligned part of dy go."""
     xp = dev.xp

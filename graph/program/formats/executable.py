@@ -1,4 +1,4 @@
-"""What of a loaded op is computed: its declared slots and attributes. What is not built is refused."""
+"""Select the slots and attributes of a loaded op that kernels take; refuse what is not built here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .op_table import entry_of
 # Branches: the compiler reads them into the graph (see ``graph/ir/reader.py``).
 CONDITIONAL_BLOCK, SELECT_INPUT = "conditional_block", "select_input"
 _READ_WHOLE = (CONDITIONAL_BLOCK, SELECT_INPUT)
-_MODEL_ONLY = ("feed", "fetch")  # they say what is fed and fetched, and compute nothing
+_MODEL_ONLY = ("feed", "fetch")  # they name the feeds and fetches, and compute nothing
 # Which library computes an op, and how it is tuned, changes no value beyond rounding.
 _TUNING = {
     "use_cudnn",
@@ -40,36 +40,36 @@ def computed_ops(ops: Sequence[Operator]) -> list[Operator]:
         Unsupported: op types that are not built; the text names each, and the line that built its first op.
     """
     computed = [op for op in ops if op.type not in _MODEL_ONLY]
-    missing: dict[str, str] = {}
+    unbuilt: dict[str, str] = {}
     for op in computed:
         if op.type not in OPS and op.type not in _READ_WHOLE:
-            missing.setdefault(op.type, op.where)
-    if missing:
+            unbuilt.setdefault(op.type, op.where)
+    if unbuilt:
         named = ", ".join(
-            f"{kind!r} ({where})" if where else repr(kind) for kind, where in missing.items()
+            f"{kind!r} ({where})" if where else repr(kind) for kind, where in unbuilt.items()
         )
         raise Unsupported(
-            f"the program has {len(missing)} operator(s) that are not built: {named}. It can be loaded, looked "
+            f"the program has {len(unbuilt)} operator(s) that are not built: {named}. It can be loaded, looked "
             f"at, pruned and saved, but not run with them."
         )
     return computed
 
 
-def computed_attributes(op: Operator, given: Mapping[str, Any]) -> dict[str, Any]:
+def computed_attributes(op: Operator, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return those of an op's attributes that a kernel takes.
 
     Raises:
         Unsupported: an attribute or input that is not built is in use.
     """
     if op.file_kinds is None:
-        return {name: value for name, value in given.items() if name not in STAMPED}
+        return {name: value for name, value in values.items() if name not in STAMPED}
     declared = op.declaration.attrs
     entry = entry_of(op.type)
-    known = {} if entry is None else entry.attrs
-    for name, value in given.items():
+    defaults = {} if entry is None else entry.attrs
+    for name, value in values.items():
         if name in declared or name in STAMPED or name in _TUNING:
             continue
-        usual = known[name][1] if name in known else None
+        usual = defaults[name][1] if name in defaults else None
         if value != usual and not (usual is None and _says_nothing(value)):
             raise Unsupported(
                 f"{op.type}: the attribute {name}={value!r} of the loaded program is not built. {op.where}"
@@ -80,7 +80,7 @@ def computed_attributes(op: Operator, given: Mapping[str, Any]) -> dict[str, Any
             raise Unsupported(
                 f"{op.type}: the input {slot!r} of the loaded program is not built. {op.where}"
             )
-    attrs = {name: given.get(name, default) for name, default in declared.items()}
+    attrs = {name: values.get(name, default) for name, default in declared.items()}
     for name, default in declared.items():
         several = isinstance(default, (list, tuple))
         if default is not None and isinstance(attrs[name], (list, tuple)) != several:

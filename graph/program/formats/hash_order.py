@@ -1,7 +1,7 @@
-"""The order in which Paddle 1.8.5 writes what it keeps in hash tables: attributes and variables.
+"""The order in which Paddle 1.8.5 writes attributes and variables, which it stores in hash tables.
 
-Those tables are ``std::unordered_map`` of libstdc++ keyed by strings; what they list first depends on what
-was put in when. Following them gives files that are equal byte by byte. Readers need no order at all.
+Those tables are ``std::unordered_map`` of libstdc++ keyed by strings; their order depends on the order of
+insertion. Following them gives files that are equal byte by byte. Readers need no order at all.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ def _hash(name: str) -> int:
     """Return the hash of a string (MurmurHash64A)."""
     data = name.encode("utf-8", "surrogateescape")
     code = _SEED ^ (len(data) * _MULTIPLIER & _MASK)
-    whole = len(data) & ~7
-    for at in range(0, whole, 8):
+    aligned = len(data) & ~7
+    for at in range(0, aligned, 8):
         word = int.from_bytes(data[at : at + 8], "little") * _MULTIPLIER & _MASK
         word = (word ^ word >> 47) * _MULTIPLIER & _MASK
         code = (code ^ word) * _MULTIPLIER & _MASK
     if len(data) & 7:
-        code = (code ^ int.from_bytes(data[whole:], "little")) * _MULTIPLIER & _MASK
+        code = (code ^ int.from_bytes(data[aligned:], "little")) * _MULTIPLIER & _MASK
     code = (code ^ code >> 47) * _MULTIPLIER & _MASK
     return code ^ code >> 47
 
@@ -38,30 +38,30 @@ class _Table:
 
     def __init__(self, buckets: int) -> None:
         self.buckets = buckets
-        self._after: dict[str | None, str | None] = {None: None}
-        self._before: dict[int, str | None] = {}  # bucket -> what stands before its first name
+        self._next: dict[str | None, str | None] = {None: None}
+        self._previous: dict[int, str | None] = {}  # bucket -> the name before its first one
 
     def insert(self, name: str) -> None:
         """Put a name first in its bucket; a bucket that was empty comes first in the list."""
         bucket = _hash(name) % self.buckets
-        before = self._before.get(bucket)
-        follower = self._after[before]
-        self._after[before], self._after[name] = name, follower
-        if bucket not in self._before:
-            self._before[bucket] = None
+        previous = self._previous.get(bucket)
+        follower = self._next[previous]
+        self._next[previous], self._next[name] = name, follower
+        if bucket not in self._previous:
+            self._previous[bucket] = None
             if follower is not None:
-                self._before[_hash(follower) % self.buckets] = name
+                self._previous[_hash(follower) % self.buckets] = name
 
     def names(self) -> Iterator[str]:
         """Yield the names in the order of the list."""
-        name = self._after[None]
+        name = self._next[None]
         while name is not None:
             yield name
-            name = self._after[name]
+            name = self._next[name]
 
 
 def hash_order(names: Iterable[str]) -> list[str]:
-    """Return names in the order in which a table lists them that they were put into one after another."""
+    """Return names in the order in which a table lists them after their insertion one by one."""
     table = _Table(_BUCKETS[0])
     for count, name in enumerate(names, 1):
         if count >= table.buckets:

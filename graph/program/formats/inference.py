@@ -1,4 +1,4 @@
-"""The part of a program that predicts: pruned to what is fed and fetched, with the ops that say so."""
+"""Inference programs: the ops between the fed and the fetched variables, with feed and fetch ops."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ def inference_program(
     targets: Sequence[Variable],
     everything: bool = False,
 ) -> Program:
-    """Return a copy with only what the targets need when these variables are fed, feed and fetch ops added.
+    """Return a copy with the ops that the targets need when these variables are fed, and feed and fetch ops.
 
     ``everything``: keep the other ops, too.
 
     Raises:
-        InvalidValue: a fed variable is not among what is needed.
+        InvalidValue: the targets do not need a fed variable.
     """
-    made = copy_program(program)
-    block = made.global_block()
+    clone = copy_program(program)
+    block = clone.global_block()
     block.ops = [op for op in block.ops if op.type not in (_FEED, _FETCH)]
     for name in (_FEED, _FETCH):
         block.vars.pop(name, None)
     if not everything:
-        made = prune(made, list(feed_names), [target.name for target in targets])
-    for block in made.blocks:
+        clone = prune(clone, list(feed_names), [target.name for target in targets])
+    for block in clone.blocks:
         for op in block.ops:
             op.attrs[DEVICE] = ""
             if "is_test" in op.attrs:
                 op.attrs["is_test"] = True
-    prepend_feed_ops(made, feed_names)
-    append_fetch_ops(made, [target.name for target in targets])
-    made.lr_scheduler, made.readers = None, []
-    return made
+    prepend_feed_ops(clone, feed_names)
+    append_fetch_ops(clone, [target.name for target in targets])
+    clone.lr_scheduler, clone.readers = None, []
+    return clone
 
 
 def stamp_versions(program: Program, compatible: bool = True) -> None:
-    """Say in a program which Paddle's files it has, and what of its ops changed since the last version."""
+    """Write into a program the Paddle version of its file, and which of its ops changed since the last one."""
     program.file_fields = {"version": {"version": PADDLE_VERSION}}
     if compatible:
         program.file_fields["op_compatible_map"] = decode("OpCompatibleMap", compatible_map())
@@ -72,7 +72,7 @@ def prepend_feed_ops(
     for name in feed_target_names:
         if name not in block.vars or (block.ops and name not in used):
             raise InvalidValue(
-                f"the fed variable {name!r} is not needed for what is fetched, or is no variable of the "
+                f"the fed variable {name!r} is not needed for the fetched ones, or is no variable of the "
                 f"program.{nearest(name, sorted(used))}"
             )
     _holder(inference_program, feed_holder_name, VarType.FEED_MINIBATCH)
@@ -98,18 +98,18 @@ def _holder(program: Program, name: str, kind: VarType) -> None:
     block.vars[name] = Variable(block, name=name, type=kind, persistable=True)
 
 
-def _column_op(program: Program, kind: str, read: str, written: str, column: int) -> Operator:
+def _column_op(program: Program, kind: str, source: str, target: str, column: int) -> Operator:
     stamp = {**program.stamp(), ROLE: 0, ROLE_VAR: [], DEVICE: "", CALLSTACK: [user_line()]}
     stamp.setdefault(NAMESCOPE, "/")
     op = Operator.loaded(
-        program.global_block(), kind, {"X": [read]}, {"Out": [written]}, {"col": column, **stamp}
+        program.global_block(), kind, {"X": [source]}, {"Out": [target]}, {"col": column, **stamp}
     )
-    op.given -= {DEVICE, ROLE_VAR}
+    op.explicit -= {DEVICE, ROLE_VAR}
     return op
 
 
-def fed_and_fetched(program: Program, what: str) -> tuple[list[str], list[str]]:
-    """Return what a loaded program says is fed, and fetched, by column.
+def feed_and_fetch_names(program: Program, label: str) -> tuple[list[str], list[str]]:
+    """Return the names that a loaded program feeds, and those that it fetches, by column.
 
     Raises:
         DamagedFile: columns are missing or named twice.
@@ -123,6 +123,6 @@ def fed_and_fetched(program: Program, what: str) -> tuple[list[str], list[str]]:
             column: names[0] for column, names in columns if type(column) is int and len(names) == 1
         }
         if set(names) != set(range(len(columns))):
-            raise DamagedFile(f"{what} is no program: its {kind} ops do not count from 0 on.")
+            raise DamagedFile(f"{label} is no program: its {kind} ops do not count from 0 on.")
         result.append([names[column] for column in range(len(columns))])
     return result[0], result[1]

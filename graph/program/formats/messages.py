@@ -1,9 +1,8 @@
 """Messages of Paddle's programs (protocol buffers, ``framework.proto``) as dictionaries, and as bytes.
 
 A message is a dict from field name to value; a repeated field holds a list, and an absent one is no key.
-What a reader does not know is kept under ``UNKNOWN`` and written again behind the rest, so that bytes stay
-as they were. The tables below hold the fields of 1.8.5 and those that later versions added, whose numbers
-do not overlap.
+Unknown fields are stored under ``UNKNOWN`` and written again behind the rest, so that bytes stay as they were.
+The tables below hold the fields of 1.8.5 and those that later versions added, whose numbers do not overlap.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ _NUMBERS = {_FOUR: struct.Struct("<f"), _EIGHT: struct.Struct("<d")}
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """One field of a message: its tag is what stands before its values."""
+    """One field of a message; its tag stands before each of its values."""
 
     number: int
     name: str
@@ -107,24 +106,24 @@ def fields(kind: str) -> tuple[_Field, ...]:
 
 
 def encode(kind: str, message: Message) -> bytes:
-    """Return the bytes of a message of this kind: fields by number, lists unpacked, what is unknown last."""
+    """Return the bytes of a message of this kind: fields by number, lists unpacked, unknown fields last."""
     parts: list[bytes] = []
     for field, tag, wire in _TAGS[kind]:
         if field.name in message:
             value = message[field.name]
-            for one in value if field.repeated else (value,):
+            for item in value if field.repeated else (value,):
                 parts.append(tag)
                 if wire == _VARINT:
-                    parts.append(_varint(int(one)))
+                    parts.append(_varint(int(item)))
                 elif wire == _BYTES:
                     body = (
-                        one.encode("utf-8", "surrogateescape")
+                        item.encode("utf-8", "surrogateescape")
                         if field.kind == "text"
-                        else encode(field.kind, one)
+                        else encode(field.kind, item)
                     )
                     parts += (_varint(len(body)), body)
                 else:
-                    parts.append(_number(wire, one))
+                    parts.append(_number(wire, item))
     parts.append(message.get(UNKNOWN, b""))
     return b"".join(parts)
 
@@ -136,17 +135,17 @@ def _number(wire: int, value: float) -> bytes:
         return _NUMBERS[wire].pack(float("inf") if value > 0 else float("-inf"))
 
 
-def decode(kind: str, data: bytes, what: str = "the program") -> Message:
+def decode(kind: str, data: bytes, label: str = "the program") -> Message:
     """Return the message of this kind that the bytes hold.
 
     Raises:
-        DamagedFile: they hold none; the text tells ``what`` is damaged, and at which byte.
+        DamagedFile: they hold none; the text begins with ``label`` and names the byte.
     """
     try:
         return _Decoder(data).message(kind, 0, len(data))
     except _Damage as damage:
         offset, problem = damage.args
-        raise DamagedFile(f"{what} is damaged at byte {offset}: {problem}.") from None
+        raise DamagedFile(f"{label} is damaged at byte {offset}: {problem}.") from None
 
 
 class _Damage(Exception):
@@ -154,7 +153,7 @@ class _Damage(Exception):
 
 
 class _Decoder:
-    """Reads messages from one string of bytes; every length is checked before anything is made of it."""
+    """Reads messages from one string of bytes; every length is checked before it is used."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -162,7 +161,7 @@ class _Decoder:
     def message(self, kind: str, at: int, end: int) -> Message:
         """Return the message between two offsets."""
         data, fields, begin = self.data, _BY_NUMBER[kind], at
-        made: Message = {}
+        fields_read: Message = {}
         unknown = b""
         while at < end:
             start = at
@@ -170,22 +169,22 @@ class _Decoder:
             at += 1
             if key > 127:
                 key, at = self.varint(start, end)
-            known = fields.get(key >> 3)
+            field = fields.get(key >> 3)
             wire = key & 7
-            if known is None:
+            if field is None:
                 at = self.skip(wire, key >> 3, at, end)
                 unknown += data[start:at]
                 continue
-            name, of, repeated, expected = known
+            name, of, repeated, expected = field
             if wire == expected:
                 value, at = self.value(of, wire, at, end)
                 if repeated:
-                    made.setdefault(name, []).append(value)
+                    fields_read.setdefault(name, []).append(value)
                 else:
-                    made[name] = value
+                    fields_read[name] = value
             elif repeated and wire == _BYTES and expected != _BYTES:
                 stop, at = self.length(at, end)
-                values = made.setdefault(name, [])
+                values = fields_read.setdefault(name, [])
                 while at < stop:
                     value, at = self.value(of, expected, at, stop)
                     values.append(value)
@@ -194,11 +193,11 @@ class _Decoder:
                     start, f"field {name!r} of {kind} has wire type {wire}, not {expected}"
                 )
         for name in _REQUIRED[kind]:
-            if name not in made:
+            if name not in fields_read:
                 raise _Damage(begin, f"{kind} lacks its field {name!r}")
         if unknown:
-            made[UNKNOWN] = unknown
-        return made
+            fields_read[UNKNOWN] = unknown
+        return fields_read
 
     def value(self, kind: str, wire: int, at: int, end: int) -> tuple[Any, int]:
         """Return one value, and where it ends."""

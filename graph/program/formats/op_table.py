@@ -1,4 +1,4 @@
-"""What Paddle 1.8.5 writes an op with: its input slots, and its attributes with their kinds and defaults."""
+"""Ops as Paddle 1.8.5 writes them: input slots, and attributes with their kinds and defaults."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _FIXED = {
 _INT32 = range(-(1 << 31), 1 << 31)
 
 
-# What Paddle's layers give beside what those here do: it decides where an attribute stands in the file.
+# Attributes that Paddle's layers pass and those here do not: this decides an attribute's place in the file.
 ALSO_GIVEN = {
     "adam": {"lazy_mode", "min_row_size_to_use_multithread"},
     "batch_norm": {"fuse_with_relu", "use_mkldnn"},
@@ -94,7 +94,7 @@ WITHOUT_LEVELS = {
 
 
 class OpEntry(NamedTuple):
-    """An op's input slots, and by attribute its kind and what Paddle fills in (None: it must be given)."""
+    """An op's input slots, and by attribute its kind and Paddle's default (None: it has none)."""
 
     inputs: tuple[str, ...]
     attrs: dict[str, tuple[Kind, Any]]
@@ -109,11 +109,11 @@ def _table() -> dict[str, Any]:
 @cache
 def entry_of(op_type: str) -> OpEntry | None:
     """Return Paddle's entry of an op type, None if 1.8.5 does not have it."""
-    found = _table()["ops"].get(op_type)
-    if found is None:
+    record = _table()["ops"].get(op_type)
+    if record is None:
         return None
-    attrs = {name: (Kind(kind), default) for name, (kind, default) in found["attrs"].items()}
-    return OpEntry(tuple(found["in"]), attrs)
+    attrs = {name: (Kind(kind), default) for name, (kind, default) in record["attrs"].items()}
+    return OpEntry(tuple(record["in"]), attrs)
 
 
 def compatible_map() -> bytes:

@@ -1,7 +1,7 @@
 """Programs as the bytes that Paddle reads and writes (``__model__``, ``.pdmodel``), and back.
 
-Everything a file says is kept, also what is not built here: unknown op types, types of variables, blocks.
-What is loaded is therefore written again byte by byte as it was.
+Everything in a file is stored, also unknown op types, types of variables and blocks. A loaded program is
+therefore written again byte by byte as it was.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _DESCRIBED = {
     VarType.SPARSE_CSR: "sparse_csr",
 }
 _LEVELS = ("lod_tensor", "tensor_array")  # have LoD levels beside the elements
-_UNSAID = re.compile(r"tmp_\d+")  # what + - * / on variables make
+_UNSAID = re.compile(r"tmp_\d+")  # results of + - * / on variables
 _COPIES = 3  # that Paddle makes of a pruned program's variables
 _STAMPS = (ROLE, ROLE_VAR, NAMESCOPE, CALLSTACK, DEVICE)  # in the order of their declaration
 
@@ -50,17 +50,17 @@ def serialize(program: Program) -> bytes:
     return encode("ProgramDesc", describe(program))
 
 
-def parse(data: bytes, what: str = "the program") -> Program:
-    """Return the program that the bytes hold; ``what`` names them in an error.
+def parse(data: bytes, label: str = "the program") -> Program:
+    """Return the program that the bytes hold; ``label`` names them in an error.
 
     Raises:
         DamagedFile: they hold none.
     """
-    message = decode("ProgramDesc", bytes(data), what)
+    message = decode("ProgramDesc", bytes(data), label)
     try:
         return build(message)
     except _Wrong as wrong:
-        raise DamagedFile(f"{what} is no program: {wrong}.") from None
+        raise DamagedFile(f"{label} is no program: {wrong}.") from None
 
 
 class _Wrong(Exception):
@@ -93,38 +93,38 @@ def _describe_block(block: Block) -> Message:
 
 
 def _describe_variable(variable: Variable) -> Message:
-    said = variable.file_fields
-    message: Message = {**said, "name": variable.name, "type": _describe_type(variable)}
-    if variable.persistable or (not said and _made_by_layer(variable)):
+    fields = variable.file_fields
+    message: Message = {**fields, "name": variable.name, "type": _describe_type(variable)}
+    if variable.persistable or (not fields and _states_persistable(variable)):
         message["persistable"] = bool(variable.persistable)
-    elif "persistable" in said:
+    elif "persistable" in fields:
         message["persistable"] = False
-    if variable.need_check_feed or "need_check_feed" in said:
+    if variable.need_check_feed or "need_check_feed" in fields:
         message["need_check_feed"] = bool(variable.need_check_feed)
     return message
 
 
-def _made_by_layer(variable: Variable) -> bool:
-    """Tell whether Paddle says of a variable that it does not persist, and does not leave it unsaid."""
+def _states_persistable(variable: Variable) -> bool:
+    """Tell whether Paddle writes ``persistable: false`` for a variable instead of leaving the field out."""
     unsaid = _UNSAID.fullmatch(variable.name) or variable.name.startswith("_generated_var_")
     return not unsaid and (variable.op is None or not variable.op.role & OpRole.Backward)
 
 
 def _has_levels(variable: Variable) -> bool:
-    """Tell whether Paddle says how many LoD levels a temporary has, even if it has none."""
+    """Tell whether Paddle writes the number of LoD levels of a temporary, even if it has none."""
     op = variable.op
     slots = [] if op is None else [s for s, names in op.outputs.items() if variable.name in names]
     return op is None or not any((op.type, slot) in WITHOUT_LEVELS for slot in slots)
 
 
 def _describe_type(variable: Variable) -> Message:
-    said: Message = variable.file_fields.get("type", {})
-    message: Message = {**said, "type": int(variable.type)}
+    fields: Message = variable.file_fields.get("type", {})
+    message: Message = {**fields, "type": int(variable.type)}
     field = _DESCRIBED.get(variable.type)
     if field is None or (variable.shape is None and variable.dtype is None):
         return message
-    before = said.get(field, {})
-    tensor = dict(before.get("tensor", {}) if field in _LEVELS else before)
+    old_fields = fields.get(field, {})
+    tensor = dict(old_fields.get("tensor", {}) if field in _LEVELS else old_fields)
     if variable.dtype is not None:
         tensor["data_type"] = int(variable.dtype)
     if variable.shape:
@@ -134,8 +134,8 @@ def _describe_type(variable: Variable) -> Message:
     if field not in _LEVELS:
         message[field] = tensor
         return message
-    message[field] = {**before, "tensor": tensor}
-    if variable.lod_level or (not said and not variable.persistable and _has_levels(variable)):
+    message[field] = {**old_fields, "tensor": tensor}
+    if variable.lod_level or (not fields and not variable.persistable and _has_levels(variable)):
         message[field]["lod_level"] = variable.lod_level
     return message
 
@@ -173,9 +173,9 @@ def _describe_slot(slot: str, names: list[str]) -> Message:
 
 
 def _attributes_of(op: Operator) -> list[tuple[str, Any]]:
-    """Return the attributes in Paddle's order, those filled in that Paddle fills in.
+    """Return the attributes in Paddle's order, with the defaults that Paddle fills in.
 
-    Paddle first puts in what was given, in the order of declaration, then what was not.
+    Paddle first inserts the attributes that a layer passed, in the order of declaration, then the others.
     """
     if op.file_kinds is not None:
         return list(op.attrs.items())
@@ -188,11 +188,11 @@ def _attributes_of(op: Operator) -> list[tuple[str, Any]]:
                 values.setdefault(name, default)
     names = [name for name in declared if name in values]
     names += [name for name in values if name not in declared]
-    given = {name for name in op.given if name not in (ROLE_VAR, DEVICE) or values[name]}
-    given |= ALSO_GIVEN.get(op.type, set())
+    explicit = {name for name in op.explicit if name not in (ROLE_VAR, DEVICE) or values[name]}
+    explicit |= ALSO_GIVEN.get(op.type, set())
     if op.type == "conv2d" and values.get("groups") == 1:
-        given.discard("groups")  # Paddle's layer leaves it out unless it was asked for
-    names.sort(key=lambda name: name not in given)
+        explicit.discard("groups")  # Paddle's layer leaves it out unless the user passed it
+    names.sort(key=lambda name: name not in explicit)
     return [(name, values[name]) for name in hash_order(names)]
 
 
@@ -224,7 +224,7 @@ def _describe_attr(op: Operator, name: str, value: Any) -> Message:
     kind = kind_of(op.type, name, value) if kind is None else Kind(kind)
     message: Message = {"name": name, "type": int(kind)}
     try:
-        plain = [_plain(one, kind) for one in value] if kind in LISTS else _plain(value, kind)
+        plain = [_plain(item, kind) for item in value] if kind in LISTS else _plain(value, kind)
     except (TypeError, ValueError):
         raise InvalidValue(
             f"{op.type}: the attribute {name!r} is of kind {kind.name}, which cannot hold {value!r}."
@@ -289,10 +289,10 @@ def _var_type(number: int, name: str) -> VarType:
 
 
 def _build_variable(block: Block, message: Message) -> None:
-    name, said = message["name"], message["type"]
-    kind = _var_type(said["type"], name)
+    name, type_fields = message["name"], message["type"]
+    kind = _var_type(type_fields["type"], name)
     field = _DESCRIBED.get(kind, "")
-    described = said.get(field)
+    described = type_fields.get(field)
     settings: dict[str, Any] = {"name": name, "type": kind}
     if described is not None:
         tensor = described["tensor"] if field in _LEVELS else described

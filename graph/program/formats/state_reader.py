@@ -1,8 +1,8 @@
 """Pickled state (``.pdparams``, ``.pdopt``, state dicts of 2.x), read without running anything.
 
-The instructions of a pickle are followed here, one by one. They can make arrays, dicts, lists, tuples,
-strings, bytes, numbers, booleans and None; whatever else they name is refused. Sizes are compared with the
-file before memory is taken, and so is the number of objects, which bounds what a hostile file can take.
+This reader follows the instructions of a pickle one by one. They can make arrays, dicts, lists, tuples,
+strings, bytes, numbers, booleans and None; it refuses all else. It compares sizes and the number of objects
+with the file before it takes memory, which bounds the memory that a hostile file can take.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 
 from ....strategies.errors import DamagedFile
 
-_LARGE = 4096  # bytes of a string that only an array is made of
-_OBJECTS = 65536  # that any file may make, and one for every few bytes of it
+_LARGE = 4096  # bytes; a longer string may only become an array
+_OBJECTS = 65536  # that any file may make, beside one for every few bytes of it
 _KEYS = (str, int, float, bytes, bool, type(None))
 _ELEMENTS = {"b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16"}
 _NUMPY = ("numpy.core.multiarray", "numpy._core.multiarray")
@@ -35,19 +35,19 @@ class _Name:
 
 
 class _DType:
-    """An element type; its byte order is told after it was made."""
+    """An element type whose byte order a later instruction sets."""
 
     def __init__(self, code: str) -> None:
         self.dtype = np.dtype(code)
 
 
 class _Array:
-    """An array whose shape and elements are told after it was made."""
+    """An array whose shape and elements a later instruction sets."""
 
     array: np.ndarray | None = None
 
 
-_GONE = object()  # what was kept, and has become part of an array
+_CONSUMED = object()  # stands in the memo for a string that has become part of an array
 _KNOWN = {
     **{f"{module} {name}": name for module in _NUMPY for name in ("_reconstruct", "scalar")},
     "numpy ndarray": "ndarray",
@@ -58,26 +58,26 @@ _KNOWN = {
     "builtins bytes": "bytes",
     "__builtin__ tuple": "tuple",
     "builtins tuple": "tuple",
-    "__builtin__ eval": "data",  # how 2.x marks a tensor: it asks for the name "data" of a dict
+    "__builtin__ eval": "data",  # how 2.x marks a tensor: it evaluates the name "data" of a dict
     "builtins eval": "data",
 }
 
 
-def read_state(file: BinaryIO, what: str) -> Any:
-    """Return what a pickle holds; ``what`` names the file in errors.
+def read_state(file: BinaryIO, label: str) -> Any:
+    """Return the object in a pickle; ``label`` names the file in errors.
 
     Raises:
-        DamagedFile: the file is damaged, or asks for something that state does not need.
+        DamagedFile: the file is damaged, or names something that state does not need.
     """
-    return _Reader(file, what).read()
+    return _Reader(file, label).read()
 
 
 class _Reader:
     """Follows the instructions of one pickle."""
 
-    def __init__(self, file: BinaryIO, what: str) -> None:
+    def __init__(self, file: BinaryIO, label: str) -> None:
         self._file = file
-        self._what = what
+        self._label = label
         self._size = file.seek(0, 2)
         self._at = file.seek(0)
         self._stack: list[Any] = []
@@ -86,11 +86,11 @@ class _Reader:
         self._objects = 0
 
     def read(self) -> Any:
-        """Return what the pickle holds."""
+        """Return the object in the pickle."""
         while True:
             code = self._take(1)
             if code == b".":
-                return self._settled(self._pop())
+                return self._finished(self._pop())
             step = self._STEPS.get(code)
             if step is None:
                 self._fail(f"instruction {code!r} has no place in state")
@@ -119,7 +119,7 @@ class _Reader:
 
     def _fail(self, problem: str) -> NoReturn:
         raise DamagedFile(
-            f"{self._what} cannot be read, at byte {max(self._at - 1, 0)}: {problem}."
+            f"{self._label} cannot be read, at byte {max(self._at - 1, 0)}: {problem}."
         )
 
     def _push(self, value: Any) -> None:
@@ -139,11 +139,11 @@ class _Reader:
                 return values
         self._fail("there is no mark on the stack")
 
-    def _settled(self, value: Any) -> Any:
-        """Return a value that may become part of another: arrays only once they are whole."""
+    def _finished(self, value: Any) -> Any:
+        """Return a value that may become part of another: arrays only once they have their elements."""
         if isinstance(value, _Array):
             if value.array is None:
-                self._fail("an array is used before its elements are told")
+                self._fail("an array is used before it has its elements")
             return value.array
         if isinstance(value, _Mark):
             self._fail("a mark is no value")
@@ -165,7 +165,7 @@ class _Reader:
         self._push_tuple(values)
 
     def _push_tuple(self, values: Iterable[Any]) -> None:
-        """Push a tuple; one that describes an array may hold what is no value by itself."""
+        """Push a tuple; one that describes an array may hold parts that are no values by themselves."""
         if any(isinstance(value, _Mark) for value in values):
             self._fail("a mark is no value")
         self._push(
@@ -176,7 +176,7 @@ class _Reader:
         target = self._stack[-1] if self._stack else None
         if type(target) is not list:
             self._fail("only a list is appended to")
-        target.extend(map(self._settled, values))
+        target.extend(map(self._finished, values))
 
     def _store(self, values: list[Any]) -> None:
         target = self._stack[-1] if self._stack else None
@@ -185,7 +185,7 @@ class _Reader:
         for key, value in zip(values[::2], values[1::2], strict=True):
             if not isinstance(key, _KEYS):
                 self._fail(f"a {type(key).__name__} cannot be a key")
-            target[key] = self._settled(value)
+            target[key] = self._finished(value)
 
     def _put(self, number: int) -> None:
         value = self._stack[-1] if self._stack else None
@@ -198,21 +198,21 @@ class _Reader:
             self._large.append(number)
 
     def _get(self, number: int) -> None:
-        value = self._memo.get(number, _GONE)
-        if value is _GONE:
-            self._fail(f"object {number} is asked for and was not kept")
+        value = self._memo.get(number, _CONSUMED)
+        if value is _CONSUMED:
+            self._fail(f"object {number} is not in the memo")
         self._push(value)
 
     def _name(self, module: Any, name: Any) -> None:
         if not isinstance(module, str) or not isinstance(name, str):
             self._fail("a name is a string")
-        known = _KNOWN.get(f"{module} {name}")
-        if known is None:
+        substitute = _KNOWN.get(f"{module} {name}")
+        if substitute is None:
             self._fail(
                 f"it names {module[:80]}.{name[:80]}. State holds arrays, dicts, lists, strings and "
-                f"numbers, and nothing that is named is run"
+                f"numbers; Rowlock never calls functions that a file names"
             )
-        self._push(_Name(known))
+        self._push(_Name(substitute))
 
     def _global(self) -> None:
         line = b""
@@ -230,7 +230,7 @@ class _Reader:
     def _reduce(self) -> None:
         arguments, function = self._pop(), self._pop()
         if not isinstance(function, _Name) or type(arguments) is not tuple:
-            self._fail("only what is named is called, with a tuple")
+            self._fail("only functions that it names are called, with a tuple")
         try:
             self._push(getattr(self, f"_call_{function.text}")(*arguments))
         except (TypeError, ValueError, AttributeError) as error:
@@ -238,7 +238,7 @@ class _Reader:
 
     def _call__reconstruct(self, kind: Any, shape: Any, code: Any) -> _Array:
         if not isinstance(kind, _Name) or kind.text != "ndarray":
-            self._fail("only arrays are made")
+            self._fail("only arrays are built")
         return _Array()
 
     def _call_scalar(self, kind: Any, data: Any) -> Any:
@@ -247,7 +247,7 @@ class _Reader:
     def _call_dtype(self, code: Any, *_: Any) -> _DType:
         code = code.decode("latin1") if isinstance(code, bytes) else code
         if not isinstance(code, str) or code.lstrip("<>|=") not in _ELEMENTS:
-            self._fail("it asks for an element type that no tensor has")
+            self._fail("it names an element type that no tensor has")
         return _DType(code)
 
     def _call_encode(self, text: str, coding: str = "latin1") -> bytes:
@@ -256,26 +256,26 @@ class _Reader:
         return text.encode("latin1")
 
     def _call_OrderedDict(self, items: Any = ()) -> OrderedDict[Any, Any]:
-        made: OrderedDict[Any, Any] = OrderedDict()
+        items_by_key: OrderedDict[Any, Any] = OrderedDict()
         for key, value in items:
             if not isinstance(key, _KEYS):
                 self._fail(f"a {type(key).__name__} cannot be a key")
-            made[key] = self._settled(value)
-        return made
+            items_by_key[key] = self._finished(value)
+        return items_by_key
 
     def _call_bytes(self, *arguments: Any) -> bytes:
         if arguments:
-            self._fail("bytes are made of nothing else")
+            self._fail("bytes come from nothing else")
         return b""
 
     def _call_tuple(self, items: Any = ()) -> tuple[Any, ...]:
         if not isinstance(items, (list, tuple)):
-            self._fail("a tuple is made of a list")
-        return tuple(self._settled(item) for item in items)
+            self._fail("a tuple comes from a list")
+        return tuple(self._finished(item) for item in items)
 
     def _call_data(self, name: Any, values: Any) -> Any:
         if name != "data" or not isinstance(values, dict) or list(values) != ["data"]:
-            self._fail("it asks for code to be run")
+            self._fail("it calls code")
         return values["data"]
 
     def _build(self) -> None:
@@ -289,7 +289,7 @@ class _Reader:
                 self._fail("an array is described by shape, type and elements")
             target.array = self._elements(state[-4], state[-3], state[-1], state[-2])
             for number in self._large:
-                self._memo[number] = _GONE
+                self._memo[number] = _CONSUMED
             self._large.clear()
         else:
             self._fail("only arrays and element types have state")
@@ -340,7 +340,7 @@ class _Reader:
         b"C": lambda r: r._push(r._sized("<B")),
         b"\x8e": lambda r: r._push(r._sized("<Q")),
         b"]": lambda r: r._push([]),
-        b"l": lambda r: r._push([r._settled(v) for v in r._above_mark()]),
+        b"l": lambda r: r._push([r._finished(v) for v in r._above_mark()]),
         b"a": lambda r: r._append([r._pop()]),
         b"e": lambda r: r._append(r._above_mark()),
         b")": lambda r: r._push(()),
@@ -367,15 +367,15 @@ class _Reader:
 _SLICED, _STRUCTURED = "UnpackBigParamInfor@@", "StructuredToParameterName@@"
 
 
-def read_arrays(file: BinaryIO, what: str) -> dict[str, np.ndarray]:
-    """Return the arrays by name that a pickled state holds, those put together that 2.x saved in slices.
+def read_arrays(file: BinaryIO, label: str) -> dict[str, np.ndarray]:
+    """Return the arrays of a pickled state by name; arrays that 2.x saved in slices are joined.
 
     Raises:
         DamagedFile: the file is damaged, or holds something else.
     """
-    state = read_state(file, what)
+    state = read_state(file, label)
     if not isinstance(state, dict):
-        raise DamagedFile(f"{what} holds a {type(state).__name__}, not arrays by name.")
+        raise DamagedFile(f"{label} holds a {type(state).__name__}, not arrays by name.")
     slices = state.pop(_SLICED, {})
     state.pop(_STRUCTURED, None)
     arrays: dict[str, np.ndarray] = {}
@@ -383,7 +383,7 @@ def read_arrays(file: BinaryIO, what: str) -> dict[str, np.ndarray]:
         value = value[1] if isinstance(value, tuple) and len(value) == 2 else value  # with its name
         if not isinstance(name, str) or not isinstance(value, np.ndarray):
             raise DamagedFile(
-                f"{what} holds a {type(value).__name__} under {str(name)[:80]!r}, not an array."
+                f"{label} holds a {type(value).__name__} under {str(name)[:80]!r}, not an array."
             )
         arrays[name] = value
     for name, info in slices.items() if isinstance(slices, dict) else ():
@@ -392,6 +392,6 @@ def read_arrays(file: BinaryIO, what: str) -> dict[str, np.ndarray]:
             arrays[name] = np.concatenate(parts).reshape(info["OriginShape"])
         except (KeyError, TypeError, ValueError) as error:
             raise DamagedFile(
-                f"{what}: the slices of {str(name)[:80]!r} do not fit ({error})."
+                f"{label}: the slices of {str(name)[:80]!r} do not fit ({error})."
             ) from None
     return arrays

@@ -35,7 +35,7 @@ def write_state(file: BinaryIO, arrays: Mapping[str, np.ndarray], protocol: int 
 
 
 class _Writer:
-    """Emits the instructions; what was emitted before is referred to by its number."""
+    """Emits the instructions; refers to objects that were emitted before by their numbers."""
 
     def __init__(self, file: BinaryIO, protocol: int) -> None:
         self._file = file
@@ -61,14 +61,14 @@ class _Writer:
         self._file.write(data)
 
     def _remember(self, key: object = None) -> None:
-        """Number what lies on top of the stack; ``key``: by what it is found again."""
+        """Number the object on top of the stack; ``key`` identifies it later."""
         if key is not None:
             self._numbers[key] = self._count
         number, self._count = self._count, self._count + 1
         self._emit(b"q" + bytes((number,)) if number < 256 else b"r" + struct.pack("<I", number))
 
     def _again(self, key: object) -> bool:
-        """Refer to what was emitted before; False if it was not."""
+        """Refer to the object of a key if it was emitted before; return False if it was not."""
         number = self._numbers.get(key)
         if number is None:
             return False

@@ -24,7 +24,7 @@ _DESCRIPTION = 16 + 11 * _RANK  # bytes of a TensorDesc of that rank
 
 
 class Entry(NamedTuple):
-    """Where one tensor of a file lies: the offset of its elements, and what they are."""
+    """One tensor of a file: the offset of its elements, and their shape and type."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -64,12 +64,12 @@ def as_bytes(array: np.ndarray) -> memoryview:
 class TensorFile:
     """Reads the tensors of a file: first where all of them lie, then the elements of each.
 
-    Sizes are compared with the file before memory is taken for them. ``what`` names the file in errors.
+    Sizes are compared with the file before memory is taken for them. ``label`` names the file in errors.
     """
 
-    def __init__(self, file: BinaryIO, what: str) -> None:
+    def __init__(self, file: BinaryIO, label: str) -> None:
         self._file = file
-        self._what = what
+        self._label = label
         self._size = file.seek(0, 2)
         self._at = file.seek(0)
 
@@ -83,14 +83,14 @@ class TensorFile:
         for number in range(count):
             if self._at == self._size:
                 raise DamagedFile(
-                    f"{self._what} ends at byte {self._at} after {number} of {count} tensors: it was saved "
+                    f"{self._label} ends at byte {self._at} after {number} of {count} tensors: it was saved "
                     f"from another program, or is cut off."
                 )
             entries.append(self._entry())
         if self._at != self._size:
             raise DamagedFile(
-                f"{self._what} goes on at byte {self._at} of {self._size}, behind the last of {count} tensors: "
-                f"it was saved from a program with other variables."
+                f"{self._label} goes on at byte {self._at} of {self._size}, behind the last of {count} "
+                f"tensors: it was saved from a program with other variables."
             )
         return entries
 
@@ -99,12 +99,12 @@ class TensorFile:
         if array.size == 0:
             return
         self._file.seek(entry.offset)
-        left = as_bytes(array)
-        while left:
-            taken = self._file.readinto(left)  # type: ignore[attr-defined]  # of every binary file
-            if not taken:
+        rest = as_bytes(array)
+        while rest:
+            count = self._file.readinto(rest)  # type: ignore[attr-defined]  # of every binary file
+            if not count:
                 self._fail("it ends while it is read", entry.offset)
-            left = left[taken:]
+            rest = rest[count:]
 
     def _entry(self) -> Entry:
         self._expect_version("LoD tensor")
@@ -115,7 +115,7 @@ class TensorFile:
         if not 0 <= size <= _DESCRIPTION:
             self._fail(f"a tensor's description has {size} bytes", at)
         at = self._at
-        message = decode("TensorDesc", self._take(size), f"{self._what}, from byte {at} on,")
+        message = decode("TensorDesc", self._take(size), f"{self._label}, from byte {at} on,")
         shape = tuple(message.get("dims", ()))
         if len(shape) > _RANK or any(dim < 0 for dim in shape):
             self._fail(f"a tensor has the shape {list(shape[:8])}", at)
@@ -175,7 +175,7 @@ class TensorFile:
 
     def _fail(self, problem: str, at: int | None = None) -> None:
         raise DamagedFile(
-            f"{self._what} is damaged at byte {self._at if at is None else at}: {problem}."
+            f"{self._label} is damaged at byte {self._at if at is None else at}: {problem}."
         )
 
 

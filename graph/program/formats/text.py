@@ -1,4 +1,4 @@
-"""Messages as the text that protocol buffers print: what ``Program.to_string`` returns."""
+"""Messages as the text that protocol buffers print, which ``Program.to_string`` returns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ENUMS = {
     ("TensorDesc", "data_type"): VarType,
     ("Attr", "type"): Kind,
 }
-DETAILS = "details"  # beside the fields: what the message does not hold
+DETAILS = "details"  # a key beside the fields: settings that the message does not hold
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "'": "\\'", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
@@ -30,13 +30,13 @@ def _lines(kind: str, message: Message, indent: str) -> Iterator[str]:
         if field.name not in message:
             continue
         value = message[field.name]
-        for one in value if field.repeated else (value,):
-            if isinstance(one, dict):
+        for item in value if field.repeated else (value,):
+            if isinstance(item, dict):
                 yield f"{indent}{field.name} {{"
-                yield from _lines(field.kind, one, indent + "  ")
+                yield from _lines(field.kind, item, indent + "  ")
                 yield f"{indent}}}"
             else:
-                yield f"{indent}{field.name}: {_value(kind, field.name, field.kind, one)}"
+                yield f"{indent}{field.name}: {_value(kind, field.name, field.kind, item)}"
     yield from _details(message, indent)
 
 

@@ -1,4 +1,4 @@
-"""Which ops compute in low precision: Paddle's lists, and what a user changes about them."""
+"""Lists of ops that compute in low precision: Paddle's, and a user's changes to them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BLACK = frozenset(
 )  # fmt: skip
 # Ops that gain nothing in low precision: in float32 at every level.
 SLOW = frozenset(("lookup_table", "lookup_table_v2", "scatter"))
-# Ops that follow what made their operands.
+# Ops that follow the precision of their operands.
 GRAY = frozenset(
     (
         "elementwise_add", "elementwise_sub", "elementwise_mul", "elementwise_div", "elementwise_max",
@@ -55,10 +55,10 @@ def low_type(dtype: Any, caller: str) -> VarType:
     Raises:
         InvalidValue: another type.
     """
-    found = LOW.get(dtype.lower()) if isinstance(dtype, str) else dtype
-    if found is None or found not in LOW.values():
+    low = LOW.get(dtype.lower()) if isinstance(dtype, str) else dtype
+    if low is None or low not in LOW.values():
         raise InvalidValue(f"{caller}: dtype must be 'float16' or 'bfloat16', got {dtype!r}.")
-    return VarType(found)
+    return VarType(low)
 
 
 class AutoMixedPrecisionLists:
@@ -144,13 +144,13 @@ class AutoMixedPrecisionListsBF16(AutoMixedPrecisionLists):
         return self.black_varnames
 
 
-def _names(given: Any, argument: str) -> set[str]:
-    if given is None:
+def _names(value: Any, argument: str) -> set[str]:
+    if value is None:
         return set()
-    several = isinstance(given, (set, frozenset, list, tuple))
-    names = set(given) if several else set()
+    several = isinstance(value, (set, frozenset, list, tuple))
+    names = set(value) if several else set()
     if not several or not all(isinstance(name, str) for name in names):
         raise InvalidType(
-            f"mixed precision: {argument} must be a set or list of names, got {given!r}."
+            f"mixed precision: {argument} must be a set or list of names, got {value!r}."
         )
     return names

@@ -1,4 +1,4 @@
-"""An optimizer for mixed precision: rewrites the program, scales the loss, and updates what is finite.
+"""An optimizer for mixed precision: rewrites the program, scales the loss, and skips gradients not finite.
 
 Micikevicius et al., "Mixed Precision Training", arXiv 1710.03740.
 """
@@ -59,18 +59,18 @@ class Scaling:
         return self.dynamic or self.start != 1.0
 
 
-def _require(name: str, given: Any, wanted: str, holds: Callable[[float], bool]) -> None:
-    number = isinstance(given, (int, float)) and not isinstance(given, bool)
-    if not number or not holds(given):
-        raise InvalidValue(f"{name} must be a number {wanted}, got {given!r}.")
+def _require(name: str, value: Any, condition: str, holds: Callable[[float], bool]) -> None:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not holds(value):
+        raise InvalidValue(f"{name} must be a number {condition}, got {value!r}.")
 
 
 class MixedPrecision:
     """Wraps an optimizer; used like one.
 
     ``rules`` is None where nothing is rewritten (level O0). ``master_grad``: gradients in low precision are
-    made float32 before they are clipped and used. ``skips``: after gradients that are not finite, Adam and
-    AdamW leave all their state as it was; others are given zeros.
+    cast to float32 before they are clipped and used. ``skips``: after gradients that are not finite, Adam and
+    AdamW leave all their state as it was; other optimizers get zeros.
 
     Raises:
         InvalidType: ``optimizer`` is no optimizer.
@@ -114,7 +114,7 @@ class MixedPrecision:
         return self._loss_scaling
 
     def get_scaled_loss(self) -> Variable | None:
-        """Return the loss times the scale, once there is one."""
+        """Return the loss times the scale (None before ``backward``)."""
         return self._scaled_loss
 
     def minimize(
@@ -124,7 +124,7 @@ class MixedPrecision:
         parameter_list: Any = None,
         no_grad_set: Any = None,
     ) -> tuple[list[Operator], ParamGrads]:
-        """Append everything that one training step needs; returns the update ops and the pairs."""
+        """Append the ops of a training step; return the update ops and (parameter, gradient) pairs."""
         if not isinstance(loss, Variable):
             raise InvalidArgument(
                 f"minimize: the loss must be a Variable, got {type(loss).__name__}."
@@ -159,7 +159,7 @@ class MixedPrecision:
     def apply_optimize(
         self, loss: Variable, startup_program: Program | None, params_grads: ParamGrads
     ) -> list[Operator]:
-        """Append what follows the backward pass to the loss's program."""
+        """Append the ops behind the backward pass to the loss's program."""
         with program_guard(loss.block.program, startup_program or default_startup_program()):
             return self.apply_gradients(params_grads)
 
@@ -172,16 +172,16 @@ class MixedPrecision:
         program = self._train_program
         if program is None:
             raise InvalidState("apply_gradients: call backward first.")
-        _meet_in_low_precision(params_grads)
+        _reduce_in_low_precision(params_grads)
         with program.optimized_guard([]):
             if self._master_grad:
                 params_grads = [(p, _widened(g)) for p, g in params_grads]
             if self._scaling.used and params_grads:
                 groups = _by_type(params_grads)
-                found = self._unscale(groups)
+                found_infinite = self._unscale(groups)
                 if self._scaling.dynamic:
-                    self._rescale(groups, found)
-                self._optimizer._skip_update = found if self._skips else None
+                    self._rescale(groups, found_infinite)
+                self._optimizer._skip_update = found_infinite if self._skips else None
         try:
             return self._optimizer.apply_gradients(params_grads)
         finally:
@@ -192,35 +192,35 @@ class MixedPrecision:
     def _create_scale(self) -> None:
         names = ("num_good_steps", "num_bad_steps") if self._scaling.dynamic else ()
         start = float(self._scaling.start)
-        self._loss_scaling = _stored("loss_scaling", start, "float32")
-        self._counters = tuple(_stored(name, 0, "int32") for name in names)
+        self._loss_scaling = _create_state("loss_scaling", start, "float32")
+        self._counters = tuple(_create_state(name, 0, "int32") for name in names)
 
     def _unscale(self, groups: list[list[Variable]]) -> Variable:
-        """Append the check of each type's gradients; returns whether any is not finite."""
-        founds = []
+        """Append the check of each type's gradients; return a variable: whether any is not finite."""
+        flags = []
         for grads in groups:
             helper = LayerHelper("check_finite_and_unscale")
-            founds.append(helper.new("bool", stop_gradient=True))
+            flags.append(helper.new("bool", stop_gradient=True))
             helper.append_op(
                 helper.layer_type,
                 {"X": grads, "Scale": self._loss_scaling},
-                {"Out": grads, "FoundInfinite": founds[-1]},
+                {"Out": grads, "FoundInfinite": flags[-1]},
             )
-        if len(founds) == 1:
-            return founds[0]
-        joined = LayerHelper("concat").apply("concat", {"X": founds}, {"axis": 0})
-        return LayerHelper("reduce_any").apply("reduce_any", {"X": joined}, {"reduce_all": True})
+        if len(flags) == 1:
+            return flags[0]
+        all_flags = LayerHelper("concat").apply("concat", {"X": flags}, {"axis": 0})
+        return LayerHelper("reduce_any").apply("reduce_any", {"X": all_flags}, {"reduce_all": True})
 
-    def _rescale(self, groups: list[list[Variable]], found: Variable) -> None:
+    def _rescale(self, groups: list[list[Variable]], found_infinite: Variable) -> None:
         """Append the zeroing of each type's gradients; the first also updates the scale."""
         good, bad = self._counters
-        chosen = ("incr_every_n_steps", "decr_every_n_nan_or_inf", "incr_ratio", "decr_ratio")
+        settings = ("incr_every_n_steps", "decr_every_n_nan_or_inf", "incr_ratio", "decr_ratio")
         for i, grads in enumerate(groups):
             LayerHelper("update_loss_scaling").append_op(
                 "update_loss_scaling",
                 {
                     "X": grads,
-                    "FoundInfinite": found,
+                    "FoundInfinite": found_infinite,
                     "PrevLossScaling": self._loss_scaling,
                     "InGoodSteps": good,
                     "InBadSteps": bad,
@@ -231,11 +231,11 @@ class MixedPrecision:
                     "OutGoodSteps": good,
                     "OutBadSteps": bad,
                 },
-                {**{n: getattr(self._scaling, n) for n in chosen}, "stop_update": i > 0},
+                {**{n: getattr(self._scaling, n) for n in settings}, "stop_update": i > 0},
             )
 
 
-def _stored(name: str, value: float, dtype: str) -> Variable:
+def _create_state(name: str, value: float, dtype: str) -> Variable:
     return create_global_var([1], value, dtype, True, name=unique_name.generate(name))
 
 
@@ -252,10 +252,10 @@ def _widened(grad: Variable) -> Variable:
     return grad if grad.dtype == VarType.FP32 else cast(grad, "float32")
 
 
-def _meet_in_low_precision(pairs: ParamGrads) -> None:
-    """Let gradients meet their peers before they are cast to float32, in half the bytes.
+def _reduce_in_low_precision(pairs: ParamGrads) -> None:
+    """Reduce gradients over the replicas before they are cast to float32, in half the bytes.
 
-    The casts move behind the backward pass; what made their operands carries the parameter's mark.
+    The casts move behind the backward pass; the ops that compute their operands carry the parameter's mark.
     """
     for parameter, grad in pairs:
         op = grad.op

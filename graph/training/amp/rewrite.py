@@ -24,7 +24,7 @@ GUARD = "__use_fp16__"
 _SUFFIX = {VarType.FP16: "fp16", VarType.BF16: "bf16", VarType.FP32: "fp32"}
 _TYPES = (VarType.FP32, VarType.FP16, VarType.BF16)
 _FLOATS = (*_TYPES, VarType.FP64)
-# Norms: what a channel or feature is scaled and shifted by, and statistics, stay in float32.
+# Norms: scales and shifts of channels or features, and statistics, stay in float32.
 _NARROW_INPUTS = {"batch_norm": {"X"}, "layer_norm": {"X"}, "fused_bn_add_activation": {"X", "Z"}}
 
 
@@ -37,7 +37,7 @@ def fp16_guard() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Rules:
-    """How a program is rewritten.
+    """The rules by which a program is rewritten.
 
     ``level``: "O1" by the lists, ops in no list in float32; "O2" all ops but those that are kept, parameters
     too; "OD" the white list alone. ``guard``: only what was built in ``fp16_guard``. ``promote``: an op in no
@@ -54,10 +54,10 @@ class Rules:
 
 
 def rewrite(program: Program, rules: Rules) -> set[str]:
-    """Rewrite the forward pass of a program; returns the parameters that are now in low precision.
+    """Rewrite the forward pass of a program; return the parameters that are now in low precision.
 
     Raises:
-        InvalidState: gradients of what would change exist already.
+        InvalidState: gradients of variables that would change exist already.
     """
     lowered = set()
     if rules.level == "O2":
@@ -92,30 +92,30 @@ def _black(rules: Rules) -> set[str]:
 
 
 def _low_parameters(program: Program, rules: Rules) -> list[Parameter]:
-    """Return the float32 parameters that nothing needs in float32."""
+    """Return the float32 parameters that no op needs in float32."""
     read: set[str] = set()
-    kept = set(rules.lists.black_varnames)
+    wide = set(rules.lists.black_varnames)
     for op in (op for block in program.blocks for op in block.ops if _forward(op)):
         for slot, names in op.inputs.items():
             read.update(names)
             # An op of the black list casts for itself: a table of rows may be a factor elsewhere.
             if _out_of_reach(op, rules) or _kept_slot(op, slot):
-                kept.update(names)
+                wide.update(names)
     return [
-        p for p in program.all_parameters() if p.name in read - kept and p.dtype == VarType.FP32
+        p for p in program.all_parameters() if p.name in read - wide and p.dtype == VarType.FP32
     ]
 
 
 class _Rewriter:
-    """Walks one block in order and knows in which type each variable was made."""
+    """Walks one block in order, and records the type in which each variable was computed."""
 
     def __init__(self, block: Block, rules: Rules) -> None:
         self.block = block
         self.rules = rules
         self.black = _black(rules)
-        self.made: dict[str, VarType] = {}
+        self.types: dict[str, VarType] = {}
         self.casts: dict[tuple[str, VarType], str] = {}
-        self.seen: set[str] = set()
+        self.visited: set[str] = set()
         written = Counter(name for op in block.ops for name in op.output_arg_names)
         self.fixed = {name for name, times in written.items() if times > 1}
 
@@ -126,42 +126,44 @@ class _Rewriter:
             if _forward(op):
                 index += self._visit(op, index)
             for name in op.output_arg_names:
-                for dtype in _TYPES:  # a cast of what was there before is of no use any more
+                for dtype in _TYPES:  # casts of the old value are of no use any more
                     self.casts.pop((name, dtype), None)
             if op.type == "cast":
-                self._known(op)
-            self.seen.update(op.input_arg_names, op.output_arg_names)
+                self._note_cast(op)
+            self.visited.update(op.input_arg_names, op.output_arg_names)
             index += 1
 
     def _visit(self, op: Operator, index: int) -> int:
-        """Rewrite one op; returns how many casts stand before it now."""
+        """Rewrite one op; return how many casts were inserted before it."""
         if op.type == "cast":
             source = self.block.var_recursive(op.input("X")[0])
             if source.dtype is not None and op.attrs["in_dtype"] != int(source.dtype):
                 op.attrs["in_dtype"] = int(source.dtype)
             return 0
-        wanted = self._wanted(op)
-        if wanted is None:
+        dtype = self._compute_type(op)
+        if dtype is None:
             self._infer(op)
             return 0
-        self.made.update(dict.fromkeys(op.output_arg_names, wanted))
+        self.types.update(dict.fromkeys(op.output_arg_names, dtype))
         inserted = 0
         for slot, names in op.inputs.items():
-            if wanted == VarType.FP32 or not _kept_slot(op, slot):
+            if dtype == VarType.FP32 or not _kept_slot(op, slot):
                 for i, name in enumerate(names):
-                    cast, new = self._cast(op, name, wanted, index + inserted)
+                    cast, new = self._cast(op, name, dtype, index + inserted)
                     names[i] = cast
                     inserted += new
         self._infer(op)
         return inserted
 
-    def _wanted(self, op: Operator) -> VarType | None:
-        """Return the type an op is to compute in; None: as it is."""
+    def _compute_type(self, op: Operator) -> VarType | None:
+        """Return the type in which an op is to compute (None: leave it as it is)."""
         if not self._computes(op):
             return None
         rules = self.rules
-        named = rules.lists.black_varnames.intersection(op.input_arg_names + op.output_arg_names)
-        if _out_of_reach(op, rules) or named or op.type in self.black or self._overwrites(op):
+        black_names = rules.lists.black_varnames.intersection(
+            op.input_arg_names + op.output_arg_names
+        )
+        if _out_of_reach(op, rules) or black_names or op.type in self.black or self._overwrites(op):
             return VarType.FP32
         if op.type in rules.lists.white_list:
             return rules.dtype
@@ -177,13 +179,13 @@ class _Rewriter:
             return rules.dtype
         if op.type not in rules.lists.gray_list:
             return VarType.FP32
-        before = {self.made[name] for name in op.input_arg_names if name in self.made}
-        if VarType.FP32 in before:
+        operand_types = {self.types[name] for name in op.input_arg_names if name in self.types}
+        if VarType.FP32 in operand_types:
             return VarType.FP32
-        return rules.dtype if before or rules.eager else None
+        return rules.dtype if operand_types or rules.eager else None
 
     def _computes(self, op: Operator) -> bool:
-        """Tell whether an op reads floats and makes what it makes of them."""
+        """Tell whether an op computes its results from floats."""
         if "in_dtype" not in op.attrs and any(
             op.attrs.get(name, -1) in _FLOATS for name in ("dtype", "out_dtype")
         ):
@@ -191,53 +193,55 @@ class _Rewriter:
         return any(self._type(name) in _TYPES for name in op.input_arg_names)
 
     def _overwrites(self, op: Operator) -> bool:
-        """Tell whether an op writes a variable that has another value too: they have one type."""
+        """Tell whether an op writes a variable that has another value too, which must have the same type."""
         for slot, names in op.outputs.items():
             norm = op.type in _NARROW_INPUTS and slot not in ("Y", "ReserveSpace")
             for name in names:
                 if not norm and name != EMPTY_VAR:
                     persistable = self.block.var_recursive(name).persistable
-                    before = name in self.seen or name in op.input_arg_names
-                    if persistable or before or name in self.fixed:
+                    has_value = name in self.visited or name in op.input_arg_names
+                    if persistable or has_value or name in self.fixed:
                         return True
         return False
 
     def _type(self, name: str) -> VarType | None:
-        found = self.block.find_var_recursive(name)
-        return found.dtype if found is not None and found.type == VarType.LOD_TENSOR else None
+        variable = self.block.find_var_recursive(name)
+        return (
+            variable.dtype if variable is not None and variable.type == VarType.LOD_TENSOR else None
+        )
 
-    def _cast(self, op: Operator, name: str, wanted: VarType, index: int) -> tuple[str, int]:
-        """Return the name of a variable in the wanted type, and how many ops it took to make it."""
-        found = self._type(name)
-        if found not in _TYPES or found == wanted:
+    def _cast(self, op: Operator, name: str, dtype: VarType, index: int) -> tuple[str, int]:
+        """Return the name of a variable in a type, and how many ops were inserted for it."""
+        source_type = self._type(name)
+        if source_type not in _TYPES or source_type == dtype:
             return name, 0
-        if (name, wanted) in self.casts:
-            return self.casts[name, wanted], 0
+        if (name, dtype) in self.casts:
+            return self.casts[name, dtype], 0
         source = self.block.var_recursive(name)
-        made = self._new(source, wanted)
+        cast = self._new(source, dtype)
         attrs = {key: op.attrs[key] for key in (CALLSTACK, NAMESCOPE, DEVICE) if key in op.attrs}
-        attrs |= {"in_dtype": int(found), "out_dtype": int(wanted), ROLE: int(OpRole.Forward)}
-        self.block._insert_op(index, "cast", {"X": source}, {"Out": made}, attrs)
-        self.casts[name, wanted] = made.name
-        return made.name, 1
+        attrs |= {"in_dtype": int(source_type), "out_dtype": int(dtype), ROLE: int(OpRole.Forward)}
+        self.block._insert_op(index, "cast", {"X": source}, {"Out": cast}, attrs)
+        self.casts[name, dtype] = cast.name
+        return cast.name, 1
 
-    def _new(self, source: Variable, wanted: VarType) -> Variable:
-        name = f"{source.name}.cast_{_SUFFIX[wanted]}"
+    def _new(self, source: Variable, dtype: VarType) -> Variable:
+        name = f"{source.name}.cast_{_SUFFIX[dtype]}"
         if self.block.has_var(name):
             name = unique_name.generate(name)
         return self.block.create_var(
             name=name,
-            dtype=wanted,
+            dtype=dtype,
             stop_gradient=source.stop_gradient,
             lod_level=source.lod_level,
         )
 
-    def _known(self, op: Operator) -> None:
-        """A cast that a rewrite made before can be read again."""
-        source, (made,) = op.input("X")[0], op.output("Out")
-        wanted = VarType(op.attrs["out_dtype"])
-        if made.startswith(f"{source}.cast_"):
-            self.casts.setdefault((source, wanted), made)
+    def _note_cast(self, op: Operator) -> None:
+        """Record a cast of an earlier rewrite, to read it again."""
+        source, (cast,) = op.input("X")[0], op.output("Out")
+        dtype = VarType(op.attrs["out_dtype"])
+        if cast.startswith(f"{source}.cast_"):
+            self.casts.setdefault((source, dtype), cast)
 
     def _infer(self, op: Operator) -> None:
         """Let results follow the operands.
@@ -246,9 +250,9 @@ class _Rewriter:
             InvalidState: a result that changes has a gradient already.
         """
         names = [name for name in op.output_arg_names if name != EMPTY_VAR]
-        before = [self._type(name) for name in names]
+        old_types = [self._type(name) for name in names]
         op.infer()
-        changed = [n for n, t in zip(names, before, strict=True) if self._type(n) != t]
+        changed = [n for n, t in zip(names, old_types, strict=True) if self._type(n) != t]
         late = [name for name in changed if self.block.has_var(grad_name(name))]
         if late:
             raise InvalidState(

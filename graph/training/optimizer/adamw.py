@@ -42,15 +42,15 @@ class AdamW(AdamOptimizer):
         amsgrad: bool = False,
         name: str | None = None,
     ) -> None:
-        chosen = None if parameters is None else list(parameters)
+        parameter_list = None if parameters is None else list(parameters)
         _refuse(beta1=beta1, beta2=beta2, epsilon=epsilon, weight_decay=weight_decay)
         if amsgrad:
             raise InvalidArgument("AdamW: amsgrad=True is not built.")
-        if any(isinstance(one, dict) for one in chosen or ()):
+        if any(isinstance(item, dict) for item in parameter_list or ()):
             raise InvalidArgument(
                 "AdamW: groups of parameters are not built; use apply_decay_param_fun and lr_ratio."
             )
-        options = (chosen, None, grad_clip, name, lazy_mode)
+        options = (parameter_list, None, grad_clip, name, lazy_mode)
         super().__init__(learning_rate, beta1, beta2, epsilon, *options)
         self._multi_precision = bool(multi_precision)
         self._coeff = float(weight_decay)

@@ -1,4 +1,4 @@
-"""What every optimizer does, in Paddle's order: backward, clip, decay, update."""
+"""The base of optimizers, in Paddle's order: backward, clip, decay, update."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ class Optimizer:
 
     def __repr__(self) -> str:
         rate = self._learning_rate
-        shown = rate.name if isinstance(rate, Variable) else rate
-        shown = type(shown).__name__ if isinstance(shown, LRScheduler) else shown
-        return f"<{type(self).__name__}: learning_rate={shown}, {len(self._accumulators)} accumulators>"
+        rate_text = rate.name if isinstance(rate, Variable) else rate
+        rate_text = type(rate_text).__name__ if isinstance(rate_text, LRScheduler) else rate_text
+        return f"<{type(self).__name__}: learning_rate={rate_text}, {len(self._accumulators)} accumulators>"
 
     def minimize(
         self,
@@ -77,7 +77,7 @@ class Optimizer:
         parameter_list: Any = None,
         no_grad_set: Any = None,
     ) -> tuple[list[Operator], ParamGrads]:
-        """Append everything that one training step needs; returns the update ops and the pairs.
+        """Append the ops of a training step; return the update ops and (parameter, gradient) pairs.
 
         Raises:
             InvalidArgument: ``loss`` is no Variable, or has not exactly one element.
@@ -103,14 +103,14 @@ class Optimizer:
             raise InvalidArgument(
                 f"the loss {loss.name!r} must have shape [1], has {list(loss.shape or ())}. Use layers.mean."
             )
-        stopped = set(no_grad_set or ())
+        no_grad = set(no_grad_set or ())
         program = loss.block.program
-        stopped |= {p.name for p in program.all_parameters() if not p.trainable}
-        chosen = parameter_list if parameter_list is not None else self._parameter_list
+        no_grad |= {p.name for p in program.all_parameters() if not p.trainable}
+        parameters = parameter_list if parameter_list is not None else self._parameter_list
         with program_guard(program, startup_program or default_startup_program()):
-            pairs = append_backward(loss, chosen, stopped, callbacks or [error_clip_callback])
+            pairs = append_backward(loss, parameters, no_grad, callbacks or [error_clip_callback])
         if not pairs:
-            raise InvalidValue(_unreached(loss, chosen))
+            raise InvalidValue(_unreached(loss, parameters))
         _note_minimized(loss, pairs)
         return pairs
 
@@ -154,7 +154,7 @@ class Optimizer:
     # -- for the methods ------------------------------------------------------------------------
 
     def _create_master(self, parameter: Parameter) -> None:
-        """Keep a parameter in low precision in float32 too, if asked for; updates add up there."""
+        """Create the float32 master of a parameter in low precision, if the optimizer has masters."""
         if not self._multi_precision or not self.has_master or parameter.dtype not in LOW:
             return
         self._masters[parameter.name] = LayerHelper(self.type).create_global(
@@ -172,7 +172,7 @@ class Optimizer:
         raise NotImplementedError
 
     def _finish(self, block: Block, pairs: ParamGrads) -> None:
-        """Append what follows all updates."""
+        """Append the ops behind all updates."""
 
     def _add_state(
         self, name: str, parameter: Parameter, fill: float = 0.0, shape: list[int] | None = None
@@ -198,7 +198,7 @@ class Optimizer:
         if isinstance(rate, Variable):
             self._rates[program.id] = rate
             return
-        start = rate.get_lr() if isinstance(rate, LRScheduler) else rate
+        start = rate() if isinstance(rate, LRScheduler) else rate
         variable = LayerHelper("learning_rate", "learning_rate").create_global(
             unique_name.generate("learning_rate"),
             [1],
@@ -234,31 +234,33 @@ class Optimizer:
         return [variable.name for variable in self._accumulators.values()]
 
 
-def _unreached(loss: Variable, chosen: Any) -> str:
-    """Say why there is nothing to train."""
+def _unreached(loss: Variable, parameter_list: Any) -> str:
+    """Describe why there is nothing to train."""
     parameters = loss.block.program.all_parameters()
     frozen = [p.name for p in parameters if not p.trainable]
     if not parameters:
-        why = "the program has no parameters"
-    elif chosen is not None:
-        names = [p if isinstance(p, str) else p.name for p in chosen]
-        why = f"parameter_list names {', '.join(names) or 'none'}"
+        reason = "the program has no parameters"
+    elif parameter_list is not None:
+        names = [p if isinstance(p, str) else p.name for p in parameter_list]
+        reason = f"parameter_list names {', '.join(names) or 'none'}"
     elif len(frozen) == len(parameters):
-        why = "every parameter has trainable=False"
+        reason = "every parameter has trainable=False"
     else:
-        why = "what is between has stop_gradient=True, or the parameters serve something else"
+        reason = (
+            "variables in between have stop_gradient=True, or the parameters serve something else"
+        )
     return (
-        f"minimize: no parameter leads to the loss {loss.name!r}, so there is nothing to train: {why}. "
+        f"minimize: no parameter leads to the loss {loss.name!r}, so there is nothing to train: {reason}. "
         f"Parameters of the program: {', '.join(p.name for p in parameters[:5]) or 'none'}"
         f"{', ...' if len(parameters) > 5 else ''}."
     )
 
 
 def _note_minimized(loss: Variable, pairs: ParamGrads) -> None:
-    """Warn of a loss that is minimized a second time for the same parameters: each step would do both."""
+    """Warn if a loss is minimized a second time for the same parameters: each step would update twice."""
     program, names = loss.block.program, {parameter.name for parameter, _ in pairs}
-    for earlier, others, where in program.minimized:
-        again = sorted(names & others)
+    for earlier, earlier_names, where in program.minimized:
+        again = sorted(names & earlier_names)
         if earlier == loss.name and again:
             warnings.warn(
                 f"the loss {loss.name!r} is minimized already for {len(again)} of these parameters, such as "
@@ -271,9 +273,9 @@ def _note_minimized(loss: Variable, pairs: ParamGrads) -> None:
 
 
 def _devices(block: Block) -> dict[str, str]:
-    """Return the device that is asked for by the first op that reads a variable: updates follow it."""
-    found: dict[str, str] = {}
+    """Return, by variable, the ``device_guard`` of the first op that reads it, which updates follow."""
+    devices: dict[str, str] = {}
     for op in block.ops:
         for name in op.input_arg_names:
-            found.setdefault(name, op.attrs[DEVICE])
-    return found
+            devices.setdefault(name, op.attrs[DEVICE])
+    return devices

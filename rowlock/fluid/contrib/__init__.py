@@ -1,4 +1,4 @@
-"""``fluid.contrib``: mixed precision, and what a program will take."""
+"""``fluid.contrib``: mixed precision, and estimates of a program's memory and FLOPs."""
 
 from ...graph.report.counts import memory_usage, op_freq_statistic
 from ...names import listing, missing

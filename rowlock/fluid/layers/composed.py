@@ -1,4 +1,4 @@
-"""Functions of ``fluid.layers`` that have ops of their own in Paddle, and are made of others here."""
+"""Functions of ``fluid.layers`` that have ops of their own in Paddle, and are built from others here."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def range(start: Any, end: Any, step: Any, dtype: Any) -> Variable:
 def arange(
     start: Any, end: Any, step: Any = 1, dtype: Any = None, name: str | None = None
 ) -> Variable:
-    """start, start + step, ... up to but without ``end``, float32 unless told otherwise."""
+    """start, start + step, ... up to but without ``end``, float32 by default."""
     return creation.arange(start, end, step, "float32" if dtype is None else dtype)
 
 
@@ -128,8 +128,8 @@ def selu(
     x: Variable, scale: float | None = None, alpha: float | None = None, name: str | None = None
 ) -> Variable:
     """scale * x where positive, else scale * alpha * (exp(x) - 1)."""
-    given: dict[str, Any] = {"scale": scale, "alpha": alpha}
-    return activations.selu(x, **{k: v for k, v in given.items() if v is not None})
+    settings: dict[str, Any] = {"scale": scale, "alpha": alpha}
+    return activations.selu(x, **{k: v for k, v in settings.items() if v is not None})
 
 
 def maxout(x: Variable, groups: int, name: str | None = None, axis: int = 1) -> Variable:
@@ -180,8 +180,8 @@ def rank_loss(
     label: Variable, left: Variable, right: Variable, name: str | None = None
 ) -> Variable:
     """log(1 + exp(left - right)) - label (left - right)."""
-    for argument, given in (("label", label), ("left", left), ("right", right)):
-        check_variable(given, argument, "rank_loss")
+    for argument, operand in (("label", label), ("left", left), ("right", right)):
+        check_variable(operand, argument, "rank_loss")
     distance = left - right
     return unary.softplus(distance) - label * distance
 
@@ -190,8 +190,8 @@ def margin_rank_loss(
     label: Variable, left: Variable, right: Variable, margin: float = 0.1, name: str | None = None
 ) -> Variable:
     """max(0, margin - label (left - right))."""
-    for argument, given in (("label", label), ("left", left), ("right", right)):
-        check_variable(given, argument, "margin_rank_loss")
+    for argument, operand in (("label", label), ("left", left), ("right", right)):
+        check_variable(operand, argument, "margin_rank_loss")
     return unary.relu(label * (right - left) + float(margin))
 
 
@@ -201,7 +201,7 @@ def cos_sim(X: Variable, Y: Variable) -> Variable:
     check_variable(Y, "Y", "cos_sim")
     dims = list(_range(1, X.ndim))
     product = layers.reduce_sum(X * Y, dims, True)
-    sizes = [unary.sqrt(layers.reduce_sum(unary.square(one), dims, True)) for one in (X, Y)]
+    sizes = [unary.sqrt(layers.reduce_sum(unary.square(operand), dims, True)) for operand in (X, Y)]
     return product / sizes[0] / sizes[1]
 
 

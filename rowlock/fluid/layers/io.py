@@ -1,4 +1,4 @@
-"""``fluid.layers.io``: what is fed: data variables and readers."""
+"""``fluid.layers.io``: data variables and readers."""
 
 from ...executor.loading.data_loader import (
     create_py_reader_by_data,

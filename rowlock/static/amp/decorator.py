@@ -71,10 +71,10 @@ def decorate(
     flags = set(_BY_FLAGS) - set(_BY_LEVEL)
     number = bool(args) and isinstance(args[0], (int, float))
     by_flags = number or not flags.isdisjoint(settings)
-    chosen = _arguments(_BY_FLAGS if by_flags else _BY_LEVEL, args, settings)
+    arguments = _arguments(_BY_FLAGS if by_flags else _BY_LEVEL, args, settings)
     if by_flags:
-        return _by_flags(optimizer, amp_lists, chosen)
-    return _by_level(optimizer, amp_lists, chosen)
+        return _by_flags(optimizer, amp_lists, arguments)
+    return _by_level(optimizer, amp_lists, arguments)
 
 
 def _arguments(
@@ -85,24 +85,26 @@ def _arguments(
         raise InvalidType(
             f"decorate takes at most {len(names) + 2} arguments, got {len(args) + 2}."
         )
-    given = dict(zip(names, args, strict=False))
+    positional = dict(zip(names, args, strict=False))
     for name in settings:
-        if name in given:
-            raise InvalidType(f"decorate: {name} is given twice.")
+        if name in positional:
+            raise InvalidType(f"decorate: {name} is passed twice.")
         if name not in defaults:
-            other = name in _BY_FLAGS or name in _BY_LEVEL
-            why = " beside level, dtype, ... or use_pure_fp16, use_bf16, ..." if other else ""
-            raise InvalidType(f"decorate has no argument {name!r}{why}.{nearest(name, names)}")
-    return {**defaults, **given, **settings}
+            misplaced = name in _BY_FLAGS or name in _BY_LEVEL
+            hint = " beside level, dtype, ... or use_pure_fp16, use_bf16, ..." if misplaced else ""
+            raise InvalidType(f"decorate has no argument {name!r}{hint}.{nearest(name, names)}")
+    return {**defaults, **positional, **settings}
 
 
 def _by_level(
-    optimizer: Any, amp_lists: Any, chosen: dict[str, Any]
+    optimizer: Any, amp_lists: Any, arguments: dict[str, Any]
 ) -> OptimizerWithMixedPrecision:
-    level = chosen["level"].upper() if isinstance(chosen["level"], str) else chosen["level"]
+    level = (
+        arguments["level"].upper() if isinstance(arguments["level"], str) else arguments["level"]
+    )
     if level not in _LEVELS:
         raise InvalidValue(f"decorate: level must be one of {', '.join(_LEVELS)}, got {level!r}.")
-    dtype = low_type(chosen["dtype"], "decorate")
+    dtype = low_type(arguments["dtype"], "decorate")
     if level == "OD" and amp_lists is not None:
         warnings.warn("decorate: level OD computes by the default white list alone.", stacklevel=3)
         amp_lists = None
@@ -110,39 +112,39 @@ def _by_level(
         checked_lists(amp_lists),
         dtype,
         level,
-        bool(chosen["use_amp_guard"]),
-        bool(chosen["use_promote"]),
+        bool(arguments["use_amp_guard"]),
+        bool(arguments["use_promote"]),
     )
-    scaling = _scaling(chosen, dtype, rewrites=level != "O0")
-    made = OptimizerWithMixedPrecision(
+    scaling = _scaling(arguments, dtype, rewrites=level != "O0")
+    decorated = OptimizerWithMixedPrecision(
         optimizer,
         None if level == "O0" else rules,
         scaling,
-        master_grad=bool(chosen["master_grad"]) and level == "O2",
+        master_grad=bool(arguments["master_grad"]) and level == "O2",
     )
-    if chosen["master_weight"] is not False:
+    if arguments["master_weight"] is not False:
         optimizer._multi_precision = True
-    return made
+    return decorated
 
 
 def _by_flags(
-    optimizer: Any, amp_lists: Any, chosen: dict[str, Any]
+    optimizer: Any, amp_lists: Any, arguments: dict[str, Any]
 ) -> OptimizerWithMixedPrecision:
-    pure = bool(chosen["use_pure_fp16"])
-    dtype = VarType.BF16 if chosen["use_bf16"] else VarType.FP16
-    guard = pure if chosen["use_fp16_guard"] is None else bool(chosen["use_fp16_guard"])
-    rules = Rules(checked_lists(amp_lists), dtype, promote=bool(chosen["use_promote"]))
+    pure = bool(arguments["use_pure_fp16"])
+    dtype = VarType.BF16 if arguments["use_bf16"] else VarType.FP16
+    guard = pure if arguments["use_fp16_guard"] is None else bool(arguments["use_fp16_guard"])
+    rules = Rules(checked_lists(amp_lists), dtype, promote=bool(arguments["use_promote"]))
     if pure:  # only there does the guard count
         rules = replace(rules, level="O2", guard=guard)
-    return OptimizerWithMixedPrecision(optimizer, rules, _scaling(chosen, dtype))
+    return OptimizerWithMixedPrecision(optimizer, rules, _scaling(arguments, dtype))
 
 
-def _scaling(chosen: dict[str, Any], dtype: VarType, rewrites: bool = True) -> Scaling:
-    dynamic = chosen["use_dynamic_loss_scaling"]
+def _scaling(arguments: dict[str, Any], dtype: VarType, rewrites: bool = True) -> Scaling:
+    dynamic = arguments["use_dynamic_loss_scaling"]
     scaling = Scaling(
-        chosen["init_loss_scaling"],
+        arguments["init_loss_scaling"],
         dtype == VarType.FP16 if dynamic is None else dynamic,
-        *(chosen[name] for name in list(_COMMON)[1:]),
+        *(arguments[name] for name in list(_COMMON)[1:]),
     )
     if rewrites and dtype == VarType.FP16:
         return scaling

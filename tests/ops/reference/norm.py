@@ -10,7 +10,7 @@ import numpy as np
 from .registry import reference
 
 
-@reference("batch_norm")
+@reference("batch_norm", "sync_batch_norm")
 def batch_norm(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     x = np.moveaxis(ins["X"], -1, 1) if attrs["data_layout"] == "NHWC" else ins["X"]
     axes = tuple(i for i in range(x.ndim) if i != 1)

@@ -1,0 +1,48 @@
+"""Learning-rate schedules that live in the user's script (Paddle 2.x): ``step()`` moves them on.
+
+Before each run the executor calls the schedule and writes the rate to the program's learning-rate variable.
+Start at ``base.py``; a user's own schedule derives from ``LRScheduler`` and defines ``get_lr``.
+"""
+
+from .base import LRScheduler, ReduceOnPlateau
+from .cycles import (
+    CosineAnnealingDecay,
+    CosineAnnealingWarmRestarts,
+    CyclicLR,
+    OneCycleLR,
+)
+from .decays import (
+    ExponentialDecay,
+    InverseTimeDecay,
+    LambdaDecay,
+    LinearLR,
+    LinearWarmup,
+    MultiplicativeDecay,
+    MultiStepDecay,
+    NaturalExpDecay,
+    NoamDecay,
+    PiecewiseDecay,
+    PolynomialDecay,
+    StepDecay,
+)
+
+__all__ = [
+    "CosineAnnealingDecay",
+    "CosineAnnealingWarmRestarts",
+    "CyclicLR",
+    "ExponentialDecay",
+    "InverseTimeDecay",
+    "LRScheduler",
+    "LambdaDecay",
+    "LinearLR",
+    "LinearWarmup",
+    "MultiStepDecay",
+    "MultiplicativeDecay",
+    "NaturalExpDecay",
+    "NoamDecay",
+    "OneCycleLR",
+    "PiecewiseDecay",
+    "PolynomialDecay",
+    "ReduceOnPlateau",
+    "StepDecay",
+]

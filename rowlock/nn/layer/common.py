@@ -1,0 +1,257 @@
+"""Products, embeddings, dropout, padding and views."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...functions import math as functions
+from ...functions.framework import get_default_dtype
+from ...functions.manipulation import flatten
+from ...graph.layers.helper import check_variable
+from ...graph.program.variable import Parameter, Variable
+from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue
+from .. import functional as F
+from .function_layer import DimensionedLayer, FunctionLayer
+from .layers import Layer
+
+
+def named(name: Any) -> str:
+    """Return what ``repr`` says of a layer's name."""
+    return f", name={name}" if name else ""
+
+
+class AlphaDropout(FunctionLayer, of=F.alpha_dropout): ...
+
+
+class CosineSimilarity(FunctionLayer, of=F.cosine_similarity): ...
+
+
+class Dropout2D(FunctionLayer, of=F.dropout2d): ...
+
+
+class Dropout3D(FunctionLayer, of=F.dropout3d): ...
+
+
+class PixelShuffle(FunctionLayer, of=F.pixel_shuffle):
+    def _check(self) -> None:
+        if isinstance(self.upscale_factor, bool) or not isinstance(self.upscale_factor, int):
+            raise InvalidType(f"PixelShuffle: the factor is an int, got {self.upscale_factor!r}.")
+        if self.data_format not in ("NCHW", "NHWC"):
+            raise InvalidValue(f"PixelShuffle: NCHW or NHWC is needed, got {self.data_format!r}.")
+
+    def extra_repr(self) -> str:
+        """Return the arguments that matter."""
+        order = "" if self.data_format == "NCHW" else f", data_format={self.data_format}"
+        return f"upscale_factor={self.upscale_factor}{order}{named(self.name)}"
+
+
+class Identity(Layer):
+    """Return what it is given; arguments of the constructor change nothing."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+
+    def forward(self, input: Any) -> Any:
+        """Return ``input``."""
+        return input
+
+
+class Linear(Layer):
+    """x @ weight + bias, with a weight [in_features, out_features]."""
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        weight_attr: Any = None,
+        bias_attr: Any = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(dtype=get_default_dtype())
+        self.weight = self.create_parameter([in_features, out_features], weight_attr)
+        self.bias = self.create_parameter([out_features], bias_attr, is_bias=True)
+        self.name = name
+
+    def forward(self, input: Variable) -> Variable:
+        """[..., in_features] to [..., out_features]."""
+        return F.linear(input, self.weight, self.bias, self.name)
+
+    def extra_repr(self) -> str:
+        """Return the arguments that matter."""
+        rows, columns = self.weight.shape
+        return f"in_features={rows}, out_features={columns}, dtype={self._dtype}{named(self.name)}"
+
+
+class Embedding(Layer):
+    """Rows of a weight [num_embeddings, embedding_dim] for ids; the row ``padding_idx`` counts as zeros.
+
+    Raises:
+        InvalidValue: a size is not above 0, or ``padding_idx`` is no row.
+        Unsupported: ``max_norm`` or ``scale_grad_by_freq`` is asked for (when called).
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        *,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+        _weight: Parameter | None = None,
+        _freeze: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        weight_attr: Any = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(dtype=get_default_dtype() if dtype is None else dtype)
+        if num_embeddings <= 0 or embedding_dim <= 0:
+            raise InvalidValue(
+                f"Embedding: sizes must be above 0, got {num_embeddings} and {embedding_dim}."
+            )
+        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
+            raise InvalidValue(
+                f"Embedding: padding_idx={padding_idx} is outside the {num_embeddings} rows."
+            )
+        self._num_embeddings, self._embedding_dim = num_embeddings, embedding_dim
+        self.padding_idx, self._name = padding_idx, name
+        self._max_norm, self._norm_type = max_norm, norm_type
+        self._scale_grad_by_freq, self._sparse = scale_grad_by_freq, sparse
+        size = [num_embeddings, embedding_dim]
+        if _weight is not None and list(_weight.shape or ()) != size:
+            raise InvalidArgument(f"Embedding: the weight must have the shape {size}.")
+        self.weight = self.create_parameter(size, weight_attr) if _weight is None else _weight
+        if _weight is not None or weight_attr is None:
+            self.weight.stop_gradient = _freeze
+
+    def forward(self, x: Variable) -> Variable:
+        """[...] ids to [..., embedding_dim]."""
+        return F.embedding(
+            x,
+            self.weight,
+            self.padding_idx,
+            self._max_norm,
+            self._norm_type,
+            self._sparse,
+            self._scale_grad_by_freq,
+            self._name,
+        )
+
+    def extra_repr(self) -> str:
+        """Return the arguments that matter."""
+        padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
+        return (
+            f"{self._num_embeddings}, {self._embedding_dim}{padding}, sparse={self._sparse}, "
+            f"scale_grad_by_freq={self._scale_grad_by_freq}{named(self._name)}"
+        )
+
+
+class Dropout(Layer):
+    """Zero elements with probability ``p`` while training.
+
+    With ``axis`` one draw serves the other dimensions.
+    """
+
+    def __init__(
+        self,
+        p: float = 0.5,
+        inplace: bool = False,
+        axis: Any = None,
+        mode: str = "upscale_in_train",
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.p, self.inplace, self.axis, self.mode, self.name = p, inplace, axis, mode, name
+
+    def forward(self, input: Variable) -> Variable:
+        """Drop out, or, when not training, scale as ``mode`` says."""
+        return F.dropout(input, self.p, self.axis, self.training, mode=self.mode, name=self.name)
+
+    def extra_repr(self) -> str:
+        """Return the arguments that matter."""
+        return f"p={self.p}, axis={self.axis}, mode={self.mode}{named(self.name)}, inplace={self.inplace}"
+
+
+class Flatten(Layer):
+    """Join dimensions ``start_axis`` to ``stop_axis`` into one."""
+
+    def __init__(self, start_axis: int = 1, stop_axis: int = -1) -> None:
+        super().__init__()
+        self.start_axis, self.stop_axis = start_axis, stop_axis
+
+    def forward(self, input: Variable) -> Variable:
+        """Return a view with fewer dimensions."""
+        return flatten(input, self.start_axis, self.stop_axis)
+
+
+class PairwiseDistance(Layer):
+    """The p-norm of x - y + epsilon over the last dimension."""
+
+    def __init__(
+        self,
+        p: float = 2.0,
+        epsilon: float = 1e-6,
+        keepdim: bool = False,
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.p, self.epsilon, self.keepdim, self.name = p, epsilon, keepdim, name
+
+    def forward(self, x: Variable, y: Variable) -> Variable:
+        """[N, D] and [N, D] to [N]."""
+        check_variable(x, "x", "PairwiseDistance")
+        check_variable(y, "y", "PairwiseDistance")
+        difference = x - y + self.epsilon if self.epsilon else x - y
+        return functions.norm(difference, float(self.p), -1, self.keepdim, self.name)
+
+    def extra_repr(self) -> str:
+        """Return the arguments that matter."""
+        epsilon = "" if self.epsilon == 1e-6 else f", epsilon={self.epsilon}"
+        keepdim = f", keepdim={self.keepdim}" if self.keepdim else ""
+        return f"p={self.p}{epsilon}{keepdim}{named(self.name)}"
+
+
+class _Pad(DimensionedLayer):
+    def __init__(
+        self,
+        padding: Any,
+        mode: str = "constant",
+        value: float = 0.0,
+        data_format: str = "",
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.padding = [padding] * (2 * self._dims) if isinstance(padding, int) else padding
+        self._mode, self.value, self._data_format, self._name = mode, value, data_format, name
+
+    def forward(self, x: Variable) -> Variable:
+        """Return x with a margin."""
+        return F.pad(x, self.padding, self._mode, self.value, self._data_format, name=self._name)
+
+    def extra_repr(self) -> str:
+        """Return the arguments that matter."""
+        return (
+            f"padding={self.padding}, mode={self._mode}, value={self.value}, "
+            f"data_format={self._data_format}{named(self._name)}"
+        )
+
+
+class Pad1D(_Pad, data_format="NCL"):
+    """A margin on both sides of sequences: one number, or left and right."""
+
+    _dims = 1
+
+
+class Pad2D(_Pad, data_format="NCHW"):
+    """A margin around images: one number, or left, right, top and bottom."""
+
+    _dims = 2
+
+
+class Pad3D(_Pad, data_format="NCDHW"):
+    """A constant margin around volumes: one number, or left, right, top, bottom, front and back."""
+
+    _dims = 3
