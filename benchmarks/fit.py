@@ -64,9 +64,10 @@ def ahead(main, loss, feed):
 def empty_round(replicas):
     """A message to each replica that asks for nothing, and an answer from each."""
     from rowlock.executor.gang.launchers import gang_for
+    from rowlock.executor.replica.orders import Inventory
 
     gang = gang_for(fluid.cpu_places(replicas))
-    return median_us(lambda: gang.all("inventory"))
+    return median_us(lambda: gang.all(Inventory()))
 
 
 def run():

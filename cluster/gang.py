@@ -14,7 +14,8 @@ import ray
 from ray.exceptions import RayError
 
 from ..executor.device.place import CUDAPlace, Place
-from ..executor.gang.delivery import VALUES_GONE, Change, Outcome, assign
+from ..executor.gang.assign import Change, assign
+from ..executor.gang.delivery import VALUES_GONE, Outcome
 from ..executor.gang.gang import Gang
 from ..executor.replica.message import Message
 from ..strategies.cluster import ClusterConfig
@@ -230,7 +231,7 @@ class RayDelivery:
 
     # -- going on without the lost ------------------------------------------------------------------
 
-    def settle(self) -> None:
+    def drain(self) -> None:
         """Wait until the living have answered everything they were asked.
 
         Raises:

@@ -9,25 +9,24 @@ from typing import TYPE_CHECKING, Any
 from ..graph.program.program import Program
 from ..graph.program.program_graph import ProgramGraph, snapshot
 from ..graph.report.report import CompileReport
-from ..strategies.current import current_config
 from ..strategies.errors import InvalidArgument, InvalidState, InvalidType, InvalidValue, nearest
 from .device.place import CPUPlace, CUDAPlace, Place, check_place, cpu_places, cuda_places
 from .driver.future import StepFuture
 from .driver.insight import executed, explain, temporaries, timeline
 from .driver.parallel import ParallelRun
+from .driver.runnable import Runnable
 from .feed.scope import Scope
 from .gang.gang import Gang
 from .gang.launchers import gang_at, launching
-from .gang.threads import launch_threads
+from .gang.local import LocalGang
 from .plan.run import Event
 
 if TYPE_CHECKING:
     from ..strategies.build import BuildStrategy
     from ..strategies.execution import ExecutionStrategy
-    from .executor import Executor
 
 
-class CompiledProgram:
+class CompiledProgram(Runnable):
     """Wraps a Program as it is now; what is needed to run it is compiled at the first ``Executor.run``.
 
     Ops that are added to the program later are not seen. A graph (``core.Graph(program)``) is as good as the
@@ -202,31 +201,46 @@ class CompiledProgram:
             raise InvalidType("drop_local_exe_scopes: nothing was run yet.")
         self._parallel.drop()
 
-    def _start(
+    def _run(
         self,
-        executor: Executor,
+        place: Place,
         feed: Any,
         fetch_names: tuple[str, ...],
         scope: Scope,
         return_numpy: bool,
         return_merged: bool,
-        ahead: bool = False,
+    ) -> list[Any]:
+        return self._prepared(place, scope).run(feed, fetch_names, return_numpy, return_merged)
+
+    def _begin(
+        self,
+        place: Place,
+        feed: Any,
+        fetch_names: tuple[str, ...],
+        scope: Scope,
+        return_numpy: bool,
+        return_merged: bool,
     ) -> StepFuture:
+        run = self._prepared(place, scope)
+        return run.start(feed, fetch_names, return_numpy, return_merged, ahead=True)
+
+    def _prepared(self, place: Place, scope: Scope) -> ParallelRun:
+        """Return the run of this program, prepared for a place and a scope the first time."""
         if not self._ready():
             with launching():  # threads that come together prepare it once
                 if not self._ready():
                     if self._parallel is not None:
                         self._parallel.check_reachable()
-                    self._parallel = self._prepare(executor, scope)
+                    self._parallel = self._prepare(place, scope)
         parallel = self._parallel
         assert parallel is not None
         if self._scope is not scope and self._share_vars_from is None:
             raise InvalidValue(
                 "this CompiledProgram ran in another scope before; compile it again for this one."
             )
-        elif executor.place != self._place:
+        elif place != self._place:
             raise InvalidValue(
-                f"this CompiledProgram ran on {self._place} before, now on {executor.place}; "
+                f"this CompiledProgram ran on {self._place} before, now on {place}; "
                 f"compile it again for this place."
             )
         if self._program.version != self._compiled_version:
@@ -234,9 +248,9 @@ class CompiledProgram:
             warnings.warn(
                 "the program was changed after it was compiled, and the change has no effect. "
                 "Make a new CompiledProgram.",
-                stacklevel=3,
+                stacklevel=4,
             )
-        return parallel.start(feed, fetch_names, return_numpy, return_merged, ahead)
+        return parallel
 
     def _ready(self) -> bool:
         """Tell whether it was prepared, and its gang is there."""
@@ -245,44 +259,42 @@ class CompiledProgram:
         self._parallel.gang.check_owner()
         return not self._parallel.gang.delivery.broken
 
-    def _prepare(self, executor: Executor, scope: Scope) -> ParallelRun:
-        places = self._places if self._places is not None else self._default_places(executor)
-        if any(type(place) is not type(executor.place) for place in places):
-            raise InvalidArgument(
-                f"places {places} are of another kind than the executor's {executor.place}."
-            )
+    def _prepare(self, own: Place, scope: Scope) -> ParallelRun:
+        places = self._places if self._places is not None else self._default_places(own)
+        if any(type(place) is not type(own) for place in places):
+            raise InvalidArgument(f"places {places} are of another kind than the executor's {own}.")
         if self._share_vars_from is not None and scope is not self._share_vars_from._scope:
             print(
                 "share_vars_from is given: the variables are that program's, the scope is not used.",
                 file=sys.stderr,
             )
-        self._scope, self._place = scope, executor.place
-        made = ParallelRun(
+        self._scope, self._place = scope, own
+        run = ParallelRun(
             self._snapshot,
             places,
             scope,
             loss_name=self._loss_name,
             build_strategy=self._build_strategy,
             exec_strategy=self._exec_strategy,
-            share_with=self._shared_run(executor),
+            share_with=self._shared_run(own),
             gang=None if self._data_parallel else self._own_gang(places),
         )
-        made.trace(self._tracing)
-        return made
+        run.trace(self._tracing)
+        return run
 
     @staticmethod
     def _own_gang(places: list[Place]) -> Gang:
         """Return the gang of a program that is not data parallel: in this process, or on its GPU."""
         if isinstance(places[0], CUDAPlace):
             return gang_at(places[0])
-        return launch_threads(places, current_config())
+        return LocalGang(places[0])
 
-    def _default_places(self, executor: Executor) -> list[Place]:
+    def _default_places(self, own: Place) -> list[Place]:
         if not self._data_parallel:
-            return [executor.place]
-        return list(cpu_places() if isinstance(executor.place, CPUPlace) else cuda_places())
+            return [own]
+        return list(cpu_places() if isinstance(own, CPUPlace) else cuda_places())
 
-    def _shared_run(self, executor: Executor) -> ParallelRun | None:
+    def _shared_run(self, own: Place) -> ParallelRun | None:
         source = self._share_vars_from
         if source is None:
             return None
@@ -295,5 +307,5 @@ class CompiledProgram:
                 "share_vars_from: that program was not run yet, there is nothing to share."
             )
         if source._parallel.gang.delivery.broken and source._scope is not None:
-            source._parallel = source._prepare(executor, source._scope)
+            source._parallel = source._prepare(own, source._scope)
         return source._parallel

@@ -122,8 +122,10 @@ class Strategy(BaseModel):
             name: getattr(self, name) for name in defaults if getattr(self, name) != defaults[name]
         }
 
-    def to_json(self) -> str:
-        """Return every field as JSON; members of an enumeration by name."""
+    def to_json(self, *, changed_only: bool = False) -> str:
+        """Return every field as JSON, or those that differ from their defaults; enumeration members by name."""
+        if changed_only:
+            return json.dumps({name: _to_plain(value) for name, value in self.changes().items()})
         return json.dumps(self._plain(), indent=2)
 
     @classmethod

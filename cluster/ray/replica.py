@@ -13,8 +13,11 @@ import ray
 from ...executor.device.gpus import open_gpu
 from ...executor.host.cores import set_threads
 from ...executor.replica.message import Message
+from ...executor.replica.orders import Step
 from ...executor.replica.replica import Replica
 from ...graph.ops.python_function import FUNCTIONS, PythonFunction
+from ...strategies import build as _build  # noqa: F401 - programs come with both: read them before
+from ...strategies import execution as _execution  # noqa: F401 - peers wait for a program to be loaded
 from ..channel.connection import ReplicaServer
 from ..channel.heartbeat import HeartbeatServer
 from ..channel.listener import STEPS, WATCH, connect
@@ -57,11 +60,11 @@ class RayReplica(Replica):
         """Whether this replica has a core to itself now."""
         return self._keeper is not None and self._keeper.own_core
 
-    def on_step(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+    def on_step(self, order: Step, arrays: Sequence[np.ndarray]) -> Message:
         """Run steps, on cores of its own while they are."""
         if self._keeper is not None:
             self._keeper.step()
-        return super().on_step(head, arrays)
+        return super().on_step(order, arrays)
 
     def learn(self, functions: Mapping[int, PythonFunction]) -> None:
         """Take in the Python functions that programs name by number."""
@@ -83,8 +86,8 @@ class RayReplica(Replica):
         given_up, reason = self._given_up
         return reason if name == given_up else None
 
-    def _meet(self, head: Mapping[str, Any]) -> None:
-        super()._meet(head)
+    def _meet(self, epoch: int) -> None:
+        super()._meet(epoch)
         reason = self._ended(self._group_name)
         if reason is not None and self.group is not None:
             self.group.abort(reason)

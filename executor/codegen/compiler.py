@@ -18,8 +18,6 @@ from numba.core import types
 from numba.core.codegen import get_host_cpu_features
 from numba.extending import intrinsic
 
-from .native import ENTRY
-
 # A product may be rounded together with the sum that it enters; :func:`plus` may be split over the lanes of a
 # vector. Nothing is assumed of nan, of infinities or of the sign of zero.
 _MATH = {"contract"}
@@ -180,22 +178,22 @@ PRELUDE: dict[str, Any] = {
 }
 
 
-def object_code(source: str, symbol: str) -> bytes:
-    """Compile ``run(words)`` of a source; the result exports one function, ``symbol``.
+def object_code(source: str, entry: str, symbol: str) -> bytes:
+    """Compile ``entry(words)`` of a source; the result exports one function, ``symbol``.
 
     Other functions in the source are compiled into it.
     """
     names: dict[str, Any] = dict(PRELUDE)
     before = set(names)
     exec(compile(source, f"<{symbol}>", "exec"), names)
-    helpers = [n for n in names if n not in before and callable(names[n]) and n != ENTRY]
+    helpers = [n for n in names if n not in before and callable(names[n]) and n != entry]
     for name in helpers:
         names[name] = numba.njit(fastmath=_MATH, error_model="numpy", inline="never")(names[name])
-    entry = numba.cfunc(
+    main = numba.cfunc(
         types.void(types.CPointer(types.int64)), fastmath=_MATH, error_model="numpy"
-    )(names[ENTRY])
-    inner = entry.native_name.removeprefix("cfunc.")
-    module = llvm.parse_assembly(entry.inspect_llvm())
+    )(names[entry])
+    inner = main.native_name.removeprefix("cfunc.")
+    module = llvm.parse_assembly(main.inspect_llvm())
     return _exported(module, inner, symbol, _machine())
 
 

@@ -70,7 +70,7 @@ def _made(source: str) -> tuple[Any, ...]:
     if code is None:
         from .compiler import object_code
 
-        code = object_code(source, f"rowlock_{key[:32]}")
+        code = object_code(source, ENTRY, f"rowlock_{key[:32]}")
         disk.write(name, code)
     return _load(code, f"rowlock_{key[:32]}")
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from .runtime import Step
+from .step import Step
 
 LOW = ("float16", "bfloat16")
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .runtime import Step
+from .step import Step
 
 # Epilogues of alpha * a @ b + beta * d, before it is rounded to d's type and written (in this order):
 #   bias          + a number for each column

@@ -11,20 +11,18 @@ calls for the host, which split a graph.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from .dnn import Dnn
-    from .gemm import Blas
-    from .kernel import CudaKernel
-
-Step = Callable[[], Any]
-Dims = tuple[int, int, int]
+from .dnn import Dnn
+from .gemm import Blas
+from .kernel import CudaKernel
+from .step import Dims as Dims
+from .step import Step as Step
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from ..cuda.runtime import Runtime, describe_memory
 from ..cuda.transfers import Uploads, device_array, download
 from ..host.arena import spec_of
 from ..host.writes import Writes
+from .tensor import Storage, Tensor
 
 
 class DeviceScope:
@@ -35,7 +36,7 @@ class DeviceScope:
         """The bytes that they take, on the GPU if there is one."""
         return sum(a.nbytes for name, a in self.arrays.items() if name not in self._beside)
 
-    def settle(self, sides: Mapping[str, bool]) -> bool:
+    def migrate(self, sides: Mapping[str, bool]) -> bool:
         """Move persistables to the sides that a program needs (True: the host); tell whether one moved."""
         if self._runtime is None:
             return False
@@ -101,3 +102,41 @@ class DeviceScope:
             array[...] = value
         elif value.size:
             self._uploads.send(array, value)
+
+
+class SharedScope(DeviceScope):
+    """The driver's own tensors as the device scope of a replica on its thread: nothing is sent or fetched.
+
+    ``home`` returns the tensor of a name. ``arrays`` are those that plans were bound to.
+    """
+
+    def __init__(self, home: Callable[[str], Tensor]) -> None:
+        super().__init__()
+        self.writes = Storage.writes
+        self._home = home
+        self._tensors: dict[str, Tensor] = {}
+        self.generation = Storage.generation
+
+    def spec(self, name: str) -> Spec | None:
+        """Return shape and type of a persistable, if it holds a value."""
+        tensor = self._home(name)
+        return spec_of(tensor.memory(newest=False)) if tensor.initialized else None
+
+    def allocate(self, name: str, spec: Spec) -> np.ndarray:
+        """Return a tensor's memory; one of another type, to be written first, gets new memory."""
+        tensor = self._tensors[name] = self._home(name)
+        dtype = to_numpy(spec.dtype)
+        if tensor.initialized and tensor.memory(newest=False).dtype == dtype:
+            self.arrays[name] = tensor.memory(newest=False)
+        else:
+            self.arrays[name] = tensor.allocate(spec.shape, dtype)
+        return self.arrays[name]
+
+    def moved(self) -> bool:
+        """Tell whether a tensor got other memory since ``generation``, at which this is asked for again."""
+        self.generation = Storage.generation
+        held = self.arrays.items()
+        if all(self._tensors[name].memory(newest=False) is array for name, array in held):
+            return False
+        self.arrays.clear()
+        return True

@@ -2,7 +2,11 @@
 
 Start at ``parallel.py`` ``ParallelRun``. It owns the compiled variants of a program (``variant.py``) and
 the steps in flight (``future.py``); the gang and the values on its devices (``values.py``) it shares with
-other programs.
+other programs. ``program_runs.py`` keeps the runs of plain programs on one place.
+
+* One engine: a replica on the driver's thread (``executor/gang/local.py`` ``LocalGang``) is called by
+  ``ParallelRun.run`` and works on the scope's own tensors (``SharedValues``); others get messages and hold
+  copies (``DeviceValues``). What is compiled, checked, bound, run, joined and told is the same.
 
 * What a pass broke: ``verify_passes`` lets ``executor/driver/verify.py`` compute each op that a pass made
   on the values that were there before. Pictures: ``graph/report/pictures.py`` in Paddle's words,

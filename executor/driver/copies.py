@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..gang.delivery import assign
+from ..gang.assign import assign
 
 if TYPE_CHECKING:
     from .future import InFlightSteps

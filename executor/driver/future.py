@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from ..feed.fetches import Joined
 from ..feed.splitting import Portions
 from ..gang.delivery import Request
+from ..gang.gang import Gang
+from .timeline import Spans
 
 if TYPE_CHECKING:
-    from .parallel import ParallelRun
     from .variant import CompiledVariant
 
 
@@ -37,11 +39,22 @@ class InFlightSteps:
         return request.done if request.settled else request.iterations
 
 
+class Finisher(Protocol):
+    """What a future needs of the run that began its steps."""
+
+    gang: Gang
+    spans: Spans
+
+    def finish(self, begun: InFlightSteps) -> list[Joined]:
+        """Return what steps that were begun fetch; those begun before them finish first."""
+        ...
+
+
 class StepFuture:
     """Steps that may still be under way."""
 
     def __init__(
-        self, run: ParallelRun, begun: InFlightSteps, return_numpy: bool, return_merged: bool
+        self, run: Finisher, begun: InFlightSteps, return_numpy: bool, return_merged: bool
     ) -> None:
         self._run, self._begun = run, begun
         self._how = (return_numpy, return_merged)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ...graph.report.report import CompileReport
 from ..device.place import CUDAPlace
 from ..plan.run import Event
 from ..plan.traced import TracedStep
+from ..replica.orders import Alive, Described, Graphs, Temporaries, Trace, Traced
 from .timeline import chrome_trace, named, offsets, write
 
 if TYPE_CHECKING:
@@ -17,28 +19,26 @@ if TYPE_CHECKING:
 
 def temporaries(run: ParallelRun) -> tuple[int, int]:
     """Return how many temporaries are alive on all replicas, and their bytes."""
-    answers = [answer for answers in run.tell("temporaries") for answer in answers]
-    return sum(a.head["count"] for a in answers), sum(a.head["bytes"] for a in answers)
+    alive = [Alive(**a.head) for answers in run.tell(Temporaries) for a in answers]
+    return sum(a.temporaries for a in alive), sum(a.nbytes for a in alive)
 
 
 def executed(run: ParallelRun) -> tuple[list[list[Event]], list[int]]:
     """Return, per place, the last traced step's events, and how many signals its threads exchange."""
     if run.last is None:
         return [], []
-    answers = run.gang.all("trace", id=run.last.number, on=run.tracing)
-    kept = [a.head["steps"] for a in answers]
-    events = [list(TracedStep.from_plain(own[-1]).events) if own else [] for own in kept]
-    return events, [a.head["signals"] for a in answers]
+    traced = [Traced(**a.head) for a in run.gang.all(Trace(run.last.number, run.tracing))]
+    events = [list(TracedStep.from_plain(t.steps[-1]).events) if t.steps else [] for t in traced]
+    return events, [t.signals for t in traced]
 
 
 def timeline(run: ParallelRun, path: str) -> None:
     """Write the last traced steps as a Chrome trace."""
     steps: list[list[TracedStep]] = [[] for _ in run.places]
-    for answers in run.tell("trace", on=run.tracing):
+    for answers in run.tell(partial(Trace, on=run.tracing)):
         for own, answer in zip(steps, answers, strict=True):
-            own += [TracedStep.from_plain(data) for data in answer.head["steps"]]
-    where = getattr(run.gang.delivery, "where", [{}] * len(steps))
-    names = [named(rank, place) for rank, place in enumerate(where)]
+            own += [TracedStep.from_plain(data) for data in Traced(**answer.head).steps]
+    names = [named(rank, place) for rank, place in enumerate(run.gang.delivery.where)]
     write(path, chrome_trace(list(run.spans.kept), steps, offsets(run.gang), names))
 
 
@@ -50,5 +50,6 @@ def explain(run: ParallelRun) -> CompileReport | None:
     memory = known[0].budget.explain(known[0].specs)
     graphs: list[str] = []
     if isinstance(run.places[0], CUDAPlace) and not run.gang.delivery.broken:
-        graphs = run.gang.all("graphs", id=known[0].number)[0].head["graphs"]
+        answer = run.gang.all(Graphs(known[0].number))[0]
+        graphs = list(Described(**answer.head).graphs)
     return replace(run.report, memory=memory, graphs=tuple(graphs))

@@ -9,13 +9,12 @@ import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ...graph.compile import compile_program
 from ...graph.ir.lod import lod_sources
-from ...graph.lowering.memory import MemoryOptions
 from ...graph.ops.registry import Spec
 from ...graph.passes.target import Target
 from ...graph.program.program import Program
@@ -26,27 +25,35 @@ from ...strategies.errors import EnforceNotMet, InvalidType, ShapeError
 from ...strategies.flags import flag_value
 from ...strategies.log import log
 from ..device.device import Clock
+from ..device.device_scope import SharedScope
 from ..device.place import CUDAPlace, Place
-from ..feed.feeds import FeedShard, check, rows_of
-from ..feed.fetches import Joined
+from ..device.tensor import LoD, Storage, Tensor
+from ..feed.feeds import FeedShard, check, convert, refuse_empty, rows_of, sequences_in
+from ..feed.fetches import FetchedArray, Joined
+from ..feed.reader import batches_for
 from ..feed.scope import Scope
 from ..feed.splitting import SHAPES_KEPT, Portions, Splitter
-from ..gang.delivery import Change, GangChanged, Owner, Request, Share, assign
+from ..gang.assign import Change, assign
+from ..gang.delivery import GangChanged, Owner, Request, Share
 from ..gang.gang import Gang
 from ..gang.launchers import gang_for
-from ..gang.turns import NeedsTurn, in_turn
+from ..gang.turns import HasTurn, NeedsTurn, in_turn
 from ..host.arena import spec_of
 from ..kernels.capabilities import capabilities
 from ..plan.numerics import checking
+from ..replica.loaded import LoadedProgram
 from ..replica.message import Message
+from ..replica.options import RunOptions
+from ..replica.orders import Drop, Order, Trace
+from ..replica.replica import Replica
 from .budget import Budget
 from .checks import check_initialized, set_scheduled_rate
 from .copies import Copies
 from .future import InFlightSteps, StepFuture
 from .profiler import PROFILER
-from .timeline import Spans
+from .timeline import NO_SPAN, Spans
 from .validation import validate_strategies
-from .values import DeviceValues
+from .values import DeviceValues, SharedValues, Values
 from .variant import CompiledVariant
 from .verify import Batch, verify
 
@@ -56,13 +63,25 @@ if TYPE_CHECKING:
     from ...strategies.execution import ExecutionStrategy
 
 
+class _Ready(NamedTuple):
+    """What a replica on this thread runs for certain feeds and fetches, and the tensors in use."""
+
+    version: CompiledVariant
+    loaded: LoadedProgram
+    values: SharedValues
+    shared: SharedScope
+    read: list[Tensor]
+    written: list[Tensor]
+
+
 class ParallelRun:
     """Runs a program in lockstep on places, those of ``gang``.
 
-    ``keep``: only what these variables need; ``follows``: on the newest values of the scope, whoever made them.
+    ``keep``: only what these variables need. ``plain``: a program without strategies, on the newest values of
+    the scope, whoever made them.
     """
 
-    values: DeviceValues
+    values: Values
 
     def __init__(
         self,
@@ -76,7 +95,7 @@ class ParallelRun:
         share_with: ParallelRun | None = None,
         gang: Gang | None = None,
         keep: Sequence[str] | None = None,
-        follows: bool = False,
+        plain: bool = False,
     ) -> None:
         from ...strategies.build import BuildStrategy
         from ...strategies.execution import ExecutionStrategy
@@ -85,25 +104,24 @@ class ParallelRun:
         self.places = list(places)
         self.has_loss = bool(loss_name)
         build = build_strategy if build_strategy is not None else BuildStrategy()
-        execution = exec_strategy if exec_strategy is not None else ExecutionStrategy()
+        threads = 1 if plain else 0  # 0: decided below
+        execution = exec_strategy or ExecutionStrategy(num_threads=threads)
         for given, kind in ((build, BuildStrategy), (execution, ExecutionStrategy)):
             if not isinstance(given, kind):
                 raise InvalidType(
                     f"a strategy must be of type {kind.__name__}, got {type(given).__name__}."
                 )
         validate_strategies(build, execution)
-        self._capped = execution.resolve_num_threads(len(self.places))
+        capped = execution.resolve_num_threads(len(self.places))
         # What the user changes from now on has no effect on this program.
         self.build, self.execution = build.model_copy(deep=True), execution.model_copy(deep=True)
+        self.options = RunOptions(self.build, self.execution, capped)
         self._originals: list[tuple[Strategy, Strategy]] = [
             (build, self.build),
             (execution, self.execution),
         ]
         self._edits = build.edits, execution.edits
         self._edits_seen = self._edit_count()
-        self.memory_options = MemoryOptions(
-            self.build.memory_optimize is not False, self.build.enable_inplace
-        )
         if gang is None:
             gang = gang_for(self.places) if share_with is None else share_with.gang
         self.gang: Gang = gang
@@ -112,9 +130,15 @@ class ParallelRun:
             self._check_shared(share_with)
         gang.users.add(self)
         self._keep = keep
-        self.values = (
-            share_with.values if share_with is not None else DeviceValues(self.gang, scope, follows)
-        )
+        self._plain = plain
+        self.superseded = False  # another version of the program was run since
+        if share_with is not None:
+            self.values = share_with.values
+        elif gang.here is not None:
+            self.values = SharedValues(gang, scope)
+        else:
+            self.values = DeviceValues(gang, scope, plain)
+        self._ready: dict[tuple[Any, ...], _Ready] = {}
         self.report: CompileReport | None = None
         # Steps that happened, and what was begun since: all that has yet to happen is there.
         self._count: tuple[int, tuple[InFlightSteps, ...]] = (0, ())
@@ -130,6 +154,120 @@ class ParallelRun:
         self.last: CompiledVariant | None = None
         self.versions: dict[tuple[Any, ...], CompiledVariant] = {}
 
+    def run(
+        self,
+        feed: Any,
+        fetch_names: tuple[str, ...],
+        return_numpy: bool = True,
+        return_merged: bool = True,
+    ) -> list[Any]:
+        """Run a step (or ``num_iteration_per_run``); return what the last one fetches, as :meth:`start` has it.
+
+        A replica on this thread is called, where others get messages: all else is the same for both.
+        """
+        here, values = self.gang.here, self.values
+        by_call = here is not None and self._iterations == 1 and not self.tracing
+        if here is None or not by_call or not (feed is None or type(feed) is dict):
+            results = self.start(feed, fetch_names, return_numpy, return_merged).result()
+            if self._plain:
+                values.fill()
+            return results
+        if self._edits[0].count + self._edits[1].count != self._edits_seen:
+            self._warn_of_edits()
+        program, checks = self.program, checking()
+        if program.readers:
+            read = batches_for(program, feed, 1, 1, current_config().step_deadline_s)
+            feed = {**(feed or {}), **read[0][0]} if read else feed
+        arrays: dict[str, np.ndarray] = feed or {}
+        lods: dict[str, LoD] = {}
+        ready = None
+        for value in arrays.values():
+            if type(value) is not np.ndarray:
+                break
+        else:  # converting makes others only of what is fed under these shapes for the first time
+            shapes = tuple([(name, a.shape, a.dtype) for name, a in arrays.items()])
+            ready = self._ready.get((shapes, fetch_names, checks))
+        if ready is None:
+            lods, arrays = sequences_in(arrays), convert(program, arrays)
+            shapes = tuple([(name, a.shape, a.dtype) for name, a in arrays.items()])
+        with values.scope.turn, self.gang.turn:
+            if self.gang.under_way:
+                self.gang.drain()
+            if program.lr_scheduler is not None:
+                set_scheduled_rate(program, values.scope)
+            if ready is None:
+                key = shapes, fetch_names, checks
+                ready = self._ready.get(key)
+                if ready is None:
+                    ready = self._ready[key] = self._prepare(arrays, fetch_names)
+            for tensor in ready.read:
+                if tensor.link is not None:  # other replicas may have made it newer
+                    tensor.memory()
+            if ready.shared.generation != Storage.generation:
+                ready.values.rebind()
+            step = self.steps if self._count[1] else self._count[0]
+            plan = here.run_step(ready.loaded, shapes, list(arrays.values()), step, PROFILER.on)
+            if PROFILER.on:
+                PROFILER.note(step, plan)
+            fetched = plan.fetched()
+            self._count = (step + 1, ())
+            for tensor in ready.written:
+                if tensor.link is not None:
+                    tensor.written()
+            if not self._plain:
+                self.last = ready.version
+                self._end_temporaries(here, bool(fetch_names))
+        if self._plain and return_numpy and not lods:
+            return [array.view(FetchedArray) for array in fetched]
+        joined = self._joined(ready.version, fetch_names, [fetched], [FeedShard(arrays, lods)])
+        if return_merged:
+            return [one.merged(return_numpy) for one in joined]
+        return [one.separate(return_numpy) for one in joined]
+
+    def _prepare(self, arrays: dict[str, np.ndarray], fetch_names: tuple[str, ...]) -> _Ready:
+        """Compile and check what a replica on this thread is to run for what is fed."""
+        here, values = self.gang.here, self.values
+        assert here is not None and isinstance(values, SharedValues)
+        check(self.program, arrays)
+        refuse_empty(self.program, arrays)
+        shard = FeedShard(arrays, {})
+        whole = frozenset[str]() if self._plain else self._splitter.whole([Portions([shard])])
+        version = self._version(tuple(arrays), fetch_names, whole)
+        values.adopt(version.states, version.owners, version.needed)
+        version.budget.limit, _ = self._memory(version.number, version.states)
+        self._check(version, [shard])
+        if version.stages:
+            self._verify(version, [Share(list(arrays.values()), [0], [1.0], [False])])
+        while len(self._ready) >= SHAPES_KEPT:
+            del self._ready[next(iter(self._ready))]
+        self._forget_variants(version)
+        read = values.tensors(version.program.needed_names())
+        written = values.tensors(version.program.written_names())
+        loaded = here.programs[version.number]
+        return _Ready(version, loaded, values, values.shared, read, written)
+
+    def _forget_variants(self, latest: CompiledVariant) -> None:
+        """Forget the oldest variants of a program that is run with ever other feeds and fetches."""
+        for key, version in list(self.versions.items())[:-SHAPES_KEPT]:
+            if version is not latest:
+                del self.versions[key]
+                self.gang.forget("programs", version.number)
+                self._ready = {k: r for k, r in self._ready.items() if r.version is not version}
+
+    def _memory(self, number: int, states: Sequence[str]) -> tuple[int, str]:
+        """Return the bytes that a loaded program may take of a place, and what says so."""
+        if self._plain and isinstance(self.values, SharedValues):
+            return self.values.room(number, states), "this host has"
+        return self.gang.memory(number)
+
+    def _end_temporaries(self, here: Replica, fetches: bool) -> None:
+        """After a step on this thread: end the life of temporaries if it is time (see :meth:`_begin`)."""
+        self._since_drop += 1
+        if fetches or self._since_drop >= self.execution.num_iteration_per_drop_scope > 0:
+            self._since_drop = 0
+            for version in self.versions.values():
+                here.programs[version.number].alive = None
+
     def start(
         self,
         feed: Any,
@@ -143,13 +281,13 @@ class ParallelRun:
         Results are joined on dim 0 in place order unless told otherwise. ``ahead``: steps before may still be
         under way, and this one stay so.
         """
-        if self._edits_seen != self._edit_count():
+        if self._edits[0].count + self._edits[1].count != self._edits_seen:
             self._warn_of_edits()
         if PROFILER.on:
             PROFILER.follow(self)
         iterations, copies = self._iterations, self._copies if ahead else None
         # A reader may have to be waited for: other threads have their turn meanwhile.
-        with self._splitting, self.spans("split", self.steps if self.tracing else 0):
+        with self._splitting, self.spans("split", self.steps) if self.tracing else NO_SPAN:
             splitter = self._splitter
             if copies is None:
                 begun = InFlightSteps(splitter.batches(feed, iterations), fetch_names, iterations)
@@ -196,7 +334,7 @@ class ParallelRun:
 
         Scopes come before gangs, and gangs in one order, so that no two threads wait for each other.
         """
-        gangs = [self.gang]
+        gangs: list[HasTurn] = [self.gang]
         try:
             with self.values.scope.turn, self.gang.turn:
                 call(*args)
@@ -228,7 +366,7 @@ class ParallelRun:
         """Compile, check and send what has not happened yet; note it where it ``becomes`` known."""
         batches, fetch_names = begun.batches, begun.fetch_names
         self.gang.make_way(ahead)
-        with self.spans("prepare", self.steps if self.tracing else 0):
+        with self.spans("prepare", self.steps) if self.tracing else NO_SPAN:
             version = self._version(
                 tuple(batches[0][0].arrays), fetch_names, self._splitter.whole(batches)
             )
@@ -268,8 +406,13 @@ class ParallelRun:
             changes += [(becomes, "batches", batches), (becomes, "iterations", iterations)]
         if len(self.gang.shrunk) > self._shrunk:
             raise GangChanged
-        with self.spans("send", step):
-            self.gang.begin(request, ahead, *changes)
+        with self.spans("send", step) if self.tracing else NO_SPAN:
+            self.gang.begin(request, ahead and self.gang.here is None, *changes)
+        if (
+            self.gang.here is not None
+        ):  # it writes the user's own tensors: nothing reads them meanwhile
+            self.gang.drain()
+            self.values.stepped(version.program.written_names())
         if drop:
             self._since_drop = 0
 
@@ -279,7 +422,7 @@ class ParallelRun:
             request = begun.request
             assert request is not None and begun.version is not None
             try:
-                with self.spans("wait", request.step):
+                with self.spans("wait", request.step) if self.tracing else NO_SPAN:
                     fetched = self.gang.finish(request)
                 return self._joined(begun.version, begun.fetch_names, fetched, begun.batches[-1])
             except GangChanged:
@@ -332,11 +475,11 @@ class ParallelRun:
 
     def drop(self) -> None:
         """End the life of temporaries on every replica and give their memory back."""
-        self.tell("drop")
+        self.tell(Drop)
         self._since_drop = 0
 
-    def tell(self, kind: str, **head: Any) -> list[list[Message]]:
-        """Send a message about each version of the program; return the answers, none of lost replicas."""
+    def tell(self, about: Callable[[int], Order]) -> list[list[Message]]:
+        """Send an order about each version of the program, by number; return the answers of those left."""
         with self.values.scope.turn, self.gang.turn:
             if self.gang.delivery.broken:
                 return []
@@ -344,7 +487,7 @@ class ParallelRun:
                 if len(self.gang.shrunk) > self._shrunk:
                     raise GangChanged
                 versions = list(self.versions.values())
-                return [self.gang.all(kind, id=v.number, **head) for v in versions]
+                return [self.gang.all(about(v.number)) for v in versions]
             except GangChanged:  # what was loaded on more replicas is gone
                 self._follow_gang()
                 return []
@@ -353,7 +496,7 @@ class ParallelRun:
         """Keep the times of instructions from the next step on, or no longer."""
         self.tracing = on
         self.spans.switch(on)
-        self.tell("trace", on=on)
+        self.tell(partial(Trace, on=on))
 
     def _check_shared(self, source: ParallelRun) -> None:
         if len(source.places) != len(self.places):
@@ -400,45 +543,41 @@ class ParallelRun:
         key = (feeds, fetches, whole, checks)
         known = self.versions.get(key)
         if known is None or not known.alike.isdisjoint(self.values.own):
-            able, began = capabilities(self.gang.libraries()), time.perf_counter()
+            supported, began = capabilities(self.gang.libraries()), time.perf_counter()
+            target = replace(
+                self._target(),
+                whole_feeds=whole,
+                own_states=frozenset(self.values.own),
+                keeps=self.gang.keeps,
+                checks=checks,
+            )
             compiled = compile_program(
                 self.program,
                 feeds,
                 fetches,
-                replace(
-                    self._target(),
-                    whole_feeds=whole,
-                    own_states=frozenset(self.values.own),
-                    keeps=self.gang.keeps,
-                    checks=checks,
-                ),
-                able,
+                target,
+                supported,
                 "cupy" if isinstance(self.places[0], CUDAPlace) else "numpy",
                 keep=self._keep,
             )
             self.compilations += 1
             self.report = compiled.report
             took = time.perf_counter() - began
-            (log.debug if self.versions else log.info)(
+            (log.debug if self.versions or self._plain else log.info)(
                 "compiled a step of %d ops for %d replica(s) in %.2f s",
                 len(compiled.program.nodes),
                 len(self.places),
                 took,
             )
             check_initialized(compiled.program, self.values.scope)
-            in_order = self._target().in_program_order
             number = self.gang.load(
-                compiled.program.to_json(),
-                self.values.id,
-                threads=1 if in_order else self.execution.num_threads,
-                capped=self._capped,
-                every_lock=not self.build.remove_unnecessary_lock,
-                memory_options=self.memory_options,
-                captures=self.build.allow_cuda_graph_capture is not False,
-                functions=compiled.program.functions(),
+                *(compiled.program, self.values.id, self.options),
+                compiled.program.functions(),
             )
-            limit, whose = self.gang.memory(number)
-            budget = Budget(compiled.program, self.memory_options, limit, whose, len(self.places))
+            limit, whose = self._memory(number, compiled.program.state_names())
+            budget = Budget(
+                compiled.program, self.options.memory_options, limit, whose, len(self.places)
+            )
             version = CompiledVariant(
                 compiled.program, number, budget, compiled.stages, self.values.id
             )
@@ -447,7 +586,7 @@ class ParallelRun:
             self.versions[key] = version
             weakref.finalize(self, self.gang.forget, "programs", number)
             if self.tracing:
-                self.gang.all("trace", id=number, on=True)
+                self.gang.all(Trace(number, True))
         return self.versions[key]
 
     def _verify(self, version: CompiledVariant, shares: Sequence[Share]) -> None:
@@ -468,6 +607,8 @@ class ParallelRun:
         version.stages = ()
 
     def _target(self) -> Target:
+        if self._plain and self.gang.here is not None:
+            return Target()
         megabytes = flag_value("FLAGS_fuse_parameter_memory_size")
         members = flag_value("FLAGS_fuse_parameter_groups_size")
         return Target(

@@ -8,26 +8,50 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...strategies.errors import InvalidValue, Unsupported
 from ..device.place import gpu_count
+from ..gang.gang import Gang
 from ..plan.traced import STEPS_KEPT, TracedStep
-from .timeline import Offset, chrome_trace, named, offsets, write
+from ..replica.message import Message
+from ..replica.orders import Order, Trace, Traced
+from .timeline import Offset, Spans, chrome_trace, named, offsets, write
 
 if TYPE_CHECKING:
     from ..plan.plan import Plan
-    from .parallel import ParallelRun
 
 STATES, OPTIONS = ("CPU", "GPU", "All"), ("Default", "OpDetail", "AllOpDetail")
 _HERE_KEPT = 10_000  # steps of plain programs
+
+
+class TracedRun(Protocol):
+    """What the profiler needs of a parallel program's run."""
+
+    gang: Gang
+    spans: Spans
+    tracing: bool
+
+    @property
+    def steps(self) -> int:
+        """Steps that happened, or are under way."""
+        ...
+
+    def trace(self, on: bool) -> None:
+        """Keep the times of instructions from the next step on, or no longer."""
+        ...
+
+    def tell(self, about: Callable[[int], Order]) -> list[list[Message]]:
+        """Send an order about each version of the program, by number; return the answers."""
+        ...
 
 
 @dataclass
 class _Run:
     """What is known of a parallel program's steps: by place, and which of them were collected."""
 
-    run: ParallelRun
+    run: TracedRun
     traced: bool  # the user traces it: leave that on
     steps: list[dict[int, TracedStep]] = field(default_factory=list)
     collected: int = 0
@@ -35,10 +59,12 @@ class _Run:
     def collect(self) -> None:
         """Take in the steps that the replicas keep."""
         self.collected = self.run.steps
-        for answers in self.run.tell("trace", on=True):
+        for answers in self.run.tell(partial(Trace, on=True)):
             self.steps += [{} for _ in range(len(answers) - len(self.steps))]
             for own, answer in zip(self.steps, answers, strict=False):
-                own.update((s.step, s) for s in map(TracedStep.from_plain, answer.head["steps"]))
+                own.update(
+                    (s.step, s) for s in map(TracedStep.from_plain, Traced(**answer.head).steps)
+                )
 
 
 class Profiler:
@@ -64,7 +90,7 @@ class Profiler:
         if len(self._here) < _HERE_KEPT:
             self._here.append(TracedStep.of(step, plan))
 
-    def follow(self, run: ParallelRun) -> None:
+    def follow(self, run: TracedRun) -> None:
         """Trace the next step of a parallel program, too; what its replicas kept is collected in time."""
         known = self._runs.get(id(run))
         if known is None:
@@ -85,7 +111,7 @@ class Profiler:
                 continue
             known.collect()
             spans += list(run.spans.kept)
-            where = getattr(run.gang.delivery, "where", [{}] * len(known.steps))
+            where = run.gang.delivery.where
             ahead += offsets(run.gang)[: len(known.steps)]
             names += [named(rank, where[rank]) for rank in range(len(known.steps))]
             steps += [[own[number] for number in sorted(own)] for own in known.steps]

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...graph.ops.collective import COLLECTIVES
-from ..plan.plan import EARLY_FETCH
+from ..plan.instruction import EARLY_FETCH
 from ..plan.traced import STEPS_KEPT, TracedStep
-from ..replica.message import Message
+from ..replica.orders import Clock, Now, pack
 
 if TYPE_CHECKING:
     from ..gang.gang import Gang
@@ -53,7 +53,7 @@ class Spans:
 
     def __call__(self, name: str, step: int) -> contextlib.AbstractContextManager[None]:
         """Return a context that is a span."""
-        return self._timed(name, step) if self.on else _NOTHING
+        return self._timed(name, step) if self.on else NO_SPAN
 
     @contextlib.contextmanager
     def _timed(self, name: str, step: int) -> Iterator[None]:
@@ -64,7 +64,7 @@ class Spans:
             self.kept.append(Span(name, step, began, time.perf_counter()))
 
 
-_NOTHING = contextlib.nullcontext()
+NO_SPAN = contextlib.nullcontext()
 
 
 class Offset(NamedTuple):
@@ -85,9 +85,9 @@ def offsets(gang: Gang) -> list[Offset]:
         trips = []
         for _ in range(_TRIPS):
             sent = time.perf_counter()
-            answer = gang.some({rank: Message("clock", {})})[rank]
+            answer = gang.some({rank: pack(Clock())})[rank]
             came = time.perf_counter()
-            trips.append((came - sent, answer.head["now"] - (sent + came) / 2))
+            trips.append((came - sent, Now(**answer.head).now - (sent + came) / 2))
         trip, ahead = min(trips)
         found.append(Offset(ahead, trip / 2))
     return found

@@ -9,39 +9,113 @@ import numpy as np
 
 from ...graph.ir.graph import EVERYWHERE
 from ...strategies.errors import InvalidState
+from ..device.device_scope import SharedScope
 from ..device.tensor import Tensor
 from ..feed.scope import Scope
-from ..gang.delivery import VALUES_GONE, assign
+from ..gang.assign import assign
+from ..gang.delivery import VALUES_GONE
 from ..gang.gang import Gang
 from ..gang.turns import Lock, NeedsTurn
+from ..host.memory import available_memory
 
 
-class DeviceValues:
+class Values:
+    """The persistables of one program, and of those that share them, as its replicas hold them.
+
+    ``version`` counts the steps that wrote; ``written`` names what programs write; ``owners`` names the rank of
+    what only one replica holds; of what ``own`` names each may hold a value of its own.
+    """
+
+    def __init__(self, gang: Gang, scope: Scope) -> None:
+        self.gang = gang
+        self.scope = scope
+        self.id = gang.new_id()
+        self.version = 0
+        self.written: set[str] = set()
+        self.owners: dict[str, int] = {}
+        self.own: set[str] = set()
+        weakref.finalize(self, gang.forget, "scopes", self.id)
+
+    def note_own(self, names: Collection[str], kept: Collection[str]) -> None:
+        """Note the persistables of which each place may have a value of its own, and which the driver keeps."""
+
+    def check_reachable(self, names: Iterable[str]) -> None:
+        """Refuse to begin without values that were lost with the replicas that held them."""
+
+    def adopt(self, names: Sequence[str], owners: Mapping[str, int], needed: Set[str]) -> None:
+        """Before a step: see to it that the replicas hold the newest values of ``needed``."""
+
+    def flush(self) -> None:
+        """Before a step: send what the user wrote since the last one."""
+
+    def stepped(self, written: Iterable[str]) -> None:
+        """After a step on the driver's thread: note what it wrote."""
+
+    def fill(self) -> None:
+        """After a step: fetch what the driver's scope has no value of."""
+
+    def follow(self, shrunk: Sequence[Sequence[int]]) -> None:
+        """Number owners as the replicas are numbered now; ``shrunk``: each time, the ranks they had before."""
+
+
+class SharedValues(Values):
+    """The tensors of the driver's scope themselves, on which a replica of its thread works."""
+
+    def __init__(self, gang: Gang, scope: Scope) -> None:
+        super().__init__(gang, scope)
+        assert gang.here is not None
+        self._here = gang.here
+        # It must not hold these values, which take their scope with them when they go.
+        self.shared = SharedScope(lambda name: scope.home(name).get_tensor())
+        self._here.scopes[self.id] = self.shared
+
+    def tensors(self, names: Iterable[str]) -> list[Tensor]:
+        """Return the tensors of these names."""
+        return [self.scope.home(name).get_tensor() for name in names]
+
+    def room(self, number: int, names: Iterable[str]) -> int:
+        """Return the bytes that a loaded program of these persistables may take, with what it has already."""
+        there = [t.memory(newest=False).nbytes for t in self.tensors(names) if t.initialized]
+        own = self._here.programs[number].memory
+        return available_memory() + sum(there) + (own.taken if own is not None else 0)
+
+    def adopt(self, names: Sequence[str], owners: Mapping[str, int], needed: Set[str]) -> None:
+        """Fetch what other replicas made newer; bind anew what reads memory that a tensor has no more."""
+        for tensor in self.tensors(name for name in names if name in needed):
+            if tensor.link is not None:
+                tensor.memory()
+        self.rebind()
+
+    def rebind(self) -> None:
+        """Forget plans that read memory which tensors have no more."""
+        if self.shared.moved():
+            self._here.forget_plans(self.id)
+
+    def stepped(self, written: Iterable[str]) -> None:
+        """Have other replicas that use these persistables get them before their next step."""
+        for tensor in self.tensors(written):
+            if tensor.link is not None:
+                tensor.written()
+
+
+class DeviceValues(Values):
     """A device scope on every replica: the persistables of one program and of those that share them.
 
-    It is the :class:`Link` of the driver's tensors. ``version`` counts the steps that wrote; ``owners`` names
-    the rank of what only one replica holds; of what ``own`` names each may hold a value of its own.
+    It is the :class:`Link` of the driver's tensors.
     ``follows``: the newest value of the driver's scope counts, whoever made it; a data-parallel program keeps
     its own.
     """
 
     def __init__(self, gang: Gang, scope: Scope, follows: bool = False) -> None:
+        super().__init__(gang, scope)
         self.follows = follows
         self._known: dict[str, tuple[int, int]] = {}  # whose value was sent, and its version
-        self.gang = gang
-        self.scope = scope
-        self.id = gang.new_id()
         self._followed = len(gang.shrunk)
-        self.version = 0
-        self.written: set[str] = set()  # by the programs that run here
         self.dirty: set[str] = set()
-        self.owners: dict[str, int] = {}
-        self.own: set[str] = set()
         self._tensors: dict[str, Tensor] = {}
         self._adopted: Sequence[str] | None = None
         self._unfilled: list[Tensor] = []  # of the driver's, since the names were adopted
         gang.before_close(self.bring_home)
-        weakref.finalize(self, gang.forget, "scopes", self.id)
 
     def bring_home(self) -> None:
         """Fetch the newest values into the driver's scope, which from then on stands alone."""
@@ -56,7 +130,7 @@ class DeviceValues:
     def note_own(self, names: Collection[str], kept: Collection[str]) -> None:
         """Note the persistables of which each place may have a value of its own, and which the driver keeps."""
         self.own.update(names)
-        large = self.gang.ledger.kept.too_large
+        large = self.gang.ledger.place_values.too_large
         large[self.id] = (large.get(self.id, set()) | set(names)) - set(kept)
 
     @property

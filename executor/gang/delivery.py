@@ -5,15 +5,14 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import starmap
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from ..replica.message import Message
-from .kept import Kept
-
-Change = tuple[object, str, Any]  # an object, the name of its attribute, and the new value
+from ..replica.orders import Load, pack_step
+from .assign import Change
+from .place_values import PlaceValues
 
 VALUES_GONE = (
     "the replicas that held the newest values are gone. Set the parameters again (run the startup program, or "
@@ -43,6 +42,11 @@ class Delivery(Protocol):
     @property
     def broken(self) -> bool:
         """Whether it was closed, or no replica is left: the next run starts a new gang."""
+        ...
+
+    @property
+    def where(self) -> Sequence[Mapping[str, Any]]:
+        """By rank: process and host of a replica; nothing of one that shares this process."""
         ...
 
     def reserve(self) -> int:
@@ -86,7 +90,7 @@ class Delivery(Protocol):
         """Ranks that were not lost."""
         ...
 
-    def settle(self) -> None:
+    def drain(self) -> None:
         """Wait until the living have answered everything, and stand at one step if an interrupt struck one."""
         ...
 
@@ -213,20 +217,12 @@ class Request:
 
     def messages(self, epoch: int) -> dict[int, Message]:
         """Return what is to be sent for the steps that have not happened, by rank."""
-        found = {}
+        messages = {}
         for rank, share in enumerate(self.shares):
             left = share.rest(self.done) if self.done else share
-            head = {
-                "id": self.program,
-                "iterations": self.iterations - self.done,
-                "rows": left.rows,
-                "parts": left.parts,
-                "idle": left.idle,
-                "drop": self.drop,
-                "epoch": epoch,
-            }
-            found[rank] = Message("step", head, left.arrays, self.step + self.done)
-        return found
+            iterations, step = self.iterations - self.done, self.step + self.done
+            messages[rank] = pack_step(self.program, iterations, left, self.drop, epoch, step)
+        return messages
 
     def keep(
         self, ledger: Ledger, returned: list[Sequence[np.ndarray]]
@@ -234,7 +230,7 @@ class Request:
         """Keep what was returned of each place's own values, and return what the user fetches."""
         count = len(self.results.kept)
         own = [arrays[-count:] for arrays in returned]
-        ledger.kept.note(self.results.scope, self.program, self.results.kept, own)
+        ledger.place_values.note(self.results.scope, self.program, self.results.kept, own)
         return [arrays[:-count] for arrays in returned]
 
 
@@ -256,19 +252,11 @@ class Ledger:
     and to load the programs.
     """
 
-    programs: dict[int, dict[str, Any]] = field(default_factory=dict)
+    programs: dict[int, Load] = field(default_factory=dict)
     owners: dict[int, dict[str, int]] = field(default_factory=dict)
     done: int = 0
     stale: set[int] = field(default_factory=set)
     uneven: bool = False
     torn: bool = False
     failures: int = 0
-    kept: Kept = field(default_factory=Kept)
-
-
-def assign(*changes: Change) -> None:
-    """Set attributes (object, name, value) all at once: an interrupt finds all of them set, or none.
-
-    Python takes up signals between bytecodes, and there is none between these assignments.
-    """
-    any(starmap(setattr, changes))
+    place_values: PlaceValues = field(default_factory=PlaceValues)

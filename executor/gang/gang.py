@@ -5,81 +5,56 @@
 
 from __future__ import annotations
 
-import itertools
-import os
-import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...graph.lowering.memory import ALL_MEMORY_OPTIONS, MemoryOptions
-from ...strategies import errors
-from ...strategies.errors import ExecutionError, InvalidState, ReplicaLost, RowlockError
+from ...graph.ir.replica_program import ReplicaProgram
+from ...strategies.errors import InvalidState, ReplicaLost, RowlockError
 from ..kernels.capabilities import common
 from ..replica.message import Message
-from .delivery import VALUES_GONE, Change, Delivery, GangChanged, Ledger, Request, Torn, assign
-from .turns import Lock, Refusal
+from ..replica.options import RunOptions
+from ..replica.orders import (
+    Inventory,
+    Libraries,
+    Load,
+    Loaded,
+    Order,
+    Read,
+    Stock,
+    Unload,
+    Versions,
+    Write,
+    failure_of,
+    pack,
+)  # fmt: skip
+from .assign import Change, assign
+from .delivery import VALUES_GONE, Delivery, GangChanged, Request, Torn
+from .recovery import Recovery
+from .replicas import Replicas, cause_of
 
 if TYPE_CHECKING:
     from ...strategies.cluster import ClusterConfig
     from ..device.place import Place
+    from ..replica.replica import Replica
 
 
-class Gang:
+class Gang(Replicas):
     """Replicas that programs can be loaded on. Several programs share one gang and its device scopes."""
 
+    here: Replica | None = None
+    """The only replica, if it runs on the driver's thread and on the driver's tensors."""
+
     def __init__(self, delivery: Delivery, config: ClusterConfig) -> None:
-        self.delivery = delivery
-        self.config = config
-        self.epoch = 0
-        self.ledger = Ledger()
-        self.under_way: list[Request] = []
-        self.voided: list[Request] = []  # that are to be split anew, before any other is begun
-        # For all that is asked of the replicas: threads wait their turn, ``with gang.turn:``.
-        self.turn: Lock = threading.RLock()
-        self._owner = os.getpid()
-        self._sent: list[int] = []  # numbers of messages whose answers are kept
-        self.shrunk: list[list[int]] = []  # each time: the ranks that the replicas had before
+        super().__init__(delivery, config)
         self._started_with = delivery.size
         self.users: weakref.WeakSet[Any] = weakref.WeakSet()  # what may run on it again
-        self._ids = itertools.count(1)
         self._leaving: list[weakref.WeakMethod[Callable[[], None]]] = []
         self._unwanted: dict[str, list[int]] = {"programs": [], "scopes": []}
         self._libraries: frozenset[str] | None = None
         self._memory: dict[int, int] = {}  # program -> what its replicas had when it was loaded
-        _gangs.add(self)
-
-    def has_turn(self) -> bool:
-        """Tell whether it is the calling thread's turn."""
-        return self.turn._is_owned()  # type: ignore[union-attr]  # as Condition does
-
-    @property
-    def owned(self) -> bool:
-        """Whether this process started the replicas, and was not forked from the one that did."""
-        return not isinstance(self.turn, Refusal)
-
-    def check_owner(self) -> None:
-        """Refuse a process that was forked.
-
-        Raises:
-            InvalidState: the replicas answer another process.
-        """
-        if isinstance(self.turn, Refusal):
-            raise InvalidState(self.turn.reason)
-
-    def disown(self) -> None:
-        """Refuse whatever is asked of the replicas: this process was forked from the one that has them."""
-        self.turn = Refusal(
-            f"process {os.getpid()} was forked from process {self._owner}, whose replicas answer that process "
-            f"alone: run the program there, or in a process that is spawned, not forked."
-        )
-
-    @property
-    def size(self) -> int:
-        """Number of replicas."""
-        return self.delivery.size
 
     def left_of(self, places: Sequence[Place]) -> list[Place]:
         """Return the places, less those that were lost if they are the ones that the gang was started on."""
@@ -89,20 +64,11 @@ class Gang:
                 left = [left[rank] for rank in ranks]
         return left
 
-    def new_id(self) -> int:
-        """Return a number that no program or device scope of this gang has."""
-        return next(self._ids)
-
-    @property
-    def keeps(self) -> bool:
-        """Whether the driver keeps what each place has for itself, for a replica that comes in later."""
-        return self.config.launcher == "ray" and self.config.on_failure != "shrink"
-
     # -- messages ---------------------------------------------------------------------------------
 
-    def all(self, kind: str, arrays: Sequence[np.ndarray] = (), **head: Any) -> list[Message]:
-        """Send one message to every replica."""
-        return self.each([Message(kind, head, arrays)] * self.size)
+    def all(self, order: Order, arrays: Sequence[np.ndarray] = ()) -> list[Message]:
+        """Send one order to every replica, and return the answers (see :meth:`each`)."""
+        return self.each([pack(order, arrays)] * self.size)
 
     def each(self, messages: Sequence[Message]) -> list[Message]:
         """Send each replica its own message, once no step is under way, and return the answers.
@@ -121,52 +87,6 @@ class Gang:
                     return self.ask(messages)
                 except ReplicaLost as lost:
                     self._recover(lost)
-
-    def ask(self, messages: Sequence[Message]) -> list[Message]:
-        """Send each replica its own message, and return the answers.
-
-        Raises:
-            RowlockError: a replica failed, or was lost.
-        """
-        same = {id(message): self._stamped(message) for message in messages}
-        answers = self.some({rank: same[id(m)] for rank, m in enumerate(messages)})
-        return [answers[rank] for rank in range(len(messages))]
-
-    def some(self, messages: Mapping[int, Message]) -> dict[int, Message]:
-        """Send messages to some replicas, and return their answers.
-
-        Raises:
-            RowlockError: a replica failed, or was lost.
-        """
-        with self.turn:
-            number = self._new_number()
-            try:
-                self.delivery.start(messages, number=number)
-                answers = self.delivery.finish(number)
-            except RowlockError:
-                self.epoch += 1  # whatever the replicas were in the middle of is void
-                raise
-            self._forget(number)
-            self._check(answers)
-            return answers
-
-    def _new_number(self) -> int:
-        """Return a number for messages, noted first: an interrupt leaves no answers that nobody awaits."""
-        number = self.delivery.reserve()
-        self._sent.append(number)
-        return number
-
-    def _forget(self, number: int) -> None:
-        self.delivery.give_up(number)
-        self._sent.remove(number)
-
-    def _stamped(self, message: Message) -> Message:
-        return message._replace(head={**message.head, "epoch": self.epoch})
-
-    def _check(self, answers: Mapping[int, Message]) -> None:
-        if any(answer.kind == "error" for answer in answers.values()):
-            self.epoch += 1
-            raise _cause(answers.values())
 
     # -- steps ------------------------------------------------------------------------------------
 
@@ -191,7 +111,7 @@ class Gang:
             if self.under_way or self._sent:
                 self.make_way(ahead)
             self._mend()
-            if ledger.kept.old:
+            if ledger.place_values.old:
                 self._look_again()
             if len(request.shares) != self.size or len(self.shrunk) > changes_before:
                 raise GangChanged
@@ -211,13 +131,6 @@ class Gang:
                 raise
             if request.void:
                 raise GangChanged
-
-    def send(self, request: Request, ahead: bool = False) -> None:
-        """Send what has not happened of a request."""
-        if request.begun:
-            request.number = self._new_number()
-        self.delivery.start(request.messages(self.epoch), ahead, request.number)
-        request.begun = True
 
     def finish(self, request: Request) -> list[Sequence[np.ndarray]]:
         """Return what a request's last step fetches, by rank; those begun before it finish first.
@@ -337,7 +250,7 @@ class Gang:
             answer = answers[rank]
             if answer.kind == "error":
                 self.epoch += 1
-                self._failed(request, answers, _cause(answers.values()))
+                self._failed(request, answers, cause_of(answers.values()))
                 return
             fetched.append(answer.arrays)
         if request.results.kept:
@@ -355,14 +268,13 @@ class Gang:
         self, request: Request, answers: Mapping[int, Message], error: RowlockError
     ) -> None:
         """An op raised: the steps before it happened, the others did not, nor do those behind it."""
-        from .recovery import Recovery
-
         counted = self.ledger.done
         if request.votes:
             through = request.end(request.base)
-            stands = {a.head["done"] if a.kind == "error" else through for a in answers.values()}
+            failed = [failure_of(a).done for a in answers.values() if a.kind == "error"]
+            stands = {*failed, *([through] if len(failed) < len(answers) else [])}
             counted = stands.pop() if len(stands) == 1 else Recovery(self).level(error)
-            self.ledger.kept.aged(range(self.size))
+            self.ledger.place_values.aged(range(self.size))
         assign(
             (self.ledger, "done", counted),
             (request, "done", request.passed(counted)),
@@ -374,11 +286,11 @@ class Gang:
     def _torn(self) -> None:
         """An interrupt struck a replica of this process: all end at one step, and nothing is under way."""
         self.epoch += 1
-        self.delivery.settle()
-        stands = self.some({r: self._inventory() for r in self.delivery.alive})
-        counted = max(answer.head["done"] for answer in stands.values())
+        self.delivery.drain()
+        stands = self.some({r: self.stamped(pack(Inventory())) for r in self.delivery.alive})
+        counted = max(Stock(**answer.head).done for answer in stands.values())
         torn = KeyboardInterrupt("interrupted")
-        self.ledger.kept.aged(range(self.size))
+        self.ledger.place_values.aged(range(self.size))
         assign(
             (self.ledger, "done", counted),
             *((one, "done", one.passed(counted)) for one in self.under_way),
@@ -386,60 +298,43 @@ class Gang:
             (self, "under_way", []),
         )
 
-    def _inventory(self) -> Message:
-        return Message("inventory", {"epoch": self.epoch})
-
     def _look_again(self) -> None:
         """Ask the replicas for their own values: those of some steps did not arrive."""
-        kept = self.ledger.kept
-        for scope in kept.scopes():
-            names = kept.names(scope)
-            for rank, answer in enumerate(self.all("read", scope=scope, names=names)):
-                kept.put(scope, rank, dict(zip(names, answer.arrays, strict=True)))
-        kept.old.clear()
+        values = self.ledger.place_values
+        for scope in values.scopes():
+            names = values.names(scope)
+            for rank, answer in enumerate(self.all(Read(scope, names))):
+                values.put(scope, rank, dict(zip(names, answer.arrays, strict=True)))
+        values.old.clear()
 
     def libraries(self) -> frozenset[str]:
         """Return the libraries that all replicas have in one version. Who joins later must have them too."""
         if self._libraries is None:
-            self._libraries = common([a.head["versions"] for a in self.all("libraries")])
+            self._libraries = common([Versions(**a.head).versions for a in self.all(Libraries())])
         return self._libraries
 
     # -- programs and values ------------------------------------------------------------------------
 
     def load(
         self,
-        program: str,
+        program: ReplicaProgram | str,
         scope: int,
-        *,
-        threads: int = 1,
-        capped: bool = False,
-        every_lock: bool = False,
-        memory_options: MemoryOptions = ALL_MEMORY_OPTIONS,
-        captures: bool = True,
-        alone: bool = False,
+        options: RunOptions | None = None,
         functions: Sequence[int] = (),
     ) -> int:
-        """Give a compiled program (JSON) to every replica and return its id there.
+        """Give a compiled program (or its JSON) to every replica and return its id there.
 
-        ``threads`` that a replica may use, ``capped`` by its share of the host's cores or not; ``every_lock``:
-        they signal every dependency; ``memory_options``: how temporaries may share memory; ``captures``: a
-        GPU's work is launched as graphs; ``alone``: peers take no part; ``functions``: numbers of the Python
-        functions that it calls, which the delivery brings to replicas of other processes.
+        ``options`` (None: of a program without strategies); ``functions``: numbers of the Python functions that
+        it calls, which the delivery brings to replicas of other processes.
         """
         number = self.new_id()
-        how: dict[str, Any] = {"threads": threads, "capped": capped, "every_lock": every_lock}
-        how.update(
-            memory_options=list(memory_options),
-            captures=captures,
-            alone=alone,
-            functions=list(functions),
-        )
-        head = {"id": number, "program": program, "scope": scope, **how}
+        options = options or RunOptions.sequential()
+        load = Load(number, program, scope, options, list(functions))
         with self.turn:
             self._unload()
-            answers = self.all("load", **head)
-            self._memory[number] = min(answer.head["memory"] for answer in answers)
-            self.ledger.programs[number] = head
+            answers = self.all(load) if self.here is None else [self.here.on_load(load, ())]
+            self._memory[number] = min(Loaded(**answer.head).memory for answer in answers)
+            self.ledger.programs[number] = load
         return number
 
     def memory(self, number: int) -> tuple[int, str]:
@@ -456,13 +351,13 @@ class Gang:
     def _unload(self) -> None:
         if any(self._unwanted.values()) and not self.delivery.broken:
             unwanted = {kind: list(numbers) for kind, numbers in self._unwanted.items()}
-            self.all("unload", programs=unwanted["programs"], scopes=unwanted["scopes"])
+            self.all(Unload(unwanted["programs"], unwanted["scopes"]))
             for number in unwanted["programs"]:
                 self.ledger.programs.pop(number, None)
                 self._memory.pop(number, None)
             for number in unwanted["scopes"]:
                 self.ledger.owners.pop(number, None)
-                self.ledger.kept.forget(number)
+                self.ledger.place_values.forget(number)
             for kind, numbers in unwanted.items():  # others may have come meanwhile
                 for number in numbers:
                     self._unwanted[kind].remove(number)
@@ -482,12 +377,12 @@ class Gang:
                 for name, array in zip(names, arrays, strict=True)
                 if (owners or {}).get(name, rank) == rank
             ]
-            head = {"scope": scope, "names": [name for name, _ in held]}
-            messages.append(Message("write", head, [array for _, array in held]))
+            write = Write(scope, [name for name, _ in held])
+            messages.append(pack(write, [array for _, array in held]))
         with self.turn:
             self.each(messages)
             known = self.ledger.owners.setdefault(scope, {})
-            self.ledger.kept.forget(scope, names)
+            self.ledger.place_values.forget(scope, names)
             for name in names:
                 known.pop(name, None)
                 if name in (owners or {}):
@@ -495,8 +390,7 @@ class Gang:
 
     def read(self, scope: int, name: str, rank: int = 0) -> np.ndarray:
         """Return a persistable from one replica's device scope; ``rank`` is its number now."""
-        ask = Message("read", {"scope": scope, "names": [name]})
-        idle = Message("read", {"scope": scope, "names": []})
+        ask, idle = pack(Read(scope, [name])), pack(Read(scope, []))
         with self.turn:
             changes = len(self.shrunk)
             while True:
@@ -512,8 +406,6 @@ class Gang:
     # -- failures and the end -----------------------------------------------------------------------
 
     def _recover(self, lost: ReplicaLost) -> None:
-        from .recovery import Recovery
-
         Recovery(self).after(lost)
 
     def _mend(self) -> None:
@@ -526,8 +418,6 @@ class Gang:
         if ledger.stale or ledger.uneven or ledger.torn:
             if self.delivery.broken:  # else the delivery says so when it is asked to send
                 raise InvalidState(VALUES_GONE)
-            from .recovery import Recovery
-
             Recovery(self).resume()
 
     def before_close(self, call: Callable[[], None]) -> None:
@@ -556,26 +446,3 @@ class Gang:
             # An interrupt before this leaves the gang, which has values that nobody else has, to be closed.
             self._leaving.clear()
             self.delivery.close()
-
-
-_gangs: weakref.WeakSet[Gang] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for gang in _gangs:
-        gang.disown()
-
-
-os.register_at_fork(after_in_child=_after_fork)
-
-
-def _cause(answers: Iterable[Message]) -> RowlockError:
-    """Return the error that replicas answered first, not what followed from it."""
-    failures = [answer for answer in answers if answer.kind == "error"]
-    first = next((f for f in failures if not f.head["collateral"]), failures[0])
-    kind, text, rank = first.head["type"], first.head["text"], first.head["rank"]
-    known = getattr(errors, kind, None)
-    text = text if f"replica {rank}" in text else f"replica {rank}: {text}"
-    if isinstance(known, type) and issubclass(known, RowlockError):
-        return known(text)
-    return ExecutionError(f"{text} ({kind})")

@@ -22,8 +22,21 @@ from ...strategies.errors import (
     ValuesLost,
 )
 from ..replica.message import Message
-from .delivery import VALUES_GONE, Mendable, Outcome, Request, assign
-from .gang import Gang
+from ..replica.orders import (
+    Held,
+    Inventory,
+    Names,
+    Order,
+    Posted,
+    Read,
+    Resume,
+    RollForward,
+    Write,
+    pack,
+)  # fmt: skip
+from .assign import assign
+from .delivery import VALUES_GONE, Mendable, Outcome, Request
+from .replicas import Replicas
 
 _log = logging.getLogger("rowlock")
 _CURE = 'Run again; ClusterConfig(on_failure="shrink") goes on without a lost replica, "replace" with another.'
@@ -32,7 +45,7 @@ _CURE = 'Run again; ClusterConfig(on_failure="shrink") goes on without a lost re
 class Recovery:
     """Mends one gang, as its configuration says (``on_failure``)."""
 
-    def __init__(self, gang: Gang) -> None:
+    def __init__(self, gang: Replicas) -> None:
         self.gang = gang
         self.ledger = gang.ledger
         self.delivery = cast(Mendable, gang.delivery)
@@ -135,15 +148,15 @@ class Recovery:
         """
         while True:
             try:
-                self.delivery.settle()
+                self.delivery.drain()
                 living = [r for r in self.delivery.alive if r not in self.ledger.stale]
                 if not living:
                     break
-                stands = self._ask(dict.fromkeys(living, Message("inventory", {})))
+                stands = self._ask(dict.fromkeys(living, pack(Inventory())))
                 furthest = max(stands.values())
                 behind = [rank for rank in living if stands[rank] < furthest]
                 if behind:
-                    roll = Message("settle", {"upto": furthest})
+                    roll = pack(RollForward(furthest))
                     stands.update(self._ask(dict.fromkeys(behind, roll)))
                 self.ledger.stale.update(r for r in behind if stands[r] < furthest)
                 return furthest
@@ -172,7 +185,7 @@ class Recovery:
         full = next((answer for answer in answers if answer is not None), None)
         if full is None:
             if request.results.kept:
-                self.ledger.kept.aged(range(len(outcomes)))
+                self.ledger.place_values.aged(range(len(outcomes)))
             unknown = CollectiveError(
                 "the step happened, but no replica is left that tells what was fetched."
             )
@@ -213,9 +226,9 @@ class Recovery:
             for name, array in zip(request.results.kept, own, strict=True)
             if array is not None
         }
-        self.ledger.kept.put(request.results.scope, rank, values)
+        self.ledger.place_values.put(request.results.scope, rank, values)
         if len(values) < len(own):
-            self.ledger.kept.aged([rank])
+            self.ledger.place_values.aged([rank])
 
     def _give_up(self, cause: RowlockError) -> None:
         unsettled = [request for request in self.gang.under_way if not request.settled]
@@ -243,8 +256,8 @@ class Recovery:
         self.ledger.stale.update(self.delivery.replace())
         self.delivery.regroup()
         self._heal()
-        for head in self.ledger.programs.values():
-            self.gang.ask([Message("load", head)] * self.gang.size)
+        for load in self.ledger.programs.values():
+            self.gang.ask([pack(load)] * self.gang.size)
 
     def _shrink(self) -> None:
         gang, ledger, alive = self.gang, self.ledger, self.delivery.alive
@@ -256,7 +269,7 @@ class Recovery:
             (gang, "shrunk", [*gang.shrunk, alive]),
             (ledger, "stale", {alive.index(rank) for rank in ledger.stale if rank in alive}),
             (ledger, "owners", owners),
-            *ledger.kept.renumbered(alive),
+            *ledger.place_values.renumbered(alive),
             (ledger, "programs", {}),
             *((request, "void", True) for request in gang.under_way),
             (gang, "voided", [*gang.under_way, *gang.voided]),
@@ -273,31 +286,30 @@ class Recovery:
         source = next((r for r in range(self.gang.size) if r not in self.ledger.stale), None)
         if source is None:
             raise ReplicaLost("no replica that has the values is left.", stale)
-        names = self.gang.some({source: self._message("names")})[source].head["scopes"]
-        for scope, held in names:
+        names = self.gang.some({source: self._stamped(Names())})[source]
+        for scope, held in Held(**names.head).scopes:
             owners = self.ledger.owners.get(scope, {})
             shared = [name for name in held if name not in owners]
-            head = {"scope": scope, "names": shared}
-            values = self.gang.some({source: self._message("read", **head)})[source].arrays
-            self.gang.some(dict.fromkeys(stale, self._message("write", values, **head)))
+            read, write = Read(scope, shared), Write(scope, shared)
+            values = self.gang.some({source: self._stamped(read)})[source].arrays
+            self.gang.some(dict.fromkeys(stale, self._stamped(write, values)))
             for rank in stale:
                 self._give_back(scope, rank, source)
-        done = self._message("resume", done=self.ledger.done)
-        self.gang.some(dict.fromkeys(stale, done))
-        self.ledger.kept.old.difference_update(stale)
+        self.gang.some(dict.fromkeys(stale, self._stamped(Resume(self.ledger.done))))
+        self.ledger.place_values.old.difference_update(stale)
         self.ledger.stale.clear()
 
     def _give_back(self, scope: int, rank: int, source: int) -> None:
         """Give a place what it had for itself, and tell of what differs from it."""
-        kept = self.ledger.kept
-        own = kept.of(scope, rank)
+        values = self.ledger.place_values
+        own = values.of(scope, rank)
         if own:
-            head = {"scope": scope, "names": list(own)}
-            self.gang.some({rank: self._message("write", list(own.values()), **head)})
-        large = kept.too_large.get(scope)
+            write = Write(scope, list(own))
+            self.gang.some({rank: self._stamped(write, list(own.values()))})
+        large = values.too_large.get(scope)
         if large:
             self._warn(rank, large, f"replica {source} has")
-        if own and rank in kept.old:
+        if own and rank in values.old:
             self._warn(rank, own, "it had a step or more before it was lost")
 
     def _warn(self, rank: int, names: Collection[str], which: str) -> None:
@@ -308,8 +320,8 @@ class Recovery:
             *(rank, len(names), listed, which),
         )
 
-    def _message(self, kind: str, arrays: Sequence[Any] = (), **head: object) -> Message:
-        return Message(kind, {"epoch": self.gang.epoch, **head}, arrays)
+    def _stamped(self, order: Order, arrays: Sequence[Any] = ()) -> Message:
+        return self.gang.stamped(pack(order, arrays))
 
     def _tell(self, lost: ReplicaLost, seconds: float) -> None:
         _log.warning(
@@ -325,7 +337,7 @@ def _early(posted: Message | None) -> dict[int, np.ndarray]:
     """Return what was posted, by place in the fetch list."""
     if posted is None:
         return {}
-    return dict(zip(posted.head["which"], posted.arrays, strict=True))
+    return dict(zip(Posted(**posted.head).which, posted.arrays, strict=True))
 
 
 def _whole(outcome: Outcome) -> Sequence[np.ndarray] | None:

@@ -7,9 +7,10 @@ import time
 from queue import Empty, SimpleQueue
 
 from ..replica.message import Message
+from ..replica.orders import OK
 from ..replica.replica import Replica
 
-IDLE = Message("ok", {})  # answers what was no question
+IDLE = OK  # answers what was no question
 Asked = tuple[int, Message | None, dict[int, Message]]
 
 

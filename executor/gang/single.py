@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ...graph.ir.replica_program import ReplicaProgram
 from ..replica.message import Message
-from .delivery import Delivery, assign
+from ..replica.options import RunOptions
+from .assign import assign
+from .delivery import Delivery
 from .gang import Gang
 
 if TYPE_CHECKING:
@@ -24,6 +28,11 @@ class SingleRankDelivery:
     def broken(self) -> bool:
         """Whether the gang is closed."""
         return self._all.broken
+
+    @property
+    def where(self) -> Sequence[Mapping[str, Any]]:
+        """What tells the process and host of the replica."""
+        return [self._all.where[self._rank]]
 
     def reserve(self) -> int:
         """Return a number for messages to be sent."""
@@ -56,9 +65,9 @@ class SingleRankDelivery:
         """Rank 0, as long as it is."""
         return [0] if self._rank in self._all.alive else []
 
-    def settle(self) -> None:
+    def drain(self) -> None:
         """Wait until all of the gang stand at one step."""
-        self._all.settle()
+        self._all.drain()
 
     def close(self) -> None:
         """The gang goes on."""
@@ -108,6 +117,13 @@ class SingleReplicaGang(Gang):
         self.under_way.clear()
         raise lost
 
-    def load(self, program: str, scope: int, **how: Any) -> int:
+    def load(
+        self,
+        program: ReplicaProgram | str,
+        scope: int,
+        options: RunOptions | None = None,
+        functions: Sequence[int] = (),
+    ) -> int:
         """Give a program to the replica, which does not wait for its peers."""
-        return super().load(program, scope, alone=True, **how)
+        options = replace(options or RunOptions.sequential(), alone=True)
+        return super().load(program, scope, options, functions)

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -276,6 +276,7 @@ class ThreadDelivery:
     def __init__(self, places: Sequence[Place], config: ClusterConfig) -> None:
         self.size = size = len(places)
         self.broken = self.posts = False
+        self.where: Sequence[Mapping[str, Any]] = [{}] * size
         self._within = config.step_deadline_s
         self._meeting = meeting = _Meeting(size)
         self._epoch = 0  # of the messages
@@ -389,7 +390,7 @@ class ThreadDelivery:
                 raise Torn
             del self._exchanges[number]
 
-    def settle(self) -> None:
+    def drain(self) -> None:
         """Return when all are done with what was interrupted, and stand at one step."""
         self._abort("interrupted")
         number, answers = self.reserve(), dict[int, Message]()

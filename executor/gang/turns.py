@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from typing import NoReturn, Protocol, TypeAlias
 
 from ...strategies.errors import InvalidState
 
-if TYPE_CHECKING:
-    from .gang import Gang
+
+class HasTurn(Protocol):
+    """A gang, as what must be waited for."""
+
+    turn: Lock
+
+    def go_on(self) -> None:
+        """Have steps that became void split anew, and sent, in order; called without the turn."""
+        ...
 
 
 class NeedsTurn(Exception):
     """Values are to be fetched from another gang, whose turn must be waited for together with one's own."""
 
-    def __init__(self, gang: Gang) -> None:
+    def __init__(self, gang: HasTurn) -> None:
         super().__init__()
         self.gang = gang
 

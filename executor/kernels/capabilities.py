@@ -100,6 +100,7 @@ def installed(runtime: Runtime | None = None) -> dict[str, str]:
     return {name: version for name, version in found.items() if version}
 
 
+@cache
 def _xla_version() -> str:
     """Return the versions of what brings XLA, without importing it: that takes a second."""
     try:

@@ -1,7 +1,9 @@
 """A replica program and the shapes of a batch become instructions on memory, and run.
 
-Start at ``bind.py`` ``Binder`` and ``plan.py`` ``Plan.run``. ``run.py`` deals instructions to threads,
-``cuda_plan.py`` captures them as graphs of a GPU, ``binding_cache.py`` holds what plans of one program share.
+Start at ``bind.py`` ``Binder`` and ``plan.py`` ``Plan.run``. A binder takes the part of a rank (``part.py``),
+places values (``memory.py``), orders instructions (``dependencies.py``) and makes their calls
+(``emission.py``). ``run.py`` deals instructions to threads, ``cuda_plan.py`` captures them as graphs of a GPU,
+``binding_cache.py`` holds what plans of one program share.
 
 * Temporaries: ``graph/lowering/memory.py`` says how long each value is needed (``Usage``) and where it lies
   (``plan_memory``): in place of an operand that is needed no more, as a view, or in memory that is used

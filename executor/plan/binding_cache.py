@@ -9,7 +9,7 @@ from typing import Any
 
 from ...graph.ir.replica_program import NodeRecord, ReplicaProgram
 from ...graph.lowering.memory import Usage
-from .plan import Instruction
+from .instruction import Instruction
 from .shapes import Shapes
 
 

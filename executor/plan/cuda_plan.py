@@ -17,7 +17,8 @@ from ..cuda.memory import DeviceMemory
 from ..cuda.runtime import Fork, Runtime, Step, Waiting, graph_can_hold
 from ..cuda.transfers import Arriving, Outward, Staged
 from ..device.host_device import OnHost
-from .plan import EARLY_FETCH, Instruction, Plan
+from .instruction import EARLY_FETCH, Instruction
+from .plan import Plan
 from .run import Event as Timed
 from .run import timed
 

@@ -20,6 +20,7 @@ from ..simulated.null import NullRuntime
 from .bind import Binder
 from .buckets import Buckets
 from .group import CollectiveGroup
+from .part import Peers
 
 
 class NullGroup(CollectiveGroup):
@@ -83,8 +84,7 @@ def bound_dry(
         specs,
         allocate,
         buckets,
-        group,
-        rank=0,
+        Peers(group, 0),
         memory_options=memory_options,
     )
     scratch = binder.plan().device.scratch_bytes

@@ -20,6 +20,7 @@ from ..simulated.null import NullRuntime
 from .bind import Binder
 from .buckets import Buckets
 from .cuda_plan import CudaPlan
+from .part import Peers
 from .plan import Plan
 from .shapes import infer_specs
 
@@ -66,7 +67,7 @@ def null_plan(program: ReplicaProgram, feeds: Sequence[np.ndarray], rank: int = 
     specs = infer_specs(program, [spec_of(array) for array in feeds], lambda name: None)
     device = NullDevice(seed=program.seed)
     buckets = Buckets(program, None)
-    return Binder(program, device, specs, allocate, buckets, rank=rank, fed=feeds).plan()
+    return Binder(program, device, specs, allocate, buckets, Peers(rank=rank), fed=feeds).plan()
 
 
 def null_gpu_plan(

@@ -90,14 +90,14 @@ def _look(made: Mapping[str, Any], given: Mapping[str, Any], xp: Any) -> None:
             continue
         bad = [key for key, other in given.items() if not np.isfinite(_on_host(other, xp)).all()]
         inputs = f"{', '.join(bad)} held such values before" if bad else "all it read is finite"
-        raise FloatingPointError(f"it made {name!r}, which holds {_told(values)}; {inputs}")
+        raise FloatingPointError(f"it made {name!r}, which holds {_describe(values)}; {inputs}")
 
 
 def _on_host(array: Any, xp: Any) -> np.ndarray:
     return array if isinstance(array, np.ndarray) else np.asarray(xp.asnumpy(array))
 
 
-def _told(values: np.ndarray) -> str:
+def _describe(values: np.ndarray) -> str:
     """Say how many elements are not finite, and where the first is."""
     nans = int(np.isnan(values).sum())
     others = int(np.isinf(values).sum())

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from ...graph.ir.replica_program import ReplicaProgram
 from ...graph.ops.collective import COLLECTIVES
-from .plan import EARLY_FETCH, Plan
+from .instruction import EARLY_FETCH
+from .plan import Plan
 from .run import deal, worth_dealing
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,23 +12,8 @@ import numpy as np
 from ...graph.ops.collective import COLLECTIVES
 from ...strategies.errors import CollectiveError, ExecutionError
 from ..device.device import Device
+from .instruction import Instruction
 from .run import Event, LaneFailed, Lanes, timed
-
-EARLY_FETCH = "fetch"  # the instruction that gives away what is fetched before the vote
-
-
-@dataclass(frozen=True)
-class Instruction:
-    """One op bound to its buffers: ``calls`` is all that a step does for it."""
-
-    op: str
-    reads: tuple[str, ...]
-    writes: tuple[str, ...]
-    where: str
-    calls: tuple[Callable[[], Any], ...]
-
-    def __str__(self) -> str:
-        return f"{', '.join(self.writes)} = {self.op}({', '.join(self.reads)})"
 
 
 class Vote:

@@ -13,16 +13,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...graph.ops.collective import COLLECTIVES
 from ...strategies.errors import CollectiveAborted, ExecutionError
 from ..host.cores import openmp_threads
-
-if TYPE_CHECKING:
-    from .plan import Instruction
+from .instruction import Instruction
 
 MEASURED_STEPS = 2  # steps run in order before lanes are dealt
 _HANDOVER_S = 70e-6  # what it takes until another thread goes on

@@ -1,7 +1,8 @@
 """One copy of a program that answers messages, in a thread or in a Ray actor.
 
-Start at ``replica.py`` ``Replica.handle``. A replica owns device scopes and loaded programs
-(``loaded.py``); these own their plans.
+Start at ``replica.py`` ``Replica.handle``. What it is asked and answers is in ``orders.py``, how a program is
+run in ``options.py`` ``RunOptions``. A replica owns device scopes and loaded programs (``loaded.py``); these
+own their plans.
 
 * What ranks must agree on: ``ReplicaProgram.schedule`` (a hash of the plan at hand, compared when it is
   loaded and at every collective) and the step, as one number and in words in

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -27,12 +26,43 @@ from ..plan.binding_cache import gc_paused
 from ..plan.cuda_plan import CudaPlan
 from ..plan.group import CollectiveGroup
 from ..plan.overlap import choose
+from ..plan.part import Peers
 from ..plan.plan import Plan, Vote
 from ..plan.run import MEASURED_STEPS, Lanes
 from ..plan.traced import TracedStep
 from .agreement import pack_step
 from .loaded import BoundPlan, LoadedProgram
 from .message import Message
+from .orders import (
+    OK,
+    Alive,
+    Clock,
+    Described,
+    Drop,
+    Failure,
+    Graphs,
+    Held,
+    Inventory,
+    Libraries,
+    Load,
+    Loaded,
+    Names,
+    Now,
+    Read,
+    Resume,
+    RollForward,
+    Stand,
+    Step,
+    Stock,
+    Temporaries,
+    Trace,
+    Traced,
+    Unload,
+    Versions,
+    Write,
+    pack,
+    unpack,
+)  # fmt: skip
 
 PLANS_KEPT = 16  # per program: one for each combination of feed shapes met lately
 
@@ -66,6 +96,9 @@ class Replica:
         )
         self.epoch = 0
         self.done = 0
+        self.bindings = 0
+        self.plans_kept = PLANS_KEPT
+        self.in_driver = False  # errors need not tell which replica it is
         self.openmp = 0
         self.post: Callable[[Message], None] | None = None
         self._step, self._lasting = 0, False
@@ -78,123 +111,141 @@ class Replica:
     def handle(self, message: Message) -> Message:
         """Answer a message; what goes wrong becomes an ``error`` message, never an exception."""
         try:
-            answer: Callable[[Mapping[str, Any], Sequence[np.ndarray]], Message]
+            answer: Callable[[Any, Sequence[np.ndarray]], Message]
             if self.runtime is not None:
                 self.runtime.use()
             answer = getattr(self, f"on_{message.kind}")
             self._step, self._lasting = message.step, message.lasting
-            return answer(message.head, message.arrays)
+            return answer(unpack(message), message.arrays)
         except Exception as error:
             collateral = isinstance(error, CollectiveAborted)
             if self.group is not None and not collateral:
                 self.group.abort(f"{type(error).__name__}: {error}")
-            head = {
-                "rank": self.rank,
-                "type": type(error).__name__,
-                "text": str(error),
-                "collateral": collateral,
-                "done": self.done,
-            }
-            return Message("error", head)
+            kind = type(error).__name__
+            return pack(Failure(self.rank, kind, str(error), collateral, self.done))
 
-    def on_load(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+    def on_load(self, order: Load, arrays: Sequence[np.ndarray]) -> Message:
         """Take in a program (JSON) under an id, to run on the device scope ``scope``.
 
         The answer tells what memory it may use: this replica's share of what its host has left, and what it
         holds already that the program will use.
         """
-        self._meet(head)
+        self._meet(order.epoch)
         shared = self.group.local_size if self.group is not None else 1
-        held = self.scopes[head["scope"]].nbytes
+        held = self.scopes[order.scope].nbytes
         left = available_memory() // shared if self.runtime is None else self.runtime.memory()[0]
         memory = left + held + self.memory.taken
         share = (os.cpu_count() or 1) // (self.group.local_size if self.group else 1)
         cores = max(min(share, len(os.sched_getaffinity(0))), 1)
-        self.programs[head["id"]] = LoadedProgram(
-            head, self.group, cores, self.within, self.runtime
-        )
-        return Message("ok", {"memory": memory})
+        loaded = LoadedProgram(order, self.group, cores, self.within, self.runtime)
+        # Of its own on the driver's thread: a function that a program calls may run another program there.
+        loaded.memory = Memory() if self.in_driver else None
+        self.programs[order.id] = loaded
+        return pack(Loaded(memory))
 
-    def on_unload(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+    def on_unload(self, order: Unload, arrays: Sequence[np.ndarray]) -> Message:
         """Forget programs and device scopes."""
-        for program in head["programs"]:
+        for program in order.programs:
             loaded = self.programs.pop(program, None)
             if loaded is not None:
                 loaded.forget_plans()
                 loaded.buckets.release()
-        for scope in head["scopes"]:
+        for scope in order.scopes:
             self.scopes.pop(scope, None)
-        return Message("ok", {})
+        return OK
 
-    def on_inventory(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+    def on_inventory(self, order: Inventory, arrays: Sequence[np.ndarray]) -> Message:
         """Tell how many programs and device scopes are held, and how many steps were done."""
-        held = {"programs": len(self.programs), "scopes": len(self.scopes)}
-        return Message("inventory", {**held, "done": self.done})
+        return pack(Stock(len(self.programs), len(self.scopes), self.done))
 
-    def on_libraries(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+    def on_libraries(self, order: Libraries, arrays: Sequence[np.ndarray]) -> Message:
         """Tell which libraries can compute here, in which versions."""
-        return Message("libraries", {"versions": installed(self.runtime)})
+        return pack(Versions(installed(self.runtime)))
 
-    def on_write(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+    def on_write(self, order: Write, arrays: Sequence[np.ndarray]) -> Message:
         """Write persistables of a device scope."""
-        if self.scopes[head["scope"]].write(head["names"], arrays):
-            self._forget_plans(head["scope"])
-        return Message("ok", {})
+        if self.scopes[order.scope].write(order.names, arrays):
+            self.forget_plans(order.scope)
+        return OK
 
-    def on_read(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+    def on_read(self, order: Read, arrays: Sequence[np.ndarray]) -> Message:
         """Return copies of persistables of a device scope."""
-        scope = self.scopes[head["scope"]]
-        missing = [name for name in head["names"] if name not in scope.arrays]
+        scope = self.scopes[order.scope]
+        missing = [name for name in order.names if name not in scope.arrays]
         if missing:
             raise NotInitialized(f"replica {self.rank} holds no value for {', '.join(missing)}.")
-        return Message("values", {}, [scope.read(name) for name in head["names"]])
+        return Message("values", {}, [scope.read(name) for name in order.names])
 
-    def on_step(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+    def on_step(self, order: Step, arrays: Sequence[np.ndarray]) -> Message:
         """Run steps of a loaded program on what was fed; return what the last one fetches.
 
         ``iterations`` steps run on the same arrays, or on as many sets of arrays if so many came. ``idle``:
         this place has no rows in this step. What ``post`` was given of the last step is not returned again.
         """
-        self._meet(head)
-        loaded = self.programs[head["id"]]
-        width, sets = len(loaded.program.feeds), len(head["rows"])
+        self._meet(order.epoch)
+        loaded = self.programs[order.id]
+        width, sets = len(loaded.program.feeds), len(order.rows)
         self._lasting = self._lasting and sets == 1
-        last = head["iterations"] - 1
+        last = order.iterations - 1
         for k in range(last + 1):
             s = k % sets
             feeds = arrays[s * width : (s + 1) * width] if sets > 1 else arrays
-            bound = self._bound(loaded, feeds, head["idle"][s])
+            bound = self._bound(loaded, feeds, order.idle[s])
             clock = bound.plan.device.clock
-            clock.step, clock.row, clock.share = self._step + k, head["rows"][s], head["parts"][s]
-            if self.group is not None:
-                self.group.begin(pack_step(clock.step, self.done))
+            clock.step, clock.row, clock.share = self._step + k, order.rows[s], order.parts[s]
             self._began = time.monotonic()
-            loaded.alive = loaded.last = self._under_way = bound.plan
             self._run(loaded, bound, feeds, last=k == last)
-            self._under_way = None
-            self.done += bound.plan.vote is not None
         assert loaded.last is not None, "there is at least one step"
         fetched = loaded.last.fetched(self._handed(loaded.last))
-        for number in head["drop"]:
+        for number in order.drop:
             self.programs[number].alive = None
         return Message("fetched", {}, fetched)
+
+    def run_step(
+        self,
+        loaded: LoadedProgram,
+        shapes: Hashable,
+        feeds: Sequence[np.ndarray],
+        step: int,
+        timed: bool = False,
+    ) -> Plan:
+        """Run one step of a loaded program for a driver on the same thread; return the plan, to fetch from.
+
+        ``shapes`` stands for the shapes and types of the feeds; ``timed``: keep when each instruction ran.
+
+        Raises:
+            ExecutionError: an operator failed.
+        """
+        bound = loaded.plans.get(shapes)
+        if bound is None:
+            bound = self._keep_plan(loaded, shapes, feeds, False, False)
+        plan = bound.plan
+        plan.device.clock.step = step
+        if timed or not bound.direct or loaded.tracing:
+            self._run(loaded, bound, feeds, True, timed)
+            return plan
+        loaded.alive = loaded.last = plan
+        if loaded.program.changes:
+            self.scopes[loaded.scope].writes.note()
+        plan.run(feeds)
+        return plan
 
     def _handed(self, plan: Plan) -> Mapping[int, Any]:
         """Return what of a plan's fetches was posted, by position in the fetch list."""
         return plan.vote.early if plan.vote is not None and self.post is not None else {}
 
-    def on_settle(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+    def on_roll_forward(self, order: RollForward, arrays: Sequence[np.ndarray]) -> Message:
         """After a failure: finish a step that some replica finished (``upto`` steps in all), if that can be.
 
         A replica that came to the vote has all it needs for it; one that did not must be given the values.
         """
         plan = self._under_way
         kept = plan is not None and plan.vote is not None and plan.vote.stage == Vote.PREPARED
-        if plan is not None and kept and head["upto"] == self.done + 1:
+        if plan is not None and kept and order.upto == self.done + 1:
             plan.apply()
             self.done += 1
         self._under_way = None
-        return Message("settled", {"done": self.done})
+        return pack(Stand(self.done))
 
     def catch_up(self, other: Replica) -> None:
         """Finish the step that was interrupted here while it writes; ``other``, beside it, has finished it.
@@ -209,10 +260,10 @@ class Replica:
                 scope.take(other.scopes[number])
         self.done = other.done
 
-    def on_resume(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+    def on_resume(self, order: Resume, arrays: Sequence[np.ndarray]) -> Message:
         """Go on as a replica that did this many steps: it was given the values of one that has."""
-        self.done, self._under_way = head["done"], None
-        return Message("ok", {})
+        self.done, self._under_way = order.done, None
+        return OK
 
     def doing(self) -> Mapping[str, Any]:
         """Return the op under way, where the user built it, and the seconds since the step began."""
@@ -222,10 +273,9 @@ class Replica:
             return {}
         return {"op": at.op, "where": at.where, "seconds": time.monotonic() - began}
 
-    def on_names(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+    def on_names(self, order: Names, arrays: Sequence[np.ndarray]) -> Message:
         """Tell what the device scopes hold: names by scope."""
-        held = [[number, list(scope.arrays)] for number, scope in self.scopes.items()]
-        return Message("names", {"scopes": held})
+        return pack(Held([(number, list(s.arrays)) for number, s in self.scopes.items()]))
 
     def forget_fed(self) -> None:
         """Forget the plans that read their feeds from lasting places: these are about to go."""
@@ -253,36 +303,38 @@ class Replica:
         plan = self._under_way
         return self._measuring or (plan is not None and plan.at_work())
 
-    def on_drop(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+    def on_drop(self, order: Drop, arrays: Sequence[np.ndarray]) -> Message:
         """End the life of a program's temporaries and give their memory back."""
-        loaded = self.programs.get(head["id"])
+        loaded = self.programs.get(order.id)
         if loaded is not None:
             loaded.forget_plans()
+            if loaded.memory is not None:
+                loaded.memory.give_back()
         self.memory.give_back()
-        return Message("ok", {})
+        return OK
 
-    def on_temporaries(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+    def on_temporaries(self, order: Temporaries, arrays: Sequence[np.ndarray]) -> Message:
         """Tell how many temporaries of a program are alive, and their bytes."""
-        plan = self.programs[head["id"]].alive
+        plan = self.programs[order.id].alive
         count, nbytes = plan.temporaries if plan is not None else (0, 0)
-        return Message("temporaries", {"count": count, "bytes": nbytes})
+        return pack(Alive(count, nbytes))
 
-    def on_trace(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+    def on_trace(self, order: Trace, arrays: Sequence[np.ndarray]) -> Message:
         """Keep times of a program's steps from now on (``on``), and return those of the last steps."""
-        loaded = self.programs[head["id"]]
-        loaded.tracing = head["on"]
+        loaded = self.programs[order.id]
+        loaded.tracing = order.on
         lanes = loaded.last.lanes if loaded.last is not None else None
         steps = [step.plain() for step in loaded.traced]
-        return Message("trace", {"steps": steps, "signals": lanes.signals if lanes else 0})
+        return pack(Traced(steps, lanes.signals if lanes else 0))
 
-    def on_graphs(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+    def on_graphs(self, order: Graphs, arrays: Sequence[np.ndarray]) -> Message:
         """Tell of which graphs a program's last step on a GPU is made, and why of several."""
-        plan = self.programs[head["id"]].last
-        return Message("graphs", {"graphs": plan.described() if isinstance(plan, CudaPlan) else []})
+        plan = self.programs[order.id].last
+        return pack(Described(plan.described() if isinstance(plan, CudaPlan) else []))
 
-    def on_clock(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+    def on_clock(self, order: Clock, arrays: Sequence[np.ndarray]) -> Message:
         """Tell what the clock of traced steps shows."""
-        return Message("clock", {"now": time.perf_counter()})
+        return pack(Now(time.perf_counter()))
 
     def close(self) -> None:
         """Let go of everything."""
@@ -293,28 +345,40 @@ class Replica:
         if self.group is not None:
             self.group.close()
 
-    def _meet(self, head: Mapping[str, Any]) -> None:
+    def _meet(self, epoch: int) -> None:
         """After a failure the driver counts the epoch up, and all ranks begin their collectives afresh."""
-        if head["epoch"] != self.epoch:
-            self.epoch = head["epoch"]
+        if epoch != self.epoch:
+            self.epoch = epoch
             if self.group is not None:
                 if self.runtime is not None:  # captured graphs hold what the group lets go of
                     self._forget_all_plans()
                 self.group.reset(self.epoch)
 
     def _run(
-        self, loaded: LoadedProgram, bound: BoundPlan, feeds: Sequence[np.ndarray], last: bool
+        self,
+        loaded: LoadedProgram,
+        bound: BoundPlan,
+        feeds: Sequence[np.ndarray],
+        last: bool,
+        timed: bool = False,
     ) -> None:
         """Run one step; after some timed ones, deal the instructions to threads if that pays."""
         plan = bound.plan
+        if self.group is not None:
+            self.group.begin(pack_step(plan.device.clock.step, self.done))
+        loaded.alive = loaded.last = self._under_way = plan
         if loaded.program.changes:
             self.scopes[loaded.scope].writes.note()
         if plan.vote is not None:
             plan.vote.deliver = bound.deliver if last else bound.deliver_own(self.done + 1)
-        measuring = (loaded.threads > 1 or loaded.overlap) and bound.timed_steps < MEASURED_STEPS
+        measuring = loaded.parallel and bound.timed_steps < MEASURED_STEPS
         self._measuring = measuring and loaded.overlap
-        with openmp_threads(self.openmp) if loaded.openmp else contextlib.nullcontext():
-            plan.run(feeds, timed=measuring or loaded.tracing)
+        timed = timed or measuring or loaded.tracing
+        if loaded.openmp and self.openmp:
+            with openmp_threads(self.openmp):
+                plan.run(feeds, timed=timed)
+        else:
+            plan.run(feeds, timed=timed)
         self._measuring = False
         if loaded.tracing:
             loaded.traced.append(TracedStep.of(plan.device.clock.step, plan))
@@ -322,6 +386,8 @@ class Replica:
             bound.timed_steps += 1
             if bound.timed_steps == MEASURED_STEPS:
                 self._deal(loaded, bound)
+        self._under_way = None
+        self.done += plan.vote is not None
 
     def _deal(self, loaded: LoadedProgram, bound: BoundPlan) -> None:
         needs, timed = bound.plan.needs(), bound.plan
@@ -335,7 +401,7 @@ class Replica:
             bound.plan.instructions,
             chosen,
             needs,
-            every_lock=loaded.every_lock,
+            every_lock=not loaded.options.build.remove_unnecessary_lock,
             within=self.within,
             on_failure=self.group.abort if self.group is not None else lambda reason: None,
             waited=bound.plan.waited,
@@ -344,53 +410,71 @@ class Replica:
     def _bound(self, loaded: LoadedProgram, feeds: Sequence[np.ndarray], idle: bool) -> BoundPlan:
         """Return the plan for what is fed: for its places if they last, else for its shapes."""
         lasting = self._lasting and bool(feeds) and self.runtime is None
-        key = (id(feeds), idle) if lasting else (*(spec_of(array) for array in feeds), idle)
+        key = (id(feeds), idle) if lasting else (*[(a.shape, a.dtype) for a in feeds], idle)
         bound = loaded.plans.get(key)
         if bound is None:
-            with gc_paused():
-                bound = self._bind(loaded, feeds, idle, lasting)
-            loaded.plans[key] = bound
-            if len(loaded.plans) > PLANS_KEPT:
-                loaded.plans.popitem(last=False)[1].plan.close()
-        else:
-            loaded.plans.move_to_end(key)
+            return self._keep_plan(loaded, key, feeds, idle, lasting)
+        loaded.plans.move_to_end(key)
+        return bound
+
+    def _keep_plan(
+        self,
+        loaded: LoadedProgram,
+        key: Hashable,
+        feeds: Sequence[np.ndarray],
+        idle: bool,
+        lasting: bool,
+    ) -> BoundPlan:
+        """Bind a program, and keep the plan under a key."""
+        with gc_paused():
+            bound = self._bind(loaded, feeds, idle, lasting)
+        loaded.plans[key] = bound
+        if len(loaded.plans) > self.plans_kept:
+            loaded.plans.popitem(last=False)[1].plan.close()
         return bound
 
     def _bind(
         self, loaded: LoadedProgram, feeds: Sequence[Any], idle: bool, lasting: bool
     ) -> BoundPlan:
+        self.bindings += 1
         scope, program = self.scopes[loaded.scope], loaded.program
-        if scope.settle(program.sides):
-            self._forget_plans(loaded.scope)
-        specs = loaded.shared.shapes.infer([_bindable(spec_of(a), idle) for a in feeds], scope.spec)
+        if scope.migrate(program.sides):
+            self.forget_plans(loaded.scope)
+        captures = loaded.options.build.allow_cuda_graph_capture is not False
+        specs = loaded.cache.shapes.infer([_bindable(spec_of(a), idle) for a in feeds], scope.spec)
         binder = Binder(
             program,
             Device(
                 seed=program.seed,
                 math=program.math,
-                memory=self.memory,
+                memory=loaded.memory or self.memory,
                 writes=scope.writes,
                 runtime=self.runtime,
             ),
             specs,
             scope.allocate,
             loaded.buckets,
-            None if loaded.alone else self.group,
-            rank=self.rank,
-            within=self.within,
+            Peers(
+                None if loaded.alone else self.group,
+                None if self.in_driver else self.rank,
+                self.within,
+            ),
             idle=idle,
             fed=feeds if lasting and not idle else None,
-            memory_options=loaded.memory_options,
-            shared=loaded.shared,
-            make=partial(CudaPlan, captures=loaded.captures) if self.runtime else Plan,
+            memory_options=loaded.options.memory_options,
+            cache=loaded.cache,
+            make=partial(CudaPlan, captures=captures) if self.runtime else Plan,
         )
-        return BoundPlan(binder, feeds if lasting else None, self.post)
+        shares = loaded.openmp and self.openmp > 0
+        direct = self.group is None and not loaded.parallel and not shares
+        return BoundPlan(binder, feeds if lasting else None, self.post, direct)
 
     def _forget_all_plans(self) -> None:
         for loaded in self.programs.values():
             loaded.forget_plans()
 
-    def _forget_plans(self, scope: int) -> None:
+    def forget_plans(self, scope: int) -> None:
+        """Let go of the plans that read a device scope: some of it has moved."""
         for loaded in self.programs.values():
             if loaded.scope == scope:
                 loaded.forget_plans()

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from .simulated import NOT_YET, is_device_memory, stream_at
+from .streams import NOT_YET, is_device_memory, stream_at
 
 NCCL_SUM, NCCL_PROD, NCCL_MAX, NCCL_MIN, NCCL_AVG = range(5)
 NCCL_INT8, NCCL_UINT8, NCCL_INT32, NCCL_UINT32, NCCL_INT64, NCCL_UINT64 = range(6)

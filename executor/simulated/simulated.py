@@ -9,13 +9,9 @@ and attention, which libraries compute on a GPU.
 from __future__ import annotations
 
 import ctypes
-import itertools
 import os
 import threading
-import time
-import weakref
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -27,6 +23,7 @@ from ..cuda.kernel import CudaKernel
 from ..cuda.runtime import Captured, Dims, Fork, Properties, Step, Waiting
 from ..host.host_memory import MemoryRanges, aligned, when_gone
 from .host_compiler import compiled, host_compiler
+from .streams import ALLOCATED, LOOK_S, NOT_YET, SimulatedStream
 
 if TYPE_CHECKING:
     from ..cuda.dnn import Dnn
@@ -40,69 +37,6 @@ def simulated_gpus() -> int:
     """Return how many GPUs to simulate, by the environment."""
     text = os.environ.get(COUNT, "")
     return int(text) if text.isdigit() else 0
-
-
-class SimulatedStream:
-    """Work that has not been waited for. A piece that returns ``NOT_YET`` stays in front.
-
-    ``siblings`` are the streams of one GPU: while one waits for other GPUs, they go on.
-    """
-
-    def __init__(self, siblings: list[SimulatedStream], turn: threading.RLock) -> None:
-        self._siblings = siblings
-        self._siblings.append(self)
-        self._turn = turn  # of the threads that use one GPU
-        self.work: deque[Callable[[], Any]] = deque()
-        self.put = self.did = 0  # pieces of work so far
-        self.ptr = next(_handles)
-        _streams[self.ptr] = self
-
-    def add(self, piece: Callable[[], Any]) -> None:
-        """Put a piece of work at the end."""
-        with self._turn:
-            self.work.append(piece)
-            self.put += 1
-
-    def advance(self, point: int) -> bool:
-        """Do the work up to a point, as far as it can be done now; tell whether that is all of it."""
-        with self._turn:
-            while self.did < point:
-                try:
-                    waits = self.work[0]() is NOT_YET
-                except BaseException:
-                    self._done()
-                    raise
-                if waits:
-                    return False
-                self._done()
-        return True
-
-    def _done(self) -> None:
-        self.work.popleft()
-        self.did += 1
-
-    def reach(self, point: int) -> None:
-        """Do the work up to a point."""
-        while not self.advance(point):
-            self.let_others()
-            time.sleep(_LOOK_S)
-
-    def let_others(self) -> None:
-        """Advance the other streams as far as they can go."""
-        for stream in self._siblings:
-            if stream is not self:
-                stream.advance(stream.put)
-
-
-NOT_YET = object()
-_LOOK_S = 2e-5
-_handles = itertools.count(1)
-_streams: weakref.WeakValueDictionary[int, SimulatedStream] = weakref.WeakValueDictionary()
-
-
-def stream_at(handle: int) -> SimulatedStream:
-    """Return a stream by its handle (``ptr``)."""
-    return _streams[handle]
 
 
 class SimulatedEvent:
@@ -194,13 +128,13 @@ class SimulatedRuntime:
         memory.fill(0xFF)
         self._used_bytes += nbytes
         address = self.address(memory)
-        _allocated[address] = nbytes
+        ALLOCATED[address] = nbytes
         when_gone(memory, partial(self._give_back, address, nbytes))
         return memory
 
     def _give_back(self, address: int, nbytes: int) -> None:
         self._used_bytes -= nbytes
-        _allocated.pop(address, None)
+        ALLOCATED.pop(address, None)
 
     def pinned(self, nbytes: int) -> np.ndarray:
         """Return host memory."""
@@ -265,7 +199,7 @@ class SimulatedRuntime:
         flowing.result()
 
     def _flow(self, finished: threading.Event) -> None:
-        while not finished.wait(_LOOK_S):
+        while not finished.wait(LOOK_S):
             self.compute.let_others()
             self.compute.advance(self.compute.put)
 
@@ -311,15 +245,6 @@ class HostLaunch:
 
     def __call__(self) -> None:
         self._function(self._dims, self._arguments)
-
-
-_allocated: dict[int, int] = {}  # bytes of device memory by address
-
-
-def is_device_memory(address: int, nbytes: int) -> bool:
-    """Tell whether all of a range of addresses is memory of a simulated GPU."""
-    ranges = _allocated.copy().items()  # at once: other threads take and give back
-    return any(begin <= address and address + nbytes <= begin + size for begin, size in ranges)
 
 
 _SCALARS: dict[str, Any] = {

@@ -22,5 +22,5 @@
   with it.
 * Alike or not: ``graph/passes/replicated.py`` ``replicated`` finds the values that all replicas have with the
   same bits (``ValueRecord.alike``); the pass above computes fetches of other values before the vote. The
-  driver stores persistables of a place (its statistics) in ``executor/gang/kept.py`` ``Kept``.
+  driver stores persistables of a place (its statistics) in ``executor/gang/place_values.py`` ``PlaceValues``.
 """

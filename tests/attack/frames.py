@@ -38,7 +38,7 @@ _KINDS = [
     "libraries",
     "write",
     "read",
-    "settle",
+    "roll_forward",
     "resume",
     "names",
     "drop",

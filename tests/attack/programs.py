@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import rowlock.fluid as fluid
+from rowlock.executor.replica.orders import Inventory
 from rowlock.strategies.build import BuildStrategy, GradientScaleStrategy, ReduceStrategy
 from rowlock.strategies.execution import ExecutionStrategy
 from tests.contract.nets import OPTIMIZERS
@@ -65,7 +66,7 @@ class Model:
     def copies(self) -> dict[str, Values]:
         """Return the persistables as each replica holds them, less those that one holds alone."""
         run: Any = self.program._parallel
-        run.gang.all("inventory")  # whoever is lost is found now, not between the reads
+        run.gang.all(Inventory())  # whoever is lost is found now, not between the reads
         names = [n for n in run.values.names if n not in run.values.owners]
         return {
             f"at place {rank}": {n: run.gang.read(run.values.id, n, rank) for n in names}

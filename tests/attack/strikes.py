@@ -23,7 +23,17 @@ from tests.contract.strikes import Scene, hook_actors, hook_messages
 from . import inside
 
 PARTS = ("waiting", "replace", "describe", "connect")
-RECOVERY = ("inventory", "settle", "regroup", "names", "read", "write", "resume", "load", "step")
+RECOVERY = (
+    "inventory",
+    "roll_forward",
+    "regroup",
+    "names",
+    "read",
+    "write",
+    "resume",
+    "load",
+    "step",
+)
 AT_DRIVER = [
     f"{when} {kind}" for kind in RECOVERY for when in ("before", "sent", "heard", "answered")
 ]

@@ -38,6 +38,12 @@ class Echo(Replica):
         super().__init__(rank, None)
         self.counted = 0
 
+    def handle(self, message: Message) -> Message:
+        """Take heads as they are, also those of steps."""
+        self._step, self._lasting = message.step, message.lasting
+        answer: Message = getattr(self, f"on_{message.kind}")(message.head, message.arrays)
+        return answer
+
     def on_echo(self, head: Any, arrays: Any) -> Message:
         return Message("echo", {"rank": self.rank, **head}, [a.copy() for a in arrays])
 

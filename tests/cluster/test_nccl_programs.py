@@ -15,6 +15,7 @@ from rowlock.executor.gang.threads import launch_threads
 from rowlock.executor.kernels.capabilities import capabilities
 from rowlock.executor.plan.cuda_plan import CudaPlan
 from rowlock.executor.replica.message import Message
+from rowlock.executor.replica.options import RunOptions
 from rowlock.graph.compile import Compiled, compile_program
 from rowlock.graph.passes.target import Target
 from rowlock.strategies.build import BuildStrategy
@@ -58,10 +59,10 @@ def compiled(
 
 
 def loaded(team: Crew, made: Compiled, values: dict[str, Any]) -> None:
-    memory_options = [True, True]
-    head = {"id": 1, "program": made.program.to_json(), "scope": SCOPE, "threads": 1}
-    how = {"capped": False, "every_lock": False, "alone": False, "captures": True}
-    team.all("load", **head, **how, memory_options=memory_options)
+    options = RunOptions.sequential().to_plain()
+    team.all(
+        "load", id=1, program=made.program.to_json(), scope=SCOPE, options=options, functions=[]
+    )
     team.all("write", list(values.values()), scope=SCOPE, names=list(values))
 
 

@@ -26,6 +26,7 @@ from rowlock.cluster.gang import RayDelivery, launch_ray
 from rowlock.cluster.ray.replica import set_threads
 from rowlock.executor.gang.gang import Gang
 from rowlock.executor.replica.message import Message
+from rowlock.executor.replica.orders import Drop
 from rowlock.strategies.cluster import ClusterConfig
 from rowlock.strategies.errors import CollectiveError, InvalidState, ReplicaLost, ResourceExhausted
 
@@ -86,7 +87,7 @@ def test_closing_leaves_nothing(launch: Launch) -> None:
     launch(2).close()  # what Ray opens once is open now
     opened = descriptors()
     gang = launch(3)
-    gang.all("drop", id=0)
+    gang.all(Drop(0))
     pids = processes(gang)
     assert len(set(pids)) == 3 and os.getpid() not in pids
     reservation = delivery(gang)._members[0].reservation.id.hex()
@@ -98,7 +99,7 @@ def test_closing_leaves_nothing(launch: Launch) -> None:
     table = ray.util.placement_group_table()[reservation]
     assert table["state"] == "REMOVED"
     with pytest.raises(InvalidState, match="run the startup program, or load them"):
-        gang.all("drop", id=0)
+        gang.all(Drop(0))
     assert ray.is_initialized(), "a Ray that was joined is not ended"
 
 
@@ -110,10 +111,10 @@ def test_a_killed_replica_is_named_at_once(launch: Launch) -> None:
     with pytest.raises(
         CollectiveError, match=rf"replica 1 \(process {pid} on .*node .*worker proc"
     ):
-        gang.all("drop", id=0)
+        gang.all(Drop(0))
     assert time.monotonic() - began < _AT_ONCE_S
     assert delivery(gang).alive == [0, 2]
-    assert len(gang.all("drop", id=0)) == 3, "it is replaced when the gang is used again"
+    assert len(gang.all(Drop(0))) == 3, "it is replaced when the gang is used again"
     assert processes(gang)[1] != pid
 
 
@@ -224,11 +225,12 @@ def test_without_a_ray_one_is_started_and_ended() -> None:
     done = script(
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
         "import os, random, ray, rowlock, rowlock.fluid as fluid\n"
+        "from rowlock.executor.replica.orders import Drop\n"
         "from rowlock.executor.gang.launchers import gang_for\n"
         "drawn = random.getstate()\n"
         "gang = gang_for(fluid.cpu_places(2))\n"
         "assert random.getstate() == drawn\n"
-        "assert len(gang.all('drop', id=0)) == 2\n"
+        "assert len(gang.all(Drop(0))) == 2\n"
         "assert 'PYTHONPATH' not in os.environ\n"
         "pids = [p['pid'] for p in gang.delivery.where]\n"
         "with rowlock.cluster(threads_per_replica=2):\n"
@@ -236,7 +238,7 @@ def test_without_a_ray_one_is_started_and_ended() -> None:
         "assert ray.is_initialized(), 'a gang is left'\n"
         "ray.shutdown()\n"
         "assert gang.delivery.broken, 'its Ray is gone'\n"
-        "gang_for(fluid.cpu_places(2)).all('drop', id=0)\n"
+        "gang_for(fluid.cpu_places(2)).all(Drop(0))\n"
         "rowlock.shutdown()\n"
         "assert not ray.is_initialized()\n"
         "print(*pids)\n"

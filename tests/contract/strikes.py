@@ -21,7 +21,7 @@ Victim = Callable[["Scene"], int]
 """Returns the rank that is to die; of a new one that is on its way, ``~rank``."""
 
 POINTS = (
-    *("waiting", "inventory", "settle", "replace", "describe", "connect", "regroup"),
+    *("waiting", "inventory", "roll_forward", "replace", "describe", "connect", "regroup"),
     *("names", "read", "write", "resume", "load", "step"),
 )
 """What the driver does in a recovery, in this order. "waiting": for the living to answer what they were asked;
@@ -129,7 +129,7 @@ def _hook_recovery(patch: pytest.MonkeyPatch, scene: Scene) -> None:
         """Have one replica seem to be a step behind, if a strike waits for the message that tells it so."""
         stands = ask(self, messages)
         kinds = {message.kind for message in messages.values()}
-        if scene.strikes and scene.strikes[0].point == "settle" and kinds == {"inventory"}:
+        if scene.strikes and scene.strikes[0].point == "roll_forward" and kinds == {"inventory"}:
             stands[max(stands)] -= len(stands) > 1
         return stands
 
@@ -138,7 +138,7 @@ def _hook_recovery(patch: pytest.MonkeyPatch, scene: Scene) -> None:
 
 def hook_messages(patch: pytest.MonkeyPatch, scene: Scene) -> None:
     """Tell the scene of every message that is sent, and of the wait for the living."""
-    start, settle = RayDelivery.start, RayDelivery.settle
+    start, drain = RayDelivery.start, RayDelivery.drain
 
     def started(self: RayDelivery, messages: Any, *args: Any, **how: Any) -> int:
         kind = next(iter(messages.values())).kind
@@ -147,13 +147,13 @@ def hook_messages(patch: pytest.MonkeyPatch, scene: Scene) -> None:
         scene.at(kind, late=True)
         return number
 
-    def settled(self: RayDelivery) -> None:
+    def drained(self: RayDelivery) -> None:
         scene.at("waiting", late=False)
-        settle(self)
+        drain(self)
         scene.at("waiting", late=True)
 
     patch.setattr(RayDelivery, "start", started)
-    patch.setattr(RayDelivery, "settle", settled)
+    patch.setattr(RayDelivery, "drain", drained)
 
 
 def hook_actors(patch: pytest.MonkeyPatch, scene: Scene) -> None:

@@ -12,6 +12,7 @@ import pytest
 import rowlock.fluid as fluid
 from rowlock.executor.device import place
 from rowlock.executor.device.gpus import local_gpus
+from rowlock.executor.replica.orders import Inventory
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import EnforceNotMet, InvalidState
 from tests.contract.nets import OPTIMIZERS, Net, assert_close, feed
@@ -253,7 +254,7 @@ def test_programs_that_nobody_holds_are_unloaded(gang: str) -> None:
         gc.collect()
     assert_close(net.parameters(), trained, 0)
     run = kept._parallel
-    held = [answer.head for answer in run.gang.all("inventory")]
+    held = [answer.head for answer in run.gang.all(Inventory())]
     assert all(one["programs"] <= 4 and one["scopes"] <= 3 for one in held), held
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import rowlock.fluid as fluid
-from rowlock.executor.plan.plan import Instruction
+from rowlock.executor.plan.instruction import Instruction
 from rowlock.executor.plan.run import Event, LaneFailed, Lanes, deal, dependencies, worth_dealing
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.execution import ExecutionStrategy

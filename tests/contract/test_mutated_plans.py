@@ -20,6 +20,7 @@ import numpy as np
 import rowlock.fluid as fluid
 from rowlock.executor.kernels.capabilities import capabilities
 from rowlock.executor.replica.message import Message
+from rowlock.executor.replica.options import RunOptions
 from rowlock.graph.compile import compile_program
 from rowlock.graph.ir.graph import FEED
 from rowlock.graph.ir.replica_program import ReplicaProgram
@@ -132,14 +133,7 @@ class Training:
         )
 
     def _load(self, number: int, text: str) -> Message:
-        how = {
-            "scope": SCOPE,
-            "threads": 1,
-            "capped": False,
-            "every_lock": False,
-            "memory_options": [],
-        }
-        how |= {"captures": True, "alone": False}
+        how = {"scope": SCOPE, "options": RunOptions.sequential().to_plain()}
         return Message("load", {"id": number, "program": text, **how})
 
     @property

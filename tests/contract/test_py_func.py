@@ -233,3 +233,25 @@ def test_a_saved_program_has_no_functions() -> None:
     again.global_block().ops[0].set_attr("forward_callable_id", 10**6)
     with pytest.raises(Unsupported, match=r"no Python function has number 1000000.*build it again"):
         run(again, "out")
+
+
+def test_a_function_may_run_another_program_on_the_same_executor() -> None:
+    exe, inner, outer = fluid.Executor(fluid.CPUPlace()), fluid.Program(), fluid.Program()
+    with fluid.program_guard(inner, fluid.Program()):
+        doubled = fluid.layers.scale(fluid.data("a", [None, 8]), 2.0)
+        total = fluid.layers.reduce_sum(fluid.layers.tanh(doubled))
+
+    def function(x: Any) -> Any:
+        exe.run(inner, feed={"a": np.ones((500, 8), "float32")}, fetch_list=[total])
+        return np.asarray(x) * 2
+
+    with fluid.program_guard(outer, fluid.Program()):
+        x = fluid.data("x", [None, 8])
+        made = outer.current_block().create_var(name="made", dtype="float32", shape=[-1, 8])
+        kept = fluid.layers.scale(x, 5.0)
+        fluid.layers.py_func(function, fluid.layers.scale(x, 3.0), made)
+        result = fluid.layers.elementwise_add(made, kept)
+    x = np.arange(80, dtype="float32").reshape(10, 8)
+    for _ in range(2):
+        (found,) = exe.run(outer, feed={"x": x}, fetch_list=[result])
+        np.testing.assert_array_equal(found, x * 11)

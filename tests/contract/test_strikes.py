@@ -20,7 +20,7 @@ _BACK_S = 150.0  # less than the shortest deadline; an idle host takes about 1 s
 ONCE = [
     Strike("waiting", last),
     Strike("inventory", last, late=True),
-    Strike("settle", last, late=True),
+    Strike("roll_forward", last, late=True),
     Strike("describe", newcomer),
     Strike("describe", last, late=True),
     Strike("connect", newcomer),

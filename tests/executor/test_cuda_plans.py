@@ -13,6 +13,7 @@ from rowlock.executor.cuda.transfers import Arriving, Uploads, dense_like, downl
 from rowlock.executor.kernels.capabilities import capabilities
 from rowlock.executor.plan.cuda_plan import CudaPlan
 from rowlock.executor.replica.message import Message
+from rowlock.executor.replica.options import RunOptions
 from rowlock.executor.replica.replica import Replica
 from rowlock.executor.simulated.simulated import SimulatedRuntime
 from rowlock.graph.compile import compile_program
@@ -25,7 +26,7 @@ pytestmark = needs_compiler
 class Trained:
     """y = w x with a counter of steps, on a replica that is spoken to as a driver does."""
 
-    def __init__(self, **how: Any) -> None:
+    def __init__(self, captures: bool = True) -> None:
         main, start = fluid.Program(), fluid.Program()
         with fluid.program_guard(main, start), fluid.unique_name.guard():
             x = fluid.data("x", [None, 4])
@@ -38,14 +39,10 @@ class Trained:
         able = capabilities(frozenset(self.runtime.versions()))
         program = compile_program(main, ["x"], names, Target(), able, "cupy").program
         self.replica = Replica(0, None, runtime=self.runtime)
-        head = {"id": 1, "program": program.to_json(), "scope": 7, "epoch": 0, "threads": 1}
-        head |= {
-            "capped": False,
-            "every_lock": True,
-            "memory_options": [True, True],
-            "captures": True,
-        }
-        self.tell("load", {**head, "alone": False, **how})
+        options = RunOptions.sequential()
+        options.build.allow_cuda_graph_capture = captures
+        head = {"id": 1, "program": program.to_json(), "scope": 7, "functions": []}
+        self.tell("load", {**head, "options": options.to_plain()})
         self.tell("write", {"scope": 7, "names": ["n"]}, [np.zeros(1, "float32")])
 
     def tell(self, kind: str, head: dict[str, Any], arrays: Any = (), step: int = 0) -> Message:

@@ -17,6 +17,7 @@ from rowlock.executor.gang.gang import Gang
 from rowlock.executor.gang.threads import launch_threads
 from rowlock.executor.kernels.capabilities import capabilities
 from rowlock.executor.replica.message import Message
+from rowlock.executor.replica.orders import Drop, Temporaries
 from rowlock.graph.compile import compile_program
 from rowlock.graph.passes.target import Target
 from rowlock.strategies.build import BuildStrategy
@@ -49,7 +50,7 @@ def gang(request: pytest.FixtureRequest) -> Iterator[Gang]:
     found.close()
     assert found.delivery.broken, "a closed gang is not used again"
     with pytest.raises(InvalidState):
-        found.all("drop", id=0)
+        found.all(Drop(0))
 
 
 class Regression:
@@ -152,8 +153,8 @@ def test_errors_of_replicas_are_of_the_family(gang: Gang) -> None:
     with pytest.raises(NotInitialized, match="replica 1 holds no value for nothing"):
         gang.read(SCOPE, "nothing", 1)
     with pytest.raises(ExecutionError, match=r"replica 0.*KeyError"):
-        gang.all("temporaries", id=12345)
-    assert gang.all("drop", id=12345)[0].kind == "ok"
+        gang.all(Temporaries(12345))
+    assert gang.all(Drop(12345))[0].kind == "ok"
 
 
 def test_several_programs_share_one_gang(gang: Gang) -> None:

@@ -13,7 +13,7 @@ import pytest
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.executor.gang import threads
-from rowlock.executor.plan import bind, overlap
+from rowlock.executor.plan import emission, overlap
 from rowlock.executor.plan.run import Event, deal
 from rowlock.graph.ops.collective import COLLECTIVES
 from tests.contract.nets import Net, assert_close, feed
@@ -46,14 +46,16 @@ def trouble(monkeypatch: pytest.MonkeyPatch) -> Iterator[Trouble]:
         call = quick(self, *args, **how)
         return lambda: (call(), made.befalls("all_reduce", self.rank))
 
-    kernel = bind.Binder._kernel
+    kernel = emission.Emission._kernel
 
-    def bound_kernel(self: bind.Binder, node: Any) -> Any:
-        slow = [partial(made.befalls, "compute", self.rank)] if _is_product(node.op) else []
+    def bound_kernel(self: emission.Emission, node: Any) -> Any:
+        slow = (
+            [partial(made.befalls, "compute", self.part.peers.rank)] if _is_product(node.op) else []
+        )
         return [*kernel(self, node), *slow]
 
     monkeypatch.setattr(threads.ThreadGroup, "bound_all_reduce", bound_all_reduce)
-    monkeypatch.setattr(bind.Binder, "_kernel", bound_kernel)
+    monkeypatch.setattr(emission.Emission, "_kernel", bound_kernel)
     with rowlock.cluster(**BUCKETS):
         yield made
 
@@ -165,7 +167,7 @@ def test_short_instructions_stay_off_the_lane_for_communication() -> None:
 
 
 def test_a_lane_for_communication_waits_as_long_as_others_get_on() -> None:
-    from rowlock.executor.plan.plan import Instruction
+    from rowlock.executor.plan.instruction import Instruction
     from rowlock.executor.plan.run import Lanes
 
     slow = [

@@ -6,17 +6,15 @@ A replica that takes the place of a lost one is given them (see ``recovery.py``)
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from .delivery import Change
+from .assign import Change
 
 ByRank = Sequence[Sequence[np.ndarray]]
 
 
-class Kept:
+class PlaceValues:
     """The newest values by device scope, rank and name. ``old`` are the ranks that have made steps since."""
 
     def __init__(self) -> None:

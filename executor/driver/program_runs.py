@@ -1,0 +1,94 @@
+"""Plain programs on one place: each runs on the replica of that place, with the persistables of its scope."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict
+from typing import Any
+
+from ...graph.program.program import Program
+from ..device.place import CUDAPlace, Place
+from ..feed.scope import Scope
+from ..gang.gang import Gang
+from ..gang.launchers import gang_at
+from ..gang.local import LocalGang
+from .parallel import ParallelRun
+
+_RUNS_KEPT = 64
+
+
+class ProgramRuns:
+    """The runs of plain programs on one place. Programs in one scope share the replica's values."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self._local: LocalGang | None = None
+        self._on_gpu = isinstance(place, CUDAPlace)
+        self._runs: OrderedDict[tuple[Any, ...], ParallelRun] = OrderedDict()
+        # A run of each scope, whose id stands for it as long as the run is there.
+        self._by_scope: weakref.WeakValueDictionary[int, ParallelRun] = (
+            weakref.WeakValueDictionary()
+        )
+        self._last: dict[int, ParallelRun] = {}  # of each program, whatever its version
+        self._steps: dict[int, int] = {}  # of programs whose last run is forgotten
+        self._turn = threading.RLock()
+
+    def run_of(self, program: Program, scope: Scope, keep: tuple[str, ...] | None) -> ParallelRun:
+        """Return the run of a program as it is now; ``keep``: only the ops that make these variables."""
+        key = (program.id, program.version, id(scope), keep)
+        run = self._runs.get(key)
+        if run is None or run.superseded or self._on_gpu:
+            with self._turn:
+                run = self._runs.get(key)
+                gang = self._gang()
+                if run is None or run.gang is not gang or gang.delivery.broken:
+                    run = self._runs[key] = self._new_run(program, scope, keep, gang)
+                self._runs.move_to_end(key)
+                last = self._last.get(program.id)
+                if last is not run:
+                    run.steps = last.steps if last else self._steps.pop(program.id, 0)
+                    if last is not None:
+                        last.superseded = True
+                    run.superseded = False
+                self._last[program.id] = run
+                while len(self._runs) > _RUNS_KEPT:
+                    _, old = self._runs.popitem(last=False)
+                    if self._last.get(old.program.id) is old:
+                        self._steps[old.program.id] = self._last.pop(old.program.id).steps
+                    old.superseded = True
+        return run
+
+    def _gang(self) -> Gang:
+        if self._on_gpu:
+            return gang_at(self.place)
+        self._local = self._local or LocalGang(self.place)
+        return self._local
+
+    def _new_run(
+        self, program: Program, scope: Scope, keep: tuple[str, ...] | None, gang: Gang
+    ) -> ParallelRun:
+        other = self._by_scope.get(id(scope))
+        shared = other if other is not None and other.gang is gang else None
+        run = ParallelRun(
+            program, [self.place], scope, share_with=shared, gang=gang, keep=keep, plain=True
+        )
+        self._by_scope[id(scope)] = run
+        return run
+
+    @property
+    def compilations(self) -> int:
+        """How many times programs that are still kept were compiled."""
+        return sum(run.compilations for run in self._runs.values())
+
+    @property
+    def bindings(self) -> int:
+        """How many times programs were bound on this thread's replica."""
+        return 0 if self._local is None else self._local.replica.bindings
+
+    def close(self) -> None:
+        """Forget every run."""
+        self._runs.clear()
+        self._last.clear()
+        if self._local is not None:
+            self._local.close()

@@ -1,0 +1,31 @@
+"""A gang of one on the driver's own thread: a step is a call, and persistables are the driver's own tensors."""
+
+from __future__ import annotations
+
+import threading
+
+from ...strategies.current import current_config
+from ..device.place import Place
+from .gang import Gang
+from .threads import ThreadDelivery
+
+_PLANS_KEPT = 64  # per program: they share one arena
+
+
+class LocalGang(Gang):
+    """One replica of this process. Steps that nothing is under way before are calls of :attr:`here`."""
+
+    def __init__(self, place: Place) -> None:
+        config = current_config()
+        delivery = ThreadDelivery([place], config)
+        super().__init__(delivery, config)
+        self.here = self.replica = replica = delivery.replicas[0]
+        replica.openmp = 0  # it has the process to itself
+        replica.plans_kept = _PLANS_KEPT
+        replica.in_driver = True
+
+    def disown(self) -> None:
+        """Go on in a process that was forked: the replica was copied with it, less the threads of its plans."""
+        self.turn = threading.RLock()  # another thread of the parent may have the old one
+        for loaded in self.replica.programs.values():
+            loaded.plans.clear()

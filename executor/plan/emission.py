@@ -1,0 +1,154 @@
+"""The calls of each node: kernels on the memory of its values, collectives, and the vote behind the last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ...graph.ir.replica_program import NodeRecord
+from ...graph.lowering.memory import places
+from ...graph.ops.collective import COLLECTIVES
+from ...graph.ops.registry import OPS
+from ...strategies.errors import ExecutionError
+from ..cuda.runtime import Waiting
+from ..device.device import Device
+from ..device.host_device import host_device_of
+from ..host.arena import spec_of
+from ..kernels.back_ends import ON_HOST
+from ..kernels.registry import bind as bind_kernel
+from .binding_cache import BindingCache
+from .collectives import bind_collective
+from .instruction import EARLY_FETCH, Instruction
+from .memory import ValueMemory
+from .numerics import looks
+from .part import RankPart
+from .plan import Vote
+
+Call = Callable[[], Any]
+
+
+def zeroing(part: RankPart, memory: ValueMemory) -> list[Instruction]:
+    """Return the instruction that makes an idle rank's part in every sum zero, if there is any."""
+    missing, held = part.missing, memory.buckets.held
+    calls = tuple(partial(array.fill, 0) for i, array in held.items() if i in missing)
+    return [Instruction("no_rows", (), (), "a place without rows", calls)] if calls else []
+
+
+class Emission:
+    """Makes the instructions of one plan on ``device``; ``cache`` has those that plans before it made."""
+
+    def __init__(
+        self, part: RankPart, memory: ValueMemory, device: Device, cache: BindingCache
+    ) -> None:
+        self.part, self.memory, self.program = part, memory, part.program
+        self.device, self.host = device, host_device_of(device)
+        self._cache = cache
+        self.vote = self._vote() if part.vote_at is not None else None
+
+    def _vote(self) -> Vote:
+        part, peers = self.part, self.part.peers
+        vote = Vote({k: self.memory.fetched(i) for k, i in part.early_fetches().items()})
+        if peers.group is not None and peers.group.asynchronous:
+            tag = f"schedule {self.program.schedule}"
+            vote.agree = partial(peers.group.agree, within=peers.within, tag=tag)
+        return vote
+
+    def early_fetch(self, node: NodeRecord) -> Instruction | None:
+        """Return the instruction before a node that gives away what is fetched before the vote, if any."""
+        if node is not self.part.vote_at or self.vote is None or not self.vote.early:
+            return None
+        return Instruction(EARLY_FETCH, (), (), node.where, (self.vote.hand_over,))
+
+    def in_order(self, node: NodeRecord) -> Instruction:
+        """Return the instruction of a plan that runs in order; another plan may have made it.
+
+        What depends on nothing but memory that lasts is the same in all of them: updates of parameters are.
+        """
+        positions = node.touches()
+        if node.op in COLLECTIVES or any(i in self.memory.arena.plan.roots for i in positions):
+            return self.in_lane(node, 0)
+        arrays = [self.memory.arrays[i] for i in positions]
+        instruction = self._cache.instruction(node, arrays)
+        if instruction is None:
+            instruction = self.in_lane(node, 0)
+            if not self._side(node).tied:
+                self._cache.keep(node, arrays, instruction)
+        return instruction
+
+    def in_lane(self, node: NodeRecord, lane: int) -> Instruction:
+        """Return the instruction of a node, whose scratch memory is that of a lane."""
+        reads, writes = self._cache.names(node)
+        self._side(node).next_instruction(writes[0] if writes else "", lane)
+        calls = self._collective(node) if node.op in COLLECTIVES else self._kernel(node)
+        if self.program.checked:
+            number = next(k for k, other in enumerate(self.program.nodes) if other is node)
+            arrays, xp = self.memory.arrays, self.device.xp
+            calls = [*calls, *looks(self.program, number, node, arrays, xp)]
+        group = self.part.peers.group
+        if node is self.part.vote_at and self.vote is not None and group is not None:
+            when = self._when(node)
+            calls += [Waiting(group.landed, **when)] if group.asynchronous else []
+            calls += [self.vote.come, partial(group.vote, **when), self.vote.go]
+        return Instruction(node.op, reads, writes, node.where, tuple(calls))
+
+    def _collective(self, node: NodeRecord) -> list[Call]:
+        peers = self.part.peers
+        if peers.group is None:
+            return []
+        bucket = self.memory.buckets.by_number.get(node.attrs["bucket"])
+        held = self.memory.at(node.inputs.get("X", ()))
+        copy = self.device.xp.copyto
+        return bind_collective(node, peers.group, bucket, held, peers.rank, copy, self._when(node))
+
+    def _when(self, node: NodeRecord) -> dict[str, Any]:
+        number = node.attrs["bucket"]
+        tag = f"schedule {self.program.schedule}, collective {number} of {self.part.collectives}"
+        return {"within": self.part.peers.within, "tag": tag}
+
+    def _kernel(self, node: NodeRecord) -> list[Call]:
+        inputs = {slot: self.memory.at(held) for slot, held in node.inputs.items()}
+        views = self.memory.arena.plan.views
+        outputs = {
+            slot: [None if i < 0 or i in views else self.memory.arrays[i] for i in held]
+            for slot, held in node.outputs.items()
+        }
+        if OPS[node.op].views and not any(
+            a is not None and a.size for v in outputs.values() for a in v
+        ):
+            return []  # nothing to do: what is made is there already
+        copies, dev = self._copies_beside(node, inputs, outputs), self._side(node)
+        try:
+            calls = bind_kernel(node.op, inputs, outputs, node.attrs, dev, node.kernel)
+        except ValueError as error:  # NumPy's word on shapes that no shape rule refused
+            raise ExecutionError(
+                f"operator {node.op} cannot run on these shapes: {error} (built at {node.where})"
+            ) from error
+        return [*dev.bound(node.op, [*calls, *copies])]
+
+    def _side(self, node: NodeRecord) -> Device:
+        """Return the device that computes a node: this one, or the host beside it."""
+        return self.host if node.kernel in ON_HOST else self.device
+
+    def _copies_beside(
+        self, node: NodeRecord, inputs: dict[str, list[Any]], outputs: dict[str, list[Any]]
+    ) -> list[Call]:
+        """Let an op that overwrites its own operand, undeclared, write beside it and copy afterwards."""
+        arrays, declared = self.memory.arrays, OPS[node.op].in_place
+        pairs = places(node, lambda i: spec_of(arrays[i]))
+        allowed = {id(arrays[i]) for i, j in pairs if arrays[i] is arrays[j]}
+        copies: list[Call] = []
+        dev = self._side(node)
+        for slot, held in outputs.items():
+            for k, array in enumerate(held):
+                for source, operands in inputs.items():
+                    if (
+                        array is not None
+                        and declared.get(slot) != source
+                        and any(a is array for a in operands)
+                        and id(array) not in allowed
+                    ):
+                        held[k] = dev.scratch(array.shape, array.dtype)
+                        copies.append(partial(dev.xp.copyto, array, held[k]))
+                        break
+        return copies

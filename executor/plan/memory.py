@@ -1,0 +1,133 @@
+"""Where a plan's values lie: persistables in their scope, gradients in buckets, temporaries in an arena."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...graph.ir.graph import STATE, TEMP
+from ...graph.lowering.memory import MemoryOptions, MemoryPlan, Usage, plan_memory
+from ...graph.ops.collective import COLLECTIVES
+from ...graph.ops.registry import Spec
+from ...graph.report.memory_report import contributors
+from ...strategies.errors import ResourceExhausted
+from ...strategies.types import to_numpy
+from ..device.device import Device
+from ..host.arena import Arena
+from ..host.memory import total_memory
+from ..host.writes import address
+from .binding_cache import BindingCache
+from .buckets import Buckets
+from .part import RankPart
+
+Allocate = Callable[[str, Spec], np.ndarray]
+
+
+class ValueMemory:
+    """The array of each value, by position.
+
+    ``fed`` are arrays in which feeds stand in every step, by position; ``allocate`` returns a persistable's.
+
+    Raises:
+        ExecutionError: the program would write what lasts before all ranks have agreed to.
+    """
+
+    def __init__(
+        self,
+        part: RankPart,
+        specs: Sequence[Spec],
+        allocate: Allocate,
+        buckets: Buckets,
+        fed: Mapping[int, Any],
+        cache: BindingCache,
+    ) -> None:
+        self._part, self.program = part, part.program
+        self.specs, self.buckets, self.fed = specs, buckets, fed
+        self._usage = self._usage_of(part, cache)
+        self.arrays = self._outside_arena(allocate)
+
+    def _outside_arena(self, allocate: Allocate) -> list[Any]:
+        """Return the arrays of persistables and of what travels in buckets or is fed in place."""
+        part, program = self._part, self.program
+        used = {i for node in part.nodes for i in node.touches()}
+        placed: dict[int, Any] = {**self.buckets.held, **self.fed}
+        for i, value in enumerate(program.values):
+            if value.kind == STATE and (i in used or (i in program.fetches and part.owns(i))):
+                placed[i] = allocate(value.name, self.specs[i])
+        if part.peers.group is not None:
+            for node in program.nodes:
+                if node.op in COLLECTIVES:
+                    both = zip(node.inputs.get("X", ()), node.outputs.get("Out", ()), strict=True)
+                    placed.update(
+                        (out, placed[x]) for x, out in both if out not in placed and x in placed
+                    )
+        return [placed.get(i) for i in range(len(self.specs))]
+
+    def _usage_of(self, part: RankPart, cache: BindingCache) -> Usage:
+        """Return how long this rank needs each value; what no shapes change is checked on the way."""
+        feeds = [i for i in self.program.feeds if not part.lacks(i)]
+        grouped, fed = part.peers.group is not None, bool(self.fed)
+
+        def usage() -> Usage:
+            if grouped:
+                part.refuse_early_writes()
+            return Usage(self.program, part.nodes, grouped=grouped, fed=fed, feeds=feeds)
+
+        return cache.usage((grouped, fed, bool(part.skipped)), usage)
+
+    def plan(self, options: MemoryOptions) -> MemoryPlan:
+        """Return where temporaries lie if instructions run in order."""
+        return plan_memory(self._usage, self.specs, options)
+
+    def lay_out(self, planned: MemoryPlan, device: Device) -> None:
+        """Give every temporary its place in the arena.
+
+        Raises:
+            ResourceExhausted: the device has not as much memory.
+        """
+        try:
+            if device.runtime is None and planned.size > total_memory():
+                raise MemoryError
+            self.arena = Arena(device.xp, planned, device.memory)
+        except MemoryError as error:
+            largest = "; ".join(contributors(planned, 3))
+            raise ResourceExhausted(
+                f"out of memory: the temporaries take {planned.size:,} bytes, and {device.room()}. "
+                f"Largest: {largest}."
+            ) from error
+        for i, array in self.arena.arrays.items():
+            self.arrays[i] = array
+
+    def at(self, positions: Sequence[int]) -> list[Any]:
+        """Return the arrays of values; None for those that a node does without."""
+        return [None if i < 0 else self.arrays[i] for i in positions]
+
+    def storages(self, slots: Mapping[str, Sequence[int]]) -> list[int]:
+        """Return where values lie: the storage in the arena, as a negative number, or the address outside.
+
+        That two storages overlap in the arena is no dependency: they never do among what may run side by side.
+        """
+        roots, storages = self.arena.plan.roots, []
+        for i in (i for held in slots.values() for i in held if i >= 0):
+            array = self.arrays[i]
+            if array is not None and array.size:
+                storages.append(-1 - roots[i] if i in roots else address(array))
+        return storages
+
+    def fetched(self, position: int) -> Any:
+        """Return the array to fetch; what this rank does not compute contributes no rows."""
+        array, value = self.arrays[position], self.program.values[position]
+        here = position in self._part.outputs or position in self.buckets.held
+        if array is not None and (here or value.kind != TEMP):
+            return array
+        spec = self.specs[position]
+        return np.empty((0, *spec.shape[1:]), to_numpy(spec.dtype))
+
+    def size(self) -> tuple[int, int]:
+        """Return how many temporaries, gradients and feeds in place there are, and their bytes."""
+        bucketed = list(self.buckets.held.values())
+        nbytes = self.arena.nbytes + sum(array.nbytes for array in bucketed)
+        nbytes += sum(array.nbytes for array in self.fed.values())
+        return self.arena.count + len(bucketed), nbytes

@@ -1,0 +1,99 @@
+"""What one rank computes of a program, and the peers that it meets."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+
+from ...graph.ir.graph import EVERYWHERE, STATE
+from ...graph.ir.replica_program import NodeRecord, ReplicaProgram
+from ...graph.ops.collective import COLLECTIVES
+from ...strategies.errors import ExecutionError
+from .group import DEADLINE_S, CollectiveGroup
+from .shapes import batch_dependent
+
+
+@dataclass(frozen=True)
+class Peers:
+    """The ranks that a plan meets: their group (None: no peers), this rank, and a deadline in seconds."""
+
+    group: CollectiveGroup | None = None
+    rank: int | None = None
+    within: float = DEADLINE_S
+
+    def waited(self) -> float:
+        """Return the seconds that collectives waited for peers so far."""
+        return self.group.waited if self.group is not None else 0.0
+
+
+ALONE = Peers()
+
+
+class RankPart:
+    """The nodes of a program that one rank runs.
+
+    ``idle`` is for a rank that gets no rows: it leaves out every op that depends on the batch (``skipped``).
+    ``vote_at`` is the last collective, at which all ranks vote (None: a rank without peers).
+    """
+
+    def __init__(self, program: ReplicaProgram, peers: Peers, idle: bool) -> None:
+        self.program, self.peers = program, peers
+        self.skipped: Collection[int] = batch_dependent(program) if idle else frozenset()
+        self.nodes = [
+            node
+            for i, node in enumerate(program.nodes)
+            if node.at in (EVERYWHERE, peers.rank) and i not in self.skipped
+        ]
+        collectives = [node for node in self.nodes if node.op in COLLECTIVES]
+        self.collectives = len(collectives)
+        grouped = bool(collectives) and peers.group is not None
+        self.vote_at: NodeRecord | None = collectives[-1] if grouped else None
+
+    @cached_property
+    def outputs(self) -> frozenset[int]:
+        """Positions of the values that this rank's nodes make."""
+        return frozenset(
+            i for node in self.nodes for held in node.outputs.values() for i in held if i >= 0
+        )
+
+    @property
+    def missing(self) -> set[int]:
+        """Positions of the values that nodes would make which an idle rank leaves out."""
+        skipped = (self.program.nodes[k] for k in self.skipped)
+        return {i for node in skipped for held in node.outputs.values() for i in held}
+
+    def owns(self, position: int) -> bool:
+        """Tell whether this rank holds a persistable."""
+        owner = self.program.owners().get(self.program.values[position].name, EVERYWHERE)
+        return owner in (EVERYWHERE, self.peers.rank)
+
+    def lacks(self, position: int) -> bool:
+        """Tell whether a value is missing because it would be computed from the batch this rank lacks."""
+        return bool(self.skipped) and self.program.values[position].varies
+
+    def early_fetches(self) -> dict[int, int]:
+        """Return the values that are fetched and known before the vote, by place in the fetch list.
+
+        What is not copied on an idle rank stays as it is there.
+        """
+        early, fetches = self.program.early.items(), self.program.fetches
+        return {k: i if fetches[k] in self.outputs else fetches[k] for k, i in early}
+
+    def refuse_early_writes(self) -> None:
+        """Refuse a program that writes what lasts before all ranks came to the last collective.
+
+        Raises:
+            ExecutionError: names the operator.
+        """
+        for node in self.nodes:
+            if node is self.vote_at:
+                return
+            if not self.program.changed_by(node):
+                continue
+            for i in (i for held in node.outputs.values() for i in held if i >= 0):
+                if self.program.values[i].kind == STATE:
+                    raise ExecutionError(
+                        f"operator {node.op} would write {self.program.values[i].name!r} before all replicas "
+                        f"have agreed to (built at {node.where})"
+                    )

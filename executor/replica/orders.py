@@ -1,0 +1,292 @@
+"""What the driver asks of a replica, and what a replica answers: one record a kind, made messages of here.
+
+On the way a record is a :class:`Message`: its kind, its fields as a head of plain data, and arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from ...graph.ir.replica_program import ReplicaProgram
+from .message import Message
+from .options import RunOptions
+
+
+class Load(NamedTuple):
+    """Take in a program, to run on the device scope ``scope``; answered by :class:`Loaded`.
+
+    It travels as JSON. ``functions``: numbers of the Python functions that it calls, which are there before.
+    """
+
+    id: int
+    program: ReplicaProgram | str
+    scope: int
+    options: RunOptions
+    functions: Sequence[int] = ()
+    epoch: int = 0
+
+
+class Unload(NamedTuple):
+    """Forget programs and device scopes."""
+
+    programs: Sequence[int]
+    scopes: Sequence[int]
+
+
+class Step(NamedTuple):
+    """Run steps of a program on the arrays that come along; answered with what the last one fetches.
+
+    Per set of arrays: ``rows``, ``parts`` and ``idle`` of a :class:`Share`. ``drop``: programs whose
+    temporaries end their life with the last step.
+    """
+
+    id: int
+    iterations: int
+    rows: Sequence[int]
+    parts: Sequence[float]
+    idle: Sequence[bool]
+    drop: Sequence[int]
+    epoch: int = 0
+
+
+class Write(NamedTuple):
+    """Write the arrays that come along to persistables of a device scope."""
+
+    scope: int
+    names: Sequence[str]
+
+
+class Read(NamedTuple):
+    """Return copies of persistables of a device scope."""
+
+    scope: int
+    names: Sequence[str]
+
+
+class Names(NamedTuple):
+    """Tell what the device scopes hold; answered by :class:`Held`."""
+
+
+class Inventory(NamedTuple):
+    """Tell how much is held and how many steps were done; answered by :class:`Stock`."""
+
+
+class Libraries(NamedTuple):
+    """Tell which libraries can compute here; answered by :class:`Versions`."""
+
+
+class RollForward(NamedTuple):
+    """After a failure: finish a step that some replica finished, if that can be; answered by :class:`Stand`.
+
+    ``upto`` steps were done there in all.
+    """
+
+    upto: int
+
+
+class Resume(NamedTuple):
+    """Go on as a replica that has done this many steps: it was given the values of one that has."""
+
+    done: int
+
+
+class Drop(NamedTuple):
+    """End the life of a program's temporaries and give their memory back."""
+
+    id: int
+
+
+class Temporaries(NamedTuple):
+    """Tell how many temporaries of a program are alive; answered by :class:`Alive`."""
+
+    id: int
+
+
+class Trace(NamedTuple):
+    """Keep times of a program's steps from now on, or no longer; answered by :class:`Traced`."""
+
+    id: int
+    on: bool
+
+
+class Graphs(NamedTuple):
+    """Tell of which graphs a program's last step on a GPU is made; answered by :class:`Described`."""
+
+    id: int
+
+
+class Clock(NamedTuple):
+    """Tell what the clock of traced steps shows; answered by :class:`Now`."""
+
+
+class Loaded(NamedTuple):
+    """The bytes that a program may take of a replica's memory."""
+
+    memory: int
+
+
+class Stock(NamedTuple):
+    """How many programs and device scopes a replica holds, and how many steps it has done."""
+
+    programs: int
+    scopes: int
+    done: int
+
+
+class Stand(NamedTuple):
+    """How many steps a replica has done."""
+
+    done: int
+
+
+class Versions(NamedTuple):
+    """The version of each library that can compute."""
+
+    versions: dict[str, str]
+
+
+class Held(NamedTuple):
+    """The names of persistables, by device scope."""
+
+    scopes: Sequence[tuple[int, Sequence[str]]]
+
+
+class Alive(NamedTuple):
+    """How many temporaries are alive, and their bytes."""
+
+    temporaries: int
+    nbytes: int
+
+
+class Traced(NamedTuple):
+    """The last traced steps, and how many hand-overs between threads a step needs."""
+
+    steps: Sequence[Any]
+    signals: int
+
+
+class Described(NamedTuple):
+    """The lines that describe graphs."""
+
+    graphs: Sequence[str]
+
+
+class Now(NamedTuple):
+    """Seconds on the clock of a replica."""
+
+    now: float
+
+
+class Posted(NamedTuple):
+    """The places in the fetch list of what was posted before the vote."""
+
+    which: Sequence[int]
+
+
+class Failure(NamedTuple):
+    """What went wrong on a replica: the name of the error and its text.
+
+    ``collateral``: another replica's failure was the cause. ``done``: steps that this replica has done.
+    """
+
+    rank: int = 0
+    type: str = ""
+    text: str = ""
+    collateral: bool = False
+    done: int = 0
+
+
+Order: TypeAlias = (
+    Load | Unload | Step | Write | Read | Names | Inventory | Libraries | RollForward | Resume
+    | Drop | Temporaries | Trace | Graphs | Clock
+)  # fmt: skip
+Answer: TypeAlias = (
+    Loaded | Stock | Stand | Versions | Held | Alive | Traced | Described | Now | Posted | Failure
+)  # fmt: skip
+
+ORDERS: dict[str, type[Any]] = {
+    "load": Load,
+    "unload": Unload,
+    "step": Step,
+    "write": Write,
+    "read": Read,
+    "names": Names,
+    "inventory": Inventory,
+    "libraries": Libraries,
+    "roll_forward": RollForward,
+    "resume": Resume,
+    "drop": Drop,
+    "temporaries": Temporaries,
+    "trace": Trace,
+    "graphs": Graphs,
+    "clock": Clock,
+}
+_KINDS: dict[type[Any], str] = {order: kind for kind, order in ORDERS.items()} | {
+    Loaded: "ok",
+    Stock: "inventory",
+    Stand: "stand",
+    Versions: "libraries",
+    Held: "names",
+    Alive: "temporaries",
+    Traced: "trace",
+    Described: "graphs",
+    Now: "clock",
+    Posted: "posted",
+    Failure: "error",
+}
+
+
+def pack(record: Order | Answer, arrays: Sequence[Any] = (), step: int = 0) -> Message:
+    """Return the message of a record."""
+    head = record._asdict()
+    if type(record) is Load:
+        head["options"] = record.options.to_plain()
+        if not isinstance(record.program, str):
+            head["program"] = record.program.to_json()
+    return Message(_KINDS[type(record)], head, arrays, step)
+
+
+def pack_step(
+    number: int, iterations: int, share: Any, drop: Sequence[int], epoch: int, step: int
+) -> Message:
+    """Return the message of a :class:`Step`: the one that every step sends to every replica.
+
+    ``share``: arrays, and of each set of them ``rows``, ``parts`` and ``idle``.
+    """
+    arrays, rows, parts, idle = share
+    head = {
+        "id": number,
+        "iterations": iterations,
+        "rows": rows,
+        "parts": parts,
+        "idle": idle,
+        "drop": drop,
+        "epoch": epoch,
+    }
+    return Message("step", head, arrays, step)
+
+
+def unpack(message: Message) -> Any:
+    """Return the order that a message holds; the head of a message that is none of these as it is.
+
+    Raises:
+        TypeError: the head has other fields.
+    """
+    order, head = ORDERS.get(message.kind), message.head
+    if order is None:
+        return head
+    if "epoch" in head and "epoch" not in order._fields:  # every message of a gang tells it
+        head = {name: value for name, value in head.items() if name != "epoch"}
+    record = order(**head)
+    if order is Load:
+        return record._replace(options=RunOptions.from_plain(head["options"]))
+    return record
+
+
+def failure_of(answer: Message) -> Failure:
+    """Return what went wrong, as an ``error`` message tells it."""
+    return Failure(**answer.head)
+
+
+OK = Message("ok", {})
