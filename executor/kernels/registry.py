@@ -49,7 +49,8 @@ ALL_LIBRARIES = tuple(name for names in LIBRARIES.values() for name in names)
 class Kernel:
     """A bound-to-be function ``f(dev, record)``, and which nodes it takes.
 
-    ``operands`` and ``attributes``: it has a parameter for each of these fields of the record in its place.
+    ``operands`` and ``attributes``: in place of the record it has a parameter for each of these fields (updates of
+    parameters).
     ``needs`` are the libraries that it calls beside the one it is registered for; ``yields``: a compiled loop
     is faster, where there is one; ``low``: it takes float16 and bfloat16 as they are; ``any_order``: it takes
     images in any order of memory.
