@@ -26,8 +26,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from functools import partial, wraps
+from typing import Any, TypeVar
 
 from ...graph.ir.graph import Node
 from ...graph.lowering.select import LIBRARIES, Takes
@@ -41,6 +41,7 @@ from .array.channels_last import in_order, is_last, node_in_order
 from .array.widened import has_low, widened
 
 Step = Callable[[], Any]
+F = TypeVar("F", bound=Callable[..., Any])
 BACK_ENDS = tuple(LIBRARIES)
 ALL_LIBRARIES = tuple(name for names in LIBRARIES.values() for name in names)
 
@@ -49,8 +50,8 @@ ALL_LIBRARIES = tuple(name for names in LIBRARIES.values() for name in names)
 class Kernel:
     """A bound-to-be function ``f(dev, record)``, and which nodes it takes.
 
-    ``operands`` and ``attributes``: in place of the record it has a parameter for each of these fields (updates of
-    parameters).
+    ``operands`` and ``attributes``: in place of the record it has a parameter for each of these fields (updates
+    of parameters).
     ``needs`` are the libraries that it calls beside the one it is registered for; ``yields``: a compiled loop
     is faster, where there is one; ``low``: it takes float16 and bfloat16 as they are; ``any_order``: it takes
     images in any order of memory.
@@ -77,7 +78,7 @@ def kernel(
     yields: bool = False,
     low: bool = False,
     any_order: bool = False,
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+) -> Callable[[F], F]:
     """Register a function as the kernel of ops on back ends (both, for code written against ``dev.xp``).
 
     ``takes`` tells which nodes a library's kernel can compute (None: all of these ops), ``needs`` which other
@@ -90,7 +91,7 @@ def kernel(
         # A compiler of regions is asked about nodes of other ops, as they are.
         return takes is None or takes(node_in_order(node) if node.op in op_types else node)
 
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+    def register(function: F) -> F:
         for op_type in op_types:
             found = _examine(OPS[op_type], function)
             found = replace(
@@ -186,6 +187,16 @@ def is_empty(op: Op, a: Operands) -> bool:
     """Tell whether an operand has no elements: libraries leave those ops to array modules."""
     arrays = (getattr(a, slot.parameter) for slot in op.input_slots)
     return any(array is not None and array.size == 0 for array in arrays)
+
+
+def nonempty(op_type: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a kernel that leaves operands without elements to the array module's."""
+
+    @wraps(function)
+    def bound(dev: Device, a: Operands) -> Any:
+        return by_arrays(op_type, dev, a) if is_empty(OPS[op_type], a) else function(dev, a)
+
+    return bound
 
 
 def _bind_expression(op: Op, a: Operands, dev: Device) -> list[Step]:
