@@ -1,5 +1,8 @@
 """How each op is computed: a folder for each back end, a file for each family of ops as in ``graph/ops``.
 
+Start with ``registry.py``, then ``array/norm.py``: a kernel gets the device and the record of the op's operands
+(``graph/ops/operands.py``), and returns the calls of a step.
+
 * float16 and bfloat16: ``executor/kernels/array/widened.py`` ``widened`` gives a kernel float32 in their
   place, unless it is registered with ``low`` (it only moves elements, or rounds itself).
   ``graph/lowering/select.py`` ``in_single`` lets libraries take such nodes. Element types are in

@@ -25,8 +25,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from functools import partial, wraps
+from typing import Any, TypeVar
 
 from ...graph.ir.capabilities import IN_ORDER, Layout, Takes
 from ...graph.ir.graph import Node
@@ -41,6 +41,7 @@ from .array.widened import has_low, widened
 from .back_ends import BACK_ENDS
 
 Step = Callable[[], Any]
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def kernel(
     low: bool = False,
     any_order: bool = False,
     layout: Layout = IN_ORDER,
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+) -> Callable[[F], F]:
     """Register a function as the kernel of ops on back ends (both, for code written against ``dev.xp``).
 
     ``takes`` tells which nodes a library's kernel can compute (None: all of these ops), ``needs`` which other
@@ -87,9 +88,9 @@ def kernel(
         # A compiler of regions is asked about nodes of other ops, as they are.
         return takes is None or takes(node_in_order(node) if node.op in op_types else node)
 
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+    def register(function: F) -> F:
         for op_type in op_types:
-            found = Kernel(
+            entry = Kernel(
                 function,
                 takes=takes and asked,
                 needs=tuple(needs),
@@ -102,7 +103,7 @@ def kernel(
                 assert (op_type, back_end) not in KERNELS, (
                     f"{op_type} has two kernels on {back_end}"
                 )
-                KERNELS[op_type, back_end] = found
+                KERNELS[op_type, back_end] = entry
         return function
 
     return register
@@ -133,25 +134,25 @@ def bind(
     return call(op, KERNELS.get((op_type, back_end or dev.name)), a, dev)
 
 
-def call(op: Op, found: Kernel | None, a: Operands, dev: Device) -> list[Step]:
+def call(op: Op, entry: Kernel | None, a: Operands, dev: Device) -> list[Step]:
     """Return the calls of a kernel (None: of the op's expression)."""
 
     def bound(a: Operands) -> list[Step]:
-        if found is None:
+        if entry is None:
             return _bind_expression(op, a, dev)
-        steps = found.function(dev, a)
+        steps = entry.function(dev, a)
         if steps is None:
             return []
         return list(steps) if isinstance(steps, (list, tuple)) else [steps]
 
     def exact(a: Operands) -> list[Step]:
-        if (found is not None and found.low) or not has_low(op.arrays(a)):
+        if (entry is not None and entry.low) or not has_low(op.arrays(a)):
             return bound(a)
         written = [slot.parameter for slot in op.output_slots]
         return widened(dev, op.arrays(a), written, lambda wide: bound(a.replace(**wide)))
 
-    if found is not None and is_last(op.type, vars(a)):
-        return in_order(dev, op, a, found.any_order, exact)
+    if entry is not None and is_last(op.type, vars(a)):
+        return in_order(dev, op, a, entry.any_order, exact)
     return exact(a)
 
 
@@ -166,6 +167,16 @@ def is_empty(op: Op, a: Operands) -> bool:
     return any(array is not None and array.size == 0 for array in arrays)
 
 
+def nonempty(op_type: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a kernel that leaves operands without elements to the array module's."""
+
+    @wraps(function)
+    def bound(dev: Device, a: Operands) -> Any:
+        return by_arrays(op_type, dev, a) if is_empty(OPS[op_type], a) else function(dev, a)
+
+    return bound
+
+
 def _bind_expression(op: Op, a: Operands, dev: Device) -> list[Step]:
     if op.scalar is None:
         raise Unsupported(f"{op.type} has no kernel on {dev.name}.")
@@ -176,12 +187,12 @@ def _bind_expression(op: Op, a: Operands, dev: Device) -> list[Step]:
     if op.type not in THROUGH_FLOATS or out.dtype.kind not in "iu":
         return bind_scalar(op.scalar, arrays, attrs, out, dev)
     exact = {n: None if a is None else dev.scratch(a.shape, "float64") for n, a in arrays.items()}
-    made = dev.scratch(out.shape, "float64")
+    result = dev.scratch(out.shape, "float64")
     whole = {n: int(v) if isinstance(v, float) else v for n, v in attrs.items()}
     return [
         *(partial(dev.xp.copyto, exact[n], a) for n, a in arrays.items() if a is not None),
-        *bind_scalar(op.scalar, exact, whole, made, dev),
-        partial(dev.xp.copyto, out, made, casting="unsafe"),
+        *bind_scalar(op.scalar, exact, whole, result, dev),
+        partial(dev.xp.copyto, out, result, casting="unsafe"),
     ]
 
 

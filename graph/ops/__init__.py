@@ -1,4 +1,8 @@
-"""Every operator, declared once: one file a family. Importing this package fills ``registry.OPS``."""
+"""Every operator, declared once: one file a family. Importing this package fills ``registry.OPS``.
+
+Start with ``operands.py`` (a class whose fields are an op's slots and attributes), then ``registry.py`` (what
+else a declaration says).
+"""
 
 from __future__ import annotations
 

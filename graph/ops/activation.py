@@ -21,20 +21,16 @@ class Libraries(Operands):
     use_cudnn: bool = False
 
 
-class Activation(Unary, Libraries):
-    pass
+class Activation(Unary, Libraries): ...
 
 
-class ActivationGrad(Gradient, Libraries):
-    pass
+class ActivationGrad(Gradient, Libraries): ...
 
 
-class ActivationGradOfX(SlopeOfX, Libraries):
-    pass
+class ActivationGradOfX(SlopeOfX, Libraries): ...
 
 
-class ActivationGradOfOut(SlopeOfOut, Libraries):
-    pass
+class ActivationGradOfOut(SlopeOfOut, Libraries): ...
 
 
 _GRADS = {"": ActivationGrad, "X": ActivationGradOfX, "Out": ActivationGradOfOut}
@@ -184,12 +180,10 @@ class LeakyReluAttributes(Operands):
     use_mkldnn: bool = False
 
 
-class LeakyRelu(Unary, LeakyReluAttributes):
-    pass
+class LeakyRelu(Unary, LeakyReluAttributes): ...
 
 
-class LeakyReluGrad(SlopeOfOut, LeakyReluAttributes):
-    pass
+class LeakyReluGrad(SlopeOfOut, LeakyReluAttributes): ...
 
 
 define_activation(
@@ -206,12 +200,10 @@ class Relu6Attributes(Operands):
     threshold: float = 6.0
 
 
-class Relu6(Unary, Relu6Attributes):
-    pass
+class Relu6(Unary, Relu6Attributes): ...
 
 
-class Relu6Grad(SlopeOfOut, Relu6Attributes):
-    pass
+class Relu6Grad(SlopeOfOut, Relu6Attributes): ...
 
 
 define_activation(
@@ -228,12 +220,10 @@ class EluAttributes(Operands):
     alpha: float = 1.0
 
 
-class Elu(Unary, EluAttributes):
-    pass
+class Elu(Unary, EluAttributes): ...
 
 
-class EluGrad(SlopeOfX, EluAttributes):
-    pass
+class EluGrad(SlopeOfX, EluAttributes): ...
 
 
 define_activation(
@@ -251,12 +241,10 @@ class SwishAttributes(Operands):
     use_mkldnn: bool = False
 
 
-class Swish(Unary, SwishAttributes):
-    pass
+class Swish(Unary, SwishAttributes): ...
 
 
-class SwishGrad(SlopeOfX, SwishAttributes):
-    pass
+class SwishGrad(SlopeOfX, SwishAttributes): ...
 
 
 define_activation(
@@ -273,12 +261,10 @@ class HardSigmoidAttributes(Operands):
     offset: float = 0.5
 
 
-class HardSigmoid(Unary, HardSigmoidAttributes):
-    pass
+class HardSigmoid(Unary, HardSigmoidAttributes): ...
 
 
-class HardSigmoidGrad(SlopeOfOut, HardSigmoidAttributes):
-    pass
+class HardSigmoidGrad(SlopeOfOut, HardSigmoidAttributes): ...
 
 
 define_activation(
@@ -297,12 +283,10 @@ class HardSwishAttributes(Operands):
     offset: float = 3.0
 
 
-class HardSwish(Unary, HardSwishAttributes):
-    pass
+class HardSwish(Unary, HardSwishAttributes): ...
 
 
-class HardSwishGrad(SlopeOfX, HardSwishAttributes):
-    pass
+class HardSwishGrad(SlopeOfX, HardSwishAttributes): ...
 
 
 define_activation(
@@ -330,12 +314,10 @@ class GeluAttributes(Operands):
     use_cudnn: bool = False
 
 
-class Gelu(Unary, GeluAttributes):
-    pass
+class Gelu(Unary, GeluAttributes): ...
 
 
-class GeluGrad(SlopeOfX, GeluAttributes):
-    pass
+class GeluGrad(SlopeOfX, GeluAttributes): ...
 
 
 define_activation(

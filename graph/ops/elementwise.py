@@ -58,12 +58,10 @@ class ElementwiseAttributes(Operands):
     y_data_format: str = ""
 
 
-class Elementwise(Binary, ElementwiseAttributes):
-    pass
+class Elementwise(Binary, ElementwiseAttributes): ...
 
 
-class ElementwiseGrad(BinaryGrad, ElementwiseAttributes):
-    pass
+class ElementwiseGrad(BinaryGrad, ElementwiseAttributes): ...
 
 
 class ElementwiseDivGrad(ElementwiseGrad):

@@ -37,12 +37,10 @@ class MulAttributes(Operands):
     force_fp32_output: bool = False
 
 
-class Mul(Binary, MulAttributes):
-    pass
+class Mul(Binary, MulAttributes): ...
 
 
-class MulGrad(BinaryGrad, MulAttributes):
-    pass
+class MulGrad(BinaryGrad, MulAttributes): ...
 
 
 mul = define(
@@ -115,12 +113,10 @@ class MatmulAttributes(Operands):
     force_fp32_output: bool = False
 
 
-class Matmul(Binary, MatmulAttributes):
-    pass
+class Matmul(Binary, MatmulAttributes): ...
 
 
-class MatmulGrad(BinaryGrad, MatmulAttributes):
-    pass
+class MatmulGrad(BinaryGrad, MatmulAttributes): ...
 
 
 matmul = define(

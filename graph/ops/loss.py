@@ -26,12 +26,10 @@ class SoftmaxAttributes(Operands):
     is_test: bool = False
 
 
-class Softmax(Unary, SoftmaxAttributes):
-    pass
+class Softmax(Unary, SoftmaxAttributes): ...
 
 
-class SoftmaxGrad(SlopeOfOut, SoftmaxAttributes):
-    pass
+class SoftmaxGrad(SlopeOfOut, SoftmaxAttributes): ...
 
 
 define(

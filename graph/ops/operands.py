@@ -88,9 +88,16 @@ class Operands:
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise AttributeError(f"{type(self).__name__} cannot be changed: see replace")
 
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Self:
+        """Return the record of these values, which may be more than its fields; the mapping becomes its own."""
+        made = cls.__new__(cls)
+        object.__setattr__(made, "__dict__", values)
+        return made
+
     def replace(self, **changes: Any) -> Self:
         """Return a record in which these fields differ."""
-        return type(self)(**{**self.__dict__, **changes})
+        return self.of({**self.__dict__, **changes})
 
     @classmethod
     def declared(cls) -> Declared:

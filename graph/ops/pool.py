@@ -59,12 +59,10 @@ class Pool2dAttributes(Operands):
     use_quantizer: bool = False
 
 
-class Pool2d(Unary, Pool2dAttributes):
-    pass
+class Pool2d(Unary, Pool2dAttributes): ...
 
 
-class Pool2dGrad(SlopeOfBoth, Pool2dAttributes):
-    pass
+class Pool2dGrad(SlopeOfBoth, Pool2dAttributes): ...
 
 
 define(

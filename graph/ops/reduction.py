@@ -81,8 +81,7 @@ class ReduceAttributes(Operands):
     out_dtype: int = -1
 
 
-class Reduce(Unary, ReduceAttributes):
-    pass
+class Reduce(Unary, ReduceAttributes): ...
 
 
 class ReduceGrad(SlopeOfX, ReduceAttributes):

@@ -204,22 +204,23 @@ class Op:
         attrs: Mapping[str, Any],
     ) -> Operands:
         """Return the record of these arrays (slot -> arrays; None for an unwanted output) and attributes."""
-        values = {name: attrs[name] for name in self.attrs if name in attrs}
+        values = {**self.attrs, **attrs}
         for slots, given in zip(self.parameters, (inputs, outputs), strict=True):
             for slot, name, several in slots:
                 held = given.get(slot, ())
                 values[name] = list(held) if several else (held[0] if held else None)
-        return self.filled(values)
+        return self.record.of(values)
 
     def filled(self, values: Mapping[str, Any]) -> Operands:
         """Return the record of these fields; other slots are empty, other attributes as declared."""
         slots = (slot for side in self.parameters for slot in side)
         empty: dict[str, Any] = {name: [] if several else None for _, name, several in slots}
-        return self.record(**{**empty, **self.attrs, **values})
+        return self.record.of({**empty, **self.attrs, **values})
 
     def arrays(self, a: Operands) -> dict[str, Any]:
         """Return the slots of a record by field: an array, a list of them, or None."""
-        return {name: getattr(a, name) for side in self.parameters for _, name, _ in side}
+        fields = vars(a)
+        return {name: fields[name] for side in self.parameters for _, name, _ in side}
 
     @cached_property
     def parameters(self) -> tuple[tuple[tuple[str, str, bool], ...], ...]:

@@ -161,20 +161,17 @@ class Axes(Operands):
     axes: Sequence[int] = []
 
 
-class Squeeze(Unary, Axes):
-    pass
+class Squeeze(Unary, Axes): ...
 
 
-class AxesGrad(SlopeOfX, Axes):
-    pass
+class AxesGrad(SlopeOfX, Axes): ...
 
 
 class Squeeze2(Squeeze):
     x_shape: Output | None
 
 
-class Axes2Grad(XShapeGrad, Axes):
-    pass
+class Axes2Grad(XShapeGrad, Axes): ...
 
 
 _define_views(
@@ -210,20 +207,17 @@ class FlattenAttributes(Operands):
     axis: int = 1
 
 
-class Flatten(Unary, FlattenAttributes):
-    pass
+class Flatten(Unary, FlattenAttributes): ...
 
 
-class FlattenGrad(SlopeOfX, FlattenAttributes):
-    pass
+class FlattenGrad(SlopeOfX, FlattenAttributes): ...
 
 
 class Flatten2(Flatten):
     x_shape: Output | None
 
 
-class Flatten2Grad(XShapeGrad, FlattenAttributes):
-    pass
+class Flatten2Grad(XShapeGrad, FlattenAttributes): ...
 
 
 _define_views(
@@ -252,20 +246,17 @@ class TransposeAttributes(Operands):
     use_quantizer: bool = False
 
 
-class Transpose(Unary, TransposeAttributes):
-    pass
+class Transpose(Unary, TransposeAttributes): ...
 
 
-class TransposeGrad(SlopeOfBoth, TransposeAttributes):
-    pass
+class TransposeGrad(SlopeOfBoth, TransposeAttributes): ...
 
 
 class Transpose2(Transpose):
     x_shape: Output | None
 
 
-class Transpose2Grad(XShapeGrad, TransposeAttributes):
-    pass
+class Transpose2Grad(XShapeGrad, TransposeAttributes): ...
 
 
 _define_views(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,8 @@ from ....graph.ops.operands import Array
 from ...device.device import Device
 from ..registry import Step, kernel
 
+Product = Callable[[Device, Array, Array, Array, float], list[Step]]
+
 
 def as_matrix(array: Array, num_col_dims: int) -> Any:
     """View an array as a matrix whose rows are its first ``num_col_dims`` dimensions."""
@@ -20,22 +23,41 @@ def as_matrix(array: Array, num_col_dims: int) -> Any:
     return array.reshape(math.prod(before), math.prod(behind))
 
 
-@kernel("mul")
-def mul(dev: Device, a: Mul) -> Step:
-    x_MK, y_KN = as_matrix(a.x, a.x_num_col_dims), as_matrix(a.y, a.y_num_col_dims)
-    return partial(dev.xp.matmul, x_MK, y_KN, a.out.reshape(x_MK.shape[0], y_KN.shape[1]))
+def register(on: Callable[[str], Callable[[Any], Any]], product: Product) -> None:
+    """Register the kernels that are made of a library's products: out = alpha * left @ right."""
 
+    @on("mul")
+    def mul(dev: Device, a: Mul) -> list[Step]:
+        x_MK, y_KN = as_matrix(a.x, a.x_num_col_dims), as_matrix(a.y, a.y_num_col_dims)
+        return product(dev, x_MK, y_KN, a.out.reshape(x_MK.shape[0], y_KN.shape[1]), 1.0)
 
-@kernel("mul_grad")
-def mul_grad(dev: Device, a: MulGrad) -> list[Step]:
-    x_MK, y_KN = as_matrix(a.x, a.x_num_col_dims), as_matrix(a.y, a.y_num_col_dims)
-    d_MN = a.d_out.reshape(x_MK.shape[0], y_KN.shape[1])
-    steps: list[Step] = []
-    if a.d_x is not None:
-        steps.append(partial(dev.xp.matmul, d_MN, y_KN.T, a.d_x.reshape(x_MK.shape)))
-    if a.d_y is not None:
-        steps.append(partial(dev.xp.matmul, x_MK.T, d_MN, a.d_y.reshape(y_KN.shape)))
-    return steps
+    @on("mul_grad")
+    def mul_grad(dev: Device, a: MulGrad) -> list[Step]:
+        x_MK, y_KN = as_matrix(a.x, a.x_num_col_dims), as_matrix(a.y, a.y_num_col_dims)
+        d_MN = a.d_out.reshape(x_MK.shape[0], y_KN.shape[1])
+        steps: list[Step] = []
+        if a.d_x is not None:
+            steps += product(dev, d_MN, y_KN.T, a.d_x.reshape(x_MK.shape), 1.0)
+        if a.d_y is not None:
+            steps += product(dev, x_MK.T, d_MN, a.d_y.reshape(y_KN.shape), 1.0)
+        return steps
+
+    @on("matmul")
+    def matmul(dev: Device, a: Matmul) -> list[Step]:
+        x, y, out = stacks(a.x, a.y, a.out, a.transpose_X, a.transpose_Y)
+        return product(dev, x, y, out, a.alpha)
+
+    @on("matmul_grad")
+    def matmul_grad(dev: Device, a: MatmulGrad) -> list[Step]:
+        x, y, d_out = stacks(a.x, a.y, a.d_out, a.transpose_X, a.transpose_Y)
+        steps: list[Step] = []
+        if a.d_x is not None:
+            d_x, _, _ = stacks(a.d_x, a.y, a.d_out, a.transpose_X, a.transpose_Y)
+            steps += product(dev, d_out, y.swapaxes(-1, -2), d_x, a.alpha)
+        if a.d_y is not None:
+            _, d_y, _ = stacks(a.x, a.d_y, a.d_out, a.transpose_X, a.transpose_Y)
+            steps += product(dev, x.swapaxes(-1, -2), d_out, d_y, a.alpha)
+        return steps
 
 
 def stacks(
@@ -52,39 +74,19 @@ def stacks(
     return a, b, out.reshape(*lead, a.shape[-2], b.shape[-1])
 
 
-def _scaled(dev: Device, out: Array, alpha: float) -> list[Step]:
-    return [] if alpha == 1.0 else [partial(dev.xp.multiply, out, alpha, out)]
-
-
-@kernel("matmul")
-def matmul(dev: Device, a: Matmul) -> list[Step]:
-    x, y, out = stacks(a.x, a.y, a.out, a.transpose_X, a.transpose_Y)
-    return [partial(dev.xp.matmul, x, y, out), *_scaled(dev, a.out, a.alpha)]
-
-
-@kernel("matmul_grad")
-def matmul_grad(dev: Device, a: MatmulGrad) -> list[Step]:
-    x, y, d_out = stacks(a.x, a.y, a.d_out, a.transpose_X, a.transpose_Y)
-    steps: list[Step] = []
-    if a.d_x is not None:
-        d_x, _, _ = stacks(a.d_x, a.y, a.d_out, a.transpose_X, a.transpose_Y)
-        steps += [*_product(dev, d_out, y.swapaxes(-1, -2), d_x), *_scaled(dev, a.d_x, a.alpha)]
-    if a.d_y is not None:
-        _, d_y, _ = stacks(a.x, a.d_y, a.d_out, a.transpose_X, a.transpose_Y)
-        steps += [*_product(dev, x.swapaxes(-1, -2), d_out, d_y), *_scaled(dev, a.d_y, a.alpha)]
-    return steps
-
-
-def _product(dev: Device, left: Array, right: Array, out: Array) -> list[Step]:
-    """left @ right into ``out``; summed over leading dimensions that ``out`` was broadcast along."""
+def _product(dev: Device, left: Array, right: Array, out: Array, alpha: float) -> list[Step]:
+    """alpha * left @ right; summed over leading dimensions that ``out`` was broadcast along."""
+    xp = dev.xp
+    scaled = [] if alpha == 1.0 else [partial(xp.multiply, out, alpha, out)]
     lead = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
     missing = len(lead) - (out.ndim - 2)
     whole = out.reshape((1,) * missing + out.shape)
     axes = tuple(i for i, n in enumerate(lead) if whole.shape[i] != n)
     if not axes:
-        return [partial(dev.xp.matmul, left, right, whole)]
+        return [partial(xp.matmul, left, right, whole), *scaled]
     stack = dev.scratch((*lead, *out.shape[-2:]), out.dtype)
-    return [
-        partial(dev.xp.matmul, left, right, stack),
-        partial(dev.xp.add.reduce, stack, axes, None, whole, True),
-    ]
+    summed = partial(xp.add.reduce, stack, axes, None, whole, True)
+    return [partial(xp.matmul, left, right, stack), summed, *scaled]
+
+
+register(kernel, _product)

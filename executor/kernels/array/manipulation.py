@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,9 +17,12 @@ from ....graph.ops.manipulation import (
     Unstack,
     UnstackGrad,
 )
-from ....graph.ops.operands import Array
+from ....graph.ops.operands import Array, Unary
+from ....graph.ops.view import Transpose, Transpose2Grad, TransposeGrad
 from ...device.device import Device
 from ..registry import Step, kernel
+
+Copy = Callable[[Device, Array | None, Array], list[Step]]
 
 
 def copied(dev: Device, target: Array | None, source: Array) -> list[Step]:
@@ -27,7 +30,7 @@ def copied(dev: Device, target: Array | None, source: Array) -> list[Step]:
     return [] if target is None else [partial(dev.xp.copyto, target, source)]
 
 
-def pieces(whole: Any, parts: list[Any], axis: int) -> list[tuple[Any, Any]]:
+def pieces(whole: Array, parts: Sequence[Any], axis: int) -> list[tuple[Array, Any]]:
     """Pair each part with the view of the whole that it stands for."""
     axis %= whole.ndim
     pairs, start = [], 0
@@ -38,53 +41,10 @@ def pieces(whole: Any, parts: list[Any], axis: int) -> list[tuple[Any, Any]]:
     return pairs
 
 
-@kernel("concat", low=True)
-def concat(dev: Device, a: Concat) -> list[Step]:
-    return [step for view, part in pieces(a.out, a.x, a.axis) for step in copied(dev, view, part)]
-
-
-@kernel("concat_grad", low=True)
-def concat_grad(dev: Device, a: ConcatGrad) -> list[Step]:
-    pairs = zip(pieces(a.d_out, a.x, a.axis), a.d_x, strict=True)
-    return [step for (view, _), target in pairs for step in copied(dev, target, view)]
-
-
-@kernel("split", low=True)
-def split(dev: Device, a: Split) -> list[Step]:
-    return [step for view, part in pieces(a.x, a.out, a.axis) for step in copied(dev, part, view)]
-
-
-def layers(whole: Any, count: int, axis: int) -> list[Any]:
+def layers(whole: Array, count: int, axis: int) -> list[Array]:
     """Return the views of what lies at each index along an axis."""
     axis %= whole.ndim
     return [whole[(slice(None),) * axis + (i,)] for i in range(count)]
-
-
-@kernel("stack", low=True)
-def stack(dev: Device, a: Stack) -> list[Step]:
-    return [
-        s
-        for view, part in zip(layers(a.y, len(a.x), a.axis), a.x, strict=True)
-        for s in copied(dev, view, part)
-    ]
-
-
-@kernel("stack_grad", low=True)
-def stack_grad(dev: Device, a: StackGrad) -> list[Step]:
-    each = layers(a.d_y, len(a.d_x), a.axis)
-    return [s for view, part in zip(each, a.d_x, strict=True) for s in copied(dev, part, view)]
-
-
-@kernel("unstack", low=True)
-def unstack(dev: Device, a: Unstack) -> list[Step]:
-    each = layers(a.x, len(a.y), a.axis)
-    return [s for view, part in zip(each, a.y, strict=True) for s in copied(dev, part, view)]
-
-
-@kernel("unstack_grad", low=True)
-def unstack_grad(dev: Device, a: UnstackGrad) -> list[Step]:
-    each = layers(a.d_x, len(a.d_y), a.axis)
-    return [s for view, part in zip(each, a.d_y, strict=True) for s in copied(dev, view, part)]
 
 
 def tiles(small: Array, large: Any, times: Sequence[int]) -> tuple[Any, Any]:
@@ -93,10 +53,61 @@ def tiles(small: Array, large: Any, times: Sequence[int]) -> tuple[Any, Any]:
     return small.reshape([n for d in small.shape for n in (1, d)]), large.reshape(pairs)
 
 
-@kernel("expand", low=True)
-def expand(dev: Device, a: Expand) -> list[Step]:
-    small, large = tiles(a.x, a.out, a.expand_times)
-    return copied(dev, large, small)
+def register(on: Callable[[str], Callable[[Any], Any]], copied: Copy) -> None:
+    """Register the kernels that only copy: ``copied(dev, target, source)``."""
+
+    def each(dev: Device, pairs: Iterable[tuple[Array | None, Array]]) -> list[Step]:
+        return [step for target, source in pairs for step in copied(dev, target, source)]
+
+    @on("concat")
+    def concat(dev: Device, a: Concat) -> list[Step]:
+        return each(dev, pieces(a.out, a.x, a.axis))
+
+    @on("concat_grad")
+    def concat_grad(dev: Device, a: ConcatGrad) -> list[Step]:
+        views = (view for view, _ in pieces(a.d_out, a.x, a.axis))
+        return each(dev, zip(a.d_x, views, strict=True))
+
+    @on("split")
+    def split(dev: Device, a: Split) -> list[Step]:
+        return each(dev, ((part, view) for view, part in pieces(a.x, a.out, a.axis)))
+
+    @on("stack")
+    def stack(dev: Device, a: Stack) -> list[Step]:
+        return each(dev, zip(layers(a.y, len(a.x), a.axis), a.x, strict=True))
+
+    @on("stack_grad")
+    def stack_grad(dev: Device, a: StackGrad) -> list[Step]:
+        return each(dev, zip(a.d_x, layers(a.d_y, len(a.d_x), a.axis), strict=True))
+
+    @on("unstack")
+    def unstack(dev: Device, a: Unstack) -> list[Step]:
+        return each(dev, zip(a.y, layers(a.x, len(a.y), a.axis), strict=True))
+
+    @on("unstack_grad")
+    def unstack_grad(dev: Device, a: UnstackGrad) -> list[Step]:
+        if a.d_x is None:
+            return []
+        return each(dev, zip(layers(a.d_x, len(a.d_y), a.axis), a.d_y, strict=True))
+
+    @on("expand")
+    def expand(dev: Device, a: Expand) -> list[Step]:
+        small, large = tiles(a.x, a.out, a.expand_times)
+        return copied(dev, large, small)
+
+    @on("transpose")
+    @on("transpose2")
+    def transpose(dev: Device, a: Transpose) -> list[Step]:
+        return copied(dev, a.out, a.x.transpose(a.axis))
+
+    @on("transpose_grad")
+    @on("transpose2_grad")
+    def transpose_grad(dev: Device, a: Transpose2Grad | TransposeGrad) -> list[Step]:
+        return [] if a.d_x is None else copied(dev, a.d_x.transpose(a.axis), a.d_out)
+
+    @on("transfer_layout")
+    def transfer_layout(dev: Device, a: Unary) -> list[Step]:
+        return copied(dev, a.out, a.x)
 
 
 @kernel("expand_grad")
@@ -105,3 +116,6 @@ def expand_grad(dev: Device, a: ExpandGrad) -> list[Step]:
         return []
     _, large = tiles(a.x, a.d_out, a.expand_times)
     return [partial(dev.xp.add.reduce, large, tuple(range(0, large.ndim, 2)), None, a.d_x)]
+
+
+register(partial(kernel, low=True), copied)

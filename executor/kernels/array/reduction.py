@@ -76,11 +76,6 @@ def _reduce(dev: Device, name: str, a: Reduce) -> tuple[list[Step], int]:
     return [*steps, partial(dev.reducer(name), x, axes, None, target, True)], max(count, 1)
 
 
-@kernel("reduce_sum")
-def reduce_sum(dev: Device, a: Reduce) -> list[Step]:
-    return _reduce(dev, "add", a)[0]
-
-
 @kernel("reduce_mean")
 def reduce_mean(dev: Device, a: Reduce) -> list[Step]:
     steps, count = _reduce(dev, "add", a)
@@ -89,29 +84,19 @@ def reduce_mean(dev: Device, a: Reduce) -> list[Step]:
     return [*steps, partial(dev.xp.multiply, a.out, 1.0 / count, a.out)]
 
 
-@kernel("reduce_max")
-def reduce_max(dev: Device, a: Reduce) -> list[Step]:
-    return _reduce(dev, "maximum", a)[0]
+def _reduced(name: str, dev: Device, a: Reduce) -> list[Step]:
+    return _reduce(dev, name, a)[0]
 
 
-@kernel("reduce_min")
-def reduce_min(dev: Device, a: Reduce) -> list[Step]:
-    return _reduce(dev, "minimum", a)[0]
-
-
-@kernel("reduce_prod")
-def reduce_prod(dev: Device, a: Reduce) -> list[Step]:
-    return _reduce(dev, "multiply", a)[0]
-
-
-@kernel("reduce_all")
-def reduce_all(dev: Device, a: Reduce) -> list[Step]:
-    return _reduce(dev, "logical_and", a)[0]
-
-
-@kernel("reduce_any")
-def reduce_any(dev: Device, a: Reduce) -> list[Step]:
-    return _reduce(dev, "logical_or", a)[0]
+for _op_type, _name in (
+    ("reduce_sum", "add"),
+    ("reduce_max", "maximum"),
+    ("reduce_min", "minimum"),
+    ("reduce_prod", "multiply"),
+    ("reduce_all", "logical_and"),
+    ("reduce_any", "logical_or"),
+):
+    kernel(_op_type)(partial(_reduced, _name))
 
 
 def _tell(test: str, combine: str) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ....graph.ops.operands import Gradient, Unary
-from ....graph.ops.view import Transpose, Transpose2Grad, TransposeGrad
 from ...device.device import Device
 from ..registry import Step, kernel
 from .manipulation import copied
@@ -21,13 +20,3 @@ def reshape(dev: Device, a: Unary) -> list[Step]:
 @kernel(*(f"{name}_grad" for name in _VIEWS), *(f"{name}2_grad" for name in _VIEWS), low=True)
 def reshape_grad(dev: Device, a: Gradient) -> list[Step]:
     return [] if a.d_x is None else copied(dev, a.d_x.reshape(a.d_out.shape), a.d_out)
-
-
-@kernel("transpose", "transpose2", low=True)
-def transpose(dev: Device, a: Transpose) -> list[Step]:
-    return copied(dev, a.out, a.x.transpose(a.axis))
-
-
-@kernel("transpose_grad", "transpose2_grad", low=True)
-def transpose_grad(dev: Device, a: Transpose2Grad | TransposeGrad) -> list[Step]:
-    return [] if a.d_x is None else copied(dev, a.d_x.transpose(a.axis), a.d_out)

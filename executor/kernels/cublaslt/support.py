@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial, wraps
+from functools import partial
 from typing import Any
 
 from ....graph.ir.graph import Node
-from ....graph.ops.operands import Array, Operands
+from ....graph.ops.operands import Array
 from ....graph.ops.registry import OPS
 from ...device.device import Device
 from ..cuda.support import floating
-from ..registry import KERNELS, Step, bind, by_arrays, is_empty, kernel
-
-Kernel = Callable[..., Any]
+from ..registry import KERNELS, F, Step, bind, kernel, nonempty
 
 
-def cublaslt(
-    *op_types: str, takes: Callable[[Node], bool] | None = None
-) -> Callable[[Kernel], Kernel]:
+def cublaslt(*op_types: str, takes: Callable[[Node], bool] | None = None) -> Callable[[F], F]:
     """Register a kernel for the floating-point nodes of ops, or those of them that ``takes`` accepts.
 
     It never sees arrays without elements: the array module's kernel gets those.
@@ -27,20 +23,12 @@ def cublaslt(
     def accepts(node: Node) -> bool:
         return floating(node) and (takes is None or takes(node))
 
-    def register(function: Kernel) -> Kernel:
+    def register(function: F) -> F:
         for op_type in op_types:
-            kernel(op_type, on=("cublaslt",), takes=accepts, low=True)(_nonempty(op_type, function))
+            kernel(op_type, on=("cublaslt",), takes=accepts, low=True)(nonempty(op_type, function))
         return function
 
     return register
-
-
-def _nonempty(op_type: str, function: Kernel) -> Kernel:
-    @wraps(function)
-    def bound(dev: Device, a: Operands) -> Any:
-        return by_arrays(op_type, dev, a) if is_empty(OPS[op_type], a) else function(dev, a)
-
-    return bound
 
 
 def part(

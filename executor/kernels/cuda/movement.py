@@ -8,23 +8,14 @@ from typing import Any
 
 from ....graph.ops.indexing import Slice, SliceGrad
 from ....graph.ops.manipulation import (
-    Concat,
-    ConcatGrad,
-    Expand,
     ExpandGrad,
-    Split,
-    Stack,
-    StackGrad,
-    Unstack,
-    UnstackGrad,
 )
 from ....graph.ops.operands import Array, Gradient, Unary
 from ....graph.ops.padding import Pad, PadGrad, image_axis
-from ....graph.ops.view import Transpose, Transpose2Grad, TransposeGrad
 from ...cuda.runtime import Step
 from ...device.device import Device
 from ..array.indexing import window
-from ..array.manipulation import layers, pieces, tiles
+from ..array.manipulation import register, tiles
 from ..array.padding import middle
 from .copies import filled, moved
 from .reduction import reduced
@@ -45,74 +36,7 @@ def reshape_grad(dev: Device, a: Gradient) -> list[Step]:
     return moved(dev, None if a.d_x is None else a.d_x.reshape(a.d_out.shape), a.d_out)
 
 
-@cuda("transpose", "transpose2")
-def transpose(dev: Device, a: Transpose) -> list[Step]:
-    """By tiles where the last dimension moves."""
-    return moved(dev, a.out, a.x.transpose(a.axis))
-
-
-@cuda("transpose_grad", "transpose2_grad")
-def transpose_grad(dev: Device, a: Transpose2Grad | TransposeGrad) -> list[Step]:
-    """The transpose back."""
-    return moved(dev, None if a.d_x is None else a.d_x.transpose(a.axis), a.d_out)
-
-
-@cuda("transfer_layout")
-def transfer_layout(dev: Device, a: Unary) -> list[Step]:
-    """One shape, other strides."""
-    return moved(dev, a.out, a.x)
-
-
-@cuda("concat")
-def concat(dev: Device, a: Concat) -> list[Step]:
-    """Each part into its place."""
-    return [step for view, part in pieces(a.out, a.x, a.axis) for step in moved(dev, view, part)]
-
-
-@cuda("concat_grad")
-def concat_grad(dev: Device, a: ConcatGrad) -> list[Step]:
-    """Each part out of its place."""
-    pairs = zip(pieces(a.d_out, a.x, a.axis), a.d_x, strict=True)
-    return [step for (view, _), target in pairs for step in moved(dev, target, view)]
-
-
-@cuda("split")
-def split(dev: Device, a: Split) -> list[Step]:
-    """Each part out of its place."""
-    return [step for view, part in pieces(a.x, a.out, a.axis) for step in moved(dev, part, view)]
-
-
-@cuda("stack")
-def stack(dev: Device, a: Stack) -> list[Step]:
-    """Each operand into its layer."""
-    pairs = zip(layers(a.y, len(a.x), a.axis), a.x, strict=True)
-    return [step for view, part in pairs for step in moved(dev, view, part)]
-
-
-@cuda("stack_grad")
-def stack_grad(dev: Device, a: StackGrad) -> list[Step]:
-    """Each layer into a result."""
-    pairs = zip(layers(a.d_y, len(a.d_x), a.axis), a.d_x, strict=True)
-    return [step for view, part in pairs for step in moved(dev, part, view)]
-
-
-@cuda("unstack")
-def unstack(dev: Device, a: Unstack) -> list[Step]:
-    """Each layer into a result."""
-    return stack_grad(dev, a.x, a.y, axis=a.axis)
-
-
-@cuda("unstack_grad")
-def unstack_grad(dev: Device, a: UnstackGrad) -> list[Step]:
-    """Each operand into its layer."""
-    return [] if a.d_x is None else stack(dev, a.d_y, a.d_x, axis=a.axis)
-
-
-@cuda("expand")
-def expand(dev: Device, a: Expand) -> list[Step]:
-    """The operand as often as is asked, along each dimension."""
-    small, large = tiles(a.x, a.out, a.expand_times)
-    return moved(dev, large, small)
+register(cuda, moved)
 
 
 @cuda("expand_grad")

@@ -12,7 +12,7 @@ from ....strategies.types import VarType
 from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
 from ...device.device import Device
-from ..registry import kernel
+from ..registry import F, kernel
 
 _WAVES = 8  # blocks a multiprocessor, of kernels that go round
 
@@ -22,7 +22,7 @@ def cuda(
     takes: Callable[[Node], bool] | None = None,
     any_order: bool = False,
     layout: Layout = IN_ORDER,
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+) -> Callable[[F], F]:
     """Register a function as the generated kernel of ops, or of those nodes that ``takes`` accepts.
 
     It reads and writes low precision itself, and computes in float32.

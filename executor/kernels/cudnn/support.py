@@ -15,7 +15,7 @@ from ....strategies.types import LOW, VarType, to_var_type
 from ...cuda.dnn import Graph, tensor
 from ...device.device import Device
 from ..cuda.support import on_boundary
-from ..registry import KERNELS, Step, bind, by_arrays, call, is_empty, kernel
+from ..registry import KERNELS, F, Step, bind, by_arrays, call, is_empty, kernel
 
 Kernel = Callable[..., list[Step]]
 FLOATS = (VarType.FP16, VarType.BF16, VarType.FP32)
@@ -30,7 +30,7 @@ def cudnn(
     takes: Callable[[Node], bool] | None = None,
     any_order: bool = False,
     layout: Layout = IN_ORDER,
-) -> Callable[[Kernel], Kernel]:
+) -> Callable[[F], F]:
     """Register a kernel for nodes of single or low precision, or those of them that ``takes`` accepts.
 
     It never sees arrays without elements. These, and what it declines, are left to the next library that takes
@@ -41,7 +41,7 @@ def cudnn(
         kinds = all(v.spec.dtype in FLOATS for v in (*node.reads(), *node.writes()))
         return kinds and (takes is None or takes(node))
 
-    def register(function: Kernel) -> Kernel:
+    def register(function: F) -> F:
         for op_type in op_types:
             how: dict[str, Any] = {
                 "takes": accepts,

@@ -26,7 +26,7 @@ from ...codegen.loops import Outputs, bind_loop
 from ...codegen.scalar_source import known
 from ...device.device import Device
 from ..array.elementwise import aligned
-from ..registry import KERNELS, Kernel, Step, kernel, of_floats
+from ..registry import KERNELS, F, Kernel, Step, kernel, of_floats
 
 _TYPES = (VarType.FP32, VarType.BOOL)
 
@@ -56,7 +56,7 @@ class Loops:
 
     def register(
         self, *op_types: str, takes: Callable[[Node], bool] | None = None
-    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    ) -> Callable[[F], F]:
         """Register a function as the kernel of ops in these loops."""
         return kernel(*op_types, on=(self.back_end,), takes=takes or self.takes, low=self.low)
 

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import wraps
-from typing import Any
 
 from ....graph.ir.capabilities import IN_ORDER, Layout
 from ....graph.ir.graph import Node
-from ....graph.ops.operands import Operands
-from ....graph.ops.registry import OPS
 from ....strategies.types import VarType
-from ...device.device import Device
-from ..registry import by_arrays, is_empty, kernel
-
-Kernel = Callable[..., Any]
+from ..registry import F, kernel, nonempty
 
 
 def onednn(
@@ -24,7 +17,7 @@ def onednn(
     prefer_loops: bool = False,
     any_order: bool = False,
     layout: Layout = IN_ORDER,
-) -> Callable[[Kernel], Kernel]:
+) -> Callable[[F], F]:
     """Register a kernel for the single-precision nodes of ops, or those of them that ``takes`` accepts.
 
     ``prefer_loops``: compiled loops, where there are any, were measured to be faster.
@@ -36,7 +29,7 @@ def onednn(
     def accepts(node: Node) -> bool:
         return single(node) and (takes is None or takes(node))
 
-    def register(function: Kernel) -> Kernel:
+    def register(function: F) -> F:
         for op_type in op_types:
             kernel(
                 op_type,
@@ -46,18 +39,10 @@ def onednn(
                 prefer_loops=prefer_loops,
                 any_order=any_order,
                 layout=layout,
-            )(_nonempty(op_type, function))
+            )(nonempty(op_type, function))
         return function
 
     return register
-
-
-def _nonempty(op_type: str, function: Kernel) -> Kernel:
-    @wraps(function)
-    def bound(dev: Device, a: Operands) -> Any:
-        return by_arrays(op_type, dev, a) if is_empty(OPS[op_type], a) else function(dev, a)
-
-    return bound
 
 
 def single(node: Node) -> bool:
