@@ -135,8 +135,8 @@ class SharedScope(DeviceScope):
     def moved(self) -> bool:
         """Tell whether a tensor got other memory since ``generation``, at which this is asked for again."""
         self.generation = Storage.generation
-        held = self.arrays.items()
-        if all(self._tensors[name].memory(newest=False) is array for name, array in held):
+        arrays = self.arrays.items()
+        if all(self._tensors[name].memory(newest=False) is array for name, array in arrays):
             return False
         self.arrays.clear()
         return True

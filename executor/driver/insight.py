@@ -10,7 +10,7 @@ from ...graph.report.report import CompileReport
 from ..device.place import CUDAPlace
 from ..plan.run import Event
 from ..plan.traced import TracedStep
-from ..replica.orders import Alive, Described, Graphs, Temporaries, Trace, Traced
+from ..replica.orders import Alive, Graphs, GraphTexts, StepTraces, Temporaries, Trace
 from .timeline import chrome_trace, named, offsets, write
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def executed(run: ParallelRun) -> tuple[list[list[Event]], list[int]]:
     """Return, per place, the last traced step's events, and how many signals its threads exchange."""
     if run.last is None:
         return [], []
-    traced = [Traced(**a.head) for a in run.gang.all(Trace(run.last.number, run.tracing))]
+    traced = [StepTraces(**a.head) for a in run.gang.all(Trace(run.last.number, run.tracing))]
     events = [list(TracedStep.from_plain(t.steps[-1]).events) if t.steps else [] for t in traced]
     return events, [t.signals for t in traced]
 
@@ -37,7 +37,7 @@ def timeline(run: ParallelRun, path: str) -> None:
     steps: list[list[TracedStep]] = [[] for _ in run.places]
     for answers in run.tell(partial(Trace, on=run.tracing)):
         for own, answer in zip(steps, answers, strict=True):
-            own += [TracedStep.from_plain(data) for data in Traced(**answer.head).steps]
+            own += [TracedStep.from_plain(data) for data in StepTraces(**answer.head).steps]
     names = [named(rank, place) for rank, place in enumerate(run.gang.delivery.where)]
     write(path, chrome_trace(list(run.spans.kept), steps, offsets(run.gang), names))
 
@@ -51,5 +51,5 @@ def explain(run: ParallelRun) -> CompileReport | None:
     graphs: list[str] = []
     if isinstance(run.places[0], CUDAPlace) and not run.gang.delivery.broken:
         answer = run.gang.all(Graphs(known[0].number))[0]
-        graphs = list(Described(**answer.head).graphs)
+        graphs = list(GraphTexts(**answer.head).graphs)
     return replace(run.report, memory=memory, graphs=tuple(graphs))

@@ -16,7 +16,7 @@ from ..device.place import gpu_count
 from ..gang.gang import Gang
 from ..plan.traced import STEPS_KEPT, TracedStep
 from ..replica.message import Message
-from ..replica.orders import Order, Trace, Traced
+from ..replica.orders import Order, StepTraces, Trace
 from .timeline import Offset, Spans, chrome_trace, named, offsets, write
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class _Run:
             self.steps += [{} for _ in range(len(answers) - len(self.steps))]
             for own, answer in zip(self.steps, answers, strict=False):
                 own.update(
-                    (s.step, s) for s in map(TracedStep.from_plain, Traced(**answer.head).steps)
+                    (s.step, s) for s in map(TracedStep.from_plain, StepTraces(**answer.head).steps)
                 )
 
 

@@ -20,8 +20,8 @@ from ..replica.orders import (
     Inventory,
     Libraries,
     Load,
-    Loaded,
     Order,
+    ProgramMemory,
     Read,
     Stock,
     Unload,
@@ -333,7 +333,7 @@ class Gang(Replicas):
         with self.turn:
             self._unload()
             answers = self.all(load) if self.here is None else [self.here.on_load(load, ())]
-            self._memory[number] = min(Loaded(**answer.head).memory for answer in answers)
+            self._memory[number] = min(ProgramMemory(**answer.head).memory for answer in answers)
             self.ledger.programs[number] = load
         return number
 

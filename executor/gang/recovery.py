@@ -23,11 +23,11 @@ from ...strategies.errors import (
 )
 from ..replica.message import Message
 from ..replica.orders import (
-    Held,
+    EarlyFetches,
     Inventory,
     Names,
     Order,
-    Posted,
+    PersistableNames,
     Read,
     Resume,
     RollForward,
@@ -287,7 +287,7 @@ class Recovery:
         if source is None:
             raise ReplicaLost("no replica that has the values is left.", stale)
         names = self.gang.some({source: self._stamped(Names())})[source]
-        for scope, held in Held(**names.head).scopes:
+        for scope, held in PersistableNames(**names.head).scopes:
             owners = self.ledger.owners.get(scope, {})
             shared = [name for name in held if name not in owners]
             read, write = Read(scope, shared), Write(scope, shared)
@@ -337,7 +337,7 @@ def _early(posted: Message | None) -> dict[int, np.ndarray]:
     """Return what was posted, by place in the fetch list."""
     if posted is None:
         return {}
-    return dict(zip(Posted(**posted.head).which, posted.arrays, strict=True))
+    return dict(zip(EarlyFetches(**posted.head).which, posted.arrays, strict=True))
 
 
 def _whole(outcome: Outcome) -> Sequence[np.ndarray] | None:

@@ -23,7 +23,7 @@ from ..plan.plan import Plan
 from ..plan.traced import STEPS_KEPT, TracedStep
 from .agreement import NO_STEP
 from .message import KEPT, Message
-from .orders import Load, Posted, pack
+from .orders import EarlyFetches, Load, pack
 
 
 class BoundPlan:
@@ -53,7 +53,9 @@ class BoundPlan:
         self.deliver: Callable[[], None] | None = None
         if plan.vote is not None and self._post is not None:
             early = dict(sorted(plan.vote.early.items()))
-            self.deliver = partial(self._post, pack(Posted(list(early)), list(early.values())))
+            self.deliver = partial(
+                self._post, pack(EarlyFetches(list(early)), list(early.values()))
+            )
 
     def deliver_own(self, done: int) -> Callable[[], None] | None:
         """Return what posts, in a step that is not a request's last, the place's own values after it.

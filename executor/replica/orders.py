@@ -14,7 +14,7 @@ from .options import RunOptions
 
 
 class Load(NamedTuple):
-    """Take in a program, to run on the device scope ``scope``; answered by :class:`Loaded`.
+    """Take in a program, to run on the device scope ``scope``; answered by :class:`ProgramMemory`.
 
     It travels as JSON. ``functions``: numbers of the Python functions that it calls, which are there before.
     """
@@ -65,7 +65,7 @@ class Read(NamedTuple):
 
 
 class Names(NamedTuple):
-    """Tell what the device scopes hold; answered by :class:`Held`."""
+    """Tell what the device scopes hold; answered by :class:`PersistableNames`."""
 
 
 class Inventory(NamedTuple):
@@ -104,14 +104,14 @@ class Temporaries(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """Keep times of a program's steps from now on, or no longer; answered by :class:`Traced`."""
+    """Keep times of a program's steps from now on, or no longer; answered by :class:`StepTraces`."""
 
     id: int
     on: bool
 
 
 class Graphs(NamedTuple):
-    """Tell of which graphs a program's last step on a GPU is made; answered by :class:`Described`."""
+    """Tell of which graphs a program's last step on a GPU is made; answered by :class:`GraphTexts`."""
 
     id: int
 
@@ -120,7 +120,7 @@ class Clock(NamedTuple):
     """Tell what the clock of traced steps shows; answered by :class:`Now`."""
 
 
-class Loaded(NamedTuple):
+class ProgramMemory(NamedTuple):
     """The bytes that a program may take of a replica's memory."""
 
     memory: int
@@ -146,7 +146,7 @@ class Versions(NamedTuple):
     versions: dict[str, str]
 
 
-class Held(NamedTuple):
+class PersistableNames(NamedTuple):
     """The names of persistables, by device scope."""
 
     scopes: Sequence[tuple[int, Sequence[str]]]
@@ -159,14 +159,14 @@ class Alive(NamedTuple):
     nbytes: int
 
 
-class Traced(NamedTuple):
+class StepTraces(NamedTuple):
     """The last traced steps, and how many hand-overs between threads a step needs."""
 
     steps: Sequence[Any]
     signals: int
 
 
-class Described(NamedTuple):
+class GraphTexts(NamedTuple):
     """The lines that describe graphs."""
 
     graphs: Sequence[str]
@@ -178,7 +178,7 @@ class Now(NamedTuple):
     now: float
 
 
-class Posted(NamedTuple):
+class EarlyFetches(NamedTuple):
     """The places in the fetch list of what was posted before the vote."""
 
     which: Sequence[int]
@@ -202,7 +202,7 @@ Order: TypeAlias = (
     | Drop | Temporaries | Trace | Graphs | Clock
 )  # fmt: skip
 Answer: TypeAlias = (
-    Loaded | Stock | Stand | Versions | Held | Alive | Traced | Described | Now | Posted | Failure
+    ProgramMemory | Stock | Stand | Versions | PersistableNames | Alive | StepTraces | GraphTexts | Now | EarlyFetches | Failure
 )  # fmt: skip
 
 ORDERS: dict[str, type[Any]] = {
@@ -223,16 +223,16 @@ ORDERS: dict[str, type[Any]] = {
     "clock": Clock,
 }
 _KINDS: dict[type[Any], str] = {order: kind for kind, order in ORDERS.items()} | {
-    Loaded: "ok",
+    ProgramMemory: "ok",
     Stock: "inventory",
     Stand: "stand",
     Versions: "libraries",
-    Held: "names",
+    PersistableNames: "names",
     Alive: "temporaries",
-    Traced: "trace",
-    Described: "graphs",
+    StepTraces: "trace",
+    GraphTexts: "graphs",
     Now: "clock",
-    Posted: "posted",
+    EarlyFetches: "posted",
     Failure: "error",
 }
 

@@ -37,26 +37,26 @@ from .orders import (
     OK,
     Alive,
     Clock,
-    Described,
     Drop,
     Failure,
     Graphs,
-    Held,
+    GraphTexts,
     Inventory,
     Libraries,
     Load,
-    Loaded,
     Names,
     Now,
+    PersistableNames,
+    ProgramMemory,
     Read,
     Resume,
     RollForward,
     Stand,
     Step,
+    StepTraces,
     Stock,
     Temporaries,
     Trace,
-    Traced,
     Unload,
     Versions,
     Write,
@@ -141,7 +141,7 @@ class Replica:
         # Of its own on the driver's thread: a function that a program calls may run another program there.
         loaded.memory = Memory() if self.in_driver else None
         self.programs[order.id] = loaded
-        return pack(Loaded(memory))
+        return pack(ProgramMemory(memory))
 
     def on_unload(self, order: Unload, arrays: Sequence[np.ndarray]) -> Message:
         """Forget programs and device scopes."""
@@ -275,7 +275,9 @@ class Replica:
 
     def on_names(self, order: Names, arrays: Sequence[np.ndarray]) -> Message:
         """Tell what the device scopes hold: names by scope."""
-        return pack(Held([(number, list(s.arrays)) for number, s in self.scopes.items()]))
+        return pack(
+            PersistableNames([(number, list(s.arrays)) for number, s in self.scopes.items()])
+        )
 
     def forget_fed(self) -> None:
         """Forget the plans that read their feeds from lasting places: these are about to go."""
@@ -325,12 +327,12 @@ class Replica:
         loaded.tracing = order.on
         lanes = loaded.last.lanes if loaded.last is not None else None
         steps = [step.plain() for step in loaded.traced]
-        return pack(Traced(steps, lanes.signals if lanes else 0))
+        return pack(StepTraces(steps, lanes.signals if lanes else 0))
 
     def on_graphs(self, order: Graphs, arrays: Sequence[np.ndarray]) -> Message:
         """Tell of which graphs a program's last step on a GPU is made, and why of several."""
         plan = self.programs[order.id].last
-        return pack(Described(plan.described() if isinstance(plan, CudaPlan) else []))
+        return pack(GraphTexts(plan.described() if isinstance(plan, CudaPlan) else []))
 
     def on_clock(self, order: Clock, arrays: Sequence[np.ndarray]) -> Message:
         """Tell what the clock of traced steps shows."""

@@ -79,5 +79,5 @@ ALLOCATED: dict[int, int] = {}  # bytes of device memory by address
 
 def is_device_memory(address: int, nbytes: int) -> bool:
     """Tell whether all of a range of addresses is memory of a simulated GPU."""
-    held = ALLOCATED.copy().items()  # at once: other threads take and give back
-    return any(begin <= address and address + nbytes <= begin + size for begin, size in held)
+    ranges = ALLOCATED.copy().items()  # at once: other threads take and give back
+    return any(begin <= address and address + nbytes <= begin + size for begin, size in ranges)

@@ -80,14 +80,14 @@ def region(dev: Device, a: Region) -> list[Step]:
     with jax.enable_x64(True), jax.default_device(jax.devices("cpu")[0]):
         operands = [Operand(array) for array in a.x]
         given = [operand.given for operand in operands if operand.given is not None]
-        traced = Traced(operands, a.body, [i for i, _ in wanted], specs)
+        traced = StepTraces(operands, a.body, [i for i, _ in wanted], specs)
         program = _compiled(traced, given)
     copies = [step for operand in operands for step in operand.copies]
     targets = [array for _, array in wanted]
     return [*copies, Program(program, operands, targets, traced.problems)]
 
 
-class Traced:
+class StepTraces:
     """The function that jax traces: the nodes of a region in order."""
 
     def __init__(
@@ -120,7 +120,7 @@ class Traced:
         return [*made, *(check.value for check in checks)]
 
 
-def _compiled(traced: Traced, given: Sequence[Any]) -> Callable[..., Sequence[Any]]:
+def _compiled(traced: StepTraces, given: Sequence[Any]) -> Callable[..., Sequence[Any]]:
     """Return a program for operands of these shapes: from disk, or compiled now and kept if that took long."""
     lowered = jax.jit(traced).lower(*given)
     program: Callable[..., Sequence[Any]]
