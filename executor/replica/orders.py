@@ -202,7 +202,8 @@ Order: TypeAlias = (
     | Drop | Temporaries | Trace | Graphs | Clock
 )  # fmt: skip
 Answer: TypeAlias = (
-    ProgramMemory | Stock | Stand | Versions | PersistableNames | Alive | StepTraces | GraphTexts | Now | EarlyFetches | Failure
+    ProgramMemory | Stock | Stand | Versions | PersistableNames | Alive | StepTraces | GraphTexts
+    | Now | EarlyFetches | Failure
 )  # fmt: skip
 
 ORDERS: dict[str, type[Any]] = {
