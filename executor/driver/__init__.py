@@ -11,7 +11,7 @@ other programs. ``program_runs.py`` keeps the runs of plain programs on one plac
 * What a pass broke: ``verify_passes`` lets ``executor/driver/verify.py`` compute each op that a pass made
   on the values that were there before. Pictures: ``graph/report/pictures.py`` in Paddle's words,
   ``graph/report/report.py`` ``to_dot`` after each pass.
-* Too much memory: ``executor/driver/budget.py`` ``Budget.check``, before anything is sent; scratch is
+* Too much memory: ``executor/driver/budget.py`` ``Budget.check``, before a step is sent; scratch is
   counted by binding without memory (``executor/plan/dry.py``), what a place has is in
   ``executor/host/memory.py``, words in ``graph/report/memory_report.py``.
 * What ran when: a replica keeps its last steps while they are traced (``executor/plan/traced.py``); the

@@ -4,7 +4,7 @@ Start at ``gang.py`` ``Gang``; what ``recovery.py`` mends of it is ``replicas.py
 ``Delivery`` (``delivery.py``; threads stand here, Ray actors in ``cluster/``) and a ledger, from which
 ``recovery.py`` replaces lost replicas. ``launchers.py`` owns all gangs.
 
-* A lost replica: who is silent, and why, in ``cluster/channel/heartbeat.py`` and ``RayDelivery._judge``;
-  what happened and what is done again in ``executor/gang/recovery.py``; who comes in in
-  ``RayDelivery.replace``. ``tests/contract/strikes.py`` kills replicas at named points of it.
+* A lost replica: ``RayDelivery._lost`` takes a closed line, ``RayDelivery._judge`` a silent one
+  (``cluster/channel/heartbeat.py``); ``executor/gang/recovery.py`` decides what happened and what is run again;
+  ``RayDelivery.replace`` brings another in, and ``Recovery._heal`` gives it values. ``tests/contract/strikes.py`` kills replicas at named points of it.
 """

@@ -10,7 +10,8 @@ places values (``memory.py``), orders instructions (``dependencies.py``) and mak
   again. A replica's plans share one arena, and one scratch region a lane (``executor/host/arena.py``
   ``Memory``): address space whose pages come when touched. With several lanes a storage lasts until all
   that follows waits for its users (``executor/plan/run.py`` ``last_concurrent``). Gradients lie side by side in
-  their bucket, which is the group's memory (``executor/plan/group.py`` ``CollectiveGroup``).
+  their bucket (``executor/plan/buckets.py`` ``Buckets``), which is the group's memory
+  (``executor/plan/group.py`` ``CollectiveGroup``); ``executor/plan/collectives.py`` makes the calls on them.
 * What plans of one program share, so that a new shape is bound quickly: ``executor/plan/binding_cache.py``
   (inferred shapes, how long values are needed, instructions on lasting memory such as updates). Weights are
   packed for oneDNN once by programs that change nothing, and again when ``executor/host/writes.py`` counted

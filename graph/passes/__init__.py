@@ -21,6 +21,6 @@
   a replica posts the fetches that it has already (``Replica.post``), so that none of a committed step is lost
   with it.
 * Alike or not: ``graph/passes/replicated.py`` ``replicated`` finds the values that all replicas have with the
-  same bits (``ValueRecord.alike``); the pass above computes fetches of other values before the vote. The
+  same bits (``ValueRecord.alike``); ``commit.py`` computes fetches of other values before the vote. The
   driver stores persistables of a place (its statistics) in ``executor/gang/place_values.py`` ``PlaceValues``.
 """
