@@ -3,7 +3,7 @@
 Start at ``session.py``. ``replica_handle.py`` is the driver's handle of an actor, ``replica.py`` the actor.
 
 * Places of a cluster: ``cluster/ray/nodes.py`` numbers nodes by address and deals places over them
-  (``assign_nodes``); ``cluster/ray/placement.py`` ``plan`` does it as ``strategies/cluster.py`` says, without Ray,
-  and ``reserve`` holds the result.
+  (``assign_nodes``); ``cluster/ray/placement.py`` ``plan`` does it as ``strategies/cluster.py`` says, without
+  Ray, and ``reserve`` holds the result.
 * On which cores a replica runs: ``cluster/ray/pinning.py`` ``PinPolicy``.
 """

@@ -6,5 +6,6 @@ Start at ``gang.py`` ``Gang``; what ``recovery.py`` mends of it is ``replicas.py
 
 * A lost replica: ``RayDelivery._lost`` takes a closed line, ``RayDelivery._judge`` a silent one
   (``cluster/channel/heartbeat.py``); ``executor/gang/recovery.py`` decides what happened and what is run again;
-  ``RayDelivery.replace`` brings another in, and ``Recovery._heal`` gives it values. ``tests/contract/strikes.py`` kills replicas at named points of it.
+  ``RayDelivery.replace`` brings another in, and ``Recovery._heal`` gives it values.
+  ``tests/contract/strikes.py`` kills replicas at named points of it.
 """
