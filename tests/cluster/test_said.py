@@ -46,7 +46,9 @@ def test_places_waiting_and_compiling_are_said_once(
             pytest.raises(PlacementError),
         ):
             exe.run(other, feed=feed, fetch_list=[loss])
-    (waiting,) = (r for r in caplog.records if r.getMessage().startswith("waiting for 4 CPUs"))
+    (waiting,) = (
+        r for r in caplog.records if r.getMessage().startswith("waiting for 4 CPUs, up to 2 s")
+    )
     assert waiting.levelno == logging.WARNING and "0 of its 4 CPUs are free" in waiting.getMessage()
 
 

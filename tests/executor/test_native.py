@@ -114,5 +114,5 @@ def test_code_is_what_numba_itself_would_emit(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(compiler, "_exported", twice)
     for constant in (1.5, 2.5):
-        compiler.object_code(ADD.format(constant=constant), "symbol")
+        compiler.object_code(ADD.format(constant=constant), "run", "symbol")
     assert all(mine == theirs for mine, theirs in pairs), f"Numba {numba.__version__}"

@@ -18,7 +18,10 @@ SIDE = {  # outputs that no gradient comes from
     "huber_loss": ("Residual",),
     "fused_elemwise_activation": ("IntermediateOut",),
 }
-IN_PLACE = {"batch_norm": {"MeanOut": "Mean", "VarianceOut": "Variance"}}
+IN_PLACE = {
+    "batch_norm": {"MeanOut": "Mean", "VarianceOut": "Variance"},
+    "rmsprop": {f"{slot}Out": slot for slot in ("Param", "Moment", "MeanSquare", "MeanGrad")},
+}
 NO_GRADIENT = set()
 OUTPUT_COUNT = {
     "split": lambda attrs, arrays: len(attrs.get("sections", ())) or attrs["num"],
@@ -817,6 +820,8 @@ def update(name, extra, **options):
         for slot in extra.split():
             one = slot in ("LearningRate", "Beta1Pow", "Beta2Pow")
             inputs[slot] = positive([1] if one else shape, dtype)
+        if "MeanGrad" in inputs:  # its square is no more than the mean square
+            inputs["MeanGrad"] = [shape, dtype, "uniform", 0.0, 0.4]
         attrs = {key: p.of(*many) for key, many in options.items()}
         if name == "adam":
             for slot in ("Beta1Tensor", "Beta2Tensor"):
@@ -836,4 +841,8 @@ update("adam", "LearningRate Moment1 Moment2 Beta1Pow Beta2Pow", beta1=RATES, be
 update("adagrad", "LearningRate Moment", epsilon=SMALL)
 update("decayed_adagrad", "LearningRate Moment", decay=RATES, epsilon=SMALL)
 update("adamax", "LearningRate Moment InfNorm Beta1Pow", beta1=RATES, beta2=(0.999, 0.9), epsilon=SMALL)
+update(
+    "rmsprop", "LearningRate MeanSquare MeanGrad Moment",
+    centered=(False, True), momentum=(0.0, 0.9), decay=RATES, epsilon=SMALL,
+)
 update("adadelta", "AvgSquaredGrad AvgSquaredUpdate", rho=RATES, epsilon=SMALL)

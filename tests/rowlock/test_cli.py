@@ -10,7 +10,7 @@ import pytest
 import rowlock
 import rowlock.fluid as fluid
 from rowlock import cli
-from rowlock.executor import executor as executor_module
+from rowlock.executor.driver import values as values_module
 from rowlock.executor.device import place
 from rowlock.graph.ops.registry import OPS
 from rowlock.strategies.errors import InvalidArgument, ResourceExhausted
@@ -96,7 +96,7 @@ def test_a_startup_program_too_large_for_the_host_is_refused(
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
         fluid.layers.fc(fluid.data("x", [None, 1000]), 1000)
-    monkeypatch.setattr(executor_module, "available_memory", lambda: 1 << 20)
+    monkeypatch.setattr(values_module, "available_memory", lambda: 1 << 20)
     with (
         fluid.scope_guard(fluid.Scope()),
         pytest.raises(ResourceExhausted, match=r"persistables 4,004,000.*this host has 1,048,576"),
