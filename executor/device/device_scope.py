@@ -127,16 +127,15 @@ class SharedScope(DeviceScope):
         tensor = self._tensors[name] = self._home(name)
         dtype = to_numpy(spec.dtype)
         if tensor.initialized and tensor.memory(newest=False).dtype == dtype:
-            self.arrays[name] = tensor.memory(newest=False)
+            array = tensor.memory(newest=False)
         else:
-            self.arrays[name] = tensor.allocate(spec.shape, dtype)
-        return self.arrays[name]
+            array = tensor.allocate(spec.shape, dtype)
+        # What an earlier plan was bound to stays noted: it shows that the tensor moved.
+        self.arrays.setdefault(name, array)
+        return array
 
+    @property
     def moved(self) -> bool:
-        """Tell whether a tensor got other memory since ``generation``, at which this is asked for again."""
-        self.generation = Storage.generation
+        """Whether a tensor has other memory than a plan was bound to."""
         arrays = self.arrays.items()
-        if all(self._tensors[name].memory(newest=False) is array for name, array in arrays):
-            return False
-        self.arrays.clear()
-        return True
+        return any(self._tensors[name].memory(newest=False) is not array for name, array in arrays)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ...graph.compile import compile_program
+from ...graph.compile import Compiled, compile_program
 from ...graph.ir.lod import lod_sources
 from ...graph.ops.registry import Spec
 from ...graph.passes.target import Target
@@ -21,7 +21,7 @@ from ...graph.program.program import Program
 from ...graph.program.where import user_frames
 from ...graph.report.report import CompileReport
 from ...strategies.current import current_config
-from ...strategies.errors import EnforceNotMet, InvalidType, ShapeError
+from ...strategies.errors import EnforceNotMet, InvalidState, InvalidType, ShapeError
 from ...strategies.flags import flag_value
 from ...strategies.log import log
 from ..device.device import Clock
@@ -37,7 +37,7 @@ from ..gang.assign import Change, assign
 from ..gang.delivery import GangChanged, Owner, Request, Share
 from ..gang.gang import Gang
 from ..gang.launchers import gang_for
-from ..gang.turns import HasTurn, NeedsTurn, in_turn
+from ..gang.turns import HasTurn, Lock, NeedsTurn, in_turn
 from ..host.arena import spec_of
 from ..kernels.capabilities import capabilities
 from ..plan.numerics import checking
@@ -78,7 +78,7 @@ class ParallelRun:
     """Runs a program in lockstep on places, those of ``gang``.
 
     ``keep``: only what these variables need. ``plain``: a program without strategies, on the newest values of
-    the scope, whoever made them.
+    the scope, whoever made them. ``compile`` takes the arguments of :func:`compile_program`.
     """
 
     values: Values
@@ -96,6 +96,7 @@ class ParallelRun:
         gang: Gang | None = None,
         keep: Sequence[str] | None = None,
         plain: bool = False,
+        compile: Callable[..., Compiled] = compile_program,
     ) -> None:
         from ...strategies.build import BuildStrategy
         from ...strategies.execution import ExecutionStrategy
@@ -130,8 +131,9 @@ class ParallelRun:
             self._check_shared(share_with)
         gang.users.add(self)
         self._keep = keep
+        self._compile = compile
         self._plain = plain
-        self.superseded = False  # another version of the program was run since
+        self.superseded = plain  # another version of the program was run since, or none
         if share_with is not None:
             self.values = share_with.values
         elif gang.here is not None:
@@ -190,7 +192,9 @@ class ParallelRun:
         if ready is None:
             lods, arrays = sequences_in(arrays), convert(program, arrays)
             shapes = tuple([(name, a.shape, a.dtype) for name, a in arrays.items()])
-        with values.scope.turn, self.gang.turn:
+        with self.gang.turn, values.scope.turn:
+            if self.gang.delivery.broken:
+                raise InvalidState("this executor is closed.")
             if self.gang.under_way:
                 self.gang.drain()
             if program.lr_scheduler is not None:
@@ -332,11 +336,12 @@ class ParallelRun:
     def _in_turn(self, call: Callable[..., None], *args: Any) -> None:
         """Call when it is this thread's turn at the scope and at the gang, and at others whose values it needs.
 
-        Scopes come before gangs, and gangs in one order, so that no two threads wait for each other.
+        Scopes come before gangs, and gangs in one order, so that no two threads wait for each other. The gang
+        of a replica on this thread comes first: one executor runs one program at a time, whatever the scope.
         """
         gangs: list[HasTurn] = [self.gang]
         try:
-            with self.values.scope.turn, self.gang.turn:
+            with self._first_turn, self.values.scope.turn, self.gang.turn:
                 call(*args)
             return
         except NeedsTurn as needed:
@@ -345,12 +350,16 @@ class ParallelRun:
             if gangs[-1] is self.gang:
                 self.gang.go_on()
             try:
-                with self.values.scope.turn:
+                with self._first_turn, self.values.scope.turn:
                     turns = [gang.turn for gang in sorted(gangs, key=id)]
                     in_turn(turns, partial(call, *args))
                 return
             except NeedsTurn as needed:
                 gangs.append(needed.gang)
+
+    @property
+    def _first_turn(self) -> Lock:
+        return self.values.scope.turn if self.gang.here is None else self.gang.turn
 
     @property
     def steps(self) -> int:
@@ -480,7 +489,7 @@ class ParallelRun:
 
     def tell(self, about: Callable[[int], Order]) -> list[list[Message]]:
         """Send an order about each version of the program, by number; return the answers of those left."""
-        with self.values.scope.turn, self.gang.turn:
+        with self._first_turn, self.values.scope.turn, self.gang.turn:
             if self.gang.delivery.broken:
                 return []
             try:
@@ -551,7 +560,7 @@ class ParallelRun:
                 keeps=self.gang.keeps,
                 checks=checks,
             )
-            compiled = compile_program(
+            compiled = self._compile(
                 self.program,
                 feeds,
                 fetches,

@@ -7,6 +7,8 @@ import weakref
 from collections import OrderedDict
 from typing import Any
 
+from ...graph.compile import Compiled, compile_program
+from ...graph.passes.target import Target
 from ...graph.program.program import Program
 from ..device.place import CUDAPlace, Place
 from ..feed.scope import Scope
@@ -32,6 +34,11 @@ class ProgramRuns:
         )
         self._last: dict[int, ParallelRun] = {}  # of each program, whatever its version
         self._steps: dict[int, int] = {}  # of programs whose last run is forgotten
+        # Compiled programs, and the capabilities and back end that they were compiled for.
+        self._compiled: OrderedDict[tuple[Any, ...], tuple[tuple[Any, ...], Compiled]] = (
+            OrderedDict()
+        )
+        self.compilations = 0
         self._turn = threading.RLock()
 
     def run_of(self, program: Program, scope: Scope, keep: tuple[str, ...] | None) -> ParallelRun:
@@ -47,11 +54,12 @@ class ProgramRuns:
                 self._runs.move_to_end(key)
                 last = self._last.get(program.id)
                 if last is not run:
-                    run.steps = last.steps if last else self._steps.pop(program.id, 0)
+                    run.steps = last.steps if last else self._steps.get(program.id, 0)
                     if last is not None:
                         last.superseded = True
-                    run.superseded = False
-                self._last[program.id] = run
+                    self._last[program.id] = run
+                    self._steps.pop(program.id, None)
+                run.superseded = False  # last: until then, whatever an interrupt left is done again
                 while len(self._runs) > _RUNS_KEPT:
                     _, old = self._runs.popitem(last=False)
                     if self._last.get(old.program.id) is old:
@@ -71,15 +79,40 @@ class ProgramRuns:
         other = self._by_scope.get(id(scope))
         shared = other if other is not None and other.gang is gang else None
         run = ParallelRun(
-            program, [self.place], scope, share_with=shared, gang=gang, keep=keep, plain=True
+            program,
+            [self.place],
+            scope,
+            share_with=shared,
+            gang=gang,
+            keep=keep,
+            plain=True,
+            compile=self._compile,
         )
         self._by_scope[id(scope)] = run
         return run
 
-    @property
-    def compilations(self) -> int:
-        """How many times programs that are still kept were compiled."""
-        return sum(run.compilations for run in self._runs.values())
+    def _compile(
+        self,
+        program: Program,
+        feeds: tuple[str, ...],
+        fetches: tuple[str, ...],
+        target: Target,
+        *others: Any,
+        keep: Any,
+    ) -> Compiled:
+        """Compile a program once for all scopes; called in the turn of the gang."""
+        own = target.whole_feeds, target.own_states, target.keeps, target.checks
+        key = (program.id, program.version, feeds, fetches, keep, own)
+        before, compiled = self._compiled.get(key, ((), None))
+        if compiled is None or before != others or self._on_gpu:
+            compiled = compile_program(program, feeds, fetches, target, *others, keep=keep)
+            self.compilations += 1
+        if not self._on_gpu:
+            self._compiled[key] = others, compiled
+            self._compiled.move_to_end(key)
+            while len(self._compiled) > _RUNS_KEPT:
+                self._compiled.popitem(last=False)
+        return compiled
 
     @property
     def bindings(self) -> int:
@@ -89,6 +122,7 @@ class ProgramRuns:
     def close(self) -> None:
         """Forget every run."""
         self._runs.clear()
+        self._compiled.clear()
         self._last.clear()
         if self._local is not None:
             self._local.close()

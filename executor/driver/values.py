@@ -10,7 +10,7 @@ import numpy as np
 from ...graph.ir.graph import EVERYWHERE
 from ...strategies.errors import InvalidState
 from ..device.device_scope import SharedScope
-from ..device.tensor import Tensor
+from ..device.tensor import Storage, Tensor
 from ..feed.scope import Scope
 from ..gang.assign import assign
 from ..gang.delivery import VALUES_GONE
@@ -88,8 +88,13 @@ class SharedValues(Values):
 
     def rebind(self) -> None:
         """Forget plans that read memory which tensors have no more."""
-        if self.shared.moved():
+        generation = Storage.generation
+        if (
+            self.shared.moved
+        ):  # An interrupt leaves the generation behind, so that this is done again.
             self._here.forget_plans(self.id)
+            self.shared.arrays.clear()
+        self.shared.generation = generation
 
     def stepped(self, written: Iterable[str]) -> None:
         """Have other replicas that use these persistables get them before their next step."""

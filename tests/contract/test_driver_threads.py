@@ -6,6 +6,7 @@ import os
 import threading
 import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -76,14 +77,15 @@ def test_four_threads(launcher: str, request: pytest.FixtureRequest) -> None:
 def test_programs_of_their_own_are_launched_one_after_another() -> None:
     """The first steps of four programs come together: two share a gang, all start one by one."""
 
-    def train(places: int) -> None:
-        net = Net()
+    nets = [(Net(), places) for places in (2, 2, 3, 4)]  # threads do not build programs together
+
+    def train(net: Net, places: int) -> None:
         program = net.compiled(places)
         for step in range(5):
             net.run(program, feed(12, step), [net.loss])
 
     with rowlock.cluster(launcher="threads"):
-        at_once([lambda: train(2), lambda: train(2), lambda: train(3), lambda: train(4)])
+        at_once([partial(train, *each) for each in nets])
 
 
 @pytest.mark.parametrize("launcher", ["threads", "ray"])

@@ -10,8 +10,8 @@ import pytest
 import rowlock
 import rowlock.fluid as fluid
 from rowlock import cli
-from rowlock.executor.driver import values as values_module
 from rowlock.executor.device import place
+from rowlock.executor.driver import values as values_module
 from rowlock.graph.ops.registry import OPS
 from rowlock.strategies.errors import InvalidArgument, ResourceExhausted
 
