@@ -29,7 +29,7 @@ def add_as_made(graph: Graph, target: Target) -> Graph:
     if [str(node) for node in nodes] == [str(node) for node in graph.nodes]:
         return graph.noted(f"enable_addto: {_why_nothing(sums)}")
     parts = sum(len(node.reads()) for node in sums)
-    text = f"{len(sums)} sum(s) of gradients became running additions of {parts} parts"
+    text = f"{len(sums)} sum(s) of gradients became running additions; they have {parts} parts"
     return graph.with_nodes(nodes).noted(f"enable_addto: {text}")
 
 
