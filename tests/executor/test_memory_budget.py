@@ -111,7 +111,9 @@ def test_parts_of_a_gradient_die_early() -> None:
     added, notes = peak(256, enable_addto=True)
     assert added < 0.5 * plain
     assert not nothing
-    assert notes == ["enable_addto: 1 sum(s) of gradients became running additions; they have 12 parts"]
+    assert notes == [
+        "enable_addto: 1 sum(s) of gradients became running additions; they have 12 parts"
+    ]
 
 
 def test_addto_says_why_it_finds_nothing() -> None:
