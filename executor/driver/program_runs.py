@@ -20,6 +20,43 @@ from .parallel import ParallelRun
 _RUNS_KEPT = 64
 
 
+class _Compiler:
+    """Compiles a program once for all scopes, and keeps as many; called in the turn of the gang.
+
+    Runs refer to it, and not to what keeps the runs: both go as soon as they are not used.
+    """
+
+    def __init__(self, kept: int) -> None:
+        self.kept, self.count = kept, 0
+        # With the capabilities and the back end that they were compiled for.
+        self.programs: OrderedDict[tuple[Any, ...], tuple[tuple[Any, ...], Compiled]] = (
+            OrderedDict()
+        )
+
+    def __call__(
+        self,
+        program: Program,
+        feeds: tuple[str, ...],
+        fetches: tuple[str, ...],
+        target: Target,
+        *others: Any,
+        keep: Any,
+    ) -> Compiled:
+        """Return the compiled program."""
+        own = target.whole_feeds, target.own_states, target.keeps, target.checks
+        key = (program.id, program.version, feeds, fetches, keep, own)
+        before, compiled = self.programs.get(key, ((), None))
+        if compiled is None or before != others:
+            compiled = compile_program(program, feeds, fetches, target, *others, keep=keep)
+            self.count += 1
+        if self.kept:
+            self.programs[key] = others, compiled
+            self.programs.move_to_end(key)
+            while len(self.programs) > self.kept:
+                self.programs.popitem(last=False)
+        return compiled
+
+
 class ProgramRuns:
     """The runs of plain programs on one place. Programs in one scope share the replica's values."""
 
@@ -34,11 +71,7 @@ class ProgramRuns:
         )
         self._last: dict[int, ParallelRun] = {}  # of each program, whatever its version
         self._steps: dict[int, int] = {}  # of programs whose last run is forgotten
-        # Compiled programs, and the capabilities and back end that they were compiled for.
-        self._compiled: OrderedDict[tuple[Any, ...], tuple[tuple[Any, ...], Compiled]] = (
-            OrderedDict()
-        )
-        self.compilations = 0
+        self._compiler = _Compiler(kept=0 if self._on_gpu else _RUNS_KEPT)
         self._turn = threading.RLock()
 
     def run_of(self, program: Program, scope: Scope, keep: tuple[str, ...] | None) -> ParallelRun:
@@ -86,33 +119,15 @@ class ProgramRuns:
             gang=gang,
             keep=keep,
             plain=True,
-            compile=self._compile,
+            compile=self._compiler,
         )
         self._by_scope[id(scope)] = run
         return run
 
-    def _compile(
-        self,
-        program: Program,
-        feeds: tuple[str, ...],
-        fetches: tuple[str, ...],
-        target: Target,
-        *others: Any,
-        keep: Any,
-    ) -> Compiled:
-        """Compile a program once for all scopes; called in the turn of the gang."""
-        own = target.whole_feeds, target.own_states, target.keeps, target.checks
-        key = (program.id, program.version, feeds, fetches, keep, own)
-        before, compiled = self._compiled.get(key, ((), None))
-        if compiled is None or before != others or self._on_gpu:
-            compiled = compile_program(program, feeds, fetches, target, *others, keep=keep)
-            self.compilations += 1
-        if not self._on_gpu:
-            self._compiled[key] = others, compiled
-            self._compiled.move_to_end(key)
-            while len(self._compiled) > _RUNS_KEPT:
-                self._compiled.popitem(last=False)
-        return compiled
+    @property
+    def compilations(self) -> int:
+        """How many times programs were compiled."""
+        return self._compiler.count
 
     @property
     def bindings(self) -> int:
@@ -122,7 +137,7 @@ class ProgramRuns:
     def close(self) -> None:
         """Forget every run."""
         self._runs.clear()
-        self._compiled.clear()
+        self._compiler.programs.clear()
         self._last.clear()
         if self._local is not None:
             self._local.close()
