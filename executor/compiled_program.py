@@ -11,7 +11,6 @@ from ..graph.program.program_graph import ProgramGraph, snapshot
 from ..graph.report.report import CompileReport
 from ..strategies.errors import InvalidArgument, InvalidState, InvalidType, InvalidValue, nearest
 from .device.place import CPUPlace, CUDAPlace, Place, check_place, cpu_places, cuda_places
-from .driver.future import StepFuture
 from .driver.insight import executed, explain, temporaries, timeline
 from .driver.parallel import ParallelRun
 from .driver.runnable import Runnable
@@ -201,31 +200,7 @@ class CompiledProgram(Runnable):
             raise InvalidType("drop_local_exe_scopes: nothing was run yet.")
         self._parallel.drop()
 
-    def _run(
-        self,
-        place: Place,
-        feed: Any,
-        fetch_names: tuple[str, ...],
-        scope: Scope,
-        return_numpy: bool,
-        return_merged: bool,
-    ) -> list[Any]:
-        return self._prepared(place, scope).run(feed, fetch_names, return_numpy, return_merged)
-
-    def _begin(
-        self,
-        place: Place,
-        feed: Any,
-        fetch_names: tuple[str, ...],
-        scope: Scope,
-        return_numpy: bool,
-        return_merged: bool,
-    ) -> StepFuture:
-        run = self._prepared(place, scope)
-        return run.start(feed, fetch_names, return_numpy, return_merged, ahead=True)
-
     def _prepared(self, place: Place, scope: Scope) -> ParallelRun:
-        """Return the run of this program, prepared for a place and a scope the first time."""
         if not self._ready():
             with launching():  # threads that come together prepare it once
                 if not self._ready():
@@ -248,7 +223,7 @@ class CompiledProgram(Runnable):
             warnings.warn(
                 "the program was changed after it was compiled, and the change has no effect. "
                 "Make a new CompiledProgram.",
-                stacklevel=4,
+                stacklevel=3,
             )
         return parallel
 

@@ -88,7 +88,8 @@ class Executor:
             )
         if use_prune or updates:
             raise Unsupported("use_prune, and fetching an optimize op, need a plain Program.")
-        return program._run(self.place, feed, fetch_names, scope, return_numpy, return_merged)
+        run = program._prepared(self.place, scope)
+        return run.run(feed, fetch_names, return_numpy, return_merged)
 
     def run_async(
         self,
@@ -124,7 +125,8 @@ class Executor:
         if updates:
             raise Unsupported("fetching an optimize op needs a plain Program.")
         scope = global_scope() if scope is None else scope
-        return program._begin(self.place, feed, fetch_names, scope, return_numpy, return_merged)
+        run = program._prepared(self.place, scope)
+        return run.start(feed, fetch_names, return_numpy, return_merged, ahead=True)
 
     def close(self) -> None:
         """Forget every plan; the executor cannot be used again."""

@@ -174,7 +174,7 @@ class ParallelRun:
             if self._plain:
                 values.fill()
             return results
-        if self._edits[0].count + self._edits[1].count != self._edits_seen:
+        if self._edit_count() != self._edits_seen:
             self._warn_of_edits()
         program, checks = self.program, checking()
         if program.readers:
@@ -285,7 +285,7 @@ class ParallelRun:
         Results are joined on dim 0 in place order unless told otherwise. ``ahead``: steps before may still be
         under way, and this one stay so.
         """
-        if self._edits[0].count + self._edits[1].count != self._edits_seen:
+        if self._edit_count() != self._edits_seen:
             self._warn_of_edits()
         if PROFILER.on:
             PROFILER.follow(self)

@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from abc import ABC, abstractmethod
 
 from ..device.place import Place
 from ..feed.scope import Scope
-from .future import StepFuture
+from .parallel import ParallelRun
 
 
-class Runnable:
-    """A program that knows how it is run, on one place or data-parallel on many; subclasses say how."""
+class Runnable(ABC):
+    """A program that knows how it is run, on one place or data-parallel on many."""
 
-    def _run(
-        self,
-        place: Place,
-        feed: Any,
-        fetch_names: tuple[str, ...],
-        scope: Scope,
-        return_numpy: bool,
-        return_merged: bool,
-    ) -> list[Any]:
-        """Run a step for the executor of ``place``, and return what it fetches."""
-        raise NotImplementedError
-
-    def _begin(
-        self,
-        place: Place,
-        feed: Any,
-        fetch_names: tuple[str, ...],
-        scope: Scope,
-        return_numpy: bool,
-        return_merged: bool,
-    ) -> StepFuture:
-        """Begin a step, which may stay under way beside others."""
-        raise NotImplementedError
+    @abstractmethod
+    def _prepared(self, place: Place, scope: Scope) -> ParallelRun:
+        """Return the run of this program, prepared for an executor's place and a scope the first time."""

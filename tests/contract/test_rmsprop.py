@@ -78,3 +78,9 @@ def test_slots_and_names_of_accumulators_are_paddles() -> None:
             }
             found[op.input("Param")[0]] = names
     assert found == PAGE["ops"]
+
+
+@pytest.mark.parametrize("argument", ["rho", "epsilon", "momentum"])
+def test_rmsprop_takes_numbers(argument: str) -> None:
+    with pytest.raises(ValueError, match=f"RMSProp: {argument} must be a number, got None"):
+        fluid.optimizer.RMSProp(0.1, **{argument: None})

@@ -252,6 +252,9 @@ class RMSPropOptimizer(_Method):
         name: str | None = None,
     ) -> None:
         super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
+        for argument, value in (("rho", rho), ("epsilon", epsilon), ("momentum", momentum)):
+            if not isinstance(value, (int, float)):
+                raise InvalidArgument(f"RMSProp: {argument} must be a number, got {value!r}.")
         self._rho, self._epsilon, self._momentum = rho, epsilon, momentum
         self._centered = bool(centered)
 
