@@ -23,9 +23,13 @@ from rowlock.graph.program.known import Number, with_numbers
 from tests.ops import harness
 from tests.ops.harness import Arrays, copies, gradients, infer, run, specs_of
 from tests.ops.test_conformance import GRADS, PROTOS
-from tests.reference.op_case_inputs import digest, draw, weights
+from tests.reference.op_cases.inputs import digest, draw, weights
 
-RECORD = json.loads((Path(__file__).parents[1] / "reference" / "op_cases.json").read_text())
+RECORD = {
+    op_type: cases
+    for record in (Path(__file__).parents[1] / "reference" / "op_cases").glob("*.json")
+    for op_type, cases in json.loads(record.read_text()).items()
+}
 DRAWN = {"uniform_random", "gaussian_random", "truncated_gaussian_random"}
 # What only the backward pass reads: Paddle leaves zeros where ours has what its gradient op divides by.
 LEFT_OUT = {

@@ -1,31 +1,37 @@
-"""Make op_cases.json with Paddle 1.8.5: what every op that is declared here computes off its defaults.
+"""Make op_cases/*.json with Paddle 1.8.5: what every op that is declared here computes off its defaults.
 
 Run with a Python 3.7 that has paddlepaddle==1.8.5 and protobuf<3.20:  python generate_op_cases.py [op type ...]
+Each table op_cases/NAME.py (see op_cases/tables.py) has its record in op_cases/NAME.json.
 
 Each op's function below draws inputs and attributes; it is called with case numbers from 0, and the seed of a
 case is made of the op's name and that number. Paddle runs each case in a process of its own (some of them
 crash it). What it refuses is counted, not stored: a case here must not depend on a refusal.
 
-op_cases.json  {op type: [[seed, {slot: [[shape, dtype, how, ...]]}, {attribute: value},
-                           {output slot: [[shape, dtype, digest]]}, {input slot: [[shape, dtype, digest] or null]}]]}
-               Inputs are drawn by op_case_inputs.draw, digests made by op_case_inputs.digest. The last entry
-               holds the gradients of sum(output * weights) over the differentiable outputs.
+A record is  {op type: [[seed, {slot: [[shape, dtype, how, ...]]}, {attribute: value},
+                         {output slot: [[shape, dtype, digest]]}, {input slot: [[shape, dtype, digest] or null]}]]}
+Inputs are drawn by op_cases/inputs.py draw, digests made by its digest. The last entry holds the gradients of
+sum(output * weights) over the differentiable outputs.
 """
 
+import glob
+import importlib
 import itertools
 import json
 import math
 import os
+import signal
 import sys
 import zlib
 
 import numpy as np
 from paddle import fluid
 
-import op_case_inputs
-from op_case_tables import CASES, IN_PLACE, NO_GRADIENT, OUTPUT_COUNT, SIDE
-
 HERE = os.path.dirname(os.path.abspath(__file__))
+FOLDER = os.path.join(HERE, "op_cases")
+sys.path.insert(0, FOLDER)
+
+import inputs as op_case_inputs
+from tables import CASES, IN_PLACE, NO_GRADIENT, OUTPUT_COUNT, SIDE
 
 
 class Pick:
@@ -133,6 +139,7 @@ def apart(op_type, described, attrs, seed):
         os.close(receiving)
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 2)
+        signal.alarm(30)  # Paddle hangs on some
         try:
             made = [described_arrays(s) for s in run_case(op_type, described, attrs, seed)]
         except Exception as error:
@@ -167,21 +174,33 @@ def cases_of(op_type):
     return entries, refused
 
 
-def main():
-    path = os.path.join(HERE, "op_cases.json")
-    record = json.load(open(path)) if len(sys.argv) > 1 else {}
-    for op_type in sys.argv[1:] or sorted(CASES):
-        record[op_type], refused = cases_of(op_type)
-        print(op_type, len(record[op_type]), "refused", len(refused), flush=True)
-        if os.environ.get("SHOW_REFUSED"):
-            for one in refused:
-                print("   ", one)
+def write(path, record):
+    lines = []
+    for op_type in sorted(record):
+        cases = ",\n".join(json.dumps(c, separators=(",", ":"), sort_keys=True) for c in record[op_type])
+        lines.append('"%s": [\n%s\n]' % (op_type, cases))
     with open(path, "w") as stream:
-        lines = []
-        for op_type in sorted(record):
-            cases = ",\n".join(json.dumps(c, separators=(",", ":"), sort_keys=True) for c in record[op_type])
-            lines.append('"%s": [\n%s\n]' % (op_type, cases))
         stream.write("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def main():
+    asked = sys.argv[1:]
+    for table in sorted(glob.glob(os.path.join(FOLDER, "*.py"))):
+        before = set(CASES)
+        importlib.import_module(os.path.basename(table)[:-3])
+        own = sorted(set(CASES) - before)
+        chosen = [op_type for op_type in own if op_type in asked or not asked]
+        if not chosen:
+            continue
+        path = table[:-3] + ".json"
+        record = json.load(open(path)) if asked and os.path.exists(path) else {}
+        for op_type in chosen:
+            record[op_type], refused = cases_of(op_type)
+            print(op_type, len(record[op_type]), "refused", len(refused), flush=True)
+            if os.environ.get("SHOW_REFUSED"):
+                for one in refused:
+                    print("   ", one)
+        write(path, record)
 
 
 if __name__ == "__main__":

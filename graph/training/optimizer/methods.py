@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....strategies.errors import InvalidArgument
+from ....strategies.errors import InvalidArgument, InvalidValue
 from ...program.operator import Operator
 from ...program.program import Block
 from ...program.scopes import name_scope
@@ -254,7 +254,7 @@ class RMSPropOptimizer(_Method):
         super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
         for argument, value in (("rho", rho), ("epsilon", epsilon), ("momentum", momentum)):
             if not isinstance(value, (int, float)):
-                raise InvalidArgument(f"RMSProp: {argument} must be a number, got {value!r}.")
+                raise InvalidValue(f"RMSProp: {argument} must be a number, got {value!r}.")
         self._rho, self._epsilon, self._momentum = rho, epsilon, momentum
         self._centered = bool(centered)
 

@@ -1,0 +1,72 @@
+"""What tables of cases share: how inputs are described, and what the generator must know of an op.
+
+A table is a module beside this one, and its record the JSON file of its name. It gives each op a function from
+a draw to inputs and attributes::
+
+    @case("relu tanh", 6)
+    def one(p):
+        return {"X": normal(p.any(*SHAPES), p.of(*ALL))}, {}
+
+An input is [shape, dtype, how it is drawn]; attributes are those off their defaults. Attributes that only
+say how fast Paddle computes (use_cudnn and its like) are left out.
+"""
+
+FP16, FP32, FP64, INT32, INT64, BOOL = 4, 5, 6, 2, 3, 0
+NUMBERS = {"float32": FP32, "float64": FP64, "int32": INT32, "int64": INT64, "bool": BOOL}
+FLOATS = ("float32", "float32", "float64")
+ALL = ("float32", "int64", "float64", "int32")
+SHAPES = ([3, 4], [5], [2, 3, 2], [2, 1, 3, 2])
+
+CASES = {}  # op type -> (how many cases, function)
+SIDE = {  # outputs that no gradient comes from
+    "batch_norm": ("MeanOut", "VarianceOut", "SavedMean", "SavedVariance"),
+    "layer_norm": ("Mean", "Variance"),
+    "softmax_with_cross_entropy": ("Softmax",),
+    "huber_loss": ("Residual",),
+    "fused_elemwise_activation": ("IntermediateOut",),
+}
+IN_PLACE = {
+    "batch_norm": {"MeanOut": "Mean", "VarianceOut": "Variance"},
+    "rmsprop": {f"{slot}Out": slot for slot in ("Param", "Moment", "MeanSquare", "MeanGrad")},
+}
+NO_GRADIENT = set()
+OUTPUT_COUNT = {
+    "split": lambda attrs, arrays: len(attrs.get("sections", ())) or attrs["num"],
+    "unstack": lambda attrs, arrays: attrs["num"],
+}
+
+
+def case(names, count):
+    def register(function):
+        for name in names.split():
+            CASES[name] = (count, function)
+        return function
+
+    return register
+
+
+def normal(shape, dtype="float32"):
+    whole = dtype.startswith("int")
+    return [shape, dtype, "integers", -9, 9] if whole else [shape, dtype, "normal"]
+
+
+def positive(shape, dtype="float32"):
+    whole = dtype.startswith("int")
+    return [shape, dtype, "integers", 1, 9] if whole else [shape, dtype, "uniform", 0.2, 0.9]
+
+
+def distinct(shape, dtype="float32"):
+    return [shape, dtype, "distinct"]
+
+
+def integers(shape, high, dtype="int64", low=0):
+    return [shape, dtype, "integers", low, high]
+
+
+def values(numbers, dtype="int32"):
+    return [[len(numbers)], dtype, "values", numbers]
+
+
+def scalars(numbers, dtype="int32"):
+    """A list of variables with one element each, as layers make them of a list of numbers and Variables."""
+    return [[[1], dtype, "values", [number]] for number in numbers]
