@@ -253,6 +253,7 @@ class Conv3dOperands(ConvAttributes):
     strides: Sequence[int] = [1, 1, 1]
     paddings: Sequence[int] = [0, 0, 0]
     dilations: Sequence[int] = [1, 1, 1]
+    data_format: str = "NCDHW"
 
 
 class Conv3d(Conv3dOperands, ConvResult):

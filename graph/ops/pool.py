@@ -77,6 +77,7 @@ class Pool3dAttributes(PoolAttributes):
     ksize: Sequence[int] = [1, 1, 1]
     strides: Sequence[int] = [1, 1, 1]
     paddings: Sequence[int] = [0, 0, 0]
+    data_format: str = "NCDHW"
 
 
 class Pool3d(Pool3dAttributes, Pool): ...

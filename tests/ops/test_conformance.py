@@ -40,10 +40,11 @@ RANDOM = {name for name, op in OPS.items() if op.random}  # checked in test_rand
 # Slots and an attribute that updates got in Paddle 2.x.
 LATER = {"MasterParam?", "SkipUpdate?", "MasterParamOut?", "multi_precision"}
 LATER_OF = {  # attributes that an op got there
-    **dict.fromkeys(
-        ("conv2d_transpose", "depthwise_conv2d_transpose", "conv3d_transpose"), {"output_padding"}
-    ),
-    **dict.fromkeys(("max_pool2d_with_index", "max_pool3d_with_index"), {"ceil_mode"}),
+    "conv2d_transpose": {"output_padding"},
+    "conv3d_transpose": {"output_padding"},
+    "depthwise_conv2d_transpose": {"output_padding"},
+    "max_pool2d_with_index": {"ceil_mode"},
+    "max_pool3d_with_index": {"ceil_mode"},
     "unpool": {"output_size"},
 }
 OURS = {"act_attrs"}  # those of the activation in fused_elemwise_activation

@@ -17,9 +17,11 @@ from ...graph.layers.binary import (
     matmul,
     mul,
 )
+from ...graph.layers.conv import conv2d, conv2d_transpose, conv3d, conv3d_transpose
 from ...graph.layers.loss import log_loss
 from ...graph.layers.metric import mean_iou
-from ...graph.layers.nn import batch_norm, conv2d, embedding, fc, layer_norm, pool2d
+from ...graph.layers.nn import batch_norm, embedding, fc, layer_norm
+from ...graph.layers.pool import adaptive_pool2d, adaptive_pool3d, pool2d, pool3d
 from ...graph.layers.python_function import py_func
 from ...graph.layers.shape import (
     expand,
@@ -103,6 +105,8 @@ from .composed import (
 )
 
 __all__ = [
+    "adaptive_pool2d",
+    "adaptive_pool3d",
     "autoincreased_step_counter",
     "batch_norm",
     "bmm",
@@ -110,6 +114,9 @@ __all__ = [
     "clip",
     "clip_by_norm",
     "conv2d",
+    "conv2d_transpose",
+    "conv3d",
+    "conv3d_transpose",
     "cos_sim",
     "dice_loss",
     "dropout",
@@ -157,6 +164,7 @@ __all__ = [
     "pad_constant_like",
     "pixel_shuffle",
     "pool2d",
+    "pool3d",
     "pow",
     "py_func",
     "rank",
