@@ -62,6 +62,7 @@ def _convolution(conv: Convolution, read: Arrays) -> tuple[np.ndarray]:
     groups = conv.x.shape[1] // conv.w.shape[1]
     n, c, *sizes = conv.x.shape
     margins = [(0, 0), (0, 0), *zip(conv.before, conv.after, strict=True)]
+    padded: Any
     images = np.zeros(conv.x.shape, np.float32) if conv.result == "x" else read["x"]
     padded = np.pad(images, margins).reshape(n, groups, c // groups, *_padded(conv))
     grouped = (groups, conv.w.shape[0] // groups, *conv.w.shape[1:])

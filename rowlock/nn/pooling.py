@@ -121,7 +121,8 @@ def _avg_pool(
         raise InvalidValue(
             f"{layer}: divisor_override must be a number other than 0, got {divisor_override!r}."
         )
-    return out * (math.prod(attrs["ksize"]) / float(divisor_override))
+    scaled: Variable = out * (math.prod(attrs["ksize"]) / float(divisor_override))
+    return scaled
 
 
 def _output_sizes(layer: str, dims: int, x: Variable, output_size: Any, first: int) -> list[int]:

@@ -122,12 +122,12 @@ class Geometry:
         """Sizes of an image with padding."""
         return [size + sum(pad) for size, pad in zip(self.x[2:], self.pads, strict=True)]
 
-    def interior(self, padded: Array) -> Any:
+    def interior(self, padded: Any) -> Any:
         """Return the view of a padded image that the image itself fills."""
         sides = zip(self.x[2:], self.pads, strict=True)
         return padded[(..., *(slice(before, before + size) for size, (before, _) in sides))]
 
-    def tap(self, padded: Array, place: Sequence[int]) -> Any:
+    def tap(self, padded: Any, place: Sequence[int]) -> Any:
         """Return what a kernel element meets, for every window: [n, channels, *sizes of the result]."""
         slices = []
         for i, stride, gap, size in zip(

@@ -41,12 +41,12 @@ class Windows:
         """Whether windows reach outside the image."""
         return self.room != self.size
 
-    def interior(self, padded: Array) -> Any:
+    def interior(self, padded: Any) -> Any:
         """Return the view that the image itself fills."""
         sides = zip(self.pads, self.size, strict=True)
         return padded[(..., *(slice(pad[0], pad[0] + size) for pad, size in sides))]
 
-    def taps(self, padded: Array) -> list[Any]:
+    def taps(self, padded: Any) -> list[Any]:
         """Return, for each window element in row order, what it meets in every window."""
         lines = [
             [slice(i, i + (o - 1) * s + 1, s) for i in range(k)]
@@ -74,7 +74,7 @@ class Windows:
         counts = reduce(np.multiply.outer, lengths)
         return np.maximum(counts, 1).astype(dtype)[None, None]
 
-    def cells(self, x: Array, *outs: Array) -> list[tuple[Any, ...]]:
+    def cells(self, x: Any, *outs: Any) -> list[tuple[Any, ...]]:
         """Pair each window with its place in the results, [n, c, 1, ..., 1]."""
         lines = [
             [
