@@ -89,6 +89,8 @@ class Term(e.Arithmetic):
         if -1 in sizes:
             known = math.prod(n for n in sizes if n != -1)
             sizes[sizes.index(-1)] = self.size // known if known else 0
+        if self.fn == "unread" and not self.shape:  # not even its shape is known
+            return Term("unread", (), sizes, self.dtype)
         assert math.prod(sizes) == self.size, f"{self.shape} does not fill {sizes}"
         source = self.args[0] if self.fn == "reshape" else self
         return (
@@ -478,14 +480,18 @@ def gradient(forward: Formula, record: type[Operands]) -> Formula:
 
     def derived(a: Operands) -> Results:
         fields = vars(a)
-        operands: dict[str, Any] = {}
+        operands: dict[str, Any] = dict.fromkeys(
+            slot.parameter for slot in (*declared.inputs, *declared.outputs)
+        )
         for slot in (*declared.inputs, *declared.outputs):
             field, several = slot.parameter, slot.duplicable
             values, slopes = fields.get(field), fields.get(f"d_{field}")
             if several:
                 operands[field] = values or [_unread(d) for d in slopes or []]
-            else:
-                operands[field] = _unread(slopes) if values is None else values
+            elif values is not None:
+                operands[field] = values
+            elif slopes is not None or not slot.optional:
+                operands[field] = _unread(slopes)
         results = forward(record.of({**fields, **operands}))
         seeds, known = [], {}
         for slot in declared.outputs:
@@ -523,9 +529,10 @@ def gradient(forward: Formula, record: type[Operands]) -> Formula:
     return derived
 
 
-def _unread(d: Any) -> Term | None:
-    """Return an operand that a gradient op does not read, of the shape of its gradient."""
-    return None if d is None else Term("unread", (), d.shape, d.dtype)
+def _unread(d: Any) -> Term:
+    """Return an operand that a gradient op does not read: of the shape of its gradient, if that is wanted."""
+    shape, dtype = ((), np.float32) if d is None else (d.shape, d.dtype)
+    return Term("unread", (), shape, dtype)
 
 
 def _listed(field: Any) -> list[Any]:
