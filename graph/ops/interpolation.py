@@ -18,6 +18,7 @@ from .rules import of_shape
 from .samples import normal, sample
 
 _SIZES = ("out_d", "out_h", "out_w")
+_RANKS = {"nearest": (4, 5), "bilinear": (4,), "bicubic": (4,), "trilinear": (5,)}
 _CUBIC = -0.75
 Taps = list[
     tuple["np.ndarray", "np.ndarray"]
@@ -28,8 +29,9 @@ def interpolation_shape(op: Inference) -> Mapping[str, Specs]:
     """[N, C, *sizes] to [N, C, *new sizes], or with channels last."""
     x, layout = op.spec("X"), op.attr("data_layout")
     op.require(layout in ("NCHW", "NHWC"), f"data_layout={layout!r} must be 'NCHW' or 'NHWC'")
-    axes = 3 if op.op.type.startswith("trilinear") else 2
-    op.require(len(x.shape) == axes + 2, f"X must have {axes + 2} dimensions, has {len(x.shape)}")
+    ranks = _RANKS[op.op.type.removesuffix("_interp")]
+    op.require(len(x.shape) in ranks, f"X must have {ranks[0]} dimensions, has {len(x.shape)}")
+    axes = len(x.shape) - 2
     n, c, *image = channels_first(x.shape, layout)
     scale, sizes = op.attr("scale"), [op.attr(name) for name in _SIZES[-axes:]]
     if scale > 0 and min(sizes) <= 0:
@@ -49,6 +51,7 @@ class InterpolationAttributes(Operands):
     interp_method: str = "bilinear"
     align_corners: bool = True
     align_mode: int = 1
+    scales: Sequence[float] = []  # of 2.x: factors by axis, which tell how far apart neighbours lie
 
 
 class Interpolation(InterpolationAttributes):
@@ -67,16 +70,20 @@ class InterpolationGrad(InterpolationAttributes, Gradient):
     d_out: Input
 
 
-def nearest_taps(old: int, new: int, align_corners: bool, align_mode: int) -> Taps:
+def nearest_taps(
+    old: int, new: int, ratio: np.float32, align_corners: bool, align_mode: int
+) -> Taps:
     """Return the nearest position; with ``align_corners`` the first and the last stay where they are."""
-    places = np.arange(new, dtype=np.float32) * _ratio(old, new, align_corners)
+    places = np.arange(new, dtype=np.float32) * ratio
     index = (places + np.float32(0.5 if align_corners else 0)).astype(np.int64)
     return [(np.minimum(index, old - 1), np.ones(new, np.float32))]
 
 
-def linear_taps(old: int, new: int, align_corners: bool, align_mode: int) -> Taps:
+def linear_taps(
+    old: int, new: int, ratio: np.float32, align_corners: bool, align_mode: int
+) -> Taps:
     """Return two neighbours; ``align_mode`` 0 compares the middles of elements, 1 their beginnings."""
-    ratio, steps = _ratio(old, new, align_corners), np.arange(new, dtype=np.float32)
+    steps = np.arange(new, dtype=np.float32)
     places = steps * ratio
     if align_mode == 0 and not align_corners:
         half = np.float32(0.5)
@@ -87,9 +94,9 @@ def linear_taps(old: int, new: int, align_corners: bool, align_mode: int) -> Tap
     return [(low, 1 - share), (np.minimum(low + 1, old - 1), share)]
 
 
-def cubic_taps(old: int, new: int, align_corners: bool, align_mode: int) -> Taps:
+def cubic_taps(old: int, new: int, ratio: np.float32, align_corners: bool, align_mode: int) -> Taps:
     """Return four neighbours; those outside are the outermost."""
-    ratio, half = _ratio(old, new, align_corners), np.float32(0.5)
+    half = np.float32(0.5)
     steps = np.arange(new, dtype=np.float32)
     places = steps * ratio if align_corners else (steps + half) * ratio - half
     low = np.floor(places)
@@ -108,11 +115,13 @@ def _cubic(distance: Array) -> Array:
     return np.where(distance <= 1, near, far)
 
 
-def _ratio(old: int, new: int, align_corners: bool) -> np.float32:
+def _ratio(old: int, new: int, align_corners: bool, scale: float) -> np.float32:
     """Return how far apart in the old image neighbours in the new one lie."""
-    if new == 1:
+    if new == 1 and (align_corners or not scale):
         return np.float32(0)
-    return np.float32((old - 1) / (new - 1) if align_corners else np.float32(old) / np.float32(new))
+    if align_corners:
+        return np.float32((old - 1) / (new - 1))
+    return np.float32(1 / scale) if scale else np.float32(old) / np.float32(new)
 
 
 _TAPS = {
@@ -130,7 +139,8 @@ def interpolation(a: Interpolation) -> f.Results:
     axes = range(first, first + x.ndim - 2)
     for axis in sorted(axes, key=lambda i: a.out.shape[i] / max(a.x.shape[i], 1)):
         old, new = a.x.shape[axis], a.out.shape[axis]
-        taps = _TAPS[a.interp_method](old, new, a.align_corners, a.align_mode)
+        ratio = _ratio(old, new, a.align_corners, a.scales[axis - first] if a.scales else 0.0)
+        taps = _TAPS[a.interp_method](old, new, ratio, a.align_corners, a.align_mode)
         x = _along(x, axis, taps)
     return {"out": x}
 

@@ -40,6 +40,10 @@ RANDOM = {name for name, op in OPS.items() if op.random}  # checked in test_rand
 # Slots and an attribute that updates got in Paddle 2.x.
 LATER = {"MasterParam?", "SkipUpdate?", "MasterParamOut?", "multi_precision"}
 LATER_ATTRIBUTES = {
+    "nearest_interp": {"scales"},
+    "bilinear_interp": {"scales"},
+    "trilinear_interp": {"scales"},
+    "bicubic_interp": {"scales"},
     "affine_grid": {"align_corners"},
     "grid_sampler": {"align_corners", "mode", "padding_mode"},
 }
