@@ -1,15 +1,16 @@
 """``paddle.nn``: layers, gradient clips, initializers, and functions of tensors."""
 
-from .. import tensor as _methods  # noqa: F401 - it gives Variable its methods
-from ..graph.training.clip import GradientClipByGlobalNorm as ClipGradByGlobalNorm
-from ..graph.training.clip import GradientClipByNorm as ClipGradByNorm
-from ..graph.training.clip import GradientClipByValue as ClipGradByValue
-from ..names import listing, missing
 from . import functional, initializer
+from .. import tensor as _methods
+from ..graph.training.clip import (
+    GradientClipByGlobalNorm as ClipGradByGlobalNorm,
+    GradientClipByNorm as ClipGradByNorm,
+    GradientClipByValue as ClipGradByValue,
+)
+from ..names import listing, missing
 from .layer.activation import (
     ELU,
     GELU,
-    SELU,
     Hardshrink,
     Hardsigmoid,
     Hardswish,
@@ -21,6 +22,7 @@ from .layer.activation import (
     PReLU,
     ReLU,
     ReLU6,
+    SELU,
     Sigmoid,
     Softmax,
     Softplus,
@@ -48,14 +50,8 @@ from .layer.common import (
     PixelShuffle,
 )
 from .layer.container import LayerDict, LayerList, ParameterList, Sequential
-from .layer.conv import (
-    Conv1D,
-    Conv1DTranspose,
-    Conv2D,
-    Conv2DTranspose,
-    Conv3D,
-    Conv3DTranspose,
-)
+from .layer.conv import Conv1D, Conv1DTranspose, Conv2D, Conv2DTranspose, Conv3D, Conv3DTranspose
+from .layer.images import Upsample, UpsamplingBilinear2D, UpsamplingNearest2D
 from .layer.layers import Layer
 from .layer.loss import (
     BCELoss,
@@ -63,8 +59,8 @@ from .layer.loss import (
     CrossEntropyLoss,
     KLDivLoss,
     L1Loss,
-    MarginRankingLoss,
     MSELoss,
+    MarginRankingLoss,
     NLLLoss,
     SmoothL1Loss,
 )
@@ -96,9 +92,6 @@ from .layer.transformer import (
 )
 
 __all__ = [
-    "ELU",
-    "GELU",
-    "SELU",
     "AdaptiveAvgPool1D",
     "AdaptiveAvgPool2D",
     "AdaptiveAvgPool3D",
@@ -129,8 +122,10 @@ __all__ = [
     "Dropout",
     "Dropout2D",
     "Dropout3D",
+    "ELU",
     "Embedding",
     "Flatten",
+    "GELU",
     "Hardshrink",
     "Hardsigmoid",
     "Hardswish",
@@ -166,6 +161,7 @@ __all__ = [
     "PixelShuffle",
     "ReLU",
     "ReLU6",
+    "SELU",
     "Sequential",
     "Sigmoid",
     "SmoothL1Loss",
@@ -183,8 +179,11 @@ __all__ = [
     "TransformerDecoderLayer",
     "TransformerEncoder",
     "TransformerEncoderLayer",
+    "Upsample",
+    "UpsamplingBilinear2D",
+    "UpsamplingNearest2D",
     "functional",
     "initializer",
-]  # fmt: skip
+]
 __dir__ = listing(__name__)
 __getattr__ = missing(__name__)

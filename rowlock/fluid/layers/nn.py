@@ -18,6 +18,16 @@ from ...graph.layers.binary import (
     mul,
 )
 from ...graph.layers.conv import conv2d, conv2d_transpose, conv3d, conv3d_transpose
+from ...graph.layers.images import (
+    affine_channel,
+    affine_grid,
+    grid_sampler,
+    image_resize,
+    image_resize_short,
+    resize_bilinear,
+    resize_nearest,
+    resize_trilinear,
+)
 from ...graph.layers.loss import log_loss
 from ...graph.layers.metric import mean_iou
 from ...graph.layers.nn import batch_norm, embedding, fc, layer_norm
@@ -107,6 +117,8 @@ from .composed import (
 __all__ = [
     "adaptive_pool2d",
     "adaptive_pool3d",
+    "affine_channel",
+    "affine_grid",
     "autoincreased_step_counter",
     "batch_norm",
     "bmm",
@@ -139,8 +151,11 @@ __all__ = [
     "gather",
     "gather_nd",
     "gaussian_random",
+    "grid_sampler",
     "hard_sigmoid",
     "hard_swish",
+    "image_resize",
+    "image_resize_short",
     "l2_normalize",
     "label_smooth",
     "layer_norm",
@@ -178,6 +193,9 @@ __all__ = [
     "relu",
     "relu6",
     "reshape",
+    "resize_bilinear",
+    "resize_nearest",
+    "resize_trilinear",
     "scale",
     "scatter",
     "scatter_nd",
