@@ -11,7 +11,7 @@ from ..graph.layers.helper import LayerHelper, check_variable
 from ..graph.layers.numbers import integer
 from ..graph.program.variable import Variable
 from ..strategies.errors import InvalidType, InvalidValue, Unsupported
-from .common import adaptive_avg_pool1d, adaptive_avg_pool2d
+from .pooling import adaptive_avg_pool1d, adaptive_avg_pool2d
 
 _RANKS = {
     "nearest": (3, 4, 5),

@@ -86,7 +86,7 @@ def test_shapes(made: Callable[[], Any], shape: tuple[int, ...]) -> None:
         (lambda: F.adaptive_max_pool2d(image(3, 4, 4), 2, 1), TypeError, "return_mask"),
         (lambda: F.adaptive_avg_pool2d(image(3, None, 4), [None, 2]), ValueError, "known and above 0"),
         (lambda: F.max_unpool2d(image(3, 2, 2), image(3, 2, 2), 2), ValueError, "must hold integers"),
-        (lambda: F.max_unpool2d(image(3, 2, 2), image(3, 2, 2), 2, output_size=[9, 9]), ValueError, "between 3"),
+        (lambda: F.max_unpool1d(image(3, 2), image(3, 2), 2, output_size=[9]), ValueError, "between 3 and 5"),
         (lambda: paddle.nn.Conv2DTranspose(0, 3, 3), ValueError, "in_channels must be above 0"),
         (lambda: paddle.nn.Conv3D(3, 4, 3, groups=0), ValueError, "groups must be above 0"),
     ],
