@@ -1,6 +1,6 @@
 """Programs with what surrounds optimizers, for Paddle and for Rowlock alike; see generate_around_optimizers.py.
 
-A case is a function of the package (``fluid``, or ``paddle`` for those in MERGES) that builds into the default
+A case is a function of the package (``fluid``, or ``paddle`` for those in CASES_2X) that builds into the default
 programs, and returns the loss and what has ``apply`` (None: nothing has). Layers have parameters of fixed names.
 """
 
@@ -159,12 +159,17 @@ CASES = {
 }
 
 
+def net_2x(paddle):
+    """loss of a small net"""
+    x, y = paddle.static.data("x", [None, 4]), paddle.static.data("y", [None, 1])
+    hidden = paddle.static.nn.fc(x, 3, activation="tanh", weight_attr="w1", bias_attr="b1")
+    out = paddle.static.nn.fc(hidden, 1, weight_attr="w2", bias_attr=False)
+    return paddle.mean(paddle.square(out - y))
+
+
 def merge(make, **settings):
     def build(paddle):
-        x, y = paddle.static.data("x", [None, 4]), paddle.static.data("y", [None, 1])
-        hidden = paddle.static.nn.fc(x, 3, activation="tanh", weight_attr="w1", bias_attr="b1")
-        out = paddle.static.nn.fc(hidden, 1, weight_attr="w2", bias_attr=False)
-        loss = paddle.mean(paddle.square(out - y))
+        loss = net_2x(paddle)
         merging = paddle.incubate.optimizer.GradientMergeOptimizer
         merging(make(paddle), **settings).minimize(loss)
         return loss, None
@@ -172,15 +177,28 @@ def merge(make, **settings):
     return build
 
 
-MERGES = {
+def lookahead_2x(paddle):
+    loss = net_2x(paddle)
+    paddle.incubate.LookAhead(paddle.optimizer.SGD(0.1), alpha=0.3, k=3).minimize(loss)
+    return loss, None
+
+
+def average_2x(paddle):
+    loss = net_2x(paddle)
+    paddle.optimizer.SGD(0.1).minimize(loss)
+    averages = paddle.incubate.ModelAverage(0.5, min_average_window=2, max_average_window=4)
+    averages.minimize(loss)
+    return loss, averages
+
+
+CASES_2X = {
     "merge_sgd": merge(lambda p: p.optimizer.SGD(0.1), k_steps=3),
     "merge_sum": merge(lambda p: p.optimizer.Momentum(0.05, 0.9), k_steps=4, avg=False),
     "merge_adam": merge(
-        lambda p: p.optimizer.Adam(
-            0.05, weight_decay=0.1, grad_clip=p.nn.ClipGradByNorm(0.05)
-        ),
-        k_steps=2,
+        lambda p: p.optimizer.Adam(0.05, weight_decay=0.1, grad_clip=p.nn.ClipGradByNorm(0.05)), k_steps=2
     ),
+    "lookahead_2x": lookahead_2x,
+    "average_2x": average_2x,
 }
 
 

@@ -1,6 +1,6 @@
 """Make around_optimizers.json: what surrounds optimizers, trained by Paddle.
 
-Run with a Python that has paddlepaddle==1.8.5, then with one that has 3.3.1, which adds gradient merge:
+Run with a Python that has paddlepaddle==1.8.5, then with one that has 3.3.1, which adds the cases of 2.x:
     python generate_around_optimizers.py
 
 around_optimizers.json
@@ -23,9 +23,9 @@ import paddle
 try:
     import paddle.fluid as fluid
 
-    static, merges = fluid, {}
+    static, cases_2x = fluid, {}
 except ImportError:
-    static, merges = paddle.static, programs.MERGES
+    static, cases_2x = paddle.static, programs.CASES_2X
     paddle.enable_static()
 
 PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "around_optimizers.json")
@@ -76,10 +76,10 @@ def filters():
 
 
 def main():
-    if merges:
+    if cases_2x:
         with open(PATH) as file:
             document = json.load(file)
-        document["cases"].update({name: train(build, paddle) for name, build in merges.items()})
+        document["cases"].update({name: train(build, paddle) for name, build in cases_2x.items()})
     else:
         cases = {name: train(build, fluid) for name, build in programs.CASES.items()}
         document = {"cases": cases, "filters": filters()}

@@ -16,12 +16,11 @@ from ...program.variable import Variable
 def every(steps: int, name: str, *, wraps: bool) -> tuple[Variable, Variable]:
     """Append a count of steps; return it, and a boolean that holds where ``steps`` divides the count.
 
-    The persistables ``<name>_k`` and ``<name>_step`` are Paddle's; with ``wraps`` the count begins anew then.
+    The count is the persistable ``name`` (int32); with ``wraps`` it begins anew then.
     """
-    period = create_global_var([1], steps, "int32", True, name=f"{name}_k")
-    count = create_global_var([1], 0, "int32", True, name=f"{name}_step")
+    count = create_global_var([1], 0, "int32", True, name=name)
     shape.increment(count)
-    remainder = binary.elementwise_mod(count, period)
+    remainder = binary.elementwise_mod(count, shape.fill_constant([1], "int32", steps))
     if wraps:
         shape.assign(remainder, count)
     return count, binary.equal(remainder, shape.fill_constant([1], "int32", 0))

@@ -153,7 +153,7 @@ class GradientMergeOptimizer(_Wrapper):
         program = params_grads[0][0].block.program
         block = program.global_block()
         with program.optimized_guard([]), name_scope("gradient_merge"):
-            _, due = every(self.k_steps, "gradient_merge", wraps=True)
+            _, due = every(self.k_steps, "gradient_merge_step", wraps=True)
             sums: ParamGrads = []
             for parameter, grad in params_grads:
                 merged = LayerHelper("gradient_merge").create_global(
@@ -226,7 +226,7 @@ class LookaheadOptimizer:
         startup_program = startup_program or default_startup_program()
         startup = startup_program.global_block()
         with program_guard(program, startup_program), program.optimized_guard([]):
-            _, due = every(self.k, self.type, wraps=False)
+            _, due = every(self.k, "lookahead_step", wraps=False)
             for fast in program.global_block().all_parameters():
                 settings = {"name": f"{fast.name}@SLOW", "shape": fast.shape, "dtype": fast.dtype}
                 slow = program.global_block().create_var(**settings, persistable=True)
@@ -275,7 +275,7 @@ class LookAhead(LookaheadOptimizer):
         program = loss.block.program
         startup_program = startup_program or default_startup_program()
         with program_guard(program, startup_program), program.optimized_guard([]):
-            count, due = every(self.k, unique_name.generate(self.type), wraps=False)
+            count, due = every(self.k, unique_name.generate("lookahead_step"), wraps=False)
             first = binary.equal(count, shape.fill_constant([1], "int32", 1))
             for fast, _ in result[1]:
                 word = "slow" if self._name is None else f"{self._name}_slow"
