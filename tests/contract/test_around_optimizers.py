@@ -1,9 +1,8 @@
-"""What surrounds optimizers is Paddle's: averages, lookahead, recomputation, merged gradients, weight norm, ..."""
+"""What surrounds optimizers is Paddle's: averages, recomputation, merged gradients, weight norm and others."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,10 @@ import pytest
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.strategies.build import BuildStrategy, ReduceStrategy
+from tests.reference import around_optimizers as programs
 
-REFERENCE = Path(__file__).parents[1] / "reference"
-sys.path.insert(0, str(REFERENCE))
-import around_optimizers as programs
-
-PAGE = json.loads((REFERENCE / "around_optimizers.json").read_text())
+REFERENCE = Path(__file__).parents[1] / "reference" / "around_optimizers.json"
+PAGE = json.loads(REFERENCE.read_text())
 CASES: dict[str, Callable[..., Any]] = {**programs.CASES, **programs.CASES_2X}
 # Persistables that Paddle needs: constants (attributes of ops here), and values to restore.
 _CONSTANTS = ("lookahead_alpha", "lookahead_k", "gradient_merge_k", "gradient_merge_zero")
@@ -68,7 +65,7 @@ class Run:
 
 
 def train(case: str, build: dict[str, Any] | None = None) -> None:
-    """Hold all persistables to Paddle's at the start, after the steps recorded, and while averages are applied."""
+    """Hold persistables to Paddle's at the start, after the steps recorded, and while averages are applied."""
     run, record = Run(case, build), PAGE["cases"][case]
     run.check(record["start"], "start")
     for k, (feed, (loss, values)) in enumerate(zip(programs.feeds(), record["steps"], strict=True)):
