@@ -82,7 +82,7 @@ def append_backward(
     _check_arguments(loss, parameter_list, callbacks)
     if checkpoints is not None and not isinstance(checkpoints, (list, tuple, set)):
         raise InvalidType("append_backward: checkpoints must be a list of Variables or names.")
-    kept = _names(checkpoints or (), "checkpoints")
+    marks = _names(checkpoints or (), "checkpoints")
     program = loss.block.program
     block = program.global_block()
     source = _producer(block, loss)
@@ -96,7 +96,7 @@ def append_backward(
         first = len(block.ops)
         seed = gradient_of.start(seed)
         _append_seed(block, loss, seed, source.attrs[DEVICE])
-        grads = _accumulate(_with_recomputation(block, path, kept, grad_name(loss.name), no_grad))
+        grads = _accumulate(_with_recomputation(block, path, marks, grad_name(loss.name), no_grad))
         renamed = gradient_of.apply(grads, grad_name(loss.name), seed)
         _append(block, grads, callbacks, first)
     return _pairs(program, block, parameter_list, renamed, first)

@@ -47,12 +47,12 @@ def segments(
     """
     places = _Places(path)
     spans = places.spans(checkpoints)
-    kept = places.crossing(spans) | set(checkpoints)
+    fixed = places.crossing(spans) | set(checkpoints)
     number, end = _first_free(block), len(path)
     for start, stop in reversed(spans):
         yield Segment(path[stop:end], {})
         ops = path[start:stop]
-        names = {name for op in ops for name in op.output_arg_names} - kept
+        names = {name for op in ops for name in op.output_arg_names} - fixed
         yield Segment(ops, {name: recomputed_name(name, number) for name in names}, number)
         number, end = number + 1, start
     yield Segment(path[:end], {})
