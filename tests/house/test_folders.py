@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from .source import imports, tree
+
 ROOT = Path(__file__).parents[2]
 # From what users meet down to what stands on nothing. Folders on one line do not import each other; ``.`` is
 # what lies in the room itself.
@@ -66,7 +68,7 @@ def folder_of(parts: tuple[str, ...]) -> str:
 def imported(path: Path) -> Iterator[tuple[str, ...]]:
     """Yield what a file imports of its own room, as parts of a path."""
     package = path.relative_to(ROOT).parts[:-1]
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in imports(path):
         if not isinstance(node, ast.ImportFrom) or not 0 < node.level <= len(package):
             continue
         base = (*package[: len(package) - node.level + 1], *(node.module or "").split("."))
@@ -92,4 +94,4 @@ def test_every_folder_has_its_place_and_says_what_it_is_for(room: str) -> None:
     folders = {p.parent.name for p in (ROOT / room).glob("*/__init__.py")}
     assert folders == set(floors(room)) - {"."}
     for path in (ROOT / room).rglob("__init__.py"):
-        assert ast.get_docstring(ast.parse(path.read_text())), f"{name(path)} says nothing"
+        assert ast.get_docstring(tree(path)), f"{name(path)} says nothing"

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from .source import imports, tree
+
 ROOT = Path(__file__).parents[2]
 ROOMS = ["strategies", "graph", "executor", "cluster"]  # each may import those before it
 FILES = [p for room in [*ROOMS, "rowlock"] for p in (ROOT / room).rglob("*.py")]
@@ -26,7 +28,7 @@ def imported_rooms(path: Path) -> Iterator[tuple[str, int]]:
     package = ["rowlock", *path.relative_to(ROOT).parts[:-1]]
     if package[1:2] == ["rowlock"]:
         package = package[1:]
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in imports(path):
         if isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             parts = [*base, *(node.module or "").split(".")]
@@ -56,7 +58,7 @@ def test_only_the_cluster_room_imports_ray() -> None:
 
 
 def test_every_file_has_a_docstring() -> None:
-    assert [name(p) for p in FILES if not ast.get_docstring(ast.parse(p.read_text()))] == []
+    assert [name(p) for p in FILES if not ast.get_docstring(tree(p))] == []
 
 
 def test_top_level_folders() -> None:
