@@ -15,6 +15,7 @@ from ..feed.scope import Scope
 from ..gang.gang import Gang
 from ..gang.launchers import gang_at
 from ..gang.local import LocalGang
+from .local import LocalRun
 from .parallel import ParallelRun
 
 _RUNS_KEPT = 64
@@ -111,7 +112,8 @@ class ProgramRuns:
     ) -> ParallelRun:
         other = self._by_scope.get(id(scope))
         shared = other if other is not None and other.gang is gang else None
-        run = ParallelRun(
+        kind = LocalRun if isinstance(gang, LocalGang) else ParallelRun
+        run = kind(
             program,
             [self.place],
             scope,
