@@ -24,7 +24,7 @@ from tests.graph.attention_nets import attention_net
 from tests.graph.random_nets import RandomNet, run_steps
 
 L = fluid.layers
-ROWS, WIDTH, NETS = 3, 4, 200
+ROWS, WIDTH, NETS = 3, 4, 100
 FUSED = "fused_feedforward"
 
 
@@ -110,7 +110,7 @@ def same_as_plain(net: RandomNet, **flags: bool) -> Any:
     return other.report.graph
 
 
-@draws(4, 20)
+@draws(4, 10)
 def test_many_small_blocks_are_as_one(draws: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks cut through samples, heads and rows; what dropout draws does not depend on them."""
     monkeypatch.setattr(feedforward, "ROWS", 2)
