@@ -92,10 +92,10 @@ class ParallelRun:
         build = build_strategy if build_strategy is not None else BuildStrategy()
         threads = 1 if plain else 0  # 0: decided below
         execution = exec_strategy or ExecutionStrategy(num_threads=threads)
-        for given, kind in ((build, BuildStrategy), (execution, ExecutionStrategy)):
-            if not isinstance(given, kind):
+        for strategy, kind in ((build, BuildStrategy), (execution, ExecutionStrategy)):
+            if not isinstance(strategy, kind):
                 raise InvalidType(
-                    f"a strategy must be of type {kind.__name__}, got {type(given).__name__}."
+                    f"a strategy must be of type {kind.__name__}, got {type(strategy).__name__}."
                 )
         validate_strategies(build, execution)
         capped = execution.resolve_num_threads(len(self.places))
@@ -333,8 +333,8 @@ class ParallelRun:
     def _follow_gang(self) -> None:
         """Forget what was compiled for more replicas than there are now."""
         shrunk, places = self.gang.shrunk, self.places
-        for kept in shrunk[self._shrunk :]:
-            places = [places[rank] for rank in kept]
+        for ranks in shrunk[self._shrunk :]:
+            places = [places[rank] for rank in ranks]
         self.values.follow(shrunk)
         assign(
             (self, "places", places),
@@ -468,7 +468,7 @@ class ParallelRun:
                 compiled.program, number, budget, compiled.stages, self.values.id, generation
             )
             self.values.written.update(compiled.program.written_names())
-            self.values.note_own(version.own, version.results.kept)
+            self.values.note_own(version.own, version.results.own_names)
             self.versions[key] = version
             weakref.finalize(self, self.gang.forget, "programs", number)
             if self.tracing:
@@ -546,14 +546,16 @@ class ParallelRun:
             if len(portions) == 1 or not rows:
                 raise
             place = next(i for i, other in enumerate(portions) if other is portion)
-            told = ", ".join(f"{c[place]} of the {sum(c)} rows of {n!r}" for n, c in rows.items())
-            raise ShapeError(f"{error} Place {place} of {len(portions)} is fed {told}.") from error
+            counts = ", ".join(f"{c[place]} of the {sum(c)} rows of {n!r}" for n, c in rows.items())
+            raise ShapeError(
+                f"{error} Place {place} of {len(portions)} is fed {counts}."
+            ) from error
 
     def _held(self, name: str) -> Spec | None:
-        found = self.values.scope.find_var(name)
+        variable = self.values.scope.find_var(name)
         return (
-            spec_of(found.get_tensor().memory(newest=False))
-            if found and found.get_tensor().initialized
+            spec_of(variable.get_tensor().memory(newest=False))
+            if variable and variable.get_tensor().initialized
             else None
         )
 

@@ -36,7 +36,7 @@ class Values:
         self.own: set[str] = set()
         weakref.finalize(self, gang.forget, "scopes", self.id)
 
-    def note_own(self, names: Collection[str], kept: Collection[str]) -> None:
+    def note_own(self, names: Collection[str], by_driver: Collection[str]) -> None:
         """Note the persistables of which each place may have a value of its own, and which the driver keeps."""
 
     def check_reachable(self, names: Iterable[str]) -> None:
@@ -138,11 +138,11 @@ class DeviceValues(Values):
         self.dirty.update(tensor.name for tensor in linked if tensor.name not in self.own)
         assign(*((tensor, "link", None) for tensor in linked))
 
-    def note_own(self, names: Collection[str], kept: Collection[str]) -> None:
+    def note_own(self, names: Collection[str], by_driver: Collection[str]) -> None:
         """Note the persistables of which each place may have a value of its own, and which the driver keeps."""
         self.own.update(names)
         large = self.gang.ledger.place_values.too_large
-        large[self.id] = (large.get(self.id, set()) | set(names)) - set(kept)
+        large[self.id] = (large.get(self.id, set()) | set(names)) - set(by_driver)
 
     @property
     def turn(self) -> Lock:
@@ -215,10 +215,10 @@ class DeviceValues(Values):
 
     def _follow(self, name: str, other: DeviceValues) -> None:
         """Note if another program's replicas have a newer value."""
-        made = (other.id, other.version)
-        if self._known.get(name) != made or name in other.dirty:
+        latest = (other.id, other.version)
+        if self._known.get(name) != latest or name in other.dirty:
             self.dirty.add(name)
-            self._known[name] = made
+            self._known[name] = latest
 
     def _take(self, names: Sequence[str], owners: Mapping[str, int]) -> None:
         for name in names:
@@ -241,8 +241,8 @@ class DeviceValues(Values):
         if self._followed == len(shrunk):
             return
         owners = self.owners
-        for kept in shrunk[self._followed :]:
-            owners = {name: kept.index(rank) for name, rank in owners.items()}
+        for ranks in shrunk[self._followed :]:
+            owners = {name: ranks.index(rank) for name, rank in owners.items()}
         assign((self, "owners", owners), (self, "_followed", len(shrunk)), (self, "_adopted", None))
 
     def flush(self) -> None:

@@ -18,11 +18,7 @@ NOT_CLEAN = """
     cluster
     executor/.
     executor/codegen
-    executor/driver
-    executor/gang
     executor/kernels
-    executor/plan
-    executor/replica
     graph/lowering
     graph/ops
     tests
