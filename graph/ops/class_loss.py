@@ -28,7 +28,9 @@ def nll_shape(op: Inference) -> Mapping[str, Specs]:
     if op.has("Weight"):
         weight = op.spec("Weight")
         fits = len(weight.shape) == 1 and merge_dims(weight.shape[0], x.shape[1]) is not None
-        op.require(fits and weight.dtype == x.dtype, "Weight has one number for each class, in X's dtype")
+        op.require(
+            fits and weight.dtype == x.dtype, "Weight has one number for each class, in X's dtype"
+        )
     one = of_shape((1,), x)
     return {"Out": of_shape(rows, x) if reduction == "none" else one, "Total_weight": one}
 
@@ -128,7 +130,9 @@ def center_shape(op: Inference) -> Mapping[str, Specs]:
     """One loss and one difference a row of X; the centers keep their shape."""
     x, centers, label = op.spec("X"), op.spec("Centers"), op.spec("Label")
     op.require(len(x.shape) == 2 and len(centers.shape) == 2, "X and Centers must be matrices")
-    op.require(x.dtype in FLOATS and x.dtype == centers.dtype, "X and Centers must be of one float type")
+    op.require(
+        x.dtype in FLOATS and x.dtype == centers.dtype, "X and Centers must be of one float type"
+    )
     op.require(
         merge_dims(x.shape[1], centers.shape[1]) is not None,
         f"rows of X have {x.shape[1]} elements, centers {centers.shape[1]}",
@@ -186,7 +190,9 @@ define(
         ),
         refuses=(
             sample({**_CLUSTERED, "Centers": normal(4, 2)}, cluster_num=4, need_update=True),
-            sample({**_CLUSTERED, "Label": integers(4, 1, high=4)}, cluster_num=4, need_update=True),
+            sample(
+                {**_CLUSTERED, "Label": integers(4, 1, high=4)}, cluster_num=4, need_update=True
+            ),
         ),
     ),
     Op(type="center_loss_grad", record=CenterLossGrad),

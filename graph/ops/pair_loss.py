@@ -24,7 +24,9 @@ def alike(first: str, *others: str, outputs: tuple[str, ...] = ("Out",)) -> Shap
         spec = op.spec(first)
         for other in others:
             same_shape(op, first, other)
-            op.require(op.spec(other).dtype == spec.dtype, f"{first} and {other} must have one dtype")
+            op.require(
+                op.spec(other).dtype == spec.dtype, f"{first} and {other} must have one dtype"
+            )
         return dict.fromkeys(outputs, spec)
 
     return rule
@@ -215,7 +217,9 @@ define(
 )
 
 
-def _rank_slopes(label: e.Expr, left: e.Expr, right: e.Expr, d_out: e.Expr) -> tuple[e.Expr, e.Expr]:
+def _rank_slopes(
+    label: e.Expr, left: e.Expr, right: e.Expr, d_out: e.Expr
+) -> tuple[e.Expr, e.Expr]:
     slope = d_out * (logistic(left - right) - label)
     return slope, -slope
 
@@ -288,7 +292,8 @@ def _smooth_l1_slopes(
     return slope, -slope
 
 
-_WEIGHTED = {"X": normal(3, 4), "Y": normal(3, 4), "InsideWeight": uniform(3, 4), "OutsideWeight": uniform(3, 4)}
+_APART = {"X": normal(3, 4), "Y": normal(3, 4)}
+_WEIGHTED = {**_APART, "InsideWeight": uniform(3, 4), "OutsideWeight": uniform(3, 4)}
 _SMOOTH_L1: dict[str, Any] = {"attrs": {"sigma": 1.0}, "aligned": _by_row}
 define(
     Op(
@@ -298,7 +303,7 @@ define(
         shape=smooth_l1_shape,
         scalar=_smooth_l1,
         samples=(
-            sample({"X": normal(3, 4), "Y": normal(3, 4)}),
+            sample(_APART),
             sample(_WEIGHTED, sigma=2.0),
             sample({"X": normal(2, 3, 2), "Y": normal(2, 3, 2)}, sigma=0.7),
         ),
@@ -365,9 +370,12 @@ define(
 def label_smooth_shape(op: Inference) -> Mapping[str, Specs]:
     """Like X; PriorDist has one element for each class."""
     x = op.spec("X")
+    op.require(x.dtype in FLOATS, "X must be of a float type: cast it first")
     if op.has("PriorDist"):
         have, classes = product(op.shape("PriorDist")), x.shape[-1]
-        op.require(have == classes or -1 in (have, classes), "PriorDist has one element for each class")
+        op.require(
+            have == classes or -1 in (have, classes), "PriorDist has one element for each class"
+        )
         op.require(op.spec("PriorDist").dtype == x.dtype, "X and PriorDist must have one dtype")
     return {"Out": x}
 
@@ -440,7 +448,11 @@ def focal_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": x, "X@GRAD": x}
 
 
-_DETECTED = {"X": normal(4, 3), "Label": integers(4, 1, low=-1, high=4), "FgNum": integers(1, low=1, high=4)}
+_DETECTED = {
+    "X": normal(4, 3),
+    "Label": integers(4, 1, low=-1, high=4),
+    "FgNum": integers(1, low=1, high=4),
+}
 define(
     Op(
         type="sigmoid_focal_loss",  # Lin et al., arXiv 1708.02002

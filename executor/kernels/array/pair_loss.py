@@ -17,9 +17,7 @@ def focal(dev: Device, a: SigmoidFocalLoss) -> tuple[Written, dict[str, Any]]:
     return [(loss, a.out)], _operands(dev, a)
 
 
-def focal_slope(
-    dev: Device, a: SigmoidFocalLossGrad
-) -> tuple[Written, dict[str, Any]]:
+def focal_slope(dev: Device, a: SigmoidFocalLossGrad) -> tuple[Written, dict[str, Any]]:
     """Return the gradient, and the arrays that it reads."""
     _, slope = focal_terms(*map(argument, _NAMES), gamma=a.gamma, alpha=a.alpha)
     return [(slope * argument("d"), a.d_x)], {**_operands(dev, a), "d": a.d_out}
