@@ -86,8 +86,10 @@ define_activation(
 
 
 def _bent_softplus(x: e.Expr, threshold: float) -> e.Expr:
-    """log(1 + exp(x)); x above ``threshold``, and exp(x) below its negative."""
+    """log(1 + exp(x)); x above ``threshold``, and exp(x) below its negative, if it is positive."""
     middle = e.maximum(x, 0) + e.log1p(e.exp(-e.abs_(x)))
+    if threshold <= 0:
+        return middle
     below = e.exp(e.minimum(x, 0))
     return e.where(x > threshold, x, e.where(x < -threshold, below, middle))
 

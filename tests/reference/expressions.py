@@ -18,6 +18,7 @@ SHAPES = {
     "im": ([1, 4, 4, 4], "float32"),
 }
 
+
 def listed(text):
     return [one.strip() for line in text.strip().splitlines() for one in line.split(" | ")]
 
