@@ -185,9 +185,18 @@ def glu(x: Variable, axis: int = -1, name: str | None = None) -> Variable:
     return first * unary.sigmoid(second)
 
 
-def _noise(x: Variable, low: float, high: float) -> Variable:
-    """Return numbers drawn anew in each step, as many as x has: what dropout leaves of ones hides the shape."""
-    return tensors.uniform_random(layers.shape(x), x.dtype, low, high)
+def _noise(x: Variable, low: float, high: float, layer: str) -> Variable:
+    """Return numbers drawn anew in each step, as many as x has.
+
+    Raises:
+        InvalidValue: how many these are is not known.
+    """
+    sizes = list(x.shape or ())
+    if min(sizes) < 0:
+        raise InvalidValue(
+            f"{layer}: the sizes {sizes} of {x.name!r} must be known: it draws as many."
+        )
+    return tensors.uniform_random(sizes, x.dtype, low, high)
 
 
 def rrelu(
@@ -211,7 +220,7 @@ def rrelu(
     if not training:
         return unary.leaky_relu(x, (low + high) / 2.0, name)
     positive = unary.relu(x)
-    return positive + (x - positive) * _noise(x, low, high)
+    return positive + (x - positive) * _noise(x, low, high, "rrelu")
 
 
 def gumbel_softmax(
@@ -232,7 +241,7 @@ def gumbel_softmax(
     if number(temperature, "temperature", "gumbel_softmax") <= 0:
         raise InvalidValue(f"gumbel_softmax: temperature must be above 0, got {temperature!r}.")
     tiny = 1e-20
-    noise = -unary.log(-unary.log(_noise(x, 0.0, 1.0) + tiny) + tiny)
+    noise = -unary.log(-unary.log(_noise(x, 0.0, 1.0, "gumbel_softmax") + tiny) + tiny)
     soft = unary.softmax((x + noise) / float(temperature), axis=axis, name=name)
     if not hard:
         return soft

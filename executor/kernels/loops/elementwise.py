@@ -88,8 +88,8 @@ def _expression(loops: Loops, op: Op) -> None:
         if exact or not loops.takes(node) or not of_floats(node):
             return False
         unused = [s.parameter for s in op.input_slots if not node.inputs.get(s.name)]
-        used = [s for s in op.input_slots if s.parameter not in unused]
-        shapes = {s.parameter: node.inputs[s.name][0].spec.shape for s in used}
+        held = ((s.parameter, v) for s in op.input_slots for v in node.inputs.get(s.name, ()))
+        shapes = {parameter: value.spec.shape for parameter, value in held if value is not None}
         return all(map(loops.known, trace(scalar, op.settings(shapes, node.attrs), unused)))
 
     bind.__doc__ = f"The expressions of {op.type} in one loop."

@@ -19,7 +19,7 @@ def register(loops: Loops) -> None:
     def takes(node: Node) -> bool:
         """Look at the floats alone: labels are read as numbers."""
         floats = {
-            slot: tuple(v for v in held if v.spec.dtype not in INTEGERS)
+            slot: tuple(v for v in held if v and v.spec.dtype not in INTEGERS)
             for slot, held in node.inputs.items()
         }
         return loops.takes(replace(node, inputs=floats))
