@@ -126,7 +126,7 @@ def test_centers_move_towards_their_rows() -> None:
     shapes = {"x": ([2], "float32"), "k": ([1], "int64")}
     losses, _, _ = trained(build, shapes, steps=8)
     assert losses == sorted(losses, reverse=True)
-    assert losses[-1] < 0.1 * losses[0]
+    assert losses[-1] < 0.3 * losses[0]
 
 
 def test_rectifiers_with_drawn_slopes_and_noise() -> None:
