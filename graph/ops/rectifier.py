@@ -28,7 +28,7 @@ define_activation(
 )
 define_activation(
     "hard_shrink",
-    lambda x, *, threshold: e.where((x > threshold) | (x < -threshold), x, 0),
+    lambda x, *, threshold: e.where((x >= -threshold) & (x <= threshold), 0, x),
     "X",
     lambda x, d_out, *, threshold: e.where((x > threshold) | (x < -threshold), d_out, 0),
     attrs={"threshold": 0.5},
@@ -36,7 +36,7 @@ define_activation(
 )
 define_activation(
     "softshrink",
-    lambda x, *, lambda_: e.where(x > lambda_, x - lambda_, e.where(x < -lambda_, x + lambda_, 0)),
+    lambda x, *, lambda_: e.where(x > lambda_, x - lambda_, e.where(x >= -lambda_, 0, x + lambda_)),
     "X",
     lambda x, d_out, *, lambda_: e.where((x > lambda_) | (x < -lambda_), d_out, 0),
     attrs={"lambda": 0.5},
@@ -50,7 +50,7 @@ define_activation(
 )
 define_activation(
     "thresholded_relu",
-    lambda x, *, threshold: e.where(x > threshold, x, 0),
+    lambda x, *, threshold: e.where(x <= threshold, 0, x),
     "X",
     lambda x, d_out, *, threshold: e.where(x > threshold, d_out, 0),
     attrs={"threshold": 1.0},
