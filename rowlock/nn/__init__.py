@@ -54,6 +54,7 @@ from .layer.common import (
 )
 from .layer.container import LayerDict, LayerList, ParameterList, Sequential
 from .layer.conv import Conv1D, Conv2D
+from .layer.images import Upsample, UpsamplingBilinear2D, UpsamplingNearest2D
 from .layer.layers import Layer
 from .layer.loss import (
     BCELoss,
@@ -168,6 +169,9 @@ __all__ = [
     "TransformerDecoderLayer",
     "TransformerEncoder",
     "TransformerEncoderLayer",
+    "Upsample",
+    "UpsamplingBilinear2D",
+    "UpsamplingNearest2D",
     "functional",
     "initializer",
 ]  # fmt: skip

@@ -19,6 +19,16 @@ from ...graph.layers.binary import (
     mul,
 )
 from ...graph.layers.label_loss import label_smooth, smooth_l1
+from ...graph.layers.images import (
+    affine_channel,
+    affine_grid,
+    grid_sampler,
+    image_resize,
+    image_resize_short,
+    resize_bilinear,
+    resize_nearest,
+    resize_trilinear,
+)
 from ...graph.layers.loss import log_loss
 from ...graph.layers.metric import mean_iou
 from ...graph.layers.nn import batch_norm, conv2d, embedding, fc, layer_norm, pool2d
@@ -99,6 +109,8 @@ from .composed import (
 )
 
 __all__ = [
+    "affine_channel",
+    "affine_grid",
     "autoincreased_step_counter",
     "batch_norm",
     "bmm",
@@ -128,8 +140,11 @@ __all__ = [
     "gather",
     "gather_nd",
     "gaussian_random",
+    "grid_sampler",
     "hard_sigmoid",
     "hard_swish",
+    "image_resize",
+    "image_resize_short",
     "l2_normalize",
     "label_smooth",
     "layer_norm",
@@ -169,6 +184,9 @@ __all__ = [
     "relu",
     "relu6",
     "reshape",
+    "resize_bilinear",
+    "resize_nearest",
+    "resize_trilinear",
     "scale",
     "scatter",
     "scatter_nd",
