@@ -7,8 +7,10 @@ from ..graph.training.clip import GradientClipByValue as ClipGradByValue
 from ..names import listing, missing
 from . import functional, initializer
 from .layer.activation import (
+    CELU,
     ELU,
     GELU,
+    GLU,
     SELU,
     Hardshrink,
     Hardsigmoid,
@@ -18,10 +20,13 @@ from .layer.activation import (
     LogSigmoid,
     LogSoftmax,
     Maxout,
+    Mish,
     PReLU,
     ReLU,
     ReLU6,
+    RReLU,
     Sigmoid,
+    Silu,
     Softmax,
     Softplus,
     Softshrink,
@@ -83,8 +88,10 @@ from .layer.transformer import (
 )
 
 __all__ = [
+    "CELU",
     "ELU",
     "GELU",
+    "GLU",
     "SELU",
     "AdaptiveAvgPool1D",
     "AdaptiveAvgPool2D",
@@ -131,6 +138,7 @@ __all__ = [
     "MaxPool1D",
     "MaxPool2D",
     "Maxout",
+    "Mish",
     "MultiHeadAttention",
     "NLLLoss",
     "PReLU",
@@ -140,10 +148,12 @@ __all__ = [
     "PairwiseDistance",
     "ParameterList",
     "PixelShuffle",
+    "RReLU",
     "ReLU",
     "ReLU6",
     "Sequential",
     "Sigmoid",
+    "Silu",
     "SmoothL1Loss",
     "Softmax",
     "Softplus",

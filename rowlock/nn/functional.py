@@ -5,8 +5,11 @@ from __future__ import annotations
 from ..graph.layers.unary import elu, relu, sigmoid, softsign, tanh
 from ..names import listing, missing
 from .activations import (
+    celu,
     elu_,
     gelu,
+    glu,
+    gumbel_softmax,
     hardshrink,
     hardsigmoid,
     hardswish,
@@ -15,10 +18,13 @@ from .activations import (
     log_sigmoid,
     log_softmax,
     maxout,
+    mish,
     prelu,
     relu6,
     relu_,
+    rrelu,
     selu,
+    silu,
     softmax,
     softmax_,
     softplus,
@@ -74,6 +80,17 @@ from .losses import (
 )
 
 __all__ = [
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d",
+    "alpha_dropout", "avg_pool1d", "avg_pool2d", "batch_norm", "binary_cross_entropy",
+    "binary_cross_entropy_with_logits", "celu", "conv1d", "conv2d", "cosine_similarity", "cross_entropy",
+    "dice_loss", "dropout", "dropout2d", "dropout3d", "elu", "elu_", "embedding", "gelu", "glu",
+    "gumbel_softmax", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "kl_div", "l1_loss",
+    "label_smooth", "layer_norm", "leaky_relu", "linear", "log_loss", "log_sigmoid", "log_softmax",
+    "margin_ranking_loss", "max_pool1d", "max_pool2d", "maxout", "mish", "mse_loss", "nll_loss",
+    "normalize", "npair_loss", "one_hot", "pad", "pixel_shuffle", "prelu", "relu", "relu6", "relu_",
+    "rrelu", "selu", "sigmoid", "sigmoid_focal_loss", "silu", "smooth_l1_loss", "softmax", "softmax_",
+    "softmax_with_cross_entropy", "softplus", "softshrink", "softsign", "square_error_cost", "swish",
+    "tanh", "tanhshrink", "temporal_shift", "thresholded_relu",
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
     "adaptive_max_pool1d",

@@ -205,7 +205,8 @@ def test_unknown_batch_is_inferred(name: str, index: int) -> None:
 # The extra outputs are for the backward pass or people, not part of what is differentiated.
 SIDE = {
     "XShape", "MatchX", "SavedMean", "SavedVariance", "MeanOut", "VarianceOut", "Mean", "Variance",
-    "Residual", "IntermediateOut", "ReserveSpace", "SoftmaxMax", "SoftmaxSum", "Ln1Mean", "Ln1Variance",
+    "Activated", "CentersOut", "Diff", "IntermediateVal", "SampleCenterDiff", "Total_weight", "Residual",
+    "IntermediateOut", "ReserveSpace", "SoftmaxMax", "SoftmaxSum", "Ln1Mean", "Ln1Variance",
 }  # fmt: skip
 
 

@@ -18,6 +18,7 @@ SHAPES = {
     "im": ([1, 4, 4, 4], "float32"),
 }
 
+
 def listed(text):
     return [one.strip() for line in text.strip().splitlines() for one in line.split(" | ")]
 
@@ -144,7 +145,21 @@ L.rank_loss(w[:, :1], w[:, 1:2], w[:, 2:3]) | L.margin_rank_loss(w[:, :1], w[:, 
 L.fsp_matrix(im, im) | L.shuffle_channel(im, 2) | L.pad_constant_like(w, w[:2, 1:], 0.5) | L.temporal_shift(L.expand(im, [4, 1, 1, 1]) * 1.5, 2)
 """
 
-FLUID = listed(OPERATORS) + listed(FLUID_LAYERS) + listed(OTHER_OPS)
+POINTWISE = """
+L.acos(w / 4) | L.asin(w / 4) | L.atan(w) | L.erf(w) | L.log1p(x) | L.mish(w) | L.mish(w, 1) | L.prelu(w, 'all') | L.prelu(im - 4, 'channel')
+L.prelu(im - 4, 'element') | L.prelu(w, 'channel', 'shares') | L.maxout(im, 2, axis=-1) | L.kldiv_loss(w, x) | L.kldiv_loss(w, x, 'none') | L.kldiv_loss(w, x, 'batchmean')
+L.smooth_l1(w, x, w, x, 0.7) | L.bpr_loss(w, k) | L.teacher_student_sigmoid_loss(w[:, :1], x[:, 1:2] - 1)
+L.sigmoid_focal_loss(w, L.cast(k, 'int32'), L.fill_constant([1], 'int32', 2)) | L.label_smooth(w, w[:1], 0.3)
+"""
+POINTWISE_2X = """
+paddle.acos(w / 4) | paddle.asin(w / 4) | paddle.atan(w) | paddle.erf(w) | paddle.log1p(x) | paddle.asinh(w) | paddle.acosh(x + 1) | paddle.atanh(w / 4)
+paddle.expm1(w) | paddle.trunc(w * 3) | paddle.frac(w) | paddle.rad2deg(w) | paddle.deg2rad(w) | paddle.sinh(w) | paddle.cosh(w) | paddle.tan(w)
+paddle.log2(x) | paddle.log10(x) | paddle.stanh(w, 0.5, 2.0) | F.celu(w) | F.celu(w, 0.5) | F.mish(w) | F.silu(w) | F.glu(w) | F.glu(w, 1)
+F.rrelu(w, 0.2, 0.6, False) | F.hardtanh(w, -0.5, 0.5) | F.maxout(im, 4, -1) | F.prelu(im - 4, v, 'NHWC') | F.nll_loss(im, paddle.ones([1, 4, 4], 'int64'), v, 2, 'none')
+F.kl_div(w, x, 'none') | F.binary_cross_entropy(F.sigmoid(w), F.sigmoid(x), x, 'none')
+"""
+FLUID = listed(OPERATORS) + listed(FLUID_LAYERS) + listed(OTHER_OPS) + listed(POINTWISE)
+PADDLE += listed(POINTWISE_2X)
 
 
 def arrays():

@@ -64,7 +64,9 @@ def trained(options, arrays):
         names = sorted(v.name for v in main.list_vars() if v.persistable)
         for _ in range(STEPS):
             exe.run(main, feed={"x": arrays["x"], "y": arrays["y"]})
-            steps.append({name: np.array(scope.find_var(name).get_tensor()).tolist() for name in names})
+            steps.append(
+                {name: np.array(scope.find_var(name).get_tensor()).tolist() for name in names}
+            )
     return ops, steps
 
 

@@ -16,7 +16,6 @@ from ...strategies.errors import InvalidType, InvalidValue
 
 bmm = functions.bmm
 multiplex = functions.multiplex
-stanh = functions.stanh
 shard_index = manipulation.shard_index
 scatter_nd = manipulation.scatter_nd
 dice_loss = losses.dice_loss
@@ -90,53 +89,6 @@ def scatter_nd_add(
     return manipulation.scatter_nd_add(ref, index, updates)
 
 
-def brelu(
-    x: Variable, t_min: float = 0.0, t_max: float = 24.0, name: str | None = None
-) -> Variable:
-    """x cut to [t_min, t_max]."""
-    tensors.check_float(x, "x", "brelu")
-    return unary.clip(x, t_min, t_max, name)
-
-
-def soft_relu(x: Variable, threshold: float = 40.0, name: str | None = None) -> Variable:
-    """log(1 + exp(x)), where x is cut to [-threshold, threshold] first."""
-    tensors.check_float(x, "x", "soft_relu")
-    return unary.softplus(unary.clip(x, -threshold, threshold))
-
-
-def thresholded_relu(x: Variable, threshold: float | None = None) -> Variable:
-    """x where above ``threshold`` (1), else 0."""
-    return activations.thresholded_relu(x, 1.0 if threshold is None else threshold)
-
-
-def hard_shrink(x: Variable, threshold: float | None = None) -> Variable:
-    """x where |x| is above ``threshold`` (0.5), else 0."""
-    return activations.hardshrink(x, 0.5 if threshold is None else threshold)
-
-
-def softshrink(x: Variable, alpha: float | None = None) -> Variable:
-    """x moved towards 0 by ``alpha`` (0.5), at most to 0."""
-    return activations.softshrink(x, 0.5 if alpha is None else alpha)
-
-
-def tanh_shrink(x: Variable, name: str | None = None) -> Variable:
-    """x - tanh(x)."""
-    return activations.tanhshrink(x)
-
-
-def selu(
-    x: Variable, scale: float | None = None, alpha: float | None = None, name: str | None = None
-) -> Variable:
-    """scale * x where positive, else scale * alpha * (exp(x) - 1)."""
-    settings: dict[str, Any] = {"scale": scale, "alpha": alpha}
-    return activations.selu(x, **{k: v for k, v in settings.items() if v is not None})
-
-
-def maxout(x: Variable, groups: int, name: str | None = None, axis: int = 1) -> Variable:
-    """The largest of each ``groups`` channels in a row."""
-    return activations.maxout(x, groups, axis)
-
-
 def pixel_shuffle(x: Variable, upscale_factor: int) -> Variable:
     """Channels moved to blocks of pixels."""
     return common.pixel_shuffle(x, upscale_factor)
@@ -165,36 +117,6 @@ def l2_normalize(
     return x / unary.sqrt(squares + float(epsilon))
 
 
-def label_smooth(
-    label: Variable,
-    prior_dist: Variable | None = None,
-    epsilon: float = 0.1,
-    dtype: Any = "float32",
-    name: str | None = None,
-) -> Variable:
-    """(1 - epsilon) label + epsilon / classes, or + epsilon * prior_dist."""
-    return losses.label_smooth(label, prior_dist, epsilon)
-
-
-def rank_loss(
-    label: Variable, left: Variable, right: Variable, name: str | None = None
-) -> Variable:
-    """log(1 + exp(left - right)) - label (left - right)."""
-    for argument, operand in (("label", label), ("left", left), ("right", right)):
-        check_variable(operand, argument, "rank_loss")
-    distance = left - right
-    return unary.softplus(distance) - label * distance
-
-
-def margin_rank_loss(
-    label: Variable, left: Variable, right: Variable, margin: float = 0.1, name: str | None = None
-) -> Variable:
-    """max(0, margin - label (left - right))."""
-    for argument, operand in (("label", label), ("left", left), ("right", right)):
-        check_variable(operand, argument, "margin_rank_loss")
-    return unary.relu(label * (right - left) + float(margin))
-
-
 def cos_sim(X: Variable, Y: Variable) -> Variable:
     """The cosine of the angle between rows; Y may be one row."""
     check_variable(X, "X", "cos_sim")
@@ -203,26 +125,6 @@ def cos_sim(X: Variable, Y: Variable) -> Variable:
     product = layers.reduce_sum(X * Y, dims, True)
     sizes = [unary.sqrt(layers.reduce_sum(unary.square(operand), dims, True)) for operand in (X, Y)]
     return product / sizes[0] / sizes[1]
-
-
-def smooth_l1(
-    x: Variable,
-    y: Variable,
-    inside_weight: Variable | None = None,
-    outside_weight: Variable | None = None,
-    sigma: float | None = None,
-) -> Variable:
-    """Of each row the sum of distances, squared near zero and linear beyond 1 / sigma^2."""
-    check_variable(x, "x", "smooth_l1")
-    check_variable(y, "y", "smooth_l1")
-    square = (1.0 if sigma is None else float(sigma)) ** 2
-    distance = x - y if inside_weight is None else (x - y) * inside_weight
-    size = unary.abs(distance)
-    near = unary.square(distance) * (0.5 * square)
-    loss = layers.where(size < 1.0 / square, near, size - 0.5 / square)
-    loss = loss if outside_weight is None else loss * outside_weight
-    rows = layers.reduce_sum(loss, list(_range(1, x.ndim)), True)
-    return layers.reshape(rows, [-1, 1])
 
 
 def fsp_matrix(x: Variable, y: Variable) -> Variable:

@@ -1,5 +1,6 @@
 """``fluid.layers.nn``: layers of neural networks, elementwise operations, reductions and shapes."""
 
+from ...graph.layers.activations import brelu, maxout, mish, prelu, selu, soft_relu, stanh
 from ...graph.layers.binary import (
     elementwise_add,
     elementwise_div,
@@ -17,6 +18,7 @@ from ...graph.layers.binary import (
     matmul,
     mul,
 )
+from ...graph.layers.label_loss import label_smooth, smooth_l1
 from ...graph.layers.images import (
     affine_channel,
     affine_grid,
@@ -78,6 +80,7 @@ from ...graph.layers.unary import (
     hard_swish,
     leaky_relu,
     log,
+    log1p,
     pow,
     relu,
     relu6,
@@ -89,26 +92,19 @@ from ...graph.layers.unary import (
 from ...names import listing, missing
 from .composed import (
     bmm,
-    brelu,
     cos_sim,
     dice_loss,
     expand_as,
     fsp_matrix,
     l2_normalize,
-    label_smooth,
     log_softmax,
-    maxout,
     multiplex,
     pad_constant_like,
     pixel_shuffle,
     scatter_nd,
     scatter_nd_add,
-    selu,
     shard_index,
     shuffle_channel,
-    smooth_l1,
-    soft_relu,
-    stanh,
     temporal_shift,
 )
 
@@ -154,6 +150,7 @@ __all__ = [
     "layer_norm",
     "leaky_relu",
     "log",
+    "log1p",
     "log_loss",
     "log_softmax",
     "logical_and",
@@ -164,6 +161,7 @@ __all__ = [
     "maxout",
     "mean",
     "mean_iou",
+    "mish",
     "mul",
     "multiplex",
     "one_hot",
@@ -173,6 +171,7 @@ __all__ = [
     "pixel_shuffle",
     "pool2d",
     "pow",
+    "prelu",
     "py_func",
     "rank",
     "reduce_all",
