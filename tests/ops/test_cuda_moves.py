@@ -1,0 +1,36 @@
+"""Ops that move elements, pick them by index and draw them, on a GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rowlock.executor.cuda.kernel import CudaKernel
+from rowlock.executor.kernels.array.moves import MOVES
+from rowlock.graph.ops.registry import OPS
+from tests.ops.cuda_cases import cases, check_forward, check_gradients, low_types
+from tests.ops.gpu import assert_compile_for_a_gpu, needs_compiler
+
+pytestmark = [needs_compiler, pytest.mark.usefixtures("launched")]
+Kernels = dict[str, CudaKernel]
+MOVING = (*MOVES, "unbind", "partial_sum", "trace", "tril_triu")
+CASES = cases(*MOVING, "eye")
+
+
+@pytest.mark.parametrize(("name", "index"), CASES)
+def test_kernel_agrees_with_the_reference(name: str, index: int) -> None:
+    check_forward(name, index, "float32")
+    op = OPS[name]
+    if op.grad and op.grad.type != "stack":
+        check_gradients(name, index)
+
+
+@pytest.mark.parametrize("dtype", [*low_types(), "float64"])
+@pytest.mark.parametrize("name", MOVING)
+def test_other_element_types(name: str, dtype: Any) -> None:
+    check_forward(name, 0, dtype)
+
+
+def test_every_kernel_compiles_for_a_gpu(launched: Kernels) -> None:
+    assert_compile_for_a_gpu(launched)
