@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...strategies.errors import InvalidValue
-from ...strategies.types import to_numpy
+from ...strategies.types import to_numpy, to_var_type
 from ..ops.indexing import slice_bounds
 from ..ops.registry import Op
 from .role import EMPTY_VAR
@@ -68,6 +68,9 @@ def with_numbers(
             numbers = [-1 if n == UNKNOWN_SIZE else n for n in numbers]
         replaced[attr] = numbers if isinstance(op.attrs[attr], list) else numbers[0]
         replaced.update(op.numbers_set.get(slot, {}))
+        if slot == op.numbers_dtype:
+            (first, *_) = numbers_by_slot[slot]
+            replaced["dtype"] = int(to_var_type(first.elements.dtype))  # type: ignore[union-attr]
     return replaced
 
 
@@ -222,6 +225,7 @@ _MAKERS: dict[str, Callable[[list[Any], Mapping[str, Any]], Any]] = {
     "assign_value": _assign,
     "scale": _scale,
     "increment": lambda operands, attrs: operands[0] + attrs["step"],
+    "seed": lambda operands, attrs: np.array([attrs["seed"]]) if attrs["seed"] else None,
     "elementwise_add": _binary(np.add),
     "elementwise_sub": _binary(np.subtract),
     "elementwise_mul": _binary(np.multiply),

@@ -14,8 +14,12 @@ from tests.ops.gpu import assert_compile_for_a_gpu, needs_compiler
 
 pytestmark = [needs_compiler, pytest.mark.usefixtures("launched")]
 Kernels = dict[str, CudaKernel]
-MOVING = (*MOVES, "unbind", "partial_sum", "trace", "tril_triu")
-CASES = cases(*MOVING, "eye")
+MOVING = (
+    *MOVES,
+    *("expand_as", "fill_zeros_like2", "index_sample", "index_select", "linspace", "meshgrid", "multiplex"),
+    *("partial_sum", "scatter_nd_add", "trace", "tril_triu", "unbind", "unfold"),
+)  # fmt: skip
+CASES = cases(*MOVING, "eye", "fill", "is_empty", "range", "shard_index", "size")
 
 
 @pytest.mark.parametrize(("name", "index"), CASES)
