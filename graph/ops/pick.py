@@ -1,4 +1,4 @@
-"""Ops that pick elements along a dimension, of one of several tensors, or of one shard; and add at coordinates."""
+"""Ops that pick elements along a dimension, from several tensors or of a shard, and add at coordinates."""
 
 from __future__ import annotations
 
@@ -227,9 +227,7 @@ define(
         shape=shard_index_shape,
         samples=(
             sample({"X": integers(6, 1, high=20)}, index_num=20, nshards=2, shard_id=1),
-            sample(
-                {"X": integers(9, high=7)}, index_num=7, nshards=3, shard_id=0, ignore_value=-7
-            ),
+            sample({"X": integers(9, high=7)}, index_num=7, nshards=3, shard_id=0, ignore_value=-7),
         ),
         refuses=(
             sample({"X": integers(6, 1, high=20)}, index_num=20, nshards=2, shard_id=2),

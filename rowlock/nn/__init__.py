@@ -33,6 +33,7 @@ from .layer.activation import (
 )
 from .layer.common import (
     AlphaDropout,
+    ChannelShuffle,
     CosineSimilarity,
     Dropout,
     Dropout2D,
@@ -46,6 +47,8 @@ from .layer.common import (
     Pad3D,
     PairwiseDistance,
     PixelShuffle,
+    PixelUnshuffle,
+    Unfold,
 )
 from .layer.container import LayerDict, LayerList, ParameterList, Sequential
 from .layer.conv import Conv1D, Conv2D
@@ -98,6 +101,7 @@ __all__ = [
     "BatchNorm1D",
     "BatchNorm2D",
     "BatchNorm3D",
+    "ChannelShuffle",
     "ClipGradByGlobalNorm",
     "ClipGradByNorm",
     "ClipGradByValue",
@@ -139,6 +143,7 @@ __all__ = [
     "PairwiseDistance",
     "ParameterList",
     "PixelShuffle",
+    "PixelUnshuffle",
     "ReLU",
     "ReLU6",
     "Sequential",
@@ -158,6 +163,7 @@ __all__ = [
     "TransformerDecoderLayer",
     "TransformerEncoder",
     "TransformerEncoderLayer",
+    "Unfold",
     "functional",
     "initializer",
 ]  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ..graph.layers.matrices import diag_embed
+from ..graph.layers.moves import unfold
 from ..graph.layers.unary import elu, relu, sigmoid, softsign, tanh
 from ..names import listing, missing
 from .activations import (
@@ -36,6 +38,7 @@ from .common import (
     avg_pool1d,
     avg_pool2d,
     batch_norm,
+    channel_shuffle,
     conv1d,
     conv2d,
     cosine_similarity,
@@ -51,6 +54,7 @@ from .common import (
     one_hot,
     pad,
     pixel_shuffle,
+    pixel_unshuffle,
     temporal_shift,
 )
 from .losses import (
@@ -75,14 +79,14 @@ from .losses import (
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d", "alpha_dropout",
     "avg_pool1d", "avg_pool2d", "batch_norm", "binary_cross_entropy", "binary_cross_entropy_with_logits",
-    "conv1d", "conv2d", "cosine_similarity", "cross_entropy", "dice_loss", "dropout", "dropout2d", "dropout3d",
-    "elu", "elu_", "embedding", "gelu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "kl_div",
-    "l1_loss", "label_smooth", "layer_norm", "leaky_relu", "linear", "log_loss", "log_sigmoid", "log_softmax",
-    "margin_ranking_loss", "max_pool1d", "max_pool2d", "maxout", "mse_loss", "nll_loss", "normalize",
-    "npair_loss", "one_hot", "pad", "pixel_shuffle", "prelu", "relu", "relu6", "relu_", "selu", "sigmoid",
-    "sigmoid_focal_loss", "smooth_l1_loss", "softmax", "softmax_", "softmax_with_cross_entropy", "softplus",
-    "softshrink", "softsign", "square_error_cost", "swish", "tanh", "tanhshrink", "temporal_shift",
-    "thresholded_relu",
+    "channel_shuffle", "conv1d", "conv2d", "cosine_similarity", "cross_entropy", "diag_embed", "dice_loss",
+    "dropout", "dropout2d", "dropout3d", "elu", "elu_", "embedding", "gelu", "hardshrink", "hardsigmoid",
+    "hardswish", "hardtanh", "kl_div", "l1_loss", "label_smooth", "layer_norm", "leaky_relu", "linear",
+    "log_loss", "log_sigmoid", "log_softmax", "margin_ranking_loss", "max_pool1d", "max_pool2d", "maxout",
+    "mse_loss", "nll_loss", "normalize", "npair_loss", "one_hot", "pad", "pixel_shuffle", "pixel_unshuffle",
+    "prelu", "relu", "relu6", "relu_", "selu", "sigmoid", "sigmoid_focal_loss", "smooth_l1_loss", "softmax",
+    "softmax_", "softmax_with_cross_entropy", "softplus", "softshrink", "softsign", "square_error_cost",
+    "swish", "tanh", "tanhshrink", "temporal_shift", "thresholded_relu", "unfold",
 ]  # fmt: skip
 __dir__ = listing(__name__)
 __getattr__ = missing(__name__)

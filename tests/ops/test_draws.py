@@ -77,7 +77,7 @@ def test_second_samples_without_replacement_have_what_is_left() -> None:
 
 
 def test_weights_that_give_too_few_samples_are_refused() -> None:
-    with pytest.raises(InvalidValue, match="multinomial: the weights in X .* a row has 4 above"):
+    with pytest.raises(InvalidValue, match=r"multinomial: the weights in X .* a row has 4 above"):
         out("multinomial", {"X": WEIGHTS}, num_samples=5)
     with pytest.raises(InvalidValue, match="must not be below 0"):
         out("multinomial", {"X": -WEIGHTS}, num_samples=1)

@@ -159,7 +159,9 @@ def shuffle_batch_grad(dev: Device, a: ShuffleBatchGrad) -> list[Step]:
     if a.d_x is None:
         return []
     width = a.d_out.shape[-1]
-    return [partial(a.d_x.reshape(-1, width).__setitem__, a.shuffle_idx, a.d_out.reshape(-1, width))]
+    return [
+        partial(a.d_x.reshape(-1, width).__setitem__, a.shuffle_idx, a.d_out.reshape(-1, width))
+    ]
 
 
 @kernel("bernoulli")

@@ -116,9 +116,7 @@ def where_grad(dev: Device, a: WhereGrad) -> list[Step]:
     return steps
 
 
-def places_of(
-    dev: Device, x: Array, index: Array, op: str
-) -> tuple[Any, Any, list[Step]]:
+def places_of(dev: Device, x: Array, index: Array, op: str) -> tuple[Any, Any, list[Step]]:
     """View X as rows, one for each place an index can name; and the calls that number those places."""
     depth = index.shape[-1]
     if depth == 0:  # each names all of X

@@ -1,7 +1,7 @@
 """Ops that move each element to at most one place: a rule pairs views, forward and backward copy between them.
 
-A rule takes operand, result and record, and yields (view of the result, view of the operand); ``register`` makes
-the op's kernel and its gradient's of it. What no pair covers is filled.
+A rule takes operand, result and record, and yields (view of the result, view of the operand); ``register``
+makes the op's kernel and its gradient's of it. What no pair covers is filled.
 """
 
 from __future__ import annotations
@@ -108,7 +108,9 @@ def roll(x: Array, out: Array, a: Roll) -> Pairs:
         [(slice(cut, None), slice(0, size - cut)), (slice(0, cut), slice(size - cut, None))]
         for cut, size in zip(cuts, x.shape, strict=True)
     ]
-    for parts in product(*(both if cut else both[:1] for both, cut in zip(halves, cuts, strict=True))):
+    for parts in product(
+        *(both if cut else both[:1] for both, cut in zip(halves, cuts, strict=True))
+    ):
         yield out[tuple(to for to, _ in parts)], x[tuple(at for _, at in parts)]
 
 

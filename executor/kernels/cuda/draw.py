@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-
 from ....graph.ops.draw import GaussianLike, Randint, UniformLike
 from ....graph.ops.operands import Unary
 from ...codegen.cuda_random import Place, bind_draws

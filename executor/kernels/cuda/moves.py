@@ -38,9 +38,7 @@ def unbind(dev: Device, a: Unbind) -> list[Step]:
 @cuda("partial_sum")
 def partial_sum(dev: Device, a: PartialSum) -> list[Step]:
     """All operands in one pass."""
-    parts = {
-        f"x{i}": columns(x, a.start_index, a.out.shape[1]) for i, x in enumerate(a.x)
-    }
+    parts = {f"x{i}": columns(x, a.start_index, a.out.shape[1]) for i, x in enumerate(a.x)}
     terms = [e.argument(name) for name in parts]
     total = e.copy(terms[0])
     for term in terms[1:]:

@@ -3,7 +3,7 @@
 from ...graph.report.counts import memory_usage, op_freq_statistic
 from ...names import listing, missing
 from . import layers, mixed_precision, model_stat
-from .layers import fused_elemwise_activation
+from .layers import fused_elemwise_activation, partial_concat, partial_sum, shuffle_batch
 
 __all__ = [
     "fused_elemwise_activation",
@@ -12,6 +12,9 @@ __all__ = [
     "mixed_precision",
     "model_stat",
     "op_freq_statistic",
+    "partial_concat",
+    "partial_sum",
+    "shuffle_batch",
 ]
 __dir__ = listing(__name__)
 __getattr__ = missing(__name__)

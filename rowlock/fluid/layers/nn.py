@@ -17,9 +17,37 @@ from ...graph.layers.binary import (
     matmul,
     mul,
 )
+from ...graph.layers.draws import (
+    gaussian_random_batch_size_like,
+    random_crop,
+    sampling_id,
+    uniform_random_batch_size_like,
+)
 from ...graph.layers.loss import log_loss
+from ...graph.layers.matrices import (
+    size,
+    unique,
+    unique_with_counts,
+)
 from ...graph.layers.metric import mean_iou
+from ...graph.layers.moves import (
+    crop,
+    crop_tensor,
+    expand_as,
+    pad_constant_like,
+    pixel_shuffle,
+    shuffle_channel,
+    space_to_depth,
+    temporal_shift,
+    unfold,
+)
 from ...graph.layers.nn import batch_norm, conv2d, embedding, fc, layer_norm, pool2d
+from ...graph.layers.picks import (
+    multiplex,
+    scatter_nd,
+    scatter_nd_add,
+    shard_index,
+)
 from ...graph.layers.python_function import py_func
 from ...graph.layers.shape import (
     expand,
@@ -54,7 +82,6 @@ from ...graph.layers.tensors import (
     reduce_all,
     reduce_any,
     scatter,
-    size,
     strided_slice,
     uniform_random,
     unstack,
@@ -82,24 +109,15 @@ from .composed import (
     brelu,
     cos_sim,
     dice_loss,
-    expand_as,
     fsp_matrix,
     l2_normalize,
     label_smooth,
     log_softmax,
     maxout,
-    multiplex,
-    pad_constant_like,
-    pixel_shuffle,
-    scatter_nd,
-    scatter_nd_add,
     selu,
-    shard_index,
-    shuffle_channel,
     smooth_l1,
     soft_relu,
     stanh,
-    temporal_shift,
 )
 
 __all__ = [
@@ -111,6 +129,8 @@ __all__ = [
     "clip_by_norm",
     "conv2d",
     "cos_sim",
+    "crop",
+    "crop_tensor",
     "dice_loss",
     "dropout",
     "elementwise_add",
@@ -132,6 +152,7 @@ __all__ = [
     "gather",
     "gather_nd",
     "gaussian_random",
+    "gaussian_random_batch_size_like",
     "hard_sigmoid",
     "hard_swish",
     "l2_normalize",
@@ -159,6 +180,7 @@ __all__ = [
     "pool2d",
     "pow",
     "py_func",
+    "random_crop",
     "rank",
     "reduce_all",
     "reduce_any",
@@ -170,6 +192,7 @@ __all__ = [
     "relu",
     "relu6",
     "reshape",
+    "sampling_id",
     "scale",
     "scatter",
     "scatter_nd",
@@ -184,6 +207,7 @@ __all__ = [
     "smooth_l1",
     "soft_relu",
     "softmax",
+    "space_to_depth",
     "split",
     "squeeze",
     "stack",
@@ -194,7 +218,11 @@ __all__ = [
     "temporal_shift",
     "topk",
     "transpose",
+    "unfold",
     "uniform_random",
+    "uniform_random_batch_size_like",
+    "unique",
+    "unique_with_counts",
     "unsqueeze",
     "unstack",
     "where",
