@@ -21,6 +21,7 @@ from .functions.creation import (
     ones,
     ones_like,
     to_tensor,
+    trace,
     tril,
     tril_indices,
     triu,
@@ -177,7 +178,6 @@ from .functions.search import (
 )
 from .graph.layers.matrices import (
     diagonal,
-    trace,
 )
 from .graph.layers.tensors import rank
 from .graph.layers.unary import (

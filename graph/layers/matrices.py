@@ -64,13 +64,21 @@ def diagonal(
 
 
 def trace(
-    x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name: str | None = None
+    input: Variable,
+    offset: int = 0,
+    dim1: int = 0,
+    dim2: int = 1,
+    out: Variable | None = None,
+    name: str | None = None,
 ) -> Variable:
-    """The sum of the diagonal of two dimensions."""
-    check_variable(x, "x", "trace")
-    numbers = (("offset", offset), ("dim1", axis1), ("dim2", axis2))
+    """The sum of the diagonal of two dimensions; ``out`` is the variable to write."""
+    check_variable(input, "input", "trace")
+    numbers = (("offset", offset), ("dim1", dim1), ("dim2", dim2))
     attrs = {key: integer(value, key, "trace") for key, value in numbers}
-    return layer("trace", {"Input": x}, attrs, name, dtype=x.dtype)
+    helper = LayerHelper("trace", name)
+    out = helper.new(input.dtype) if out is None else out
+    helper.append_op("trace", {"Input": input}, {"Out": out}, attrs)
+    return out
 
 
 def _triangle(op: str, x: Variable, diagonal: int, name: str | None) -> Variable:
@@ -129,13 +137,13 @@ def range(start: Any, end: Any, step: Any, dtype: Any) -> Variable:
     return layer("range", inputs, dtype=kind, stop_gradient=True)
 
 
-def meshgrid(vectors: Sequence[Variable], name: str | None = None) -> list[Variable]:
+def meshgrid(input: Sequence[Variable], name: str | None = None) -> list[Variable]:
     """Vectors repeated to grids: result i varies along dimension i."""
-    for vector in vectors:
-        check_variable(vector, "an argument", "meshgrid")
+    for vector in input:
+        check_variable(vector, "input", "meshgrid")
     helper = LayerHelper("meshgrid", name)
-    grids = [helper.new(vector.dtype) for vector in vectors]
-    helper.append_op("meshgrid", {"X": list(vectors)}, {"Out": grids})
+    grids = [helper.new(vector.dtype) for vector in input]
+    helper.append_op("meshgrid", {"X": list(input)}, {"Out": grids})
     return grids
 
 
@@ -156,18 +164,18 @@ def is_empty(x: Variable, cond: Variable | None = None) -> Variable:
 
 
 def allclose(
-    x: Variable,
-    y: Variable,
+    input: Variable,
+    other: Variable,
     rtol: float = 1e-05,
     atol: float = 1e-08,
     equal_nan: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """Whether every |x - y| is at most atol + rtol |y|."""
-    check_variable(x, "x", "allclose")
-    check_variable(y, "y", "allclose")
+    """Whether every |input - other| is at most atol + rtol |other|."""
+    check_variable(input, "input", "allclose")
+    check_variable(other, "other", "allclose")
     attrs = {"rtol": float(rtol), "atol": float(atol), "equal_nan": bool(equal_nan)}
-    inputs = {"Input": x, "Other": y}
+    inputs = {"Input": input, "Other": other}
     return layer("allclose", inputs, attrs, name, dtype="bool", stop_gradient=True)
 
 
@@ -195,3 +203,13 @@ def unique_with_counts(x: Variable, dtype: Any = "int32") -> Any:
         Unsupported: how many elements are left depends on values.
     """
     raise unknown_size("unique_with_counts", "x has different elements", "Count before feeding x.")
+
+
+def nonzero(input: Variable, as_tuple: bool = False) -> Any:
+    """Refuse.
+
+    Raises:
+        Unsupported: how many elements are not zero depends on values.
+    """
+    what = "the operand has elements that are not zero"
+    raise unknown_size("nonzero", what, "Use where(x != 0, a, b), or multiply by x != 0.")

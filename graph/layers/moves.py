@@ -84,24 +84,25 @@ def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> 
     return layer("expand_as", inputs, None, name, dtype=x.dtype)
 
 
-def flip(x: Variable, dims: int | Sequence[int], name: str | None = None) -> Variable:
+def flip(input: Variable, dims: int | Sequence[int], name: str | None = None) -> Variable:
     """The elements from the end to the front along ``dims``."""
-    check_variable(x, "x", "flip")
-    return layer("flip", {"X": x}, {"dims": _list(dims, "dims", "flip")}, name, dtype=x.dtype)
+    check_variable(input, "input", "flip")
+    attrs = {"dims": _list(dims, "dims", "flip")}
+    return layer("flip", {"X": input}, attrs, name, dtype=input.dtype)
 
 
-def roll(x: Variable, shifts: Any, dims: Any = None, name: str | None = None) -> Variable:
+def roll(input: Variable, shifts: Any, dims: Any = None) -> Variable:
     """The elements moved along ``dims`` (None: in a row); those that leave at one end come in at the other.
 
     Raises:
         InvalidValue: ``shifts`` and ``dims`` differ in length.
     """
-    check_variable(x, "x", "roll")
+    check_variable(input, "input", "roll")
     steps = _list(shifts, "shifts", "roll")
     axes = [] if dims is None else _list(dims, "dims", "roll")
     if len(steps) != (len(axes) or 1):
         raise InvalidValue(f"roll: {len(steps)} shifts do not fit {len(axes)} dimensions.")
-    return layer("roll", {"X": x}, {"shifts": steps, "dims": axes}, name, dtype=x.dtype)
+    return layer("roll", {"X": input}, {"shifts": steps, "dims": axes}, dtype=input.dtype)
 
 
 def unbind(input: Variable, axis: int = 0) -> list[Variable]:

@@ -158,7 +158,7 @@ def random_crop_shape(op: Inference) -> Mapping[str, Specs]:
     """The last dimensions become ``shape``; those in front count samples."""
     x, shape = op.spec("X"), list(op.attr("shape"))
     front = len(x.shape) - len(shape)
-    op.require(shape and front >= 0, f"shape {shape} has more dimensions than X, or none")
+    op.require(bool(shape) and front >= 0, f"shape {shape} has more dimensions than X, or none")
     for whole, size in zip(x.shape[front:], shape, strict=True):
         op.require(size > 0 and (size <= whole or whole < 0), f"{shape} does not fit {x.shape}")
     return {"Out": of_shape((*x.shape[:front], *shape), x), "SeedOut": op.spec("Seed")}

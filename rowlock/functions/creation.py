@@ -220,6 +220,13 @@ def triu_indices(
     return constant(np.stack(np.triu_indices(rows, offset, columns)), dtype)
 
 
+def trace(
+    x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name: str | None = None
+) -> Variable:
+    """The sum of the diagonal of two dimensions."""
+    return matrices.trace(x, offset, axis1, axis2, None, name)
+
+
 def to_tensor(
     data: Any, dtype: Any = None, place: Any = None, stop_gradient: bool = True
 ) -> Variable:

@@ -162,7 +162,7 @@ def roll(x: Variable, shifts: Any, axis: Any = None, name: str | None = None) ->
     Raises:
         InvalidValue: ``shifts`` and ``axis`` differ in length.
     """
-    return moves.roll(x, shifts, axis, name)
+    return moves.roll(x, shifts, axis)
 
 
 def gather(x: Variable, index: Variable, axis: Any = None, name: str | None = None) -> Variable:

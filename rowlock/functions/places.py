@@ -242,15 +242,15 @@ def put_along_axis(
     named = known_sizes(at, "put_along_axis")
     starts = np.arange(product(tuple(sizes[:-1]))).reshape([*sizes[:-1], 1]) * sizes[-1]
     flat = layers.reshape(at + constant(starts, at.dtype), [-1])
-    given = values if isinstance(values, Variable) else constant(values, arr.dtype)
-    given = expand(given, list(indices.shape or ()))
-    updates = layers.reshape(moveaxis(given, place, -1), [product(tuple(named))])
+    whole = values if isinstance(values, Variable) else constant(values, arr.dtype)
+    whole = expand(whole, list(indices.shape or ()))
+    updates = layers.reshape(moveaxis(whole, place, -1), [product(tuple(named))])
     row = layers.reshape(moveaxis(arr, place, -1), [-1])
     if reduce == "assign":
-        made = tensors.scatter(row, flat, updates)
+        out = tensors.scatter(row, flat, updates)
     else:
-        made = picks.scatter_nd_add(row, layers.unsqueeze(flat, [1]), updates)
-    return moveaxis(layers.reshape(made, sizes), -1, place)
+        out = picks.scatter_nd_add(row, layers.unsqueeze(flat, [1]), updates)
+    return moveaxis(layers.reshape(out, sizes), -1, place)
 
 
 def index_add(
@@ -260,9 +260,9 @@ def index_add(
     place = axis_of(x, axis, "index_add")
     picks.check_index(index, "index", "index_add")
     check_variable(value, "value", "index_add")
-    first, layers_ = moveaxis(x, place, 0), moveaxis(value, place, 0)
-    made = picks.scatter_nd_add(first, layers.unsqueeze(index, [1]), layers_)
-    return moveaxis(made, 0, place)
+    first, updates = moveaxis(x, place, 0), moveaxis(value, place, 0)
+    out = picks.scatter_nd_add(first, layers.unsqueeze(index, [1]), updates)
+    return moveaxis(out, 0, place)
 
 
 def index_put(

@@ -109,11 +109,7 @@ def nonzero(x: Variable, as_tuple: bool = False) -> Any:
     Raises:
         Unsupported: how many elements are not zero depends on values.
     """
-    raise matrices.unknown_size(
-        "nonzero",
-        "x has elements that are not zero",
-        "Use where(x != 0, a, b), or multiply by x != 0.",
-    )
+    return matrices.nonzero(x, as_tuple)
 
 
 def masked_select(x: Variable, mask: Variable, name: str | None = None) -> Any:
@@ -147,7 +143,16 @@ def unique(
     return matrices.unique(x, dtype)
 
 
-allclose = matrices.allclose
+def allclose(
+    x: Variable,
+    y: Variable,
+    rtol: float = 1e-05,
+    atol: float = 1e-08,
+    equal_nan: bool = False,
+    name: str | None = None,
+) -> Variable:
+    """Whether every |x - y| is at most atol + rtol |y|."""
+    return matrices.allclose(x, y, rtol, atol, equal_nan, name)
 
 
 def _extreme(

@@ -180,7 +180,9 @@ L.temporal_shift(L.expand(im, [4, 1, 1, 1]) * 1.5, 2) | L.crop(w, [2, 3], [1, 0]
 L.crop_tensor(w, [L.fill_constant([1], 'int32', 2), 2], [0, 1]) | L.space_to_depth(im, 2) | L.unfold(im, [2, 3], 2, [1, 0, 0, 1], 1)
 L.unfold(im, 3, dilations=[1, 2], paddings=1) | L.range(0.3, 2, 0.4, 'float32') | L.range(L.fill_constant([1], 'int32', 3), 9, 2, 'int32')
 L.linspace(L.fill_constant([1], 'float64', 3), 1.5, 4, 'float64') | L.diag(np.array([1.5, 2.5], 'float32'))
-paddle.fluid.contrib.layers.partial_sum([w, w * 2], 1, 2) | paddle.fluid.contrib.layers.partial_concat([w, w * 2], -2)
+paddle.fluid.contrib.layers.partial_sum([w, w * 2], 1, 2) | L.trace(im, 1, 2, 3)
+L.flip(w, [0, -1]) | L.roll(w, 1, 0) | L.roll(w, [1, -2], [0, 1]) | L.diag_embed(w, -1) | L.meshgrid([v, v])[1] | L.index_select(w, L.squeeze(k, [1]), 1) | L.index_sample(w, k)
+L.allclose(w, x) | L.roll(im, 5) | paddle.fluid.contrib.layers.partial_concat([w, w * 2], -2)
 """
 
 FLUID = listed(OPERATORS) + listed(FLUID_LAYERS) + listed(OTHER_OPS) + listed(MOVES)

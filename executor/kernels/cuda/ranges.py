@@ -32,8 +32,8 @@ from .support import cuda
 
 def _written(dev: Device, out: Array, value: Any) -> list[Step]:
     """Copy numbers that are sent to the GPU now."""
-    given = dev.xp.asarray(np.asarray(value).astype(out.dtype))
-    return bind_cuda(dev, [(e.copy(e.argument("x")), out)], {"x": given})
+    numbers = dev.xp.asarray(np.asarray(value).astype(out.dtype))
+    return bind_cuda(dev, [(e.copy(e.argument("x")), out)], {"x": numbers})
 
 
 @cuda("fill")

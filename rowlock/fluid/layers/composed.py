@@ -7,7 +7,7 @@ from typing import Any
 
 from ...functions import creation
 from ...functions import math as functions
-from ...graph.layers import binary, tensors, unary
+from ...graph.layers import binary, draws, tensors, unary
 from ...graph.layers import shape as layers
 from ...graph.layers.helper import check_variable
 from ...graph.program.variable import Variable
@@ -25,6 +25,56 @@ def arange(
 ) -> Variable:
     """start, start + step, ... up to but without ``end``, float32 by default."""
     return creation.arange(start, end, step, "float32" if dtype is None else dtype)
+
+
+def _into(value: Variable, out: Variable | None, stop_gradient: bool) -> Variable:
+    """Copy a result to ``out``, if there is one, and say whether gradients end there."""
+    result = value if out is None else layers.assign(value, out)
+    result.stop_gradient = stop_gradient
+    return result
+
+
+def randint(
+    low: int,
+    high: int | None = None,
+    shape: Any = None,
+    out: Variable | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    stop_gradient: bool = False,
+    seed: int = 0,
+    name: str | None = None,
+) -> Variable:
+    """Integers from ``low`` up to but without ``high``; one number is the end, from 0."""
+    low, high = (0, low) if high is None else (low, high)
+    kind = "int64" if dtype is None else dtype
+    numbers = draws.randint(low, high, [1] if shape is None else shape, kind, seed, name)
+    return _into(numbers, out, stop_gradient)
+
+
+def randn(
+    shape: Any,
+    out: Variable | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    stop_gradient: bool = True,
+    name: str | None = None,
+) -> Variable:
+    """Numbers of the standard normal distribution."""
+    kind = "float32" if dtype is None else dtype
+    return _into(tensors.gaussian_random(shape, dtype=kind), out, stop_gradient)
+
+
+def randperm(
+    n: int,
+    out: Variable | None = None,
+    dtype: Any = "int64",
+    device: Any = None,
+    stop_gradient: bool = True,
+    seed: int = 0,
+) -> Variable:
+    """The integers below ``n`` in a random order."""
+    return _into(draws.randperm(n, dtype, seed), out, stop_gradient)
 
 
 def brelu(

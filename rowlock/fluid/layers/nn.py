@@ -25,6 +25,10 @@ from ...graph.layers.draws import (
 )
 from ...graph.layers.loss import log_loss
 from ...graph.layers.matrices import (
+    allclose,
+    diag_embed,
+    meshgrid,
+    nonzero,
     size,
     unique,
     unique_with_counts,
@@ -34,8 +38,10 @@ from ...graph.layers.moves import (
     crop,
     crop_tensor,
     expand_as,
+    flip,
     pad_constant_like,
     pixel_shuffle,
+    roll,
     shuffle_channel,
     space_to_depth,
     temporal_shift,
@@ -43,6 +49,8 @@ from ...graph.layers.moves import (
 )
 from ...graph.layers.nn import batch_norm, conv2d, embedding, fc, layer_norm, pool2d
 from ...graph.layers.picks import (
+    index_sample,
+    index_select,
     multiplex,
     scatter_nd,
     scatter_nd_add,
@@ -114,6 +122,9 @@ from .composed import (
     label_smooth,
     log_softmax,
     maxout,
+    randint,
+    randn,
+    randperm,
     selu,
     smooth_l1,
     soft_relu,
@@ -121,6 +132,7 @@ from .composed import (
 )
 
 __all__ = [
+    "allclose",
     "autoincreased_step_counter",
     "batch_norm",
     "bmm",
@@ -131,6 +143,7 @@ __all__ = [
     "cos_sim",
     "crop",
     "crop_tensor",
+    "diag_embed",
     "dice_loss",
     "dropout",
     "elementwise_add",
@@ -148,6 +161,7 @@ __all__ = [
     "expand_as",
     "fc",
     "flatten",
+    "flip",
     "fsp_matrix",
     "gather",
     "gather_nd",
@@ -155,6 +169,8 @@ __all__ = [
     "gaussian_random_batch_size_like",
     "hard_sigmoid",
     "hard_swish",
+    "index_sample",
+    "index_select",
     "l2_normalize",
     "label_smooth",
     "layer_norm",
@@ -170,8 +186,10 @@ __all__ = [
     "maxout",
     "mean",
     "mean_iou",
+    "meshgrid",
     "mul",
     "multiplex",
+    "nonzero",
     "one_hot",
     "pad",
     "pad2d",
@@ -180,7 +198,10 @@ __all__ = [
     "pool2d",
     "pow",
     "py_func",
+    "randint",
+    "randn",
     "random_crop",
+    "randperm",
     "rank",
     "reduce_all",
     "reduce_any",
@@ -192,6 +213,7 @@ __all__ = [
     "relu",
     "relu6",
     "reshape",
+    "roll",
     "sampling_id",
     "scale",
     "scatter",

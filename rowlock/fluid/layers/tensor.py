@@ -6,6 +6,7 @@ from ...graph.layers.matrices import (
     eye,
     linspace,
     range,
+    trace,
     tril,
     triu,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "range",
     "reverse",
     "sums",
+    "trace",
     "tril",
     "triu",
     "zeros",
