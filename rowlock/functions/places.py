@@ -55,7 +55,9 @@ def moveaxis(
         InvalidValue: there is no such dimension, or one comes twice.
     """
     check_variable(x, "x", "moveaxis")
-    pair = [one if isinstance(one, (list, tuple)) else [one] for one in (source, destination)]
+    pair: list[Any] = [
+        one if isinstance(one, (list, tuple)) else [one] for one in (source, destination)
+    ]
     froms, tos = ([axis_of(x, axis, "moveaxis") for axis in axes] for axes in pair)
     if len(froms) != len(tos) or len({*froms}) != len(froms) or len({*tos}) != len(tos):
         raise InvalidValue(f"moveaxis: {source} and {destination} must be as many, none twice.")

@@ -30,13 +30,14 @@ from ..registry import Step, kernel
 from .manipulation import Copy, copied
 
 Pairs = Iterable[tuple[Any, Any]]
+Rule = Callable[[Any, Any, Any], Pairs]
 Fill = Callable[[Device, Any, Any], list[Step]]
 
 
 class Move(NamedTuple):
     """A rule, and the fields of the operand, the result, and the number that fills the rest of it."""
 
-    pairs: Callable[[Any, Any, Any], Pairs]
+    pairs: Rule
     source: str
     target: str
     rest: str
@@ -45,10 +46,12 @@ class Move(NamedTuple):
 MOVES: dict[str, Move] = {}
 
 
-def move(*op_types: str, source: str = "x", target: str = "out", rest: str = "") -> Any:
+def move(
+    *op_types: str, source: str = "x", target: str = "out", rest: str = ""
+) -> Callable[[Rule], Rule]:
     """Name the ops that a rule moves elements for."""
 
-    def add(pairs: Callable[[Any, Any, Any], Pairs]) -> Callable[[Any, Any, Any], Pairs]:
+    def add(pairs: Rule) -> Rule:
         MOVES.update(dict.fromkeys(op_types, Move(pairs, source, target, rest)))
         return pairs
 
