@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.layers import activations, binary, tensors, unary
+from ..graph.layers import activations, binary, matrices, picks, tensors, unary
 from ..graph.layers import shape as layers
 from ..graph.layers.helper import check_variable
 from ..graph.program.variable import Variable
@@ -359,24 +359,6 @@ def cumsum(
     return tensors.cumsum(x, axis)
 
 
-def trace(
-    x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name: str | None = None
-) -> Variable:
-    """The sum of a diagonal of each matrix."""
-    check_variable(x, "x", "trace")
-    rank = x.ndim
-    last = [axis1 % rank, axis2 % rank]
-    if last[0] == last[1]:
-        raise InvalidValue(f"trace: axis1 and axis2 are one dimension, {axis1}.")
-    turned = layers.transpose(x, [i for i in range(rank) if i not in last] + last)
-    sizes = (turned.shape or ())[-2:]
-    if min_of(*sizes) < 0:
-        raise InvalidValue(f"trace: the sizes {list(sizes)} of the matrices must be known.")
-    return layers.reduce_sum(
-        turned * constant(np.eye(sizes[0], sizes[1], k=offset), x.dtype), [-2, -1]
-    )
-
-
 def _floats(x: Variable, layer: str) -> Variable:
     check_variable(x, "x", layer)
     return layers.cast(x, "float32") if x.dtype in INTEGERS else x
@@ -463,21 +445,12 @@ def increment(x: Variable, value: float = 1.0, name: str | None = None) -> Varia
 
 def multiplex(inputs: Sequence[Variable], index: Variable, name: str | None = None) -> Variable:
     """Row i is row i of input ``index[i]``."""
-    if not isinstance(inputs, (list, tuple)) or len(inputs) < 2:
-        raise InvalidType(f"multiplex takes a list of two Variables or more, got {inputs!r}.")
-    check_variable(index, "index", "multiplex")
-    first = inputs[0]
-    flat = layers.reshape(index, [-1] + [1] * (first.ndim - 1))
-    out: Variable = first
-    for i, variable in enumerate(inputs[1:], 1):
-        rows = layers.zeros_like(variable) + layers.cast(flat == i, variable.dtype)
-        out = layers.where(rows > 0.5, variable, out)
-    return out
+    return picks.multiplex(inputs, index)
 
 
 def numel(x: Variable, name: str | None = None) -> Variable:
     """The number of elements, as an int64 of one element."""
-    return tensors.size(x)
+    return matrices.size(x)
 
 
 def cross(x: Variable, y: Variable, axis: int = 9, name: str | None = None) -> Variable:

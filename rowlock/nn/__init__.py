@@ -38,6 +38,7 @@ from .layer.activation import (
 )
 from .layer.common import (
     AlphaDropout,
+    ChannelShuffle,
     CosineSimilarity,
     Dropout,
     Dropout2D,
@@ -51,6 +52,8 @@ from .layer.common import (
     Pad3D,
     PairwiseDistance,
     PixelShuffle,
+    PixelUnshuffle,
+    Unfold,
 )
 from .layer.container import LayerDict, LayerList, ParameterList, Sequential
 from .layer.conv import Conv1D, Conv2D
@@ -106,6 +109,7 @@ __all__ = [
     "BatchNorm1D",
     "BatchNorm2D",
     "BatchNorm3D",
+    "ChannelShuffle",
     "ClipGradByGlobalNorm",
     "ClipGradByNorm",
     "ClipGradByValue",
@@ -148,6 +152,7 @@ __all__ = [
     "PairwiseDistance",
     "ParameterList",
     "PixelShuffle",
+    "PixelUnshuffle",
     "RReLU",
     "ReLU",
     "ReLU6",
@@ -169,11 +174,12 @@ __all__ = [
     "TransformerDecoderLayer",
     "TransformerEncoder",
     "TransformerEncoderLayer",
+    "Unfold",
     "Upsample",
     "UpsamplingBilinear2D",
     "UpsamplingNearest2D",
     "functional",
     "initializer",
-]  # fmt: skip
+]
 __dir__ = listing(__name__)
 __getattr__ = missing(__name__)

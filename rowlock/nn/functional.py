@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ..graph.layers.matrices import diag_embed
+from ..graph.layers.moves import unfold
 from ..graph.layers.unary import elu, relu, sigmoid, softsign, tanh
 from ..names import listing, missing
 from .activations import (
@@ -42,6 +44,7 @@ from .common import (
     avg_pool1d,
     avg_pool2d,
     batch_norm,
+    channel_shuffle,
     conv1d,
     conv2d,
     cosine_similarity,
@@ -57,6 +60,7 @@ from .common import (
     one_hot,
     pad,
     pixel_shuffle,
+    pixel_unshuffle,
     temporal_shift,
 )
 from .images import affine_grid, grid_sample, interpolate, upsample
@@ -80,17 +84,6 @@ from .losses import (
 )
 
 __all__ = [
-    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d",
-    "alpha_dropout", "avg_pool1d", "avg_pool2d", "batch_norm", "binary_cross_entropy",
-    "binary_cross_entropy_with_logits", "celu", "conv1d", "conv2d", "cosine_similarity", "cross_entropy",
-    "dice_loss", "dropout", "dropout2d", "dropout3d", "elu", "elu_", "embedding", "gelu", "glu",
-    "gumbel_softmax", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "kl_div", "l1_loss",
-    "label_smooth", "layer_norm", "leaky_relu", "linear", "log_loss", "log_sigmoid", "log_softmax",
-    "margin_ranking_loss", "max_pool1d", "max_pool2d", "maxout", "mish", "mse_loss", "nll_loss",
-    "normalize", "npair_loss", "one_hot", "pad", "pixel_shuffle", "prelu", "relu", "relu6", "relu_",
-    "rrelu", "selu", "sigmoid", "sigmoid_focal_loss", "silu", "smooth_l1_loss", "softmax", "softmax_",
-    "softmax_with_cross_entropy", "softplus", "softshrink", "softsign", "square_error_cost", "swish",
-    "tanh", "tanhshrink", "temporal_shift", "thresholded_relu",
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
     "adaptive_max_pool1d",
@@ -102,10 +95,13 @@ __all__ = [
     "batch_norm",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
+    "celu",
+    "channel_shuffle",
     "conv1d",
     "conv2d",
     "cosine_similarity",
     "cross_entropy",
+    "diag_embed",
     "dice_loss",
     "dropout",
     "dropout2d",
@@ -114,7 +110,9 @@ __all__ = [
     "elu_",
     "embedding",
     "gelu",
+    "glu",
     "grid_sample",
+    "gumbel_softmax",
     "hardshrink",
     "hardsigmoid",
     "hardswish",
@@ -133,6 +131,7 @@ __all__ = [
     "max_pool1d",
     "max_pool2d",
     "maxout",
+    "mish",
     "mse_loss",
     "nll_loss",
     "normalize",
@@ -140,13 +139,16 @@ __all__ = [
     "one_hot",
     "pad",
     "pixel_shuffle",
+    "pixel_unshuffle",
     "prelu",
     "relu",
     "relu6",
     "relu_",
+    "rrelu",
     "selu",
     "sigmoid",
     "sigmoid_focal_loss",
+    "silu",
     "smooth_l1_loss",
     "softmax",
     "softmax_",
@@ -160,7 +162,8 @@ __all__ = [
     "tanhshrink",
     "temporal_shift",
     "thresholded_relu",
+    "unfold",
     "upsample",
-]  # fmt: skip
+]
 __dir__ = listing(__name__)
 __getattr__ = missing(__name__)

@@ -5,41 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...functions import creation, manipulation
+from ...functions import creation
 from ...functions import math as functions
-from ...graph.layers import binary, tensors, unary
+from ...graph.layers import binary, draws, tensors, unary
 from ...graph.layers import shape as layers
 from ...graph.layers.helper import check_variable
 from ...graph.program.variable import Variable
-from ...nn import activations, common, losses
-from ...strategies.errors import InvalidType, InvalidValue
+from ...nn import activations, losses
+from ...strategies.errors import InvalidValue
 
 bmm = functions.bmm
-multiplex = functions.multiplex
-shard_index = manipulation.shard_index
-scatter_nd = manipulation.scatter_nd
 dice_loss = losses.dice_loss
 npair_loss = losses.npair_loss
-
-
-def eye(
-    num_rows: int, num_columns: int | None = None, batch_shape: Any = None, dtype: Any = "float32"
-) -> Variable:
-    """Ones on the diagonal, zeros beside it; ``batch_shape`` repeats the matrix."""
-    matrix = creation.eye(num_rows, num_columns, dtype)
-    if batch_shape is None:
-        return matrix
-    return manipulation.expand(matrix, [*batch_shape, *(matrix.shape or ())])
-
-
-def linspace(start: Any, stop: Any, num: Any, dtype: Any) -> Variable:
-    """``num`` numbers from ``start`` to ``stop``, evenly apart."""
-    return creation.linspace(start, stop, num, dtype)
-
-
-def range(start: Any, end: Any, step: Any, dtype: Any) -> Variable:
-    """start, start + step, ... up to but without ``end``."""
-    return creation.arange(start, end, step, dtype)
 
 
 def arange(
@@ -49,56 +26,54 @@ def arange(
     return creation.arange(start, end, step, "float32" if dtype is None else dtype)
 
 
-def diag(diagonal: Any) -> Variable:
-    """A matrix with the vector on its diagonal."""
-    vector = diagonal if isinstance(diagonal, Variable) else layers.assign(diagonal)
-    if vector.ndim != 1:
-        raise InvalidValue(f"diag takes a vector, got {vector.ndim} dimensions.")
-    return creation.diag(vector)
+def _into(value: Variable, out: Variable | None, stop_gradient: bool) -> Variable:
+    """Copy a result to ``out``, if there is one, and say whether gradients end there."""
+    result = value if out is None else layers.assign(value, out)
+    result.stop_gradient = stop_gradient
+    return result
 
 
-def tril(input: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
-    """The matrices with zeros above a diagonal."""
-    return creation.tril(input, diagonal)
-
-
-def triu(input: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
-    """The matrices with zeros below a diagonal."""
-    return creation.triu(input, diagonal)
-
-
-def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> Variable:
-    """x repeated to the shape of ``target_tensor``, which its sizes must divide.
-
-    Raises:
-        InvalidValue: they do not, or are not known.
-    """
-    check_variable(x, "x", "expand_as")
-    check_variable(target_tensor, "target_tensor", "expand_as")
-    have, want = x.shape or (), target_tensor.shape or ()
-    fits = len(have) == len(want) and min(*have, *want) > 0
-    if not fits or any(b % a for a, b in zip(have, want, strict=True)):
-        raise InvalidValue(f"expand_as: {list(have)} does not repeat to {list(want)}.")
-    return layers.expand(x, [b // a for a, b in zip(have, want, strict=True)])
-
-
-def scatter_nd_add(
-    ref: Variable, index: Variable, updates: Variable, name: str | None = None
+def randint(
+    low: int,
+    high: int | None = None,
+    shape: Any = None,
+    out: Variable | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    stop_gradient: bool = False,
+    seed: int = 0,
+    name: str | None = None,
 ) -> Variable:
-    """ref with ``updates`` added at coordinates."""
-    return manipulation.scatter_nd_add(ref, index, updates)
+    """Integers from ``low`` up to but without ``high``; one number is the end, from 0."""
+    low, high = (0, low) if high is None else (low, high)
+    kind = "int64" if dtype is None else dtype
+    numbers = draws.randint(low, high, [1] if shape is None else shape, kind, seed, name)
+    return _into(numbers, out, stop_gradient)
 
 
-def pixel_shuffle(x: Variable, upscale_factor: int) -> Variable:
-    """Channels moved to blocks of pixels."""
-    return common.pixel_shuffle(x, upscale_factor)
-
-
-def temporal_shift(
-    x: Variable, seg_num: int, shift_ratio: float = 0.25, name: str | None = None
+def randn(
+    shape: Any,
+    out: Variable | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    stop_gradient: bool = True,
+    name: str | None = None,
 ) -> Variable:
-    """Some channels moved one frame back, some one ahead, in segments of ``seg_num`` frames."""
-    return common.temporal_shift(x, seg_num, shift_ratio)
+    """Numbers of the standard normal distribution."""
+    kind = "float32" if dtype is None else dtype
+    return _into(tensors.gaussian_random(shape, dtype=kind), out, stop_gradient)
+
+
+def randperm(
+    n: int,
+    out: Variable | None = None,
+    dtype: Any = "int64",
+    device: Any = None,
+    stop_gradient: bool = True,
+    seed: int = 0,
+) -> Variable:
+    """The integers below ``n`` in a random order."""
+    return _into(draws.randperm(n, dtype, seed), out, stop_gradient)
 
 
 def log_softmax(
@@ -137,32 +112,6 @@ def fsp_matrix(x: Variable, y: Variable) -> Variable:
     left = layers.reshape(x, [-1, first, height * width])
     right = layers.reshape(y, [-1, second, height * width])
     return binary.matmul(left, right, transpose_y=True, alpha=1.0 / (height * width))
-
-
-def shuffle_channel(x: Variable, group: int, name: str | None = None) -> Variable:
-    """The channels dealt out over ``group`` groups."""
-    check_variable(x, "x", "shuffle_channel")
-    if isinstance(group, bool) or not isinstance(group, int):
-        raise InvalidType(f"shuffle_channel: group must be an int, got {group!r}.")
-    _, channels, height, width = x.shape or (0, 0, 0, 0)
-    if channels % group:
-        raise InvalidValue(f"shuffle_channel: {channels} channels do not divide by {group}.")
-    parts = layers.reshape(x, [-1, group, channels // group, height, width])
-    turned = layers.transpose(parts, [0, 2, 1, 3, 4])
-    return layers.reshape(turned, [-1, channels, height, width])
-
-
-def pad_constant_like(
-    x: Variable, y: Variable, pad_value: float = 0.0, name: str | None = None
-) -> Variable:
-    """y with a margin behind it, so that it is as large as x."""
-    check_variable(x, "x", "pad_constant_like")
-    check_variable(y, "y", "pad_constant_like")
-    large, small = x.shape or (), y.shape or ()
-    if len(large) != len(small) or min(*large, *small) < 0:
-        raise InvalidValue(f"pad_constant_like: {list(small)} is not padded to {list(large)}.")
-    margins = [n for a, b in zip(large, small, strict=True) for n in (0, a - b)]
-    return tensors.pad(y, margins, pad_value)
 
 
 def _range(start: int, end: int) -> Sequence[int]:
