@@ -28,7 +28,7 @@ def own_attributes(single: str, attrs: Mapping[str, Any], k: int) -> dict[str, A
 
 
 # Slots that an update may do without: all parameters of one fused op have them, or none has.
-SOMETIMES = (MASTER, SKIP, f"{MASTER}Out", "Beta1PowOut", "Beta2PowOut")
+SOMETIMES = (MASTER, SKIP, "LearningRate", f"{MASTER}Out", "Beta1PowOut", "Beta2PowOut")
 
 
 def fused_slots(op: Op, slots: Sequence[Slot]) -> list[Slot]:

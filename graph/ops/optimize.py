@@ -158,23 +158,28 @@ def adamax(
     return {"moment": moment, "inf_norm": inf_norm, "param": param - moment / inf_norm * rate}
 
 
-@declare_update()
+@declare_update(dispensable=("LearningRate",), tried={"with_rate": True})
 def adadelta(
     param: Expr,
     grad: Expr,
     avg_squared_grad: Expr,
     avg_squared_update: Expr,
+    learning_rate: Expr,
     *,
     rho: float = 0.95,
     epsilon: float = 1e-6,
+    with_rate: bool = False,
 ) -> Results:
-    """The step is the gradient times a ratio of running root mean squares. Zeiler, arXiv 1212.5701."""
+    """The step is the gradient times a ratio of running root mean squares. Zeiler, arXiv 1212.5701.
+
+    Paddle 2 multiplies it by the learning rate (``with_rate``).
+    """
     squared_grad = averaged(avg_squared_grad, grad * grad, rho)
     step = e.sqrt((avg_squared_update + epsilon) / (squared_grad + epsilon)) * grad
     return {
         "avg_squared_grad": squared_grad,
         "avg_squared_update": averaged(avg_squared_update, step * step, rho),
-        "param": param - step,
+        "param": param - (step * learning_rate if with_rate else step),
     }
 
 

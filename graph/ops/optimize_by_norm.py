@@ -40,7 +40,7 @@ def lars_momentum(
     own=("weight_decay",),
     optional=(MASTER, SKIP),
     dispensable=("Beta1PowOut", "Beta2PowOut"),
-    tried={"weight_decay": 0.2, "epsilon": 0.1},
+    tried={"weight_decay": 0.2, "epsilon": 0.1, "corrects_bias": True},
 )
 def lamb(
     param: Expr,

@@ -78,7 +78,8 @@ def adadelta(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     a = rho * ins["AvgSquaredGrad"] + (1 - rho) * g**2
     step = np.sqrt((ins["AvgSquaredUpdate"] + e) / (a + e)) * g
     u = rho * ins["AvgSquaredUpdate"] + (1 - rho) * step**2
-    return {"AvgSquaredGradOut": a, "AvgSquaredUpdateOut": u, "ParamOut": ins["Param"] - step}
+    rate = ins["LearningRate"] if attrs["with_rate"] else 1.0
+    return {"AvgSquaredGradOut": a, "AvgSquaredUpdateOut": u, "ParamOut": ins["Param"] - rate * step}
 
 
 @reference("rmsprop")
