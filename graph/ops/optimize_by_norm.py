@@ -105,4 +105,5 @@ def dpsgd(
     The number is drawn by a node of its own (``graph/passes/draw_noise.py``).
     """
     scale = e.maximum(_norm(grad) / clip, 1.0)
-    return {"param": param - (grad / scale + noise * sigma / batch_size) * learning_rate}
+    step = grad / scale + noise * sigma / batch_size if sigma else grad / scale
+    return {"param": param - step * learning_rate}

@@ -21,7 +21,7 @@ def draw_noise(graph: Graph, target: Target) -> Graph:
 
 
 def _with_noise(node: Node) -> Iterator[Node]:
-    if node.op == "dpsgd" and not node.inputs.get("Noise"):
+    if node.op == "dpsgd" and node.attrs["sigma"] and not node.inputs.get("Noise"):
         (param,) = node.outputs["ParamOut"]
         assert param is not None
         noise = Value(f"{param.name}@NOISE", Spec((1,), VarType.FP32), version=param.version)
