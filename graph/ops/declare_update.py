@@ -72,9 +72,9 @@ def declare_update(
     """Declare the op that a rule is named after.
 
     ``own`` and ``like_param``: see :class:`Update`. ``outputs`` are output slots that are not named after their
-    operand's. ``unread`` are attributes that the rule has no use for, ``numbers`` slots that
-    stand for attributes, ``optional`` which of MasterParam and SkipUpdate it takes. What is ``dispensable`` may
-    be left out of an op, inputs in a program alone: the kernels need them. ``tried`` are the sample's attributes.
+    operand's. ``unread`` are attributes that the rule has no use for, ``numbers`` slots that stand for
+    attributes, ``optional`` which of MasterParam and SkipUpdate it takes. An op may do without what is
+    ``dispensable``, a kernel only where the rule does not read it. ``tried`` are the sample's attributes.
     """
 
     def declare(rule: Rule) -> Rule:

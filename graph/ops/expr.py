@@ -112,9 +112,7 @@ def folded(root: Expr, dtype: Any, known: dict[Expr, Expr]) -> Expr:
     return known[root]
 
 
-def replaced(
-    root: Expr, other: Callable[[Expr], Expr | None], known: dict[Expr, Expr]
-) -> Expr:
+def replaced(root: Expr, other: Callable[[Expr], Expr | None], known: dict[Expr, Expr]) -> Expr:
     """Return an expression with ``other`` of a part in the place of each part that it is not None for.
 
     ``known`` remembers what was made of parts that expressions share.

@@ -100,9 +100,9 @@ def dpsgd(
 ) -> Results:
     """p -= lr (g / max(1, |g| / clip) + sigma noise / batch_size).
 
-    After Abadi et al., arXiv 1607.00133; as in Paddle, the gradient is clipped once for the whole batch, and one
-    standard normal number is added to all elements, which is not what the paper's guarantee of privacy needs.
-    The number is drawn by a node of its own (``graph/passes/draw_noise.py``).
+    After Abadi et al., arXiv 1607.00133. As in Paddle, the gradient is clipped once for the whole batch, and
+    one standard normal number is added to all elements: the paper's guarantee of privacy needs more. The number
+    is drawn by a node of its own (``graph/passes/draw_noise.py``).
     """
     scale = e.maximum(_norm(grad) / clip, 1.0)
     step = grad / scale + noise * sigma / batch_size if sigma else grad / scale

@@ -106,7 +106,13 @@ class Adagrad(methods.AdagradOptimizer):
         name: str | None = None,
         initial_accumulator_value: float = 0.0,
     ) -> None:
-        options = (parameters, as_regularizer(weight_decay), grad_clip, name, initial_accumulator_value)
+        options = (
+            parameters,
+            as_regularizer(weight_decay),
+            grad_clip,
+            name,
+            initial_accumulator_value,
+        )
         super().__init__(learning_rate, epsilon, *options)
 
 

@@ -205,7 +205,10 @@ def test_dgc_is_momentum_until_it_is_to_compress(places: int, threads: None) -> 
                     exe.run(program, feed=FEED, fetch_list=[loss])
                 np.testing.assert_array_equal(scope.find_var("w1").get_tensor(), before)
     np.testing.assert_allclose(found["dgc"][0], found["momentum"][0], rtol=1e-6)
-    assert np.abs(found["momentum"][1] - start).max() > 10 * np.abs(found["dgc"][1] - start * 0.995).max()
+    assert (
+        np.abs(found["momentum"][1] - start).max()
+        > 10 * np.abs(found["dgc"][1] - start * 0.995).max()
+    )
 
 
 def test_dgc_of_small_parameters_is_momentum_for_ever() -> None:

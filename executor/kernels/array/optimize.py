@@ -11,9 +11,9 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from ....graph.ir.capabilities import Takes
+from ....graph.ops.declare_update import MASTER, SKIP
 from ....graph.ops.fused_optimize import FUSED, own_attributes
 from ....graph.ops.operands import Operands, parameter_name
-from ....graph.ops.declare_update import MASTER, SKIP
 from ....graph.ops.pointwise import arguments
 from ....graph.ops.registry import OPS
 from ....graph.ops.update import Results, Update
@@ -58,7 +58,11 @@ def add_kernel(
 
     def function(dev: Device, a: Operands) -> list[Step]:
         slots = ((name, getattr(a, name)) for name in operands)
-        arrays = {n: held for n, held in slots if not (held is None or isinstance(held, list) and not held)}
+        arrays = {
+            n: held
+            for n, held in slots
+            if not (held is None or (isinstance(held, list) and not held))
+        }
         return bind(dev, arrays, {name: getattr(a, name) for name in update.attributes})
 
     function.__wrapped__ = update.rule  # type: ignore[attr-defined]  # where the formula stands
@@ -123,7 +127,9 @@ def _bind(op_type: str, dev: Device, arrays: Arrays, attrs: Mapping[str, Any]) -
         sums = {name: dev.scratch((count, 1), param.dtype) for name in totals}
 
         def add_up(k: int, parts: Arrays) -> list[Step]:
-            return [partial(parts[name].sum, out=each[k].reshape(())) for name, each in sums.items()]
+            return [
+                partial(parts[name].sum, out=each[k].reshape(())) for name, each in sums.items()
+            ]
 
         steps = _by_block(dev, order.ahead, arrays, scalars, order.totals, add_up)
         steps += [partial(sums[n].sum, out=total.reshape(())) for n, total in totals.items()]

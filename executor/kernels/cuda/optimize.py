@@ -109,9 +109,7 @@ class _Update:
             for n in self._loaded()
         ]
         make = [f"Vec<{self.types[n]}, {lanes}> m_{n};" for n in self.results]
-        reads = [
-            f"const float {n} = wide(v_{self._held(n)}.at[l]);" for n in self.elements
-        ]
+        reads = [f"const float {n} = wide(v_{self._held(n)}.at[l]);" for n in self.elements]
         stores = []
         for n, text in self._written.items():
             made = f"element<{self.types[n]}>({text})"

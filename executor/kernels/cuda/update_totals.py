@@ -1,4 +1,4 @@
-"""What an update needs summed over a parameter, such as the squares under a norm: by chunk, then over chunks."""
+"""What an update needs summed over a parameter, such as the squares under a norm."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ class Totals:
     ) -> CudaKernel:
         """Return the kernel that sums chunks into ``parts``; ``member`` and ``loops`` are the update's text."""
         declared = " ".join(f"float sum{j} = 0;" for j in range(len(self.names)))
-        body = f"{member}\n  {' '.join([*scalars, *self._ahead.lines])}\n  {declared}{loops(self._at)}"
+        body = (
+            f"{member}\n  {' '.join([*scalars, *self._ahead.lines])}\n  {declared}{loops(self._at)}"
+        )
         for j in range(len(self.names)):
             body += f"\n  const float all{j} = block_join<Sum>(sum{j});"
             at = f"(long long)blockIdx.x * {len(self.names)} + {j}"

@@ -9,8 +9,8 @@ import numpy as np
 
 from ....graph.ir.graph import Node
 from ....graph.lowering.select import in_single
-from ....graph.ops.fused_optimize import FUSED
 from ....graph.ops.declare_update import MASTER, SKIP
+from ....graph.ops.fused_optimize import FUSED
 from ....graph.ops.pointwise import arguments
 from ...codegen.loops import bind_loops
 from ...device.device import Device

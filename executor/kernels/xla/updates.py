@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ....graph.ir.graph import Node
-from ....graph.ops.fused_optimize import FUSED, own_attributes
 from ....graph.ops.declare_update import MASTER, SKIP
+from ....graph.ops.fused_optimize import FUSED, own_attributes
 from ....graph.ops.registry import OPS
 from ..array.optimize import UPDATES
 from .lowering import Lowering, Operands, evaluate_all, lowering

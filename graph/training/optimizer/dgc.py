@@ -68,7 +68,7 @@ class DGCMomentumOptimizer(MomentumOptimizer):
         self._rampup_begin_step = rampup_begin_step
 
     def apply_gradients(self, params_grads: ParamGrads) -> list[Operator]:
-        """Append clipping of what is never compressed, decay and updates for pairs, sorted by parameter name."""
+        """Append clipping of what is never compressed, decay and updates, sorted by parameter name."""
         compressed = [pair for pair in params_grads if _is_compressed(pair[0])]
         others = [pair for pair in params_grads if not _is_compressed(pair[0])]
         if others:

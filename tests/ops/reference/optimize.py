@@ -79,7 +79,11 @@ def adadelta(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     step = np.sqrt((ins["AvgSquaredUpdate"] + e) / (a + e)) * g
     u = rho * ins["AvgSquaredUpdate"] + (1 - rho) * step**2
     rate = ins["LearningRate"] if attrs["with_rate"] else 1.0
-    return {"AvgSquaredGradOut": a, "AvgSquaredUpdateOut": u, "ParamOut": ins["Param"] - rate * step}
+    return {
+        "AvgSquaredGradOut": a,
+        "AvgSquaredUpdateOut": u,
+        "ParamOut": ins["Param"] - rate * step,
+    }
 
 
 @reference("rmsprop")
