@@ -51,7 +51,14 @@ def bind_scalar(
     dev: Device,
 ) -> list[Callable[[], Any]]:
     """Return the calls that evaluate ``scalar`` on ``arrays`` (which broadcast to ``out``) into ``out``."""
-    return _Emitter(arrays, out, dev).emit(trace(scalar, attrs))
+    return bind_expression(trace(scalar, attrs), arrays, out, dev)
+
+
+def bind_expression(
+    root: Expr, arrays: Mapping[str, Any], out: Any, dev: Device
+) -> list[Callable[[], Any]]:
+    """Return the calls that evaluate an expression on ``arrays`` into ``out``."""
+    return _Emitter(arrays, out, dev).emit(root)
 
 
 class _Emitter:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from ...strategies.errors import ShapeError
 from ...strategies.types import VarType
+from .formula import Formula, gradient
 from .operands import Declared, Operands, Slot
 from .update import Update
 
@@ -162,6 +163,7 @@ class Op:
     shape: ShapeRule = like_operands
     grad: Grad | None = None
     scalar: Callable[..., Any] | None = None  # f(inputs..., *, attributes...) -> expr.Expr
+    formula: Formula | None = None  # f(record of terms) -> results by field: see ``formula.py``
     update: Update | None = None  # an optimizer's arithmetic
     in_place: Mapping[str, str] = field(
         default_factory=dict
@@ -247,11 +249,16 @@ def _as_list(specs: Specs) -> list[Spec]:
 OPS: dict[str, Op] = {}
 
 
-def define(op: Op, gradient: Op | None = None) -> Op:
-    """Add a declaration to the table and return it, and that of its gradient op (see :meth:`Grad.of`)."""
-    if gradient is not None:
-        op = replace(op, grad=Grad.of(gradient))
-    for declared in (op, gradient):
+def define(op: Op, slope: Op | None = None) -> Op:
+    """Add a declaration to the table and return it, and that of its gradient op (see :meth:`Grad.of`).
+
+    The gradient op of an op with a formula has one, too, derived from it unless told.
+    """
+    if slope is not None:
+        op = replace(op, grad=Grad.of(slope))
+        if op.formula is not None and slope.formula is None:
+            slope = replace(slope, formula=gradient(op.formula, op.record))
+    for declared in (op, slope):
         if declared is not None:
             assert declared.type not in OPS, f"{declared.type} is declared twice"
             OPS[declared.type] = declared
