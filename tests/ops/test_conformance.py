@@ -41,8 +41,11 @@ FILES = Path(__file__).parents[1] / "reference"
 PROTOS = json.loads((FILES / "protos.json").read_text())
 FILLED_IN = json.loads((FILES / "op_attrs.json").read_text())
 RANDOM = {name for name, op in OPS.items() if op.random}  # checked in test_random.py
-# Slots and an attribute that updates got in Paddle 2.x.
-LATER = {"MasterParam?", "SkipUpdate?", "MasterParamOut?", "multi_precision"}
+# Slots and attributes that updates got in Paddle 2.x, those that tell its arithmetic apart, and drawn noise.
+LATER = {
+    "MasterParam?", "SkipUpdate?", "MasterParamOut?", "multi_precision", "Beta1PowOut?", "Beta2PowOut?",
+    "always_adapt", "corrects_bias", "LearningRate?", "with_rate", "Noise?",
+}  # fmt: skip
 LATER_ATTRIBUTES = {
     "nearest_interp": {"scales"},
     "bilinear_interp": {"scales"},
