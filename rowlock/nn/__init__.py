@@ -56,7 +56,7 @@ from .layer.common import (
     Unfold,
 )
 from .layer.container import LayerDict, LayerList, ParameterList, Sequential
-from .layer.conv import Conv1D, Conv2D
+from .layer.conv import Conv1D, Conv1DTranspose, Conv2D, Conv2DTranspose, Conv3D, Conv3DTranspose
 from .layer.images import Upsample, UpsamplingBilinear2D, UpsamplingNearest2D
 from .layer.layers import Layer
 from .layer.loss import (
@@ -74,12 +74,19 @@ from .layer.norm import BatchNorm, BatchNorm1D, BatchNorm2D, BatchNorm3D, LayerN
 from .layer.pooling import (
     AdaptiveAvgPool1D,
     AdaptiveAvgPool2D,
+    AdaptiveAvgPool3D,
     AdaptiveMaxPool1D,
     AdaptiveMaxPool2D,
+    AdaptiveMaxPool3D,
     AvgPool1D,
     AvgPool2D,
+    AvgPool3D,
     MaxPool1D,
     MaxPool2D,
+    MaxPool3D,
+    MaxUnPool1D,
+    MaxUnPool2D,
+    MaxUnPool3D,
 )
 from .layer.transformer import (
     MultiHeadAttention,
@@ -98,11 +105,14 @@ __all__ = [
     "SELU",
     "AdaptiveAvgPool1D",
     "AdaptiveAvgPool2D",
+    "AdaptiveAvgPool3D",
     "AdaptiveMaxPool1D",
     "AdaptiveMaxPool2D",
+    "AdaptiveMaxPool3D",
     "AlphaDropout",
     "AvgPool1D",
     "AvgPool2D",
+    "AvgPool3D",
     "BCELoss",
     "BCEWithLogitsLoss",
     "BatchNorm",
@@ -114,7 +124,11 @@ __all__ = [
     "ClipGradByNorm",
     "ClipGradByValue",
     "Conv1D",
+    "Conv1DTranspose",
     "Conv2D",
+    "Conv2DTranspose",
+    "Conv3D",
+    "Conv3DTranspose",
     "CosineSimilarity",
     "CrossEntropyLoss",
     "Dropout",
@@ -141,6 +155,10 @@ __all__ = [
     "MarginRankingLoss",
     "MaxPool1D",
     "MaxPool2D",
+    "MaxPool3D",
+    "MaxUnPool1D",
+    "MaxUnPool2D",
+    "MaxUnPool3D",
     "Maxout",
     "Mish",
     "MultiHeadAttention",

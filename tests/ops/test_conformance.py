@@ -53,6 +53,12 @@ LATER_ATTRIBUTES = {
     "bicubic_interp": {"scales"},
     "affine_grid": {"align_corners"},
     "grid_sampler": {"align_corners", "mode", "padding_mode"},
+    "conv2d_transpose": {"output_padding"},
+    "conv3d_transpose": {"output_padding"},
+    "depthwise_conv2d_transpose": {"output_padding"},
+    "max_pool2d_with_index": {"ceil_mode"},
+    "max_pool3d_with_index": {"ceil_mode"},
+    "unpool": {"output_size"},
 }
 OURS = {"act_attrs"}  # those of the activation in fused_elemwise_activation
 # Paddle makes a gradient op for these where none belongs.

@@ -116,6 +116,33 @@ F.dice_loss(F.softmax(w), k) | F.sigmoid_focal_loss(w, b.astype('float32')) | F.
 F.npair_loss(w, w * 2, k[:, 0]) | F.alpha_dropout(w, 0.4, training=False) | F.dropout2d(im, training=False)
 """
 
+# Windows over sequences, images and volumes: w and im in other shapes.
+WINDOWS = """
+F.conv1d(im[0], im[0], v, 1, [2, 1]) | F.conv1d(im[0], im[0], v, 1, 'SAME', data_format='NLC') | F.conv1d(im[0], im[0, :, :2], v, 2, 2, 2, 2)
+F.conv1d_transpose(im[0], im[0], v, 2, 1) | F.conv1d_transpose(im[0], im[0, :, :3], None, 2, [1, 0], 1) | F.conv1d_transpose(im[0], im[0, :, :1], None, 2, groups=2, dilation=2)
+F.conv1d_transpose(im[0], im[0], v, 3, 1, output_size=12) | F.conv1d_transpose(im[0], im[0], v, 2, data_format='NLC')
+F.conv2d_transpose(im, paddle.reshape(im, [4, 4, 2, 2]), v, 2, 1) | F.conv2d_transpose(im, paddle.reshape(im, [4, 1, 4, 4]), v[:1], [2, 1], [0, 1], [1, 0])
+F.conv2d_transpose(im, paddle.reshape(im, [4, 2, 2, 4]), None, 1, [1, 0, 2, 1], groups=2) | F.conv2d_transpose(im, paddle.reshape(im, [4, 4, 2, 2]), None, 2, 1, output_size=[7, 6])
+F.conv2d_transpose(im, paddle.reshape(im, [4, 4, 4, 1]), v, 2, 'SAME') | F.conv2d_transpose(im, paddle.reshape(im, [4, 1, 4, 4]), v[:1], 2, data_format='NHWC')
+F.conv2d_transpose(im, paddle.reshape(im, [4, 1, 4, 4]), None, 2, 1, groups=4) | F.conv2d_transpose(im, paddle.reshape(im, [4, 2, 2, 4]), None, 1, 0, dilation=2)
+F.conv3d(paddle.reshape(im, [1, 2, 2, 4, 4]), paddle.reshape(im, [4, 2, 2, 2, 2]), v, [1, 2, 1], [0, 1, 1])
+F.conv3d(paddle.reshape(im, [1, 2, 2, 4, 4]), paddle.reshape(im, [8, 1, 2, 2, 2]), None, 1, 'SAME', groups=2)
+F.conv3d(paddle.reshape(im, [1, 2, 4, 4, 2]), paddle.reshape(im, [4, 2, 2, 2, 2]), v, 1, [1, 0, 0, 1, 1, 1], data_format='NDHWC')
+F.conv3d_transpose(paddle.reshape(im, [1, 2, 2, 4, 4]), paddle.reshape(im, [2, 4, 2, 2, 2]), v, 2, 1, [1, 0, 1])
+F.conv3d_transpose(paddle.reshape(im, [1, 4, 4, 2, 2]), paddle.reshape(im, [2, 2, 2, 2, 4]), None, [1, 2, 1], dilation=2, data_format='NDHWC')
+F.max_pool1d(im[0], 2, return_mask=True)[0] | F.max_pool1d(im[0], 3, 1, 1, True)[1] | F.max_pool2d(im, 2, return_mask=True)[1] | F.max_pool2d(im, [2, 3], 1, 1, True)[0]
+F.max_pool2d(-im, 3, 2, 1, True)[1] | F.max_pool2d(im, 3, 2, return_mask=True, ceil_mode=True)[1] | F.max_pool2d(im, 2, data_format='NHWC') | F.max_pool2d(im, 2, 2, [1, 0, 0, 1])
+F.max_pool3d(paddle.reshape(im, [1, 2, 2, 4, 4]), 2) | F.max_pool3d(paddle.reshape(im, [1, 2, 2, 4, 4]), [1, 2, 3], 1, [0, 1, 1], True)[1]
+F.max_pool3d(paddle.reshape(im, [1, 2, 2, 4, 4]), 2, 2, 1) | F.max_pool3d(paddle.reshape(im, [1, 2, 4, 4, 2]), 2, data_format='NDHWC', ceil_mode=True)
+F.avg_pool3d(paddle.reshape(im, [1, 2, 2, 4, 4]), 2) | F.avg_pool3d(paddle.reshape(im, [1, 2, 2, 4, 4]), 2, 1, 1, exclusive=False)
+F.avg_pool3d(paddle.reshape(im, [1, 2, 2, 4, 4]), [2, 2, 1], 1, 'SAME') | F.avg_pool3d(paddle.reshape(im, [1, 2, 2, 4, 4]), 2, divisor_override=5)
+F.avg_pool1d(im[0], 3, 2, [1, 1]) | F.avg_pool1d(im[0], 2, 1, 'SAME') | F.avg_pool2d(im, 2, data_format='NHWC') | F.avg_pool2d(im, 3, 2, [[0, 0], [0, 0], [1, 0], [0, 1]])
+F.adaptive_avg_pool1d(im[0], 3) | F.adaptive_avg_pool2d(im, [None, 3]) | F.adaptive_avg_pool2d(im, 3, 'NHWC') | F.adaptive_avg_pool3d(paddle.reshape(im, [1, 2, 2, 4, 4]), [1, 3, None])
+F.adaptive_max_pool1d(im[0], 3, True)[1] | F.adaptive_max_pool2d(im, [3, 2]) | F.adaptive_max_pool2d(im, [3, 2], True)[1] | F.adaptive_max_pool3d(paddle.reshape(im, [1, 2, 2, 4, 4]), [1, 3, 2], True)[1]
+F.max_unpool1d(*F.max_pool1d(im[0], 2, return_mask=True), 2) | F.max_unpool2d(*F.max_pool2d(im, 2, return_mask=True), 2) | F.max_unpool2d(*F.max_pool2d(im, 2, return_mask=True), 2, output_size=[5, 4])
+F.max_unpool2d(*F.max_pool2d(im, 3, 1, return_mask=True), 3, 1, output_size=[1, 4, 4, 4]) | F.max_unpool3d(*F.max_pool3d(paddle.reshape(im, [1, 2, 2, 4, 4]), 2, return_mask=True), 2)
+"""
+
 # Gradients of sums with respect to w.
 SLOPES = """
 F.cross_entropy(w, k, x[0], 1) | F.cross_entropy(w, k[:, 0], reduction='none') | F.softplus(w, 2, 1.5) | F.selu(w) | F.prelu(w, v[:1])
@@ -159,6 +186,7 @@ PADDLE = (
     listed(TENSORS)
     + listed(PLACES)
     + listed(FUNCTIONAL)
+    + listed(WINDOWS)
     + ["paddle.static.gradients(%s, w)[0]" % one for one in listed(SLOPES) + listed(PLACES_SLOPES)]
 )
 

@@ -141,6 +141,18 @@ SAMPLES["range"] = ({"Start": ONE, "End": ONE, "Step": ONE}, {})
 SAMPLES["conv2d"] = ({"Input": IMAGE, "Filter": [3, 4, 3, 3]}, {})
 SAMPLES["depthwise_conv2d"] = ({"Input": IMAGE, "Filter": [4, 1, 3, 3]}, {"groups": 4})
 SAMPLES["conv2d_transpose"] = ({"Input": IMAGE, "Filter": [4, 3, 3, 3]}, {})
+VOLUME = [2, 4, 5, 5, 5]
+SAMPLES["depthwise_conv2d_transpose"] = ({"Input": IMAGE, "Filter": [4, 1, 3, 3]}, {"groups": 4})
+SAMPLES["conv3d"] = ({"Input": VOLUME, "Filter": [3, 4, 3, 3, 3]}, {})
+SAMPLES["conv3d_transpose"] = ({"Input": VOLUME, "Filter": [4, 3, 3, 3, 3]}, {})
+SAMPLES["pool3d"] = ({"X": VOLUME}, {"pooling_type": "max", "ksize": [2, 2, 2]})
+SAMPLES["max_pool2d_with_index"] = ({"X": IMAGE}, {"ksize": [2, 2]})
+SAMPLES["max_pool3d_with_index"] = ({"X": VOLUME}, {"ksize": [2, 2, 2]})
+SAMPLES["unpool"] = (
+    {"X": IMAGE, "Indices": (IMAGE, "int32")},
+    {"ksize": [2, 2], "strides": [2, 2], "paddings": [0, 0], "unpooling_type": "max"},
+)
+SAMPLES["spp"] = ({"X": IMAGE}, {"pyramid_height": 2, "pooling_type": "max"})
 SAMPLES["pool2d"] = ({"X": IMAGE}, {"pooling_type": "max", "ksize": [2, 2]})
 SAMPLES["batch_norm"] = (
     {"X": IMAGE, "Scale": [4], "Bias": [4], "Mean": [4], "Variance": [4]},

@@ -39,6 +39,10 @@ nn.Embedding(5, 3) : i | nn.Embedding(5, 3, padding_idx=-3, weight_attr=nn.initi
 nn.Conv1D(4, 2, 3) : seq | nn.Conv1D(4, 4, 2, stride=2, padding=1, dilation=2, groups=2, bias=False) : seq
 nn.Conv2D(4, 3, 3) : im | nn.Conv2D(4, 4, (3, 2), 2, [1, 2], groups=4) : im | nn.Conv2D(4, 6, 2, dilation=2, groups=2, padding='SAME', bias_attr=False) : im
 nn.Conv2D(4, 2, 3, padding=1, padding_mode='reflect') : im | nn.Conv2D(4, 2, 1, data_format='NHWC', weight_attr=nn.initializer.KaimingUniform()) : im
+nn.Conv3D(4, 2, [1, 2, 2]) : vol | nn.Conv3D(4, 4, 2, 1, 1, groups=2, bias_attr=False) : vol | nn.Conv1DTranspose(4, 2, 3, 2, 1, 1) : seq
+nn.Conv2DTranspose(4, 3, 3, stride=2, padding=1, output_padding=1) : im | nn.Conv2DTranspose(4, 4, (3, 2), groups=4, data_format='NHWC', bias_attr=False) : im
+nn.Conv3DTranspose(4, 2, 2, 2) : vol | nn.AvgPool3D(2, 1) : vol | nn.MaxPool3D([1, 2, 2]) : vol
+nn.AdaptiveAvgPool3D(1) : vol | nn.AdaptiveMaxPool3D([1, 2, 2]) : vol
 nn.BatchNorm(4) : im | nn.BatchNorm(4, act='relu', momentum=0.5, epsilon=0.0005) : im | nn.BatchNorm(4, is_test=True) : im | nn.BatchNorm(4, use_global_stats=True) : im
 nn.BatchNorm1D(4) : w | nn.BatchNorm1D(4, 0.75) : seq | nn.BatchNorm1D(6, data_format='NLC') : seq | nn.BatchNorm2D(4) : im | nn.BatchNorm2D(4).eval() : im
 nn.BatchNorm2D(4, 0.5, 0.001, data_format='NHWC', name='bn') : im | nn.BatchNorm2D(4, use_global_stats=True) : im | nn.BatchNorm3D(4) : vol
@@ -57,7 +61,7 @@ nn.Transformer(6, 2, 1, 2, 8, 0.0) : seq, seq2, add, None, mask | nn.Transformer
 MISTAKES = """
 nn.Linear(2) | nn.ReLU(1, 2) | nn.LeakyReLU(a=1) | nn.ReLU()(3) | nn.Embedding(0, 3) | nn.Embedding(5, 3, 5) | nn.Conv2D(3, 4, 3, groups=2)
 nn.Conv2D(3, 4, 3, weight_attr=False) | nn.Conv2D(3, 4, 3, padding_mode='wrong') | nn.Conv2D(3, 4, 3, padding=[1, 1], padding_mode='reflect')
-nn.Conv2D(3, 4, [1, 2, 3]) | nn.Dropout(2)(w) | nn.BatchNorm2D(4)(w) | nn.BatchNorm1D(4, data_format='CN')(w) | nn.BCELoss(reduction='x')
+nn.Conv2D(3, 4, [1, 2, 3]) | nn.Conv3D(3, 4, [1, 2]) | nn.Conv2DTranspose(3, 4, 3, weight_attr=False) | nn.Dropout(2)(w) | nn.BatchNorm2D(4)(w) | nn.BatchNorm1D(4, data_format='CN')(w) | nn.BCELoss(reduction='x')
 nn.L1Loss(reduction='x') | nn.MSELoss('x') | nn.NLLLoss(reduction=3) | nn.PixelShuffle(1.5) | nn.PixelShuffle(2, 'CHWN') | nn.MultiHeadAttention(8, 3)
 nn.MultiHeadAttention(0, 3) | nn.TransformerEncoderLayer(8, 2, 0) | nn.TransformerEncoderLayer(8, 2, 8, activation='wrong') | nn.Sequential(3)
 nn.LayerList([3]) | nn.ParameterList([3]) | nn.Sequential(nn.ReLU())[1] | nn.Layer()(w) | nn.Layer().train(3) | nn.Layer().add_sublayer('a', 3)

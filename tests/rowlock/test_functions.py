@@ -117,7 +117,7 @@ def test_the_process_has_a_default_type_a_device_and_a_seed() -> None:
         (lambda x, k: F.dropout(x, 1.5), ValueError),
         (lambda x, k: F.dropout(x, mode="half"), ValueError),
         (lambda x, k: F.avg_pool2d(x, 2, data_format="HW"), ValueError),
-        (lambda x, k: F.max_pool2d(paddle.ones([1, 1, 4, 4]), 2, return_mask=True), Unsupported),
+        (lambda x, k: F.max_unpool2d(x, k, 2), ValueError),
         (lambda x, k: F.layer_norm(x, [5]), ValueError),
         (lambda x, k: F.softshrink(x, -1.0), ValueError),
         (lambda x, k: F.label_smooth(x, epsilon=2.0), ValueError),

@@ -13,15 +13,13 @@ from .methods import *  # noqa: F403
 from .wrappers import GradientMergeOptimizer, LookaheadOptimizer, RecomputeOptimizer
 from .wrappers import LookAhead as LookAhead
 
-__all__ = sorted(
-    [
-        *methods.__all__,
-        *by_norm.__all__,
-        *dgc.__all__,
-        "ExponentialMovingAverage",
-        "GradientMergeOptimizer",
-        "LookaheadOptimizer",
-        "ModelAverage",
-        "RecomputeOptimizer",
-    ]
-)
+__all__ = [
+    *methods.__all__,
+    *by_norm.__all__,
+    *dgc.__all__,
+    "ExponentialMovingAverage",
+    "GradientMergeOptimizer",
+    "LookaheadOptimizer",
+    "ModelAverage",
+    "RecomputeOptimizer",
+]

@@ -18,6 +18,7 @@ from ...graph.layers.binary import (
     matmul,
     mul,
 )
+from ...graph.layers.conv import conv2d, conv2d_transpose, conv3d, conv3d_transpose
 from ...graph.layers.draws import (
     gaussian_random_batch_size_like,
     random_crop,
@@ -59,7 +60,7 @@ from ...graph.layers.moves import (
     temporal_shift,
     unfold,
 )
-from ...graph.layers.nn import batch_norm, conv2d, embedding, fc, layer_norm, pool2d
+from ...graph.layers.nn import batch_norm, embedding, fc, layer_norm
 from ...graph.layers.picks import (
     index_sample,
     index_select,
@@ -68,6 +69,7 @@ from ...graph.layers.picks import (
     scatter_nd_add,
     shard_index,
 )
+from ...graph.layers.pool import adaptive_pool2d, adaptive_pool3d, pool2d, pool3d
 from ...graph.layers.python_function import py_func
 from ...graph.layers.shape import (
     expand,
@@ -138,6 +140,8 @@ from .composed import (
 )
 
 __all__ = [
+    "adaptive_pool2d",
+    "adaptive_pool3d",
     "affine_channel",
     "affine_grid",
     "allclose",
@@ -148,6 +152,9 @@ __all__ = [
     "clip",
     "clip_by_norm",
     "conv2d",
+    "conv2d_transpose",
+    "conv3d",
+    "conv3d_transpose",
     "cos_sim",
     "crop",
     "crop_tensor",
@@ -209,6 +216,7 @@ __all__ = [
     "pad_constant_like",
     "pixel_shuffle",
     "pool2d",
+    "pool3d",
     "pow",
     "prelu",
     "py_func",
