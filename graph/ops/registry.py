@@ -168,8 +168,8 @@ class Op:
     in_place: Mapping[str, str] = field(
         default_factory=dict
     )  # output slot -> input slot it may overwrite
-    # input slot -> attribute that it stands for, if it is in use (see ``graph/program/known.py``)
-    numbers: Mapping[str, str] = field(default_factory=dict)
+    # input slot -> attribute (or one for each number) that it stands for, if in use: ``graph/program/known.py``
+    numbers: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     # ... and attributes that change with it
     numbers_set: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     places: Callable[[Inference], Sequence[Place]] | None = None  # what ``in_place`` cannot say

@@ -248,9 +248,9 @@ def _of_term(
         case "concat":
             return jnp.concatenate(args, options)
         case "rows":
-            return jnp.take(args[0], args[1], axis=0)
+            return jnp.take(args[0], args[1], axis=1)
         case "row_sums":
-            return jnp.zeros(term.shape, term.dtype).at[args[0]].add(args[1])
+            return jnp.zeros(term.shape, term.dtype).at[:, args[0]].add(args[1])
         case "checked":
             operands.check_rows(op.type, args[0], options[0], options[1])
             return args[0]
