@@ -10,6 +10,7 @@ from typing import Any
 from ..functions import math as functions
 from ..graph.layers import binary, moves, tensors, unary
 from ..graph.layers import shape as layers
+from ..graph.layers.conv import image_format
 from ..graph.layers.helper import LayerHelper, check_variable
 from ..graph.layers.numbers import integer
 from ..graph.program.variable import Variable
