@@ -1,16 +1,17 @@
 """``paddle.nn``: layers, gradient clips, initializers, and functions of tensors."""
 
-from . import functional, initializer
-from .. import tensor as _methods
-from ..graph.training.clip import (
-    GradientClipByGlobalNorm as ClipGradByGlobalNorm,
-    GradientClipByNorm as ClipGradByNorm,
-    GradientClipByValue as ClipGradByValue,
-)
+from .. import tensor as _methods  # noqa: F401 - it gives Variable its methods
+from ..graph.training.clip import GradientClipByGlobalNorm as ClipGradByGlobalNorm
+from ..graph.training.clip import GradientClipByNorm as ClipGradByNorm
+from ..graph.training.clip import GradientClipByValue as ClipGradByValue
 from ..names import listing, missing
+from . import functional, initializer
 from .layer.activation import (
+    CELU,
     ELU,
     GELU,
+    GLU,
+    SELU,
     Hardshrink,
     Hardsigmoid,
     Hardswish,
@@ -19,11 +20,13 @@ from .layer.activation import (
     LogSigmoid,
     LogSoftmax,
     Maxout,
+    Mish,
     PReLU,
     ReLU,
     ReLU6,
-    SELU,
+    RReLU,
     Sigmoid,
+    Silu,
     Softmax,
     Softplus,
     Softshrink,
@@ -35,6 +38,7 @@ from .layer.activation import (
 )
 from .layer.common import (
     AlphaDropout,
+    ChannelShuffle,
     CosineSimilarity,
     Dropout,
     Dropout2D,
@@ -48,6 +52,8 @@ from .layer.common import (
     Pad3D,
     PairwiseDistance,
     PixelShuffle,
+    PixelUnshuffle,
+    Unfold,
 )
 from .layer.container import LayerDict, LayerList, ParameterList, Sequential
 from .layer.conv import Conv1D, Conv1DTranspose, Conv2D, Conv2DTranspose, Conv3D, Conv3DTranspose
@@ -59,8 +65,8 @@ from .layer.loss import (
     CrossEntropyLoss,
     KLDivLoss,
     L1Loss,
-    MSELoss,
     MarginRankingLoss,
+    MSELoss,
     NLLLoss,
     SmoothL1Loss,
 )
@@ -92,6 +98,11 @@ from .layer.transformer import (
 )
 
 __all__ = [
+    "CELU",
+    "ELU",
+    "GELU",
+    "GLU",
+    "SELU",
     "AdaptiveAvgPool1D",
     "AdaptiveAvgPool2D",
     "AdaptiveAvgPool3D",
@@ -108,6 +119,7 @@ __all__ = [
     "BatchNorm1D",
     "BatchNorm2D",
     "BatchNorm3D",
+    "ChannelShuffle",
     "ClipGradByGlobalNorm",
     "ClipGradByNorm",
     "ClipGradByValue",
@@ -122,10 +134,8 @@ __all__ = [
     "Dropout",
     "Dropout2D",
     "Dropout3D",
-    "ELU",
     "Embedding",
     "Flatten",
-    "GELU",
     "Hardshrink",
     "Hardsigmoid",
     "Hardswish",
@@ -150,6 +160,7 @@ __all__ = [
     "MaxUnPool2D",
     "MaxUnPool3D",
     "Maxout",
+    "Mish",
     "MultiHeadAttention",
     "NLLLoss",
     "PReLU",
@@ -159,11 +170,13 @@ __all__ = [
     "PairwiseDistance",
     "ParameterList",
     "PixelShuffle",
+    "PixelUnshuffle",
+    "RReLU",
     "ReLU",
     "ReLU6",
-    "SELU",
     "Sequential",
     "Sigmoid",
+    "Silu",
     "SmoothL1Loss",
     "Softmax",
     "Softplus",
@@ -179,6 +192,7 @@ __all__ = [
     "TransformerDecoderLayer",
     "TransformerEncoder",
     "TransformerEncoderLayer",
+    "Unfold",
     "Upsample",
     "UpsamplingBilinear2D",
     "UpsamplingNearest2D",

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ..functions import math as functions
-from ..graph.layers import binary, tensors, unary
+from ..graph.layers import binary, moves, tensors, unary
 from ..graph.layers import shape as layers
 from ..graph.layers.conv import image_format
 from ..graph.layers.helper import LayerHelper, check_variable
+from ..graph.layers.numbers import integer
 from ..graph.program.variable import Variable
 from ..strategies.errors import InvalidType, InvalidValue, Unsupported
 from .activations import SELU_FLOOR, alpha_factors
@@ -273,6 +275,17 @@ def cosine_similarity(x1: Variable, x2: Variable, axis: int = 1, eps: float = 1e
     return product / unary.sqrt(functions.clip(sizes, eps * eps))
 
 
+def _in_order(
+    move: Callable[[Variable], Variable], x: Variable, data_format: str, layer: str
+) -> Variable:
+    """Apply a function of images in NCHW order to images of either order."""
+    check_variable(x, "x", layer)
+    image_format(data_format, layer)
+    if data_format == "NCHW":
+        return move(x)
+    return layers.transpose(move(layers.transpose(x, [0, 3, 1, 2])), [0, 2, 3, 1])
+
+
 def pixel_shuffle(
     x: Variable, upscale_factor: int, data_format: str = "NCHW", name: str | None = None
 ) -> Variable:
@@ -281,19 +294,41 @@ def pixel_shuffle(
     Raises:
         InvalidValue: the channels do not divide by the square of ``upscale_factor``.
     """
-    check_variable(x, "x", "pixel_shuffle")
-    image_format(data_format, "pixel_shuffle")
-    if isinstance(upscale_factor, bool) or not isinstance(upscale_factor, int):
-        raise InvalidType(f"pixel_shuffle: upscale_factor must be an int, got {upscale_factor!r}.")
-    image = x if data_format == "NCHW" else layers.transpose(x, [0, 3, 1, 2])
-    _, channels, height, width = image.shape or (0, 0, 0, 0)
-    r = upscale_factor
-    if channels % (r * r) or height < 0 or width < 0:
-        raise InvalidValue(f"pixel_shuffle: {channels} channels of [{height}, {width}] by {r}.")
-    parts = layers.reshape(image, [-1, channels // (r * r), r, r, height, width])
-    turned = layers.transpose(parts, [0, 1, 4, 2, 5, 3])
-    out = layers.reshape(turned, [-1, channels // (r * r), height * r, width * r])
-    return out if data_format == "NCHW" else layers.transpose(out, [0, 2, 3, 1])
+    how = partial(moves.pixel_shuffle, upscale_factor=upscale_factor)
+    return _in_order(how, x, data_format, "pixel_shuffle")
+
+
+def pixel_unshuffle(
+    x: Variable, downscale_factor: int, data_format: str = "NCHW", name: str | None = None
+) -> Variable:
+    """Blocks of pixels moved to channels: the way back from ``pixel_shuffle``.
+
+    Raises:
+        InvalidValue: height or width do not divide by ``downscale_factor``, or are not known.
+    """
+    r = integer(downscale_factor, "downscale_factor", "pixel_unshuffle")
+
+    def move(image: Variable) -> Variable:
+        _, channels, height, width = image.shape or (0, 0, 0, 0)
+        if r < 1 or min(channels, height, width) < 0 or height % r or width % r:
+            raise InvalidValue(f"pixel_unshuffle: an image of [{height}, {width}] by {r}.")
+        parts = layers.reshape(image, [-1, channels, height // r, r, width // r, r])
+        turned = layers.transpose(parts, [0, 1, 3, 5, 2, 4])
+        return layers.reshape(turned, [-1, channels * r * r, height // r, width // r])
+
+    return _in_order(move, x, data_format, "pixel_unshuffle")
+
+
+def channel_shuffle(
+    x: Variable, groups: int, data_format: str = "NCHW", name: str | None = None
+) -> Variable:
+    """The channels dealt out over the groups.
+
+    Raises:
+        InvalidValue: the channels do not divide by ``groups``.
+    """
+    how = partial(moves.shuffle_channel, group=integer(groups, "groups", "channel_shuffle"))
+    return _in_order(how, x, data_format, "channel_shuffle")
 
 
 def pad(
@@ -340,18 +375,6 @@ def temporal_shift(
     name: str | None = None,
     data_format: str = "NCHW",
 ) -> Variable:
-    """Some channels moved one frame back, some one ahead, in segments of ``seg_num`` frames."""
-    check_variable(x, "x", "temporal_shift")
-    image_format(data_format, "temporal_shift")
-    image = x if data_format == "NCHW" else layers.transpose(x, [0, 3, 1, 2])
-    _, channels, height, width = image.shape or (0, 0, 0, 0)
-    frames = layers.reshape(image, [-1, seg_num, channels, height, width])
-    first, second = int(channels * shift_ratio), int(channels * 2 * shift_ratio)
-    padded = tensors.pad(frames, [0, 0, 1, 1, 0, 0, 0, 0, 0, 0])
-    parts = [
-        layers.slice(padded, [1, 2], [start, low], [start + seg_num, high])
-        for start, low, high in ((0, 0, first), (2, first, second), (1, second, channels))
-        if high > low
-    ]
-    out = layers.reshape(layers.concat(parts, 2), [-1, channels, height, width])
-    return out if data_format == "NCHW" else layers.transpose(out, [0, 2, 3, 1])
+    """Some channels one frame later, some one earlier, in segments of ``seg_num`` frames."""
+    how = partial(moves.temporal_shift, seg_num=seg_num, shift_ratio=shift_ratio)
+    return _in_order(how, x, data_format, "temporal_shift")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from ..graph.layers.matrices import diag_embed
+from ..graph.layers.moves import unfold
 from ..graph.layers.unary import elu, relu, sigmoid, softsign, tanh
 from ..names import listing, missing
 from .activations import (
+    celu,
     elu_,
     gelu,
+    glu,
+    gumbel_softmax,
     hardshrink,
     hardsigmoid,
     hardswish,
@@ -15,10 +20,13 @@ from .activations import (
     log_sigmoid,
     log_softmax,
     maxout,
+    mish,
     prelu,
     relu6,
     relu_,
+    rrelu,
     selu,
+    silu,
     softmax,
     softmax_,
     softplus,
@@ -30,6 +38,7 @@ from .activations import (
 from .common import (
     alpha_dropout,
     batch_norm,
+    channel_shuffle,
     cosine_similarity,
     dropout,
     dropout2d,
@@ -41,6 +50,7 @@ from .common import (
     one_hot,
     pad,
     pixel_shuffle,
+    pixel_unshuffle,
     temporal_shift,
 )
 from .convs import conv1d, conv1d_transpose, conv2d, conv2d_transpose, conv3d, conv3d_transpose
@@ -96,6 +106,8 @@ __all__ = [
     "batch_norm",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
+    "celu",
+    "channel_shuffle",
     "conv1d",
     "conv1d_transpose",
     "conv2d",
@@ -104,6 +116,7 @@ __all__ = [
     "conv3d_transpose",
     "cosine_similarity",
     "cross_entropy",
+    "diag_embed",
     "dice_loss",
     "dropout",
     "dropout2d",
@@ -112,7 +125,9 @@ __all__ = [
     "elu_",
     "embedding",
     "gelu",
+    "glu",
     "grid_sample",
+    "gumbel_softmax",
     "hardshrink",
     "hardsigmoid",
     "hardswish",
@@ -135,6 +150,7 @@ __all__ = [
     "max_unpool2d",
     "max_unpool3d",
     "maxout",
+    "mish",
     "mse_loss",
     "nll_loss",
     "normalize",
@@ -142,13 +158,16 @@ __all__ = [
     "one_hot",
     "pad",
     "pixel_shuffle",
+    "pixel_unshuffle",
     "prelu",
     "relu",
     "relu6",
     "relu_",
+    "rrelu",
     "selu",
     "sigmoid",
     "sigmoid_focal_loss",
+    "silu",
     "smooth_l1_loss",
     "softmax",
     "softmax_",
@@ -162,6 +181,7 @@ __all__ = [
     "tanhshrink",
     "temporal_shift",
     "thresholded_relu",
+    "unfold",
     "upsample",
 ]
 __dir__ = listing(__name__)

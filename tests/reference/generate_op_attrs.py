@@ -66,9 +66,7 @@ SAMPLES.update(
         {"X": M, "Y": M},
     )
 )
-SAMPLES.update(
-    same("elementwise_mod elementwise_floordiv", {"X": ids(4, 6), "Y": ids(4, 6)})
-)
+SAMPLES.update(same("elementwise_mod elementwise_floordiv", {"X": ids(4, 6), "Y": ids(4, 6)}))
 SAMPLES.update(
     same(
         "relu sigmoid tanh exp log sqrt rsqrt square abs reciprocal floor ceil round sin cos asin"
@@ -89,9 +87,7 @@ SAMPLES["sum"] = ({"X": Many([M, M])}, {})
 SAMPLES["prelu"] = ({"X": M, "Alpha": ONE}, {"mode": "all"})
 
 # Reductions and comparisons.
-SAMPLES.update(
-    same("reduce_sum reduce_mean reduce_max reduce_min reduce_prod", {"X": M})
-)
+SAMPLES.update(same("reduce_sum reduce_mean reduce_max reduce_min reduce_prod", {"X": M}))
 SAMPLES.update(same("reduce_all reduce_any", {"X": flags(4, 6)}))
 SAMPLES.update(
     same(
@@ -99,9 +95,7 @@ SAMPLES.update(
         {"X": M, "Y": M},
     )
 )
-SAMPLES.update(
-    same("logical_and logical_or logical_xor", {"X": flags(4, 6), "Y": flags(4, 6)})
-)
+SAMPLES.update(same("logical_and logical_or logical_xor", {"X": flags(4, 6), "Y": flags(4, 6)}))
 SAMPLES["logical_not"] = ({"X": flags(4, 6)}, {})
 SAMPLES.update(same("arg_max arg_min", {"X": M}, axis=1))
 SAMPLES["top_k"] = ({"X": M}, {"k": 2})
@@ -140,9 +134,7 @@ SAMPLES["assign_value"] = (
 )
 SAMPLES["fill_constant"] = ({}, {"shape": [2, 3]})
 SAMPLES["fill_constant_batch_size_like"] = ({"Input": M}, {"shape": [-1, 3]})
-SAMPLES.update(
-    same("uniform_random gaussian_random truncated_gaussian_random", {}, shape=[2, 3])
-)
+SAMPLES.update(same("uniform_random gaussian_random truncated_gaussian_random", {}, shape=[2, 3]))
 SAMPLES["range"] = ({"Start": ONE, "End": ONE, "Step": ONE}, {})
 
 # Networks.
@@ -237,9 +229,7 @@ def attributes(desc):
 
 def slots(protos):
     kinds = ("dispensable", "duplicable", "intermediate")
-    return {
-        slot.name: [kind for kind in kinds if getattr(slot, kind)] for slot in protos
-    }
+    return {slot.name: [kind for kind in kinds if getattr(slot, kind)] for slot in protos}
 
 
 def make_inputs(block, inputs):
@@ -248,9 +238,7 @@ def make_inputs(block, inputs):
         variables = []
         for item in wanted if isinstance(wanted, Many) else [wanted]:
             shape, dtype = item if isinstance(item, tuple) else (item, "float32")
-            variables.append(
-                block.create_var(shape=shape, dtype=dtype, stop_gradient=False)
-            )
+            variables.append(block.create_var(shape=shape, dtype=dtype, stop_gradient=False))
         made[slot] = variables
     return made
 
@@ -297,9 +285,7 @@ def describe_op(op_type):
             entry["grad"] = dict(grad, type=desc.type(), count=len(grads))
             if desc.type() in SAMPLES:
                 entry["grad"]["attrs"] = attributes(desc)
-            gradients[desc.type()] = dict(
-                grad, gradient_of=op_type, attrs=attributes(desc)
-            )
+            gradients[desc.type()] = dict(grad, gradient_of=op_type, attrs=attributes(desc))
     return entry, gradients
 
 
@@ -312,9 +298,7 @@ def main():
             # sign's gradient op is scale and assign's is assign: a forward entry stays.
             gradient.setdefault(name, entry)
     record = dict(forward)
-    record.update(
-        {name: gradient[name] for name in sorted(gradient) if name not in forward}
-    )
+    record.update({name: gradient[name] for name in sorted(gradient) if name not in forward})
     compact_json.write(os.path.join(HERE, "op_attrs.json"), record, depth=3)
 
 

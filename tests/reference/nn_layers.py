@@ -224,7 +224,11 @@ def models(paddle):
 def batch(name, step):
     """Return what a network is fed in a step: four rows and their labels."""
     rng = np.random.RandomState(step)
-    x = rng.rand(4, 1, 8, 8).astype("float32") if name == "Classifier" else rng.randint(0, 12, (4, 5))
+    x = (
+        rng.rand(4, 1, 8, 8).astype("float32")
+        if name == "Classifier"
+        else rng.randint(0, 12, (4, 5))
+    )
     return {"x": x, "label": rng.randint(0, 3, (4, 1)).astype("int64")}
 
 
@@ -252,7 +256,9 @@ def trained(paddle, name):
         exe.run(startup)
         layer.set_state_dict({k: pattern(v.name, v.shape) for k, v in layer.state_dict().items()})
         losses = [
-            float(np.asarray(exe.run(main, feed=batch(name, step), fetch_list=[loss])[0]).ravel()[0])
+            float(
+                np.asarray(exe.run(main, feed=batch(name, step), fetch_list=[loss])[0]).ravel()[0]
+            )
             for step in range(3)
         ]
         state = layer.state_dict()
@@ -289,9 +295,12 @@ def main():
         return out
 
     def matmul(x, y, transpose_x=False, transpose_y=False, name=None):
-        return append("matmul_v2", {"X": x, "Y": y}, {"trans_x": transpose_x, "trans_y": transpose_y})
+        return append(
+            "matmul_v2", {"X": x, "Y": y}, {"trans_x": transpose_x, "trans_y": transpose_y}
+        )
 
     paddle.matmul = paddle.nn.layer.transformer.tensor.matmul = matmul
+
     def summed(x, axis=None, dtype=None, keepdim=False, name=None):
         dims = [axis] if isinstance(axis, int) else axis or [0]
         attrs = {"dim": dims, "reduce_all": axis is None, "keep_dim": keepdim}
@@ -311,7 +320,11 @@ def main():
     functional.tanh, paddle.exp, paddle.abs = of_x("tanh"), of_x("exp"), of_x("abs")
     paddle.sum = functional.common.sum = summed
     paddle.multiply, functional.common.sqrt = lambda x, y, name=None: x * y, of_x("sqrt")
-    layers = sorted(k for k, v in vars(paddle.nn).items() if isinstance(v, type) and issubclass(v, paddle.nn.Layer))
+    layers = sorted(
+        k
+        for k, v in vars(paddle.nn).items()
+        if isinstance(v, type) and issubclass(v, paddle.nn.Layer)
+    )
     tables = {
         "signatures": {name: signature(getattr(paddle.nn, name)) for name in layers},
         "mistakes": {one: mistake(paddle, one) for one in listed(MISTAKES)},
@@ -325,9 +338,13 @@ def main():
             print(case, "IS REFUSED:", str(error).strip().splitlines()[-2:])
     texts = []
     for name, table in tables.items():
-        rows = ",\n".join("%s: %s" % (json.dumps(key), json.dumps(row)) for key, row in table.items())
+        rows = ",\n".join(
+            "%s: %s" % (json.dumps(key), json.dumps(row)) for key, row in table.items()
+        )
         texts.append("%s: {\n%s\n}" % (json.dumps(name), rows))
-    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "nn_layers.json"), "w") as file:
+    with open(
+        os.path.join(os.path.dirname(os.path.abspath(__file__)), "nn_layers.json"), "w"
+    ) as file:
         file.write("{\n" + ",\n".join(texts) + "\n}\n")
 
 

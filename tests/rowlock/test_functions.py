@@ -102,7 +102,7 @@ def test_the_process_has_a_default_type_a_device_and_a_seed() -> None:
         (lambda x, k: paddle.clip(x, "0"), TypeError),
         (lambda x, k: paddle.arange("3"), TypeError),
         (lambda x, k: paddle.arange(k), Unsupported),
-        (lambda x, k: paddle.tril(x), ValueError),
+        (lambda x, k: paddle.tril(paddle.ones([2])), ValueError),
         (lambda x, k: paddle.expand(x, [2, 3]), ValueError),
         (lambda x, k: paddle.t(paddle.ones([1, 1, 1])), ValueError),
         (lambda x, k: paddle.norm(x, "nuc"), ValueError),

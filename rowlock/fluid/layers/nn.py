@@ -1,5 +1,6 @@
 """``fluid.layers.nn``: layers of neural networks, elementwise operations, reductions and shapes."""
 
+from ...graph.layers.activations import brelu, maxout, mish, prelu, selu, soft_relu, stanh
 from ...graph.layers.binary import (
     elementwise_add,
     elementwise_div,
@@ -18,6 +19,12 @@ from ...graph.layers.binary import (
     mul,
 )
 from ...graph.layers.conv import conv2d, conv2d_transpose, conv3d, conv3d_transpose
+from ...graph.layers.draws import (
+    gaussian_random_batch_size_like,
+    random_crop,
+    sampling_id,
+    uniform_random_batch_size_like,
+)
 from ...graph.layers.images import (
     affine_channel,
     affine_grid,
@@ -28,9 +35,40 @@ from ...graph.layers.images import (
     resize_nearest,
     resize_trilinear,
 )
+from ...graph.layers.label_loss import label_smooth, smooth_l1
 from ...graph.layers.loss import log_loss
+from ...graph.layers.matrices import (
+    allclose,
+    diag_embed,
+    meshgrid,
+    nonzero,
+    size,
+    unique,
+    unique_with_counts,
+)
 from ...graph.layers.metric import mean_iou
+from ...graph.layers.moves import (
+    crop,
+    crop_tensor,
+    expand_as,
+    flip,
+    pad_constant_like,
+    pixel_shuffle,
+    roll,
+    shuffle_channel,
+    space_to_depth,
+    temporal_shift,
+    unfold,
+)
 from ...graph.layers.nn import batch_norm, embedding, fc, layer_norm
+from ...graph.layers.picks import (
+    index_sample,
+    index_select,
+    multiplex,
+    scatter_nd,
+    scatter_nd_add,
+    shard_index,
+)
 from ...graph.layers.pool import adaptive_pool2d, adaptive_pool3d, pool2d, pool3d
 from ...graph.layers.python_function import py_func
 from ...graph.layers.shape import (
@@ -66,7 +104,6 @@ from ...graph.layers.tensors import (
     reduce_all,
     reduce_any,
     scatter,
-    size,
     strided_slice,
     uniform_random,
     unstack,
@@ -80,6 +117,7 @@ from ...graph.layers.unary import (
     hard_swish,
     leaky_relu,
     log,
+    log1p,
     pow,
     relu,
     relu6,
@@ -91,27 +129,14 @@ from ...graph.layers.unary import (
 from ...names import listing, missing
 from .composed import (
     bmm,
-    brelu,
     cos_sim,
     dice_loss,
-    expand_as,
     fsp_matrix,
     l2_normalize,
-    label_smooth,
     log_softmax,
-    maxout,
-    multiplex,
-    pad_constant_like,
-    pixel_shuffle,
-    scatter_nd,
-    scatter_nd_add,
-    selu,
-    shard_index,
-    shuffle_channel,
-    smooth_l1,
-    soft_relu,
-    stanh,
-    temporal_shift,
+    randint,
+    randn,
+    randperm,
 )
 
 __all__ = [
@@ -119,6 +144,7 @@ __all__ = [
     "adaptive_pool3d",
     "affine_channel",
     "affine_grid",
+    "allclose",
     "autoincreased_step_counter",
     "batch_norm",
     "bmm",
@@ -130,6 +156,9 @@ __all__ = [
     "conv3d",
     "conv3d_transpose",
     "cos_sim",
+    "crop",
+    "crop_tensor",
+    "diag_embed",
     "dice_loss",
     "dropout",
     "elementwise_add",
@@ -147,20 +176,25 @@ __all__ = [
     "expand_as",
     "fc",
     "flatten",
+    "flip",
     "fsp_matrix",
     "gather",
     "gather_nd",
     "gaussian_random",
+    "gaussian_random_batch_size_like",
     "grid_sampler",
     "hard_sigmoid",
     "hard_swish",
     "image_resize",
     "image_resize_short",
+    "index_sample",
+    "index_select",
     "l2_normalize",
     "label_smooth",
     "layer_norm",
     "leaky_relu",
     "log",
+    "log1p",
     "log_loss",
     "log_softmax",
     "logical_and",
@@ -171,8 +205,11 @@ __all__ = [
     "maxout",
     "mean",
     "mean_iou",
+    "meshgrid",
+    "mish",
     "mul",
     "multiplex",
+    "nonzero",
     "one_hot",
     "pad",
     "pad2d",
@@ -181,7 +218,12 @@ __all__ = [
     "pool2d",
     "pool3d",
     "pow",
+    "prelu",
     "py_func",
+    "randint",
+    "randn",
+    "random_crop",
+    "randperm",
     "rank",
     "reduce_all",
     "reduce_any",
@@ -196,6 +238,8 @@ __all__ = [
     "resize_bilinear",
     "resize_nearest",
     "resize_trilinear",
+    "roll",
+    "sampling_id",
     "scale",
     "scatter",
     "scatter_nd",
@@ -210,6 +254,7 @@ __all__ = [
     "smooth_l1",
     "soft_relu",
     "softmax",
+    "space_to_depth",
     "split",
     "squeeze",
     "stack",
@@ -220,7 +265,11 @@ __all__ = [
     "temporal_shift",
     "topk",
     "transpose",
+    "unfold",
     "uniform_random",
+    "uniform_random_batch_size_like",
+    "unique",
+    "unique_with_counts",
     "unsqueeze",
     "unstack",
     "where",
