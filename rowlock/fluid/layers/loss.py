@@ -8,10 +8,13 @@ from ...graph.layers.loss import (
     softmax_with_cross_entropy,
     square_error_cost,
 )
+from ...graph.layers.products import bpr_loss, center_loss
 from ...names import listing, missing
 from .composed import margin_rank_loss, npair_loss, rank_loss
 
 __all__ = [
+    "bpr_loss",
+    "center_loss",
     "cross_entropy",
     "huber_loss",
     "margin_rank_loss",

@@ -20,6 +20,26 @@ from ...graph.layers.binary import (
 from ...graph.layers.loss import log_loss
 from ...graph.layers.metric import mean_iou
 from ...graph.layers.nn import batch_norm, conv2d, embedding, fc, layer_norm, pool2d
+from ...graph.layers.norms import (
+    cos_sim,
+    data_norm,
+    group_norm,
+    instance_norm,
+    l2_normalize,
+    lrn,
+    spectral_norm,
+)
+from ...graph.layers.products import (
+    add_position_encoding,
+    addmm,
+    bilinear_tensor_product,
+    bmm,
+    cross,
+    dist,
+    dot,
+    fsp_matrix,
+    logsumexp,
+)
 from ...graph.layers.python_function import py_func
 from ...graph.layers.shape import (
     expand,
@@ -78,13 +98,10 @@ from ...graph.layers.unary import (
 )
 from ...names import listing, missing
 from .composed import (
-    bmm,
     brelu,
-    cos_sim,
     dice_loss,
     expand_as,
-    fsp_matrix,
-    l2_normalize,
+    inplace_abn,
     label_smooth,
     log_softmax,
     maxout,
@@ -103,15 +120,22 @@ from .composed import (
 )
 
 __all__ = [
+    "add_position_encoding",
+    "addmm",
     "autoincreased_step_counter",
     "batch_norm",
+    "bilinear_tensor_product",
     "bmm",
     "brelu",
     "clip",
     "clip_by_norm",
     "conv2d",
     "cos_sim",
+    "cross",
+    "data_norm",
     "dice_loss",
+    "dist",
+    "dot",
     "dropout",
     "elementwise_add",
     "elementwise_div",
@@ -132,8 +156,11 @@ __all__ = [
     "gather",
     "gather_nd",
     "gaussian_random",
+    "group_norm",
     "hard_sigmoid",
     "hard_swish",
+    "inplace_abn",
+    "instance_norm",
     "l2_normalize",
     "label_smooth",
     "layer_norm",
@@ -145,6 +172,8 @@ __all__ = [
     "logical_not",
     "logical_or",
     "logical_xor",
+    "logsumexp",
+    "lrn",
     "matmul",
     "maxout",
     "mean",
@@ -184,6 +213,7 @@ __all__ = [
     "smooth_l1",
     "soft_relu",
     "softmax",
+    "spectral_norm",
     "split",
     "squeeze",
     "stack",

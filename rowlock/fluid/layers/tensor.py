@@ -1,6 +1,7 @@
 """``fluid.layers.tensor``: tensors: creating, joining and converting them."""
 
 from ...graph.layers.io import create_global_var, create_parameter
+from ...graph.layers.products import kron, trace
 from ...graph.layers.shape import (
     argmax,
     argmin,
@@ -37,12 +38,14 @@ __all__ = [
     "has_inf",
     "has_nan",
     "isfinite",
+    "kron",
     "linspace",
     "ones",
     "ones_like",
     "range",
     "reverse",
     "sums",
+    "trace",
     "tril",
     "triu",
     "zeros",
