@@ -75,6 +75,7 @@ from .functions.math import (
     all,
     any,
     bmm,
+    cholesky,
     clip,
     cosh,
     cross,
@@ -84,6 +85,7 @@ from .functions.math import (
     dot,
     floor_divide,
     increment,
+    inverse,
     isfinite,
     isinf,
     isnan,
@@ -161,23 +163,22 @@ from .graph.program.variable import Variable as Variable
 
 __all__ = [
     "abs", "add", "add_n", "addmm", "all", "allclose", "any", "arange", "argmax", "argmin", "argsort",
-    "assign", "bernoulli", "bmm", "broadcast_to", "cast", "ceil", "chunk", "clip", "concat", "cos", "cosh",
-    "cross", "cumsum", "diag", "dist", "divide", "dot", "empty", "empty_like", "equal", "equal_all", "exp",
-    "expand", "expand_as", "eye", "flatten", "flip", "floor", "floor_divide", "full", "full_like", "gather",
-    "gather_nd", "get_default_dtype", "get_device", "greater_equal", "greater_than", "increment",
-    "index_sample", "index_select", "is_empty", "is_tensor", "isfinite", "isinf", "isnan", "kron",
-    "less_equal", "less_than", "linspace", "log", "log2", "log10", "logical_and", "logical_not",
-    "logical_or", "logical_xor", "logsumexp", "matmul", "max", "maximum", "mean", "median", "meshgrid",
-    "min", "minimum", "mm", "mod", "multiplex", "multiply", "mv", "no_grad", "norm", "normal", "not_equal",
-    "numel", "ones", "ones_like", "pow", "prod", "rand", "randint", "randn", "randperm", "rank",
-    "reciprocal", "reshape", "reshape_", "roll", "round", "rsqrt", "scale", "scatter", "scatter_",
+    "assign", "bernoulli", "bmm", "broadcast_to", "cast", "ceil", "cholesky", "chunk", "clip", "concat",
+    "cos", "cosh", "cross", "cumsum", "diag", "dist", "divide", "dot", "empty", "empty_like", "equal",
+    "equal_all", "exp", "expand", "expand_as", "eye", "flatten", "flip", "floor", "floor_divide", "full",
+    "full_like", "gather", "gather_nd", "get_default_dtype", "get_device", "greater_equal", "greater_than",
+    "increment", "index_sample", "index_select", "inverse", "is_empty", "is_tensor", "isfinite", "isinf",
+    "isnan", "kron", "less_equal", "less_than", "linspace", "log", "log10", "log2", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "logsumexp", "matmul", "max", "maximum", "mean", "median",
+    "meshgrid", "min", "minimum", "mm", "mod", "multiplex", "multiply", "mv", "no_grad", "norm", "normal",
+    "not_equal", "numel", "ones", "ones_like", "pow", "prod", "rand", "randint", "randn", "randperm",
+    "rank", "reciprocal", "reshape", "reshape_", "roll", "round", "rsqrt", "scale", "scatter", "scatter_",
     "scatter_nd", "scatter_nd_add", "seed", "set_default_dtype", "set_device", "shape", "shard_index",
     "sign", "sin", "sinh", "slice", "sort", "split", "sqrt", "square", "squeeze", "squeeze_", "stack",
     "stanh", "std", "strided_slice", "subtract", "sum", "t", "tan", "tanh", "tanh_", "tile", "to_tensor",
     "topk", "trace", "transpose", "tril", "triu", "unbind", "uniform", "unsqueeze", "unsqueeze_", "unstack",
     "var", "where", "zeros", "zeros_like",
 ]  # fmt: skip
-
 _NO_METHODS = ("empty_like", "full_like", "ones_like", "scatter_nd", "shape", "zeros_like")
 
 

@@ -25,7 +25,8 @@ def known_channels(input: Variable, axis: int, layer: str) -> int:
     shape = input.shape or ()
     if not -len(shape) <= axis < len(shape) or shape[axis] < 0:
         raise InvalidValue(
-            f"{layer}: the channels (dimension {axis}) of {input.name!r} must be known, its shape is {list(shape)}."
+            f"{layer}: the channels (dimension {axis}) of {input.name!r} must be known, "
+            f"its shape is {list(shape)}."
         )
     return shape[axis]
 

@@ -71,13 +71,15 @@ from .losses import (
     softmax_with_cross_entropy,
     square_error_cost,
 )
+from .norms import bilinear, instance_norm, local_response_norm
 
 __all__ = [
-    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d", "alpha_dropout",
-    "avg_pool1d", "avg_pool2d", "batch_norm", "binary_cross_entropy", "binary_cross_entropy_with_logits",
-    "conv1d", "conv2d", "cosine_similarity", "cross_entropy", "dice_loss", "dropout", "dropout2d", "dropout3d",
-    "elu", "elu_", "embedding", "gelu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "kl_div",
-    "l1_loss", "label_smooth", "layer_norm", "leaky_relu", "linear", "log_loss", "log_sigmoid", "log_softmax",
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d",
+    "alpha_dropout", "avg_pool1d", "avg_pool2d", "batch_norm", "bilinear", "binary_cross_entropy",
+    "binary_cross_entropy_with_logits", "conv1d", "conv2d", "cosine_similarity", "cross_entropy",
+    "dice_loss", "dropout", "dropout2d", "dropout3d", "elu", "elu_", "embedding", "gelu", "hardshrink",
+    "hardsigmoid", "hardswish", "hardtanh", "instance_norm", "kl_div", "l1_loss", "label_smooth",
+    "layer_norm", "leaky_relu", "linear", "local_response_norm", "log_loss", "log_sigmoid", "log_softmax",
     "margin_ranking_loss", "max_pool1d", "max_pool2d", "maxout", "mse_loss", "nll_loss", "normalize",
     "npair_loss", "one_hot", "pad", "pixel_shuffle", "prelu", "relu", "relu6", "relu_", "selu", "sigmoid",
     "sigmoid_focal_loss", "smooth_l1_loss", "softmax", "softmax_", "softmax_with_cross_entropy", "softplus",
