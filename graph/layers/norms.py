@@ -59,11 +59,11 @@ def _parameters(
     """Return the scale and the shift of channels, by slot; without one whose attribute is False."""
     dtype = VarType.FP32 if dtype in LOW else dtype
     one = ConstantInitializer(1.0)
-    made = {
+    parameters = {
         "Scale": helper.create_parameter(scale, [channels], dtype, default_initializer=one),
         "Bias": helper.create_parameter(shift, [channels], dtype, is_bias=True),
     }
-    return {slot: parameter for slot, parameter in made.items() if parameter is not None}
+    return {slot: parameter for slot, parameter in parameters.items() if parameter is not None}
 
 
 def append_norm(

@@ -46,7 +46,7 @@ nn.LayerNorm(4) : w | nn.LayerNorm([4, 4], epsilon=0.001) : im | nn.LayerNorm(6,
 nn.GroupNorm(2, 4) : im | nn.GroupNorm(4, 4, 0.0005) : im | nn.GroupNorm(2, 4, bias_attr=False, data_format='NHWC') : im
 nn.InstanceNorm1D(4) : seq | nn.InstanceNorm2D(4, 0.0005, weight_attr=False, bias_attr=False) : im | nn.InstanceNorm3D(4) : vol
 nn.LocalResponseNorm(3, 0.5) : im | nn.LocalResponseNorm(2, 0.25, 0.5, 2.0, 'NHWC', name='r') : im | nn.LocalResponseNorm(5, alpha=1.0) : vol
-nn.SpectralNorm([3, 4], power_iters=0) : w | nn.Bilinear(4, 4, 3) : w, p | nn.Bilinear(4, 4, 2, bias_attr=False, name='b') : w, p
+nn.Bilinear(4, 4, 3) : w, p | nn.Bilinear(4, 4, 2, bias_attr=False, name='b') : w, p
 nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)) : w | nn.Sequential(('a', nn.Linear(4, 4)), ('b', nn.Sequential(nn.Tanh(), nn.Linear(4, 1)))) : w
 nn.MultiHeadAttention(6, 2) : seq | nn.MultiHeadAttention(6, 3, need_weights=True) : seq, seq2, seq2, mask | nn.MultiHeadAttention(6, 2, kdim=4, vdim=5, bias_attr=False) : seq, tall, wide
 nn.TransformerEncoderLayer(6, 2, 8, 0.0) : seq | nn.TransformerEncoderLayer(6, 2, 8, activation='gelu', normalize_before=True).eval() : seq, mask

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rowlock as paddle
 from rowlock import fluid
 from rowlock.strategies.errors import ExecutionError, InvalidType, InvalidValue
 
@@ -120,6 +121,20 @@ def test_wrong_arguments(build: Any, error: type[Exception], text: str) -> None:
         x = fluid.data("x", [2, 4, 3, 3], "float32")
         with pytest.raises(error, match=text):
             build(x)
+
+
+def test_a_spectral_norm_leaves_a_largest_singular_value_of_one() -> None:
+    out = value(lambda w: paddle.nn.SpectralNorm([3, 4], power_iters=40)(w), w=X)
+    assert np.linalg.svd(out)[1].max() == pytest.approx(1, rel=1e-3)
+
+
+def test_inverse_and_cholesky() -> None:
+    w = X @ X.T + np.eye(3, dtype="float32")
+    np.testing.assert_allclose(value(paddle.inverse, x=w) @ w, np.eye(3), atol=1e-4)
+    upper = value(lambda x: paddle.cholesky(x, upper=True), x=w)
+    np.testing.assert_allclose(upper.T @ upper, w, rtol=1e-4, atol=1e-5)
+    with pytest.raises(ExecutionError, match="inverse: a matrix has no inverse"):
+        value(paddle.inverse, x=np.ones((2, 2), "float32"))
 
 
 def test_a_label_that_is_no_class_stops_the_step() -> None:
