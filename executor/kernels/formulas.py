@@ -14,9 +14,10 @@ from ...graph.ops.registry import OPS, Op
 from ...strategies.types import LOW, VarType
 from ..codegen.array_program import Means, Outputs
 from ..device.device import Device
-from .array.formula import formula_steps, loops_of_calls, row_sums, rows
+from .array.formula import formula_steps, loops_of_calls
 from .cuda.by_index import Sums, picked
 from .cuda.elementwise import CUDA
+from .loops import by_index
 from .loops.elementwise import NUMBA
 from .registry import KERNELS, Kernel, Step
 
@@ -43,18 +44,33 @@ def _in_order(dev: Device, *arrays: Array) -> tuple[list[Step], list[Array]]:
     return steps, ordered
 
 
+def _stacked(dev: Device, index: Array, stack: int, rows: int) -> tuple[list[Step], Array]:
+    """Return row numbers in a stack of matrices that is seen as one."""
+    if stack == 1:
+        return [], index
+    first = dev.keep((stack, 1), np.int64)
+    first[...] = dev.xp.arange(stack).reshape(-1, 1) * rows
+    numbers = dev.scratch((stack, index.size), np.int64)
+    total = e.argument("first") + e.argument("index")
+    return CUDA.bind(dev, [(total, numbers)], {"first": first, "index": index}), numbers.reshape(-1)
+
+
 def _cuda_rows(dev: Device, source: Array, index: Array, out: Array) -> list[Step]:
     steps, (source, index) = _in_order(dev, source, index)
-    return [*steps, *picked(dev, source, index, out)]
+    more, index = _stacked(dev, index, *source.shape[:2])
+    source, target = (a.reshape(-1, a.shape[2]) for a in (source, out))
+    return [*steps, *more, *picked(dev, source, index, target)]
 
 
 def _cuda_row_sums(dev: Device, index: Array, values: Array, out: Array) -> list[Step]:
     steps, (index, values) = _in_order(dev, index, values)
-    sums = Sums(dev, index, out.shape[0])
-    return [*steps, *sums.steps, *sums.into(out, values)]
+    more, index = _stacked(dev, index, *out.shape[:2])
+    values, target = (a.reshape(-1, a.shape[2]) for a in (values, out))
+    sums = Sums(dev, index, target.shape[0])
+    return [*steps, *more, *sums.steps, *sums.into(target, values)]
 
 
-NUMBA_MEANS = Means(_loops_here, rows, row_sums)
+NUMBA_MEANS = Means(_loops_here, by_index.rows, by_index.row_sums)
 CUDA_MEANS = Means(CUDA.bind, _cuda_rows, _cuda_row_sums)
 
 

@@ -8,9 +8,9 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import LOW, VarType
 from ..program.variable import Variable
+from .conv import image_format
 from .helper import LayerHelper
 from .initializer import ConstantInitializer, NormalInitializer
-from .nn import image_format
 from .numbers import integer
 from .param_attr import ParamAttr
 from .tensors import check_float

@@ -1,14 +1,13 @@
-"""Products of vectors and matrices, distances, and losses at labels."""
+"""Products of vectors and matrices, distances, and positions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.errors import InvalidType
 from ..program.variable import Variable
 from .helper import LayerHelper, check_variable
-from .initializer import ConstantInitializer
 from .norms import known_channels
 from .numbers import integer
 from .shape import reduce_max, reduce_sum
@@ -86,26 +85,6 @@ def kron(
     return _written("kron", {"X": x, "Y": y}, None, out, x.dtype)
 
 
-def trace(
-    input: Variable,
-    offset: int = 0,
-    dim1: int = 0,
-    dim2: int = 1,
-    out: Variable | None = None,
-    name: str | None = None,
-) -> Variable:
-    """The sums of the diagonals of ``dim1`` and ``dim2``, ``offset`` beside the main one."""
-    check_variable(input, "input", "trace")
-    rank = input.ndim
-    for argument, dim in (("dim1", dim1), ("dim2", dim2)):
-        if not -rank <= integer(dim, argument, "trace") < rank:
-            raise InvalidValue(f"trace: {argument}={dim} is outside the {rank} dimensions.")
-    if rank < 2 or dim1 % rank == dim2 % rank:
-        raise InvalidValue("trace: dim1 and dim2 must be two dimensions.")
-    attrs = {"offset": integer(offset, "offset", "trace"), "dim1": dim1, "dim2": dim2}
-    return _written("trace", {"Input": input}, attrs, out, input.dtype)
-
-
 def bilinear_tensor_product(
     x: Variable,
     y: Variable,
@@ -121,7 +100,7 @@ def bilinear_tensor_product(
     size = integer(size, "size", "bilinear_tensor_product")
     helper = LayerHelper("bilinear_tensor_product", name)
     widths = [known_channels(v, 1, "bilinear_tensor_product") for v in (x, y)]
-    inputs = {"X": x, "Y": y}
+    inputs: dict[str, Any] = {"X": x, "Y": y}
     inputs["Weight"] = helper.create_parameter(param_attr, [size, *widths], x.dtype)
     bias = helper.create_parameter(bias_attr, [1, size], x.dtype, is_bias=True)
     if bias is not None:
@@ -154,50 +133,6 @@ def logsumexp(
     check_float(out, "out", "logsumexp")
     LayerHelper("logsumexp", name).append_op("assign", {"X": total}, {"Out": out})
     return out
-
-
-def bpr_loss(input: Variable, label: Variable, name: str | None = None) -> Variable:
-    """The mean of log(1 + exp(x - x[label])) over the other classes: [N, 1]. arXiv 1511.06939."""
-    check_float(input, "input", "bpr_loss")
-    check_variable(label, "label", "bpr_loss")
-    inputs = {"X": input, "Label": label}
-    return LayerHelper("bpr_loss", name).apply("bpr_loss", inputs, out="Y", dtype=input.dtype)
-
-
-def center_loss(
-    input: Variable,
-    label: Variable,
-    num_classes: int,
-    alpha: float | Variable,
-    param_attr: Any,
-    update_center: bool = True,
-) -> Variable:
-    """Half the squared distance of each row to its class's centre, [N, 1]. Wen et al., ECCV 2016.
-
-    Each step moves the centres to their rows by ``alpha``, unless ``update_center`` is False.
-    """
-    check_float(input, "input", "center_loss")
-    check_variable(label, "label", "center_loss")
-    num_classes = integer(num_classes, "num_classes", "center_loss")
-    helper = LayerHelper("center_loss")
-    width = known_channels(input, 1, "center_loss")
-    centers = helper.create_parameter(
-        param_attr, [num_classes, width], input.dtype, stop_gradient=True
-    )
-    if not isinstance(alpha, (float, Variable)):
-        raise InvalidType(f"center_loss: alpha must be a float or a Variable, got {alpha!r}.")
-    if isinstance(alpha, float):
-        start = ConstantInitializer(alpha)
-        alpha = helper.create_global(None, [1], input.dtype, start, stop_gradient=True)
-    outputs = {
-        "CentersOut": centers,
-        "SampleCenterDiff": helper.new(input.dtype),
-        "Loss": helper.new(input.dtype),
-    }
-    inputs = {"X": input, "Label": label, "Centers": centers, "CenterUpdateRate": alpha}
-    attrs = {"cluster_num": num_classes, "need_update": bool(update_center)}
-    helper.append_op("center_loss", inputs, outputs, attrs)
-    return outputs["Loss"]
 
 
 def add_position_encoding(

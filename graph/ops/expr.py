@@ -128,6 +128,19 @@ def folded(root: Expr, dtype: Any, known: dict[Expr, Expr]) -> Expr:
     return known[root]
 
 
+def replaced(root: Expr, other: Callable[[Expr], Expr | None], known: dict[Expr, Expr]) -> Expr:
+    """Return an expression with ``other`` of a part in the place of each part that it is not None for.
+
+    ``known`` remembers what was made of parts that expressions share.
+    """
+    if root not in known:
+        found = other(root)
+        args = tuple(replaced(arg, other, known) for arg in root.args) if found is None else ()
+        same = all(new is old for new, old in zip(args, root.args, strict=False))
+        known[root] = found or (root if same else Expr(root.fn, args, root.value))
+    return known[root]
+
+
 def _function(name: str) -> Callable[..., Any]:
     def apply(*args: Any) -> Any:
         return call(name, *args)
@@ -138,14 +151,23 @@ def _function(name: str) -> Callable[..., Any]:
 
 
 abs_ = _function("absolute")
+acos = _function("arccos")
+acosh = _function("arccosh")
+asin = _function("arcsin")
+asinh = _function("arcsinh")
+atan = _function("arctan")
+atanh = _function("arctanh")
 ceil = _function("ceil")
 cos = _function("cos")
+cosh = _function("cosh")
 exp = _function("exp")
 expm1 = _function("expm1")
 floor = _function("floor")
 floor_divide = _function("floor_divide")
 log = _function("log")
 log1p = _function("log1p")
+log2 = _function("log2")
+log10 = _function("log10")
 maximum = _function("maximum")
 minimum = _function("minimum")
 mod = _function("remainder")
@@ -153,8 +175,10 @@ reciprocal = _function("reciprocal")
 rint = _function("rint")
 sign = _function("sign")
 sin = _function("sin")
+sinh = _function("sinh")
 sqrt = _function("sqrt")
 square = _function("square")
+tan = _function("tan")
 tanh = _function("tanh")
 trunc = _function("trunc")
 where = _function("where")
@@ -165,3 +189,8 @@ logical_xor = _function("logical_xor")
 isfinite = _function("isfinite")
 erf = _function("erf")
 copy = _function("positive")
+
+
+def total(x: Expr) -> Expr:
+    """Return the sum over all elements of a parameter; only updates know such (see ``update.py``)."""
+    return Expr("total", (x,))

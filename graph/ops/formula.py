@@ -38,9 +38,10 @@ class Term(e.Arithmetic):
     operand), ``number``, ``table`` (an array known when the op is bound), ``unread`` (an operand of which a
     gradient op knows the shape alone), ``constant`` (no gradient passes), ``cast``, ``sum``, ``max``, ``min``
     (axes keep size 1), ``reshape``, ``transpose``, ``broadcast``, ``slice``, ``place`` (zeros, but for what
-    ``slice`` would take), ``concat``, ``matmul``, ``rows`` (those of the first operand that the second names),
-    ``row_sums`` (sums of the second operand's rows by the numbers in the first), ``inverse`` and ``cholesky``
-    (of matrices), ``checked`` (whole numbers below a limit) and ``argmax``. ``options`` say the rest.
+    ``slice`` would take), ``concat``, ``matmul``, ``rows`` (those of a stack of matrices that the second
+    operand names), ``row_sums`` (sums of rows in the second operand by the numbers in the first), ``inverse``
+    and ``cholesky`` (of matrices), ``checked`` (whole numbers below a limit) and ``argmax``. ``options`` say
+    the rest.
     """
 
     __slots__ = ("args", "dtype", "fn", "options", "shape")
@@ -89,6 +90,8 @@ class Term(e.Arithmetic):
         if -1 in sizes:
             known = math.prod(n for n in sizes if n != -1)
             sizes[sizes.index(-1)] = self.size // known if known else 0
+        if self.fn == "unread" and not self.shape:  # not even its shape is known
+            return Term("unread", (), sizes, self.dtype)
         assert math.prod(sizes) == self.size, f"{self.shape} does not fill {sizes}"
         source = self.args[0] if self.fn == "reshape" else self
         return (
@@ -291,13 +294,11 @@ def take(x: Array, index: Any, axis: int = 0) -> Array:
     term = cast(Term, x)
     at = index if isinstance(index, Term) else cast(Term, table(index, np.int64))
     axis %= term.ndim
-    front = [axis, *(i for i in range(term.ndim) if i != axis)]
-    source = term.transpose(front)
-    flat = Term("rows", [source, at.reshape(-1)], (at.size, *source.shape[1:]), term.dtype)
-    rest = flat.reshape(*at.shape, *source.shape[1:])
-    order = list(range(at.ndim, at.ndim + axis)) + list(range(at.ndim))
-    order += range(at.ndim + axis, rest.ndim)
-    return cast(Array, rest.transpose(order))
+    before, after = term.shape[:axis], term.shape[axis + 1 :]
+    source = term.reshape(math.prod(before), term.shape[axis], math.prod(after))
+    shape = (source.shape[0], at.size, source.shape[2])
+    picked = Term("rows", [source, at.reshape(-1)], shape, term.dtype)
+    return cast(Array, picked.reshape(*before, *at.shape, *after))
 
 
 def turned(x: Array) -> Array:
@@ -318,9 +319,14 @@ def cholesky(x: Array) -> Array:
 def row_sums(index: Array, values: Array, rows: int) -> Array:
     """Return sums of rows by number: result[index[k]] is the sum of its values[k]; 0 without any."""
     first, second = cast(Term, index), cast(Term, values)
-    shape = (rows, *second.shape[first.ndim :])
-    flat = second.reshape(first.size, *shape[1:])
-    return cast(Array, Term("row_sums", [first.reshape(-1), flat], shape, second.dtype))
+    after = second.shape[first.ndim :]
+    total = _row_sums(first.reshape(-1), second.reshape(1, first.size, math.prod(after)), rows)
+    return cast(Array, total.reshape(rows, *after))
+
+
+def _row_sums(index: Term, values: Term, rows: int) -> Term:
+    shape = (values.shape[0], rows, values.shape[2])
+    return Term("row_sums", [index, values], shape, values.dtype)
 
 
 def checked(index: Array, limit: int, what: str) -> Array:
@@ -405,7 +411,7 @@ def _of_transpose(d: Term, out: Term, x: Term) -> tuple[Term, ...]:
 
 
 def _of_rows(d: Term, out: Term, x: Term, index: Term) -> tuple[Term | None, ...]:
-    return (cast(Term, row_sums(cast(Array, index), cast(Array, d), x.shape[0])), None)
+    return (_row_sums(index, d, x.shape[1]), None)
 
 
 def _of_row_sums(d: Term, out: Term, index: Term, values: Term) -> tuple[Term | None, ...]:
@@ -502,14 +508,18 @@ def gradient(forward: Formula, record: type[Operands]) -> Formula:
 
     def derived(a: Operands) -> Results:
         fields = vars(a)
-        operands: dict[str, Any] = {}
-        for slot in declared.inputs:
+        operands: dict[str, Any] = dict.fromkeys(
+            slot.parameter for slot in (*declared.inputs, *declared.outputs)
+        )
+        for slot in (*declared.inputs, *declared.outputs):
             field, several = slot.parameter, slot.duplicable
             values, slopes = fields.get(field), fields.get(f"d_{field}")
             if several:
                 operands[field] = values or [_unread(d) for d in slopes or []]
-            else:
-                operands[field] = _unread(slopes) if values is None else values
+            elif values is not None:
+                operands[field] = values
+            elif slopes is not None or not slot.optional:
+                operands[field] = _unread(slopes)
         results = forward(record.of({**fields, **operands}))
         seeds, known = [], {}
         for slot in declared.outputs:
@@ -547,9 +557,10 @@ def gradient(forward: Formula, record: type[Operands]) -> Formula:
     return derived
 
 
-def _unread(d: Any) -> Term | None:
-    """Return an operand that a gradient op does not read, of the shape of its gradient."""
-    return None if d is None else Term("unread", (), d.shape, d.dtype)
+def _unread(d: Any) -> Term:
+    """Return an operand that a gradient op does not read: of the shape of its gradient, if that is wanted."""
+    shape, dtype = ((), np.float32) if d is None else (d.shape, d.dtype)
+    return Term("unread", (), shape, dtype)
 
 
 def _listed(field: Any) -> list[Any]:

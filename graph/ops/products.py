@@ -1,4 +1,4 @@
-"""Products of vectors and matrices beside mul and matmul, and sums of diagonals."""
+"""Products of vectors and matrices beside mul and matmul."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from . import formula as f
 from .operands import Array, Binary, BinaryGrad, Input, Operands, Output
-from .registry import Grad, Inference, Op, Specs, define
+from .registry import Inference, Op, Specs, define
 from .rules import merge_dims, normal_axis, of_shape, same_shape
 from .samples import normal, sample
 
@@ -243,70 +243,6 @@ define(
 )
 
 
-def trace_shape(op: Inference) -> Mapping[str, Specs]:
-    """``dim1`` and ``dim2`` go; of a matrix the result has one element."""
-    x = op.spec("Input")
-    op.require(len(x.shape) >= 2, f"Input must have 2 dimensions or more, has {len(x.shape)}")
-    dims = [normal_axis(op, op.attr(name), len(x.shape)) for name in ("dim1", "dim2")]
-    op.require(dims[0] != dims[1], f"dim1 and dim2 are one dimension, {dims[0]}")
-    shape = tuple(n for i, n in enumerate(x.shape) if i not in dims)
-    return {"Out": of_shape(shape or (1,), x)}
-
-
-class TraceAttributes(Operands):
-    offset: int = 0
-    dim1: int = -2
-    dim2: int = -1
-
-
-class Trace(TraceAttributes):
-    input: Input
-    out: Output
-
-
-class TraceGrad(TraceAttributes):
-    input: Input
-    d_out: Input
-    d_input: Output | None
-
-
-def trace(a: Trace) -> f.Results:
-    """Out = the sum of Input[..., i, i + offset]."""
-    rank = a.input.ndim
-    last = [a.dim1 % rank, a.dim2 % rank]
-    x = a.input.transpose([i for i in range(rank) if i not in last] + last)
-    rows, columns = x.shape[-2:]
-    first = max(a.offset, -a.offset * columns, 0)
-    count = max(min(rows + min(a.offset, 0), columns - max(a.offset, 0)), 0)
-    flat = x.reshape(*x.shape[:-2], rows * columns)
-    stop = first + count * (columns + 1)
-    diagonal = (
-        flat[..., first : min(stop, rows * columns) : columns + 1] if count else flat[..., :0]
-    )
-    return {"out": diagonal.sum(-1).reshape(x.shape[:-2] or 1)}
-
-
-define(
-    Op(
-        type="trace",
-        record=Trace,
-        shape=trace_shape,
-        formula=trace,
-        samples=(
-            sample({"Input": normal(3, 4)}),
-            sample({"Input": normal(3, 2, 4)}, offset=1, dim1=0, dim2=-1),
-            sample({"Input": normal(2, 4, 3)}, offset=-2),
-        ),
-        refuses=(
-            sample({"Input": normal(3, 4)}, dim1=1, dim2=-1),
-            sample({"Input": normal(3)}),
-            sample({"Input": normal(3, 4)}, dim1=2),
-        ),
-    ),
-    Op(type="trace_grad", record=TraceGrad),
-)
-
-
 def bilinear_shape(op: Inference) -> Mapping[str, Specs]:
     """[N, K] from X [N, A], Y [N, B], Weight [K, A, B] and Bias [1, K]."""
     x, y, w = (op.spec(slot) for slot in ("X", "Y", "Weight"))
@@ -453,25 +389,4 @@ define(
         refuses=(sample({"X": normal(2, 3, 2, 4), "Y": normal(2, 2, 4, 2)}),),
     ),
     Op(type="fsp_grad", record=BinaryGrad),
-)
-
-
-def minus_shape(op: Inference) -> Mapping[str, Specs]:
-    """X and Y have one shape."""
-    one_dtype(op, "X", "Y")
-    return {"Out": of_shape(same_shape(op, "X", "Y"), op.spec("X"))}
-
-
-define(
-    Op(
-        type="minus",
-        record=Binary,
-        shape=minus_shape,
-        scalar=lambda x, y: x - y,
-        grad=Grad(
-            "elementwise_sub_grad", ("X", "Y", "Out@GRAD"), ("X@GRAD", "Y@GRAD"), keep_attrs=False
-        ),
-        samples=(sample({"X": normal(3, 4), "Y": normal(3, 4)}),),
-        refuses=(sample({"X": normal(3, 4), "Y": normal(4)}),),
-    )
 )

@@ -94,6 +94,7 @@ class Inference:
 Specs = Spec | Sequence[Spec] | None
 ShapeRule = Callable[[Inference], Mapping[str, Specs]]
 Record = type[Operands]
+Shapes = Mapping[str, tuple[int, ...]]  # by parameter
 # Which result may lie where which operand does: (output slot, position, input slot, position)
 Place = tuple[str, int, str, int]
 
@@ -162,16 +163,24 @@ class Op:
     attrs: Mapping[str, Any] = field(default_factory=dict)
     shape: ShapeRule = like_operands
     grad: Grad | None = None
-    scalar: Callable[..., Any] | None = None  # f(inputs..., *, attributes...) -> expr.Expr
+    # f(inputs..., *, attributes...) -> expr.Expr, or one for each output; an input that may be left out is
+    # a parameter whose default is None
+    scalar: Callable[..., Any] | None = None
+    # shapes, attributes -> shapes in which some operands and results lie beside the others for ``scalar``; a
+    # result that is repeated is a sum
+    aligned: Callable[[Shapes, Mapping[str, Any]], Shapes] | None = None
+    # shapes, attributes -> numbers that ``scalar`` takes like attributes
+    counts: Callable[[Shapes, Mapping[str, Any]], Mapping[str, Any]] | None = None
     formula: Formula | None = None  # f(record of terms) -> results by field: see ``formula.py``
     update: Update | None = None  # an optimizer's arithmetic
     in_place: Mapping[str, str] = field(
         default_factory=dict
     )  # output slot -> input slot it may overwrite
-    # input slot -> attribute that it stands for, if it is in use (see ``graph/program/known.py``)
-    numbers: Mapping[str, str] = field(default_factory=dict)
+    # input slot -> attribute (or one for each number) that it stands for, if in use: ``graph/program/known.py``
+    numbers: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     # ... and attributes that change with it
     numbers_set: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    numbers_dtype: str = ""  # ... and the slot whose element type becomes the attribute ``dtype``
     places: Callable[[Inference], Sequence[Place]] | None = None  # what ``in_place`` cannot say
     views: Mapping[str, str] = field(
         default_factory=dict
@@ -212,6 +221,10 @@ class Op:
                 held = given.get(slot, ())
                 values[name] = list(held) if several else (held[0] if held else None)
         return self.record.of(values)
+
+    def settings(self, shapes: Shapes, attrs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what ``scalar`` is told beside its operands: attributes, and what follows from shapes."""
+        return attrs if self.counts is None else {**attrs, **self.counts(shapes, attrs)}
 
     def filled(self, values: Mapping[str, Any]) -> Operands:
         """Return the record of these fields; other slots are empty, other attributes as declared."""

@@ -1,14 +1,22 @@
 """``paddle.nn``: layers, gradient clips, initializers, and functions of tensors."""
 
 from .. import tensor as _methods  # noqa: F401 - it gives Variable its methods
-from ..graph.training.clip import GradientClipByGlobalNorm as ClipGradByGlobalNorm
-from ..graph.training.clip import GradientClipByNorm as ClipGradByNorm
-from ..graph.training.clip import GradientClipByValue as ClipGradByValue
+from ..graph.training.clip import (
+    GradientClipByGlobalNorm as ClipGradByGlobalNorm,
+)
+from ..graph.training.clip import (
+    GradientClipByNorm as ClipGradByNorm,
+)
+from ..graph.training.clip import (
+    GradientClipByValue as ClipGradByValue,
+)
 from ..names import listing, missing
 from . import functional, initializer
 from .layer.activation import (
+    CELU,
     ELU,
     GELU,
+    GLU,
     SELU,
     Hardshrink,
     Hardsigmoid,
@@ -18,10 +26,13 @@ from .layer.activation import (
     LogSigmoid,
     LogSoftmax,
     Maxout,
+    Mish,
     PReLU,
     ReLU,
     ReLU6,
+    RReLU,
     Sigmoid,
+    Silu,
     Softmax,
     Softplus,
     Softshrink,
@@ -42,6 +53,7 @@ from .layer.channel_norm import (
 from .layer.common import (
     AlphaDropout,
     Bilinear,
+    ChannelShuffle,
     CosineSimilarity,
     Dropout,
     Dropout2D,
@@ -55,9 +67,12 @@ from .layer.common import (
     Pad3D,
     PairwiseDistance,
     PixelShuffle,
+    PixelUnshuffle,
+    Unfold,
 )
 from .layer.container import LayerDict, LayerList, ParameterList, Sequential
-from .layer.conv import Conv1D, Conv2D
+from .layer.conv import Conv1D, Conv1DTranspose, Conv2D, Conv2DTranspose, Conv3D, Conv3DTranspose
+from .layer.images import Upsample, UpsamplingBilinear2D, UpsamplingNearest2D
 from .layer.layers import Layer
 from .layer.loss import (
     BCELoss,
@@ -74,12 +89,19 @@ from .layer.norm import BatchNorm, BatchNorm1D, BatchNorm2D, BatchNorm3D, LayerN
 from .layer.pooling import (
     AdaptiveAvgPool1D,
     AdaptiveAvgPool2D,
+    AdaptiveAvgPool3D,
     AdaptiveMaxPool1D,
     AdaptiveMaxPool2D,
+    AdaptiveMaxPool3D,
     AvgPool1D,
     AvgPool2D,
+    AvgPool3D,
     MaxPool1D,
     MaxPool2D,
+    MaxPool3D,
+    MaxUnPool1D,
+    MaxUnPool2D,
+    MaxUnPool3D,
 )
 from .layer.transformer import (
     MultiHeadAttention,
@@ -91,16 +113,21 @@ from .layer.transformer import (
 )
 
 __all__ = [
+    "CELU",
     "ELU",
     "GELU",
+    "GLU",
     "SELU",
     "AdaptiveAvgPool1D",
     "AdaptiveAvgPool2D",
+    "AdaptiveAvgPool3D",
     "AdaptiveMaxPool1D",
     "AdaptiveMaxPool2D",
+    "AdaptiveMaxPool3D",
     "AlphaDropout",
     "AvgPool1D",
     "AvgPool2D",
+    "AvgPool3D",
     "BCELoss",
     "BCEWithLogitsLoss",
     "BatchNorm",
@@ -108,11 +135,16 @@ __all__ = [
     "BatchNorm2D",
     "BatchNorm3D",
     "Bilinear",
+    "ChannelShuffle",
     "ClipGradByGlobalNorm",
     "ClipGradByNorm",
     "ClipGradByValue",
     "Conv1D",
+    "Conv1DTranspose",
     "Conv2D",
+    "Conv2DTranspose",
+    "Conv3D",
+    "Conv3DTranspose",
     "CosineSimilarity",
     "CrossEntropyLoss",
     "Dropout",
@@ -144,7 +176,12 @@ __all__ = [
     "MarginRankingLoss",
     "MaxPool1D",
     "MaxPool2D",
+    "MaxPool3D",
+    "MaxUnPool1D",
+    "MaxUnPool2D",
+    "MaxUnPool3D",
     "Maxout",
+    "Mish",
     "MultiHeadAttention",
     "NLLLoss",
     "PReLU",
@@ -154,10 +191,13 @@ __all__ = [
     "PairwiseDistance",
     "ParameterList",
     "PixelShuffle",
+    "PixelUnshuffle",
+    "RReLU",
     "ReLU",
     "ReLU6",
     "Sequential",
     "Sigmoid",
+    "Silu",
     "SmoothL1Loss",
     "Softmax",
     "Softplus",
@@ -174,8 +214,12 @@ __all__ = [
     "TransformerDecoderLayer",
     "TransformerEncoder",
     "TransformerEncoderLayer",
+    "Unfold",
+    "Upsample",
+    "UpsamplingBilinear2D",
+    "UpsamplingNearest2D",
     "functional",
     "initializer",
-]  # fmt: skip
+]
 __dir__ = listing(__name__)
 __getattr__ = missing(__name__)

@@ -26,6 +26,7 @@ from ...codegen.loops import Outputs, bind_loop
 from ...codegen.scalar_source import known
 from ...device.device import Device
 from ..array.elementwise import aligned
+from ..array.expression import expressions_of
 from ..registry import KERNELS, F, Kernel, Step, kernel, of_floats
 
 _TYPES = (VarType.FP32, VarType.BOOL)
@@ -44,7 +45,8 @@ class Loops:
     """What makes loops of expressions: for which back end, of which nodes and functions.
 
     ``bind`` returns the calls that evaluate expressions on arrays into the outputs, in one pass; ``low``: of
-    float16 and bfloat16 too; ``exact_exp``: exp of one number is left to the array module, which is exact.
+    float16 and bfloat16 too; ``exact_exp``: exp of one number is left to the array module, which is exact;
+    ``slow``: so are ops with these functions, which it computes many times faster. In groups they are known.
     """
 
     back_end: str
@@ -53,6 +55,7 @@ class Loops:
     known: Callable[[e.Expr], bool]
     low: bool = False
     exact_exp: bool = False
+    slow: frozenset[str] = frozenset()
 
     def register(
         self, *op_types: str, takes: Callable[[Node], bool] | None = None
@@ -67,7 +70,12 @@ NUMBA = Loops(
     in_float32,
     known,
     exact_exp=True,
+    slow=frozenset(("cos", "sin", "tan")),
 )
+
+
+def _has(root: e.Expr, functions: frozenset[str]) -> bool:
+    return root.fn in functions or any(_has(arg, functions) for arg in root.args)
 
 
 def _one_number(node: Node) -> bool:
@@ -75,24 +83,24 @@ def _one_number(node: Node) -> bool:
 
 
 def _expression(loops: Loops, op: Op) -> None:
-    """Register an op's expression; with its attributes it is known what functions that has."""
-    (out_slot,) = op.output_slots
-    names = tuple(s.parameter for s in op.input_slots)
+    """Register an op's expressions; with its attributes it is known what functions they have."""
     scalar: Any = op.scalar
 
     def bind(dev: Device, a: Operands) -> list[Step]:
-        out = getattr(a, out_slot.parameter)
-        if out is None:
-            return []
-        read = {n: array for n in names if (array := getattr(a, n)) is not None}
-        return loops.bind(dev, [(trace(scalar, vars(a)), out)], read)
+        written, read = expressions_of(op, a)
+        return loops.bind(dev, written, read) if written else []
 
     def takes(node: Node) -> bool:
         exact = loops.exact_exp and op.type == "exp" and _one_number(node)
-        known = loops.takes(node) and of_floats(node) and loops.known(trace(scalar, node.attrs))
-        return known and not exact
+        if exact or not loops.takes(node) or not of_floats(node):
+            return False
+        unused = [s.parameter for s in op.input_slots if not node.inputs.get(s.name)]
+        held = ((s.parameter, v) for s in op.input_slots for v in node.inputs.get(s.name, ()))
+        shapes = {parameter: value.spec.shape for parameter, value in held if value is not None}
+        made = trace(scalar, op.settings(shapes, node.attrs), unused)
+        return all(loops.known(root) and not _has(root, loops.slow) for root in made)
 
-    bind.__doc__ = f"The expression of {op.type} in one loop."
+    bind.__doc__ = f"The expressions of {op.type} in one loop."
     KERNELS[op.type, loops.back_end] = Kernel(bind, takes=takes, low=loops.low)
 
 

@@ -1,4 +1,4 @@
-"""Products of vectors and matrices, and sums of diagonals."""
+"""Products of vectors and matrices."""
 
 from __future__ import annotations
 
@@ -37,12 +37,6 @@ def cross(ins: Arrays, attrs: Arrays) -> Arrays:
     return {"Out": np.cross(ins["X"], ins["Y"], axis=dim)}
 
 
-@reference("trace")
-def trace(ins: Arrays, attrs: Arrays) -> Arrays:
-    out = np.trace(ins["Input"], attrs["offset"], attrs["dim1"], attrs["dim2"])
-    return {"Out": np.atleast_1d(out)}
-
-
 @reference("bilinear_tensor_product")
 def bilinear_tensor_product(ins: Arrays, attrs: Arrays) -> Arrays:
     out = np.einsum("na,kab,nb->nk", ins["X"], ins["Weight"], ins["Y"])
@@ -59,8 +53,3 @@ def conv_shift(ins: Arrays, attrs: Arrays) -> Arrays:
 @reference("fsp")
 def fsp(ins: Arrays, attrs: Arrays) -> Arrays:
     return {"Out": np.einsum("nchw,nkhw->nck", ins["X"], ins["Y"]) / ins["X"][0, 0].size}
-
-
-@reference("minus")
-def minus(ins: Arrays, attrs: Arrays) -> Arrays:
-    return {"Out": ins["X"] - ins["Y"]}

@@ -1,4 +1,4 @@
-"""Cases of norms and of what normalises."""
+"""Cases of norms, of what normalises, and of positions."""
 
 from tables import *  # noqa: F403
 
@@ -105,3 +105,9 @@ def dist(p):
 def squared_l2_distance(p):
     tail = p.any([4], [2, 3])
     return {"X": normal([3, *tail]), "Y": normal([p.of(3, 1), *tail])}, {}
+
+
+@case("add_position_encoding", 4)
+def add_position_encoding(p):
+    attrs = {"alpha": p.of(1.0, 0.5), "beta": p.any(1.0, 2.0, -1.0)}
+    return {"X": normal([2, p.any(3, 5), p.of(4, 2, 6)], p.any(*FLOATS))}, attrs

@@ -36,12 +36,6 @@ def cross(p):
     return {"X": normal(shape, dtype), "Y": normal(shape, dtype)}, {"dim": dim}
 
 
-@case("trace", 8)
-def trace(p):
-    attrs = p.of({}, {"offset": 1}, {"offset": -1, "dim1": 0, "dim2": 2}, {"dim1": 2, "dim2": 1})
-    return {"Input": normal([3, 2, 4], p.any(*ALL))}, attrs
-
-
 @case("bilinear_tensor_product", 4)
 def bilinear_tensor_product(p):
     dtype = p.any(*FLOATS)
@@ -61,9 +55,3 @@ def conv_shift(p):
 def fsp(p):
     dtype = p.any(*FLOATS)
     return {"X": normal([2, 3, 2, 4], dtype), "Y": normal([2, p.of(3, 2), 2, 4], dtype)}, {}
-
-
-@case("minus", 3)
-def minus(p):
-    shape = p.of(*SHAPES)
-    return {"X": normal(shape), "Y": normal(shape)}, {}
