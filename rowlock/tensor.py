@@ -87,6 +87,7 @@ from .functions.math import (
     atan,
     atanh,
     bmm,
+    cholesky,
     clip,
     cosh,
     cross,
@@ -100,6 +101,7 @@ from .functions.math import (
     floor_divide,
     frac,
     increment,
+    inverse,
     isfinite,
     isinf,
     isnan,
@@ -233,6 +235,7 @@ __all__ = [
     "broadcast_to",
     "cast",
     "ceil",
+    "cholesky",
     "chunk",
     "clip",
     "concat",
@@ -279,6 +282,7 @@ __all__ = [
     "index_put",
     "index_sample",
     "index_select",
+    "inverse",
     "is_empty",
     "is_tensor",
     "isclose",
@@ -398,7 +402,6 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
-
 _NO_METHODS = ("empty_like", "full_like", "ones_like", "scatter_nd", "shape", "zeros_like")
 
 

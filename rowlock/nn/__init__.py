@@ -1,9 +1,15 @@
 """``paddle.nn``: layers, gradient clips, initializers, and functions of tensors."""
 
 from .. import tensor as _methods  # noqa: F401 - it gives Variable its methods
-from ..graph.training.clip import GradientClipByGlobalNorm as ClipGradByGlobalNorm
-from ..graph.training.clip import GradientClipByNorm as ClipGradByNorm
-from ..graph.training.clip import GradientClipByValue as ClipGradByValue
+from ..graph.training.clip import (
+    GradientClipByGlobalNorm as ClipGradByGlobalNorm,
+)
+from ..graph.training.clip import (
+    GradientClipByNorm as ClipGradByNorm,
+)
+from ..graph.training.clip import (
+    GradientClipByValue as ClipGradByValue,
+)
 from ..names import listing, missing
 from . import functional, initializer
 from .layer.activation import (
@@ -36,8 +42,17 @@ from .layer.activation import (
     Tanhshrink,
     ThresholdedReLU,
 )
+from .layer.channel_norm import (
+    GroupNorm,
+    InstanceNorm1D,
+    InstanceNorm2D,
+    InstanceNorm3D,
+    LocalResponseNorm,
+    SpectralNorm,
+)
 from .layer.common import (
     AlphaDropout,
+    Bilinear,
     ChannelShuffle,
     CosineSimilarity,
     Dropout,
@@ -119,6 +134,7 @@ __all__ = [
     "BatchNorm1D",
     "BatchNorm2D",
     "BatchNorm3D",
+    "Bilinear",
     "ChannelShuffle",
     "ClipGradByGlobalNorm",
     "ClipGradByNorm",
@@ -136,11 +152,15 @@ __all__ = [
     "Dropout3D",
     "Embedding",
     "Flatten",
+    "GroupNorm",
     "Hardshrink",
     "Hardsigmoid",
     "Hardswish",
     "Hardtanh",
     "Identity",
+    "InstanceNorm1D",
+    "InstanceNorm2D",
+    "InstanceNorm3D",
     "KLDivLoss",
     "L1Loss",
     "Layer",
@@ -149,6 +169,7 @@ __all__ = [
     "LayerNorm",
     "LeakyReLU",
     "Linear",
+    "LocalResponseNorm",
     "LogSigmoid",
     "LogSoftmax",
     "MSELoss",
@@ -182,6 +203,7 @@ __all__ = [
     "Softplus",
     "Softshrink",
     "Softsign",
+    "SpectralNorm",
     "Swish",
     "SyncBatchNorm",
     "Tanh",
