@@ -260,7 +260,8 @@ class Conv3d(Conv3dOperands, ConvResult):
     residual_data: Input | None
 
 
-class Conv3dGrad(Conv3dOperands, ConvSlopes): ...
+class Conv3dGrad(Conv3dOperands, ConvSlopes):
+    residual_data: Input | None
 
 
 for _name, _samples in (("conv2d", _SAMPLES), ("depthwise_conv2d", _DEPTHWISE)):

@@ -145,8 +145,8 @@ def _adaptive_avg(
     sizes = _output_sizes(layer, dims, x, output_size, 1 if last else 2)
     attrs = {"pooling_type": "avg", "ksize": spread(dims, sizes, 1), "adaptive": True}
     attrs["data_format"] = FORMATS[max(dims, 2)][last]
-    made: Variable = _as_image(dims, x, lambda image: _pool(image, attrs, name))
-    return made
+    result: Variable = _as_image(dims, x, lambda image: _pool(image, attrs, name))
+    return result
 
 
 def _adaptive_max(
@@ -190,10 +190,10 @@ def _unpool(
     helper = LayerHelper(op_type, name)
     if dims == 1:
         indices = layers.unsqueeze(indices, [2])
-    made: Variable = _as_image(
+    result: Variable = _as_image(
         dims, x, lambda image: helper.apply(op_type, {"X": image, "Indices": indices}, attrs)
     )
-    return made
+    return result
 
 
 def _unpooled(
