@@ -62,7 +62,6 @@ LATER_ATTRIBUTES = {
     "unpool": {"output_size"},
 }
 OURS = {"act_attrs"}  # those of the activation in fused_elemwise_activation
-MKLDNN = {"ResidualData"}  # read by that library of Paddle's alone
 # Paddle makes a gradient op for these where none belongs.
 NO_SLOPE = {"increment"}  # counts a loop's steps back
 # Computed beside the GPU: the first by Python, the others on CPUs in Paddle, too.
@@ -127,7 +126,7 @@ def test_defaults_and_gradient_slots_are_paddles(name: str) -> None:
     """As Paddle fills them in when an op is appended and its gradient made."""
     theirs, op = FILLED_IN[name], OPS[name]
     if "gradient_of" in theirs:
-        assert {slot.name for slot in op.input_slots} == set(theirs["inputs"]) - MKLDNN
+        assert {slot.name for slot in op.input_slots} == set(theirs["inputs"])
         assert {slot.name for slot in op.output_slots} == set(theirs["outputs"])
         return
     for attr, entry in theirs["attrs"].items():
