@@ -108,7 +108,8 @@ class Grad:
     Attributes are the forward op's, or what ``attrs`` makes of them; none if ``keep_attrs`` is False.
     ``each`` names a forward slot that takes any number of variables: one gradient op is made for each.
     ``exists`` tells by the forward op's attributes whether it has a gradient; ``without`` names the attribute
-    that lists the variables which the gradient op does not read.
+    that lists the variables which the gradient op does not read. ``instead_of`` maps slots that are read only
+    where another is empty to that one.
     """
 
     type: str
@@ -119,6 +120,7 @@ class Grad:
     each: str = ""
     exists: Callable[[Mapping[str, Any]], bool] = lambda attrs: True
     without: str = ""
+    instead_of: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, op: Op) -> Grad:
