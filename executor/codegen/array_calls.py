@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
 from ...graph.ops.expr import Expr, argument
+from ...graph.ops.operands import attribute_name
 from ..device.device import Device
 from .erf import erf_into
 
@@ -19,24 +20,31 @@ _BOOLEAN = {
 }  # fmt: skip
 
 
-def trace(scalar: Callable[..., Expr], attrs: Mapping[str, Any]) -> Expr:
-    """Return the expression an op's ``scalar`` makes from its operands and these attributes."""
+def trace(
+    scalar: Callable[..., Any], attrs: Mapping[str, Any], unused: Collection[str] = ()
+) -> tuple[Expr, ...]:
+    """Return the expressions an op's ``scalar`` makes from its operands and these attributes.
+
+    ``unused`` names the operands that are left out.
+    """
     operands, names = _parameters(scalar)
-    settings = {name: attrs[name] for name in names}
-    key = scalar, repr(settings)
+    settings = {name: attrs[attribute_name(name)] for name in names}
+    used = [None if name in unused else argument(name) for name in operands]
+    key = scalar, repr(settings), tuple(operand is None for operand in used)
     if key not in _traced:
-        _traced[key] = scalar(*map(argument, operands), **settings)
+        made = scalar(*used, **settings)
+        _traced[key] = made if isinstance(made, tuple) else (made,)
         if len(_traced) > _TRACED_KEPT:
             _traced.pop(next(iter(_traced)), None)
     return _traced[key]
 
 
 _TRACED_KEPT = 1000
-_traced: dict[tuple[Callable[..., Expr], str], Expr] = {}
+_traced: dict[tuple[Callable[..., Any], str, tuple[bool, ...]], tuple[Expr, ...]] = {}
 
 
 @cache
-def _parameters(scalar: Callable[..., Expr]) -> tuple[list[str], list[str]]:
+def _parameters(scalar: Callable[..., Any]) -> tuple[list[str], list[str]]:
     """Return the names of a scalar's operands, and of the attributes it reads."""
     parameters = inspect.signature(scalar).parameters.values()
     names = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
@@ -51,7 +59,15 @@ def bind_scalar(
     dev: Device,
 ) -> list[Callable[[], Any]]:
     """Return the calls that evaluate ``scalar`` on ``arrays`` (which broadcast to ``out``) into ``out``."""
-    return _Emitter(arrays, out, dev).emit(trace(scalar, attrs))
+    (expression,) = trace(scalar, attrs)
+    return bind_expression(expression, arrays, out, dev)
+
+
+def bind_expression(
+    expression: Expr, arrays: Mapping[str, Any], out: Any, dev: Device
+) -> list[Callable[[], Any]]:
+    """Return the calls that evaluate an expression on ``arrays`` (which broadcast to ``out``) into ``out``."""
+    return _Emitter(arrays, out, dev).emit(expression)
 
 
 class _Emitter:

@@ -37,6 +37,7 @@ from ...strategies.types import INTEGERS
 from ..codegen.array_calls import bind_scalar
 from ..device.device import Device
 from .array.channels_last import in_order, is_last, node_in_order
+from .array.expression import bind_written, expressions_of
 from .array.widened import has_low, widened
 from .back_ends import BACK_ENDS
 
@@ -180,12 +181,12 @@ def nonempty(op_type: str, function: Callable[..., Any]) -> Callable[..., Any]:
 def _bind_expression(op: Op, a: Operands, dev: Device) -> list[Step]:
     if op.scalar is None:
         raise Unsupported(f"{op.type} has no kernel on {dev.name}.")
+    written, read = expressions_of(op, a)
+    whole_results = any(out.dtype.kind in "iu" for _, out in written)
+    if op.type not in THROUGH_FLOATS or not whole_results:
+        return bind_written(dev, written, read)
     arrays, attrs = op.arrays(a), vars(a)
     (out,) = (arrays[slot.parameter] for slot in op.output_slots)
-    if out is None:
-        return []
-    if op.type not in THROUGH_FLOATS or out.dtype.kind not in "iu":
-        return bind_scalar(op.scalar, arrays, attrs, out, dev)
     exact = {n: None if a is None else dev.scratch(a.shape, "float64") for n, a in arrays.items()}
     result = dev.scratch(out.shape, "float64")
     whole = {n: int(v) if isinstance(v, float) else v for n, v in attrs.items()}

@@ -14,7 +14,7 @@ from typing import Any
 
 from .elementwise import broadcast_shape
 from .expr import Expr
-from .operands import Binary, Input, Operands, Output
+from .operands import Binary, Input, Operands, Output, attribute_name
 from .registry import OPS, Grad, Inference, Op, Spec, Specs, define
 from .samples import normal, sample
 
@@ -28,7 +28,7 @@ def foldable(op_type: str) -> bool:
     op = OPS.get(op_type)
     if op is None or op.scalar is None or op.grad is None or op.grad.type != f"{op_type}_grad":
         return False
-    return op.outputs == ("Out",) and [s.name for s in op.input_slots if not s.optional] == ["X"]
+    return op.aligned is None and op.outputs == ("Out",) and [s.name for s in op.input_slots if not s.optional] == ["X"]
 
 
 def slope_reads(act: str) -> str:
@@ -60,7 +60,7 @@ def _filled_in(op_type: str, settings: Mapping[str, Any]) -> Callable[..., Expr]
     assert scalar is not None, op_type
     wanted = inspect.signature(scalar).parameters.values()
     chosen = {**OPS[op_type].attrs, **settings}
-    held = {p.name: chosen[p.name] for p in wanted if p.kind is p.KEYWORD_ONLY}
+    held = {p.name: chosen[attribute_name(p.name)] for p in wanted if p.kind is p.KEYWORD_ONLY}
     return lambda *operands: scalar(*operands, **held)
 
 

@@ -70,6 +70,11 @@ def parameter_name(slot: str) -> str:
     return f"d_{snake}" if grad else snake
 
 
+def attribute_name(parameter: str) -> str:
+    """Return the attribute that a parameter stands for: ``lambda_`` is that which Python has no word for."""
+    return parameter.removesuffix("_")
+
+
 class Declared(NamedTuple):
     """The slots and attributes of a record."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...strategies.types import VarType
 from . import expr as e
+from .operands import attribute_name
 from .registry import OPS
 
 Operands = Mapping[
@@ -58,7 +59,7 @@ def pointwise(op_type: str) -> bool:
     if op_type in _OTHERS or op_type in BINARY_BACKWARD:
         return True
     op = OPS[op_type]
-    return op.scalar is not None and len(op.output_slots) == 1 and not op.random
+    return op.scalar is not None and op.counts is None and not op.random
 
 
 def expressions(op_type: str, operands: Operands, attrs: Mapping[str, Any]) -> dict[str, e.Expr]:
@@ -70,9 +71,15 @@ def expressions(op_type: str, operands: Operands, attrs: Mapping[str, Any]) -> d
     scalar = _OTHERS.get(op_type) or OPS[op_type].scalar
     assert scalar is not None
     parameters = inspect.signature(scalar).parameters.values()
-    given = [operands[p.name] for p in parameters if p.kind is not p.KEYWORD_ONLY]
-    settings = {p.name: attrs[p.name] for p in parameters if p.kind is p.KEYWORD_ONLY}
-    return {OPS[op_type].output_slots[0].name: scalar(*given, **settings)}
+    given = [operands.get(p.name) for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    named = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    settings = {name: attrs[attribute_name(name)] for name in named}
+    made = scalar(*given, **settings)
+    results = made if isinstance(made, tuple) else (made,)
+    return {
+        slot.name: result
+        for slot, result in zip(OPS[op_type].output_slots, results, strict=True)
+    }
 
 
 def arguments(roots: list[e.Expr]) -> set[str]:

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, NoReturn
 
 from ...strategies.errors import ShapeError
 from ...strategies.types import VarType
-from .operands import Declared, Operands, Slot
+from .operands import Declared, Operands, Slot, named, parameter_name
+from .second_order import Second, derived
 from .update import Update
 
 
@@ -93,6 +94,7 @@ class Inference:
 Specs = Spec | Sequence[Spec] | None
 ShapeRule = Callable[[Inference], Mapping[str, Specs]]
 Record = type[Operands]
+Shapes = Mapping[str, tuple[int, ...]]  # by parameter
 # Which result may lie where which operand does: (output slot, position, input slot, position)
 Place = tuple[str, int, str, int]
 
@@ -108,8 +110,7 @@ class Grad:
     Attributes are the forward op's, or what ``attrs`` makes of them; none if ``keep_attrs`` is False.
     ``each`` names a forward slot that takes any number of variables: one gradient op is made for each.
     ``exists`` tells by the forward op's attributes whether it has a gradient; ``without`` names the attribute
-    that lists the variables which the gradient op does not read. ``instead_of`` maps slots that are read only
-    where another is empty to that one.
+    that lists the variables which the gradient op does not read.
     """
 
     type: str
@@ -120,7 +121,6 @@ class Grad:
     each: str = ""
     exists: Callable[[Mapping[str, Any]], bool] = lambda attrs: True
     without: str = ""
-    instead_of: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, op: Op) -> Grad:
@@ -163,7 +163,14 @@ class Op:
     attrs: Mapping[str, Any] = field(default_factory=dict)
     shape: ShapeRule = like_operands
     grad: Grad | None = None
-    scalar: Callable[..., Any] | None = None  # f(inputs..., *, attributes...) -> expr.Expr
+    # f(inputs..., *, attributes...) -> expr.Expr, or one for each output; an input that may be left out is
+    # a parameter whose default is None
+    scalar: Callable[..., Any] | None = None
+    # shapes, attributes -> shapes in which some operands and results lie beside the others for ``scalar``; a
+    # result that is repeated is a sum
+    aligned: Callable[[Shapes, Mapping[str, Any]], Shapes] | None = None
+    # shapes, attributes -> numbers that ``scalar`` takes like attributes
+    counts: Callable[[Shapes, Mapping[str, Any]], Mapping[str, Any]] | None = None
     update: Update | None = None  # an optimizer's arithmetic
     in_place: Mapping[str, str] = field(
         default_factory=dict
@@ -213,6 +220,10 @@ class Op:
                 values[name] = list(held) if several else (held[0] if held else None)
         return self.record.of(values)
 
+    def settings(self, shapes: Shapes, attrs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what ``scalar`` is told beside its operands: attributes, and what follows from shapes."""
+        return attrs if self.counts is None else {**attrs, **self.counts(shapes, attrs)}
+
     def filled(self, values: Mapping[str, Any]) -> Operands:
         """Return the record of these fields; other slots are empty, other attributes as declared."""
         slots = (slot for side in self.parameters for slot in side)
@@ -250,11 +261,61 @@ OPS: dict[str, Op] = {}
 
 
 def define(op: Op, gradient: Op | None = None) -> Op:
-    """Add a declaration to the table and return it, and that of its gradient op (see :meth:`Grad.of`)."""
+    """Add a declaration to the table and return it, and that of its gradient op (see :meth:`Grad.of`).
+
+    A gradient op that computes element by element gets a gradient op, too, if it names none.
+    """
     if gradient is not None:
+        second = _second_order(gradient)
+        gradient = gradient if second is None else differentiable(gradient, second)
         op = replace(op, grad=Grad.of(gradient))
     for declared in (op, gradient):
         if declared is not None:
             assert declared.type not in OPS, f"{declared.type} is declared twice"
             OPS[declared.type] = declared
     return op
+
+
+def _second_order(gradient: Op) -> Second | None:
+    shared = gradient.aligned is not None or gradient.counts is not None
+    if gradient.scalar is None or gradient.grad is not None or shared:
+        return None
+    slots, results = ([s.name for s in side] for side in (gradient.input_slots, gradient.output_slots))
+    numbers = tuple(gradient.numbers)
+    return derived(gradient.scalar, slots, results, gradient.attrs, always=numbers)
+
+
+def differentiable(gradient: Op, second: Second, **settings: Any) -> Op:
+    """Add the gradient op of a gradient op to the table, and return the latter with it."""
+    parameters = {slot.name: slot.parameter for slot in gradient.input_slots}
+    results = {f"{slot.name}@GRAD" for slot in gradient.output_slots}
+    above = {slot for slot, of in second.reads.items() if of in results}
+    optional = {*gradient.numbers, *second.optional, *(above if len(above) > 1 else ())}
+    fields: dict[str, Any] = {}
+    kinds: dict[str, str] = {}
+    for slot in second.reads:
+        name = parameters[slot] if slot in gradient.numbers else parameter_name(slot)
+        fields[name], kinds[name] = named(slot), "Input | None" if slot in optional else "Input"
+    for slot in second.writes:
+        fields[parameter_name(slot)] = named(slot)
+        kinds[parameter_name(slot)] = "Output | None"
+    kinds |= dict.fromkeys(gradient.attrs, "Any")
+    declared = Op(
+        type=f"{gradient.type}_grad",
+        record=type("SecondOrder", (Operands,), {**fields, **gradient.attrs, "__annotations__": kinds}),
+        numbers=gradient.numbers,
+        shape=_like(second.like),
+        scalar=second.scalar,
+        **settings,
+    )
+    define(declared)
+    return replace(gradient, grad=Grad(declared.type, second.reads, second.writes))
+
+
+def _like(sources: Mapping[str, Sequence[str]]) -> ShapeRule:
+    """Each output is like the first of some inputs that is in use."""
+
+    def rule(op: Inference) -> Mapping[str, Specs]:
+        return {slot: op.spec(next(filter(op.has, of))) for slot, of in sources.items()}
+
+    return rule

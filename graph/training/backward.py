@@ -336,9 +336,6 @@ def _wire(
         slot: [name for source in sources.split("+") for name in read(source) if name not in omitted]
         for slot, sources in grad.reads().items()
     }
-    for slot, other in grad.instead_of.items():
-        if inputs[other]:
-            inputs[slot] = []
     outputs = {slot: written(source) for slot, source in grad.writes().items()}
     outputs = {s: ns for s, ns in outputs.items() if any(n != EMPTY_VAR for n in ns)}
     attrs = grad.attributes({k: v for k, v in op.attrs.items() if k in op.declaration.attrs})

@@ -26,6 +26,7 @@ from ...codegen.loops import Outputs, bind_loop
 from ...codegen.scalar_source import known
 from ...device.device import Device
 from ..array.elementwise import aligned
+from ..array.expression import expressions_of
 from ..registry import KERNELS, F, Kernel, Step, kernel, of_floats
 
 _TYPES = (VarType.FP32, VarType.BOOL)
@@ -75,24 +76,23 @@ def _one_number(node: Node) -> bool:
 
 
 def _expression(loops: Loops, op: Op) -> None:
-    """Register an op's expression; with its attributes it is known what functions that has."""
-    (out_slot,) = op.output_slots
-    names = tuple(s.parameter for s in op.input_slots)
+    """Register an op's expressions; with its attributes it is known what functions they have."""
     scalar: Any = op.scalar
 
     def bind(dev: Device, a: Operands) -> list[Step]:
-        out = getattr(a, out_slot.parameter)
-        if out is None:
-            return []
-        read = {n: array for n in names if (array := getattr(a, n)) is not None}
-        return loops.bind(dev, [(trace(scalar, vars(a)), out)], read)
+        written, read = expressions_of(op, a)
+        return loops.bind(dev, written, read) if written else []
 
     def takes(node: Node) -> bool:
         exact = loops.exact_exp and op.type == "exp" and _one_number(node)
-        known = loops.takes(node) and of_floats(node) and loops.known(trace(scalar, node.attrs))
-        return known and not exact
+        if exact or not loops.takes(node) or not of_floats(node):
+            return False
+        unused = [s.parameter for s in op.input_slots if not node.inputs.get(s.name)]
+        slots = [*zip(op.input_slots, map(node.inputs.get, (s.name for s in op.input_slots)))]
+        shapes = {s.parameter: held[0].spec.shape for s, held in slots if held and held[0]}
+        return all(map(loops.known, trace(scalar, op.settings(shapes, node.attrs), unused)))
 
-    bind.__doc__ = f"The expression of {op.type} in one loop."
+    bind.__doc__ = f"The expressions of {op.type} in one loop."
     KERNELS[op.type, loops.back_end] = Kernel(bind, takes=takes, low=loops.low)
 
 

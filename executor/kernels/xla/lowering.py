@@ -17,6 +17,7 @@ from typing import Any
 
 from ....graph.ir.graph import Node
 from ....graph.ops.expr import Expr
+from ....graph.ops.pointwise import arguments
 from ....graph.ops.region import REGION, Body
 from ....graph.ops.registry import OPS, Op, Spec
 from ....strategies.types import LOW, VarType, to_numpy
@@ -171,15 +172,38 @@ def _as(array: Any, spec: Spec | None) -> Any:
 
 
 def _by_expression(op: Op, operands: Operands) -> Mapping[str, Any]:
-    (out,) = (slot.name for slot in op.output_slots)
     arrays: dict[str, Any] = {
         slot.parameter: list(operands.many(slot.name)) if slot.duplicable else operands[slot.name]
         for slot in op.input_slots
     }
-    if "axis" in op.attrs and arrays.get("y") is not None:
+    if "axis" in op.attrs and op.aligned is None and arrays.get("y") is not None:
         arrays["x"], arrays["y"] = aligned(arrays["x"], arrays["y"], operands.attr("axis"))
-    value = evaluate(trace(op.scalar, operands.attrs), arrays)  # type: ignore[arg-type]
-    return {out: jnp.broadcast_to(value, operands.shape(out))}
+    unused = [name for name, array in arrays.items() if array is None]
+    written = [slot for slot in op.output_slots if operands.wants(slot.name)]
+    shapes = {slot.parameter: operands.shape(slot.name) for slot in written}
+    settings: Mapping[str, Any] = operands.attrs
+    if op.aligned is not None or op.counts is not None:
+        read = {name: array.shape for name, array in arrays.items() if array is not None}
+        settings = op.settings({**read, **shapes}, settings)
+        views = {} if op.aligned is None else op.aligned({**read, **shapes}, settings)
+        arrays |= {name: arrays[name].reshape(views[name]) for name in read if name in views}
+        shapes |= {name: views[name] for name in shapes if name in views}
+    assert op.scalar is not None
+    roots = trace(op.scalar, settings, unused)
+    chosen = [root for root, slot in zip(roots, op.output_slots, strict=True) if slot in written]
+    values = evaluate_all(chosen, arrays)
+    return {
+        slot.name: _summed(root, value, shapes[slot.parameter], arrays)
+        for root, value, slot in zip(chosen, values, written, strict=True)
+    }
+
+
+def _summed(root: Expr, value: Any, shape: tuple[int, ...], arrays: Mapping[str, Any]) -> Any:
+    """Return a value in a shape: repeated, or summed where it has one element for several."""
+    read = (arrays[name].shape for name in arguments([root]))
+    value = jnp.broadcast_to(value, jnp.broadcast_shapes(shape, *read))
+    over = tuple(i for i, size in enumerate(shape) if size == 1 != value.shape[i])
+    return value.sum(over, keepdims=True) if over else value
 
 
 def evaluate(root: Expr, arrays: Mapping[str, Any]) -> Any:
