@@ -183,6 +183,10 @@ class Op:
     views: Mapping[str, str] = field(
         default_factory=dict
     )  # output slot -> input slot whose elements it has, in their order, if it has as many
+    # input slots of which the result is a linear function, the others being no floats: the gradient of its
+    # gradient op is the op itself
+    linear: Sequence[str] = ()
+    made_linear: Mapping[str, Any] = field(default_factory=dict)  # attributes that make it so
     random: bool = False  # draws numbers: depends on seed, output name, step and sample index
     # attributes -> whether it leaves the operands as they are that it may overwrite
     only_uses: Callable[[Mapping[str, Any]], bool] = lambda attrs: False
@@ -268,12 +272,24 @@ def define(op: Op, gradient: Op | None = None) -> Op:
     if gradient is not None:
         second = _second_order(gradient)
         gradient = gradient if second is None else differentiable(gradient, second)
+        gradient = replace(gradient, grad=again(op)) if op.linear else gradient
         op = replace(op, grad=Grad.of(gradient))
     for declared in (op, gradient):
         if declared is not None:
             assert declared.type not in OPS, f"{declared.type} is declared twice"
             OPS[declared.type] = declared
     return op
+
+
+def again(op: Op) -> Grad:
+    """Return the gradient of a linear op's gradient op: the op, of the gradients that come down."""
+    reads = {s.name: s.name + "@GRAD@GRAD" * (s.name in op.linear) for s in op.input_slots}
+    result = op.output_slots[0].name
+
+    def attributes(given: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {name: given[name] for name in op.attrs if name in given} | op.made_linear
+
+    return Grad(op.type, reads, {result: f"{result}@GRAD@GRAD"}, attrs=attributes)
 
 
 def _second_order(gradient: Op) -> Second | None:
@@ -285,8 +301,17 @@ def _second_order(gradient: Op) -> Second | None:
     return derived(gradient.scalar, slots, results, gradient.attrs, always=numbers)
 
 
-def differentiable(gradient: Op, second: Second, **settings: Any) -> Op:
-    """Add the gradient op of a gradient op to the table, and return the latter with it."""
+def differentiable(
+    gradient: Op,
+    second: Second,
+    *,
+    exists: Callable[[Mapping[str, Any]], bool] = lambda attrs: True,
+    **settings: Any,
+) -> Op:
+    """Add the gradient op of a gradient op to the table, and return the latter with it.
+
+    ``settings`` are those of the new declaration; for ``exists`` see :class:`Grad`.
+    """
     parameters = {slot.name: slot.parameter for slot in gradient.input_slots}
     results = {f"{slot.name}@GRAD" for slot in gradient.output_slots}
     above = {slot for slot, of in second.reads.items() if of in results}
@@ -309,7 +334,7 @@ def differentiable(gradient: Op, second: Second, **settings: Any) -> Op:
         **settings,
     )
     define(declared)
-    return replace(gradient, grad=Grad(declared.type, second.reads, second.writes))
+    return replace(gradient, grad=Grad(declared.type, second.reads, second.writes, exists=exists))
 
 
 def _like(sources: Mapping[str, Sequence[str]]) -> ShapeRule:

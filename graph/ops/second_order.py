@@ -29,8 +29,28 @@ class Second(NamedTuple):
     reads: Mapping[str, str]
     writes: Mapping[str, str]
     like: Mapping[str, Sequence[str]]
-    scalar: Scalar
+    scalar: Scalar | None = None
     optional: Sequence[str] = ()
+
+
+def bilinear(left: str, right: str, result: str) -> Second:
+    """Return the gradient of the gradient op of a product, which is linear in either operand (input slots)."""
+    sides = (left, right)
+    return Second(
+        {left: left, right: right, f"D{result}": f"{result}@GRAD"}
+        | {f"DD{side}": f"{side}@GRAD@GRAD" for side in sides},
+        {f"D{side}": f"{side}@GRAD" for side in sides} | {f"DD{result}": f"{result}@GRAD@GRAD"},
+        {f"D{side}": [side] for side in sides} | {f"DD{result}": [f"D{result}"]},
+    )
+
+
+def copied(result: str = "X", source: str = "Out") -> Second:
+    """Return the gradient of the gradient op of one that gives the same elements another shape."""
+    return Second(
+        {f"D{source}": f"{source}@GRAD", f"DD{result}": f"{result}@GRAD@GRAD"},
+        {f"DD{source}": f"{source}@GRAD@GRAD"},
+        {f"DD{source}": [f"D{source}"]},
+    )
 
 
 def derived(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue, Unsupported
-from ..ops.registry import Grad
+from ..ops.registry import OPS, Grad
 from ..program.operator import Operator
 from ..program.program import Block, Program
 from ..program.role import (
@@ -212,7 +212,7 @@ def _path(block: Block, targets: set[str], inputs: set[str], stopped: set[str]) 
     for op in reversed(block.ops):
         reached = op.role & 0xFF in (OpRole.Forward, OpRole.Backward) or inputs
         grad = op.declaration.grad
-        differentiable = grad.exists(op.attrs) if grad is not None else op.type.endswith("_grad")
+        differentiable = op.type.endswith("_grad") or (grad is not None and grad.exists(op.attrs))
         if reached and differentiable and needed.intersection(op.output_arg_names):
             back.append(op)
             needed.update(n for n in op.input_arg_names if n not in stopped)
@@ -278,7 +278,7 @@ def _gradient_ops(
     ops: list[GradOp] = []
     for op in reversed(path):
         grad = op.declaration.grad
-        if grad is None:
+        if grad is None or not grad.exists(op.attrs):
             if reached.intersection(map(names.of, op.output_arg_names)):
                 raise Unsupported(
                     f"{op.type} has no gradient of its own, so nothing that depends on its results can be "
@@ -306,25 +306,29 @@ def _wire(
 ) -> GradOp:
     """Fill the gradient op's slots with the op's names and those of their gradients."""
     of: dict[str, str] = {}
+    needed = {slot.name for slot in OPS[grad.type].input_slots if not slot.optional}
     omitted = set(op.attrs[grad.without]) if grad.without else set()
 
     def gradients_of(variables: Iterable[str]) -> list[str]:
         of.update((names.of(name), name) for name in variables)
         return [names.of(name) for name in variables]
 
-    def read(source: str) -> list[str]:
+    def read(slot: str, source: str) -> list[str]:
         if source in op.inputs or source in op.outputs:
             variables = op.inputs.get(source) or op.outputs[source]
             return [name for name in variables if name != EMPTY_VAR]
-        slot = source.removesuffix(GRAD_SUFFIX)
-        variables = op.outputs.get(slot, [])
-        if slot == source or set(variables) == {EMPTY_VAR}:
+        result = source.removesuffix(GRAD_SUFFIX)
+        variables = op.outputs.get(result, [])
+        if result == source or set(variables) <= {EMPTY_VAR} and slot not in needed:
             return []
-        if EMPTY_VAR in variables:  # some gradients of a list were not computed
-            behind = op.inputs[slot.removesuffix(GRAD_SUFFIX)]
-            pairs = zip(variables, behind, strict=True)
-            variables = [names.of(x) if name == EMPTY_VAR else name for name, x in pairs]
-        return gradients_of(variables)
+        # Of a result that was not computed the gradient is zero; it has the shape of what that belongs to.
+        like = op.inputs.get(result.removesuffix(GRAD_SUFFIX)) or [
+            next(name for name in variables if name != EMPTY_VAR)
+        ] * len(variables)
+        pairs = zip(variables or [EMPTY_VAR] * len(like), like, strict=True)
+        found = [(names.of(f"{x}{EMPTY_VAR}"), x) if n == EMPTY_VAR else (names.of(n), n) for n, x in pairs]
+        of.update(found)
+        return [gradient for gradient, _ in found]
 
     def written(source: str) -> list[str]:
         variables = op.inputs.get(source.removesuffix(GRAD_SUFFIX), [])
@@ -333,7 +337,7 @@ def _wire(
         return [EMPTY_VAR if name in stopped else gradient for gradient, name in found]
 
     inputs = {
-        slot: [name for source in sources.split("+") for name in read(source) if name not in omitted]
+        slot: [n for source in sources.split("+") for n in read(slot, source) if n not in omitted]
         for slot, sources in grad.reads().items()
     }
     outputs = {slot: written(source) for slot, source in grad.writes().items()}
@@ -378,7 +382,7 @@ def _accumulate(grads: list[GradOp], seeds: dict[str, str]) -> list[GradOp]:
             elif name in seeds and parts.get(name) == [seeds[name]]:
                 op.rename(op.inputs, name, seeds[name])
                 op.of[seeds[name]] = op.of[name]
-        for slot, names in op.outputs.items():
+        for slot, names in sorted(op.outputs.items()):  # Paddle's order: that of the sums at the end
             for i, name in enumerate(names):
                 if name == EMPTY_VAR:
                     continue

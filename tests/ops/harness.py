@@ -244,7 +244,7 @@ def gradients(
             declared,
             operands,
             settings,
-            wanted=lambda slot: only is None or targets[slot] == only,
+            wanted=lambda slot: only is None or targets.get(slot) == only,
             overwrite=overwrite,
             dev=dev,
             back_end=back_end,
