@@ -30,7 +30,12 @@ _COMPARISONS = {
 }  # fmt: skip
 _LOGIC = {"logical_and": "{0} && {1}", "logical_or": "{0} || {1}", "logical_xor": "{0} != {1}",
           "logical_not": "!{0}"}  # fmt: skip
-_OF_FLOATS = ("exp", "expm1", "tanh", "erf", "log", "log1p", "sin", "cos", "sqrt")
+_C_NAMES = {"arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan",
+            "arctanh": "atanh"}  # fmt: skip
+_OF_FLOATS = (
+    "exp", "expm1", "tanh", "erf", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "sinh", "cosh", "sqrt",
+    *_C_NAMES,
+)  # fmt: skip
 _STEPS = ("rint", "floor", "ceil", "trunc")  # leave integers as they are
 _PATTERNS = {
     "square": "{0} * {0}",
@@ -181,7 +186,7 @@ class CudaWriter:
                 else f"1{'.0f' if suffix else '.0'} / {args[0]}"
             )
         if fn in _OF_FLOATS or fn in _STEPS:
-            return args[0] if kind not in _FLOATS else f"{fn}{suffix}({args[0]})"
+            return args[0] if kind not in _FLOATS else f"{_C_NAMES.get(fn, fn)}{suffix}({args[0]})"
         if fn == "absolute":
             return (
                 f"fabs{suffix}({args[0]})"

@@ -47,6 +47,13 @@ _LOG = _horner(
     "2.000228614e-01", "-2.500081062e-01", "3.333331645e-01",
 )  # fmt: skip
 
+_ASIN = _horner(
+    "z", "4.221859580e-02", "2.414758445e-02", "4.547710227e-02", "7.495241740e-02", "1.666675393e-01"
+)  # fmt: skip
+_ATAN = _horner(
+    "z", "-6.083441609e-02", "1.059599669e-01", "-1.424384804e-01", "1.999848940e-01", "-3.333331550e-01"
+)  # fmt: skip
+
 # exp(x) = 2^n exp(r), |r| <= log(2) / 2. log(2) is in two parts, so that x - n log(2) is exact; 2^n in two,
 # since 2^n alone may be out of range where the result is not.
 _SOURCES = {
@@ -125,8 +132,82 @@ def log1p_(x):
     r = select(u == np.float32(0.0), np.float32(-np.inf), r)
     return select(size_of(x) < np.float32(5e-8), x, select(x == np.float32(np.inf), x, r))
 """,
+    "log2_": "\ndef log2_(x):\n    return log_(x) * np.float32(1.44269504)\n",
+    "log10_": "\ndef log10_(x):\n    return log_(x) * np.float32(0.434294482)\n",
     "sin_": "\ndef sin_(x):\n    return np.float32(math.sin(np.float64(x)))\n",
     "cos_": "\ndef cos_(x):\n    return np.float32(math.cos(np.float64(x)))\n",
+    "tan_": "\ndef tan_(x):\n    return np.float32(math.tan(np.float64(x)))\n",
+    # beyond 1/2 by asin(x) = pi/2 - 2 asin(sqrt((1 - x) / 2)) (DLMF 4.24)
+    "asin_": f"""
+def asin_(x):
+    a = size_of(x)
+    far = a > np.float32(0.5)
+    z = select(far, np.float32(0.5) - np.float32(0.5) * a, a * a)
+    s = select(far, root(z), a)
+    p = fma({_ASIN} * z, s, s)
+    p = select(far, np.float32(1.57079633) - (p + p), p)
+    return select(x < np.float32(0.0), -p, p)
+""",
+    "acos_": f"""
+def acos_(x):
+    a = size_of(x)
+    far = a > np.float32(0.5)
+    z = select(far, np.float32(0.5) - np.float32(0.5) * a, a * a)
+    s = select(far, root(z), a)
+    p = fma({_ASIN} * z, s, s)
+    below = x < np.float32(0.0)
+    near = np.float32(1.57079633) + select(below, p, -p)
+    return select(far, select(below, np.float32(3.14159265) - (p + p), p + p), near)
+""",
+    # beyond tan(pi/8) by atan(x) = pi/4 + atan((x - 1) / (x + 1)), beyond its inverse by pi/2 - atan(1 / x)
+    "atan_": f"""
+def atan_(x):
+    a = size_of(x)
+    far, middle = a > np.float32(2.41421356), a > np.float32(0.414213562)
+    over = select(far, np.float32(-1.0), select(middle, a - np.float32(1.0), a))
+    under = select(far, a, select(middle, a + np.float32(1.0), np.float32(1.0)))
+    base = select(middle, np.float32(0.785398163), np.float32(0.0))
+    base = select(far, np.float32(1.57079633), base)
+    t = over / under
+    z = t * t
+    r = base + fma({_ATAN} * z, t, t)
+    return select(x < np.float32(0.0), -r, r)
+""",
+    "sinh_": """
+def sinh_(x):
+    a = size_of(x)
+    t = expm1_(a)
+    h = exp_(np.float32(0.5) * a)
+    near = np.float32(0.5) * (t + t / (t + np.float32(1.0)))
+    r = select(a > np.float32(20.0), np.float32(0.5) * h * h, near)
+    return select(x < np.float32(0.0), -r, r)
+""",
+    "cosh_": """
+def cosh_(x):
+    h = exp_(np.float32(0.5) * size_of(x))
+    return np.float32(0.5) * h * h + np.float32(0.5) / (h * h)
+""",
+    "asinh_": """
+def asinh_(x):
+    a = size_of(x)
+    s = a * a
+    near = log1p_(a + s / (np.float32(1.0) + root(s + np.float32(1.0))))
+    r = select(a > np.float32(1e9), log_(a) + np.float32(0.693147181), near)
+    return select(x < np.float32(0.0), -r, r)
+""",
+    "acosh_": """
+def acosh_(x):
+    t = x - np.float32(1.0)
+    near = log1p_(t + root(t * (x + np.float32(1.0))))
+    r = select(x > np.float32(1e9), log_(x) + np.float32(0.693147181), near)
+    return select(x < np.float32(1.0), np.float32(np.nan), r)
+""",
+    "atanh_": """
+def atanh_(x):
+    a = size_of(x)
+    r = np.float32(0.5) * log1p_((a + a) / (np.float32(1.0) - a))
+    return select(x < np.float32(0.0), -r, r)
+""",
     "ordered": """
 def ordered(x):
     b = bits(x)

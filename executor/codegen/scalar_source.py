@@ -18,7 +18,9 @@ _INFIX = {
 }  # fmt: skip
 _CALLS = {
     "exp": "exp_", "expm1": "expm1_", "tanh": "tanh_", "erf": "erf_", "log": "log_", "log1p": "log1p_",
-    "sin": "sin_", "cos": "cos_", "sqrt": "root", "rint": "nearest", "floor": "whole_below",
+    "log2": "log2_", "log10": "log10_", "sin": "sin_", "cos": "cos_", "tan": "tan_", "arcsin": "asin_",
+    "arccos": "acos_", "arctan": "atan_", "sinh": "sinh_", "cosh": "cosh_", "arcsinh": "asinh_",
+    "arccosh": "acosh_", "arctanh": "atanh_", "sqrt": "root", "rint": "nearest", "floor": "whole_below",
     "ceil": "whole_above", "trunc": "cut", "absolute": "size_of",
 }  # fmt: skip
 _PATTERNS = {

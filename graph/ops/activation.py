@@ -56,17 +56,25 @@ def define_activation(
     gradient: Callable[..., Any] | None,
     *,
     records: tuple[type[Operands], type[Operands]] | None = None,
+    attrs: Mapping[str, Any] | None = None,
     samples: tuple[Any, ...] = (sample({"X": normal(3, 4)}), sample({"X": normal(5)})),
     second: Second | None = None,
 ) -> None:
     """Declare an activation and its gradient op, which reads ``reads`` (X, Out or none) and Out@GRAD.
 
-    ``second`` is the gradient of that, where it is not what the expression says.
+    Attributes are those of ``records``, or ``attrs``, or which library is to be used. ``second`` is the gradient
+    of the gradient, where it is not what the expression says.
     """
     record, grad_record = records or (Activation, _GRADS[reads])
+    slots: dict[str, Any] = {"record": record}
+    grad_slots: dict[str, Any] = {"record": grad_record}
+    if attrs is not None:
+        slots = {"inputs": ("X",), "outputs": ("Out",), "attrs": attrs}
+        read = (reads, "Out@GRAD") if reads else ("Out@GRAD",)
+        grad_slots = {"inputs": read, "outputs": ("X@GRAD?",), "attrs": attrs}
     backward = Op(
         type=f"{name}_grad",
-        record=grad_record,
+        **grad_slots,
         shape=same(reads or "Out@GRAD", "X@GRAD"),
         scalar=gradient,
         in_place={"X@GRAD": "Out@GRAD"},
@@ -74,7 +82,7 @@ def define_activation(
     define(
         Op(
             type=name,
-            record=record,
+            **slots,
             shape=same("X") if name in _WHOLE_TOO else float_like("X", "Out"),
             scalar=scalar,
             in_place={"Out": "X"},

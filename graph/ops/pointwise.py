@@ -59,8 +59,7 @@ def pointwise(op_type: str) -> bool:
     if op_type in _OTHERS or op_type in BINARY_BACKWARD:
         return True
     op = OPS[op_type]
-    told = op.aligned is not None or op.counts is not None
-    return op.scalar is not None and not told and not op.random
+    return op.scalar is not None and op.counts is None and not op.random
 
 
 def expressions(op_type: str, operands: Operands, attrs: Mapping[str, Any]) -> dict[str, e.Expr]:

@@ -15,6 +15,7 @@ from ..array.elementwise import aligned
 from ..loops import elementwise as loops
 from ..loops import fused as fused_loops
 from ..loops import fusion as fusion_loops
+from ..loops import rectifier as rectifier_loops
 from ..loops.elementwise import Loops
 from ..registry import Step
 
@@ -63,7 +64,7 @@ def where_grad(dev: Device, a: WhereGrad) -> list[Step]:
     return bind_cuda(dev, outputs, {"c": a.condition, "d": a.d_out}) if outputs else []
 
 
-@CUDA.register("floor_grad", "ceil_grad", "round_grad")
+@CUDA.register("floor_grad", "ceil_grad", "round_grad", "trunc_grad")
 def step_grad(dev: Device, a: ActivationGrad) -> list[Step]:
     """A step function is flat, whatever comes down."""
     return [] if a.d_x is None else bind_cuda(dev, [(e.Expr("const", (), 0), a.d_x)], {})
@@ -72,3 +73,4 @@ def step_grad(dev: Device, a: ActivationGrad) -> list[Step]:
 loops.register(CUDA, lambda op_type: True)
 fused_loops.register(CUDA)
 fusion_loops.register(CUDA, apart=CUDA.back_end)
+rectifier_loops.register(CUDA)

@@ -1,0 +1,235 @@
+"""Activations that cut, shrink or bend: what rectifiers became."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from . import expr as e
+from .activation import define_activation, logistic
+from .operands import Operands, SlopeOfBoth, Unary
+from .registry import Inference, Op, Shapes, Specs, define
+from .rules import product
+from .samples import normal, sample
+
+
+def _near(*kinks: float, **attrs: Any) -> Any:
+    return sample({"X": normal(3, 4, away_from=kinks)}, **attrs)
+
+
+define_activation(
+    "brelu",
+    lambda x, *, t_min, t_max: e.minimum(e.maximum(x, t_min), t_max),
+    "X",
+    lambda x, d_out, *, t_min, t_max: e.where((x > t_min) & (x < t_max), d_out, 0),
+    attrs={"t_min": 0.0, "t_max": 24.0},
+    samples=(_near(0.0), _near(-0.5, 0.5, t_min=-0.5, t_max=0.5)),
+)
+define_activation(
+    "hard_shrink",
+    lambda x, *, threshold: e.where((x > threshold) | (x < -threshold), x, 0),
+    "X",
+    lambda x, d_out, *, threshold: e.where((x > threshold) | (x < -threshold), d_out, 0),
+    attrs={"threshold": 0.5},
+    samples=(_near(-0.5, 0.5), _near(-1.0, 1.0, threshold=1.0)),
+)
+define_activation(
+    "softshrink",
+    lambda x, *, lambda_: e.where(x > lambda_, x - lambda_, e.where(x < -lambda_, x + lambda_, 0)),
+    "X",
+    lambda x, d_out, *, lambda_: e.where((x > lambda_) | (x < -lambda_), d_out, 0),
+    attrs={"lambda": 0.5},
+    samples=(_near(-0.5, 0.5), _near(-1.0, 1.0, **{"lambda": 1.0})),
+)
+define_activation(
+    "tanh_shrink",
+    lambda x: x - e.tanh(x),
+    "X",
+    lambda x, d_out: d_out * e.square(e.tanh(x)),
+)
+define_activation(
+    "thresholded_relu",
+    lambda x, *, threshold: e.where(x > threshold, x, 0),
+    "X",
+    lambda x, d_out, *, threshold: e.where(x > threshold, d_out, 0),
+    attrs={"threshold": 1.0},
+    samples=(_near(1.0), _near(-0.3, threshold=-0.3)),
+)
+define_activation(
+    "stanh",
+    lambda x, *, scale_a, scale_b: scale_b * e.tanh(scale_a * x),
+    "X",
+    lambda x, d_out, *, scale_a, scale_b: (
+        d_out * (scale_a * scale_b) * (1 - e.square(e.tanh(scale_a * x)))
+    ),
+    attrs={"scale_a": 0.67, "scale_b": 1.7159},
+    samples=(_near(), _near(scale_a=0.5, scale_b=2.0)),
+)
+
+
+def _soft_relu_slope(out: e.Expr, d_out: e.Expr, *, threshold: float) -> e.Expr:
+    """1 - exp(-out) between the limits, which are out's own: what was cut may be off by a rounding."""
+    low, high = (math.log1p(math.exp(t)) for t in (-threshold, threshold))
+    inside = (out > low * (1 + 1e-6)) & (out < high * (1 - 1e-6))
+    return e.where(inside, -(d_out * e.expm1(-out)), 0)
+
+
+define_activation(
+    "soft_relu",
+    lambda x, *, threshold: e.log1p(e.exp(e.minimum(e.maximum(x, -threshold), threshold))),
+    "Out",
+    _soft_relu_slope,
+    attrs={"threshold": 40.0},
+    samples=(_near(), _near(-0.7, 0.7, threshold=0.7)),
+)
+
+
+def _bent_softplus(x: e.Expr, threshold: float) -> e.Expr:
+    """log(1 + exp(x)); x above ``threshold``, and exp(x) below its negative."""
+    middle = e.maximum(x, 0) + e.log1p(e.exp(-e.abs_(x)))
+    below = e.exp(e.minimum(x, 0))
+    return e.where(x > threshold, x, e.where(x < -threshold, below, middle))
+
+
+def _mish_slope(x: e.Expr, d_out: e.Expr, *, threshold: float) -> e.Expr:
+    soft = _bent_softplus(x, threshold)
+    bend = e.tanh(soft)
+    return d_out * (bend - x * (1 - bend * bend) * e.expm1(-soft))
+
+
+define_activation(
+    "mish",  # Misra, arXiv 1908.08681: x * tanh(softplus(x))
+    lambda x, *, threshold: x * e.tanh(_bent_softplus(x, threshold)),
+    "X",
+    _mish_slope,
+    attrs={"threshold": 20.0},
+)
+define_activation(
+    "selu",  # Klambauer et al., arXiv 1706.02515
+    lambda x, *, scale, alpha: e.where(
+        x > 0, scale * x, (scale * alpha) * e.expm1(e.minimum(x, 0))
+    ),
+    "Out",
+    lambda out, d_out, *, scale, alpha: d_out * e.where(out > 0, scale, out + scale * alpha),
+    attrs={"scale": 1.0507009873554805, "alpha": 1.6732632423543772},
+    samples=(_near(0.0), _near(0.0, scale=1.5, alpha=0.5)),
+)
+define_activation(
+    "celu",  # Barron, arXiv 1704.07483
+    lambda x, *, alpha: e.where(x > 0, x, alpha * e.expm1(e.minimum(x, 0) * (1 / alpha))),
+    "X",
+    lambda x, d_out, *, alpha: e.where(x > 0, d_out, d_out * e.exp(e.minimum(x, 0) * (1 / alpha))),
+    attrs={"alpha": 1.0},
+    samples=(_near(0.0), _near(0.0, alpha=0.5)),
+)
+
+
+def _silu_slope(x: e.Expr, d_out: e.Expr) -> e.Expr:
+    share = logistic(x)
+    return d_out * share * (1 + x * (1 - share))
+
+
+define_activation("silu", lambda x: x * logistic(x), "X", _silu_slope, attrs={})
+
+
+def prelu_shape(op: Inference) -> Mapping[str, Specs]:
+    """Like X; Alpha has one element, one for each channel, or one for each element of a row."""
+    x, alpha, mode = op.spec("X"), op.spec("Alpha"), op.attr("mode")
+    op.require(x.dtype == alpha.dtype, "X and Alpha must have one dtype")
+    op.require(mode in ("all", "channel", "element"), f"mode={mode!r} is unknown")
+    op.require(mode != "channel" or len(x.shape) > 1, "X has no dimension of channels")
+    count = {"all": 1, "channel": x.shape[1] if len(x.shape) > 1 else 1, "element": product(x.shape[1:])}
+    have = product(alpha.shape)
+    fits = have == count[mode] or (mode != "all" and -1 in (have, count[mode]))
+    op.require(fits, f"mode {mode!r} takes {count[mode]} weight(s) in Alpha, got {have}")
+    return {"Out": x, "X@GRAD": x, "Alpha@GRAD": alpha}
+
+
+def _beside_channels(shapes: Shapes, attrs: Mapping[str, Any]) -> Shapes:
+    x = shapes["x"]
+    alpha = {
+        "all": (1,) * len(x),
+        "channel": (1, *x[1:2], *(1 for _ in x[2:])),
+        "element": (1, *x[1:]),
+    }[attrs["mode"]]
+    return {"alpha": alpha, "d_alpha": alpha}
+
+
+_IMAGE = normal(2, 3, 2, 2, away_from=(0.0,))
+_PRELU: dict[str, Any] = {"attrs": {"mode": "all"}, "shape": prelu_shape, "aligned": _beside_channels}
+define(
+    Op(
+        type="prelu",  # He et al., arXiv 1502.01852
+        inputs=("X", "Alpha"),
+        outputs=("Out",),
+        scalar=lambda x, alpha: e.where(x > 0, x, alpha * x),
+        in_place={"Out": "X"},
+        samples=(
+            sample({"X": _IMAGE, "Alpha": normal(1)}),
+            sample({"X": _IMAGE, "Alpha": normal(1, 3, 1, 1)}, mode="channel"),
+            sample({"X": normal(4, 3, away_from=(0.0,)), "Alpha": normal(3)}, mode="channel"),
+            sample({"X": _IMAGE, "Alpha": normal(1, 3, 2, 2)}, mode="element"),
+        ),
+        refuses=(
+            sample({"X": _IMAGE, "Alpha": normal(3)}),
+            sample({"X": _IMAGE, "Alpha": normal(2)}, mode="channel"),
+            sample({"X": _IMAGE, "Alpha": normal(3)}, mode="element"),
+            sample({"X": _IMAGE, "Alpha": normal(1)}, mode="each"),
+        ),
+        **_PRELU,
+    ),
+    Op(
+        type="prelu_grad",
+        inputs=("X", "Alpha", "Out@GRAD"),
+        outputs=("X@GRAD?", "Alpha@GRAD?"),
+        scalar=lambda x, alpha, d_out: (
+            e.where(x > 0, d_out, alpha * d_out),
+            e.where(x > 0, 0, x * d_out),
+        ),
+        **_PRELU,
+    ),
+)
+
+
+def maxout_shape(op: Inference) -> Mapping[str, Specs]:
+    """X with ``groups`` times fewer channels."""
+    x, groups, axis = op.spec("X"), op.attr("groups"), op.attr("axis")
+    op.require(len(x.shape) == 4, "X must have 4 dimensions")
+    op.require(axis in (1, -1, 3), f"axis={axis} is neither 1 nor 3, the last")
+    op.require(groups > 1, f"groups={groups} must be above 1")
+    channels = x.shape[axis]
+    op.require(channels < 0 or channels % groups == 0, f"{channels} channels do not divide by {groups}")
+    shape = list(x.shape)
+    shape[axis] = channels // groups if channels >= 0 else -1
+    return {"Out": x._replace(shape=tuple(shape))}
+
+
+class MaxoutAttributes(Operands):
+    groups: int
+    axis: int = 1
+
+
+class Maxout(Unary, MaxoutAttributes): ...
+
+
+class MaxoutGrad(SlopeOfBoth, MaxoutAttributes): ...
+
+
+define(
+    Op(
+        type="maxout",  # Goodfellow et al., arXiv 1302.4389
+        record=Maxout,
+        shape=maxout_shape,
+        samples=(
+            sample({"X": normal(2, 6, 3, 2)}, groups=2),
+            sample({"X": normal(2, 3, 2, 6)}, groups=3, axis=-1),
+        ),
+        refuses=(
+            sample({"X": normal(2, 6, 3, 2)}, groups=4),
+            sample({"X": normal(2, 6, 3, 2)}, groups=2, axis=2),
+            sample({"X": normal(2, 6)}, groups=2),
+        ),
+    ),
+    Op(type="maxout_grad", record=MaxoutGrad),
+)
