@@ -17,7 +17,9 @@ from .slopes import FLAT, SLOPES
 Change: TypeAlias = Expr | None  # None: none at all
 
 
-def changed(root: Expr, changes: Mapping[str, Expr], known: dict[Expr, Change] | None = None) -> Change:
+def changed(
+    root: Expr, changes: Mapping[str, Expr], known: dict[Expr, Change] | None = None
+) -> Change:
     """Return the sum of an expression's partial derivatives times the changes of its operands, by name.
 
     ``known`` remembers what was derived of parts that expressions share.
@@ -56,7 +58,9 @@ def root_functions(roots: tuple[Expr, ...]) -> set[str]:
     return {root.fn for root in roots}.union(*(root_functions(root.args) for root in roots))
 
 
-def substituted(root: Expr, operands: Mapping[str, Expr], known: dict[Expr, Expr] | None = None) -> Expr:
+def substituted(
+    root: Expr, operands: Mapping[str, Expr], known: dict[Expr, Expr] | None = None
+) -> Expr:
     """Return an expression of other operands, by name; ``known`` remembers shared parts."""
     known = {} if known is None else known
     if root.fn == "arg":

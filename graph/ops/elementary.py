@@ -8,10 +8,15 @@ from . import expr as e
 from .activation import define_activation
 from .samples import sample, uniform
 
-_INSIDE = (sample({"X": uniform(3, 4, low=-0.9, high=0.9)}),)  # where asin, acos and atanh are steep
+_INSIDE = (
+    sample({"X": uniform(3, 4, low=-0.9, high=0.9)}),
+)  # where asin, acos and atanh are steep
 _POSITIVE = (sample({"X": uniform(3, 4, low=0.5, high=2.0)}),)
 _ABOVE_1 = (sample({"X": uniform(3, 4, low=1.5, high=3.0)}),)
-_STEPS = (sample({"X": uniform(3, 4, low=-2.9, high=-2.1)}), sample({"X": uniform(5, low=0.1, high=0.9)}))
+_STEPS = (
+    sample({"X": uniform(3, 4, low=-2.9, high=-2.1)}),
+    sample({"X": uniform(5, low=0.1, high=0.9)}),
+)
 
 define_activation(
     "acos",
@@ -29,9 +34,7 @@ define_activation(
     attrs={},
     samples=_INSIDE,
 )
-define_activation(
-    "atan", lambda x: e.atan(x), "X", lambda x, d_out: d_out / (1 + x * x), attrs={}
-)
+define_activation("atan", lambda x: e.atan(x), "X", lambda x, d_out: d_out / (1 + x * x), attrs={})
 define_activation("sinh", lambda x: e.sinh(x), "X", lambda x, d_out: d_out * e.cosh(x), attrs={})
 define_activation("cosh", lambda x: e.cosh(x), "X", lambda x, d_out: d_out * e.sinh(x), attrs={})
 define_activation(
@@ -68,7 +71,9 @@ define_activation(
     lambda x, d_out: d_out * (2 / math.sqrt(math.pi)) * e.exp(-(x * x)),
     attrs={},
 )
-define_activation("expm1", lambda x: e.expm1(x), "Out", lambda out, d_out: d_out * (out + 1), attrs={})
+define_activation(
+    "expm1", lambda x: e.expm1(x), "Out", lambda out, d_out: d_out * (out + 1), attrs={}
+)
 define_activation(
     "log1p", lambda x: e.log1p(x), "X", lambda x, d_out: d_out / (x + 1), samples=_POSITIVE
 )

@@ -28,7 +28,11 @@ def foldable(op_type: str) -> bool:
     op = OPS.get(op_type)
     if op is None or op.scalar is None or op.grad is None or op.grad.type != f"{op_type}_grad":
         return False
-    return op.aligned is None and op.outputs == ("Out",) and [s.name for s in op.input_slots if not s.optional] == ["X"]
+    return (
+        op.aligned is None
+        and op.outputs == ("Out",)
+        and [s.name for s in op.input_slots if not s.optional] == ["X"]
+    )
 
 
 def slope_reads(act: str) -> str:

@@ -77,8 +77,7 @@ def expressions(op_type: str, operands: Operands, attrs: Mapping[str, Any]) -> d
     made = scalar(*given, **settings)
     results = made if isinstance(made, tuple) else (made,)
     return {
-        slot.name: result
-        for slot, result in zip(OPS[op_type].output_slots, results, strict=True)
+        slot.name: result for slot, result in zip(OPS[op_type].output_slots, results, strict=True)
     }
 
 

@@ -139,7 +139,11 @@ def prelu_shape(op: Inference) -> Mapping[str, Specs]:
     op.require(x.dtype == alpha.dtype, "X and Alpha must have one dtype")
     op.require(mode in ("all", "channel", "element"), f"mode={mode!r} is unknown")
     op.require(mode != "channel" or len(x.shape) > 1, "X has no dimension of channels")
-    count = {"all": 1, "channel": x.shape[1] if len(x.shape) > 1 else 1, "element": product(x.shape[1:])}
+    count = {
+        "all": 1,
+        "channel": x.shape[1] if len(x.shape) > 1 else 1,
+        "element": product(x.shape[1:]),
+    }
     have = product(alpha.shape)
     fits = have == count[mode] or (mode != "all" and -1 in (have, count[mode]))
     op.require(fits, f"mode {mode!r} takes {count[mode]} weight(s) in Alpha, got {have}")
@@ -157,7 +161,11 @@ def _beside_channels(shapes: Shapes, attrs: Mapping[str, Any]) -> Shapes:
 
 
 _IMAGE = normal(2, 3, 2, 2, away_from=(0.0,))
-_PRELU: dict[str, Any] = {"attrs": {"mode": "all"}, "shape": prelu_shape, "aligned": _beside_channels}
+_PRELU: dict[str, Any] = {
+    "attrs": {"mode": "all"},
+    "shape": prelu_shape,
+    "aligned": _beside_channels,
+}
 define(
     Op(
         type="prelu",  # He et al., arXiv 1502.01852
@@ -199,7 +207,9 @@ def maxout_shape(op: Inference) -> Mapping[str, Specs]:
     op.require(axis in (1, -1, 3), f"axis={axis} is neither 1 nor 3, the last")
     op.require(groups > 1, f"groups={groups} must be above 1")
     channels = x.shape[axis]
-    op.require(channels < 0 or channels % groups == 0, f"{channels} channels do not divide by {groups}")
+    op.require(
+        channels < 0 or channels % groups == 0, f"{channels} channels do not divide by {groups}"
+    )
     shape = list(x.shape)
     shape[axis] = channels // groups if channels >= 0 else -1
     return {"Out": x._replace(shape=tuple(shape))}

@@ -296,7 +296,9 @@ def _second_order(gradient: Op) -> Second | None:
     shared = gradient.aligned is not None or gradient.counts is not None
     if gradient.scalar is None or gradient.grad is not None or shared:
         return None
-    slots, results = ([s.name for s in side] for side in (gradient.input_slots, gradient.output_slots))
+    slots, results = (
+        [s.name for s in side] for side in (gradient.input_slots, gradient.output_slots)
+    )
     numbers = tuple(gradient.numbers)
     return derived(gradient.scalar, slots, results, gradient.attrs, always=numbers)
 
@@ -327,7 +329,9 @@ def differentiable(
     kinds |= dict.fromkeys(gradient.attrs, "Any")
     declared = Op(
         type=f"{gradient.type}_grad",
-        record=type("SecondOrder", (Operands,), {**fields, **gradient.attrs, "__annotations__": kinds}),
+        record=type(
+            "SecondOrder", (Operands,), {**fields, **gradient.attrs, "__annotations__": kinds}
+        ),
         numbers=gradient.numbers,
         shape=_like(second.like),
         scalar=second.scalar,

@@ -75,7 +75,9 @@ def derived(
     settings = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
     above = {slot: f"D{_short(slot)}" for slot in results}  # DDX for X@GRAD
 
-    def traced(given: Mapping[str, Any], chosen: Mapping[str, Any]) -> tuple[tuple[Any, ...], list[Any]]:
+    def traced(
+        given: Mapping[str, Any], chosen: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], list[Any]]:
         """Return the expressions of the gradient op, and the changes of its operands, in their order."""
         made = scalar(*(e.argument(n) for n in names), **chosen)
         roots = made if isinstance(made, tuple) else (made,)

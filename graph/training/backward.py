@@ -326,7 +326,10 @@ def _wire(
             next(name for name in variables if name != EMPTY_VAR)
         ] * len(variables)
         pairs = zip(variables or [EMPTY_VAR] * len(like), like, strict=True)
-        found = [(names.of(f"{x}{EMPTY_VAR}"), x) if n == EMPTY_VAR else (names.of(n), n) for n, x in pairs]
+        found = [
+            (names.of(f"{x}{EMPTY_VAR}"), x) if n == EMPTY_VAR else (names.of(n), n)
+            for n, x in pairs
+        ]
         of.update(found)
         return [gradient for gradient, _ in found]
 
@@ -382,7 +385,9 @@ def _accumulate(grads: list[GradOp], seeds: dict[str, str]) -> list[GradOp]:
             elif name in seeds and parts.get(name) == [seeds[name]]:
                 op.rename(op.inputs, name, seeds[name])
                 op.of[seeds[name]] = op.of[name]
-        for slot, names in sorted(op.outputs.items()):  # Paddle's order: that of the sums at the end
+        for slot, names in sorted(
+            op.outputs.items()
+        ):  # Paddle's order: that of the sums at the end
             for i, name in enumerate(names):
                 if name == EMPTY_VAR:
                     continue
@@ -423,7 +428,9 @@ def _append_seed(block: Block, loss: Variable, seed: str, device: str) -> None:
     block.append_op("fill_constant", None, {"Out": seed}, attrs)
 
 
-def _target_seed(block: Block, target: Variable, grad: Variable | None, names: _GradientNames) -> str:
+def _target_seed(
+    block: Block, target: Variable, grad: Variable | None, names: _GradientNames
+) -> str:
     """Return the name of a target's gradient: ``grad``, or ones of the target's shape."""
     if grad is not None:
         if grad.shape != target.shape:

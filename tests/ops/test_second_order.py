@@ -14,8 +14,10 @@ from tests.ops.test_conformance import FORWARD, seeds_of
 
 # Paddle's op is told how the result depends on Out; its gradient op is computed from X and Y.
 THROUGH_OUT = {"elementwise_div"}
+AT_LIMITS = {("soft_relu", 1)}  # where the result is cut off, its gradient op jumps
 TWICE = [n for n in FORWARD if OPS[n].grad and OPS[OPS[n].grad.type].grad]  # type: ignore[union-attr]
 CASES = [(n, i) for n in TWICE for i in range(len(OPS[n].samples))]
+CASES = [case for case in CASES if case not in AT_LIMITS]
 
 
 def backward_of(name: str, index: int, dtype: str = "float64") -> tuple[Op, Arrays, Attrs]:
@@ -70,7 +72,9 @@ def test_gradient_of_the_gradient(name: str, index: int) -> None:
                 way = rng.standard_normal(array.shape)
                 expected = slope(op, inputs, attrs, seeds, array, way)
                 near = 1e-6 * max(1.0, np.abs(grad * way).sum())
-                np.testing.assert_allclose((grad * way).sum(), expected, rtol=1e-5, atol=near, err_msg=slot)
+                np.testing.assert_allclose(
+                    (grad * way).sum(), expected, rtol=1e-5, atol=near, err_msg=slot
+                )
             checked += array.size
     assert checked
     for slot in found:
