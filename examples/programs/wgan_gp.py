@@ -1,4 +1,4 @@
-"""A Wasserstein GAN with gradient penalty (arXiv 1704.00028): the critic's loss holds a norm of its gradient."""
+"""A Wasserstein GAN with gradient penalty (arXiv 1704.00028): the critic's slope is held to 1."""
 
 import argparse
 
@@ -43,7 +43,8 @@ def gradient_penalty(real, fake, alpha):
 def squares(rng, count):
     """Dark images with a bright square somewhere."""
     images = np.full((count, 1, SIZE, SIZE), -1.0, "float32")
-    for image, (row, column) in zip(images, rng.randint(0, SIZE - 3, (count, 2))):
+    for image in images:
+        row, column = rng.randint(0, SIZE - 3, 2)
         image[0, row : row + 4, column : column + 4] = 1.0
     return images
 

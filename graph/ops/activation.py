@@ -62,8 +62,8 @@ def define_activation(
 ) -> None:
     """Declare an activation and its gradient op, which reads ``reads`` (X, Out or none) and Out@GRAD.
 
-    Attributes are those of ``records``, or ``attrs``, or which library is to be used. ``second`` is the gradient
-    of the gradient, where it is not what the expression says.
+    Attributes are those of ``records``, or ``attrs``, or which library is to be used. ``second`` is the
+    gradient of the gradient, where it is not what the expression says.
     """
     record, grad_record = records or (Activation, _GRADS[reads])
     slots: dict[str, Any] = {"record": record}

@@ -49,13 +49,8 @@ def _by_rule(root: Expr, changes: list[Change]) -> Change:
 
 def derivable(roots: tuple[Expr, ...]) -> bool:
     """Tell whether the derivative of every function in expressions is known."""
-    known = root_functions(roots)
-    return known <= SLOPES.keys() | FLAT | {"arg", "const"}
-
-
-def root_functions(roots: tuple[Expr, ...]) -> set[str]:
-    """Return the functions of expressions."""
-    return {root.fn for root in roots}.union(*(root_functions(root.args) for root in roots))
+    known = SLOPES.keys() | FLAT | {"arg", "const"}
+    return all(root.fn in known and derivable(root.args) for root in roots)
 
 
 def substituted(
@@ -69,3 +64,18 @@ def substituted(
         args = tuple(substituted(arg, operands, known) for arg in root.args)
         known[root] = Expr(root.fn, args, root.value)
     return known.get(root, root)
+
+
+def arguments(roots: list[Expr]) -> set[str]:
+    """Return the names of the operands that expressions read."""
+    found: set[str] = set()
+    seen: set[int] = set()
+    waiting = list(roots)
+    while waiting:
+        node = waiting.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            waiting += node.args
+            if node.fn == "arg":
+                found.add(node.value)
+    return found

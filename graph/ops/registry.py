@@ -287,7 +287,7 @@ def again(op: Op) -> Grad:
     result = op.output_slots[0].name
 
     def attributes(given: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {name: given[name] for name in op.attrs if name in given} | op.made_linear
+        return {**{name: given[name] for name in op.attrs if name in given}, **op.made_linear}
 
     return Grad(op.type, reads, {result: f"{result}@GRAD@GRAD"}, attrs=attributes)
 

@@ -8,11 +8,11 @@ DOut is read) and DDOut. What an op does not depend on is no slot of it.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from . import expr as e
-from .differentiation import changed, derivable, substituted
+from .differentiation import arguments, changed, derivable, substituted
 from .operands import attribute_name, parameter_name
 
 Scalar = Callable[..., Any]
@@ -73,51 +73,59 @@ def derived(
     parameters = inspect.signature(scalar).parameters.values()
     names = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
     settings = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
+    slot_of = {parameter_name(slot): slot for slot in slots}
     above = {slot: f"D{_short(slot)}" for slot in results}  # DDX for X@GRAD
+    weights = {slot: e.argument(parameter_name(name)) for slot, name in above.items()}
 
-    def traced(
-        given: Mapping[str, Any], chosen: Mapping[str, Any]
-    ) -> tuple[tuple[Any, ...], list[Any]]:
-        """Return the expressions of the gradient op, and the changes of its operands, in their order."""
-        made = scalar(*(e.argument(n) for n in names), **chosen)
-        roots = made if isinstance(made, tuple) else (made,)
-        weights = [given.get(parameter_name(above[slot])) for slot in results]
-        return roots, [_total(name, roots, weights) for name in names] if derivable(roots) else []
+    def changes(
+        chosen: Mapping[str, Any], absent: Collection[str] = ()
+    ) -> dict[str, e.Expr | None]:
+        """Return the gradient of each operand; ``absent`` are parameters for results without gradients."""
+        expressions = scalar(*map(e.argument, names), **chosen)
+        roots = expressions if isinstance(expressions, tuple) else (expressions,)
+        if not derivable(roots):
+            return {}
+        pairs = [
+            (root, weight)
+            for root, weight in zip(roots, weights.values(), strict=True)
+            if weight.value not in absent
+        ]
+        return {name: _total(name, pairs) for name in names}
 
-    defaults = {p.name: attrs[attribute_name(p.name)] for p in settings}
-    every = {parameter_name(name): e.argument(parameter_name(name)) for name in above.values()}
-    _, changes = traced(every, defaults)
-    by_parameter = {parameter_name(slot): slot for slot in slots}
-    if not any(change is not None for change in changes):
+    every = changes({p.name: attrs[attribute_name(p.name)] for p in settings})
+    nonzero = {name: change for name, change in every.items() if change is not None}
+    if not nonzero:
         return None
-    kept = [name for name, change in zip(names, changes, strict=True) if change is not None]
-    used = _arguments([change for change in changes if change is not None])
+    used = arguments(list(nonzero.values()))
     reads = {_short(slot): slot for slot in slots if parameter_name(slot) in used or slot in always}
-    reads |= {above[slot]: f"{slot}@GRAD" for slot in results}
+    reads |= {name: f"{slot}@GRAD" for slot, name in above.items()}
     writes = {}
-    for name in kept:
-        slot = by_parameter[name]
+    for name in nonzero:
+        slot = slot_of[name]
         short = f"{slot}@GRAD" if direct and "@GRAD" not in slot else f"D{_short(slot)}"
         writes[f"{short}New" if short in reads else short] = f"{slot}@GRAD"
-    operands = [n for n in map(parameter_name, reads) if n in used or n in every]
+    from_above = {weight.value for weight in weights.values()}
+    operands = [n for n in map(parameter_name, reads) if n in used | from_above]
 
-    def second(*given: Any, **chosen: Any) -> Any:
-        found = dict(zip(operands, given, strict=True))
-        in_use = {n: e.argument(n) for n, operand in found.items() if operand is not None}
-        _, changes = traced(in_use, chosen)
+    def second(*values: e.Expr | None, **chosen: Any) -> tuple[e.Expr, ...]:
+        by_name = dict(zip(operands, values, strict=True))
+        present = {name: value for name, value in by_name.items() if value is not None}
+        found = changes(chosen, by_name.keys() - present.keys())
         zero = e.copy(e.constant(0))
-        by_name = dict(zip(names, changes, strict=True))
-        return tuple(
-            zero if by_name[name] is None else substituted(by_name[name], found) for name in kept
-        )
+        roots = (found[name] for name in nonzero)
+        return tuple(zero if root is None else substituted(root, present) for root in roots)
 
-    empty = {parameter_name(name) for name in above.values()} if len(above) > 1 else set()
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    signature = [
-        *(inspect.Parameter(n, kind, default=None if n in empty else inspect.Parameter.empty) for n in operands),
-        *settings,
-    ]  # fmt: skip
-    second.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
+    positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    needed, optional = inspect.Parameter.empty, from_above if len(above) > 1 else set()
+    second.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            *(
+                inspect.Parameter(n, positional, default=None if n in optional else needed)
+                for n in operands
+            ),
+            *settings,
+        ]
+    )
     like = {}
     for slot, of in writes.items():
         base = of.removesuffix("@GRAD")  # the slot of which it is the gradient
@@ -131,16 +139,10 @@ def _short(slot: str) -> str:
     return f"D{slot.removesuffix('@GRAD')}" if slot.endswith("@GRAD") else slot
 
 
-def _total(name: str, roots: Sequence[e.Expr], weights: Sequence[e.Expr | None]) -> e.Expr | None:
+def _total(name: str, pairs: Sequence[tuple[e.Expr, e.Expr]]) -> e.Expr | None:
     """Return the gradient of one operand: of each result, weighed with what comes down for it."""
     total: e.Expr | None = None
-    for root, weight in zip(roots, weights, strict=True):
-        change = None if weight is None else changed(root, {name: weight})
+    for root, weight in pairs:
+        change = changed(root, {name: weight})
         total = change if total is None else total if change is None else total + change
     return total
-
-
-def _arguments(roots: Sequence[e.Expr]) -> set[str]:
-    return {root.value for root in roots if root.fn == "arg"}.union(
-        *(_arguments(root.args) for root in roots)
-    )

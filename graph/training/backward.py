@@ -132,9 +132,9 @@ def gradients(
         }
         _append(block, _backward_ops(path, seeds, stopped, names), None, first)
     computed = {name for op in block.ops[first:] for name in op.output_arg_names}
-    found = (names.of(v.name) for v in inputs)
-    made = (n if n in computed else seeds.get(v.name) for n, v in zip(found, inputs, strict=True))
-    return [None if name is None else block.vars[name] for name in made]
+    pairs = ((names.of(v.name), seeds.get(v.name)) for v in inputs)
+    results = (name if name in computed else seed for name, seed in pairs)
+    return [None if name is None else block.vars[name] for name in results]
 
 
 # -- the path to differentiate ----------------------------------------------------------------------
@@ -319,25 +319,22 @@ def _wire(
             return [name for name in variables if name != EMPTY_VAR]
         result = source.removesuffix(GRAD_SUFFIX)
         variables = op.outputs.get(result, [])
-        if result == source or set(variables) <= {EMPTY_VAR} and slot not in needed:
+        if result == source or (set(variables) <= {EMPTY_VAR} and slot not in needed):
             return []
         # Of a result that was not computed the gradient is zero; it has the shape of what that belongs to.
-        like = op.inputs.get(result.removesuffix(GRAD_SUFFIX)) or [
-            next(name for name in variables if name != EMPTY_VAR)
-        ] * len(variables)
-        pairs = zip(variables or [EMPTY_VAR] * len(like), like, strict=True)
-        found = [
-            (names.of(f"{x}{EMPTY_VAR}"), x) if n == EMPTY_VAR else (names.of(n), n)
-            for n, x in pairs
-        ]
-        of.update(found)
-        return [gradient for gradient, _ in found]
+        computed = [name for name in variables if name != EMPTY_VAR]
+        like = op.inputs.get(result.removesuffix(GRAD_SUFFIX)) or computed[:1] * len(variables)
+        pairs = list(zip(variables or [EMPTY_VAR] * len(like), like, strict=True))
+        absent = {x: names.of(f"{x}{EMPTY_VAR}") for name, x in pairs if name == EMPTY_VAR}
+        of.update((gradient, x) for x, gradient in absent.items())
+        gradients_of(computed)
+        return [absent[x] if name == EMPTY_VAR else names.of(name) for name, x in pairs]
 
     def written(source: str) -> list[str]:
         variables = op.inputs.get(source.removesuffix(GRAD_SUFFIX), [])
         variables = variables if index is None else [variables[index]]
-        found = zip(gradients_of(variables), variables, strict=True)
-        return [EMPTY_VAR if name in stopped else gradient for gradient, name in found]
+        pairs = zip(gradients_of(variables), variables, strict=True)
+        return [EMPTY_VAR if name in stopped else gradient for gradient, name in pairs]
 
     inputs = {
         slot: [n for source in sources.split("+") for n in read(slot, source) if n not in omitted]

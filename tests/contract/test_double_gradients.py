@@ -11,7 +11,6 @@ import pytest
 
 import rowlock.fluid as fluid
 from rowlock.strategies.build import BuildStrategy
-from rowlock.strategies.errors import Unsupported
 from tests.conftest import lasting
 from tests.reference import double_gradients as nets
 

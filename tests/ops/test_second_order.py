@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rowlock.executor.kernels.registry import KERNELS
 from rowlock.graph.ops.registry import OPS, Op
 from rowlock.strategies.types import is_float
+from tests.ops.gpu import gpu
 from tests.ops.harness import Arrays, Attrs, copies, draw, gradients, run
 from tests.ops.test_conformance import FORWARD, seeds_of
 
@@ -89,3 +91,28 @@ def test_gradient_of_the_gradient(name: str, index: int) -> None:
         for s, arrays in gradients(op, inputs, outputs, rest, attrs).items():
             for one, other in zip(part[s], arrays, strict=True):
                 np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+ONE_EACH = [(name, i) for name, i in CASES if i == 0 or name == "elementwise_mul"]
+
+
+@pytest.mark.parametrize(("name", "index"), ONE_EACH)
+@pytest.mark.parametrize("library", ["numba", "cuda"])
+def test_libraries_agree_with_numpy(library: str, name: str, index: int) -> None:
+    op, inputs, attrs = backward_of(name, index)
+    assert op.grad is not None
+    if (op.grad.type, library) not in KERNELS:
+        pytest.skip("computed by arrays")
+    outputs = run(op, inputs, attrs)
+    seeds = seeds_of(op, outputs)
+    expected = gradients(op, inputs, outputs, seeds, attrs)
+    single = [
+        {s: [a.astype("f4") if is_float(a.dtype) else a for a in v] for s, v in arrays.items()}
+        for arrays in (inputs, outputs, seeds)
+    ]
+    dev = gpu() if library == "cuda" else None
+    found = gradients(op, *single, attrs, dev=dev, back_end=library)
+    for slot, arrays in found.items():
+        for one, other in zip(arrays, expected.get(slot, ()), strict=True):
+            size = max(1.0, float(np.abs(other).max(initial=0)))
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=2e-5 * size, err_msg=slot)

@@ -1,7 +1,7 @@
-"""Gradients of the gradients of products: products again, each operand in turn replaced by what comes down.
+"""Gradients of the gradients of products: products again, of what comes down and one operand.
 
-Out is linear in X and in Y. So DX is X@GRAD of a product whose Y is DDY; DY is Y@GRAD of one whose X is DDX, and
-DDOut = product(DDX, Y) + product(X, DDY).
+Out is linear in X and in Y. So DX is X@GRAD of a product whose Y is DDY, DY is Y@GRAD of one whose X is DDX,
+and DDOut = product(DDX, Y) + product(X, DDY).
 """
 
 from __future__ import annotations

@@ -88,8 +88,8 @@ def _expression(loops: Loops, op: Op) -> None:
         if exact or not loops.takes(node) or not of_floats(node):
             return False
         unused = [s.parameter for s in op.input_slots if not node.inputs.get(s.name)]
-        slots = [*zip(op.input_slots, map(node.inputs.get, (s.name for s in op.input_slots)))]
-        shapes = {s.parameter: held[0].spec.shape for s, held in slots if held and held[0]}
+        slots = [(s.parameter, node.inputs.get(s.name)) for s in op.input_slots]
+        shapes = {name: held[0].spec.shape for name, held in slots if held and held[0]}
         return all(map(loops.known, trace(scalar, op.settings(shapes, node.attrs), unused)))
 
     bind.__doc__ = f"The expressions of {op.type} in one loop."
