@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 import rowlock.fluid as fluid
 from rowlock.strategies.build import BuildStrategy
+from rowlock.strategies.errors import Unsupported
 from tests.conftest import lasting
 from tests.reference import double_gradients as nets
 
@@ -118,3 +120,97 @@ def test_functions_of_2x(name: str) -> None:
         values = fluid.Executor(fluid.CPUPlace()).run(main, feed=given, fetch_list=[loss, *grads])
     for value, reference in zip(values, RECORD["of_2x"][name], strict=True):
         close(value, reference)
+
+
+def fed(*shape: int, name: str = "x") -> Any:
+    x = fluid.data(name, [-1, *shape], "float32")
+    x.stop_gradient = False
+    return x
+
+
+def values(fetches: Any, **feed: Any) -> list[np.ndarray]:
+    arrays = {name: np.asarray(value, "float32") for name, value in feed.items()}
+    exe = fluid.Executor(fluid.CPUPlace())
+    return exe.run(fluid.default_main_program(), feed=arrays, fetch_list=list(fetches))
+
+
+@pytest.fixture
+def program() -> Iterator[None]:
+    with (
+        fluid.program_guard(fluid.Program(), fluid.Program()),
+        fluid.scope_guard(fluid.Scope()),
+        fluid.unique_name.guard(),
+    ):
+        yield
+
+
+X = np.array([[1.0, 2.0, -3.0]])
+
+
+def test_each_order_up_to_the_one_that_is_built(program: None) -> None:
+    x = fed(3)
+    y = x * x * x
+    (first,) = fluid.gradients(y, x)
+    (second,) = fluid.gradients(first, x)
+    np.testing.assert_allclose(values([first, second], x=X), [3 * X**2, 6 * X], rtol=1e-6)
+    with pytest.raises(Unsupported, match="has no gradient of its own"):
+        fluid.gradients(second, x)
+
+
+def test_a_gradient_that_is_a_constant_is_not_differentiated(program: None) -> None:
+    x = fed(3)
+    (first,) = fluid.gradients(L.square(x), x)
+    first.stop_gradient = True
+    (found,) = fluid.gradients(first * x, x)
+    np.testing.assert_allclose(values([found], x=X), [2 * X], rtol=1e-6)
+
+
+def test_no_gradient_set_names_gradients_too(program: None) -> None:
+    x = fed(3)
+    (first,) = fluid.gradients(L.square(x), x)
+    (found,) = fluid.gradients(first * x, x, no_grad_set={first.name})
+    (other,) = fluid.gradients(first * x, x)
+    np.testing.assert_allclose(values([found, other], x=X), [2 * X, 4 * X], rtol=1e-6)
+
+
+def test_target_gradients_are_differentiated(program: None) -> None:
+    x, weight = fed(3), fed(3, name="weight")
+    (first,) = fluid.gradients(L.square(x), x, weight)
+    again = fluid.gradients(L.square(first), [x, weight])
+    w = np.array([[0.5, -1.0, 2.0]])
+    expected = [8 * X * w**2, 8 * X**2 * w]
+    np.testing.assert_allclose(values(again, x=X, weight=w), expected, rtol=1e-6)
+
+
+def test_a_target_that_another_depends_on_gets_both_gradients(program: None) -> None:
+    x = fed(3)
+    y = L.square(x)
+    found = [fluid.gradients([y, y * y], [x, y]), fluid.gradients([y * y, y], [x, y])]
+    for dx, dy in found:
+        expected = [2 * X + 4 * X**3, 1 + 2 * X**2]
+        np.testing.assert_allclose(values([dx, dy], x=X), expected, rtol=1e-6)
+
+
+def test_parts_of_a_list_that_nobody_wants(program: None) -> None:
+    """Gradients that are not computed count as zero where the gradient op needs them."""
+    x, y = fed(3), fluid.data("y", [-1, 3], "float32")
+    joined = L.concat([x, y], axis=1)
+    (first,) = fluid.gradients(L.square(joined), x)
+    (found,) = fluid.gradients(L.square(first), x)
+    np.testing.assert_allclose(values([found], x=X, y=X), [8 * X], rtol=1e-6)
+
+
+def test_a_gradient_op_without_a_gradient_is_refused(program: None) -> None:
+    x = fed(3)
+    (first,) = fluid.gradients(L.reduce_max(x, dim=1), x)
+    with pytest.raises(Unsupported, match="reduce_max_grad has no gradient of its own"):
+        fluid.gradients(L.square(first), x)
+
+
+def test_dropout_drops_the_same_again(program: None) -> None:
+    x = fed(3)
+    y = L.dropout(x, 0.5, seed=3, dropout_implementation="upscale_in_train")
+    (first,) = fluid.gradients(L.square(y), x)
+    (found,) = fluid.gradients(first, x)
+    kept, second = values([y, found], x=np.ones((40, 3)))
+    np.testing.assert_allclose(second, 4 * kept, rtol=1e-6)

@@ -10,6 +10,7 @@ import pytest
 from rowlock.executor.kernels.registry import KERNELS
 from rowlock.graph.ops.registry import OPS, Op
 from rowlock.strategies.types import is_float
+from tests.conftest import one_of_each
 from tests.ops.gpu import gpu
 from tests.ops.harness import Arrays, Attrs, copies, draw, gradients, run
 from tests.ops.test_conformance import FORWARD, seeds_of
@@ -93,10 +94,7 @@ def test_gradient_of_the_gradient(name: str, index: int) -> None:
                 np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
 
 
-ONE_EACH = [(name, i) for name, i in CASES if i == 0 or name == "elementwise_mul"]
-
-
-@pytest.mark.parametrize(("name", "index"), ONE_EACH)
+@pytest.mark.parametrize(("name", "index"), one_of_each(CASES, 6))
 @pytest.mark.parametrize("library", ["numba", "cuda"])
 def test_libraries_agree_with_numpy(library: str, name: str, index: int) -> None:
     op, inputs, attrs = backward_of(name, index)
