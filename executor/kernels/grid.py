@@ -14,10 +14,11 @@ from .back_ends import BACK_ENDS, LIBRARIES
 from .registry import KERNELS
 from .xla.lowering import DIFFERENTIATED, LOWERINGS
 
-KERNEL, EXPRESSION, ABSENT, EMPTY = "K", "E", "-", "."
+KERNEL, EXPRESSION, FORMULA, ABSENT, EMPTY = "K", "E", "F", "-", "."
 MARKS = {
     KERNEL: "a kernel",
     EXPRESSION: "made from the op's expression",
+    FORMULA: "made from the op's formula",
     ABSENT: "there is one, but not the library",
     EMPTY: "none: rowlock ops OP says why",
 }
@@ -74,12 +75,17 @@ def _cell(op_type: str, name: str) -> Cell | None:
     why = _IN_REGIONS if name == "xla" and kernel is None else ""
     if kernel is None and lowered is None:
         named = name in BACK_ENDS or (name == "xla" and not op.random)
+        if op.formula is not None and name in BACK_ENDS:
+            return Cell(FORMULA, why, place(op.formula))
         made = op.scalar is not None and named
         return Cell(EXPRESSION, why, place(op.scalar)) if made else None
     if update is not None:
         return Cell(EXPRESSION, why, place(update.rule))
     function = kernel.function if kernel is not None else lowered[0] if lowered else None
-    compiled = getattr(function, "__qualname__", "").startswith("_expression.")
+    maker = getattr(function, "__qualname__", "")
+    if op.formula is not None and maker.startswith("_add."):
+        return Cell(FORMULA, why, place(op.formula))
+    compiled = maker.startswith("_expression.")
     return (
         Cell(EXPRESSION, why, place(op.scalar)) if compiled else Cell(KERNEL, why, place(function))
     )
@@ -110,6 +116,6 @@ def _empty(op_type: str, name: str, cells: dict[str, Cell | None]) -> Cell:
     for other in behind:
         cell = cells[other]
         if cell is not None and other != "xla":
-            what = "its expression" if cell.mark == EXPRESSION else "it"
+            what = {EXPRESSION: "its expression", FORMULA: "its formula"}.get(cell.mark, "it")
             return Cell(EMPTY, f"no kernel: {other} computes {what}")
     return Cell(EMPTY, "no kernel: it runs on the host beside each GPU")

@@ -38,6 +38,7 @@ from ..codegen.array_calls import bind_scalar
 from ..device.device import Device
 from .array.channels_last import in_order, is_last, node_in_order
 from .array.expression import bind_written, expressions_of
+from .array.formula import ARRAY_MEANS, formula_steps
 from .array.widened import has_low, widened
 from .back_ends import BACK_ENDS
 
@@ -112,7 +113,8 @@ def kernel(
 
 def has_kernel(op_type: str, back_end: str) -> bool:
     """Tell whether an op can run on a back end."""
-    return (op_type, back_end) in KERNELS or OPS[op_type].scalar is not None
+    op = OPS[op_type]
+    return (op_type, back_end) in KERNELS or op.scalar is not None or op.formula is not None
 
 
 def bind(
@@ -136,9 +138,11 @@ def bind(
 
 
 def call(op: Op, entry: Kernel | None, a: Operands, dev: Device) -> list[Step]:
-    """Return the calls of a kernel (None: of the op's expression)."""
+    """Return the calls of a kernel (None: of the op's expression or formula)."""
 
     def bound(a: Operands) -> list[Step]:
+        if entry is None and op.formula is not None:
+            return formula_steps(dev, op, a, ARRAY_MEANS)
         if entry is None:
             return _bind_expression(op, a, dev)
         steps = entry.function(dev, a)

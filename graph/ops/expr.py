@@ -14,8 +14,67 @@ from typing import Any
 import numpy as np
 
 
+class Arithmetic:
+    """What can be computed with: expressions of one element here, terms of whole arrays in ``formula.py``."""
+
+    def apply(self, fn: str, args: tuple[Any, ...]) -> Any:
+        """Return a function of operands, of which this is one; others may be Python numbers."""
+        raise NotImplementedError
+
+    def __add__(self, other: Any) -> Any:
+        return call("add", self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return call("add", other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return call("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return call("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return call("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return call("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return call("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return call("divide", other, self)
+
+    def __rpow__(self, other: Any) -> Any:
+        return call("power", other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        return call("power", self, other)
+
+    def __neg__(self) -> Any:
+        return call("negative", self)
+
+    def __gt__(self, other: Any) -> Any:
+        return call("greater", self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return call("greater_equal", self, other)
+
+    def __lt__(self, other: Any) -> Any:
+        return call("less", self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return call("less_equal", self, other)
+
+    def __and__(self, other: Any) -> Any:
+        return call("logical_and", self, other)
+
+    def __or__(self, other: Any) -> Any:
+        return call("logical_or", self, other)
+
+
 @dataclass(frozen=True, eq=False)
-class Expr:
+class Expr(Arithmetic):
     """A function applied to expressions.
 
     ``fn`` is a NumPy ufunc's name, ``where``, ``arg``, ``const``, or a type of 16 bits that is rounded to.
@@ -30,53 +89,9 @@ class Expr:
         """What expressions that compute the same in the same way have in common; can be hashed."""
         return (self.fn, repr(self.value), *(arg.form for arg in self.args))
 
-    def __add__(self, other: Any) -> Expr:
-        return call("add", self, other)
-
-    def __radd__(self, other: Any) -> Expr:
-        return call("add", other, self)
-
-    def __sub__(self, other: Any) -> Expr:
-        return call("subtract", self, other)
-
-    def __rsub__(self, other: Any) -> Expr:
-        return call("subtract", other, self)
-
-    def __mul__(self, other: Any) -> Expr:
-        return call("multiply", self, other)
-
-    def __rmul__(self, other: Any) -> Expr:
-        return call("multiply", other, self)
-
-    def __truediv__(self, other: Any) -> Expr:
-        return call("divide", self, other)
-
-    def __rtruediv__(self, other: Any) -> Expr:
-        return call("divide", other, self)
-
-    def __pow__(self, other: Any) -> Expr:
-        return call("power", self, other)
-
-    def __neg__(self) -> Expr:
-        return call("negative", self)
-
-    def __gt__(self, other: Any) -> Expr:
-        return call("greater", self, other)
-
-    def __ge__(self, other: Any) -> Expr:
-        return call("greater_equal", self, other)
-
-    def __lt__(self, other: Any) -> Expr:
-        return call("less", self, other)
-
-    def __le__(self, other: Any) -> Expr:
-        return call("less_equal", self, other)
-
-    def __and__(self, other: Any) -> Expr:
-        return call("logical_and", self, other)
-
-    def __or__(self, other: Any) -> Expr:
-        return call("logical_or", self, other)
+    def apply(self, fn: str, args: tuple[Any, ...]) -> Expr:
+        """Return a function of expressions; Python numbers become constants."""
+        return Expr(fn, tuple(a if isinstance(a, Expr) else constant(a) for a in args))
 
 
 def argument(name: str) -> Expr:
@@ -89,9 +104,10 @@ def constant(value: Any) -> Expr:
     return Expr("const", (), value)
 
 
-def call(fn: str, *args: Any) -> Expr:
-    """Apply a function by its NumPy name; Python numbers become constants."""
-    return Expr(fn, tuple(a if isinstance(a, Expr) else constant(a) for a in args))
+def call(fn: str, *args: Any) -> Any:
+    """Apply a function by its NumPy name to expressions, or terms, and Python numbers."""
+    first = next((a for a in args if isinstance(a, Arithmetic)), None)
+    return constant(args[0]).apply(fn, args) if first is None else first.apply(fn, args)
 
 
 def folded(root: Expr, dtype: Any, known: dict[Expr, Expr]) -> Expr:
@@ -112,8 +128,8 @@ def folded(root: Expr, dtype: Any, known: dict[Expr, Expr]) -> Expr:
     return known[root]
 
 
-def _function(name: str) -> Callable[..., Expr]:
-    def apply(*args: Any) -> Expr:
+def _function(name: str) -> Callable[..., Any]:
+    def apply(*args: Any) -> Any:
         return call(name, *args)
 
     apply.__name__ = name

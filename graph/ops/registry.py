@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from ...strategies.errors import ShapeError
 from ...strategies.types import VarType
+from .formula import Formula, gradient
 from .operands import Declared, Operands, Slot, named, parameter_name
 from .second_order import Second, derived
 from .update import Update
@@ -171,12 +172,13 @@ class Op:
     aligned: Callable[[Shapes, Mapping[str, Any]], Shapes] | None = None
     # shapes, attributes -> numbers that ``scalar`` takes like attributes
     counts: Callable[[Shapes, Mapping[str, Any]], Mapping[str, Any]] | None = None
+    formula: Formula | None = None  # f(record of terms) -> results by field: see ``formula.py``
     update: Update | None = None  # an optimizer's arithmetic
     in_place: Mapping[str, str] = field(
         default_factory=dict
     )  # output slot -> input slot it may overwrite
-    # input slot -> attribute that it stands for, if it is in use (see ``graph/program/known.py``)
-    numbers: Mapping[str, str] = field(default_factory=dict)
+    # input slot -> attribute (or one for each number) that it stands for, if in use: ``graph/program/known.py``
+    numbers: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     # ... and attributes that change with it
     numbers_set: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     places: Callable[[Inference], Sequence[Place]] | None = None  # what ``in_place`` cannot say
@@ -264,17 +266,20 @@ def _as_list(specs: Specs) -> list[Spec]:
 OPS: dict[str, Op] = {}
 
 
-def define(op: Op, gradient: Op | None = None) -> Op:
+def define(op: Op, slope: Op | None = None) -> Op:
     """Add a declaration to the table and return it, and that of its gradient op (see :meth:`Grad.of`).
 
-    A gradient op that computes element by element gets a gradient op, too, if it names none.
+    The gradient op of an op with a formula has one, too, derived from it unless told. A gradient op that
+    computes element by element gets a gradient op, too, if it names none.
     """
-    if gradient is not None:
-        second = _second_order(gradient)
-        gradient = gradient if second is None else differentiable(gradient, second)
-        gradient = replace(gradient, grad=again(op)) if op.linear else gradient
-        op = replace(op, grad=Grad.of(gradient))
-    for declared in (op, gradient):
+    if slope is not None:
+        if op.formula is not None and slope.formula is None:
+            slope = replace(slope, formula=gradient(op.formula, op.record))
+        second = _second_order(slope)
+        slope = slope if second is None else differentiable(slope, second)
+        slope = replace(slope, grad=again(op)) if op.linear else slope
+        op = replace(op, grad=Grad.of(slope))
+    for declared in (op, slope):
         if declared is not None:
             assert declared.type not in OPS, f"{declared.type} is declared twice"
             OPS[declared.type] = declared
@@ -292,19 +297,17 @@ def again(op: Op) -> Grad:
     return Grad(op.type, reads, {result: f"{result}@GRAD@GRAD"}, attrs=attributes)
 
 
-def _second_order(gradient: Op) -> Second | None:
-    shared = gradient.aligned is not None or gradient.counts is not None
-    if gradient.scalar is None or gradient.grad is not None or shared:
+def _second_order(slope: Op) -> Second | None:
+    shared = slope.aligned is not None or slope.counts is not None
+    if slope.scalar is None or slope.grad is not None or shared:
         return None
-    slots, results = (
-        [s.name for s in side] for side in (gradient.input_slots, gradient.output_slots)
-    )
-    numbers = tuple(gradient.numbers)
-    return derived(gradient.scalar, slots, results, gradient.attrs, always=numbers)
+    slots, results = ([s.name for s in side] for side in (slope.input_slots, slope.output_slots))
+    numbers = tuple(slope.numbers)
+    return derived(slope.scalar, slots, results, slope.attrs, always=numbers)
 
 
 def differentiable(
-    gradient: Op,
+    slope: Op,
     second: Second,
     *,
     exists: Callable[[Mapping[str, Any]], bool] = lambda attrs: True,
@@ -314,31 +317,31 @@ def differentiable(
 
     ``settings`` are those of the new declaration; for ``exists`` see :class:`Grad`.
     """
-    parameters = {slot.name: slot.parameter for slot in gradient.input_slots}
-    results = {f"{slot.name}@GRAD" for slot in gradient.output_slots}
+    parameters = {slot.name: slot.parameter for slot in slope.input_slots}
+    results = {f"{slot.name}@GRAD" for slot in slope.output_slots}
     above = {slot for slot, of in second.reads.items() if of in results}
-    optional = {*gradient.numbers, *second.optional, *(above if len(above) > 1 else ())}
+    optional = {*slope.numbers, *second.optional, *(above if len(above) > 1 else ())}
     fields: dict[str, Any] = {}
     kinds: dict[str, str] = {}
     for slot in second.reads:
-        name = parameters[slot] if slot in gradient.numbers else parameter_name(slot)
+        name = parameters[slot] if slot in slope.numbers else parameter_name(slot)
         fields[name], kinds[name] = named(slot), "Input | None" if slot in optional else "Input"
     for slot in second.writes:
         fields[parameter_name(slot)] = named(slot)
         kinds[parameter_name(slot)] = "Output | None"
-    kinds |= dict.fromkeys(gradient.attrs, "Any")
+    kinds |= dict.fromkeys(slope.attrs, "Any")
     declared = Op(
-        type=f"{gradient.type}_grad",
+        type=f"{slope.type}_grad",
         record=type(
-            "SecondOrder", (Operands,), {**fields, **gradient.attrs, "__annotations__": kinds}
+            "SecondOrder", (Operands,), {**fields, **slope.attrs, "__annotations__": kinds}
         ),
-        numbers=gradient.numbers,
+        numbers=slope.numbers,
         shape=_like(second.like),
         scalar=second.scalar,
         **settings,
     )
     define(declared)
-    return replace(gradient, grad=Grad(declared.type, second.reads, second.writes, exists=exists))
+    return replace(slope, grad=Grad(declared.type, second.reads, second.writes, exists=exists))
 
 
 def _like(sources: Mapping[str, Sequence[str]]) -> ShapeRule:

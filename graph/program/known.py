@@ -66,15 +66,19 @@ def with_numbers(
             if op.type.removesuffix("_grad") not in _LEFT_TO_RUN:
                 raise _unknown(op, slot, attr, numbers_by_slot[slot][0].name, where)
             numbers = [-1 if n == UNKNOWN_SIZE else n for n in numbers]
-        replaced[attr] = numbers if isinstance(op.attrs[attr], list) else numbers[0]
+        if isinstance(attr, tuple):
+            replaced.update(zip(attr, numbers, strict=True))
+        else:
+            replaced[attr] = numbers if isinstance(op.attrs[attr], list) else numbers[0]
         replaced.update(op.numbers_set.get(slot, {}))
     return replaced
 
 
-def _unknown(op: Op, slot: str, attr: str, name: str, where: str) -> InvalidValue:
+def _unknown(op: Op, slot: str, attr: str | tuple[str, ...], name: str, where: str) -> InvalidValue:
     place = f" Built at {where}." if where else ""
+    what = " and ".join(map(repr, attr)) if isinstance(attr, tuple) else repr(attr)
     return InvalidValue(
-        f"{op.type}: {attr!r} needs known values, and those of {slot} = {name!r} are known only when the "
+        f"{op.type}: {what} needs known values, and those of {slot} = {name!r} are known only when the "
         "program runs. Pass numbers, or results of fill_constant, assign of an array or shape of known "
         f"sizes.{place}"
     )

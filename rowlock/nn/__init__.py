@@ -49,6 +49,7 @@ from .layer.common import (
 )
 from .layer.container import LayerDict, LayerList, ParameterList, Sequential
 from .layer.conv import Conv1D, Conv2D
+from .layer.images import Upsample, UpsamplingBilinear2D, UpsamplingNearest2D
 from .layer.layers import Layer
 from .layer.loss import (
     BCELoss,
@@ -158,6 +159,9 @@ __all__ = [
     "TransformerDecoderLayer",
     "TransformerEncoder",
     "TransformerEncoderLayer",
+    "Upsample",
+    "UpsamplingBilinear2D",
+    "UpsamplingNearest2D",
     "functional",
     "initializer",
 ]  # fmt: skip

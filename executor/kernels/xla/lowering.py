@@ -17,11 +17,13 @@ from typing import Any
 
 from ....graph.ir.graph import Node
 from ....graph.ops.expr import Expr
+from ....graph.ops.formula import Term, in_order, slices
 from ....graph.ops.pointwise import arguments
 from ....graph.ops.region import REGION, Body
 from ....graph.ops.registry import OPS, Op, Spec
 from ....strategies.types import LOW, VarType, to_numpy
 from ...codegen.array_calls import trace
+from ...codegen.array_program import traced
 from ..array.elementwise import aligned
 from ..registry import of_floats
 from .later import jax, jnp, special
@@ -117,6 +119,8 @@ def can_lower(node: Node) -> bool:
     if forward in LOWERINGS:
         takes = LOWERINGS[forward][1]
         return not op.random and (takes is None or takes(node))
+    if op.formula is not None:
+        return not op.random
     return op.scalar is not None and not op.random and of_floats(node)
 
 
@@ -133,6 +137,8 @@ def lower(
         results = _differentiated(OPS[DIFFERENTIATED[op_type]], operands)
     elif op_type in LOWERINGS:
         results = LOWERINGS[op_type][0](operands)
+    elif OPS[op_type].formula is not None:
+        results = by_formula(OPS[op_type], operands)
     else:
         results = _by_expression(OPS[op_type], operands)
     found: dict[str, list[Any]] = {}
@@ -204,6 +210,79 @@ def _summed(root: Expr, value: Any, shape: tuple[int, ...], arrays: Mapping[str,
     value = jnp.broadcast_to(value, jnp.broadcast_shapes(shape, *read))
     over = tuple(i for i, size in enumerate(shape) if size == 1 != value.shape[i])
     return value.sum(over, keepdims=True) if over else value
+
+
+def by_formula(op: Op, operands: Operands) -> Mapping[str, Any]:
+    """Return the results of an op's formula, by slot."""
+    fields = dict(operands.attrs)
+    sides = zip(op.parameters, (operands.arrays, operands.made), strict=True)
+    for slots, held in sides:
+        for slot, name, several in slots:
+            values = [_shaped(value) for value in held.get(slot, ())]
+            fields[name] = values if several else next(iter(values), None)
+    results, arrays = traced(op, op.record.of(fields))
+    known: dict[int, Any] = {}
+    for term in in_order(root for root, _, _ in results):
+        args = [known[id(arg)] for arg in term.args]
+        known[id(term)] = _of_term(op, operands, term, args, arrays)
+    slots_made: dict[str, list[Any]] = {
+        slot: [None] * len(held) for slot, held in operands.made.items()
+    }
+    for root, _, (slot, k) in results:
+        slots_made[slot][k] = known[id(root)]
+    return slots_made
+
+
+def _shaped(value: Any) -> Any:
+    """Return what stands for a result that is to be made: its shape and element type."""
+    return (
+        jax.ShapeDtypeStruct(value.shape, to_numpy(value.dtype))
+        if isinstance(value, Spec)
+        else value
+    )
+
+
+def _of_term(
+    op: Op, operands: Operands, term: Term, args: list[Any], arrays: Mapping[str, Any]
+) -> Any:
+    options = term.options
+    match term.fn:
+        case "arg":
+            return arrays[options]
+        case "number":
+            return jnp.asarray(options, term.dtype)
+        case "table":
+            return jnp.asarray(options)
+        case "constant":
+            return args[0]
+        case "cast":
+            return args[0].astype(term.dtype)
+        case "sum" | "max" | "min":
+            return getattr(jnp, term.fn)(args[0], options, keepdims=True)
+        case "reshape":
+            return args[0].reshape(term.shape)
+        case "transpose":
+            return args[0].transpose(options)
+        case "broadcast":
+            return jnp.broadcast_to(args[0], term.shape)
+        case "slice":
+            return args[0][slices(options)]
+        case "place":
+            return jnp.zeros(term.shape, term.dtype).at[slices(options)].set(args[0])
+        case "concat":
+            return jnp.concatenate(args, options)
+        case "rows":
+            return jnp.take(args[0], args[1], axis=1)
+        case "row_sums":
+            return jnp.zeros(term.shape, term.dtype).at[:, args[0]].add(args[1])
+        case "checked":
+            operands.check_rows(op.type, args[0], options[0], options[1])
+            return args[0]
+        case "argmax":
+            return jnp.argmax(args[0], options).astype(term.dtype)
+        case "erf":
+            return special.erf(args[0])
+    return getattr(jnp, term.fn)(*args)
 
 
 def evaluate(root: Expr, arrays: Mapping[str, Any]) -> Any:

@@ -17,6 +17,16 @@ from ...graph.layers.binary import (
     matmul,
     mul,
 )
+from ...graph.layers.images import (
+    affine_channel,
+    affine_grid,
+    grid_sampler,
+    image_resize,
+    image_resize_short,
+    resize_bilinear,
+    resize_nearest,
+    resize_trilinear,
+)
 from ...graph.layers.loss import log_loss
 from ...graph.layers.metric import mean_iou
 from ...graph.layers.nn import batch_norm, conv2d, embedding, fc, layer_norm, pool2d
@@ -103,6 +113,8 @@ from .composed import (
 )
 
 __all__ = [
+    "affine_channel",
+    "affine_grid",
     "autoincreased_step_counter",
     "batch_norm",
     "bmm",
@@ -132,8 +144,11 @@ __all__ = [
     "gather",
     "gather_nd",
     "gaussian_random",
+    "grid_sampler",
     "hard_sigmoid",
     "hard_swish",
+    "image_resize",
+    "image_resize_short",
     "l2_normalize",
     "label_smooth",
     "layer_norm",
@@ -170,6 +185,9 @@ __all__ = [
     "relu",
     "relu6",
     "reshape",
+    "resize_bilinear",
+    "resize_nearest",
+    "resize_trilinear",
     "scale",
     "scatter",
     "scatter_nd",

@@ -1,0 +1,347 @@
+"""A formula's terms as calls: loops of whatever is computed element by element, array calls for the rest.
+
+Terms of one shape that depend on nothing between them make one loop, sums included. What several loops would
+compute again is stored, if that costs more than reading it. Views cost nothing: their elements are read, or
+written, where they lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...graph.ops import expr as e
+from ...graph.ops.formula import Term, in_order, slices
+from ...graph.ops.operands import Operands
+from ...graph.ops.registry import Op
+from ...strategies.errors import InvalidValue
+from ..device.device import Device
+
+Step = Callable[[], Any]
+Outputs = Sequence[tuple[e.Expr, Any]]
+
+
+@dataclass(frozen=True)
+class Means:
+    """How a back end computes the parts of a formula.
+
+    ``loops`` evaluates expressions into outputs, which may be sums; ``rows`` copies rows of a source by number;
+    ``row_sums`` adds up rows by number, always in one order. ``one_pass``: loops compute what their outputs
+    have in common once.
+    """
+
+    loops: Callable[[Device, Outputs, Mapping[str, Any]], list[Step]]
+    rows: Callable[[Device, Any, Any, Any], list[Step]]
+    row_sums: Callable[[Device, Any, Any, Any], list[Step]]
+    one_pass: bool = True
+
+
+_VIEWS = {"reshape", "transpose", "broadcast", "slice", "constant", "checked"}
+_KNOWN = {"arg", "number", "table", "unread"}
+_APART = {"cast", "max", "min", "place", "concat", "matmul", "rows", "row_sums", "argmax"}
+_COSTS = {"exp", "expm1", "log", "log1p", "tanh", "erf", "sin", "cos", "power", "sqrt", "divide"}
+_CHEAP = 4  # functions that are computed twice rather than written and read
+
+
+def elementwise(term: Term) -> bool:
+    """Tell whether a term is a function of single elements."""
+    return term.fn not in _VIEWS | _KNOWN | _APART and term.fn != "sum"
+
+
+def _type(term: Term) -> Any:
+    """Return the element type that a function is computed in: of a condition, that of what it compares."""
+    if term.dtype != np.bool_ or not elementwise(term):
+        return term.dtype
+    types = [_type(arg) for arg in term.args if arg.fn != "number"]
+    return next((t for t in types if t != np.bool_), np.dtype(bool))
+
+
+def traced(op: Op, a: Operands) -> tuple[list[tuple[Term, Any, tuple[str, int]]], dict[str, Any]]:
+    """Return an op's results as terms, each with where it goes (slot and position), and operands by name.
+
+    ``a`` is the op's record of whatever has a shape and a dtype; results that are None there are left out.
+    """
+    fields: dict[str, Any] = dict(vars(a))
+    arrays: dict[str, Any] = {}
+
+    def term(array: Any, name: str, fn: str) -> Term | None:
+        if array is None:
+            return None
+        arrays[name] = array
+        return Term(fn, (), array.shape, array.dtype, name)
+
+    for slots, fn in zip(op.parameters, ("arg", "result"), strict=True):
+        for _, name, several in slots:
+            held = fields[name]
+            if several:
+                fields[name] = [term(x, f"{name}{k}", fn) for k, x in enumerate(held)]
+            else:
+                fields[name] = term(held, name, fn)
+    assert op.formula is not None
+    results = op.formula(a.of(fields))
+    roots = []
+    for slot, name, several in op.parameters[1]:
+        outs = vars(a)[name] if several else [vars(a)[name]]
+        terms = results.get(name) if several else [results.get(name)]
+        pairs = enumerate(zip(terms or [None] * len(outs), outs, strict=True))
+        roots += [(root, out, (slot, k)) for k, (root, out) in pairs if out is not None]
+    return roots, arrays
+
+
+def bind_terms(
+    dev: Device, op: str, roots: Sequence[tuple[Term, Any]], arrays: Mapping[str, Any], means: Means
+) -> list[Step]:
+    """Return the calls that compute terms into arrays, from the operands by name; ``op`` is named in errors."""
+    return _Program(dev, op, roots, arrays, means).steps
+
+
+@dataclass
+class _Loop:
+    """Terms that are computed in one pass over elements of one shape."""
+
+    shape: tuple[int, ...]
+    terms: list[Term] = field(default_factory=list)
+
+
+class _Program:
+    """Decides which terms lie in memory and in which order they are computed, and binds them."""
+
+    def __init__(
+        self,
+        dev: Device,
+        op: str,
+        roots: Sequence[tuple[Term, Any]],
+        arrays: Mapping[str, Any],
+        means: Means,
+    ) -> None:
+        self.dev, self.op, self.means = dev, op, means
+        self.steps: list[Step] = []
+        self.values: dict[int, Any] = {}
+        self.targets: dict[int, Any] = {}
+        self.arrays = arrays
+        self.order = in_order(root for root, _ in roots)
+        self.copies: list[tuple[Term, Any]] = []
+        for root, out in roots:
+            self._aim(root, out)
+        self.stored = self._stored()
+        self.stages = self._stages()
+        self._share()
+        self._emit()
+        for term, out in self.copies:
+            self.steps.append(partial(dev.xp.copyto, out, self._array(term)))
+
+    def _aim(self, term: Term, out: Any) -> None:
+        """Let a term be computed where a result lies, and what it is a view of, too."""
+        while id(term) not in self.targets:
+            if term.fn == "reshape" and out.flags.c_contiguous:
+                out = out.reshape(term.args[0].shape)
+            elif term.fn == "transpose":
+                out = out.transpose([term.options.index(i) for i in range(term.ndim)])
+            elif term.fn in _KNOWN | _VIEWS:
+                break
+            else:
+                self.targets[id(term)] = out
+                return
+            term = term.args[0]
+        self.copies.append((term, out))
+
+    def _stored(self) -> set[int]:
+        """Return which terms lie in memory of their own."""
+        stored = set(self.targets) | {id(t) for t in self.order if t.fn in _APART or t.fn == "sum"}
+        stored |= {id(term) for term, _ in self.copies if elementwise(term)}
+        for term in self.order:
+            inside = elementwise(term) or term.fn == "sum"
+            for arg in term.args:
+                if elementwise(arg) and not (inside and self._joins(arg, term)):
+                    stored.add(id(arg))
+        return stored
+
+    def _joins(self, arg: Term, term: Term) -> bool:
+        """Tell whether a loop that computes a term can compute its operand on the way."""
+        if arg.shape != (term.args[0].shape if term.fn == "sum" else term.shape):
+            return False
+        types = {_type(arg), _type(term)}
+        return len(types) == 1 or np.dtype(bool) in types
+
+    def _stages(self) -> dict[int, int]:
+        """Return, for each term, how many passes come before its value is there."""
+        stages: dict[int, int] = {}
+        for term in self.order:
+            before = max((stages[id(arg)] for arg in term.args), default=0)
+            stages[id(term)] = before + (id(term) in self.stored)
+        return stages
+
+    def _share(self) -> None:
+        """Store what loops of different passes would compute again at a price."""
+        users: dict[int, set[tuple[Any, ...]]] = {}
+        costs: dict[int, int] = {}
+        for term in self.order:
+            parts = [arg for arg in term.args if elementwise(arg) and id(arg) not in self.stored]
+            price = 4 if term.fn in _COSTS else 1
+            costs[id(term)] = price + sum(costs[id(part)] for part in parts)
+        for term in self.order:
+            if id(term) in self.stored and (elementwise(term) or term.fn == "sum"):
+                shape = term.args[0].shape if term.fn == "sum" else term.shape
+                for part in self._inside(term):
+                    loop = (self.stages[id(term)], shape) if self.means.one_pass else (id(term),)
+                    users.setdefault(id(part), set()).add(loop)
+        cheap = _CHEAP if self.means.one_pass else 0
+        again = {key for key, loops in users.items() if len(loops) > 1 and costs[key] > cheap}
+        if again:
+            self.stored |= again
+            self.stages = self._stages()
+
+    def _inside(self, root: Term) -> list[Term]:
+        """Return the terms that the loop of a stored term computes on the way."""
+        parts: dict[int, Term] = {}
+        waiting = list(root.args)
+        while waiting:
+            term = waiting.pop()
+            if elementwise(term) and id(term) not in self.stored and id(term) not in parts:
+                parts[id(term)] = term
+                waiting += term.args
+        return list(parts.values())
+
+    def _emit(self) -> None:
+        stages: dict[int, list[Term]] = {}
+        for term in self.order:
+            if id(term) in self.stored:
+                stages.setdefault(self.stages[id(term)], []).append(term)
+        for stage in sorted(stages):
+            loops: dict[tuple[Any, ...], _Loop] = {}
+            for term in stages[stage]:
+                if term.fn in _APART:
+                    self._apart(term)
+                else:
+                    shape = term.args[0].shape if term.fn == "sum" else term.shape
+                    loops.setdefault((shape, _type(term)), _Loop(shape)).terms.append(term)
+            for loop in loops.values():
+                self._loop(loop)
+
+    def _place(self, term: Term) -> Any:
+        """Return the memory of a stored term."""
+        if id(term) in self.values:
+            return self.values[id(term)]
+        array = self.targets.get(id(term))
+        if array is None:
+            array = self.dev.scratch(term.shape, term.dtype)
+        self.values[id(term)] = array
+        return array
+
+    def _array(self, term: Term) -> Any:
+        """Return a term that lies in memory, or a view of it."""
+        if id(term) not in self.values:
+            self.values[id(term)] = self._view(term)
+        return self.values[id(term)]
+
+    def _view(self, term: Term) -> Any:
+        if term.fn == "arg":
+            return self.arrays[term.options]
+        if term.fn == "number":
+            return self._kept(np.array(term.options, term.dtype))
+        if term.fn == "table":
+            return self._kept(term.options)
+        assert term.fn != "unread", f"{self.op} computes with an operand that it does not read"
+        source = self._array(term.args[0])
+        if term.fn == "transpose":
+            return source.transpose(term.options)
+        if term.fn == "broadcast":
+            return self.dev.xp.broadcast_to(source, term.shape)
+        if term.fn == "slice":
+            return source[slices(term.options)]
+        if term.fn == "constant":
+            return source
+        if term.fn == "checked":
+            if self.dev.runtime is None:  # the host does not see indices on a GPU
+                self.steps.append(partial(_check, self.op, source, *term.options))
+            return source
+        if source.flags.c_contiguous:
+            return source.reshape(term.shape)
+        view = source.view()
+        try:
+            view.shape = term.shape  # NumPy refuses what would be a copy
+        except (AttributeError, ValueError):
+            copy = self.dev.scratch(term.shape, term.dtype)
+            self.steps.append(partial(self.dev.xp.copyto, copy.reshape(source.shape), source))
+            return copy
+        return view
+
+    def _kept(self, values: np.ndarray[Any, Any]) -> Any:
+        array = self.dev.keep(values.shape, values.dtype)
+        array[...] = self.dev.xp.asarray(values)
+        return array
+
+    def _loop(self, loop: _Loop) -> None:
+        names: dict[int, str] = {}
+        arrays: dict[str, Any] = {}
+        known: dict[int, e.Expr] = {}
+
+        def expression(term: Term) -> e.Expr:
+            if id(term) not in known:
+                while term.fn == "broadcast" and term.args[0].fn == "number":
+                    term = term.args[0]
+                if term.fn == "number":
+                    known[id(term)] = e.constant(term.options)
+                elif elementwise(term) and id(term) not in self.stored:
+                    known[id(term)] = e.Expr(term.fn, tuple(map(expression, term.args)))
+                else:
+                    array = self._array(term)
+                    name = names.setdefault(id(array), f"t{len(names)}")
+                    arrays[name] = array
+                    known[id(term)] = e.argument(name)
+            return known[id(term)]
+
+        outputs = []
+        for term in loop.terms:
+            if term.fn == "sum":
+                root = expression(term.args[0])
+                root = e.copy(root) if root.fn in ("arg", "const") else root
+            else:
+                root = e.Expr(term.fn, tuple(map(expression, term.args)))
+            out = self._place(term)
+            outputs.append((root, out))
+        self.steps += self.means.loops(self.dev, outputs, arrays)
+
+    def _apart(self, term: Term) -> None:
+        dev, xp, out = self.dev, self.dev.xp, self._place(term)
+        args = [self._array(arg) for arg in term.args]
+        if not out.size:
+            return
+        first = args[0]
+        if term.fn == "cast":
+            self.steps.append(partial(xp.copyto, out, first, casting="unsafe"))
+        elif term.fn in ("max", "min"):
+            self.steps.append(
+                partial(dev.reducer(f"{term.fn}imum"), first, term.options, None, out, True)
+            )
+        elif term.fn == "place":
+            self.steps += [
+                partial(out.fill, 0),
+                partial(xp.copyto, out[slices(term.options)], first),
+            ]
+        elif term.fn == "concat":
+            start = 0
+            for array in args:
+                end = start + array.shape[term.options]
+                part = out[(slice(None),) * term.options + (slice(start, end),)]
+                self.steps.append(partial(xp.copyto, part, array))
+                start = end
+        elif term.fn == "matmul":
+            self.steps.append(partial(xp.matmul, first, args[1], out))
+        elif term.fn == "argmax":
+            self.steps.append(lambda: xp.copyto(out, first.argmax(term.options)))
+        else:
+            which = self.means.rows if term.fn == "rows" else self.means.row_sums
+            self.steps += which(dev, first, args[1], out)
+
+
+def _check(op: str, index: Any, limit: int, what: str) -> None:
+    if index.size:
+        low, high = int(index.min()), int(index.max())
+        if low < 0 or high >= limit:
+            wrong = low if low < 0 else high
+            raise InvalidValue(f"{op}: {what} {wrong} is outside 0 to {limit - 1}")

@@ -1,0 +1,98 @@
+"""Ops with a formula on libraries that make loops: their kernels, where none is written by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ...graph.ir.graph import Node
+from ...graph.ops import expr as e
+from ...graph.ops.operands import Array, Operands
+from ...graph.ops.registry import OPS, Op
+from ...strategies.types import LOW, VarType
+from ..codegen.array_program import Means, Outputs
+from ..device.device import Device
+from .array.formula import formula_steps, loops_of_calls
+from .cuda.by_index import Sums, picked
+from .cuda.elementwise import CUDA
+from .loops import by_index
+from .loops.elementwise import NUMBA
+from .registry import KERNELS, Kernel, Step
+
+_LOOPED = (np.float32, np.bool_)
+
+
+def _loops_here(dev: Device, outputs: Outputs, arrays: Mapping[str, Any]) -> list[Step]:
+    """Compile a loop of what it can compute; the array module computes the rest."""
+    held = (*arrays.values(), *(out for _, out in outputs))
+    if all(a.dtype in _LOOPED for a in held) and all(NUMBA.known(root) for root, _ in outputs):
+        return NUMBA.bind(dev, outputs, arrays)
+    return loops_of_calls(dev, outputs, arrays)
+
+
+def _in_order(dev: Device, *arrays: Array) -> tuple[list[Step], list[Array]]:
+    """Return arrays whose elements lie in their order, and the calls that copy those whose did not."""
+    steps: list[Step] = []
+    ordered: list[Array] = []
+    for array in arrays:
+        if not array.flags.c_contiguous:
+            source, array = array, dev.scratch(array.shape, array.dtype)
+            steps += CUDA.bind(dev, [(e.copy(e.argument("x")), array)], {"x": source})
+        ordered.append(array)
+    return steps, ordered
+
+
+def _stacked(dev: Device, index: Array, stack: int, rows: int) -> tuple[list[Step], Array]:
+    """Return row numbers in a stack of matrices that is seen as one."""
+    if stack == 1:
+        return [], index
+    first = dev.keep((stack, 1), np.int64)
+    first[...] = dev.xp.arange(stack).reshape(-1, 1) * rows
+    numbers = dev.scratch((stack, index.size), np.int64)
+    total = e.argument("first") + e.argument("index")
+    return CUDA.bind(dev, [(total, numbers)], {"first": first, "index": index}), numbers.reshape(-1)
+
+
+def _cuda_rows(dev: Device, source: Array, index: Array, out: Array) -> list[Step]:
+    steps, (source, index) = _in_order(dev, source, index)
+    more, index = _stacked(dev, index, *source.shape[:2])
+    source, target = (a.reshape(-1, a.shape[2]) for a in (source, out))
+    return [*steps, *more, *picked(dev, source, index, target)]
+
+
+def _cuda_row_sums(dev: Device, index: Array, values: Array, out: Array) -> list[Step]:
+    steps, (index, values) = _in_order(dev, index, values)
+    more, index = _stacked(dev, index, *out.shape[:2])
+    values, target = (a.reshape(-1, a.shape[2]) for a in (values, out))
+    sums = Sums(dev, index, target.shape[0])
+    return [*steps, *more, *sums.steps, *sums.into(target, values)]
+
+
+NUMBA_MEANS = Means(_loops_here, by_index.rows, by_index.row_sums)
+CUDA_MEANS = Means(CUDA.bind, _cuda_rows, _cuda_row_sums)
+
+
+def register() -> None:
+    """Add kernels for ops with formulas."""
+    for op in OPS.values():
+        if op.formula is not None:
+            _add(op, "numba", NUMBA_MEANS, _in_single)
+            _add(op, "cuda", CUDA_MEANS, CUDA.takes)
+
+
+def _add(op: Op, back_end: str, means: Means, takes: Callable[[Node], bool]) -> None:
+    if (op.type, back_end) in KERNELS:
+        return
+
+    def formula_kernel(dev: Device, a: Operands) -> list[Step]:
+        return formula_steps(dev, op, a, means)
+
+    KERNELS[op.type, back_end] = Kernel(formula_kernel, takes=takes)
+
+
+def _in_single(node: Node) -> bool:
+    """Tell whether a node's floats are in single precision: loops compute these."""
+    types = {value.spec.dtype for value in (*node.reads(), *node.writes())}
+    return VarType.FP32 in types and not types & {*LOW, VarType.FP64}

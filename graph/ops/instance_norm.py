@@ -1,0 +1,90 @@
+"""Normalisation of each channel of each sample: Ulyanov, Vedaldi and Lempitsky, arXiv 1607.08022."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from . import formula as f
+from .operands import Input, Operands, Output
+from .registry import Inference, Op, Spec, Specs, define
+from .rules import merge_dims, product, statistic
+from .samples import normal, sample
+
+
+def instance_norm_shape(op: Inference) -> Mapping[str, Specs]:
+    """Y like X; statistics have one element for each channel of each sample."""
+    x = op.spec("X")
+    op.require(2 <= len(x.shape) <= 5, f"X must have 2 to 5 dimensions, has {len(x.shape)}")
+    op.require(op.has("Scale") == op.has("Bias"), "Scale and Bias come together, or not at all")
+    for slot in ("Scale", "Bias"):
+        if op.has(slot):
+            shape = op.shape(slot)
+            fits = len(shape) == 1 and merge_dims(shape[0], x.shape[1]) is not None
+            op.require(fits, f"{slot} must have one element for each of the {x.shape[1]} channels")
+    rows = Spec((product(x.shape[:2]),), statistic(x.dtype))
+    return {"Y": x, "SavedMean": rows, "SavedVariance": rows}
+
+
+def instance_norm_grad_shape(op: Inference) -> Mapping[str, Specs]:
+    """The gradient of Bias is like Scale, without which there is none."""
+    scale = op.specs("Scale")
+    return {"X@GRAD": op.spec("X"), "Scale@GRAD": scale, "Bias@GRAD": scale}
+
+
+class InstanceNorm(Operands):
+    x: Input
+    scale: Input | None
+    bias: Input | None
+    y: Output
+    saved_mean: Output
+    saved_variance: Output
+    epsilon: float = 1e-5
+
+
+class InstanceNormGrad(Operands):
+    x: Input
+    scale: Input | None
+    saved_mean: Input
+    saved_variance: Input
+    d_y: Input
+    d_x: Output | None
+    d_scale: Output | None
+    d_bias: Output | None
+    epsilon: float = 1e-5
+
+
+def instance_norm(a: InstanceNorm) -> f.Results:
+    """Y = (X - mean) / sqrt(variance + epsilon) * Scale + Bias, over what follows the channel."""
+    n, c = a.x.shape[:2]
+    x_NCS = a.x.reshape(n, c, -1)
+    mean = x_NCS.mean(-1, keepdims=True)
+    centred = x_NCS - mean
+    inverse = 1 / f.sqrt((centred * centred).mean(-1, keepdims=True) + a.epsilon)
+    y = centred * inverse
+    if a.scale is not None:
+        y = y * a.scale.reshape(c, 1)
+    if a.bias is not None:
+        y = y + a.bias.reshape(c, 1)
+    return {
+        "y": y.reshape(a.x.shape),
+        "saved_mean": mean.reshape(-1),
+        "saved_variance": inverse.reshape(-1),
+    }
+
+
+_CHANNELS = {"Scale": normal(3), "Bias": normal(3)}
+
+define(
+    Op(
+        type="instance_norm",
+        record=InstanceNorm,
+        shape=instance_norm_shape,
+        formula=instance_norm,
+        samples=(
+            sample({"X": normal(2, 3, 4, 2), **_CHANNELS}),
+            sample({"X": normal(2, 3, 4)}, epsilon=0.1),
+        ),
+        refuses=(sample({"X": normal(2, 4, 3), **_CHANNELS}),),
+    ),
+    Op(type="instance_norm_grad", record=InstanceNormGrad, shape=instance_norm_grad_shape),
+)

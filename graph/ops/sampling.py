@@ -1,0 +1,270 @@
+"""Images read at positions that are data: grids of positions, and what lies there.
+
+Spatial transformer networks: Jaderberg and others, arXiv 1506.02025.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from . import formula as f
+from .operands import Array, Input, Operands, Output, named
+from .registry import Inference, Op, Specs, define
+from .rules import merge_dims, of_shape
+from .samples import normal, sample, uniform
+
+
+def affine_channel_shape(op: Inference) -> Mapping[str, Specs]:
+    """Like X; Scale and Bias have one element for each channel."""
+    x = op.spec("X")
+    op.require(
+        op.attr("data_layout") in ("NCHW", "NHWC", "AnyLayout"), "data_layout must be NCHW or NHWC"
+    )
+    channels = x.shape[-1 if op.attr("data_layout") == "NHWC" else 1]
+    for slot in ("Scale", "Bias"):
+        shape = op.shape(slot)
+        fits = len(shape) == 1 and merge_dims(shape[0], channels) is not None
+        op.require(fits, f"{slot} must have one element for each of the {channels} channels")
+    return {"Out": x}
+
+
+class AffineChannel(Operands):
+    x: Input
+    scale: Input
+    bias: Input
+    out: Output
+    data_layout: str = "AnyLayout"
+
+
+class AffineChannelGrad(Operands):
+    x: Input
+    scale: Input
+    d_out: Input
+    d_x: Output | None
+    d_scale: Output | None
+    d_bias: Output | None
+    data_layout: str = "AnyLayout"
+
+
+def affine_channel(a: AffineChannel) -> f.Results:
+    """X * Scale + Bias, by channel."""
+    after = 0 if a.data_layout == "NHWC" else a.x.ndim - 2
+    spread = (-1,) + (1,) * after
+    return {"out": a.x * a.scale.reshape(spread) + a.bias.reshape(spread)}
+
+
+_CHANNELS = {"Scale": normal(3), "Bias": normal(3)}
+
+define(
+    Op(
+        type="affine_channel",
+        record=AffineChannel,
+        shape=affine_channel_shape,
+        formula=affine_channel,
+        samples=(
+            sample({"X": normal(2, 3, 4, 2), **_CHANNELS}, data_layout="NCHW"),
+            sample({"X": normal(2, 4, 2, 3), **_CHANNELS}, data_layout="NHWC"),
+            sample({"X": normal(4, 3), **_CHANNELS}),
+        ),
+        refuses=(sample({"X": normal(2, 4, 2, 3), **_CHANNELS}, data_layout="NCHW"),),
+    ),
+    Op(
+        type="affine_channel_grad",
+        record=AffineChannelGrad,
+        shape=lambda op: {
+            "X@GRAD": op.spec("X"),
+            "Scale@GRAD": op.spec("Scale"),
+            "Bias@GRAD": op.spec("Scale"),
+        },
+    ),
+)
+
+
+def affine_grid_shape(op: Inference) -> Mapping[str, Specs]:
+    """Theta [N, 2, 3] to positions [N, H, W, 2] in images [N, C, H, W]."""
+    theta, sizes = op.spec("Theta"), list(op.attr("output_shape"))
+    op.require(len(sizes) == 4, f"output_shape {sizes} must be [N, C, H, W]")
+    op.require(min(sizes[2:]) > 0, f"output_shape {sizes} must have a height and a width above 0")
+    fits = len(theta.shape) == 3 and merge_dims(theta.shape[1], 2) and merge_dims(theta.shape[2], 3)
+    op.require(bool(fits), "Theta must have shape [N, 2, 3]")
+    rows = merge_dims(theta.shape[0], sizes[0] if sizes[0] > 0 else -1)
+    op.require(rows is not None, f"Theta has {theta.shape[0]} matrices for {sizes[0]} images")
+    return {"Output": of_shape((theta.shape[0], *sizes[2:], 2), theta)}
+
+
+class AffineGridAttributes(Operands):
+    use_cudnn: bool = True
+    output_shape: Sequence[int] = []
+    align_corners: bool = True
+
+
+class AffineGrid(AffineGridAttributes):
+    theta: Input
+    output_shape_tensor: Input | None = named("OutputShape")
+    output: Output
+
+
+class AffineGridGrad(AffineGridAttributes):
+    output_shape_tensor: Input | None = named("OutputShape")
+    d_output: Input
+    d_theta: Output | None
+
+
+def affine_grid(a: AffineGrid) -> f.Results:
+    """[x, y] = Theta [x', y', 1]: where each element of the result is found, from -1 to 1."""
+    height, width = a.output_shape[2:]
+    x, y = (_middles(size, a.align_corners) for size in (width, height))
+    base = np.ones((height, width, 3))
+    base[..., 0], base[..., 1] = x, y[:, None]
+    rows = f.table(base.reshape(-1, 3), a.theta.dtype)
+    return {"output": (rows @ a.theta.transpose(0, 2, 1)).reshape(-1, height, width, 2)}
+
+
+def _middles(size: int, align_corners: bool) -> Array:
+    """Return the positions of elements, from -1 to 1: of the outermost, or of their outer edges."""
+    if align_corners:
+        return np.linspace(-1, 1, size)
+    return (np.arange(size) * 2 + 1) / size - 1
+
+
+define(
+    Op(
+        type="affine_grid",
+        record=AffineGrid,
+        numbers={"OutputShape": "output_shape"},
+        shape=affine_grid_shape,
+        formula=affine_grid,
+        samples=(
+            sample({"Theta": normal(2, 2, 3)}, output_shape=[2, 3, 4, 3]),
+            sample({"Theta": normal(2, 2, 3)}, output_shape=[2, 3, 2, 5], align_corners=False),
+        ),
+        refuses=(
+            sample({"Theta": normal(2, 2, 3)}, output_shape=[2, 3, 4]),
+            sample({"Theta": normal(2, 3, 3)}, output_shape=[2, 3, 4, 3]),
+        ),
+    ),
+    Op(
+        type="affine_grid_grad",
+        record=AffineGridGrad,
+        numbers={"OutputShape": "output_shape"},
+        shape=lambda op: {
+            "Theta@GRAD": of_shape((op.shape("Output@GRAD")[0], 2, 3), op.spec("Output@GRAD"))
+        },
+    ),
+)
+
+
+def grid_sampler_shape(op: Inference) -> Mapping[str, Specs]:
+    """X [N, C, H, W] at Grid [N, H', W', 2] to [N, C, H', W']."""
+    x, grid = op.spec("X"), op.spec("Grid")
+    op.require(len(x.shape) == 4, "X must be [N, C, H, W]")
+    fits = (
+        len(grid.shape) == 4
+        and grid.shape[3] == 2
+        and merge_dims(x.shape[0], grid.shape[0]) is not None
+    )
+    op.require(fits, "Grid must be [N, H', W', 2], with the N of X")
+    op.require(op.attr("mode") in ("bilinear", "nearest"), "mode must be 'bilinear' or 'nearest'")
+    op.require(
+        op.attr("padding_mode") in ("zeros", "border", "reflection"),
+        "padding_mode must be 'zeros', 'border' or 'reflection'",
+    )
+    return {"Output": of_shape((*x.shape[:2], *grid.shape[1:3]), x)}
+
+
+class GridSamplerAttributes(Operands):
+    use_cudnn: bool = True
+    align_corners: bool = True
+    mode: str = "bilinear"
+    padding_mode: str = "zeros"
+
+
+class GridSampler(GridSamplerAttributes):
+    x: Input
+    grid: Input
+    output: Output
+
+
+class GridSamplerGrad(GridSamplerAttributes):
+    x: Input
+    grid: Input
+    d_output: Input
+    d_x: Output | None
+    d_grid: Output | None
+
+
+def grid_sampler(a: GridSampler) -> f.Results:
+    """Weigh the elements around each position; outside are zeros, unless ``padding_mode`` says otherwise."""
+    n, c, height, width = a.x.shape
+    x_RC = a.x.transpose(0, 2, 3, 1).reshape(-1, c)
+    places = [_pixels(a.grid[..., k], size, a) for k, size in ((0, width), (1, height))]
+    first = f.table(np.arange(n).reshape(n, 1, 1) * (height * width), np.int64)
+    total = None
+    for (column, x_share), (row, y_share) in (
+        (x, y) for y in _neighbours(places[1], height, a) for x in _neighbours(places[0], width, a)
+    ):
+        index = first + row * width + column
+        share = (x_share * y_share).reshape(-1, 1)
+        term = f.take(x_RC, index.reshape(-1)) * share
+        total = term if total is None else total + term
+    assert total is not None
+    return {"output": total.reshape(n, *a.grid.shape[1:3], c).transpose(0, 3, 1, 2)}
+
+
+def _pixels(position: Array, size: int, a: GridSampler) -> Array:
+    """Return positions from -1 to 1 as positions in an image of ``size`` elements."""
+    place = (
+        (position + 1) * ((size - 1) / 2) if a.align_corners else (position + 1) * (size / 2) - 0.5
+    )
+    if a.padding_mode == "reflection":
+        low, span = (0.0, size - 1.0) if a.align_corners else (-0.5, float(size))
+        if span == 0:
+            return place * 0
+        turns = f.absolute(place - low)
+        rest = turns - f.floor(turns / span) * span
+        odd = f.floor(turns / span) - f.floor(turns / (2 * span)) * 2
+        place = f.where(odd > 0.5, span - rest, rest) + low
+    if a.padding_mode != "zeros":
+        place = f.minimum(f.maximum(place, 0.0), size - 1.0)
+    return place
+
+
+def _neighbours(place: Array, size: int, a: GridSampler) -> list[tuple[Array, Array]]:
+    """Return the elements around positions along an axis, and their weights: 0 outside."""
+    low = f.floor(place + 0.5) if a.mode == "nearest" else f.floor(place)
+    share = place - low
+    sides = [(low, 1 - share), (low + 1, share)] if a.mode == "bilinear" else [(low, place * 0 + 1)]
+    pairs = []
+    for side, weight in sides:
+        inside = (side >= 0) & (side <= size - 1)
+        index = f.minimum(f.maximum(side, 0.0), size - 1.0).astype(np.int64)
+        pairs.append((index, f.where(inside, weight, 0.0)))
+    return pairs
+
+
+_GRID = uniform(2, 3, 2, 2, low=-1.3, high=1.3)
+
+define(
+    Op(
+        type="grid_sampler",
+        record=GridSampler,
+        shape=grid_sampler_shape,
+        formula=grid_sampler,
+        samples=(
+            sample({"X": normal(2, 3, 4, 5), "Grid": _GRID}),
+            sample(
+                {"X": normal(2, 3, 4, 5), "Grid": _GRID}, align_corners=False, padding_mode="border"
+            ),
+            sample({"X": normal(2, 3, 4, 5), "Grid": _GRID}, padding_mode="reflection"),
+            sample({"X": normal(2, 3, 4, 5), "Grid": _GRID}, align_corners=False, mode="nearest"),
+        ),
+        refuses=(
+            sample({"X": normal(2, 3, 4), "Grid": _GRID}),
+            sample({"X": normal(3, 3, 4, 5), "Grid": _GRID}),
+            sample({"X": normal(2, 3, 4, 5), "Grid": _GRID}, mode="cubic"),
+        ),
+    ),
+    Op(type="grid_sampler_grad", record=GridSamplerGrad),
+)

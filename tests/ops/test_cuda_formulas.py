@@ -1,0 +1,20 @@
+"""Ops with a formula on the generated CUDA loops, as C++ on the host: samples and gradients."""
+
+from __future__ import annotations
+
+import pytest
+
+from rowlock.graph.ops.registry import OPS
+from tests.conftest import one_in
+from tests.ops.cuda_cases import cases, check_forward, check_gradients
+from tests.ops.gpu import needs_compiler
+
+pytestmark = [needs_compiler, pytest.mark.usefixtures("launched")]
+SAMPLES = cases(*(name for name, op in OPS.items() if op.formula is not None and op.samples))
+
+
+@pytest.mark.parametrize(("name", "index"), one_in(3, SAMPLES))
+def test_kernel_agrees_with_the_reference(name: str, index: int) -> None:
+    check_forward(name, index, "float32")
+    if OPS[name].grad:
+        check_gradients(name, index)

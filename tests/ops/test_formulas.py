@@ -1,0 +1,135 @@
+"""The language of formulas: each primitive, its derivative, and that of the derivative."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rowlock.executor.codegen.array_program import Means, bind_terms
+from rowlock.executor.device.device import Device
+from rowlock.executor.kernels.array.formula import ARRAY_MEANS
+from rowlock.executor.kernels.capabilities import installed
+from rowlock.executor.kernels.formulas import NUMBA_MEANS
+from rowlock.graph.ops import formula as f
+from rowlock.graph.ops.formula import Term, slopes_of
+from rowlock.strategies.errors import InvalidValue
+
+MEANS = [ARRAY_MEANS, *([NUMBA_MEANS] if "numba" in installed() else [])]
+RNG = np.random.default_rng(3)
+X, Y = RNG.standard_normal((3, 4)), RNG.standard_normal((4, 2))
+INDEX = np.array([[2, 0], [2, 1]])
+
+# What is computed of x [3, 4] and y [4, 2] > 0; the same function of NumPy's arrays is the reference.
+CASES: Mapping[str, Callable[..., Any]] = {
+    "elementwise": lambda m, x, y: m.exp(x * 0.3) / (1 + x * x) - m.sqrt(x * x + 1) ** 3,
+    "broadcast": lambda m, x, y: x * y.sum(1) + x[:, :1],
+    "choice": lambda m, x, y: m.where(x > 0.1, x * x, -x) + m.maximum(x, 0.2),
+    "statistics": lambda m, x, y: (x - x.mean(1, keepdims=True)) / x.max(0) + x.min(1)[:, None],
+    "product": lambda m, x, y: m.tanh(x @ y) @ y.T,
+    "batched": lambda m, x, y: x.reshape(3, 2, 2) @ y.reshape(2, 2, 2)[:1],
+    "moved": lambda m, x, y: (
+        m.concatenate([x.T[::-1], y * y], 1)[1:, ::2].transpose(1, 0).reshape(-1)
+    ),
+    "rows": lambda m, x, y: m.take(x * x, INDEX, 0) + m.take(x, INDEX, 1).sum((0, 1, 2)),
+    "one value": lambda m, x, y: (x * x).sum(),
+    "nothing of x": lambda m, x, y: y * 2,
+}
+
+
+class Numpy:
+    """NumPy under the names that formulas have."""
+
+    exp, sqrt, where, maximum, tanh = np.exp, np.sqrt, np.where, np.maximum, np.tanh
+    concatenate, take = np.concatenate, np.take
+
+
+def computed(roots: list[Term], arrays: Mapping[str, Any], means: Means) -> list[Any]:
+    dev = Device()
+    outs = [np.full(root.shape, 7, root.dtype) for root in roots]
+    steps = bind_terms(dev, "op", list(zip(roots, outs, strict=True)), arrays, means)
+    for _ in range(2):
+        for step in steps:
+            step()
+    return outs
+
+
+def operands(dtype: str) -> tuple[dict[str, Any], list[Term]]:
+    arrays = {"x": X.astype(dtype), "y": np.abs(Y).astype(dtype)}
+    return arrays, [Term("arg", (), a.shape, a.dtype, name) for name, a in arrays.items()]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("means", MEANS)
+@pytest.mark.parametrize("name", CASES)
+def test_values_and_two_derivatives(name: str, means: Means, dtype: str) -> None:
+    arrays, terms = operands(dtype)
+    function = CASES[name]
+    root = function(f, *terms)
+    (value,) = computed([root], arrays, means)
+    exact = function(Numpy, *operands("float64")[0].values())
+    near = 1e-9 if dtype == "float64" else 2e-5
+    np.testing.assert_allclose(value, exact, rtol=near, atol=near)
+
+    weights = RNG.standard_normal(root.shape).astype(dtype)
+    first = slopes_of([(root, f.table(weights))], terms)
+    known = [(t, d) for t, d in zip(terms, first, strict=True) if d is not None]
+    slopes = computed([d for _, d in known], arrays, means)
+    for (term, _), slope in zip(known, slopes, strict=True):
+        assert_slope(
+            lambda a: float((function(Numpy, *a.values()) * weights).sum()), term, slope, near
+        )
+
+    def of_slope(a: Mapping[str, Any]) -> float:
+        made = computed([d for _, d in known], a, ARRAY_MEANS)
+        return sum(float((m * m).sum()) for m in made)
+
+    if dtype == "float64":
+        second = slopes_of([(d, d + d) for _, d in known], terms)
+        for term, d in zip(terms, second, strict=True):
+            if d is not None:
+                assert_slope(of_slope, term, computed([d], arrays, means)[0], 1e-4)
+
+
+def assert_slope(total: Callable[[Any], float], term: Term, slope: Any, near: float) -> None:
+    arrays, h = operands("float64")[0], 1e-6
+    array = arrays[term.options]
+    for place in np.ndindex(array.shape):
+        value = array[place]
+        array[place] = value + h
+        up = total(arrays)
+        array[place] = value - h
+        difference = (up - total(arrays)) / (2 * h)
+        array[place] = value
+        assert slope[place] == pytest.approx(difference, rel=1e-4, abs=max(near, 1e-5) * 10)
+
+
+def test_an_index_outside_the_rows_is_refused_when_it_comes() -> None:
+    x = Term("arg", (), (3, 2), np.float32, "x")
+    index = Term("arg", (), (2,), np.int64, "index")
+    root = f.take(x, f.checked(index, 3, "index"), 0)
+    with pytest.raises(InvalidValue, match="op: index 3 is outside 0 to 2"):
+        computed([root], {"x": np.ones((3, 2), "f4"), "index": np.array([0, 3])}, ARRAY_MEANS)
+
+
+def test_statistics_are_one_loop_a_pass() -> None:
+    """Mean, variance and result read the operand once each, on a back end of loops."""
+    passes: list[int] = []
+
+    def loops(dev: Any, outputs: Any, arrays: Any) -> Any:
+        passes.append(len(outputs))
+        return ARRAY_MEANS.loops(dev, outputs, arrays)
+
+    x = Term("arg", (), (5, 8), np.float32, "x")
+    mean = x.mean(1, keepdims=True)
+    centred = x - mean
+    inverse = 1 / f.sqrt((centred * centred).mean(1, keepdims=True) + 1e-5)
+    result = centred * inverse
+    computed(
+        [result, inverse],
+        {"x": np.ones((5, 8), "f4")},
+        Means(loops, ARRAY_MEANS.rows, ARRAY_MEANS.row_sums),
+    )
+    assert passes == [1, 1, 1, 1, 1]  # sum, mean; sum of squares, inverse; result
