@@ -348,6 +348,7 @@ def _like(sources: Mapping[str, Sequence[str]]) -> ShapeRule:
     """Each output is like the first of some inputs that is in use."""
 
     def rule(op: Inference) -> Mapping[str, Specs]:
-        return {slot: op.spec(next(filter(op.has, of))) for slot, of in sources.items()}
+        used = {slot: list(filter(op.has, of)) for slot, of in sources.items()}
+        return {slot: op.spec(of[0]) for slot, of in used.items() if of}
 
     return rule

@@ -214,3 +214,20 @@ def test_dropout_drops_the_same_again(program: None) -> None:
     (found,) = fluid.gradients(first, x)
     kept, second = values([y, found], x=np.ones((40, 3)))
     np.testing.assert_allclose(second, 4 * kept, rtol=1e-6)
+
+
+def test_through_the_statistics_of_an_instance_norm(program: None) -> None:
+    x = fluid.data("x", [-1, 2, 3], "float64")
+    x.stop_gradient = False
+    block = fluid.default_main_program().global_block()
+    names = {"Y": "y", "SavedMean": "mean", "SavedVariance": "variance"}
+    outputs = {slot: block.create_var(name=name, dtype="float64") for slot, name in names.items()}
+    block.append_op("instance_norm", {"X": x}, outputs, {})
+    (first,) = fluid.gradients(L.square(outputs["Y"]) * x, x)
+    loss = L.reduce_sum(L.square(first))
+    (second,) = fluid.gradients(loss, x)
+    exe = fluid.Executor(fluid.CPUPlace())
+    point, way = np.random.default_rng(0).standard_normal((2, 2, 2, 3))
+    up, down = (exe.run(feed={"x": point + h * way}, fetch_list=[loss])[0] for h in (1e-5, -1e-5))
+    (found,) = exe.run(feed={"x": point}, fetch_list=[second])
+    np.testing.assert_allclose((found * way).sum(), ((up - down) / 2e-5).item(), rtol=1e-6)
