@@ -4,27 +4,35 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 RUN := $(VENV)/bin
-# Files of tests run two at a time, but attacks fill the host: one after the other.
 PYTEST := $(RUN)/python -m pytest -q
-IN_PAIRS := $(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder
+# Files of tests run side by side, one more than cores where tests wait for processes. But attacks fill the host:
+# one after the other.
+BESIDE := $(PYTEST) --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-fast test-all test-gpu clean
+.PHONY: demo test lint types checks test-fast test-all test-gpu clean
 
 demo: $(VENV)/.demo
 	$(RUN)/rowlock demo
 
-test: $(VENV)/.dev
+test: lint
+	$(MAKE) --no-print-directory --jobs 2 types checks
+
+lint: $(VENV)/.dev
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check --quiet .
-	$(RUN)/mypy
 	$(RUN)/python -m tests.house.sizes
-	$(IN_PAIRS) -m "not slow"
+
+types: $(VENV)/.dev
+	$(RUN)/mypy
+
+checks: $(VENV)/.dev
+	$(BESIDE) -n 3 -m "not slow"
 
 test-fast: $(VENV)/.dev
-	$(IN_PAIRS) -m "not slow and not ray and not kills and not cuda" --ignore-glob="*/test_random_*"
+	$(BESIDE) -n 2 -m "not slow and not ray and not kills and not cuda" --ignore-glob="*/test_random_*"
 
 test-all: test
-	$(IN_PAIRS) -m "slow and not attack"
+	$(BESIDE) -n 3 -m "slow and not attack"
 	$(PYTEST) -m attack
 
 test-gpu: $(VENV)/.gpu

@@ -12,6 +12,7 @@ from ..graph.report.report import CompileReport
 from ..strategies.errors import InvalidArgument, InvalidState, InvalidType, InvalidValue, nearest
 from .device.place import CPUPlace, CUDAPlace, Place, check_place, cpu_places, cuda_places
 from .driver.insight import executed, explain, temporaries, timeline
+from .driver.local import LocalRun
 from .driver.parallel import ParallelRun
 from .driver.runnable import Runnable
 from .feed.scope import Scope
@@ -244,7 +245,8 @@ class CompiledProgram(Runnable):
                 file=sys.stderr,
             )
         self._scope, self._place = scope, own
-        run = ParallelRun(
+        gang = None if self._data_parallel else self._own_gang(places)
+        run = (LocalRun if isinstance(gang, LocalGang) else ParallelRun)(
             self._snapshot,
             places,
             scope,
@@ -252,7 +254,7 @@ class CompiledProgram(Runnable):
             build_strategy=self._build_strategy,
             exec_strategy=self._exec_strategy,
             share_with=self._shared_run(own),
-            gang=None if self._data_parallel else self._own_gang(places),
+            gang=gang,
         )
         run.trace(self._tracing)
         return run

@@ -13,6 +13,7 @@ from .passes import (
     build_cinn_pass,
     collectives,
     commit,
+    draw_noise,
     enable_addto,
     enable_auto_fusion,
     fuse_adamw,
@@ -36,6 +37,7 @@ from .report.pictures import places_dot, program_dot, write_picture
 from .report.report import PassRecord, to_dot
 
 PIPELINE: tuple[Pass, ...] = (
+    draw_noise.PASS,
     narrow_casts.PASS,
     sync_batch_norm.PASS,
     enable_addto.PASS,

@@ -21,6 +21,7 @@ _SUBPACKAGES = (
     "dataset",
     "device",
     "fluid",
+    "incubate",
     "io",
     "metric",
     "nn",

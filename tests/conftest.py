@@ -32,28 +32,43 @@ GPUS = 4  # that actors may have, simulated ones
 SEED = int(os.environ.setdefault("ROWLOCK_TEST_SEED", str(random.randrange(1 << 16))))
 
 
-def one_of_each(cases: Iterable[tuple[str, int]], part: int = 1) -> list[Any]:
+def one_of_each(
+    cases: Iterable[tuple[str, int]], part: int = 1, more: int | None = None
+) -> list[Any]:
     """Leave one of the samples of each op, or of one in ``part`` of the ops, to ``make test``.
 
-    They are drawn by the seed; the others are slow.
+    They are drawn by the seed. Of each other op ``more`` samples are slow (None: all others of every op); the
+    rest needs ROWLOCK_TEST_LONG.
     """
-    by_op: dict[str, list[tuple[str, int]]] = {}
-    for case in cases:
-        by_op.setdefault(case[0], []).append(case)
+    every = list(cases)
+    by_op: dict[str, list[int]] = {}
+    for i, (op, _) in enumerate(every):
+        by_op.setdefault(op, []).append(i)
     draw = random.Random(SEED)
     ops = draw.sample(list(by_op), -(-len(by_op) // part))
     drawn = {draw.choice(by_op[op]) for op in ops}
-    every = [case for samples in by_op.values() for case in samples]
-    return [c if c in drawn else pytest.param(*c, marks=pytest.mark.slow) for c in every]
+    others = [by_op[op] for op in by_op if op not in ops]
+    slow = [i for samples in others for i in draw.sample(samples, min(more or 0, len(samples)))]
+    return _marked(every, drawn, range(len(every)) if more is None else slow)
 
 
-def one_in(part: int, cases: Iterable[Any]) -> list[Any]:
-    """Leave one in ``part`` of the cases to ``make test``, drawn by the seed; the others are slow."""
-    every = list(cases)
-    drawn = set(sample(len(every), -(-len(every) // part)))
-    marks = [[pytest.mark.slow] * (i not in drawn) for i in range(len(every))]
-    tuples = [case if isinstance(case, tuple) else (case,) for case in every]
-    return [pytest.param(*case, marks=slow) for case, slow in zip(tuples, marks, strict=True)]
+def one_in(part: int, cases: Iterable[Any], more: int | None = None) -> list[Any]:
+    """Leave one in ``part`` of the cases to ``make test``, drawn by the seed.
+
+    So many ``more`` are slow (None: all others); the rest needs ROWLOCK_TEST_LONG.
+    """
+    every = [case if isinstance(case, tuple) else (case,) for case in cases]
+    first = -(-len(every) // part)
+    order = sample(len(every), len(every))
+    return _marked(every, order[:first], order[first : None if more is None else first + more])
+
+
+def _marked(every: list[Any], drawn: Iterable[int], slow: Iterable[int]) -> list[Any]:
+    """Return the cases drawn, and those that are slow so marked; the rest too, if tests may be long."""
+    drawn = set(drawn)
+    chosen = range(len(every)) if os.environ.get("ROWLOCK_TEST_LONG") else drawn.union(slow)
+    marks = {True: (), False: pytest.mark.slow}
+    return [pytest.param(*every[i], marks=marks[i in drawn]) for i in sorted(chosen)]
 
 
 def draws(few: int, many: int) -> pytest.MarkDecorator:

@@ -165,8 +165,15 @@ def _exp(dev: Device, fn: str, args: Sequence[Any], out: Any) -> list[Callable[[
 
 
 def _where(dev: Device, fn: str, args: Sequence[Any], out: Any) -> list[Callable[[], Any]]:
-    """``out`` may be the memory of what is chosen: write the other one, masked, over it."""
+    """``out`` may be the memory of what is chosen: write the other one, masked, over it.
+
+    A condition may be numbers: what is not 0 holds.
+    """
     (condition, yes, no), copy = args, dev.xp.copyto
+    if condition.dtype != np.bool_:
+        mask = dev.scratch_like(out, np.bool_)
+        tested = [partial(dev.xp.not_equal, condition, 0, mask)]
+        return tested + _where(dev, fn, [mask, yes, no], out)
     if out is yes:
         unwanted = dev.scratch_like(out, np.bool_)
         return [

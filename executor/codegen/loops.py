@@ -24,7 +24,8 @@ Outputs = Sequence[tuple[Expr, Any]]
 _CHUNK = 1024  # elements that are summed in float32 before the sum is added up in float64
 _SOURCES_KEPT = 4096
 _sources: dict[tuple[Any, ...], tuple[str, list[float]]] = {}  # and the table of constants
-_KINDS = {np.dtype(np.float32): "f32", np.dtype(np.bool_): "u8"}
+_KINDS = {np.dtype(np.float32): "f32", np.dtype(np.bool_): "u8", np.dtype(np.int32): "i32",
+          np.dtype(np.int64): "i64"}  # fmt: skip
 
 
 @dataclass
@@ -210,8 +211,10 @@ class _Loop:
 
     def _load(self, k: int, inner: int) -> str:
         where = self._at(k, inner)
-        truth = " != np.uint8(0)" if self.memories[k].array.dtype == np.bool_ else ""
-        return f"v{k} = load({where}){truth}"
+        kind = self.memories[k].array.dtype.kind
+        if kind == "i":  # such as labels: numbers that a float32 holds
+            return f"v{k} = np.float32(load({where}))"
+        return f"v{k} = load({where}){' != np.uint8(0)' if kind == 'b' else ''}"
 
     def _store(self, j: int, k: int, result: str) -> str:
         where = self._at(k, len(self.sizes) - 1)

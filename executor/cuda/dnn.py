@@ -1,8 +1,8 @@
 """Convolutions, batch norm and attention as data, and the protocol of a library that computes them.
 
 Each class below describes one call without the addresses of its operands: ``operands`` names them, in an order
-that never changes, ``results`` those that are written. Images are [N, C, H, W], whatever their order in memory;
-statistics have one float32 number a channel.
+that never changes, ``results`` those that are written. Images are [N, C, H, W], of convolutions
+also [N, C, D, H, W], whatever their order in memory; statistics have one float32 number a channel.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _statistic(channels: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Convolution:
-    """y = x convolved with w [O, C / groups, kh, kw].
+    """y = x convolved with w [O, C / groups, *sizes of the kernel].
 
     ``result`` is "y"; or "x" or "w", whose gradient is written in its place (then y holds its own gradient).
     ``before`` and ``after`` are the margins of an image: above and left, below and right. ``exact``: float32
@@ -58,10 +58,10 @@ class Convolution:
     w: Tensor
     y: Tensor
     result: str
-    strides: tuple[int, int]
-    dilations: tuple[int, int]
-    before: tuple[int, int]
-    after: tuple[int, int]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
     exact: bool = True
 
     @property

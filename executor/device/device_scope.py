@@ -107,14 +107,14 @@ class DeviceScope:
 class SharedScope(DeviceScope):
     """The driver's own tensors as the device scope of a replica on its thread: nothing is sent or fetched.
 
-    ``home`` returns the tensor of a name. ``arrays`` are those that plans were bound to.
+    ``home`` returns the tensor of a name, a new one if there is none; ``find`` does not make one. ``arrays``
+    are those that plans were bound to.
     """
 
-    def __init__(self, home: Callable[[str], Tensor]) -> None:
+    def __init__(self, home: Callable[[str], Tensor], find: Callable[[str], Tensor | None]) -> None:
         super().__init__()
         self.writes = Storage.writes
-        self._home = home
-        self._tensors: dict[str, Tensor] = {}
+        self._home, self._find = home, find
         self.generation = Storage.generation
 
     def spec(self, name: str) -> Spec | None:
@@ -124,7 +124,7 @@ class SharedScope(DeviceScope):
 
     def allocate(self, name: str, spec: Spec) -> np.ndarray:
         """Return a tensor's memory; one of another type, to be written first, gets new memory."""
-        tensor = self._tensors[name] = self._home(name)
+        tensor = self._home(name)
         dtype = to_numpy(spec.dtype)
         if tensor.initialized and tensor.memory(newest=False).dtype == dtype:
             array = tensor.memory(newest=False)
@@ -136,6 +136,11 @@ class SharedScope(DeviceScope):
 
     @property
     def moved(self) -> bool:
-        """Whether a tensor has other memory than a plan was bound to."""
-        arrays = self.arrays.items()
-        return any(self._tensors[name].memory(newest=False) is not array for name, array in arrays)
+        """Whether a tensor has other memory than a plan was bound to, or none, or is no more."""
+        for name, array in self.arrays.items():
+            tensor = self._find(name)
+            if tensor is None or not tensor.initialized:
+                return True
+            if tensor.memory(newest=False) is not array:
+                return True
+        return False

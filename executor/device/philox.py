@@ -13,6 +13,7 @@ import math
 
 import numpy as np
 
+from ...graph.program.role import original_name
 from .device import Device
 
 _WORDS = 8  # 32-bit words in one counter's block
@@ -31,7 +32,8 @@ class Stream:
         self.clock = dev.clock
         self.per_row = per_row
         self.every_step = every_step
-        digest = hashlib.blake2b((name or dev.output).encode(), digest_size=8).digest()
+        drawn = original_name(name or dev.output)  # recomputation draws the same again
+        digest = hashlib.blake2b(drawn.encode(), digest_size=8).digest()
         own = seed if seed else dev.seed
         self.key = np.array([own & (2**64 - 1), int.from_bytes(digest, "little")], np.uint64)
 

@@ -5,8 +5,8 @@ the steps in flight (``future.py``); the gang and the values on its devices (``v
 other programs. ``program_runs.py`` keeps the runs of plain programs on one place.
 
 * One engine: a replica on the driver's thread (``executor/gang/local.py`` ``LocalGang``) is called by
-  ``ParallelRun.run`` and works on the scope's own tensors (``SharedValues``); others get messages and hold
-  copies (``DeviceValues``). What is compiled, checked, bound, run, joined and told is the same.
+  ``local.py`` ``LocalRun`` and works on the scope's own tensors (``SharedValues``); others get messages and
+  hold copies (``DeviceValues``). What is compiled, checked, bound, run, joined and told is the same.
 
 * What a pass broke: ``verify_passes`` lets ``executor/driver/verify.py`` compute each op that a pass made
   on the values that were there before. Pictures: ``graph/report/pictures.py`` in Paddle's words,

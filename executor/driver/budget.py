@@ -51,9 +51,9 @@ class Budget:
         """
         if _SURE * sum(nbytes(spec) for spec in specs) <= self.limit:
             return
-        found = self.explain(specs)
-        if found.total > self.limit:
-            raise ResourceExhausted(self._refusal(found, feeds, specs, state))
+        needs = self.explain(specs)
+        if needs.total > self.limit:
+            raise ResourceExhausted(self._refusal(needs, feeds, specs, state))
 
     def explain(self, specs: Sequence[Spec]) -> MemoryReport:
         """Return what these shapes take. Where temporaries alone are too much, scratch is not counted."""
@@ -70,13 +70,13 @@ class Budget:
         return self._usage
 
     def _refusal(
-        self, found: MemoryReport, feeds: Sequence[Spec], specs: Sequence[Spec], state: State
+        self, needs: MemoryReport, feeds: Sequence[Spec], specs: Sequence[Spec], state: State
     ) -> str:
         plan = plan_memory(self._used(), specs, self.memory_options)
         largest = "; ".join(contributors(plan, 3))
         return (
-            f"out of memory: a step needs {found.total:,} bytes on each replica (temporaries {found.arena:,}, "
-            f"scratch {found.scratch:,}, gradients {found.buckets:,}, persistables {found.persistables:,}) and "
+            f"out of memory: a step needs {needs.total:,} bytes on each replica (temporaries {needs.arena:,}, "
+            f"scratch {needs.scratch:,}, gradients {needs.buckets:,}, persistables {needs.persistables:,}) and "
             f"{self.whose} {self.limit:,}. Largest: {largest}. {self._advice(feeds, state)}"
         )
 

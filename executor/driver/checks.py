@@ -12,36 +12,37 @@ from ...strategies.types import to_numpy
 from ..feed.scope import Scope
 
 
-def check_initialized(compiled: ReplicaProgram, scope: Scope) -> None:
-    """Refuse to run while a persistable that the program reads holds nothing, or was not made low precision.
+def check_initialized(program: ReplicaProgram, scope: Scope) -> None:
+    """Refuse to run while a persistable that the program reads has no value, or one of another type.
 
     Raises:
-        NotInitialized: names the variables.
-        InvalidState: a variable is in low precision in the program only, or in the scope only.
+        NotInitialized: names the variables without a value.
+        InvalidState: names a variable of another type than the program has it.
     """
-    missing = []
-    for name in compiled.needed_names():
-        found = scope.find_var(name)
-        if found is None or not found.get_tensor().initialized:
-            missing.append(name)
+    tensors = {name: scope.find_tensor(name) for name in program.needed_names()}
+    missing = [name for name, tensor in tensors.items() if tensor is None or not tensor.initialized]
     if missing:
-        shown = ", ".join(repr(name) for name in missing[:5]) + (
-            ", ..." if len(missing) > 5 else ""
-        )
+        names = ", ".join(map(repr, missing[:5])) + (", ..." if len(missing) > 5 else "")
         raise NotInitialized(
-            f"{len(missing)} variable(s) hold no value in the scope: {shown}. "
+            f"{len(missing)} variable(s) hold no value in the scope: {names}. "
             f"Run the startup program first: exe.run(startup_program)."
         )
-    for value in compiled.values:
-        if value.kind == STATE and value.version == 0:
-            wanted = to_numpy(value.spec.dtype)
-            held = scope.find_var(value.name).get_tensor().memory(newest=False).dtype  # type: ignore[union-attr]
-            if held != wanted and "float16" in f"{held} {wanted}":
-                raise InvalidState(
-                    f"variable {value.name!r} holds {held}, but the program has it as {wanted}. After the "
-                    f"startup program call amp_init(place) of the decorated optimizer, and give it the test "
-                    f"program."
-                )
+    for value in program.values:
+        tensor = tensors.get(value.name)
+        if value.kind != STATE or value.version or tensor is None:
+            continue
+        declared, actual = to_numpy(value.spec.dtype), tensor.memory(newest=False).dtype
+        if actual == declared:
+            continue
+        cure = f"Write it as that: tensor.set(array.astype({declared.name!r}), place)."
+        if "float16" in f"{actual} {declared}":
+            cure = (
+                "After the startup program call amp_init(place) of the decorated optimizer, and give it the "
+                "test program."
+            )
+        raise InvalidState(
+            f"variable {value.name!r} holds {actual}, but the program has it as {declared}. {cure}"
+        )
 
 
 def set_scheduled_rate(program: Program, scope: Scope) -> None:

@@ -31,11 +31,11 @@ class Copies:
         if array.nbytes <= _SMALL:
             return array.copy()
         key: _Key = (array.shape, array.dtype)
-        found = next((k for k, a in self._free.items() if (a.shape, a.dtype) == key), None)
-        made = self._free.pop(found) if found is not None else np.empty(*key)
-        made[...] = array
-        self._fresh.append(made)
-        return made
+        free = next((k for k, a in self._free.items() if (a.shape, a.dtype) == key), None)
+        target = self._free.pop(free) if free is not None else np.empty(*key)
+        target[...] = array
+        self._fresh.append(target)
+        return target
 
     def begin(self) -> None:
         """Take back what was copied for steps that every replica has done.

@@ -39,7 +39,7 @@ def timeline(run: ParallelRun, path: str) -> None:
         for own, answer in zip(steps, answers, strict=True):
             own += [TracedStep.from_plain(data) for data in StepTraces(**answer.head).steps]
     names = [named(rank, place) for rank, place in enumerate(run.gang.delivery.where)]
-    write(path, chrome_trace(list(run.spans.kept), steps, offsets(run.gang), names))
+    write(path, chrome_trace(list(run.spans.recent), steps, offsets(run.gang), names))
 
 
 def explain(run: ParallelRun) -> CompileReport | None:

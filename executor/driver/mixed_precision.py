@@ -68,13 +68,13 @@ def cast_parameters(
     for parameter in program.all_parameters():
         if parameter.name not in names:
             continue
-        found = scope.find_var(parameter.name)
-        if found is None or not found.get_tensor().initialized:
+        variable = scope.find_var(parameter.name)
+        if variable is None or not variable.get_tensor().initialized:
             raise NotInitialized(
                 f"cannot cast {parameter.name!r}: it holds no value. Run the startup program first."
             )
-        value = found.get_tensor().numpy().astype(to_numpy(dtype))
-        found.get_tensor().set(value)
+        value = variable.get_tensor().numpy().astype(to_numpy(dtype))
+        variable.get_tensor().set(value)
         if parameter.name in masters:
             scope.home(masters[parameter.name].name).get_tensor().set(value.astype(np.float32))
 

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,16 +21,14 @@ from ...graph.program.program import Program
 from ...graph.program.where import user_frames
 from ...graph.report.report import CompileReport
 from ...strategies.current import current_config
-from ...strategies.errors import EnforceNotMet, InvalidState, InvalidType, ShapeError
+from ...strategies.errors import EnforceNotMet, InvalidType, ShapeError
 from ...strategies.flags import flag_value
 from ...strategies.log import log
 from ..device.device import Clock
-from ..device.device_scope import SharedScope
 from ..device.place import CUDAPlace, Place
-from ..device.tensor import LoD, Storage, Tensor
-from ..feed.feeds import FeedShard, check, convert, refuse_empty, rows_of, sequences_in
-from ..feed.fetches import FetchedArray, Joined
-from ..feed.reader import batches_for
+from ..device.tensor import Storage
+from ..feed.feeds import FeedShard, check, rows_of
+from ..feed.fetches import Joined
 from ..feed.scope import Scope
 from ..feed.splitting import SHAPES_KEPT, Portions, Splitter
 from ..gang.assign import Change, assign
@@ -41,11 +39,9 @@ from ..gang.turns import HasTurn, Lock, NeedsTurn, in_turn
 from ..host.arena import spec_of
 from ..kernels.capabilities import capabilities
 from ..plan.numerics import checking
-from ..replica.loaded import LoadedProgram
 from ..replica.message import Message
 from ..replica.options import RunOptions
 from ..replica.orders import Drop, Order, Trace
-from ..replica.replica import Replica
 from .budget import Budget
 from .checks import check_initialized, set_scheduled_rate
 from .copies import Copies
@@ -53,7 +49,7 @@ from .future import InFlightSteps, StepFuture
 from .profiler import PROFILER
 from .timeline import NO_SPAN, Spans
 from .validation import validate_strategies
-from .values import DeviceValues, SharedValues, Values
+from .values import DeviceValues, Values
 from .variant import CompiledVariant
 from .verify import Batch, verify
 
@@ -61,17 +57,6 @@ if TYPE_CHECKING:
     from ...strategies.base import Strategy
     from ...strategies.build import BuildStrategy
     from ...strategies.execution import ExecutionStrategy
-
-
-class _Ready(NamedTuple):
-    """What a replica on this thread runs for certain feeds and fetches, and the tensors in use."""
-
-    version: CompiledVariant
-    loaded: LoadedProgram
-    values: SharedValues
-    shared: SharedScope
-    read: list[Tensor]
-    written: list[Tensor]
 
 
 class ParallelRun:
@@ -107,10 +92,10 @@ class ParallelRun:
         build = build_strategy if build_strategy is not None else BuildStrategy()
         threads = 1 if plain else 0  # 0: decided below
         execution = exec_strategy or ExecutionStrategy(num_threads=threads)
-        for given, kind in ((build, BuildStrategy), (execution, ExecutionStrategy)):
-            if not isinstance(given, kind):
+        for strategy, kind in ((build, BuildStrategy), (execution, ExecutionStrategy)):
+            if not isinstance(strategy, kind):
                 raise InvalidType(
-                    f"a strategy must be of type {kind.__name__}, got {type(given).__name__}."
+                    f"a strategy must be of type {kind.__name__}, got {type(strategy).__name__}."
                 )
         validate_strategies(build, execution)
         capped = execution.resolve_num_threads(len(self.places))
@@ -136,11 +121,8 @@ class ParallelRun:
         self.superseded = plain  # another version of the program was run since, or none
         if share_with is not None:
             self.values = share_with.values
-        elif gang.here is not None:
-            self.values = SharedValues(gang, scope)
         else:
-            self.values = DeviceValues(gang, scope, plain)
-        self._ready: dict[tuple[Any, ...], _Ready] = {}
+            self.values = self._new_values(scope)
         self.report: CompileReport | None = None
         # Steps that happened, and what was begun since: all that has yet to happen is there.
         self._count: tuple[int, tuple[InFlightSteps, ...]] = (0, ())
@@ -163,114 +145,11 @@ class ParallelRun:
         return_numpy: bool = True,
         return_merged: bool = True,
     ) -> list[Any]:
-        """Run a step (or ``num_iteration_per_run``); return what the last one fetches, as :meth:`start` has it.
-
-        A replica on this thread is called, where others get messages: all else is the same for both.
-        """
-        here, values = self.gang.here, self.values
-        by_call = here is not None and self._iterations == 1 and not self.tracing
-        if here is None or not by_call or not (feed is None or type(feed) is dict):
-            results = self.start(feed, fetch_names, return_numpy, return_merged).result()
-            if self._plain:
-                values.fill()
-            return results
-        if self._edit_count() != self._edits_seen:
-            self._warn_of_edits()
-        program, checks = self.program, checking()
-        if program.readers:
-            read = batches_for(program, feed, 1, 1, current_config().step_deadline_s)
-            feed = {**(feed or {}), **read[0][0]} if read else feed
-        arrays: dict[str, np.ndarray] = feed or {}
-        lods: dict[str, LoD] = {}
-        ready = None
-        for value in arrays.values():
-            if type(value) is not np.ndarray:
-                break
-        else:  # converting makes others only of what is fed under these shapes for the first time
-            shapes = tuple([(name, a.shape, a.dtype) for name, a in arrays.items()])
-            ready = self._ready.get((shapes, fetch_names, checks))
-        if ready is None:
-            lods, arrays = sequences_in(arrays), convert(program, arrays)
-            shapes = tuple([(name, a.shape, a.dtype) for name, a in arrays.items()])
-        with self.gang.turn, values.scope.turn:
-            if self.gang.delivery.broken:
-                raise InvalidState("this executor is closed.")
-            if self.gang.under_way:
-                self.gang.drain()
-            if program.lr_scheduler is not None:
-                set_scheduled_rate(program, values.scope)
-            if ready is None:
-                key = shapes, fetch_names, checks
-                ready = self._ready.get(key)
-                if ready is None:
-                    ready = self._ready[key] = self._prepare(arrays, fetch_names)
-            for tensor in ready.read:
-                if tensor.link is not None:  # other replicas may have made it newer
-                    tensor.memory()
-            if ready.shared.generation != Storage.generation:
-                ready.values.rebind()
-            step = self.steps if self._count[1] else self._count[0]
-            plan = here.run_step(ready.loaded, shapes, list(arrays.values()), step, PROFILER.on)
-            if PROFILER.on:
-                PROFILER.note(step, plan)
-            fetched = plan.fetched()
-            self._count = (step + 1, ())
-            for tensor in ready.written:
-                if tensor.link is not None:
-                    tensor.written()
-            if not self._plain:
-                self.last = ready.version
-                self._end_temporaries(here, bool(fetch_names))
-        if self._plain and return_numpy and not lods:
-            return [array.view(FetchedArray) for array in fetched]
-        joined = self._joined(ready.version, fetch_names, [fetched], [FeedShard(arrays, lods)])
-        if return_merged:
-            return [one.merged(return_numpy) for one in joined]
-        return [one.separate(return_numpy) for one in joined]
-
-    def _prepare(self, arrays: dict[str, np.ndarray], fetch_names: tuple[str, ...]) -> _Ready:
-        """Compile and check what a replica on this thread is to run for what is fed."""
-        here, values = self.gang.here, self.values
-        assert here is not None and isinstance(values, SharedValues)
-        check(self.program, arrays)
-        refuse_empty(self.program, arrays)
-        shard = FeedShard(arrays, {})
-        whole = frozenset[str]() if self._plain else self._splitter.whole([Portions([shard])])
-        version = self._version(tuple(arrays), fetch_names, whole)
-        values.adopt(version.states, version.owners, version.needed)
-        version.budget.limit, _ = self._memory(version.number, version.states)
-        self._check(version, [shard])
-        if version.stages:
-            self._verify(version, [Share(list(arrays.values()), [0], [1.0], [False])])
-        while len(self._ready) >= SHAPES_KEPT:
-            del self._ready[next(iter(self._ready))]
-        self._forget_variants(version)
-        read = values.tensors(version.program.needed_names())
-        written = values.tensors(version.program.written_names())
-        loaded = here.programs[version.number]
-        return _Ready(version, loaded, values, values.shared, read, written)
-
-    def _forget_variants(self, latest: CompiledVariant) -> None:
-        """Forget the oldest variants of a program that is run with ever other feeds and fetches."""
-        for key, version in list(self.versions.items())[:-SHAPES_KEPT]:
-            if version is not latest:
-                del self.versions[key]
-                self.gang.forget("programs", version.number)
-                self._ready = {k: r for k, r in self._ready.items() if r.version is not version}
-
-    def _memory(self, number: int, states: Sequence[str]) -> tuple[int, str]:
-        """Return the bytes that a loaded program may take of a place, and what says so."""
-        if self._plain and isinstance(self.values, SharedValues):
-            return self.values.room(number, states), "this host has"
-        return self.gang.memory(number)
-
-    def _end_temporaries(self, here: Replica, fetches: bool) -> None:
-        """After a step on this thread: end the life of temporaries if it is time (see :meth:`_begin`)."""
-        self._since_drop += 1
-        if fetches or self._since_drop >= self.execution.num_iteration_per_drop_scope > 0:
-            self._since_drop = 0
-            for version in self.versions.values():
-                here.programs[version.number].alive = None
+        """Run a step (or ``num_iteration_per_run``); return what the last fetches, as :meth:`start` has it."""
+        results = self.start(feed, fetch_names, return_numpy, return_merged).result()
+        if self._plain:
+            self.values.fill()
+        return results
 
     def start(
         self,
@@ -302,6 +181,9 @@ class ParallelRun:
                 copies.lend(begun)
         self._in_turn(self._start, begun, splitter, ahead)
         return StepFuture(self, begun, return_numpy, return_merged)
+
+    def _new_values(self, scope: Scope) -> Values:
+        return DeviceValues(self.gang, scope, self._plain)
 
     def _edit_count(self) -> int:
         """Return how often the user assigned fields of the strategies that this program copied."""
@@ -336,8 +218,7 @@ class ParallelRun:
     def _in_turn(self, call: Callable[..., None], *args: Any) -> None:
         """Call when it is this thread's turn at the scope and at the gang, and at others whose values it needs.
 
-        Scopes come before gangs, and gangs in one order, so that no two threads wait for each other. The gang
-        of a replica on this thread comes first: one executor runs one program at a time, whatever the scope.
+        Scopes come before gangs, and gangs in one order, so that no two threads wait for each other.
         """
         gangs: list[HasTurn] = [self.gang]
         try:
@@ -359,7 +240,7 @@ class ParallelRun:
 
     @property
     def _first_turn(self) -> Lock:
-        return self.values.scope.turn if self.gang.here is None else self.gang.turn
+        return self.values.scope.turn
 
     @property
     def steps(self) -> int:
@@ -416,12 +297,7 @@ class ParallelRun:
         if len(self.gang.shrunk) > self._shrunk:
             raise GangChanged
         with self.spans("send", step) if self.tracing else NO_SPAN:
-            self.gang.begin(request, ahead and self.gang.here is None, *changes)
-        if (
-            self.gang.here is not None
-        ):  # it writes the user's own tensors: nothing reads them meanwhile
-            self.gang.drain()
-            self.values.stepped(version.program.written_names())
+            self.gang.begin(request, ahead, *changes)
         if drop:
             self._since_drop = 0
 
@@ -457,8 +333,8 @@ class ParallelRun:
     def _follow_gang(self) -> None:
         """Forget what was compiled for more replicas than there are now."""
         shrunk, places = self.gang.shrunk, self.places
-        for kept in shrunk[self._shrunk :]:
-            places = [places[rank] for rank in kept]
+        for ranks in shrunk[self._shrunk :]:
+            places = [places[rank] for rank in ranks]
         self.values.follow(shrunk)
         assign(
             (self, "places", places),
@@ -578,25 +454,31 @@ class ParallelRun:
                 len(self.places),
                 took,
             )
+            generation = Storage.generation
             check_initialized(compiled.program, self.values.scope)
             number = self.gang.load(
                 *(compiled.program, self.values.id, self.options),
                 compiled.program.functions(),
             )
-            limit, whose = self._memory(number, compiled.program.state_names())
+            limit, whose = self._room(number, compiled.program.state_names())
             budget = Budget(
                 compiled.program, self.options.memory_options, limit, whose, len(self.places)
             )
             version = CompiledVariant(
-                compiled.program, number, budget, compiled.stages, self.values.id
+                compiled.program, number, budget, compiled.stages, self.values.id, generation
             )
             self.values.written.update(compiled.program.written_names())
-            self.values.note_own(version.own, version.results.kept)
+            self.values.note_own(version.own, version.results.own_names)
             self.versions[key] = version
             weakref.finalize(self, self.gang.forget, "programs", number)
             if self.tracing:
                 self.gang.all(Trace(number, True))
-        return self.versions[key]
+        version = self.versions[key]
+        if version.generation != Storage.generation:
+            generation = Storage.generation
+            check_initialized(version.program, self.values.scope)
+            version.generation = generation
+        return version
 
     def _verify(self, version: CompiledVariant, shares: Sequence[Share]) -> None:
         """Check what the passes made on the rows of one place that has some."""
@@ -615,9 +497,11 @@ class ParallelRun:
         self.report = replace(self.report, graph=graph)
         version.stages = ()
 
+    def _room(self, number: int, states: Sequence[str]) -> tuple[int, str]:
+        """Return the bytes that a loaded program may take of a place, and what says so."""
+        return self.gang.memory(number)
+
     def _target(self) -> Target:
-        if self._plain and self.gang.here is not None:
-            return Target()
         megabytes = flag_value("FLAGS_fuse_parameter_memory_size")
         members = flag_value("FLAGS_fuse_parameter_groups_size")
         return Target(
@@ -662,14 +546,16 @@ class ParallelRun:
             if len(portions) == 1 or not rows:
                 raise
             place = next(i for i, other in enumerate(portions) if other is portion)
-            told = ", ".join(f"{c[place]} of the {sum(c)} rows of {n!r}" for n, c in rows.items())
-            raise ShapeError(f"{error} Place {place} of {len(portions)} is fed {told}.") from error
+            counts = ", ".join(f"{c[place]} of the {sum(c)} rows of {n!r}" for n, c in rows.items())
+            raise ShapeError(
+                f"{error} Place {place} of {len(portions)} is fed {counts}."
+            ) from error
 
     def _held(self, name: str) -> Spec | None:
-        found = self.values.scope.find_var(name)
+        variable = self.values.scope.find_var(name)
         return (
-            spec_of(found.get_tensor().memory(newest=False))
-            if found and found.get_tensor().initialized
+            spec_of(variable.get_tensor().memory(newest=False))
+            if variable and variable.get_tensor().initialized
             else None
         )
 

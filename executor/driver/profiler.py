@@ -110,7 +110,7 @@ class Profiler:
             if run.gang.delivery.broken:
                 continue
             known.collect()
-            spans += list(run.spans.kept)
+            spans += list(run.spans.recent)
             where = run.gang.delivery.where
             ahead += offsets(run.gang)[: len(known.steps)]
             names += [named(rank, where[rank]) for rank in range(len(known.steps))]
@@ -157,8 +157,8 @@ def table(steps: list[list[TracedStep]], names: list[str], key: str, state: str)
         ]
         for op, spent in rows:
             numbers = (sum(spent), min(spent), max(spent), sum(spent) / len(spent))
-            told = "".join(f"{number:<12.6g}" for number in (*numbers, sum(spent) / whole))
-            lines.append(f"{op:<{width}}{len(spent):<12}{told}")
+            columns = "".join(f"{number:<12.6g}" for number in (*numbers, sum(spent) / whole))
+            lines.append(f"{op:<{width}}{len(spent):<12}{columns}")
     return "\n".join(lines)
 
 
@@ -232,6 +232,6 @@ def cuda_profiler(
         runtime.profilerStop()
 
 
-def _check(argument: str, given: Any, known: tuple[str, ...]) -> None:
-    if given not in known:
-        raise InvalidValue(f"profiler: {argument} must be one of {known}, got {given!r}.")
+def _check(argument: str, value: Any, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise InvalidValue(f"profiler: {argument} must be one of {known}, got {value!r}.")

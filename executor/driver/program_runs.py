@@ -15,6 +15,7 @@ from ..feed.scope import Scope
 from ..gang.gang import Gang
 from ..gang.launchers import gang_at
 from ..gang.local import LocalGang
+from .local import LocalRun
 from .parallel import ParallelRun
 
 _RUNS_KEPT = 64
@@ -26,8 +27,8 @@ class _Compiler:
     Runs refer to it, and not to what keeps the runs: both go as soon as they are not used.
     """
 
-    def __init__(self, kept: int) -> None:
-        self.kept, self.count = kept, 0
+    def __init__(self, capacity: int) -> None:
+        self.capacity, self.count = capacity, 0
         # With the capabilities and the back end that they were compiled for.
         self.programs: OrderedDict[tuple[Any, ...], tuple[tuple[Any, ...], Compiled]] = (
             OrderedDict()
@@ -49,10 +50,10 @@ class _Compiler:
         if compiled is None or before != others:
             compiled = compile_program(program, feeds, fetches, target, *others, keep=keep)
             self.count += 1
-        if self.kept:
+        if self.capacity:
             self.programs[key] = others, compiled
             self.programs.move_to_end(key)
-            while len(self.programs) > self.kept:
+            while len(self.programs) > self.capacity:
                 self.programs.popitem(last=False)
         return compiled
 
@@ -71,7 +72,7 @@ class ProgramRuns:
         )
         self._last: dict[int, ParallelRun] = {}  # of each program, whatever its version
         self._steps: dict[int, int] = {}  # of programs whose last run is forgotten
-        self._compiler = _Compiler(kept=0 if self._on_gpu else _RUNS_KEPT)
+        self._compiler = _Compiler(capacity=0 if self._on_gpu else _RUNS_KEPT)
         self._turn = threading.RLock()
 
     def run_of(self, program: Program, scope: Scope, keep: tuple[str, ...] | None) -> ParallelRun:
@@ -111,7 +112,8 @@ class ProgramRuns:
     ) -> ParallelRun:
         other = self._by_scope.get(id(scope))
         shared = other if other is not None and other.gang is gang else None
-        run = ParallelRun(
+        kind = LocalRun if isinstance(gang, LocalGang) else ParallelRun
+        run = kind(
             program,
             [self.place],
             scope,

@@ -43,12 +43,12 @@ class Spans:
 
     def __init__(self) -> None:
         self.on = False
-        self.kept: deque[Span] = deque(maxlen=_SPANS_KEPT)
+        self.recent: deque[Span] = deque(maxlen=_SPANS_KEPT)
 
     def switch(self, on: bool) -> None:
         """Begin to keep spans, or end it; those of an earlier time are forgotten at the beginning."""
         if on and not self.on:
-            self.kept.clear()
+            self.recent.clear()
         self.on = on
 
     def __call__(self, name: str, step: int) -> contextlib.AbstractContextManager[None]:
@@ -61,7 +61,7 @@ class Spans:
         try:
             yield
         finally:
-            self.kept.append(Span(name, step, began, time.perf_counter()))
+            self.recent.append(Span(name, step, began, time.perf_counter()))
 
 
 NO_SPAN = contextlib.nullcontext()
@@ -80,7 +80,7 @@ def offsets(gang: Gang) -> list[Offset]:
     The error is at most half of that trip, and nearly nothing where both ways take the same time.
     """
     gang.drain()
-    found = []
+    clocks = []
     for rank in range(gang.size):
         trips = []
         for _ in range(_TRIPS):
@@ -89,8 +89,8 @@ def offsets(gang: Gang) -> list[Offset]:
             came = time.perf_counter()
             trips.append((came - sent, Now(**answer.head).now - (sent + came) / 2))
         trip, ahead = min(trips)
-        found.append(Offset(ahead, trip / 2))
-    return found
+        clocks.append(Offset(ahead, trip / 2))
+    return clocks
 
 
 def chrome_trace(

@@ -36,7 +36,7 @@ class Values:
         self.own: set[str] = set()
         weakref.finalize(self, gang.forget, "scopes", self.id)
 
-    def note_own(self, names: Collection[str], kept: Collection[str]) -> None:
+    def note_own(self, names: Collection[str], by_driver: Collection[str]) -> None:
         """Note the persistables of which each place may have a value of its own, and which the driver keeps."""
 
     def check_reachable(self, names: Iterable[str]) -> None:
@@ -66,7 +66,8 @@ class SharedValues(Values):
         assert gang.here is not None
         self._here = gang.here
         # It must not hold these values, which take their scope with them when they go.
-        self.shared = SharedScope(lambda name: scope.home(name).get_tensor())
+        self.shared = SharedScope(lambda name: scope.home(name).get_tensor(), scope.find_tensor)
+        self.moves = 0  # how often tensors were found to have other memory
         self._here.scopes[self.id] = self.shared
 
     def tensors(self, names: Iterable[str]) -> list[Tensor]:
@@ -81,10 +82,13 @@ class SharedValues(Values):
 
     def adopt(self, names: Sequence[str], owners: Mapping[str, int], needed: Set[str]) -> None:
         """Fetch what other replicas made newer; bind anew what reads memory that a tensor has no more."""
-        for tensor in self.tensors(name for name in names if name in needed):
+        tensors = self.tensors(name for name in names if name in needed)
+        for tensor in tensors:
             if tensor.link is not None:
                 tensor.memory()
         self.rebind()
+        for tensor in tensors:
+            self.shared.arrays.setdefault(tensor.name, tensor.memory(newest=False))
 
     def rebind(self) -> None:
         """Forget plans that read memory which tensors have no more."""
@@ -92,6 +96,7 @@ class SharedValues(Values):
         if (
             self.shared.moved
         ):  # An interrupt leaves the generation behind, so that this is done again.
+            self.moves += 1
             self._here.forget_plans(self.id)
             self.shared.arrays.clear()
         self.shared.generation = generation
@@ -119,6 +124,7 @@ class DeviceValues(Values):
         self.dirty: set[str] = set()
         self._tensors: dict[str, Tensor] = {}
         self._adopted: Sequence[str] | None = None
+        self._generation = -1  # of tensors' memory, when the names were adopted
         self._unfilled: list[Tensor] = []  # of the driver's, since the names were adopted
         gang.before_close(self.bring_home)
 
@@ -132,11 +138,11 @@ class DeviceValues(Values):
         self.dirty.update(tensor.name for tensor in linked if tensor.name not in self.own)
         assign(*((tensor, "link", None) for tensor in linked))
 
-    def note_own(self, names: Collection[str], kept: Collection[str]) -> None:
+    def note_own(self, names: Collection[str], by_driver: Collection[str]) -> None:
         """Note the persistables of which each place may have a value of its own, and which the driver keeps."""
         self.own.update(names)
         large = self.gang.ledger.place_values.too_large
-        large[self.id] = (large.get(self.id, set()) | set(names)) - set(kept)
+        large[self.id] = (large.get(self.id, set()) | set(names)) - set(by_driver)
 
     @property
     def turn(self) -> Lock:
@@ -182,9 +188,10 @@ class DeviceValues(Values):
         A name whose holders change (another program needs it elsewhere) is fetched and sent again. ``needed``:
         the names that are read before they are written; of the others, what lost replicas held is not missed.
         """
-        if names is not self._adopted:
+        generation = Storage.generation
+        if names is not self._adopted or generation != self._generation:
             self._take(names, owners)
-            self._adopted = names
+            self._adopted, self._generation = names, generation
             self._unfilled = [t for t in self._tensors.values() if not t.initialized]
         for name, tensor in self._tensors.items():
             if tensor.link is not self:
@@ -208,19 +215,19 @@ class DeviceValues(Values):
 
     def _follow(self, name: str, other: DeviceValues) -> None:
         """Note if another program's replicas have a newer value."""
-        made = (other.id, other.version)
-        if self._known.get(name) != made or name in other.dirty:
+        latest = (other.id, other.version)
+        if self._known.get(name) != latest or name in other.dirty:
             self.dirty.add(name)
-            self._known[name] = made
+            self._known[name] = latest
 
     def _take(self, names: Sequence[str], owners: Mapping[str, int]) -> None:
         for name in names:
             owner = owners.get(name, EVERYWHERE)
-            if name not in self._tensors:
+            tensor = self.scope.home(name).get_tensor()
+            if self._tensors.get(name) is not tensor:
                 self.dirty.add(name)  # first: an interrupt leaves no name that is never sent
-                self._tensors[name] = self.scope.home(name).get_tensor()
+                self._tensors[name] = tensor
             elif self.owners.get(name, EVERYWHERE) != owner:
-                tensor = self._tensors[name]
                 if tensor.link is self and tensor.initialized:
                     tensor.memory()
                 self.dirty.add(name)
@@ -234,8 +241,8 @@ class DeviceValues(Values):
         if self._followed == len(shrunk):
             return
         owners = self.owners
-        for kept in shrunk[self._followed :]:
-            owners = {name: kept.index(rank) for name, rank in owners.items()}
+        for ranks in shrunk[self._followed :]:
+            owners = {name: ranks.index(rank) for name, rank in owners.items()}
         assign((self, "owners", owners), (self, "_followed", len(shrunk)), (self, "_adopted", None))
 
     def flush(self) -> None:

@@ -25,12 +25,16 @@ class CompiledVariant:
         budget: Budget,
         stages: tuple[Stage, ...],  # what is to be verified on the first step
         scope: int,
+        generation: int,
     ) -> None:
         self.program = program
         self.budget = budget
         self.shapes = Shapes(program)
         self.specs: list[Spec] | None = None  # of the shapes that were checked last
         self.number = number
+        self.generation = (
+            generation  # of tensors' memory, when the program's persistables were checked
+        )
         self.writes = bool(program.written_names())
         self.votes = any(node.op in COLLECTIVES for node in program.nodes)
         self.stages = stages

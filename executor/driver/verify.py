@@ -140,12 +140,14 @@ class _Values:
         if any(array is None for array in read.values()):
             return {}  # an owner elsewhere makes what it needs
         arrays = {value: array for value, array in read.items() if array is not None}
-        made = self._collected(node, arrays) if node.op in COLLECTIVES else self._run(node, arrays)
+        results = (
+            self._collected(node, arrays) if node.op in COLLECTIVES else self._run(node, arrays)
+        )
         terms = max((a.size for a in arrays.values()), default=1)
         largest = _largest(arrays.values())
         return {
             value: (array, largest * math.sqrt(max(terms / max(array.size, 1), 1.0)))
-            for value, array in made.items()
+            for value, array in results.items()
         }
 
     def _read(self, value: Value) -> np.ndarray | None:
@@ -173,20 +175,20 @@ class _Values:
         }
         for slot, source in OPS[node.op].in_place.items():
             if slot == f"{source}Out" and slot in outputs:  # it is updated where it lies
-                for i, made in enumerate(outputs[slot]):
-                    if made is not None:
-                        made[...] = inputs[source][i]
-                        inputs[source][i] = made
+                for i, array in enumerate(outputs[slot]):
+                    if array is not None:
+                        array[...] = inputs[source][i]
+                        inputs[source][i] = array
         writes = node.writes()
         self.device.next_instruction(writes[0].name if writes else "")
         with np.errstate(all="ignore"):
             for step in bind(node.op, inputs, outputs, node.attrs, self.device):
                 step()
         return {
-            value: made
+            value: array
             for slot, values in node.outputs.items()
-            for value, made in zip(values, outputs[slot], strict=False)
-            if value is not None and made is not None
+            for value, array in zip(values, outputs[slot], strict=False)
+            if value is not None and array is not None
         }
 
 
@@ -198,12 +200,12 @@ def _near(node: Node) -> tuple[float, float]:
 
 def _largest(arrays: Iterable[np.ndarray]) -> float:
     """Return the largest finite magnitude in arrays of floats."""
-    found = 0.0
+    largest = 0.0
     for array in arrays:
         if array.size and is_float(array.dtype):
             finite = np.abs(array[np.isfinite(array)])
-            found = max(found, float(finite.max()) if finite.size else 0.0)
-    return found
+            largest = max(largest, float(finite.max()) if finite.size else 0.0)
+    return largest
 
 
 def _named(node: Node) -> str:

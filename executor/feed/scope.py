@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from ...strategies.errors import InvalidType
-from ..device.tensor import Tensor
+from ..device.tensor import Storage, Tensor
 
 
 class ScopeVariable:
@@ -52,6 +52,17 @@ class Scope:
                 return scope._variables[name]
             scope = scope.parent
         return None
+
+    def find_tensor(self, name: str) -> Tensor | None:
+        """Return the tensor of a variable from this scope or an ancestor, or None."""
+        variable = self.find_var(name)
+        return None if variable is None else variable.get_tensor()
+
+    def erase(self, names: Sequence[str]) -> None:
+        """Forget variables of this scope; names that it does not hold are passed over."""
+        for name in names:
+            self._variables.pop(name, None)
+        Storage.generation += 1
 
     def new_scope(self) -> Scope:
         """Return a new child."""

@@ -23,12 +23,12 @@ VALUES_GONE = (
 class Outcome(NamedTuple):
     """What came from one replica for a message: what it posted, and its answer.
 
-    ``kept`` are its own values after steps before the last: arrays by the number of steps done then.
+    ``own_values`` are those that it alone has after steps before the last: arrays by the number of steps done.
     """
 
     posted: Message | None
     answer: Message | None
-    kept: Mapping[int, Sequence[np.ndarray]] = {}
+    own_values: Mapping[int, Sequence[np.ndarray]] = {}
 
 
 class Delivery(Protocol):
@@ -150,12 +150,12 @@ class Share(NamedTuple):
 class Results(NamedTuple):
     """What a program's steps return: for each whether all replicas have it ``alike``.
 
-    The last ones are persistables of ``scope`` that differ by place, by name in ``kept``.
+    The last ones are persistables of ``scope`` that differ by place, by name in ``own_names``.
     """
 
     alike: Sequence[bool] = ()
     scope: int = 0
-    kept: Sequence[str] = ()
+    own_names: Sequence[str] = ()
 
     def is_alike(self, position: int) -> bool:
         """Tell whether one replica's value stands for another's."""
@@ -228,9 +228,9 @@ class Request:
         self, ledger: Ledger, returned: list[Sequence[np.ndarray]]
     ) -> list[Sequence[np.ndarray]]:
         """Keep what was returned of each place's own values, and return what the user fetches."""
-        count = len(self.results.kept)
+        count = len(self.results.own_names)
         own = [arrays[-count:] for arrays in returned]
-        ledger.place_values.note(self.results.scope, self.program, self.results.kept, own)
+        ledger.place_values.note(self.results.scope, self.program, self.results.own_names, own)
         return [arrays[:-count] for arrays in returned]
 
 

@@ -253,7 +253,7 @@ class Gang(Replicas):
                 self._failed(request, answers, cause_of(answers.values()))
                 return
             fetched.append(answer.arrays)
-        if request.results.kept:
+        if request.results.own_names:
             fetched = request.keep(ledger, fetched)
         ledger.failures = 0
         assign(
@@ -372,13 +372,13 @@ class Gang(Replicas):
         """Write persistables to a device scope of every replica, or of their owners alone."""
         messages = []
         for rank in range(self.size):
-            held = [
+            values = [
                 (name, array)
                 for name, array in zip(names, arrays, strict=True)
                 if (owners or {}).get(name, rank) == rank
             ]
-            write = Write(scope, [name for name, _ in held])
-            messages.append(pack(write, [array for _, array in held]))
+            write = Write(scope, [name for name, _ in values])
+            messages.append(pack(write, [array for _, array in values]))
         with self.turn:
             self.each(messages)
             known = self.ledger.owners.setdefault(scope, {})
@@ -435,8 +435,8 @@ class Gang(Replicas):
             try:
                 if not self.delivery.broken:
                     self.drain()
-                    for held in self._leaving:
-                        call = held()
+                    for reference in self._leaving:
+                        call = reference()
                         if call is not None:
                             call()
             except Exception:  # a replica may be found dead only now

@@ -84,9 +84,9 @@ def gang_at(place: Place) -> Gang:
                 if rank not in solos:
                     solos[rank] = SingleReplicaGang(gang, rank)
                 return solos[rank]
-        made = gang_for([place])
+        gang = gang_for([place])
         _standing.add((config, (place,)))
-        return made
+        return gang
 
 
 _standing: set[tuple[Any, ...]] = set()  # gangs of one that leave when their GPU is wanted

@@ -46,8 +46,8 @@ class PlaceValues:
 
     def names(self, scope: int) -> list[str]:
         """Return the names for which a scope's values are kept."""
-        held = self._by_rank(scope).values()
-        return list(dict.fromkeys(name for values in held for name in values))
+        by_rank = self._by_rank(scope).values()
+        return list(dict.fromkeys(name for values in by_rank for name in values))
 
     def scopes(self) -> list[int]:
         """Return the scopes of which something is kept."""
@@ -73,20 +73,20 @@ class PlaceValues:
         """Return what changes when ranks are numbered anew; ``before`` are those that they had."""
         values: dict[int, dict[int, dict[str, np.ndarray]]] = {}
         for scope in self.scopes():
-            held = self._by_rank(scope)
-            values[scope] = {new: held[old] for new, old in enumerate(before) if old in held}
+            by_rank = self._by_rank(scope)
+            values[scope] = {new: by_rank[old] for new, old in enumerate(before) if old in by_rank}
         old = {before.index(rank) for rank in self.old if rank in before}
         return [(self, "_values", values), (self, "old", old)]
 
     def _by_rank(self, scope: int) -> dict[int, dict[str, np.ndarray]]:
         """Return a scope's values, those that steps returned among them; an interrupt loses none."""
-        held = self._values.setdefault(scope, {})
+        newest = self._values.setdefault(scope, {})
         returned = self._returned.get(scope)
         if returned:
-            held = {rank: dict(values) for rank, values in held.items()}
+            newest = {rank: dict(values) for rank, values in newest.items()}
             for names, by_rank in returned.values():
                 for rank, arrays in enumerate(by_rank):
-                    held.setdefault(rank, {}).update(zip(names, arrays, strict=True))
-            self._values[scope] = held
+                    newest.setdefault(rank, {}).update(zip(names, arrays, strict=True))
+            self._values[scope] = newest
             del self._returned[scope]
-        return held
+        return newest

@@ -132,7 +132,7 @@ class Recovery:
                 self._gather(request)
                 self.gang.under_way.remove(request)
             elif request.begun:
-                if done > request.done and request.results.kept:
+                if done > request.done and request.results.own_names:
                     self._gather_own(request, furthest)
                 request.done = done
             else:  # an interrupt kept it from being sent
@@ -184,7 +184,7 @@ class Recovery:
         answers = [_whole(outcome) for outcome in outcomes]
         full = next((answer for answer in answers if answer is not None), None)
         if full is None:
-            if request.results.kept:
+            if request.results.own_names:
                 self.ledger.place_values.aged(range(len(outcomes)))
             unknown = CollectiveError(
                 "the step happened, but no replica is left that tells what was fetched."
@@ -192,7 +192,7 @@ class Recovery:
             assign((request, "done", request.iterations), (request, "failed", unknown))
             return
         alike = {i: full[i] for i in range(len(full)) if request.results.is_alike(i)}
-        wanted = len(full) - len(request.results.kept)
+        wanted = len(full) - len(request.results.own_names)
         fetched: list[Sequence[np.ndarray]] = []
         failed: CollectiveError | None = None
         for rank, (outcome, answer) in enumerate(zip(outcomes, answers, strict=True)):
@@ -213,7 +213,7 @@ class Recovery:
     def _gather_own(self, request: Request, done: int) -> None:
         """Keep each place's own values as they were after so many steps, within a request."""
         for rank, outcome in enumerate(self._outcomes(request)):
-            own = outcome.kept.get(done, [None] * len(request.results.kept))
+            own = outcome.own_values.get(done, [None] * len(request.results.own_names))
             self._keep(request, rank, own)
 
     def _outcomes(self, request: Request) -> list[Outcome]:
@@ -223,7 +223,7 @@ class Recovery:
         """Keep what a place has for itself, or note that it did not arrive; again, after an interrupt."""
         values = {
             name: array
-            for name, array in zip(request.results.kept, own, strict=True)
+            for name, array in zip(request.results.own_names, own, strict=True)
             if array is not None
         }
         self.ledger.place_values.put(request.results.scope, rank, values)
@@ -287,9 +287,9 @@ class Recovery:
         if source is None:
             raise ReplicaLost("no replica that has the values is left.", stale)
         names = self.gang.some({source: self._stamped(Names())})[source]
-        for scope, held in PersistableNames(**names.head).scopes:
+        for scope, persistables in PersistableNames(**names.head).scopes:
             owners = self.ledger.owners.get(scope, {})
-            shared = [name for name in held if name not in owners]
+            shared = [name for name in persistables if name not in owners]
             read, write = Read(scope, shared), Write(scope, shared)
             values = self.gang.some({source: self._stamped(read)})[source].arrays
             self.gang.some(dict.fromkeys(stale, self._stamped(write, values)))

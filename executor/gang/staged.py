@@ -26,27 +26,27 @@ class StagedGroup(CollectiveGroup):
     def buffer(self, nbytes: int) -> Any:
         """Return ``nbytes`` of zeroed device memory (uint8); every rank calls it."""
         twin = self._group.buffer(nbytes)
-        made = self._runtime.empty(max(nbytes, 1))[:nbytes]
-        made.fill(0)
+        buffer = self._runtime.empty(max(nbytes, 1))[:nbytes]
+        buffer.fill(0)
         if nbytes:
             self._runtime.pin(twin)
-        self._twins.append((made, twin))
-        return made
+        self._twins.append((buffer, twin))
+        return buffer
 
     def release(self, buffer: Any) -> None:
         """Give back what :meth:`buffer` returned; every rank calls it."""
-        (found,) = [pair for pair in self._twins if pair[0] is buffer]
-        self._twins = [pair for pair in self._twins if pair is not found]
+        (entry,) = [pair for pair in self._twins if pair[0] is buffer]
+        self._twins = [pair for pair in self._twins if pair is not entry]
         self._runtime.synchronize()
-        self._runtime.unpin(found[1])
-        self._group.release(found[1])
+        self._runtime.unpin(entry[1])
+        self._group.release(entry[1])
 
     def _twin(self, array: Any) -> np.ndarray:
         """Return the part of a buffer's twin that stands for an array."""
         address = self._runtime.address(array)
-        for made, twin in self._twins:
-            offset = address - self._runtime.address(made)
-            if offset >= 0 and offset + array.nbytes <= made.nbytes:
+        for buffer, twin in self._twins:
+            offset = address - self._runtime.address(buffer)
+            if offset >= 0 and offset + array.nbytes <= buffer.nbytes:
                 return twin[offset : offset + array.nbytes].view(array.dtype).reshape(array.shape)
         raise ValueError("this array is in no buffer of the group")
 

@@ -261,10 +261,10 @@ def _in_rank_order(parts: Sequence[np.ndarray]) -> np.ndarray:
 class _Exchange:
     """One message to each replica: ``own`` is for the caller's thread. ``answers`` are noted by the workers."""
 
-    __slots__ = ("answers", "began", "by_worker", "handed_out", "kept", "own", "size")
+    __slots__ = ("answers", "began", "by_worker", "collected", "handed_out", "own", "size")
 
-    def __init__(self, own: Message | None, by_worker: dict[int, Message], kept: bool) -> None:
-        self.own, self.by_worker, self.kept = own, by_worker, kept
+    def __init__(self, own: Message | None, by_worker: dict[int, Message], collected: bool) -> None:
+        self.own, self.by_worker, self.collected = own, by_worker, collected
         self.size = len(by_worker) + (own is not None)
         self.handed_out, self.began = not by_worker, False
         self.answers: dict[int, Message] = {}
@@ -317,7 +317,7 @@ class ThreadDelivery:
             raise InvalidState(VALUES_GONE)
         if ahead and 0 not in self._workers:
             self._workers[0] = ReplicaThread(self.replicas[0])
-        kept = number is not None
+        collected = number is not None
         number = self.reserve() if number is None else number
         for message in messages.values():
             self._epoch = max(self._epoch, message.head.get("epoch", 0))
@@ -329,7 +329,7 @@ class ThreadDelivery:
         for earlier, other in self._exchanges.items():  # that an interrupt left
             if not other.handed_out:
                 self._hand_out(earlier, other)
-        self._exchanges[number] = exchange = _Exchange(own, by_worker, kept)
+        self._exchanges[number] = exchange = _Exchange(own, by_worker, collected)
         if by_worker:
             self._hand_out(number, exchange)
         return number
@@ -358,7 +358,7 @@ class ThreadDelivery:
         for answer in exchange.answers.values():
             if isinstance(answer.arrays, Arriving):
                 answer.arrays.wait()
-        if not exchange.kept:
+        if not exchange.collected:
             self.give_up(number)
         answers = exchange.answers
         return {rank: answers[rank] for rank in sorted(answers)}
@@ -396,7 +396,7 @@ class ThreadDelivery:
         number, answers = self.reserve(), dict[int, Message]()
         for worker in self._workers.values():
             worker.ask(number, None, answers)
-        waiting = _Exchange(None, dict.fromkeys(self._workers, IDLE), kept=False)
+        waiting = _Exchange(None, dict.fromkeys(self._workers, IDLE), collected=False)
         waiting.answers = answers
         self._gather(number, waiting, time.monotonic() + self._within)
         if self._catching_up is None:

@@ -31,25 +31,25 @@ class BindingCache:
 
     def names(self, node: NodeRecord) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the names of what a node of the program reads and writes."""
-        found = self._names.get(id(node))
-        if found is None:
+        names = self._names.get(id(node))
+        if names is None:
             values = self._program.values
             reads, writes = (
-                tuple(values[i].name for held in slots.values() for i in held if i >= 0)
+                tuple(values[i].name for positions in slots.values() for i in positions if i >= 0)
                 for slots in (node.inputs, node.outputs)
             )
-            found = self._names[id(node)] = reads, writes
-        return found
+            names = self._names[id(node)] = reads, writes
+        return names
 
     def instruction(self, node: NodeRecord, arrays: Sequence[Any]) -> Instruction | None:
         """Return the instruction that an earlier plan has for a node, if it works on these very arrays."""
-        held, made = self._instructions.get(id(node), ((), None))
-        same = len(held) == len(arrays) and all(map(_is, held, arrays))
-        return made if same else None
+        before, instruction = self._instructions.get(id(node), ((), None))
+        same = len(before) == len(arrays) and all(map(_is, before, arrays))
+        return instruction if same else None
 
-    def keep(self, node: NodeRecord, arrays: Sequence[Any], made: Instruction) -> None:
+    def keep(self, node: NodeRecord, arrays: Sequence[Any], instruction: Instruction) -> None:
         """Keep an instruction that can be in any plan."""
-        self._instructions[id(node)] = (arrays, made)
+        self._instructions[id(node)] = (arrays, instruction)
 
     def forget(self) -> None:
         """Let go of instructions, and of the memory that they work on."""

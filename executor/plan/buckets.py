@@ -47,7 +47,7 @@ class Buckets:
     """
 
     def __init__(self, program: ReplicaProgram, group: CollectiveGroup | None) -> None:
-        self.held: dict[int, Any] = {}  # position of a value -> its place in a bucket
+        self.parts_of: dict[int, Any] = {}  # position of a value -> its place in a bucket
         self.by_number: dict[int, Bucket] = {}
         self._group = group
         if group is None:
@@ -58,10 +58,10 @@ class Buckets:
                 bucket = Bucket([program.values[i].spec for i in positions], group)
                 self.by_number[node.attrs["bucket"]] = bucket
                 if node.op != BROADCAST:
-                    self.held.update(zip(positions, bucket.parts, strict=True))
+                    self.parts_of.update(zip(positions, bucket.parts, strict=True))
 
     def release(self) -> None:
         """Give the memory back; no plan may use it any more."""
-        self.held.clear()
+        self.parts_of.clear()
         while self.by_number and self._group is not None:
             self._group.release(self.by_number.popitem()[1].buffer)

@@ -17,12 +17,12 @@ def bind_collective(
     node: NodeRecord,
     group: CollectiveGroup,
     bucket: Bucket | None,
-    held: Sequence[Any],
+    values: Sequence[Any],
     rank: int | None,
     copy: Callable[[Any, Any], Any],
     when: Mapping[str, Any],
 ) -> list[Call]:
-    """Return the calls of a collective. ``held``: where its values lie; ``when``: deadline and tag.
+    """Return the calls of a collective. ``values``: their arrays; ``when``: deadline and tag.
 
     What is reduced lies in its bucket already; what is broadcast is copied into it (``copy``) and out.
     """
@@ -34,7 +34,7 @@ def bind_collective(
     if node.op == REDUCE:
         return [group.bound_reduce_parts(bucket.flat, bucket.ends, roots, **when)]
     call = group.bound_broadcast_parts(bucket.flat, bucket.ends, roots, **when)
-    ways = list(zip(roots, bucket.parts, held, strict=True))
+    ways = list(zip(roots, bucket.parts, values, strict=True))
     return [
         *(partial(copy, part, array) for root, part, array in ways if root == rank),
         call,

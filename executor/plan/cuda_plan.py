@@ -28,9 +28,9 @@ _log = logging.getLogger("rowlock")
 
 @dataclass
 class Segment:
-    """Calls between two points at which a graph is split; ``held``: one graph can hold them."""
+    """Calls between two points at which a graph is split; ``capturable``: one graph can hold them."""
 
-    held: bool
+    capturable: bool
     steps: list[Step]
     first: Instruction
     ops: dict[str, str]  # op -> where the first of them was built
@@ -76,10 +76,10 @@ class CudaPlan(Plan):
         beside = [any(isinstance(call, Fork) for call in one.calls) for one in self.instructions]
         waits = self.needs() if any(beside) else []
         begun: dict[int, list[Step]] = {}
-        found: list[list[Step]] = []
+        calls: list[list[Step]] = []
         for k, one in enumerate(self.instructions):
             steps: list[Step] = []
-            found.append(steps)
+            calls.append(steps)
             if one.op == EARLY_FETCH and lands:
                 continue
             if begun and one.op not in COLLECTIVES:
@@ -98,24 +98,24 @@ class CudaPlan(Plan):
                 if isinstance(call, Fork):
                     begun.setdefault(k, []).append(call.finish)
         if begun:
-            found[-1] += [join for joins in begun.values() for join in joins]
-        return found
+            calls[-1] += [join for joins in begun.values() for join in joins]
+        return calls
 
     def _cut(self) -> list[Segment]:
         segments: list[Segment] = []
         for one, steps in zip(self.instructions, self._by_instruction, strict=True):
             for step in steps:
-                held = graph_can_hold(step, self.runtime.xp)
+                capturable = graph_can_hold(step, self.runtime.xp)
                 same = segments and _alike(segments[-1].steps[-1], step)
-                if not same or segments[-1].held != held:
-                    segments.append(Segment(held, [], one, {}))
+                if not same or segments[-1].capturable != capturable:
+                    segments.append(Segment(capturable, [], one, {}))
                 segments[-1].steps.append(step)
                 segments[-1].ops.setdefault(one.op, one.where)
         return segments
 
     def described(self) -> list[str]:
         """Say of how many graphs a step is made, and where they are split, and why."""
-        graphs = [one for one in self.segments if one.held]
+        graphs = [one for one in self.segments if one.capturable]
         work = sum(len(one.steps) for one in graphs)
         captured = sum(one.graph is not None for one in graphs)
         return [
@@ -124,7 +124,7 @@ class CudaPlan(Plan):
             *(
                 f"  split at {op} (built at {where}): {_why_split(one, op)}"
                 for one in self.segments
-                if not one.held
+                if not one.capturable
                 for op, where in one.ops.items()
             ),
         ]
@@ -156,7 +156,7 @@ class CudaPlan(Plan):
         runtime = self.runtime
         self._under = segment.first
         try:
-            if not segment.held:
+            if not segment.capturable:
                 for step in segment.steps:
                     runtime.host(step)
             else:
@@ -220,9 +220,9 @@ class CudaPlan(Plan):
         for steps in self._by_instruction[self._late :]:
             self._through(steps)
 
-    def fetched(self, given: Container[int] = ()) -> Arriving:
+    def fetched(self, early: Container[int] = ()) -> Arriving:
         """Return what the last step fetches, less what was handed over; it is on its way."""
-        return self._outward.arriving([i for i in range(len(self._fetched)) if i not in given])
+        return self._outward.arriving([i for i in range(len(self._fetched)) if i not in early])
 
     def where(self) -> Instruction | None:
         """Return the instruction at which the host is; any thread may ask."""

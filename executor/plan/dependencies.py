@@ -25,7 +25,7 @@ class Dependencies:
     def needs(self) -> list[set[int]]:
         """Return, per instruction of the plan, those that it must wait for (see :func:`dependencies`)."""
         part, storages = self._part, self._memory.storages
-        buckets = {address(array) for array in self._memory.buckets.held.values()}
+        buckets = {address(array) for array in self._memory.buckets.parts_of.values()}
         reads: list[list[int]] = [[] for _ in range(self._first)]
         writes = [list(buckets)] * self._first
         chained: list[int] = []

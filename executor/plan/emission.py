@@ -30,8 +30,8 @@ Call = Callable[[], Any]
 
 def zeroing(part: RankPart, memory: ValueMemory) -> list[Instruction]:
     """Return the instruction that makes an idle rank's part in every sum zero, if there is any."""
-    missing, held = part.missing, memory.buckets.held
-    calls = tuple(partial(array.fill, 0) for i, array in held.items() if i in missing)
+    missing, parts_of = part.missing, memory.buckets.parts_of
+    calls = tuple(partial(array.fill, 0) for i, array in parts_of.items() if i in missing)
     return [Instruction("no_rows", (), (), "a place without rows", calls)] if calls else []
 
 
@@ -97,9 +97,11 @@ class Emission:
         if peers.group is None:
             return []
         bucket = self.memory.buckets.by_number.get(node.attrs["bucket"])
-        held = self.memory.at(node.inputs.get("X", ()))
+        values = self.memory.at(node.inputs.get("X", ()))
         copy = self.device.xp.copyto
-        return bind_collective(node, peers.group, bucket, held, peers.rank, copy, self._when(node))
+        return bind_collective(
+            node, peers.group, bucket, values, peers.rank, copy, self._when(node)
+        )
 
     def _when(self, node: NodeRecord) -> dict[str, Any]:
         number = node.attrs["bucket"]
@@ -107,11 +109,11 @@ class Emission:
         return {"within": self.part.peers.within, "tag": tag}
 
     def _kernel(self, node: NodeRecord) -> list[Call]:
-        inputs = {slot: self.memory.at(held) for slot, held in node.inputs.items()}
+        inputs = {slot: self.memory.at(positions) for slot, positions in node.inputs.items()}
         views = self.memory.arena.plan.views
         outputs = {
-            slot: [None if i < 0 or i in views else self.memory.arrays[i] for i in held]
-            for slot, held in node.outputs.items()
+            slot: [None if i < 0 or i in views else self.memory.arrays[i] for i in positions]
+            for slot, positions in node.outputs.items()
         }
         if OPS[node.op].views and not any(
             a is not None and a.size for v in outputs.values() for a in v
@@ -139,8 +141,8 @@ class Emission:
         allowed = {id(arrays[i]) for i, j in pairs if arrays[i] is arrays[j]}
         copies: list[Call] = []
         dev = self._side(node)
-        for slot, held in outputs.items():
-            for k, array in enumerate(held):
+        for slot, targets in outputs.items():
+            for k, array in enumerate(targets):
                 for source, operands in inputs.items():
                     if (
                         array is not None
@@ -148,7 +150,7 @@ class Emission:
                         and any(a is array for a in operands)
                         and id(array) not in allowed
                     ):
-                        held[k] = dev.scratch(array.shape, array.dtype)
-                        copies.append(partial(dev.xp.copyto, array, held[k]))
+                        targets[k] = dev.scratch(array.shape, array.dtype)
+                        copies.append(partial(dev.xp.copyto, array, targets[k]))
                         break
         return copies

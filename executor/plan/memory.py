@@ -52,7 +52,7 @@ class ValueMemory:
         """Return the arrays of persistables and of what travels in buckets or is fed in place."""
         part, program = self._part, self.program
         used = {i for node in part.nodes for i in node.touches()}
-        placed: dict[int, Any] = {**self.buckets.held, **self.fed}
+        placed: dict[int, Any] = {**self.buckets.parts_of, **self.fed}
         for i, value in enumerate(program.values):
             if value.kind == STATE and (i in used or (i in program.fetches and part.owns(i))):
                 placed[i] = allocate(value.name, self.specs[i])
@@ -110,7 +110,7 @@ class ValueMemory:
         That two storages overlap in the arena is no dependency: they never do among what may run side by side.
         """
         roots, storages = self.arena.plan.roots, []
-        for i in (i for held in slots.values() for i in held if i >= 0):
+        for i in (i for positions in slots.values() for i in positions if i >= 0):
             array = self.arrays[i]
             if array is not None and array.size:
                 storages.append(-1 - roots[i] if i in roots else address(array))
@@ -119,7 +119,7 @@ class ValueMemory:
     def fetched(self, position: int) -> Any:
         """Return the array to fetch; what this rank does not compute contributes no rows."""
         array, value = self.arrays[position], self.program.values[position]
-        here = position in self._part.outputs or position in self.buckets.held
+        here = position in self._part.outputs or position in self.buckets.parts_of
         if array is not None and (here or value.kind != TEMP):
             return array
         spec = self.specs[position]
@@ -127,7 +127,7 @@ class ValueMemory:
 
     def size(self) -> tuple[int, int]:
         """Return how many temporaries, gradients and feeds in place there are, and their bytes."""
-        bucketed = list(self.buckets.held.values())
+        bucketed = list(self.buckets.parts_of.values())
         nbytes = self.arena.nbytes + sum(array.nbytes for array in bucketed)
         nbytes += sum(array.nbytes for array in self.fed.values())
         return self.arena.count + len(bucketed), nbytes

@@ -41,9 +41,9 @@ class NullDevice(Device):
 
     def emptied(self) -> NullDevice:
         """Return a device with the same seed and clock, no scratch memory yet and nothing counted."""
-        made = NullDevice(seed=self.seed, math=self.math, memory=self.memory, writes=self.writes)
-        made.clock, made.constant = self.clock, self.constant
-        return made
+        device = NullDevice(seed=self.seed, math=self.math, memory=self.memory, writes=self.writes)
+        device.clock, device.constant = self.clock, self.constant
+        return device
 
     def bound(self, op: str, calls: Sequence[Callable[[], Any]]) -> Sequence[Callable[[], Any]]:
         """Return calls that do nothing, one for each."""

@@ -61,36 +61,36 @@ def looks(
     """Return the calls that look at what node ``number`` made: none, unless the program asks for it."""
     if number not in program.checked:
         return []
-    made = _named(program, arrays, node.outputs)
-    held = {id(array) for array in made.values()}
-    given = {
+    outputs = _named(program, arrays, node.outputs)
+    addresses = {id(array) for array in outputs.values()}
+    inputs = {
         name: array
         for name, array in _named(program, arrays, node.inputs).items()
-        if id(array) not in held
+        if id(array) not in addresses
     }
-    return [partial(_look, made, given, xp)] if made else []
+    return [partial(_look, outputs, inputs, xp)] if outputs else []
 
 
 def _named(
     program: ReplicaProgram, arrays: Sequence[Any], slots: Mapping[str, Sequence[int]]
 ) -> dict[str, Any]:
     """Return the floating-point arrays of an operator by name."""
-    positions = (i for held in slots.values() for i in held if i >= 0)
     return {
         program.values[i].name: arrays[i]
+        for positions in slots.values()
         for i in positions
-        if arrays[i] is not None and is_float(np.dtype(arrays[i].dtype))
+        if i >= 0 and arrays[i] is not None and is_float(np.dtype(arrays[i].dtype))
     }
 
 
-def _look(made: Mapping[str, Any], given: Mapping[str, Any], xp: Any) -> None:
-    for name, array in made.items():
+def _look(outputs: Mapping[str, Any], inputs: Mapping[str, Any], xp: Any) -> None:
+    for name, array in outputs.items():
         values = _on_host(array, xp)
         if np.isfinite(values).all():
             continue
-        bad = [key for key, other in given.items() if not np.isfinite(_on_host(other, xp)).all()]
-        inputs = f"{', '.join(bad)} held such values before" if bad else "all it read is finite"
-        raise FloatingPointError(f"it made {name!r}, which holds {_describe(values)}; {inputs}")
+        bad = [key for key, other in inputs.items() if not np.isfinite(_on_host(other, xp)).all()]
+        cause = f"{', '.join(bad)} held such values before" if bad else "all it read is finite"
+        raise FloatingPointError(f"it made {name!r}, which holds {_describe(values)}; {cause}")
 
 
 def _on_host(array: Any, xp: Any) -> np.ndarray:

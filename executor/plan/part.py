@@ -54,14 +54,18 @@ class RankPart:
     def outputs(self) -> frozenset[int]:
         """Positions of the values that this rank's nodes make."""
         return frozenset(
-            i for node in self.nodes for held in node.outputs.values() for i in held if i >= 0
+            i
+            for node in self.nodes
+            for positions in node.outputs.values()
+            for i in positions
+            if i >= 0
         )
 
     @property
     def missing(self) -> set[int]:
         """Positions of the values that nodes would make which an idle rank leaves out."""
         skipped = (self.program.nodes[k] for k in self.skipped)
-        return {i for node in skipped for held in node.outputs.values() for i in held}
+        return {i for node in skipped for positions in node.outputs.values() for i in positions}
 
     def owns(self, position: int) -> bool:
         """Tell whether this rank holds a persistable."""
@@ -91,7 +95,7 @@ class RankPart:
                 return
             if not self.program.changed_by(node):
                 continue
-            for i in (i for held in node.outputs.values() for i in held if i >= 0):
+            for i in (i for positions in node.outputs.values() for i in positions if i >= 0):
                 if self.program.values[i].kind == STATE:
                     raise ExecutionError(
                         f"operator {node.op} would write {self.program.values[i].name!r} before all replicas "

@@ -117,9 +117,9 @@ class Plan:
                 for call in instruction.calls:
                     call()
 
-    def fetched(self, given: Container[int] = ()) -> Sequence[np.ndarray]:
+    def fetched(self, early: Container[int] = ()) -> Sequence[np.ndarray]:
         """Return copies of what is fetched, less what was handed over before (by position)."""
-        return [array.copy() for i, array in enumerate(self._fetched) if i not in given]
+        return [array.copy() for i, array in enumerate(self._fetched) if i not in early]
 
     def where(self) -> Instruction | None:
         """Return the instruction under way, of the first lane that does not wait; any thread may ask."""

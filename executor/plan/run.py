@@ -77,13 +77,13 @@ def dependencies(
     writer: dict[int, int] = {}
     readers: dict[int, list[int]] = {}
     for i, (read, written) in enumerate(zip(reads, writes, strict=True)):
-        found = {writer[at] for at in (*read, *written) if at in writer}
-        found.update(k for at in written for k in readers.get(at, ()))
+        waits_for = {writer[at] for at in (*read, *written) if at in writer}
+        waits_for.update(k for at in written for k in readers.get(at, ()))
         for at in read:
             readers.setdefault(at, []).append(i)
         for at in written:
             writer[at], readers[at] = i, []
-        needs.append(found - {i})
+        needs.append(waits_for - {i})
     for before, after in itertools.pairwise(chained):
         needs[after].add(before)
     return needs
@@ -96,9 +96,9 @@ def last_concurrent(needs: Sequence[set[int]], chosen: Sequence[int]) -> Callabl
     """
     waits: list[int] = []  # per instruction, bits of all that are done when it begins
     last: dict[int, int] = {}
-    for i, found in enumerate(needs):
+    for i, waits_for in enumerate(needs):
         known = 0
-        for k in (*found, *([last[chosen[i]]] if chosen[i] in last else [])):
+        for k in (*waits_for, *([last[chosen[i]]] if chosen[i] in last else [])):
             known |= waits[k] | 1 << k
         waits.append(known)
         last[chosen[i]] = i
@@ -324,13 +324,13 @@ def _edges(chosen: Sequence[int], needs: Sequence[set[int]], every: bool) -> lis
     """Return (producer, consumer) pairs that must be signalled; lanes run in order, which spares the rest."""
     edges: list[tuple[int, int]] = []
     seen: dict[tuple[int, int], int] = {}
-    for consumer, found in enumerate(needs):
+    for consumer, waits_for in enumerate(needs):
         lane = chosen[consumer]
         if every:
-            edges += [(producer, consumer) for producer in sorted(found)]
+            edges += [(producer, consumer) for producer in sorted(waits_for)]
             continue
-        for other in {chosen[k] for k in found} - {lane}:
-            latest = max(k for k in found if chosen[k] == other)
+        for other in {chosen[k] for k in waits_for} - {lane}:
+            latest = max(k for k in waits_for if chosen[k] == other)
             if seen.get((other, lane), -1) < latest:
                 seen[other, lane] = latest
                 edges.append((latest, consumer))

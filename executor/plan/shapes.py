@@ -48,43 +48,43 @@ class Shapes:
             specs[i] = state(name) or self._declared[i]
         for record, reads, writes, known in self._nodes:
             read = tuple([None if i < 0 else specs[i] for i in reads])
-            made = known.get(read)
-            if made is None:
+            results = known.get(read)
+            if results is None:
                 if len(known) >= _SHAPES_KNOWN:
                     known.clear()
-                made = known[read] = self._inferred(record, specs)
-            for i, given in zip(writes, made, strict=True):
-                if given is not None:
-                    specs[i] = given
-        return [spec or told for spec, told in zip(specs, self._declared, strict=True)]
+                results = known[read] = self._inferred(record, specs)
+            for i, result in zip(writes, results, strict=True):
+                if result is not None:
+                    specs[i] = result
+        return [spec or declared for spec, declared in zip(specs, self._declared, strict=True)]
 
     def _node(self, record: NodeRecord) -> tuple[NodeRecord, list[int], list[int], _Known]:
         """Return a node, what it reads and writes, and what is known of nodes like it."""
         slots = [
-            [(slot, [i >= 0 for i in held]) for slot, held in side.items()]
+            [(slot, [i >= 0 for i in positions]) for slot, positions in side.items()]
             for side in (record.inputs, record.outputs)
         ]
         form = repr((record.op, record.attrs, slots))
-        reads = [i for held in record.inputs.values() for i in held]
-        writes = [i for held in record.outputs.values() for i in held if i >= 0]
+        reads = [i for positions in record.inputs.values() for i in positions]
+        writes = [i for positions in record.outputs.values() for i in positions if i >= 0]
         return record, reads, writes, self._known.setdefault(form, {})
 
     def _inferred(self, record: NodeRecord, specs: Sequence[Spec | None]) -> list[Spec | None]:
         """Return the specs of what a node writes, where its rule tells them."""
         values, op = self._program.values, OPS[record.op]
         read = {
-            slot: [None if i < 0 else specs[i] for i in held]
-            for slot, held in record.inputs.items()
+            slot: [None if i < 0 else specs[i] for i in positions]
+            for slot, positions in record.inputs.items()
         }
         names = {
-            slot: ["" if i < 0 else values[i].name for i in held]
-            for slot, held in record.inputs.items()
+            slot: ["" if i < 0 else values[i].name for i in positions]
+            for slot, positions in record.inputs.items()
         }
-        made = op.infer(Inference(op, read, record.attrs, names, record.where))
+        results = op.infer(Inference(op, read, record.attrs, names, record.where))
         return [
             spec
-            for slot, held in record.outputs.items()
-            for i, spec in zip_longest(held, made.get(slot, ())[: len(held)])
+            for slot, positions in record.outputs.items()
+            for i, spec in zip_longest(positions, results.get(slot, ())[: len(positions)])
             if i >= 0
         ]
 
@@ -92,11 +92,11 @@ class Shapes:
 def batch_dependent(program: ReplicaProgram) -> frozenset[int]:
     """Return the positions of the nodes that compute from the batch's rows, collectives aside."""
     varying = {i for i in program.feeds if program.values[i].varies}
-    found = set()
+    dependent = set()
     for k, node in enumerate(program.nodes):
-        reads = {i for held in node.inputs.values() for i in held}
+        reads = {i for positions in node.inputs.values() for i in positions}
         if node.op not in COLLECTIVES and varying & reads:
-            found.add(k)
-            made = {i for held in node.outputs.values() for i in held}
-            varying |= {i for i in made if i >= 0 and program.values[i].kind != STATE}
-    return frozenset(found)
+            dependent.add(k)
+            outputs = {i for positions in node.outputs.values() for i in positions}
+            varying |= {i for i in outputs if i >= 0 and program.values[i].kind != STATE}
+    return frozenset(dependent)

@@ -35,5 +35,5 @@ def mismatch_message(came: Mapping[int, str]) -> str:
     by_text: dict[str, list[int]] = {}
     for rank, text in came.items():
         by_text.setdefault(text, []).append(rank)
-    told = "; ".join(f"{named(ranks)} came for {text}" for text, ranks in by_text.items())
-    return f"a rank came for another collective than the others: {told}"
+    text = "; ".join(f"{named(ranks)} came for {text}" for text, ranks in by_text.items())
+    return f"a rank came for another collective than the others: {text}"

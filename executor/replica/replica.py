@@ -132,9 +132,9 @@ class Replica:
         """
         self._meet(order.epoch)
         shared = self.group.local_size if self.group is not None else 1
-        held = self.scopes[order.scope].nbytes
+        present = self.scopes[order.scope].nbytes
         left = available_memory() // shared if self.runtime is None else self.runtime.memory()[0]
-        memory = left + held + self.memory.taken
+        memory = left + present + self.memory.taken
         share = (os.cpu_count() or 1) // (self.group.local_size if self.group else 1)
         cores = max(min(share, len(os.sched_getaffinity(0))), 1)
         loaded = LoadedProgram(order, self.group, cores, self.within, self.runtime)
@@ -240,8 +240,8 @@ class Replica:
         A replica that came to the vote has all it needs for it; one that did not must be given the values.
         """
         plan = self._under_way
-        kept = plan is not None and plan.vote is not None and plan.vote.stage == Vote.PREPARED
-        if plan is not None and kept and order.upto == self.done + 1:
+        prepared = plan is not None and plan.vote is not None and plan.vote.stage == Vote.PREPARED
+        if plan is not None and prepared and order.upto == self.done + 1:
             plan.apply()
             self.done += 1
         self._under_way = None

@@ -5,6 +5,7 @@ Low precision is widened to float32, computed, and rounded once.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -61,6 +62,7 @@ def _convolution(conv: Convolution, read: Arrays) -> tuple[np.ndarray]:
     groups = conv.x.shape[1] // conv.w.shape[1]
     n, c, *sizes = conv.x.shape
     margins = [(0, 0), (0, 0), *zip(conv.before, conv.after, strict=True)]
+    padded: Any
     images = np.zeros(conv.x.shape, np.float32) if conv.result == "x" else read["x"]
     padded = np.pad(images, margins).reshape(n, groups, c // groups, *_padded(conv))
     grouped = (groups, conv.w.shape[0] // groups, *conv.w.shape[1:])
@@ -69,17 +71,18 @@ def _convolution(conv: Convolution, read: Arrays) -> tuple[np.ndarray]:
         w = read["w"].reshape(grouped)
     if conv.result != "y":
         d_y = read["y"].reshape(_by_group(conv, groups))
-    for i, j, tap in _taps(conv):
+    d = "dhw"[-len(sizes) :]
+    for place, tap in _taps(conv):
         if conv.result == "y":
-            result += np.einsum("ngchw,goc->ngohw", padded[tap], w[..., i, j], optimize=True)
+            result += np.einsum(f"ngc{d},goc->ngo{d}", padded[tap], w[place], optimize=True)
         elif conv.result == "w":
-            result[..., i, j] = np.einsum("ngchw,ngohw->goc", padded[tap], d_y, optimize=True)
+            result[place] = np.einsum(f"ngc{d},ngo{d}->goc", padded[tap], d_y, optimize=True)
         else:
-            padded[tap] += np.einsum("ngohw,goc->ngchw", d_y, w[..., i, j], optimize=True)
+            padded[tap] += np.einsum(f"ngo{d},goc->ngc{d}", d_y, w[place], optimize=True)
     if conv.result != "x":
         return (result,)
-    top, left = conv.before
-    return (padded[..., top : top + sizes[0], left : left + sizes[1]],)
+    sides = zip(conv.before, sizes, strict=True)
+    return (padded[(..., *(slice(before, before + size) for before, size in sides))],)
 
 
 def _padded(conv: Convolution) -> list[int]:
@@ -92,12 +95,19 @@ def _by_group(conv: Convolution, groups: int) -> tuple[int, ...]:
     return (n, groups, o // groups, *sizes)
 
 
-def _taps(conv: Convolution) -> list[tuple[int, int, Any]]:
+def _taps(conv: Convolution) -> list[tuple[Any, Any]]:
     """Pair each element of a filter with the elements of the padded images that it multiplies."""
-    (sh, sw), (dh, dw), (oh, ow) = conv.strides, conv.dilations, conv.y.shape[2:]
-    rows = [slice(i * dh, i * dh + (oh - 1) * sh + 1, sh) for i in range(conv.w.shape[2])]
-    columns = [slice(j * dw, j * dw + (ow - 1) * sw + 1, sw) for j in range(conv.w.shape[3])]
-    return [(i, j, (..., h, w)) for i, h in enumerate(rows) for j, w in enumerate(columns)]
+    lines = [
+        [slice(i * gap, i * gap + (size - 1) * stride + 1, stride) for i in range(k)]
+        for k, gap, stride, size in zip(
+            conv.w.shape[2:], conv.dilations, conv.strides, conv.y.shape[2:], strict=True
+        )
+    ]
+    places = itertools.product(*(range(len(line)) for line in lines))
+    return [
+        ((..., *place), (..., *(line[i] for line, i in zip(lines, place, strict=True))))
+        for place in places
+    ]
 
 
 _OVER = (0, 2, 3)  # dimensions that a statistic reduces

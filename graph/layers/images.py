@@ -211,11 +211,12 @@ def resize_nearest(
 def image_resize_short(input: Variable, out_short_len: int, resample: str = "BILINEAR") -> Variable:
     """Resize images [N, C, H, W]: the shorter side becomes ``out_short_len``, the other keeps its share."""
     check_variable(input, "input", "image_resize_short")
-    if len(input.shape) != 4:
+    shape = input.shape or ()
+    if len(shape) != 4:
         raise InvalidValue(
-            f"image_resize_short takes images of 4 dimensions, and {input.name!r} has {len(input.shape)}."
+            f"image_resize_short takes images of 4 dimensions, and {input.name!r} has {len(shape)}."
         )
-    image = [int(size) for size in input.shape[2:]]
+    image = list(shape[2:])
     if min(image) <= 0:
         raise InvalidValue(f"image_resize_short needs images of a known size, got {image}.")
     short, long = (0, 1) if image[0] <= image[1] else (1, 0)

@@ -146,6 +146,31 @@ def _of_variance(variance: float, uniform: bool, seed: int) -> Initializer:
     return NormalInitializer(0.0, math.sqrt(variance), seed)
 
 
+class BilinearInitializer(Initializer):
+    """Filters [out, in, K, K] with which a transposed convolution of stride (K + 1) // 2 interpolates linearly.
+
+    Each is a pyramid: the product of two triangles, 1 - |x / f - c| at x, where f is ceil(K / 2), c the centre.
+    Long, Shelhamer and Darrell, arXiv 1411.4038, section 3.3.
+    """
+
+    def __call__(self, variable: Variable, block: Block) -> Operator:
+        """Prepend ``assign_value``.
+
+        Raises:
+            InvalidValue: the variable has not four dimensions, or its last two differ.
+        """
+        shape = variable.shape or ()
+        if len(shape) != 4 or shape[2] != shape[3]:
+            raise InvalidValue(
+                f"BilinearInitializer fills square filters of shape [out, in, K, K], got {list(shape)}."
+            )
+        half = math.ceil(shape[3] / 2)
+        centre = (2 * half - 1 - half % 2) / (2 * half)
+        triangle = 1 - np.abs(np.arange(shape[3]) / half - centre)
+        filters = np.broadcast_to(np.outer(triangle, triangle), shape)
+        return NumpyArrayInitializer(filters)(variable, block)
+
+
 class NumpyArrayInitializer(Initializer):
     """The elements of an array of the variable's shape."""
 
@@ -194,3 +219,4 @@ Normal = NormalInitializer
 TruncatedNormal = TruncatedNormalInitializer
 Xavier = XavierInitializer
 MSRA = MSRAInitializer
+Bilinear = BilinearInitializer

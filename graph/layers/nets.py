@@ -8,7 +8,9 @@ from typing import Any
 from ...strategies.errors import InvalidValue
 from ..program.variable import Variable
 from .binary import elementwise_mul, matmul
-from .nn import batch_norm, conv2d, pool2d
+from .conv import conv2d
+from .nn import batch_norm
+from .pool import pool2d
 from .shape import reshape, split, transpose
 from .unary import dropout, scale, sigmoid, softmax
 

@@ -1,4 +1,4 @@
-"""Layers with parameters: fc, embedding, convolution, normalisation; and pooling."""
+"""Layers with parameters: fc, embedding, normalisation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import LOW, VarType
 from ..program.variable import Variable
 from .helper import LayerHelper, check_variable
-from .initializer import ConstantInitializer, NormalInitializer
+from .initializer import ConstantInitializer
 from .numbers import integer, real_number
 from .param_attr import ParamAttr
 
@@ -97,141 +97,6 @@ def embedding_v2(
     """Rows of a [vocabulary, width] table for ids [...] (``fluid.embedding``)."""
     flags = {"is_sparse": is_sparse, "is_distributed": is_distributed, "padding_idx": padding_idx}
     return _lookup("lookup_table_v2", input, size, flags, param_attr, dtype)
-
-
-def pair(value: int | Sequence[int], argument: str) -> list[int]:
-    """Return two numbers from one or two."""
-    if isinstance(value, int):
-        return [value, value]
-    if isinstance(value, (list, tuple)) and len(value) == 2:
-        return [int(v) for v in value]
-    raise InvalidValue(f"{argument} must be an int or a list of two, got {value!r}.")
-
-
-def image_format(data_format: Any, layer: str) -> bool:
-    """Tell whether channels are last; refuse orders that images do not have."""
-    if data_format not in ("NCHW", "NHWC"):
-        raise InvalidValue(f"{layer}: data_format must be 'NCHW' or 'NHWC', got {data_format!r}.")
-    return bool(data_format == "NHWC")
-
-
-def paddings_of(padding: Any, channels_last: bool = False) -> tuple[list[int], str]:
-    """Return (numbers, algorithm) from an int, a list, per-dimension pairs, or "SAME"/"VALID".
-
-    Pairs for all four dimensions are in the order of the image's shape; batch and channels are not padded.
-    """
-    if isinstance(padding, str):
-        if padding.upper() not in ("SAME", "VALID"):
-            raise InvalidValue(f"padding must be 'SAME', 'VALID' or numbers, got {padding!r}.")
-        return [0, 0], padding.upper()
-    if isinstance(padding, (list, tuple)) and padding and isinstance(padding[0], (list, tuple)):
-        if len(padding) not in (2, 4):
-            raise InvalidValue(f"padding must have a pair for each dimension, got {padding!r}.")
-        first = 0 if len(padding) == 2 else 1 if channels_last else 2
-        others = [n for i, dims in enumerate(padding) for n in dims if not first <= i < first + 2]
-        if any(others):
-            raise InvalidValue(f"batch and channels cannot be padded, got {padding!r}.")
-        padding = [n for dims in padding[first : first + 2] for n in dims]
-    if isinstance(padding, (list, tuple)) and len(padding) == 4:
-        return [int(p) for p in padding], "EXPLICIT"
-    return pair(padding, "padding"), "EXPLICIT"
-
-
-def conv2d(
-    input: Variable,
-    num_filters: int,
-    filter_size: int | Sequence[int],
-    stride: int | Sequence[int] = 1,
-    padding: Any = 0,
-    dilation: int | Sequence[int] = 1,
-    groups: int | None = None,
-    param_attr: Any = None,
-    bias_attr: Any = None,
-    use_cudnn: bool = True,
-    act: str | None = None,
-    name: str | None = None,
-    data_format: str = "NCHW",
-) -> Variable:
-    """Convolution of images [N, C, H, W] or, with ``data_format="NHWC"``, [N, H, W, C].
-
-    Weights are [O, C / groups, kh, kw], normal with deviation sqrt(2 / (kh kw C)).
-    """
-    check_variable(input, "input", "conv2d")
-    last = image_format(data_format, "conv2d")
-    num_filters = integer(num_filters, "num_filters", "conv2d")
-    assert input.shape is not None
-    if len(input.shape) != 4:
-        raise InvalidValue(f"conv2d: input must have 4 dimensions, got {list(input.shape)}.")
-    channels, groups = input.shape[3 if last else 1], groups or 1
-    if channels < 0:
-        raise InvalidValue(f"conv2d: the channels of {input.name!r} must be known.")
-    if channels % groups or num_filters % groups:
-        raise InvalidValue(
-            f"conv2d: {channels} channels and {num_filters} filters do not split in {groups}."
-        )
-    depthwise = groups == channels and num_filters % channels == 0 and not use_cudnn
-    op_type = "depthwise_conv2d" if depthwise else "conv2d"
-    helper = LayerHelper(op_type, name)
-    size = pair(filter_size, "filter_size")
-    deviation = math.sqrt(2.0 / (size[0] * size[1] * channels))
-    w = helper.create_parameter(
-        param_attr,
-        [num_filters, channels // groups, *size],
-        input.dtype,
-        default_initializer=NormalInitializer(0.0, deviation),
-    )
-    paddings, algorithm = paddings_of(padding, last)
-    attrs = {
-        "strides": pair(stride, "stride"),
-        "paddings": paddings,
-        "dilations": pair(dilation, "dilation"),
-        "groups": groups,
-        "use_cudnn": use_cudnn,
-        "padding_algorithm": algorithm,
-        "data_format": data_format,
-    }
-    inputs = {"Input": input, "Filter": w}
-    out = helper.apply(op_type, inputs, attrs, out="Output", dtype=input.dtype)
-    axis = 3 if last else 1
-    return helper.activate(helper.add_bias(out, bias_attr, dim_start=axis, dim_end=axis + 1), act)
-
-
-def pool2d(
-    input: Variable,
-    pool_size: int | Sequence[int] = -1,
-    pool_type: str = "max",
-    pool_stride: int | Sequence[int] = 1,
-    pool_padding: Any = 0,
-    global_pooling: bool = False,
-    use_cudnn: bool = True,
-    ceil_mode: bool = False,
-    name: str | None = None,
-    exclusive: bool = True,
-    data_format: str = "NCHW",
-) -> Variable:
-    """Maximum or average over windows of images [N, C, H, W] or, with ``"NHWC"``, [N, H, W, C]."""
-    check_variable(input, "input", "pool2d")
-    last = image_format(data_format, "pool2d")
-    if pool_type not in ("max", "avg"):
-        raise InvalidValue(f"pool2d: pool_type must be 'max' or 'avg', got {pool_type!r}.")
-    if not global_pooling and pool_size == -1:
-        raise InvalidValue("pool2d: pool_size is needed unless global_pooling is set.")
-    paddings, algorithm = paddings_of(pool_padding, last)
-    if algorithm == "VALID" and ceil_mode:
-        raise InvalidValue('pool2d: ceil_mode must be False where pool_padding is "VALID".')
-    attrs = {
-        "pooling_type": pool_type,
-        "ksize": pair(pool_size, "pool_size"),
-        "global_pooling": global_pooling,
-        "strides": pair(pool_stride, "pool_stride"),
-        "paddings": paddings,
-        "padding_algorithm": algorithm,
-        "use_cudnn": use_cudnn,
-        "ceil_mode": ceil_mode,
-        "exclusive": exclusive,
-        "data_format": data_format,
-    }
-    return LayerHelper("pool2d", name).apply("pool2d", {"X": input}, attrs, dtype=input.dtype)
 
 
 def batch_norm(

@@ -28,6 +28,20 @@ def integer(value: Any, argument: str, layer: str) -> int:
     return int(value)
 
 
+def number(value: Any, argument: str, layer: str) -> float:
+    """Return a number as a Python float.
+
+    Raises:
+        InvalidType: ``value`` is no number.
+    """
+    wrong = isinstance(value, (str, bytes, Variable)) or not hasattr(value, "__float__")
+    if wrong or isinstance(value, (bool, np.bool_)):
+        raise InvalidType(
+            f"{layer}: {argument} must be a number, got {value!r} ({type(value).__name__})."
+        )
+    return float(value)
+
+
 def one_number(value: Any, slot: str, attr: str, argument: str, layer: str) -> tuple[Slots, Slots]:
     """Return (inputs, attributes) for a whole number or a Variable that holds it."""
     if isinstance(value, Variable):

@@ -48,6 +48,7 @@ class ParamAttr:
             "trainable": self.trainable,
             "gradient_clip_attr": self.gradient_clip,
             "do_model_average": self.do_model_average,
+            "need_clip": self.need_clip,
         }
 
     @staticmethod
@@ -98,8 +99,26 @@ class WeightNormParamAttr(ParamAttr):
     ``dim`` is the dimension along which each index has a length of its own (None: all have one).
     """
 
-    def __init__(self, dim: int | None = None, *args: Any, **settings: Any) -> None:
-        super().__init__(*args, **settings)
+    def __init__(
+        self,
+        dim: int | None = None,
+        name: str | None = None,
+        initializer: Initializer | None = None,
+        learning_rate: float = 1.0,
+        regularizer: WeightDecayRegularizer | None = None,
+        trainable: bool = True,
+        do_model_average: bool = False,
+        need_clip: bool = True,
+    ) -> None:
+        super().__init__(
+            name,
+            initializer,
+            learning_rate,
+            regularizer,
+            trainable,
+            do_model_average=do_model_average,
+            need_clip=need_clip,
+        )
         if dim is not None and (isinstance(dim, bool) or not isinstance(dim, int)):
             raise InvalidType(f"WeightNormParamAttr: dim must be an int or None, got {dim!r}.")
         self.dim = dim

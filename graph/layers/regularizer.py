@@ -17,6 +17,11 @@ class WeightDecayRegularizer:
         raise NotImplementedError
 
 
+def as_regularizer(weight_decay: Any) -> Any:
+    """Return the regularizer that ``weight_decay`` of Paddle 2.x stands for: a number means L2."""
+    return L2DecayRegularizer(weight_decay) if isinstance(weight_decay, float) else weight_decay
+
+
 def _term(block: Block, like: Variable) -> Variable:
     return block.create_var(dtype=like.dtype, shape=like.shape, lod_level=like.lod_level)
 

@@ -211,24 +211,10 @@ def create_tensor(dtype: Any, name: str | None = None, persistable: bool = False
     return helper.block.create_var(name=helper.name, dtype=dtype, persistable=persistable)
 
 
-def size(input: Variable) -> Variable:
-    """The number of elements, as an int64 of one element."""
-    check_variable(input, "input", "size")
-    return input.numel()
-
-
 def rank(input: Variable) -> Variable:
     """The number of dimensions, as an int32 of one element."""
     check_variable(input, "input", "rank")
     return fill_constant([1], "int32", input.ndim)
-
-
-def is_empty(x: Variable, cond: Variable | None = None) -> Variable:
-    """Whether there are no elements; ``cond`` is the boolean variable to write."""
-    from .binary import equal
-
-    check_variable(x, "x", "is_empty")
-    return equal(size(x), fill_constant([1], "int64", 0), cond)
 
 
 def reverse(x: Variable, axis: int | Sequence[int]) -> Variable:

@@ -21,11 +21,21 @@ def _simple(op_type: str) -> Callable[..., Variable]:
 
 
 abs = _simple("abs")
+acos = _simple("acos")
+acosh = _simple("acosh")
+asin = _simple("asin")
+asinh = _simple("asinh")
+atan = _simple("atan")
+atanh = _simple("atanh")
 ceil = _simple("ceil")
 cos = _simple("cos")
+cosh = _simple("cosh")
 exp = _simple("exp")
+expm1 = _simple("expm1")
 floor = _simple("floor")
 log = _simple("log")
+log2 = _simple("log2")
+log10 = _simple("log10")
 logsigmoid = _simple("logsigmoid")
 reciprocal = _simple("reciprocal")
 relu = _simple("relu")
@@ -34,11 +44,30 @@ rsqrt = _simple("rsqrt")
 sigmoid = _simple("sigmoid")
 sign = _simple("sign")
 sin = _simple("sin")
+sinh = _simple("sinh")
 softplus = _simple("softplus")
 softsign = _simple("softsign")
 sqrt = _simple("sqrt")
 square = _simple("square")
+tan = _simple("tan")
 tanh = _simple("tanh")
+trunc = _simple("trunc")
+
+
+def erf(x: Variable) -> Variable:
+    """The error function."""
+    return _with("erf", x, None)
+
+
+def log1p(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
+    """log(1 + x), exact near 0; written to ``out`` if that is given."""
+    check_variable(x, "x", "log1p")
+    helper = LayerHelper("log1p", name)
+    if out is None:
+        return helper.apply("log1p", {"X": x}, dtype=x.dtype)
+    check_variable(out, "out", "log1p")
+    helper.append_op("log1p", {"X": x}, {"Out": out})
+    return out
 
 
 def _with(op_type: str, x: Variable, name: str | None, **attrs: Any) -> Variable:

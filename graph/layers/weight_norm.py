@@ -42,8 +42,8 @@ def normed_weight(
     helper.initialise(f"{name}_v", shape, dtype, initializer, v_settings)
     if not startup.has_var(f"{name}_g"):
         g = startup.create_parameter(lengths, dtype, **g_settings)
-        _Norm(helper, startup, dtype).length(startup.var(f"{name}_v"), dim, g)
-        startup.append_op("reshape", {"X": g}, {"Out": g}, {"shape": lengths})
+        length = _Norm(helper, startup, dtype).length(startup.var(f"{name}_v"), dim)
+        startup.append_op("reshape", {"X": length}, {"Out": g}, {"shape": lengths})
     g = main.create_parameter(lengths, dtype, **g_settings)
     v = main.create_parameter(shape, dtype, **v_settings)
     length = _Norm(helper, helper.block, dtype).length(v, dim)
@@ -66,34 +66,31 @@ class _Norm:
         name = unique_name.generate(f"{self.helper.name}.weight_norm_{word}")
         return self.block.create_var(name=name, dtype=self.dtype)
 
-    def _apply(
-        self, op_type: str, x: Variable, attrs: dict[str, Any], word: str, out: Any = None
-    ) -> Variable:
-        out = self._new(word) if out is None else out
+    def _apply(self, op_type: str, x: Variable, attrs: dict[str, Any], word: str) -> Variable:
+        out = self._new(word)
         self.block.append_op(op_type, {"X": x}, {"Out": out}, attrs)
         return out
 
-    def _euclid(self, x: Variable, dim: int | None, out: Variable | None = None) -> Variable:
+    def _euclid(self, x: Variable, dim: int | None) -> Variable:
         size = self._apply("abs", x, {}, "abs")
         square = self._apply("pow", size, {"factor": 2.0}, "pow")
         sums = {"dim": [0 if dim is None else dim], "keep_dim": False, "reduce_all": dim is None}
         total = self._apply("reduce_sum", square, sums, "sum")
-        return self._apply("pow", total, {"factor": 0.5}, "norm", out)
+        return self._apply("pow", total, {"factor": 0.5}, "norm")
 
-    def length(self, v: Variable, dim: int | None, out: Variable | None = None) -> Variable:
+    def length(self, v: Variable, dim: int | None) -> Variable:
         """Return the length of v, as a whole or at each index of ``dim``."""
         shape = v.shape or ()
         if dim is None:
-            return self._euclid(v, None, out)
+            return self._euclid(v, None)
         last = len(shape) - 1
-        out = self._new("norm") if out is None else out
         if dim not in (0, last):
             order = list(range(len(shape)))
             order[0], order[dim] = dim, 0
             turned = self._apply("transpose", v, {"axis": order}, "transpose")
-            return self._apply("transpose", self.length(turned, 0), {"axis": order}, "norm", out)
+            return self._apply("transpose", self.length(turned, 0), {"axis": order}, "norm")
         flat = [shape[0], -1] if dim == 0 else [-1, shape[last]]
         matrix = self._apply("reshape", v, {"shape": flat}, "reshape")
         length = self._euclid(matrix, 1 if dim == 0 else 0)
         sizes = [size if i == dim else 1 for i, size in enumerate(shape)]
-        return self._apply("reshape", length, {"shape": sizes}, "norm", out)
+        return self._apply("reshape", length, {"shape": sizes}, "norm")

@@ -19,6 +19,7 @@ from ..ir.capabilities import (
     libraries,
 )
 from ..ir.graph import TEMP, Graph, Node, Value
+from ..ops.conv import LAST
 from ..ops.registry import OPS
 
 TRANSFER = "transfer_layout"
@@ -27,12 +28,18 @@ TRANSFER = "transfer_layout"
 _IMAGES: Mapping[str, Sequence[str]] = {
     "conv2d": ("Input", "Output"),
     "depthwise_conv2d": ("Input", "Output"),
+    "conv2d_transpose": ("Input", "Output"),
+    "depthwise_conv2d_transpose": ("Input", "Output"),
+    "conv3d": ("Input", "Output"),
+    "conv3d_transpose": ("Input", "Output"),
     "pool2d": ("X", "Out"),
+    "pool3d": ("X", "Out"),
     "batch_norm": ("X", "Y"),
     "fused_batch_norm_act": ("X", "Y"),
     "fused_bn_add_activation": ("X", "Z", "Y"),
 }
-_WITH_FORMAT = ("conv2d", "depthwise_conv2d", "pool2d")  # an attribute says where channels are
+# An attribute says where channels are.
+_WITH_FORMAT = frozenset(name for name in _IMAGES if name.startswith(("conv", "depthwise", "pool")))
 # Besides ops with a scalar expression: they compute element by element.
 _ELEMENTWISE = frozenset({"sum", "assign", "cast", "fusion_group", "fused_elemwise_activation"})
 
@@ -81,7 +88,8 @@ class _Planner:
         node = node.reading(self.swap)
         images: Sequence[str] = ()
         follows = False
-        last = CHANNELS_LAST in (node.attrs.get("data_layout"), node.attrs.get("data_format"))
+        formats = (node.attrs.get("data_layout"), node.attrs.get("data_format"))
+        last = any(each in LAST for each in formats)
         if not last:  # else channels are the last dimension already
             layout = self._layout(node, back_end)
             images = _image_slots(node.op) if layout == CHANNELS_LAST else ()

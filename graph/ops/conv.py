@@ -1,4 +1,4 @@
-"""Convolutions over images in NCHW or NHWC."""
+"""Convolutions over images in NCHW or NHWC, and over volumes in NCDHW or NDHWC."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from .rules import merge_dims, of_shape
 from .samples import normal, sample
 from .second_order import bilinear
 
+LAST = ("NHWC", "NDHWC")  # the formats in which channels are the last dimension
+
 
 def window_paddings(
     paddings: Sequence[int],
@@ -19,32 +21,32 @@ def window_paddings(
     kernel: Sequence[int],
     strides: Sequence[int],
 ) -> list[tuple[int, int]]:
-    """Return (before, after) for both image dimensions; ``kernel`` is the dilated extent.
+    """Return (before, after) for every dimension of the images; ``kernel`` is the dilated extent.
 
-    EXPLICIT: two numbers (both sides alike) or four (top, bottom, left, right). SAME: the result is
+    EXPLICIT: a number for each (both sides alike) or two (top, bottom, left, right). SAME: the result is
     ceil(size / stride) long. VALID: none.
     """
     if algorithm == "VALID":
-        return [(0, 0), (0, 0)]
+        return [(0, 0)] * len(sizes)
     if algorithm == "SAME":
         pairs = []
         for size, k, stride in zip(sizes, kernel, strides, strict=True):
             total = max((-(-size // stride) - 1) * stride + k - size, 0) if size >= 0 else 0
             pairs.append((total // 2, total - total // 2))
         return pairs
-    if len(paddings) == 4:
-        return [(paddings[0], paddings[1]), (paddings[2], paddings[3])]
-    return [(paddings[0], paddings[0]), (paddings[1], paddings[1])]
+    if len(paddings) == 2 * len(sizes):
+        return list(zip(paddings[::2], paddings[1::2], strict=True))
+    return [(each, each) for each in paddings]
 
 
 def channels_first(shape: tuple[int, ...], data_format: str) -> tuple[int, ...]:
-    """Return the shape of images as NCHW."""
-    return (shape[0], shape[-1], *shape[1:-1]) if data_format == "NHWC" else shape
+    """Return the shape of images with channels behind the batch."""
+    return (shape[0], shape[-1], *shape[1:-1]) if data_format in LAST else shape
 
 
 def as_given(shape: tuple[int, ...], data_format: str) -> tuple[int, ...]:
-    """Return an NCHW shape as ``data_format`` says."""
-    return (shape[0], *shape[2:], shape[1]) if data_format == "NHWC" else shape
+    """Return a shape with channels behind the batch as ``data_format`` says."""
+    return (shape[0], *shape[2:], shape[1]) if data_format in LAST else shape
 
 
 def windows(
@@ -59,45 +61,72 @@ def windows(
     return pads, dilations
 
 
-def conv_shape(op: Inference) -> Mapping[str, Specs]:
-    """[N, C, H, W] (or [N, H, W, C]) and [O, C / groups, kh, kw] make [N, O, oh, ow]."""
-    x, w, data_format = op.spec("Input"), op.spec("Filter"), check_format(op)
-    op.require(len(x.shape) == 4 and len(w.shape) == 4, "Input and Filter must have 4 dimensions")
-    shape = channels_first(x.shape, data_format)
+def dimensions(op: Inference) -> int:
+    """Return over how many dimensions an op's windows go; refuse attributes that are not as many."""
+    count = len(op.op.attrs["strides"])
+    for name in ("strides", "dilations", "ksize", "paddings"):
+        if name in op.op.attrs:
+            numbers = len(op.attr(name))
+            twice = name == "paddings" and numbers == 2 * count
+            op.require(
+                numbers == count or twice, f"{name} must have {count} numbers, got {numbers}"
+            )
+    return count
+
+
+def check_images(op: Inference, slot: str) -> tuple[int, ...]:
+    """Return the shape of a slot with channels behind the batch; refuse what are no images."""
+    data_format, rank = check_format(op), dimensions(op) + 2
+    shape = op.shape(slot)
+    op.require(len(shape) == rank, f"{slot} must have {rank} dimensions")
+    return channels_first(shape, data_format)
+
+
+def check_factors(op: Inference) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the shapes of images, channels behind the batch, and of filters."""
+    x, w = op.spec("Input"), op.spec("Filter")
+    shape = check_images(op, "Input")
+    op.require(len(w.shape) == len(shape), f"Filter must have {len(shape)} dimensions")
     op.require(
         not (op.has("Bias") or op.has("ResidualData")), "fused Bias and ResidualData are not built"
     )
-    groups, algorithm = op.attr("groups"), op.attr("padding_algorithm")
+    algorithm = op.attr("padding_algorithm")
     op.require(
         algorithm in ("EXPLICIT", "SAME", "VALID"), f"padding_algorithm {algorithm!r} is unknown"
     )
     op.require(x.dtype == w.dtype, "Input and Filter must have one dtype")
     op.require(
-        merge_dims(shape[1], w.shape[1] * groups) is not None,
-        f"Input has {shape[1]} channels, Filter takes {w.shape[1]} in {groups} group(s)",
+        min(*op.attr("strides"), *op.attr("dilations")) > 0,
+        "strides and dilations must be above 0",
     )
+    op.require(op.attr("groups") > 0, "groups must be above 0")
+    return shape, w.shape
+
+
+def conv_shape(op: Inference) -> Mapping[str, Specs]:
+    """[N, C, H, W] (or [N, H, W, C]) and [O, C / groups, kh, kw] make [N, O, oh, ow]."""
+    x, (shape, w), groups = op.spec("Input"), check_factors(op), op.attr("groups")
     op.require(
-        w.shape[0] % groups == 0, f"{w.shape[0]} filters cannot be split into {groups} groups"
+        merge_dims(shape[1], w[1] * groups) is not None,
+        f"Input has {shape[1]} channels, Filter takes {w[1]} in {groups} group(s)",
     )
-    strides = op.attr("strides")
-    op.require(
-        min(strides) > 0 and min(op.attr("dilations")) > 0, "strides and dilations must be above 0"
-    )
-    pads, dilations = windows(op.attrs, shape[2:], w.shape[2:])
-    extent = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], dilations, strict=True)]
+    op.require(w[0] % groups == 0, f"{w[0]} filters cannot be split into {groups} groups")
+    pads, dilations = windows(op.attrs, shape[2:], w[2:])
+    extent = [(k - 1) * d + 1 for k, d in zip(w[2:], dilations, strict=True)]
     dims = []
-    for size, pad, k, stride in zip(shape[2:], pads, extent, strides, strict=True):
+    for size, pad, k, stride in zip(shape[2:], pads, extent, op.attr("strides"), strict=True):
         room = size + sum(pad) - k
         op.require(size < 0 or room >= 0, f"the kernel {extent} is larger than the padded image")
         dims.append(-1 if size < 0 else room // stride + 1)
-    return {"Output": of_shape(as_given((x.shape[0], w.shape[0], *dims), data_format), x)}
+    return {"Output": of_shape(as_given((x.shape[0], w[0], *dims), op.attr("data_format")), x)}
 
 
 def check_format(op: Inference) -> str:
     """Return where channels are; refuse what is no order of images."""
     data_format = str(op.attr("data_format"))
-    known = ("NCHW", "NHWC", "AnyLayout")
-    op.require(data_format in known, f"data_format={data_format!r} must be 'NCHW' or 'NHWC'")
+    known = ("NCHW", "NHWC", "NCDHW", "NDHWC", "AnyLayout")
+    orders = "'NCDHW' or 'NDHWC'" if dimensions(op) == 3 else "'NCHW' or 'NHWC'"
+    op.require(data_format in known, f"data_format={data_format!r} must be {orders}")
     return data_format
 
 
@@ -138,58 +167,104 @@ _DEPTHWISE = (
         strides=[2, 1],
     ),
 )
+_OF_VOLUMES = (
+    sample(
+        {"Input": normal(2, 2, 3, 4, 3), "Filter": normal(3, 2, 2, 3, 2)},
+        paddings=[1, 0, 1],
+        strides=[1, 2, 1],
+    ),
+    sample(
+        {"Input": normal(1, 4, 4, 3, 4), "Filter": normal(2, 2, 2, 1, 2)},
+        groups=2,
+        dilations=[2, 1, 1],
+        paddings=[1, 0, 0, 1, 0, 2],
+    ),
+    sample({"Input": normal(2, 2, 2, 3, 2), "Filter": normal(3, 2, 1, 1, 1)}),
+    sample(
+        {"Input": normal(2, 3, 4, 3, 2), "Filter": normal(2, 2, 3, 2, 2)},
+        data_format="NDHWC",
+        padding_algorithm="SAME",
+        strides=[2, 1, 2],
+    ),
+)
 _REFUSES = (
     sample({"Input": normal(2, 3, 6, 5), "Filter": normal(4, 2, 3, 3)}),
     sample({"Input": normal(2, 3, 2, 2), "Filter": normal(4, 3, 3, 3)}),
 )
 
 
-class Conv2dOperands(Operands):
+class ConvOperands(Operands):
+    """What every convolution has, transposed or not."""
+
     input: Input
     filter: Input
-    bias: Input | None
     strides: Sequence[int] = [1, 1]
     paddings: Sequence[int] = [0, 0]
     padding_algorithm: str = "EXPLICIT"
     groups: int = 1
     dilations: Sequence[int] = [1, 1]
     data_format: str = "NCHW"
-    is_test: bool = False
     use_cudnn: bool = False
-    fuse_relu_before_depthwise_conv: bool = False
     use_mkldnn: bool = False
-    use_quantizer: bool = False
+    workspace_size_MB: int = 512
+
+
+class ConvResult(ConvOperands):
+    output: Output
+
+
+class ConvSlopes(ConvOperands):
+    d_output: Input
+    d_input: Output | None
+    d_filter: Output | None
+
+
+class ConvAttributes(ConvOperands):
+    is_test: bool = False
     fuse_relu: bool = False
-    fuse_brelu: bool = False
-    fuse_brelu_threshold: float = 6.0
     fuse_activation: str = ""
     fuse_alpha: float = 0.0
     fuse_beta: float = 0.0
     fuse_residual_connection: bool = False
+    force_fp32_output: bool = False
+    exhaustive_search: bool = False
+
+
+class Conv2dOperands(ConvAttributes):
+    bias: Input | None
+    fuse_relu_before_depthwise_conv: bool = False
+    use_quantizer: bool = False
+    fuse_brelu: bool = False
+    fuse_brelu_threshold: float = 6.0
     Scale_in: float = 1.0
     Scale_out: float = 1.0
     Scale_in_eltwise: float = 1.0
     Scale_weights: Sequence[float] = [1.0]
-    force_fp32_output: bool = False
-    workspace_size_MB: int = 512
-    exhaustive_search: bool = False
 
 
-class Conv2d(Conv2dOperands):
+class Conv2d(Conv2dOperands, ConvResult):
     residual_data: Input | None
-    output: Output
 
 
-class Conv2dGrad(Conv2dOperands):
-    d_output: Input
-    d_input: Output | None
-    d_filter: Output | None
+class Conv2dGrad(Conv2dOperands, ConvSlopes):
     d_bias: Output | None
 
 
-for _name, _samples in (("conv2d", _SAMPLES), ("depthwise_conv2d", _DEPTHWISE)):
-    _optional = ("Bias?", "ResidualData?")
+class Conv3dOperands(ConvAttributes):
+    strides: Sequence[int] = [1, 1, 1]
+    paddings: Sequence[int] = [0, 0, 0]
+    dilations: Sequence[int] = [1, 1, 1]
+    data_format: str = "NCDHW"
 
+
+class Conv3d(Conv3dOperands, ConvResult):
+    residual_data: Input | None
+
+
+class Conv3dGrad(Conv3dOperands, ConvSlopes): ...
+
+
+for _name, _samples in (("conv2d", _SAMPLES), ("depthwise_conv2d", _DEPTHWISE)):
     define(
         Op(type=_name, record=Conv2d, shape=conv_shape, samples=_samples, refuses=_REFUSES),
         differentiable(
@@ -198,3 +273,19 @@ for _name, _samples in (("conv2d", _SAMPLES), ("depthwise_conv2d", _DEPTHWISE)):
             exists=lambda attrs: not attrs["fuse_relu_before_depthwise_conv"],
         ),
     )
+define(
+    Op(
+        type="conv3d",
+        record=Conv3d,
+        shape=conv_shape,
+        samples=_OF_VOLUMES,
+        refuses=(
+            sample({"Input": normal(2, 3, 4, 4, 4), "Filter": normal(4, 2, 3, 3, 3)}),
+            sample({"Input": normal(2, 3, 4, 4), "Filter": normal(4, 3, 3, 3)}),
+            sample(
+                {"Input": normal(2, 3, 4, 4, 4), "Filter": normal(4, 3, 3, 3, 3)}, strides=[1, 1]
+            ),
+        ),
+    ),
+    Op(type="conv3d_grad", record=Conv3dGrad),
+)

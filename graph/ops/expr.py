@@ -128,6 +128,19 @@ def folded(root: Expr, dtype: Any, known: dict[Expr, Expr]) -> Expr:
     return known[root]
 
 
+def replaced(root: Expr, other: Callable[[Expr], Expr | None], known: dict[Expr, Expr]) -> Expr:
+    """Return an expression with ``other`` of a part in the place of each part that it is not None for.
+
+    ``known`` remembers what was made of parts that expressions share.
+    """
+    if root not in known:
+        found = other(root)
+        args = tuple(replaced(arg, other, known) for arg in root.args) if found is None else ()
+        same = all(new is old for new, old in zip(args, root.args, strict=False))
+        known[root] = found or (root if same else Expr(root.fn, args, root.value))
+    return known[root]
+
+
 def _function(name: str) -> Callable[..., Any]:
     def apply(*args: Any) -> Any:
         return call(name, *args)
@@ -176,3 +189,8 @@ logical_xor = _function("logical_xor")
 isfinite = _function("isfinite")
 erf = _function("erf")
 copy = _function("positive")
+
+
+def total(x: Expr) -> Expr:
+    """Return the sum over all elements of a parameter; only updates know such (see ``update.py``)."""
+    return Expr("total", (x,))

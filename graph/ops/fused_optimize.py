@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .operands import Slot
-from .optimize import MASTER, SKIP
+from . import optimize, optimize_adaptive, optimize_by_norm, optimize_proximal  # noqa: F401 - they declare
+from .declare_update import MASTER, SKIP
+from .operands import Slot, record
 from .registry import OPS, Inference, Op, Spec, define
 from .samples import Sample, normal, sample, uniform
 
@@ -27,12 +28,13 @@ def own_attributes(single: str, attrs: Mapping[str, Any], k: int) -> dict[str, A
 
 
 # Slots that an update may do without: all parameters of one fused op have them, or none has.
-SOMETIMES = (MASTER, SKIP, f"{MASTER}Out")
+SOMETIMES = (MASTER, SKIP, "LearningRate", f"{MASTER}Out", "Beta1PowOut", "Beta2PowOut")
 
 
-def fused_slots(op: Op, slots: Sequence[Slot]) -> list[str]:
-    """Return the names of a single op's slots (inputs, or outputs) that the fused op has too."""
-    return [slot.name for slot in slots if slot.name not in op.numbers]
+def fused_slots(op: Op, slots: Sequence[Slot]) -> list[Slot]:
+    """Return a single op's slots (inputs, or outputs) as the fused op has them."""
+    kept = (slot for slot in slots if slot.name not in op.numbers)
+    return [Slot(s.name, True, s.optional and s.name in SOMETIMES, s.parameter) for s in kept]
 
 
 def _each(single: Op, op: Inference) -> dict[str, list[Spec]]:
@@ -43,7 +45,9 @@ def _each(single: Op, op: Inference) -> dict[str, list[Spec]]:
     slots = [slot.name for slot in single.input_slots if op.has(slot.name)]
     for slot in slots:
         op.require(len(op.specs(slot)) == count, f"{slot} must have one entry per parameter")
-    made: dict[str, list[Spec]] = {slot: [] for slot in fused_slots(single, single.output_slots)}
+    made: dict[str, list[Spec]] = {
+        slot.name: [] for slot in fused_slots(single, single.output_slots)
+    }
     for k in range(count):
         read = {slot: [op.specs(slot)[k]] for slot in slots}
         for slot, specs in single.infer(Inference(op.op, read, op.attrs)).items():
@@ -68,15 +72,13 @@ def _sample(single: Op) -> Sample:
 
 def _define(single: Op, name: str) -> None:
     used, made = fused_slots(single, single.input_slots), fused_slots(single, single.output_slots)
-    inputs, outputs = ([f"{s}*{'?' * (s in SOMETIMES)}" for s in slots] for slots in (used, made))
+    attrs = {**single.attrs, **{own: [] for own in OWN[single.type]}}
     define(
         Op(
             type=name,
-            inputs=tuple(inputs),
-            outputs=tuple(outputs),
-            attrs={**single.attrs, **{own: [] for own in OWN[single.type]}},
+            record=record(name, used, made, attrs),
             shape=lambda op: _each(single, op),
-            in_place={slot: single.in_place[slot] for slot in made},
+            in_place={slot.name: single.in_place[slot.name] for slot in made},
             samples=(_sample(single),),
         )
     )

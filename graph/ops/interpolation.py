@@ -174,7 +174,11 @@ def interpolation_grad_shape(op: Inference) -> Mapping[str, Specs]:
 def _declare(op_type: str, method: str, sizes: Sequence[str], x: tuple[int, ...]) -> None:
     outs = dict(zip(sizes, (6, 3, 4), strict=False))
     last = (x[0], *x[2:], x[1])
-    numbers = {"OutSize": tuple(sizes), "SizeTensor": tuple(sizes), "Scale": "scale"}
+    numbers: dict[str, str | tuple[str, ...]] = {
+        "OutSize": tuple(sizes),
+        "SizeTensor": tuple(sizes),
+        "Scale": "scale",
+    }
     samples = [
         sample({"X": normal(*x)}, **outs, interp_method=method),
         sample({"X": normal(*x)}, scale=2.0, interp_method=method, align_corners=False),

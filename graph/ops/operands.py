@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, NamedTuple, NoReturn, Self, TypeAlias, dataclass_transform
 
@@ -127,6 +127,20 @@ class Operands:
             dispensable = bool(optional) or (side == "Output" and "@GRAD" in name)
             sides[side].append(Slot(str(name), kind != side, dispensable, field))
         return Declared(tuple(sides["Input"]), tuple(sides["Output"]), attrs)
+
+
+def record(
+    name: str, inputs: Iterable[Slot], outputs: Iterable[Slot], attrs: Mapping[str, Any]
+) -> type[Operands]:
+    """Make the record of these slots, each under its parameter, and of attributes with their defaults."""
+    kinds: dict[str, str] = {}
+    defaults: dict[str, Any] = dict(attrs)
+    for side, slots in (("Input", inputs), ("Output", outputs)):
+        for slot in slots:
+            kinds[slot.parameter] = side + "s" * slot.duplicable + " | None" * slot.optional
+            defaults[slot.parameter] = named(slot.name)
+    kinds |= dict.fromkeys(attrs, "Any")
+    return type(name, (Operands,), {**defaults, "__annotations__": kinds})
 
 
 def slot_name(field: str) -> str:

@@ -1,130 +1,26 @@
 """Optimizer updates: each is one function, from expressions of what it reads to those of what it updates.
 
-The function is the declaration. Its operands are the op's inputs, in their order; what it returns are the op's
-outputs, each the same memory as the input it updates; its keywords are attributes with their defaults.
+``declare_update.py`` says how such a function declares an op. Updates that need norms are in
+``optimize_by_norm.py``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...strategies.types import LOW, VarType
 from . import expr as e
+from .declare_update import MASTER, SKIP, averaged, declare_update
 from .expr import Expr
-from .registry import Inference, Op, Spec, Specs, define
-from .samples import normal, sample, uniform
-from .update import Number, Results, Rule, Update
-
-MASTER, SKIP = "MasterParam", "SkipUpdate"
+from .update import Number, Results
 
 
-def _shapes(state: Sequence[str], powers: Sequence[str]) -> Any:
-    """Return the shape rule of an update: state and gradient are like Param, powers have one element.
-
-    Beside a parameter in low precision its state and gradient may be float32, as its master is.
-    """
-
-    def rule(op: Inference) -> Mapping[str, Specs]:
-        param = op.spec("Param")
-        wide = param._replace(dtype=VarType.FP32)
-        low = param.dtype in LOW
-        for slot in ("Grad", *state):
-            fits = op.spec(slot) == param or (low and op.spec(slot) == wide)
-            op.require(fits, f"{slot} must be like Param")
-        if op.has("LearningRate"):
-            op.require(op.shape("LearningRate") == (1,), "LearningRate must have one element")
-        if op.has(SKIP):
-            op.require(op.spec(SKIP) == Spec((1,), VarType.BOOL), f"{SKIP} must be one boolean")
-        updated = {f"{slot}Out": op.spec(slot) for slot in ("Param", *state, *powers)}
-        if op.has(MASTER):
-            op.require(
-                op.spec(MASTER) == wide and low,
-                f"{MASTER} must be float32, of the shape of Param in low precision",
-            )
-            updated[f"{MASTER}Out"] = wide
-        return updated
-
-    return rule
-
-
-def _slot(name: str) -> str:
-    """Return the slot of an operand: ``beta1_pow`` is Beta1Pow."""
-    return "".join(part.capitalize() for part in name.split("_"))
-
-
-def _update(
-    *,
-    own: tuple[str, ...] = (),
-    unread: Mapping[str, Any] | None = None,
-    numbers: Mapping[str, str] | None = None,
-    optional: tuple[str, ...] = (),
-    dispensable: tuple[str, ...] = (),
-    tried: Mapping[str, Any] | None = None,
-) -> Callable[[Rule], Rule]:
-    """Declare the op that a rule is named after.
-
-    ``own``: see :class:`Update`. ``unread`` are attributes that the rule has no use for, ``numbers`` slots that
-    stand for attributes, ``optional`` which of MasterParam and SkipUpdate it takes. What is ``dispensable`` in
-    Paddle's declaration is needed here: its optimizers always give it. ``tried`` are the sample's attributes.
-    """
-
-    def declare(rule: Rule) -> Rule:
-        update = Update(rule, own)
-        inputs = [_slot(name) for name in update.operands]
-        scalars = [_slot(name) for name in update.scalars]
-        updated = [_slot(name) for name in update.updated]
-        state = [s for s in inputs if s not in (*scalars, "Param", "Grad")]
-        powers = [s for s in scalars if s != "LearningRate"]
-        masters = [slot for slot in optional if slot == MASTER]
-        operands = {"Param": normal(3, 4), "Grad": normal(3, 4)}
-        signed = ("Velocity", "Moment1")
-        for slot in state:
-            operands[slot] = normal(3, 4) if slot in signed else uniform(3, 4, low=0.1)
-        operands |= {slot: uniform(1, low=0.5, high=0.9) for slot in powers}
-        if "LearningRate" in inputs:
-            operands["LearningRate"] = uniform(1, low=0.1)
-        define(
-            Op(
-                type=rule.__name__,
-                inputs=(
-                    *(f"{slot}?" if slot in dispensable else slot for slot in inputs),
-                    *(f"{slot}?" for slot in (*(numbers or {}), *optional)),
-                ),
-                outputs=(
-                    *(f"{slot}Out" for slot in updated),
-                    *(f"{slot}Out?" for slot in masters),
-                ),
-                attrs={
-                    **update.attributes,
-                    **(unread or {}),
-                    **({"multi_precision": False} if masters else {}),
-                },
-                shape=_shapes(state, [slot for slot in powers if slot in updated]),
-                update=update,
-                numbers=numbers or {},
-                in_place={f"{slot}Out": slot for slot in (*updated, *masters)},
-                samples=(sample(operands, **(tried or {})),),
-                refuses=(sample({**operands, "Grad": normal(4, 3)}),),
-            )
-        )
-        return rule
-
-    return declare
-
-
-def _averaged(old: Expr, new: Expr, beta: float) -> Expr:
-    """Return a running mean; 1 - beta is rounded in the element type, as in Paddle."""
-    return old * beta + new * (1 - e.constant(beta))
-
-
-@_update(optional=(MASTER,))
+@declare_update(optional=(MASTER,))
 def sgd(param: Expr, grad: Expr, learning_rate: Expr) -> Results:
     """p -= lr g."""
     return {"param": param - learning_rate * grad}
 
 
-@_update(optional=(MASTER,))
+@declare_update(optional=(MASTER,))
 def momentum(
     param: Expr,
     grad: Expr,
@@ -150,7 +46,7 @@ _ADAM: dict[str, Any] = {
 _BETA_TENSORS = {"Beta1Tensor": "beta1", "Beta2Tensor": "beta2"}
 
 
-@_update(numbers=_BETA_TENSORS, **_ADAM)
+@declare_update(numbers=_BETA_TENSORS, **_ADAM)
 def adam(
     param: Expr,
     grad: Expr,
@@ -169,8 +65,8 @@ def adam(
     Kingma and Ba, arXiv 1412.6980; as in Paddle, epsilon is not corrected for the bias of v.
     """
     rate = learning_rate * e.sqrt(1 - beta2_pow) / (1 - beta1_pow)
-    moment1 = _averaged(moment1, grad, beta1)
-    moment2 = _averaged(moment2, grad * grad, beta2)
+    moment1 = averaged(moment1, grad, beta1)
+    moment2 = averaged(moment2, grad * grad, beta2)
     return {
         "moment1": moment1,
         "moment2": moment2,
@@ -180,7 +76,7 @@ def adam(
     }
 
 
-@_update(
+@declare_update(
     own=("lr_ratio", "coeff", "with_decay"),
     numbers={**_BETA_TENSORS, "EpsilonTensor": "epsilon"},
     tried={"epsilon": 0.1, "lr_ratio": 0.5, "coeff": 0.25, "with_decay": True},
@@ -215,7 +111,7 @@ def _scaled(param: Expr, grad: Expr, rate: Expr, moment: Expr, epsilon: float) -
     return param - grad / (e.sqrt(moment) + epsilon) * rate
 
 
-@_update()
+@declare_update()
 def adagrad(
     param: Expr, grad: Expr, learning_rate: Expr, moment: Expr, *, epsilon: float = 1e-6
 ) -> Results:
@@ -224,7 +120,7 @@ def adagrad(
     return {"moment": moment, "param": _scaled(param, grad, learning_rate, moment, epsilon)}
 
 
-@_update()
+@declare_update()
 def decayed_adagrad(
     param: Expr,
     grad: Expr,
@@ -235,11 +131,11 @@ def decayed_adagrad(
     epsilon: float = 1e-6,
 ) -> Results:
     """m = decay m + (1 - decay) g^2; p -= lr g / (sqrt(m) + e): Paddle's op of this name."""
-    moment = _averaged(moment, grad * grad, decay)
+    moment = averaged(moment, grad * grad, decay)
     return {"moment": moment, "param": _scaled(param, grad, learning_rate, moment, epsilon)}
 
 
-@_update()
+@declare_update()
 def adamax(
     param: Expr,
     grad: Expr,
@@ -256,33 +152,38 @@ def adamax(
 
     The power is advanced by an op of its own, as in Paddle.
     """
-    moment = _averaged(moment, grad, beta1)
+    moment = averaged(moment, grad, beta1)
     inf_norm = e.maximum(e.abs_(grad), inf_norm * beta2 + epsilon)
     rate = learning_rate / (1 - beta1_pow)
     return {"moment": moment, "inf_norm": inf_norm, "param": param - moment / inf_norm * rate}
 
 
-@_update()
+@declare_update(dispensable=("LearningRate",), tried={"with_rate": True})
 def adadelta(
     param: Expr,
     grad: Expr,
     avg_squared_grad: Expr,
     avg_squared_update: Expr,
+    learning_rate: Expr,
     *,
     rho: float = 0.95,
     epsilon: float = 1e-6,
+    with_rate: bool = False,
 ) -> Results:
-    """The step is the gradient times a ratio of running root mean squares. Zeiler, arXiv 1212.5701."""
-    squared_grad = _averaged(avg_squared_grad, grad * grad, rho)
+    """The step is the gradient times a ratio of running root mean squares. Zeiler, arXiv 1212.5701.
+
+    Paddle 2 multiplies it by the learning rate (``with_rate``).
+    """
+    squared_grad = averaged(avg_squared_grad, grad * grad, rho)
     step = e.sqrt((avg_squared_update + epsilon) / (squared_grad + epsilon)) * grad
     return {
         "avg_squared_grad": squared_grad,
-        "avg_squared_update": _averaged(avg_squared_update, step * step, rho),
-        "param": param - step,
+        "avg_squared_update": averaged(avg_squared_update, step * step, rho),
+        "param": param - (step * learning_rate if with_rate else step),
     }
 
 
-@_update(
+@declare_update(
     dispensable=("MeanGrad",),
     tried={"epsilon": 1.0, "momentum": 0.5, "centered": True},
 )
@@ -304,10 +205,10 @@ def rmsprop(
     Tieleman and Hinton, Neural Networks for Machine Learning, lecture 6.5 (2012). Centered: s less the square
     of an averaged gradient, Graves, arXiv 1308.0850.
     """
-    mean_square = _averaged(mean_square, grad * grad, decay)
+    mean_square = averaged(mean_square, grad * grad, decay)
     variance = mean_square
     if centered:
-        mean_grad = _averaged(mean_grad, grad, decay)
+        mean_grad = averaged(mean_grad, grad, decay)
         variance = mean_square - mean_grad * mean_grad
     moment = moment * momentum + learning_rate * grad / e.sqrt(variance + epsilon)
     return {

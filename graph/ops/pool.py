@@ -1,10 +1,10 @@
-"""Pooling over images in NCHW or NHWC."""
+"""Pooling over images in NCHW or NHWC, and over volumes in NCDHW or NDHWC."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .conv import as_given, channels_first, check_format, window_paddings
+from .conv import as_given, check_images, window_paddings
 from .operands import Operands, SlopeOfBoth, Unary
 from .registry import Inference, Op, Specs, define
 from .rules import of_shape
@@ -13,26 +13,25 @@ from .samples import normal, sample
 
 def pool_shape(op: Inference) -> Mapping[str, Specs]:
     """[N, C, H, W] to [N, C, oh, ow], or with channels last."""
-    x, data_format = op.spec("X"), check_format(op)
-    op.require(len(x.shape) == 4, "X must have 4 dimensions")
-    n, c, *image = channels_first(x.shape, data_format)
-    shape = (n, c, *_pooled(op, image))
-    return {"Out": of_shape(as_given(shape, data_format), x)}
+    n, c, *image = check_images(op, "X")
+    kind = op.attr("pooling_type")
+    op.require(kind in ("max", "avg"), f"pooling_type {kind!r} is unknown")
+    pads = (op.attr("paddings"), op.attr("padding_algorithm"))
+    made = (n, c, *pooled(op, image, *pads))
+    return {"Out": of_shape(as_given(made, op.attr("data_format")), op.spec("X"))}
 
 
-def _pooled(op: Inference, image: Sequence[int]) -> list[int]:
-    """Return height and width of the result."""
-    op.require(
-        op.attr("pooling_type") in ("max", "avg"),
-        f"pooling_type {op.attr('pooling_type')!r} is unknown",
-    )
+def pooled(
+    op: Inference, image: Sequence[int], paddings: Sequence[int], algorithm: str
+) -> list[int]:
+    """Return the sizes of the result."""
     k, strides = op.attr("ksize"), op.attr("strides")
     if op.attr("global_pooling"):
-        return list(image) if op.attr("adaptive") else [1, 1]
-    op.require(min(k) > 0 and min(strides) > 0, "ksize and strides must be above 0")
+        return list(image) if op.attr("adaptive") else [1] * len(image)
+    op.require(min(*k, *strides) > 0, "ksize and strides must be above 0")
     if op.attr("adaptive"):
         return list(k)
-    pads = window_paddings(op.attr("paddings"), op.attr("padding_algorithm"), image, k, strides)
+    pads = window_paddings(paddings, algorithm, image, k, strides)
     dims = []
     for size, pad, window, stride in zip(image, pads, k, strides, strict=True):
         room = size + sum(pad) - window
@@ -42,7 +41,7 @@ def _pooled(op: Inference, image: Sequence[int]) -> list[int]:
     return dims
 
 
-class Pool2dAttributes(Operands):
+class PoolAttributes(Operands):
     pooling_type: str = "max"
     ksize: Sequence[int] = [1, 1]
     global_pooling: bool = False
@@ -53,16 +52,38 @@ class Pool2dAttributes(Operands):
     ceil_mode: bool = False
     data_format: str = "NCHW"
     padding_algorithm: str = "EXPLICIT"
-    is_test: bool = False
     use_cudnn: bool = False
     use_mkldnn: bool = False
+
+
+class Pool(Unary, PoolAttributes): ...
+
+
+class PoolGrad(SlopeOfBoth, PoolAttributes): ...
+
+
+class Pool2dAttributes(PoolAttributes):
+    is_test: bool = False
     use_quantizer: bool = False
 
 
-class Pool2d(Unary, Pool2dAttributes): ...
+class Pool2d(Pool, Pool2dAttributes): ...
 
 
-class Pool2dGrad(SlopeOfBoth, Pool2dAttributes): ...
+class Pool2dGrad(PoolGrad, Pool2dAttributes): ...
+
+
+class Pool3dAttributes(PoolAttributes):
+    ksize: Sequence[int] = [1, 1, 1]
+    strides: Sequence[int] = [1, 1, 1]
+    paddings: Sequence[int] = [0, 0, 0]
+    data_format: str = "NCDHW"
+
+
+class Pool3d(Pool3dAttributes, Pool): ...
+
+
+class Pool3dGrad(Pool3dAttributes, PoolGrad): ...
 
 
 define(
@@ -100,4 +121,48 @@ define(
         refuses=(sample({"X": normal(1, 1, 3, 3)}, ksize=[5, 5]),),
     ),
     Op(type="pool2d_grad", record=Pool2dGrad),
+)
+define(
+    Op(
+        type="pool3d",
+        record=Pool3d,
+        shape=pool_shape,
+        samples=(
+            sample({"X": normal(2, 2, 4, 3, 5)}, ksize=[2, 2, 3], strides=[2, 1, 2]),
+            sample(
+                {"X": normal(1, 2, 3, 4, 3)},
+                ksize=[2, 3, 2],
+                strides=[1, 2, 2],
+                paddings=[1, 0, 1, 1, 0, 1],
+                pooling_type="avg",
+            ),
+            sample(
+                {"X": normal(1, 2, 3, 4, 4)},
+                ksize=[2, 2, 2],
+                strides=[2, 2, 2],
+                paddings=[0, 0, 1],
+                pooling_type="avg",
+                exclusive=False,
+                ceil_mode=True,
+            ),
+            sample({"X": normal(2, 2, 2, 3, 2)}, global_pooling=True, pooling_type="avg"),
+            sample(
+                {"X": normal(1, 2, 3, 4, 5)}, ksize=[2, 2, 3], adaptive=True, pooling_type="avg"
+            ),
+            sample({"X": normal(1, 2, 3, 4, 5)}, ksize=[2, 3, 2], adaptive=True),
+            sample(
+                {"X": normal(2, 3, 4, 3, 2)},
+                ksize=[2, 2, 2],
+                strides=[2, 1, 2],
+                padding_algorithm="SAME",
+                data_format="NDHWC",
+            ),
+        ),
+        refuses=(
+            sample({"X": normal(1, 1, 3, 3, 3)}, ksize=[5, 2, 2]),
+            sample({"X": normal(1, 1, 3, 3)}, ksize=[2, 2, 2]),
+            sample({"X": normal(1, 1, 3, 3, 3)}, ksize=[2, 2]),
+        ),
+    ),
+    Op(type="pool3d_grad", record=Pool3dGrad),
 )

@@ -28,7 +28,7 @@ define_activation(
 )
 define_activation(
     "hard_shrink",
-    lambda x, *, threshold: e.where((x > threshold) | (x < -threshold), x, 0),
+    lambda x, *, threshold: e.where((x >= -threshold) & (x <= threshold), 0, x),
     "X",
     lambda x, d_out, *, threshold: e.where((x > threshold) | (x < -threshold), d_out, 0),
     attrs={"threshold": 0.5},
@@ -36,7 +36,7 @@ define_activation(
 )
 define_activation(
     "softshrink",
-    lambda x, *, lambda_: e.where(x > lambda_, x - lambda_, e.where(x < -lambda_, x + lambda_, 0)),
+    lambda x, *, lambda_: e.where(x > lambda_, x - lambda_, e.where(x >= -lambda_, 0, x + lambda_)),
     "X",
     lambda x, d_out, *, lambda_: e.where((x > lambda_) | (x < -lambda_), d_out, 0),
     attrs={"lambda": 0.5},
@@ -50,7 +50,7 @@ define_activation(
 )
 define_activation(
     "thresholded_relu",
-    lambda x, *, threshold: e.where(x > threshold, x, 0),
+    lambda x, *, threshold: e.where(x <= threshold, 0, x),
     "X",
     lambda x, d_out, *, threshold: e.where(x > threshold, d_out, 0),
     attrs={"threshold": 1.0},
@@ -86,8 +86,10 @@ define_activation(
 
 
 def _bent_softplus(x: e.Expr, threshold: float) -> e.Expr:
-    """log(1 + exp(x)); x above ``threshold``, and exp(x) below its negative."""
+    """log(1 + exp(x)); x above ``threshold``, and exp(x) below its negative, if it is positive."""
     middle = e.maximum(x, 0) + e.log1p(e.exp(-e.abs_(x)))
+    if threshold <= 0:
+        return middle
     below = e.exp(e.minimum(x, 0))
     return e.where(x > threshold, x, e.where(x < -threshold, below, middle))
 

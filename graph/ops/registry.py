@@ -181,6 +181,7 @@ class Op:
     numbers: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     # ... and attributes that change with it
     numbers_set: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    numbers_dtype: str = ""  # ... and the slot whose element type becomes the attribute ``dtype``
     places: Callable[[Inference], Sequence[Place]] | None = None  # what ``in_place`` cannot say
     views: Mapping[str, str] = field(
         default_factory=dict

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .expr import Expr, argument, constant, folded
+from .expr import Expr, argument, constant, folded, replaced
 
 Number = float | Expr
 Results = Mapping[str, Expr]
@@ -28,10 +28,12 @@ class Update:
     ``rule`` gets expressions of operands by position, under the names that their slots have as parameters, and
     attributes by keyword; it returns what becomes of the operands that it updates, by their names. ``own`` are
     the attributes that may differ between parameters of one fused op: the rule gets them as expressions.
+    ``like_param`` are operands named after powers that are like the parameter all the same.
     """
 
     rule: Rule
     own: tuple[str, ...] = ()
+    like_param: tuple[str, ...] = ()
 
     @cached_property
     def operands(self) -> tuple[str, ...]:
@@ -47,7 +49,9 @@ class Update:
     @cached_property
     def scalars(self) -> tuple[str, ...]:
         """The operands that have one element; all others are like the parameter."""
-        return tuple(n for n in self.operands if n == "learning_rate" or n.endswith("_pow"))
+        single = ("learning_rate", "noise")
+        ones = (n for n in self.operands if n in single or n.endswith("_pow"))
+        return tuple(n for n in ones if n not in self.like_param)
 
     @cached_property
     def updated(self) -> tuple[str, ...]:
@@ -59,8 +63,20 @@ class Update:
         """Return the results by output parameter, such as ``param_out``.
 
         Arithmetic among numbers is done in ``dtype``, as Paddle's kernels do it: 1 - beta is rounded to the
-        element type. With ``own_read`` the attributes of :attr:`own` are operands.
+        element type. With ``own_read`` the attributes of :attr:`own` are operands. What is in :meth:`totals`
+        is an operand of one element, too.
         """
+        return self._trace(attrs, dtype, own_read)[0]
+
+    def totals(
+        self, attrs: Mapping[str, Any], dtype: Any, *, own_read: bool = False
+    ) -> Mapping[str, Expr]:
+        """Return what is summed over the elements of the operands before they are updated, by name."""
+        return self._trace(attrs, dtype, own_read)[1]
+
+    def _trace(
+        self, attrs: Mapping[str, Any], dtype: Any, own_read: bool
+    ) -> tuple[Results, Mapping[str, Expr]]:
         settings = tuple(
             (name, attrs[name]) for name in self.attributes if not (own_read and name in self.own)
         )
@@ -72,9 +88,22 @@ class Update:
 
 
 @lru_cache(1000)
-def _traced(update: Update, settings: tuple[tuple[str, Any], ...], dtype: np.dtype) -> Results:
+def _traced(
+    update: Update, settings: tuple[tuple[str, Any], ...], dtype: np.dtype
+) -> tuple[Results, Mapping[str, Expr]]:
     own = {name: argument(name) for name in update.own}
     numbers = {n: constant(v) if n in own else v for n, v in settings}
     results = update.rule(*map(argument, update.operands), **{**own, **numbers})
     same: dict[Expr, Expr] = {}
-    return {f"{name}_out": folded(result, dtype, same) for name, result in results.items()}
+    exact = {f"{name}_out": folded(result, dtype, same) for name, result in results.items()}
+    totals: dict[str, Expr] = {}
+    known: dict[Expr, Expr] = {}
+
+    def named(part: Expr) -> Expr | None:
+        if part.fn != "total":
+            return None
+        name = f"total{len(totals)}"
+        (totals[name],) = part.args
+        return argument(name)
+
+    return {name: replaced(result, named, known) for name, result in exact.items()}, totals

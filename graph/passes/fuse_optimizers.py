@@ -96,7 +96,7 @@ def _depends(node: Node, group: Iterable[Node]) -> bool:
 
 def _fusible(node: Node) -> bool:
     """Tell whether an update has each operand of its rule once, and none that a fused update cannot have."""
-    needed = set(fused_slots(OPS[node.op], OPS[node.op].input_slots))
+    needed = {slot.name for slot in fused_slots(OPS[node.op], OPS[node.op].input_slots)}
     slots = {slot for slot, values in node.inputs.items() if values}
     single_results = all(len(vs) == 1 and vs[0] is not None for vs in node.outputs.values() if vs)
     return needed.difference(SOMETIMES) <= slots <= needed and single_results
@@ -107,7 +107,8 @@ def _key(node: Node) -> Key:
     assert param is not None
     shared = {k: v for k, v in node.attrs.items() if k not in OWN[node.op]}
     attrs = json.dumps(shared, sort_keys=True, default=str)
-    extra = tuple(slot for slot in SOMETIMES if node.inputs.get(slot))
+    in_use = {**node.inputs, **node.outputs}
+    extra = tuple(slot for slot in SOMETIMES if in_use.get(slot))
     return node.op, attrs, extra, int(param.spec.dtype), node.at, node.host
 
 

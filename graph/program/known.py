@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...strategies.errors import InvalidValue
-from ...strategies.types import to_numpy
+from ...strategies.types import to_numpy, to_var_type
 from ..ops.indexing import slice_bounds
 from ..ops.registry import Op
+from ..ops.rules import product
 from .role import EMPTY_VAR
 
 if TYPE_CHECKING:
@@ -71,6 +72,9 @@ def with_numbers(
         else:
             replaced[attr] = numbers if isinstance(op.attrs[attr], list) else numbers[0]
         replaced.update(op.numbers_set.get(slot, {}))
+        if slot == op.numbers_dtype:
+            (first, *_) = numbers_by_slot[slot]
+            replaced["dtype"] = int(to_var_type(first.elements.dtype))  # type: ignore[union-attr]
     return replaced
 
 
@@ -136,9 +140,11 @@ def _value(block: Block, name: str, end: int) -> np.ndarray | None:
         inputs, attrs = resolve_numbers(op)
     except InvalidValue:
         return None
-    if op.type == "shape":
+    if op.type in ("shape", "size"):
         source = block.find_var_recursive(inputs["Input"][0])
-        return None if source is None or source.shape is None else _sizes(source.shape)
+        if source is None or source.shape is None:
+            return None
+        return _sizes(source.shape if op.type == "shape" else [product(source.shape)])
     operands = [_value(block, n, index) for names in inputs.values() for n in names]
     if any(operand is None for operand in operands):
         return None
@@ -221,11 +227,12 @@ _MOVES: dict[str, Callable[[list[Any], Mapping[str, Any]], Any]] = {
 }
 _MAKERS: dict[str, Callable[[list[Any], Mapping[str, Any]], Any]] = {
     **_MOVES,
-    **dict.fromkeys(("shape", *_VIEWS), lambda operands, attrs: None),
+    **dict.fromkeys(("shape", "size", *_VIEWS), lambda operands, attrs: None),
     "fill_constant": _fill,
     "assign_value": _assign,
     "scale": _scale,
     "increment": lambda operands, attrs: operands[0] + attrs["step"],
+    "seed": lambda operands, attrs: np.array([attrs["seed"]]) if attrs["seed"] else None,
     "elementwise_add": _binary(np.add),
     "elementwise_sub": _binary(np.subtract),
     "elementwise_mul": _binary(np.multiply),

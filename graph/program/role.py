@@ -26,8 +26,19 @@ STAMPED = (ROLE, ROLE_VAR, NAMESCOPE, CALLSTACK, DEVICE)
 
 EMPTY_VAR = "@EMPTY@"
 GRAD_SUFFIX = "@GRAD"
+_RECOMPUTED = ".subprog_"
 
 
 def grad_name(name: str) -> str:
     """Return the name of the gradient of variable ``name``."""
     return name + GRAD_SUFFIX
+
+
+def recomputed_name(name: str, number: int) -> str:
+    """Return the name under which the backward pass computes a variable again, in a numbered segment."""
+    return f"{name}{_RECOMPUTED}{number}"
+
+
+def original_name(name: str) -> str:
+    """Return the name of the variable that this one computes again, if it does, else its own."""
+    return name.partition(_RECOMPUTED)[0]

@@ -153,6 +153,7 @@ class Parameter(Variable):
         regularizer: Any = None,
         gradient_clip_attr: Any = None,
         do_model_average: bool = False,
+        need_clip: bool = True,
         is_distributed: bool = False,
         **variable: Any,
     ) -> None:
@@ -172,6 +173,7 @@ class Parameter(Variable):
         self.regularizer = regularizer
         self.gradient_clip_attr = gradient_clip_attr
         self.do_model_average = do_model_average
+        self.need_clip = need_clip
         self.is_distributed = is_distributed
 
     def details(self) -> dict[str, Any]:

@@ -106,10 +106,13 @@ def _flops(block: Block, op: Operator) -> int | None:
     def shape(names: Sequence[str]) -> tuple[int, ...]:
         return tuple(abs(size) for size in block.var_recursive(names[0]).shape or ())
 
-    if op.type in ("conv2d", "depthwise_conv2d"):
+    if op.type in ("conv2d", "depthwise_conv2d", "conv3d"):
         result = shape(op.output("Output"))
         return 2 * math.prod(result[1:]) * math.prod(shape(op.input("Filter"))[1:])
-    if op.type == "pool2d":
+    if op.type in ("conv2d_transpose", "depthwise_conv2d_transpose", "conv3d_transpose"):
+        source = shape(op.input("Input"))
+        return 2 * math.prod(source[1:]) * math.prod(shape(op.input("Filter"))[1:])
+    if op.type in ("pool2d", "pool3d"):
         source, result = shape(op.input("X")), shape(op.output("Out"))
         is_global = op.attr("global_pooling") or op.attr("adaptive")
         window = math.prod(source[2:]) // max(math.prod(result[2:]), 1)

@@ -7,7 +7,7 @@ written more than once is written under other names and summed just before its f
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,9 +25,11 @@ from ..program.role import (
     ROLE_VAR,
     OpRole,
     grad_name,
+    recomputed_name,
 )
 from ..program.unique_name import generate
 from ..program.variable import Parameter, Variable
+from .recompute import Segment, segments
 
 Callback = Callable[[Block, dict[str, Any]], None]
 
@@ -41,6 +43,7 @@ class GradOp:
     outputs: dict[str, list[str]]
     attrs: dict[str, Any]
     of: dict[str, str] = field(default_factory=dict)  # gradient name -> forward name
+    recomputes: bool = False  # it is a forward op, computed again
 
     def read(self) -> list[str]:
         """Names read."""
@@ -70,14 +73,16 @@ def append_backward(
         parameter_list: parameters (or names) to return; default: every trainable parameter that has one.
         no_grad_set: variables (or names) through which no gradient flows.
         callbacks: called with the block and a context after each appended op.
+        checkpoints: variables (or names) whose values are kept from the forward pass; what lies between them
+            is computed again where gradients need it, which saves memory (see ``recompute.py``).
 
     Raises:
         InvalidType: an argument of the wrong type.
-        Unsupported: ``checkpoints``.
     """
     _check_arguments(loss, parameter_list, callbacks)
-    if checkpoints is not None:
-        raise Unsupported("append_backward(checkpoints=...): recomputation is not built yet.")
+    if checkpoints is not None and not isinstance(checkpoints, (list, tuple, set)):
+        raise InvalidType("append_backward: checkpoints must be a list of Variables or names.")
+    marks = _names(checkpoints or (), "checkpoints")
     program = loss.block.program
     block = program.global_block()
     source = _producer(block, loss)
@@ -90,7 +95,9 @@ def append_backward(
         names = _GradientNames(program, block)
         seed = names.seed(loss.name)
         _append_seed(block, loss, seed, source.attrs[DEVICE])
-        grads = _backward_ops(path, {loss.name: seed}, stopped, names)
+        known = {names.of(loss.name): seed}
+        grads = _with_recomputation(block, path, marks, set(known), stopped, names)
+        grads = _accumulate(grads, known)
         _append(block, grads, callbacks, first)
     return _pairs(program, block, parameter_list, names, first)
 
@@ -267,10 +274,48 @@ def _backward_ops(
     return _accumulate(_gradient_ops(path, set(known), stopped, names), known)
 
 
+def _with_recomputation(
+    block: Block,
+    path: Sequence[Operator],
+    checkpoints: list[str],
+    reached: set[str],
+    stopped: set[str],
+    names: _GradientNames,
+) -> list[GradOp]:
+    """Return the gradient ops of a path, and before those of each segment the ops that it repeats."""
+    ops: list[GradOp] = []
+    for segment in segments(block, path, checkpoints):
+        grads = _gradient_ops(segment.ops, reached, stopped, names)
+        for grad in grads:
+            grad.inputs = _renamed(grad.inputs, segment.again)
+        read = {name for grad in grads for name in grad.read()}
+        ops += [_repeated(op, segment) for op in segment.repeated(read)] + grads
+    return ops
+
+
+def _repeated(op: Operator, segment: Segment) -> GradOp:
+    """Return a forward op as it is computed again: none of its results takes the place of a kept one."""
+    own = {n: recomputed_name(n, segment.number) for n in op.output_arg_names if n != EMPTY_VAR}
+    attrs = {name: value for name, value in op.attrs.items() if name not in (ROLE, ROLE_VAR)}
+    return GradOp(
+        op.type,
+        _renamed(op.inputs, segment.again),
+        _renamed(op.outputs, own),
+        attrs,
+        recomputes=True,
+    )
+
+
+def _renamed(slots: Mapping[str, list[str]], new: Mapping[str, str]) -> dict[str, list[str]]:
+    return {slot: [new.get(name, name) for name in names] for slot, names in slots.items()}
+
+
 def _gradient_ops(
     path: Sequence[Operator], reached: set[str], stopped: set[str], names: _GradientNames
 ) -> list[GradOp]:
     """Return the gradient ops of a path, last op first, without those that no gradient reaches.
+
+    The names of the gradients that they write are added to those ``reached``.
 
     Raises:
         Unsupported: a gradient op has no gradient of its own.
@@ -382,9 +427,8 @@ def _accumulate(grads: list[GradOp], seeds: dict[str, str]) -> list[GradOp]:
             elif name in seeds and parts.get(name) == [seeds[name]]:
                 op.rename(op.inputs, name, seeds[name])
                 op.of[seeds[name]] = op.of[name]
-        for slot, names in sorted(
-            op.outputs.items()
-        ):  # Paddle's order: that of the sums at the end
+        # In Paddle's order, which is that of the sums at the end.
+        for slot, names in () if op.recomputes else sorted(op.outputs.items()):
             for i, name in enumerate(names):
                 if name == EMPTY_VAR:
                     continue

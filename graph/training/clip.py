@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ...strategies.errors import InvalidType
@@ -17,7 +18,28 @@ ParamGrads = list[tuple[Parameter, Variable]]
 
 
 class GradientClipBase:
-    """Base class; ``clip`` returns the pairs with clipped gradients."""
+    """Base class; ``clip`` returns the pairs with clipped gradients.
+
+    ``need_clip(parameter)`` tells whether a parameter's gradient is clipped, and counts in a global norm (None:
+    all are, but those of a ``ParamAttr(need_clip=False)``).
+
+    Raises:
+        InvalidType: ``need_clip`` is no function.
+    """
+
+    def __init__(self, need_clip: Callable[[Parameter], bool] | None = None) -> None:
+        if need_clip is not None and not callable(need_clip):
+            raise InvalidType(
+                f"need_clip must be a function of a parameter that returns a bool, got {need_clip!r}."
+            )
+        self._need_clip = need_clip
+
+    def apply(self, params_grads: ParamGrads) -> ParamGrads:
+        """Append the ops that clip the gradients that need it; return all pairs, in their order."""
+        needs = self._need_clip or (lambda parameter: parameter.need_clip)
+        chosen = [(p, g) for p, g in params_grads if needs(p)]
+        clipped = {p.name: g for p, g in self.clip(chosen)}
+        return [(p, clipped.get(p.name, g)) for p, g in params_grads]
 
     def clip(self, params_grads: ParamGrads) -> ParamGrads:
         """Append the ops that clip every gradient."""
@@ -32,7 +54,13 @@ def _clipped(parameter: Parameter, grad: Variable, op_type: str, attrs: dict[str
 class GradientClipByValue(GradientClipBase):
     """Limits every element to ``min`` (default: -max) and ``max``."""
 
-    def __init__(self, max: float, min: float | None = None) -> None:
+    def __init__(
+        self,
+        max: float,
+        min: float | None = None,
+        need_clip: Callable[[Parameter], bool] | None = None,
+    ) -> None:
+        super().__init__(need_clip)
         self.max = float(max)
         self.min = -self.max if min is None else float(min)
 
@@ -45,7 +73,10 @@ class GradientClipByValue(GradientClipBase):
 class GradientClipByNorm(GradientClipBase):
     """Each gradient is scaled down to a norm of at most ``clip_norm``."""
 
-    def __init__(self, clip_norm: float) -> None:
+    def __init__(
+        self, clip_norm: float, need_clip: Callable[[Parameter], bool] | None = None
+    ) -> None:
+        super().__init__(need_clip)
         self.clip_norm = float(clip_norm)
 
     def clip(self, params_grads: ParamGrads) -> ParamGrads:
@@ -59,7 +90,13 @@ class GradientClipByNorm(GradientClipBase):
 class GradientClipByGlobalNorm(GradientClipBase):
     """All gradients are scaled by clip_norm / max(global norm, clip_norm). Pascanu et al., ICML 2013."""
 
-    def __init__(self, clip_norm: float, group_name: str = "default_group") -> None:
+    def __init__(
+        self,
+        clip_norm: float,
+        group_name: str = "default_group",
+        need_clip: Callable[[Parameter], bool] | None = None,
+    ) -> None:
+        super().__init__(need_clip)
         self.clip_norm = float(clip_norm)
         self.group_name = group_name
 
@@ -97,8 +134,16 @@ class GradientClipByGlobalNorm(GradientClipBase):
         return LayerHelper("elementwise_div").apply("elementwise_div", {"X": limit, "Y": larger})
 
 
-class ErrorClipByValue:
-    """Clips the gradient of one variable while the backward pass runs."""
+class BaseErrorClipAttr:
+    """Base class of what clips the gradient of one variable while the backward pass runs."""
+
+    def append(self, block: Block, grad: str) -> None:
+        """Append the ops that clip a gradient, in place."""
+        raise NotImplementedError
+
+
+class ErrorClipByValue(BaseErrorClipAttr):
+    """Limits every element of the gradient of one variable to ``min`` (default: -max) and ``max``."""
 
     def __init__(self, max: float, min: float | None = None) -> None:
         self.max = float(max)
@@ -110,12 +155,22 @@ class ErrorClipByValue:
 
 
 def error_clip_callback(block: Block, context: dict[str, Any]) -> None:
-    """Callback of ``append_backward``: clip the last op's gradients of variables with an ``error_clip``."""
+    """Callback of ``append_backward``: clip the last op's gradients of variables with an ``error_clip``.
+
+    Raises:
+        InvalidType: a variable's ``error_clip`` is none.
+    """
     op = context["__current_op_desc__"]
     for name in [n for n in op.output_arg_names if n in context]:
         forward = block.vars.get(context[name])
-        if forward is not None and forward.error_clip is not None:
-            forward.error_clip.append(block, name)
+        if forward is None or forward.error_clip is None:
+            continue
+        if not isinstance(forward.error_clip, BaseErrorClipAttr):
+            raise InvalidType(
+                f"variable {forward.name!r}: error_clip must be an ErrorClipByValue or None, got "
+                f"{forward.error_clip!r}."
+            )
+        forward.error_clip.append(block, name)
 
 
 def set_gradient_clip(
@@ -139,7 +194,7 @@ def append_gradient_clip(params_grads: ParamGrads, clip: GradientClipBase | None
     """Clip with the optimizer's ``clip``, else with that of the parameters (all of them have one, or none)."""
     if clip is not None:
         with name_scope("gradient_clip"):
-            return _renamed(params_grads, clip.clip(params_grads))
+            return _renamed(params_grads, clip.apply(params_grads))
     attributes = [p.gradient_clip_attr for p, _ in params_grads]
     if not attributes or any(attribute is None for attribute in attributes):
         return params_grads
@@ -151,8 +206,13 @@ def append_gradient_clip(params_grads: ParamGrads, clip: GradientClipBase | None
     with name_scope("gradient_clip"):
         for members in groups.values():
             attribute = members[0][0].gradient_clip_attr
-            clipped |= {p.name: g for p, g in attribute.clip(members)}
+            clipped |= {p.name: g for p, g in attribute.apply(members)}
     return _renamed(params_grads, [(p, clipped[p.name]) for p, _ in params_grads])
+
+
+def append_gradient_clip_ops(params_grads: ParamGrads) -> ParamGrads:
+    """Clip with the clips of the parameters, if all of them have one."""
+    return append_gradient_clip(params_grads, None)
 
 
 def _renamed(old_pairs: ParamGrads, new_pairs: ParamGrads) -> ParamGrads:

@@ -2,6 +2,8 @@
 
 from ..graph.layers.initializer import (
     MSRA,
+    Bilinear,
+    BilinearInitializer,
     Constant,
     ConstantInitializer,
     Initializer,
@@ -20,6 +22,8 @@ from ..names import listing, missing
 
 __all__ = [
     "MSRA",
+    "Bilinear",
+    "BilinearInitializer",
     "Constant",
     "ConstantInitializer",
     "Initializer",

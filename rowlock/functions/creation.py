@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..graph.layers import matrices
 from ..graph.layers import shape as layers
 from ..graph.layers.helper import LayerHelper, check_variable
 from ..graph.layers.tensors import sizes_of
@@ -132,75 +133,98 @@ def arange(
 def linspace(
     start: Any, stop: Any, num: Any, dtype: Any = None, name: str | None = None
 ) -> Variable:
-    """``num`` numbers from ``start`` to ``stop``, evenly apart."""
+    """``num`` numbers from ``start`` to ``stop``, evenly apart; ends may be Variables."""
+    if isinstance(start, Variable) or isinstance(stop, Variable):
+        like = next(end.dtype for end in (start, stop) if isinstance(end, Variable))
+        return matrices.linspace(start, stop, num, like if dtype is None else dtype)
     _numbers("linspace", start, stop, num)
     if int(num) < 1:
         raise InvalidValue(f"linspace: num must be 1 or more, got {num}.")
     return constant(np.linspace(start, stop, int(num)), dtype_or_default(dtype))
 
 
+def logspace(
+    start: float,
+    stop: float,
+    num: int,
+    base: float = 10.0,
+    dtype: Any = None,
+    name: str | None = None,
+) -> Variable:
+    """``num`` powers of ``base``, whose exponents lie evenly apart from ``start`` to ``stop``."""
+    _numbers("logspace", start, stop, num, base)
+    if int(num) < 1:
+        raise InvalidValue(f"logspace: num must be 1 or more, got {num}.")
+    return constant(np.logspace(start, stop, int(num), base=base), dtype_or_default(dtype))
+
+
 def eye(
     num_rows: int, num_columns: int | None = None, dtype: Any = None, name: str | None = None
 ) -> Variable:
     """Ones on the diagonal, zeros beside it."""
-    columns = num_rows if num_columns is None else num_columns
-    sizes = sizes_of([num_rows, columns], "eye")
-    if min(sizes) < 1:
-        raise InvalidValue(f"eye: sizes must be positive, got {sizes}.")
-    return constant(np.eye(sizes[0], sizes[1]), dtype_or_default(dtype))
-
-
-def _known_matrix_sizes(x: Variable, layer: str) -> tuple[int, int]:
-    """Return the last two sizes, which must be known."""
-    check_variable(x, "x", layer)
-    sizes = (x.shape or ())[-2:]
-    if len(sizes) < 2 or min(sizes) < 0:
-        raise InvalidValue(
-            f"{layer}: x must have two dimensions or more, the last two of known sizes; "
-            f"{x.name!r} has {list(x.shape or ())}."
-        )
-    return sizes[0], sizes[1]
-
-
-def _masked(x: Variable, mask: np.ndarray) -> Variable:
-    assert x.shape is not None and x.dtype is not None
-    return x * constant(mask, x.dtype)
+    return matrices.eye(num_rows, num_columns, None, dtype_or_default(dtype))
 
 
 def tril(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
     """The matrices with zeros above a diagonal."""
-    return _masked(x, np.tri(*_known_matrix_sizes(x, "tril"), k=diagonal))
+    check_variable(x, "x", "tril")
+    return matrices.tril(x, diagonal, name)
 
 
 def triu(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
     """The matrices with zeros below a diagonal."""
-    return _masked(x, 1 - np.tri(*_known_matrix_sizes(x, "triu"), k=diagonal - 1))
+    check_variable(x, "x", "triu")
+    return matrices.triu(x, diagonal, name)
 
 
 def diag(
     x: Variable, offset: int = 0, padding_value: float = 0, name: str | None = None
 ) -> Variable:
-    """A matrix with the vector on its diagonal, or the diagonal of a matrix."""
+    """A matrix with the vector on its diagonal and ``padding_value`` beside it, or a matrix's diagonal."""
     check_variable(x, "x", "diag")
-    assert x.shape is not None and x.dtype is not None
-    if len(x.shape) == 1 and x.shape[0] > 0:
-        count = x.shape[0]
-        size = count + abs(offset)
-        on_it = np.eye(size, k=offset)
-        index = np.clip(np.arange(size) - max(-offset, 0), 0, count - 1)
-        column = layers.unsqueeze(layers.gather(x, constant(index, "int64")), [1])
-        placed = column * constant(on_it, x.dtype)
-        return placed + constant((1 - on_it) * padding_value, x.dtype) if padding_value else placed
-    rows_, columns = _known_matrix_sizes(x, "diag")
-    if len(x.shape) != 2:
-        raise InvalidValue(f"diag takes a vector or a matrix, got {len(x.shape)} dimensions.")
-    first = np.arange(max(-offset, 0), rows_)
-    second = first + offset
-    inside = second < columns
-    index = np.stack([first[inside], second[inside]], 1)
-    from ..graph.layers.tensors import gather_nd
+    if x.ndim == 2:
+        return matrices.diagonal(x, offset, 0, 1, name)
+    if x.ndim != 1:
+        raise InvalidValue(f"diag takes a vector or a matrix, got {x.ndim} dimensions.")
+    matrix = matrices.diag_embed(x, offset)
+    if not padding_value:
+        return matrix
+    on_it = matrices.diag_embed(ones_like(x), offset) > 0
+    return layers.where(on_it, matrix, full_like(matrix, padding_value))
 
-    return gather_nd(x, constant(index, "int64"))
+
+def diagflat(x: Variable, offset: int = 0, name: str | None = None) -> Variable:
+    """A matrix with all elements of x, in a row, on its diagonal."""
+    check_variable(x, "x", "diagflat")
+    return diag(x if x.ndim == 1 else layers.reshape(x, [-1]), offset)
+
+
+def diag_embed(input: Variable, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Variable:
+    """The last dimension on a diagonal of dimensions ``dim1`` and ``dim2``, zeros beside it."""
+    return matrices.diag_embed(input, offset, dim1, dim2)
+
+
+def tril_indices(
+    row: int, col: int | None = None, offset: int = 0, dtype: Any = "int64"
+) -> Variable:
+    """Rows and columns, [2, n], of the elements on and below a diagonal of [row, col]."""
+    rows, columns = sizes_of([row, row if col is None else col], "tril_indices")
+    return constant(np.stack(np.tril_indices(rows, offset, columns)), dtype)
+
+
+def triu_indices(
+    row: int, col: int | None = None, offset: int = 0, dtype: Any = "int64"
+) -> Variable:
+    """Rows and columns, [2, n], of the elements on and above a diagonal of [row, col]."""
+    rows, columns = sizes_of([row, row if col is None else col], "triu_indices")
+    return constant(np.stack(np.triu_indices(rows, offset, columns)), dtype)
+
+
+def trace(
+    x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name: str | None = None
+) -> Variable:
+    """The sum of the diagonal of two dimensions."""
+    return matrices.trace(x, offset, axis1, axis2, None, name)
 
 
 def to_tensor(
@@ -231,17 +255,7 @@ def assign(x: Any, output: Variable | None = None) -> Variable:
 def meshgrid(*args: Any, **kwargs: Any) -> list[Variable]:
     """Vectors repeated to grids: output i varies along dimension i."""
     vectors = list(args[0]) if len(args) == 1 and isinstance(args[0], (list, tuple)) else list(args)
-    sizes: list[int] = []
-    for vector in vectors:
-        check_variable(vector, "an argument", "meshgrid")
-        if vector.ndim != 1 or vector.shape[0] < 0:
-            raise InvalidValue(f"meshgrid takes vectors of known sizes, got {vector!r}.")
-        sizes.append(vector.shape[0])
-    grids = []
-    for i, vector in enumerate(vectors):
-        view = layers.reshape(vector, [-1 if j == i else 1 for j in range(len(sizes))])
-        grids.append(layers.expand(view, [1 if j == i else n for j, n in enumerate(sizes)]))
-    return grids
+    return matrices.meshgrid(vectors, kwargs.get("name"))
 
 
 def known_sizes(shape: Any, layer: str) -> Sequence[int]:

@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
+from ..graph.layers import moves, picks, tensors, unary
 from ..graph.layers import shape as layers
-from ..graph.layers import tensors, unary
 from ..graph.layers.helper import check_variable
 from ..graph.ops.rules import product
 from ..graph.program.variable import Variable
 from ..strategies.errors import InvalidType, InvalidValue
-from .creation import constant, known_sizes
+from .creation import known_sizes
 
 slice = layers.slice
 strided_slice = tensors.strided_slice
 unstack = tensors.unstack
 gather_nd = tensors.gather_nd
 cast = layers.cast
+index_sample = picks.index_sample
+scatter_nd = picks.scatter_nd
+shard_index = picks.shard_index
 
 
 def concat(x: Sequence[Variable], axis: Any = 0, name: str | None = None) -> Variable:
@@ -65,7 +66,7 @@ def unbind(input: Variable, axis: int = 0) -> list[Variable]:
     """The elements at each index along ``axis``, as a list."""
     check_variable(input, "input", "unbind")
     if input.ndim > 1:
-        return tensors.unstack(input, axis)
+        return moves.unbind(input, axis)
     return [input[i] for i in range((input.shape or (0,))[0])]
 
 
@@ -152,61 +153,31 @@ def tile(x: Variable, repeat_times: Any, name: str | None = None) -> Variable:
 
 def flip(x: Variable, axis: int | Sequence[int], name: str | None = None) -> Variable:
     """The elements from the end to the front along ``axis``."""
-    return tensors.reverse(x, axis)
+    return moves.flip(x, axis, name)
 
 
 def roll(x: Variable, shifts: Any, axis: Any = None, name: str | None = None) -> Variable:
     """The elements moved along ``axis``; those that leave at one end come in at the other.
 
     Raises:
-        InvalidValue: ``shifts`` and ``axis`` differ in length, or a size is not known.
+        InvalidValue: ``shifts`` and ``axis`` differ in length.
     """
-    check_variable(x, "x", "roll")
-    if axis is None:
-        flat = roll(layers.reshape(x, [-1]), shifts, 0)
-        return layers.reshape(flat, list(x.shape or ()))
-    steps = [shifts] if isinstance(shifts, int) else list(shifts)
-    axes = [axis] if isinstance(axis, int) else list(axis)
-    if len(steps) != len(axes):
-        raise InvalidValue(f"roll: {len(steps)} shifts do not fit {len(axes)} axes.")
-    out = x
-    for step, dim in zip(steps, axes, strict=True):
-        size = (x.shape or ())[dim]
-        if size < 0:
-            raise InvalidValue(f"roll: the size of dimension {dim} of {x.name!r} must be known.")
-        cut = -step % size
-        if cut:
-            parts = layers.split(out, [cut, size - cut], dim % x.ndim)
-            out = layers.concat([parts[1], parts[0]], dim % x.ndim)
-    return out
+    return moves.roll(x, shifts, axis)
 
 
 def gather(x: Variable, index: Variable, axis: Any = None, name: str | None = None) -> Variable:
     """The elements at the indices along ``axis``."""
-    return index_select(x, index, 0 if axis is None else axis, name)
+    check_variable(x, "x", "gather")
+    picks.check_index(index, "index", "gather")
+    if axis is None or axis in (0, -x.ndim):
+        return layers.gather(x, index)
+    return picks.index_select(x, index if index.ndim == 1 else layers.reshape(index, [-1]), axis)
 
 
 def index_select(x: Variable, index: Variable, axis: int = 0, name: str | None = None) -> Variable:
     """The elements at the indices along ``axis``."""
     check_variable(x, "x", "index_select")
-    check_variable(index, "index", "index_select")
-    axis = axis % x.ndim
-    if axis == 0:
-        return layers.gather(x, index)
-    order = [axis, *(i for i in range(x.ndim) if i != axis)]
-    picked = layers.gather(layers.transpose(x, order), index)
-    return layers.transpose(picked, [order.index(i) for i in range(x.ndim)])
-
-
-def index_sample(x: Variable, index: Variable) -> Variable:
-    """Row i holds the elements of row i of x at ``index[i]``."""
-    check_variable(x, "x", "index_sample")
-    check_variable(index, "index", "index_sample")
-    width = (x.shape or ())[-1]
-    if width < 0:
-        raise InvalidValue(f"index_sample: the width of {x.name!r} must be known.")
-    spread = layers.cast(layers.one_hot_v2(index, width), x.dtype)
-    return layers.reduce_sum(spread * layers.unsqueeze(x, [1]), -1)
+    return picks.index_select(x, index, axis)
 
 
 def scatter(
@@ -216,56 +187,12 @@ def scatter(
     return tensors.scatter(x, index, updates, name, overwrite)
 
 
-def _flat_index(index: Variable, sizes: list[int], layer: str) -> tuple[Variable, list[int]]:
-    """Return coordinates as row numbers, and the sizes of a row."""
-    check_variable(index, "index", layer)
-    depth = (index.shape or ())[-1]
-    if min(sizes) < 0:
-        raise InvalidValue(f"{layer}: sizes must be known, got {sizes}.")
-    strides = [product(tuple(sizes[i + 1 : depth])) for i in range(depth)]
-    rows = layers.reduce_sum(index * constant(np.array(strides), index.dtype), -1)
-    return layers.reshape(rows, [-1]), sizes[depth:]
-
-
 def scatter_nd_add(
     x: Variable, index: Variable, updates: Variable, name: str | None = None
 ) -> Variable:
     """x with ``updates`` added at coordinates; those that come twice are added twice."""
     check_variable(x, "x", "scatter_nd_add")
-    return x + scatter_nd(index, updates, list(x.shape or ()), name)
-
-
-def scatter_nd(index: Variable, updates: Variable, shape: Any, name: str | None = None) -> Variable:
-    """Zeros with ``updates`` added at coordinates; those that come twice are added twice."""
-    check_variable(updates, "updates", "scatter_nd")
-    sizes = list(known_sizes(shape, "scatter_nd"))
-    rows, row = _flat_index(index, sizes, "scatter_nd")
-    count = product(tuple(sizes)) // product(tuple(row))
-    # A product adds up repeated indices, and needs no order.
-    picked = layers.one_hot_v2(rows, count)
-    flat = layers.reshape(updates, [-1, product(tuple(row))])
-    from ..graph.layers.binary import matmul
-
-    placed = matmul(layers.cast(picked, updates.dtype), flat, transpose_x=True)
-    return layers.reshape(placed, sizes)
-
-
-def shard_index(
-    input: Variable, index_num: int, nshards: int, shard_id: int, ignore_value: int = -1
-) -> Variable:
-    """Indices of one shard, counted from its first; others are ``ignore_value``.
-
-    Raises:
-        InvalidValue: there is no such shard.
-    """
-    check_variable(input, "input", "shard_index")
-    if not 0 <= shard_id < nshards:
-        raise InvalidValue(f"shard_index: shard {shard_id} is not one of {nshards}.")
-    width = (index_num + nshards - 1) // nshards
-    local = input - shard_id * width
-    other = layers.zeros_like(input) + ignore_value
-    inside = layers.cast(local >= 0, "int32") * layers.cast(local < width, "int32")
-    return layers.where(inside == 1, local, other)
+    return picks.scatter_nd_add(x, index, updates, name)
 
 
 def reshape_(x: Variable, shape: Any, name: str | None = None) -> Variable:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.layers import binary, tensors, unary
+from ..graph.layers import activations, binary, matrices, picks, tensors, unary
 from ..graph.layers import shape as layers
 from ..graph.layers.helper import check_variable
 from ..graph.program.variable import Variable
@@ -359,63 +359,64 @@ def cumsum(
     return tensors.cumsum(x, axis)
 
 
-def trace(
-    x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name: str | None = None
-) -> Variable:
-    """The sum of a diagonal of each matrix."""
-    check_variable(x, "x", "trace")
-    rank = x.ndim
-    last = [axis1 % rank, axis2 % rank]
-    if last[0] == last[1]:
-        raise InvalidValue(f"trace: axis1 and axis2 are one dimension, {axis1}.")
-    turned = layers.transpose(x, [i for i in range(rank) if i not in last] + last)
-    sizes = (turned.shape or ())[-2:]
-    if min_of(*sizes) < 0:
-        raise InvalidValue(f"trace: the sizes {list(sizes)} of the matrices must be known.")
-    return layers.reduce_sum(
-        turned * constant(np.eye(sizes[0], sizes[1], k=offset), x.dtype), [-2, -1]
-    )
-
-
 def _floats(x: Variable, layer: str) -> Variable:
     check_variable(x, "x", layer)
     return layers.cast(x, "float32") if x.dtype in INTEGERS else x
 
 
-def log2(x: Variable, name: str | None = None) -> Variable:
-    """The logarithm to base 2."""
-    return unary.log(_floats(x, "log2"), name) * (1.0 / math.log(2.0))
+def _of_floats(op_type: str, text: str) -> Callable[..., Variable]:
+    def function(x: Variable, name: str | None = None) -> Variable:
+        layer: Callable[..., Variable] = getattr(unary, op_type)
+        return layer(_floats(x, op_type), name=name)
+
+    function.__name__ = function.__qualname__ = op_type
+    function.__doc__ = f"{text} Integers become float32."
+    return function
 
 
-def log10(x: Variable, name: str | None = None) -> Variable:
-    """The logarithm to base 10."""
-    return unary.log(_floats(x, "log10"), name) * (1.0 / math.log(10.0))
+acos = _of_floats("acos", "The angle in [0, pi] whose cosine is x.")
+acosh = _of_floats("acosh", "log(x + sqrt(x^2 - 1)).")
+asin = _of_floats("asin", "The angle in [-pi/2, pi/2] whose sine is x.")
+asinh = _of_floats("asinh", "log(x + sqrt(x^2 + 1)).")
+atan = _of_floats("atan", "The angle in (-pi/2, pi/2) whose tangent is x.")
+atanh = _of_floats("atanh", "log((1 + x) / (1 - x)) / 2.")
+cosh = _of_floats("cosh", "(exp(x) + exp(-x)) / 2.")
+expm1 = _of_floats("expm1", "exp(x) - 1, exact near 0.")
+log1p = _of_floats("log1p", "log(1 + x), exact near 0.")
+log2 = _of_floats("log2", "The logarithm to base 2.")
+log10 = _of_floats("log10", "The logarithm to base 10.")
+sinh = _of_floats("sinh", "(exp(x) - exp(-x)) / 2.")
+tan = _of_floats("tan", "sin(x) / cos(x).")
 
 
-def sinh(x: Variable, name: str | None = None) -> Variable:
-    """(exp(x) - exp(-x)) / 2."""
-    x = _floats(x, "sinh")
-    return (unary.exp(x) - unary.exp(-x)) * 0.5
+def erf(x: Variable, name: str | None = None) -> Variable:
+    """The error function."""
+    return unary.erf(x)
 
 
-def cosh(x: Variable, name: str | None = None) -> Variable:
-    """(exp(x) + exp(-x)) / 2."""
-    x = _floats(x, "cosh")
-    return (unary.exp(x) + unary.exp(-x)) * 0.5
+def trunc(input: Variable, name: str | None = None) -> Variable:
+    """The whole part, towards 0."""
+    check_variable(input, "input", "trunc")
+    return layers.assign(input) if input.dtype in INTEGERS else unary.trunc(input, name)
 
 
-def tan(x: Variable, name: str | None = None) -> Variable:
-    """sin(x) / cos(x)."""
-    x = _floats(x, "tan")
-    return unary.sin(x) / unary.cos(x)
+def frac(x: Variable, name: str | None = None) -> Variable:
+    """What is behind the point, with the sign of x."""
+    check_variable(x, "x", "frac")
+    return x - trunc(x)
 
 
-def stanh(
-    x: Variable, scale_a: float = 0.67, scale_b: float = 1.7159, name: str | None = None
-) -> Variable:
-    """scale_b * tanh(scale_a * x)."""
-    check_variable(x, "x", "stanh")
-    return unary.tanh(x * float(scale_a), name) * float(scale_b)
+def rad2deg(x: Variable, name: str | None = None) -> Variable:
+    """An angle in degrees."""
+    return unary.scale(_floats(x, "rad2deg"), 180.0 / math.pi, name=name)
+
+
+def deg2rad(x: Variable, name: str | None = None) -> Variable:
+    """An angle in radians."""
+    return unary.scale(_floats(x, "deg2rad"), math.pi / 180.0, name=name)
+
+
+stanh = activations.stanh
 
 
 def isnan(x: Variable, name: str | None = None) -> Variable:
@@ -444,21 +445,12 @@ def increment(x: Variable, value: float = 1.0, name: str | None = None) -> Varia
 
 def multiplex(inputs: Sequence[Variable], index: Variable, name: str | None = None) -> Variable:
     """Row i is row i of input ``index[i]``."""
-    if not isinstance(inputs, (list, tuple)) or len(inputs) < 2:
-        raise InvalidType(f"multiplex takes a list of two Variables or more, got {inputs!r}.")
-    check_variable(index, "index", "multiplex")
-    first = inputs[0]
-    flat = layers.reshape(index, [-1] + [1] * (first.ndim - 1))
-    out: Variable = first
-    for i, variable in enumerate(inputs[1:], 1):
-        rows = layers.zeros_like(variable) + layers.cast(flat == i, variable.dtype)
-        out = layers.where(rows > 0.5, variable, out)
-    return out
+    return picks.multiplex(inputs, index)
 
 
 def numel(x: Variable, name: str | None = None) -> Variable:
     """The number of elements, as an int64 of one element."""
-    return tensors.size(x)
+    return matrices.size(x)
 
 
 def cross(x: Variable, y: Variable, axis: int = 9, name: str | None = None) -> Variable:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..graph.layers import draws, tensors
 from ..graph.layers import shape as layers
-from ..graph.layers import tensors, unary
 from ..graph.layers.helper import check_variable
 from ..graph.program.variable import Variable
 from ..strategies.errors import InvalidType, InvalidValue
-from .creation import constant, known_sizes
+from ..strategies.types import VarType, to_var_type
+from .creation import full_like, known_sizes
 from .framework import dtype_or_default
 
 
@@ -59,35 +60,61 @@ def randint(
     dtype: Any = None,
     name: str | None = None,
 ) -> Variable:
-    """Integers from ``low`` up to but without ``high``.
+    """Integers from ``low`` up to but without ``high``; one number is the end, from 0.
 
     Raises:
-        InvalidValue: there are none, or more than float32 tells apart.
+        InvalidValue: there are none.
     """
     low, high = (0, low) if high is None else (low, high)
-    if not 0 < high - low <= 1 << 24:
-        raise InvalidValue(f"randint: from {low} to {high} there must be 1 to {1 << 24} integers.")
-    uniform = tensors.uniform_random(known_sizes(shape, "randint"), "float32", 0.0, 1.0)
-    steps = unary.floor(uniform * float(high - low))
-    integers = layers.cast(steps, "int64") + low
-    return integers if dtype in (None, "int64") else layers.cast(integers, dtype)
+    sizes = [shape] if isinstance(shape, int) else shape
+    return draws.randint(low, high, sizes, "int64" if dtype is None else dtype, name=name)
+
+
+def randint_like(
+    x: Variable, low: int = 0, high: int | None = None, dtype: Any = None, name: str | None = None
+) -> Variable:
+    """Integers from ``low`` up to but without ``high`` in the shape and, by default, the type of x.
+
+    Raises:
+        InvalidValue: there are none, or the sizes of x are not known.
+    """
+    check_variable(x, "x", "randint_like")
+    low, high = (0, low) if high is None else (low, high)
+    kind = x.dtype if dtype is None else to_var_type(dtype)
+    drawn = draws.randint(low, high, known_shape(x, "randint_like"), "int64", name=name)
+    return drawn if kind == VarType.INT64 else layers.cast(drawn, kind)
 
 
 def randperm(n: int, dtype: Any = "int64", name: str | None = None) -> Variable:
     """The integers below ``n`` in a random order."""
-    if isinstance(n, bool) or not isinstance(n, int):
-        raise InvalidType(f"randperm takes an int, got {n!r}.")
-    if n < 1:
-        raise InvalidValue(f"randperm: n must be positive, got {n}.")
-    order = tensors.argsort(tensors.uniform_random([n], "float64", 0.0, 1.0))[1]
-    return order if dtype == "int64" else layers.cast(order, dtype)
+    return draws.randperm(n, dtype, name=name)
 
 
 def bernoulli(x: Variable, p: float | None = None, name: str | None = None) -> Variable:
     """Ones with the probability in x (or ``p``), zeros otherwise."""
     check_variable(x, "x", "bernoulli")
-    shape = list(x.shape or ())
-    if any(size < 0 for size in shape):
-        raise InvalidValue(f"bernoulli: the sizes {shape} of {x.name!r} must be known.")
-    chance = x if p is None else constant(float(p), x.dtype)
-    return layers.cast(tensors.uniform_random(shape, x.dtype, 0.0, 1.0) < chance, x.dtype)
+    return draws.bernoulli(x if p is None else full_like(x, float(p)), name)
+
+
+def multinomial(
+    x: Variable, num_samples: int = 1, replacement: bool = False, name: str | None = None
+) -> Variable:
+    """Indices drawn by the weights in x, a vector or rows of them."""
+    return draws.multinomial(x, num_samples, replacement, name)
+
+
+def standard_normal(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
+    """From the standard normal distribution."""
+    return randn(shape, dtype, name)
+
+
+def known_shape(x: Variable, layer: str) -> list[int]:
+    """Return the sizes of a variable.
+
+    Raises:
+        InvalidValue: one of them is not known.
+    """
+    sizes = list(x.shape or ())
+    if any(size < 0 for size in sizes):
+        raise InvalidValue(f"{layer}: the sizes {sizes} of {x.name!r} must be known.")
+    return sizes

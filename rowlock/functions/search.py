@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.layers import binary, tensors, unary
+from ..graph.layers import binary, matrices, tensors, unary
 from ..graph.layers import shape as layers
 from ..graph.layers.helper import LayerHelper, check_variable
 from ..graph.program.variable import Variable
@@ -79,6 +79,70 @@ def equal_all(x: Variable, y: Variable, name: str | None = None) -> Variable:
     return tensors.reduce_all(binary.equal(x, y)) if fits else constant(False, "bool")
 
 
+def is_empty(x: Variable, name: str | None = None) -> Variable:
+    """Whether there are no elements."""
+    return matrices.is_empty(x)
+
+
+def isclose(
+    x: Variable,
+    y: Variable,
+    rtol: float = 1e-05,
+    atol: float = 1e-08,
+    equal_nan: bool = False,
+    name: str | None = None,
+) -> Variable:
+    """Whether |x - y| is at most atol + rtol |y|, element by element."""
+    check_variable(x, "x", "isclose")
+    check_variable(y, "y", "isclose")
+    near = unary.abs(x - y) <= unary.abs(y) * float(rtol) + float(atol)
+    near = binary.logical_or(near, binary.equal(x, y))
+    if not equal_nan:
+        return near
+    neither = binary.logical_and(binary.not_equal(x, x), binary.not_equal(y, y))
+    return binary.logical_or(near, neither)
+
+
+def nonzero(x: Variable, as_tuple: bool = False) -> Any:
+    """Refuse.
+
+    Raises:
+        Unsupported: how many elements are not zero depends on values.
+    """
+    return matrices.nonzero(x, as_tuple)
+
+
+def masked_select(x: Variable, mask: Variable, name: str | None = None) -> Any:
+    """Refuse.
+
+    Raises:
+        Unsupported: how many elements the mask selects depends on values.
+    """
+    raise matrices.unknown_size(
+        "masked_select",
+        "the mask has true elements",
+        "Use where(mask, x, 0), or multiply by the mask.",
+    )
+
+
+def unique(
+    x: Variable,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+    dtype: Any = "int64",
+    sorted: bool = True,
+    name: str | None = None,
+) -> Any:
+    """Refuse.
+
+    Raises:
+        Unsupported: how many elements are left depends on values.
+    """
+    return matrices.unique(x, dtype)
+
+
 def allclose(
     x: Variable,
     y: Variable,
@@ -88,18 +152,7 @@ def allclose(
     name: str | None = None,
 ) -> Variable:
     """Whether every |x - y| is at most atol + rtol |y|."""
-    check_variable(x, "x", "allclose")
-    check_variable(y, "y", "allclose")
-    near = unary.abs(x - y) <= unary.abs(y) * float(rtol) + float(atol)
-    near = binary.logical_or(near, binary.equal(x, y))
-    if equal_nan:
-        near = binary.logical_or(
-            near, binary.logical_and(binary.not_equal(x, x), binary.not_equal(y, y))
-        )
-    return tensors.reduce_all(near)
-
-
-is_empty = tensors.is_empty
+    return matrices.allclose(x, y, rtol, atol, equal_nan, name)
 
 
 def _extreme(

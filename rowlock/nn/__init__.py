@@ -7,8 +7,10 @@ from ..graph.training.clip import GradientClipByValue as ClipGradByValue
 from ..names import listing, missing
 from . import functional, initializer
 from .layer.activation import (
+    CELU,
     ELU,
     GELU,
+    GLU,
     SELU,
     Hardshrink,
     Hardsigmoid,
@@ -18,10 +20,13 @@ from .layer.activation import (
     LogSigmoid,
     LogSoftmax,
     Maxout,
+    Mish,
     PReLU,
     ReLU,
     ReLU6,
+    RReLU,
     Sigmoid,
+    Silu,
     Softmax,
     Softplus,
     Softshrink,
@@ -33,6 +38,7 @@ from .layer.activation import (
 )
 from .layer.common import (
     AlphaDropout,
+    ChannelShuffle,
     CosineSimilarity,
     Dropout,
     Dropout2D,
@@ -46,9 +52,11 @@ from .layer.common import (
     Pad3D,
     PairwiseDistance,
     PixelShuffle,
+    PixelUnshuffle,
+    Unfold,
 )
 from .layer.container import LayerDict, LayerList, ParameterList, Sequential
-from .layer.conv import Conv1D, Conv2D
+from .layer.conv import Conv1D, Conv1DTranspose, Conv2D, Conv2DTranspose, Conv3D, Conv3DTranspose
 from .layer.images import Upsample, UpsamplingBilinear2D, UpsamplingNearest2D
 from .layer.layers import Layer
 from .layer.loss import (
@@ -66,12 +74,19 @@ from .layer.norm import BatchNorm, BatchNorm1D, BatchNorm2D, BatchNorm3D, LayerN
 from .layer.pooling import (
     AdaptiveAvgPool1D,
     AdaptiveAvgPool2D,
+    AdaptiveAvgPool3D,
     AdaptiveMaxPool1D,
     AdaptiveMaxPool2D,
+    AdaptiveMaxPool3D,
     AvgPool1D,
     AvgPool2D,
+    AvgPool3D,
     MaxPool1D,
     MaxPool2D,
+    MaxPool3D,
+    MaxUnPool1D,
+    MaxUnPool2D,
+    MaxUnPool3D,
 )
 from .layer.transformer import (
     MultiHeadAttention,
@@ -83,27 +98,37 @@ from .layer.transformer import (
 )
 
 __all__ = [
+    "CELU",
     "ELU",
     "GELU",
+    "GLU",
     "SELU",
     "AdaptiveAvgPool1D",
     "AdaptiveAvgPool2D",
+    "AdaptiveAvgPool3D",
     "AdaptiveMaxPool1D",
     "AdaptiveMaxPool2D",
+    "AdaptiveMaxPool3D",
     "AlphaDropout",
     "AvgPool1D",
     "AvgPool2D",
+    "AvgPool3D",
     "BCELoss",
     "BCEWithLogitsLoss",
     "BatchNorm",
     "BatchNorm1D",
     "BatchNorm2D",
     "BatchNorm3D",
+    "ChannelShuffle",
     "ClipGradByGlobalNorm",
     "ClipGradByNorm",
     "ClipGradByValue",
     "Conv1D",
+    "Conv1DTranspose",
     "Conv2D",
+    "Conv2DTranspose",
+    "Conv3D",
+    "Conv3DTranspose",
     "CosineSimilarity",
     "CrossEntropyLoss",
     "Dropout",
@@ -130,7 +155,12 @@ __all__ = [
     "MarginRankingLoss",
     "MaxPool1D",
     "MaxPool2D",
+    "MaxPool3D",
+    "MaxUnPool1D",
+    "MaxUnPool2D",
+    "MaxUnPool3D",
     "Maxout",
+    "Mish",
     "MultiHeadAttention",
     "NLLLoss",
     "PReLU",
@@ -140,10 +170,13 @@ __all__ = [
     "PairwiseDistance",
     "ParameterList",
     "PixelShuffle",
+    "PixelUnshuffle",
+    "RReLU",
     "ReLU",
     "ReLU6",
     "Sequential",
     "Sigmoid",
+    "Silu",
     "SmoothL1Loss",
     "Softmax",
     "Softplus",
@@ -159,11 +192,12 @@ __all__ = [
     "TransformerDecoderLayer",
     "TransformerEncoder",
     "TransformerEncoderLayer",
+    "Unfold",
     "Upsample",
     "UpsamplingBilinear2D",
     "UpsamplingNearest2D",
     "functional",
     "initializer",
-]  # fmt: skip
+]
 __dir__ = listing(__name__)
 __getattr__ = missing(__name__)

@@ -6,9 +6,10 @@ import math
 from typing import Any
 
 from ..functions.creation import full_like
-from ..graph.layers import binary, unary
+from ..graph.layers import activations, tensors, unary
 from ..graph.layers import shape as layers
 from ..graph.layers.helper import check_variable
+from ..graph.layers.numbers import integer, number
 from ..graph.layers.tensors import check_float
 from ..graph.program.variable import Variable
 from ..strategies.errors import InvalidValue
@@ -86,13 +87,12 @@ def hardswish(x: Variable, name: str | None = None) -> Variable:
 
 def hardtanh(x: Variable, min: float = -1.0, max: float = 1.0, name: str | None = None) -> Variable:
     """x cut to [min, max]."""
-    return unary.clip(x, min, max, name)
+    return activations.brelu(x, min, max, name)
 
 
 def hardshrink(x: Variable, threshold: float = 0.5, name: str | None = None) -> Variable:
     """x where |x| is above ``threshold``, else 0."""
-    check_float(x, "x", "hardshrink")
-    return layers.where(unary.abs(x) > float(threshold), x, layers.zeros_like(x))
+    return activations.hard_shrink(x, threshold)
 
 
 def softshrink(x: Variable, threshold: float = 0.5, name: str | None = None) -> Variable:
@@ -101,24 +101,22 @@ def softshrink(x: Variable, threshold: float = 0.5, name: str | None = None) -> 
     Raises:
         InvalidValue: ``threshold`` is negative.
     """
-    check_float(x, "x", "softshrink")
-    if threshold < 0:
+    if number(threshold, "threshold", "softshrink") < 0:
         raise InvalidValue(f"softshrink: threshold cannot be negative, got {threshold!r}.")
-    return unary.relu(x - float(threshold)) - unary.relu(-x - float(threshold))
+    return activations.softshrink(x, threshold)
 
 
 def tanhshrink(x: Variable, name: str | None = None) -> Variable:
     """x - tanh(x)."""
-    check_float(x, "x", "tanhshrink")
-    return x - unary.tanh(x)
+    return activations.tanh_shrink(x, name)
 
 
 def thresholded_relu(
     x: Variable, threshold: float = 1.0, value: float = 0.0, name: str | None = None
 ) -> Variable:
     """x where above ``threshold``, else ``value``."""
-    check_float(x, "x", "thresholded_relu")
-    return layers.where(x > float(threshold), x, full_like(x, value))
+    cut = activations.thresholded_relu(x, threshold)
+    return cut if value == 0 else layers.where(x > float(threshold), x, full_like(x, value))
 
 
 def selu(
@@ -132,39 +130,125 @@ def selu(
     Raises:
         InvalidValue: ``scale`` is at most 1, or ``alpha`` negative.
     """
-    check_float(x, "x", "selu")
-    if scale <= 1.0 or alpha < 0:
+    if number(scale, "scale", "selu") <= 1.0 or number(alpha, "alpha", "selu") < 0:
         raise InvalidValue(f"selu: scale must be above 1 and alpha not negative: {scale}, {alpha}.")
-    return unary.elu(x, alpha) * float(scale)
+    return activations.selu(x, scale, alpha, name)
 
 
 def prelu(
     x: Variable, weight: Variable, data_format: str = "NCHW", name: str | None = None
 ) -> Variable:
-    """x where positive, else weight x, with one weight or one a channel."""
+    """x where positive, else weight x, with one weight or one a channel.
+
+    Raises:
+        InvalidValue: ``weight`` has neither one element nor one for each channel.
+    """
     check_float(x, "x", "prelu")
     check_variable(weight, "weight", "prelu")
-    negative = x - unary.relu(x)
     count = (weight.shape or (1,))[0]
-    if count == 1 or data_format[-1] == "C":
-        return unary.relu(x) + negative * weight
-    return unary.relu(x) + binary.elementwise_mul(negative, weight, axis=1)
+    if count == 1 or data_format[-1] != "C" or x.ndim < 3:
+        return activations.weighted_relu(x, weight, "all" if count == 1 else "channel", name)
+    positive = unary.relu(x)
+    return positive + (x - positive) * weight
 
 
 def maxout(x: Variable, groups: int, axis: int = 1, name: str | None = None) -> Variable:
-    """The largest of each ``groups`` channels in a row.
+    """The largest of each ``groups`` channels in a row."""
+    return activations.maxout(x, groups, name, axis)
+
+
+celu = activations.celu
+
+
+def mish(x: Variable, name: str | None = None) -> Variable:
+    """x * tanh(log(1 + exp(x))). Misra, arXiv 1908.08681."""
+    return activations.mish(x, 20.0, name)
+
+
+def silu(x: Variable, inplace: bool = False, name: str | None = None) -> Variable:
+    """x * sigmoid(x); in a static program the result is a variable of its own."""
+    return activations.silu(x, name)
+
+
+def glu(x: Variable, axis: int = -1, name: str | None = None) -> Variable:
+    """a * sigmoid(b), where a and b are the halves of x along ``axis``. Dauphin et al., arXiv 1612.08083.
 
     Raises:
-        InvalidValue: the channels do not divide by ``groups``.
+        InvalidValue: ``axis`` is outside x, or its size is odd.
     """
-    check_float(x, "x", "maxout")
-    shape = list(x.shape or ())
-    axis = axis % len(shape)
-    if groups < 1 or shape[axis] % groups:
-        raise InvalidValue(f"maxout: {shape[axis]} channels do not divide by {groups}.")
-    parts = [0 if size < 0 else size for size in shape[:axis]]
-    view = layers.reshape(x, [*parts, shape[axis] // groups, groups, *shape[axis + 1 :]])
-    return layers.reduce_max(view, axis + 1)
+    check_float(x, "x", "glu")
+    if not -x.ndim <= integer(axis, "axis", "glu") < x.ndim:
+        raise InvalidValue(f"glu: axis {axis} is outside the {x.ndim} dimensions.")
+    if (x.shape or ())[axis] % 2:
+        raise InvalidValue(f"glu: {list(x.shape or ())} has no halves along axis {axis}.")
+    first, second = layers.split(x, 2, axis)
+    return first * unary.sigmoid(second)
+
+
+def _noise(x: Variable, low: float, high: float, layer: str) -> Variable:
+    """Return numbers drawn anew in each step, as many as x has.
+
+    Raises:
+        InvalidValue: how many these are is not known.
+    """
+    sizes = list(x.shape or ())
+    if min(sizes) < 0:
+        raise InvalidValue(
+            f"{layer}: the sizes {sizes} of {x.name!r} must be known: it draws as many."
+        )
+    return tensors.uniform_random(sizes, x.dtype, low, high)
+
+
+def rrelu(
+    x: Variable,
+    lower: float = 1.0 / 8.0,
+    upper: float = 1.0 / 3.0,
+    training: bool = True,
+    name: str | None = None,
+) -> Variable:
+    """x where positive, else a slope times x: drawn for each element, the middle one when testing.
+
+    Xu et al., arXiv 1505.00853.
+
+    Raises:
+        InvalidValue: not 0 <= ``lower`` <= ``upper`` <= 1.
+    """
+    check_float(x, "x", "rrelu")
+    low, high = number(lower, "lower", "rrelu"), number(upper, "upper", "rrelu")
+    if not 0.0 <= low <= high <= 1.0:
+        raise InvalidValue(f"rrelu: 0 <= lower <= upper <= 1 must hold, got {lower} and {upper}.")
+    if not training:
+        return unary.leaky_relu(x, (low + high) / 2.0, name)
+    positive = unary.relu(x)
+    return positive + (x - positive) * _noise(x, low, high, "rrelu")
+
+
+def gumbel_softmax(
+    x: Variable,
+    temperature: float = 1.0,
+    hard: bool = False,
+    axis: int = -1,
+    name: str | None = None,
+) -> Variable:
+    """softmax((x + noise) / temperature) with Gumbel noise; ``hard`` gives 1 to the largest, 0 to others.
+
+    The gradient is that of the softmax. Jang, Gu and Poole, arXiv 1611.01144.
+
+    Raises:
+        InvalidValue: ``temperature`` is not above 0.
+    """
+    check_float(x, "x", "gumbel_softmax")
+    if number(temperature, "temperature", "gumbel_softmax") <= 0:
+        raise InvalidValue(f"gumbel_softmax: temperature must be above 0, got {temperature!r}.")
+    tiny = 1e-20
+    noise = -unary.log(-unary.log(_noise(x, 0.0, 1.0, "gumbel_softmax") + tiny) + tiny)
+    soft = unary.softmax((x + noise) / float(temperature), axis=axis, name=name)
+    if not hard:
+        return soft
+    largest = layers.cast(soft == layers.reduce_max(soft, axis, True), x.dtype)
+    offset = largest - soft
+    offset.stop_gradient = True
+    return soft + offset
 
 
 def relu_(x: Variable, name: str | None = None) -> Variable:

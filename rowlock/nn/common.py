@@ -1,16 +1,18 @@
-"""Dropout, products, convolutions, pooling and norms of ``paddle.nn.functional``."""
+"""Dropout, products and norms of ``paddle.nn.functional``."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ..functions import math as functions
-from ..graph.layers import binary, tensors, unary
-from ..graph.layers import nn as nets
+from ..graph.layers import binary, moves, tensors, unary
 from ..graph.layers import shape as layers
+from ..graph.layers.conv import image_format
 from ..graph.layers.helper import LayerHelper, check_variable
+from ..graph.layers.numbers import integer
 from ..graph.program.variable import Variable
 from ..strategies.errors import InvalidType, InvalidValue, Unsupported
 from .activations import SELU_FLOOR, alpha_factors
@@ -161,223 +163,6 @@ def one_hot(x: Variable, num_classes: int = -1, name: str | None = None) -> Vari
     return layers.one_hot_v2(x, num_classes)
 
 
-def label_image(data_format: str, layer: str) -> None:
-    """Raise InvalidValue unless ``data_format`` is one of images."""
-    if data_format not in ("NCHW", "NHWC"):
-        raise InvalidValue(f"{layer}: data_format must be 'NCHW' or 'NHWC', got {data_format!r}.")
-
-
-def conv2d(
-    x: Variable,
-    weight: Variable,
-    bias: Variable | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-    data_format: str = "NCHW",
-    name: str | None = None,
-) -> Variable:
-    """Convolution of images with given filters."""
-    check_variable(x, "x", "conv2d")
-    check_variable(weight, "weight", "conv2d")
-    label_image(data_format, "conv2d")
-    paddings, algorithm = nets.paddings_of(padding)
-    attrs = {
-        "strides": nets.pair(stride, "stride"),
-        "paddings": paddings,
-        "dilations": nets.pair(dilation, "dilation"),
-        "groups": groups,
-        "padding_algorithm": algorithm,
-        "data_format": data_format,
-    }
-    inputs = {"Input": x, "Filter": weight}
-    out = LayerHelper("conv2d", name).apply("conv2d", inputs, attrs, out="Output", dtype=x.dtype)
-    if bias is None:
-        return out
-    return binary.elementwise_add(out, bias, axis=1 if data_format == "NCHW" else -1)
-
-
-def _single_int(value: Any, argument: str) -> int:
-    if isinstance(value, (list, tuple)) and len(value) == 1:
-        value = value[0]
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidType(f"{argument} must be an int or a list of one, got {value!r}.")
-    return value
-
-
-def conv1d(
-    x: Variable,
-    weight: Variable,
-    bias: Variable | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-    data_format: str = "NCL",
-    name: str | None = None,
-) -> Variable:
-    """Convolution of sequences of one length with given filters."""
-    check_variable(x, "x", "conv1d")
-    check_variable(weight, "weight", "conv1d")
-    if data_format != "NCL":
-        raise Unsupported(f"conv1d: data_format={data_format!r} is not built; use 'NCL'.")
-    pads = padding if isinstance(padding, str) else [0, _single_int(padding, "conv1d: padding")]
-    out = conv2d(
-        layers.unsqueeze(x, [2]),
-        layers.unsqueeze(weight, [2]),
-        bias,
-        [1, _single_int(stride, "conv1d: stride")],
-        pads,
-        [1, _single_int(dilation, "conv1d: dilation")],
-        groups,
-    )
-    return layers.squeeze(out, [2], name)
-
-
-def max_pool2d(
-    x: Variable,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    return_mask: bool = False,
-    ceil_mode: bool = False,
-    data_format: str = "NCHW",
-    name: str | None = None,
-) -> Variable:
-    """Maximum over windows.
-
-    Raises:
-        Unsupported: ``return_mask`` is set.
-    """
-    check_variable(x, "x", "max_pool2d")
-    label_image(data_format, "max_pool2d")
-    if return_mask:
-        raise Unsupported("max_pool2d: return_mask is not built: leave it out.")
-    stride = kernel_size if stride is None else stride
-    return nets.pool2d(
-        x,
-        kernel_size,
-        "max",
-        stride,
-        padding,
-        ceil_mode=ceil_mode,
-        name=name,
-        data_format=data_format,
-    )
-
-
-def avg_pool2d(
-    x: Variable,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    exclusive: bool = True,
-    divisor_override: float | None = None,
-    data_format: str = "NCHW",
-    name: str | None = None,
-) -> Variable:
-    """Average over windows; ``exclusive`` leaves the padding out, ``divisor_override`` replaces the count."""
-    check_variable(x, "x", "avg_pool2d")
-    label_image(data_format, "avg_pool2d")
-    stride = kernel_size if stride is None else stride
-    settings: dict[str, Any] = {"ceil_mode": ceil_mode, "name": name, "data_format": data_format}
-    if divisor_override is None:
-        settings["exclusive"] = exclusive
-        return nets.pool2d(x, kernel_size, "avg", stride, padding, **settings)
-    settings["exclusive"] = False
-    mean = nets.pool2d(x, kernel_size, "avg", stride, padding, **settings)
-    return mean * (math.prod(nets.pair(kernel_size, "kernel_size")) / float(divisor_override))
-
-
-def max_pool1d(
-    x: Variable,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    return_mask: bool = False,
-    ceil_mode: bool = False,
-    name: str | None = None,
-) -> Variable:
-    """Maximum over windows of sequences."""
-    check_variable(x, "x", "max_pool1d")
-    width, step, pads = _windows(kernel_size, stride, padding, "max_pool1d")
-    out = max_pool2d(layers.unsqueeze(x, [2]), width, step, pads, return_mask, ceil_mode)
-    return layers.squeeze(out, [2], name)
-
-
-def avg_pool1d(
-    x: Variable,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    exclusive: bool = True,
-    ceil_mode: bool = False,
-    name: str | None = None,
-) -> Variable:
-    """Average over windows of sequences."""
-    check_variable(x, "x", "avg_pool1d")
-    width, step, pads = _windows(kernel_size, stride, padding, "avg_pool1d")
-    out = avg_pool2d(layers.unsqueeze(x, [2]), width, step, pads, ceil_mode, exclusive)
-    return layers.squeeze(out, [2], name)
-
-
-def _windows(kernel_size: Any, stride: Any, padding: Any, layer: str) -> list[Any]:
-    width = _single_int(kernel_size, f"{layer}: kernel_size")
-    step = width if stride is None else _single_int(stride, f"{layer}: stride")
-    pads = padding if isinstance(padding, str) else [0, _single_int(padding, f"{layer}: padding")]
-    return [[1, width], [1, step], pads]
-
-
-def _adaptive(x: Variable, output_size: Any, kind: str, data_format: str) -> Variable:
-    layer = f"adaptive_{kind}_pool2d"
-    check_variable(x, "x", layer)
-    label_image(data_format, layer)
-    first = 2 if data_format == "NCHW" else 1
-    shape = x.shape or ()
-    sizes = [output_size] * 2 if isinstance(output_size, int) else list(output_size)
-    sizes = [shape[first + i] if size is None else size for i, size in enumerate(sizes)]
-    attrs = {"pooling_type": kind, "ksize": sizes, "adaptive": True, "data_format": data_format}
-    return LayerHelper("pool2d").apply("pool2d", {"X": x}, attrs, dtype=x.dtype)
-
-
-def adaptive_avg_pool2d(
-    x: Variable, output_size: Any, data_format: str = "NCHW", name: str | None = None
-) -> Variable:
-    """Average over as many windows as the result has elements."""
-    return _adaptive(x, output_size, "avg", data_format)
-
-
-def adaptive_max_pool2d(
-    x: Variable, output_size: Any, return_mask: bool = False, name: str | None = None
-) -> Variable:
-    """Maximum over as many windows as the result has elements.
-
-    Raises:
-        Unsupported: ``return_mask`` is set.
-    """
-    if return_mask:
-        raise Unsupported("adaptive_max_pool2d: return_mask is not built: leave it out.")
-    return _adaptive(x, output_size, "max", "NCHW")
-
-
-def adaptive_avg_pool1d(x: Variable, output_size: int, name: str | None = None) -> Variable:
-    """Average over as many windows as the result has elements."""
-    check_variable(x, "x", "adaptive_avg_pool1d")
-    view = layers.unsqueeze(x, [2])
-    return layers.squeeze(_adaptive(view, [1, output_size], "avg", "NCHW"), [2], name)
-
-
-def adaptive_max_pool1d(
-    x: Variable, output_size: int, return_mask: bool = False, name: str | None = None
-) -> Variable:
-    """Maximum over as many windows as the result has elements."""
-    check_variable(x, "x", "adaptive_max_pool1d")
-    view = layers.unsqueeze(x, [2])
-    return layers.squeeze(adaptive_max_pool2d(view, [1, output_size], return_mask), [2], name)
-
-
 _CHANNELS_LAST = ("NHWC", "NLC", "NDHWC")
 
 
@@ -490,6 +275,17 @@ def cosine_similarity(x1: Variable, x2: Variable, axis: int = 1, eps: float = 1e
     return product / unary.sqrt(functions.clip(sizes, eps * eps))
 
 
+def _in_order(
+    move: Callable[[Variable], Variable], x: Variable, data_format: str, layer: str
+) -> Variable:
+    """Apply a function of images in NCHW order to images of either order."""
+    check_variable(x, "x", layer)
+    image_format(data_format, layer)
+    if data_format == "NCHW":
+        return move(x)
+    return layers.transpose(move(layers.transpose(x, [0, 3, 1, 2])), [0, 2, 3, 1])
+
+
 def pixel_shuffle(
     x: Variable, upscale_factor: int, data_format: str = "NCHW", name: str | None = None
 ) -> Variable:
@@ -498,19 +294,41 @@ def pixel_shuffle(
     Raises:
         InvalidValue: the channels do not divide by the square of ``upscale_factor``.
     """
-    check_variable(x, "x", "pixel_shuffle")
-    label_image(data_format, "pixel_shuffle")
-    if isinstance(upscale_factor, bool) or not isinstance(upscale_factor, int):
-        raise InvalidType(f"pixel_shuffle: upscale_factor must be an int, got {upscale_factor!r}.")
-    image = x if data_format == "NCHW" else layers.transpose(x, [0, 3, 1, 2])
-    _, channels, height, width = image.shape or (0, 0, 0, 0)
-    r = upscale_factor
-    if channels % (r * r) or height < 0 or width < 0:
-        raise InvalidValue(f"pixel_shuffle: {channels} channels of [{height}, {width}] by {r}.")
-    parts = layers.reshape(image, [-1, channels // (r * r), r, r, height, width])
-    turned = layers.transpose(parts, [0, 1, 4, 2, 5, 3])
-    out = layers.reshape(turned, [-1, channels // (r * r), height * r, width * r])
-    return out if data_format == "NCHW" else layers.transpose(out, [0, 2, 3, 1])
+    how = partial(moves.pixel_shuffle, upscale_factor=upscale_factor)
+    return _in_order(how, x, data_format, "pixel_shuffle")
+
+
+def pixel_unshuffle(
+    x: Variable, downscale_factor: int, data_format: str = "NCHW", name: str | None = None
+) -> Variable:
+    """Blocks of pixels moved to channels: the way back from ``pixel_shuffle``.
+
+    Raises:
+        InvalidValue: height or width do not divide by ``downscale_factor``, or are not known.
+    """
+    r = integer(downscale_factor, "downscale_factor", "pixel_unshuffle")
+
+    def move(image: Variable) -> Variable:
+        _, channels, height, width = image.shape or (0, 0, 0, 0)
+        if r < 1 or min(channels, height, width) < 0 or height % r or width % r:
+            raise InvalidValue(f"pixel_unshuffle: an image of [{height}, {width}] by {r}.")
+        parts = layers.reshape(image, [-1, channels, height // r, r, width // r, r])
+        turned = layers.transpose(parts, [0, 1, 3, 5, 2, 4])
+        return layers.reshape(turned, [-1, channels * r * r, height // r, width // r])
+
+    return _in_order(move, x, data_format, "pixel_unshuffle")
+
+
+def channel_shuffle(
+    x: Variable, groups: int, data_format: str = "NCHW", name: str | None = None
+) -> Variable:
+    """The channels dealt out over the groups.
+
+    Raises:
+        InvalidValue: the channels do not divide by ``groups``.
+    """
+    how = partial(moves.shuffle_channel, group=integer(groups, "groups", "channel_shuffle"))
+    return _in_order(how, x, data_format, "channel_shuffle")
 
 
 def pad(
@@ -557,18 +375,6 @@ def temporal_shift(
     name: str | None = None,
     data_format: str = "NCHW",
 ) -> Variable:
-    """Some channels moved one frame back, some one ahead, in segments of ``seg_num`` frames."""
-    check_variable(x, "x", "temporal_shift")
-    label_image(data_format, "temporal_shift")
-    image = x if data_format == "NCHW" else layers.transpose(x, [0, 3, 1, 2])
-    _, channels, height, width = image.shape or (0, 0, 0, 0)
-    frames = layers.reshape(image, [-1, seg_num, channels, height, width])
-    first, second = int(channels * shift_ratio), int(channels * 2 * shift_ratio)
-    padded = tensors.pad(frames, [0, 0, 1, 1, 0, 0, 0, 0, 0, 0])
-    parts = [
-        layers.slice(padded, [1, 2], [start, low], [start + seg_num, high])
-        for start, low, high in ((0, 0, first), (2, first, second), (1, second, channels))
-        if high > low
-    ]
-    out = layers.reshape(layers.concat(parts, 2), [-1, channels, height, width])
-    return out if data_format == "NCHW" else layers.transpose(out, [0, 2, 3, 1])
+    """Some channels one frame later, some one earlier, in segments of ``seg_num`` frames."""
+    how = partial(moves.temporal_shift, seg_num=seg_num, shift_ratio=shift_ratio)
+    return _in_order(how, x, data_format, "temporal_shift")

@@ -11,7 +11,7 @@ from ..graph.layers.helper import LayerHelper, check_variable
 from ..graph.layers.numbers import integer
 from ..graph.program.variable import Variable
 from ..strategies.errors import InvalidType, InvalidValue, Unsupported
-from .common import adaptive_avg_pool1d, adaptive_avg_pool2d
+from .pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 
 _RANKS = {
     "nearest": (3, 4, 5),
@@ -19,7 +19,7 @@ _RANKS = {
     "bilinear": (4,),
     "bicubic": (4,),
     "trilinear": (5,),
-    "area": (3, 4),
+    "area": (3, 4, 5),
 }
 _FORMATS = {3: ("NCW", "NWC"), 4: ("NCHW", "NHWC"), 5: ("NCDHW", "NDHWC")}
 
@@ -42,7 +42,7 @@ def interpolate(
     ValueError where mode, rank and sizes do not fit, TypeError for other types.
     """
     check_variable(x, "x", "interpolate")
-    mode, rank = str(mode).lower(), len(x.shape)
+    mode, rank = str(mode).lower(), len(x.shape or ())
     if rank not in _RANKS.get(mode, ()):
         raise InvalidValue(
             f"interpolate: mode {mode!r} does not go with {rank} dimensions (modes and their ranks: {_RANKS})."
@@ -141,12 +141,13 @@ def _resized(
     name: str | None,
 ) -> Variable:
     """Append an op that resizes images; neighbours lie as far apart as factors say, or else as sizes do."""
-    axes = len(x.shape) - 2
+    shape = x.shape or ()
+    axes = len(shape) - 2
     names = ("out_d", "out_h", "out_w")[-axes:]
     inputs: dict[str, Any] = {"X": x}
     attrs = {**attrs, "interp_method": method, "data_layout": "NHWC" if last else "NCHW"}
     if factors is not None:
-        image = x.shape[1:-1] if last else x.shape[2:]
+        image = shape[1:-1] if last else shape[2:]
         if min(image) <= 0:
             raise InvalidValue(
                 f"interpolate: {x.name!r} has unknown sizes {list(image)}: give size instead of scale_factor."
@@ -165,14 +166,16 @@ def _resized(
 
 
 def _area(x: Variable, size: Any, factor: Any, data_format: str, name: str | None) -> Variable:
-    sizes, factors = _sizes_of(size, factor, len(x.shape) - 2)
+    image = (x.shape or ())[2:]
+    sizes, factors = _sizes_of(size, factor, len(image))
     if data_format.endswith("C"):
         raise Unsupported("interpolate: mode 'area' takes channels in front.")
     if factors is not None:
-        sizes = [int(n * f) for n, f in zip(x.shape[2:], factors, strict=True)]
+        sizes = [int(n * f) for n, f in zip(image, factors, strict=True)]
     if len(sizes) == 1:
         return adaptive_avg_pool1d(x, sizes[0], name=name)
-    return adaptive_avg_pool2d(x, sizes, name=name)
+    pool = adaptive_avg_pool2d if len(sizes) == 2 else adaptive_avg_pool3d
+    return pool(x, sizes, name=name)
 
 
 def affine_grid(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from ..functions import math as functions
-from ..functions.creation import full_like
+from ..graph.layers import label_loss as label_losses
 from ..graph.layers import loss as losses
 from ..graph.layers import shape as layers
 from ..graph.layers import unary
@@ -189,13 +188,11 @@ def kl_div(
 ) -> Variable:
     """label * (log(label) - input), where input holds logarithms; "batchmean" divides by the rows."""
     _pair(input, label, "kl_div")
-    if log_target:
-        loss = unary.exp(label) * (label - input)
-    else:
-        tiny = full_like(label, 1e-30)
-        from ..graph.layers.binary import elementwise_max
-
-        loss = label * (unary.log(elementwise_max(label, tiny)) - input)
+    if not log_target:
+        if reduction != "batchmean":
+            check_reduction(reduction, "kl_div")
+        return label_losses.kldiv_loss(input, label, reduction, name)
+    loss = unary.exp(label) * (label - input)
     if reduction == "batchmean":
         rows = layers.cast(layers.slice(layers.shape(input), [0], [0], [1]), loss.dtype)
         return layers.reduce_sum(loss) / rows
@@ -217,11 +214,8 @@ def binary_cross_entropy(
     name: str | None = None,
 ) -> Variable:
     """Cross entropy of probabilities and labels in [0, 1]; no logarithm is below -100."""
-    _pair(input, label, "binary_cross_entropy")
-    least = math.exp(-60.0)
-    yes = functions.clip(unary.log(functions.clip(input, least * least)), -100.0)
-    no = functions.clip(unary.log(functions.clip(1.0 - input, least * least)), -100.0)
-    loss = -(label * yes + (1.0 - label) * no)
+    check_reduction(reduction, "binary_cross_entropy")
+    loss = label_losses.bce_loss(input, label, name)
     loss = loss if weight is None else loss * weight
     return reduced(loss, reduction, "binary_cross_entropy")
 
@@ -267,18 +261,14 @@ def nll_loss(
         label = layers.squeeze(label, [1])
     if label.ndim != rank - 1:
         raise InvalidValue(f"nll_loss: input is {input!r}, so the label cannot be {label!r}.")
-    order = [0, *range(2, rank), 1]
-    logs = layers.transpose(input, order) if rank > 2 else input
-    counts = layers.cast(label != ignore_index, input.dtype)
-    classes_used = label * layers.cast(counts, label.dtype)
-    one_hot = layers.one_hot_v2(classes_used, (logs.shape or ())[-1])
-    one_hot = one_hot if one_hot.dtype == input.dtype else layers.cast(one_hot, input.dtype)
     if weight is not None:
-        counts = layers.reduce_sum(one_hot * weight, -1) * counts
-    loss = -(layers.reduce_sum(one_hot * logs, -1) * counts)
-    if reduction == "mean":
-        return layers.reduce_sum(loss) / layers.reduce_sum(counts)
-    return reduced(loss, reduction, "nll_loss")
+        check_variable(weight, "weight", "nll_loss")
+    sizes = [0 if size < 0 else size for size in label.shape or ()]
+    if rank not in (2, 4):  # the op knows vectors of labels and images of them
+        input = layers.reshape(input, [0, 0, 1, -1])
+        label = layers.reshape(label, [0, 1, -1])
+    loss = label_losses.nll_loss(input, label, weight, ignore_index, reduction, name)
+    return loss if rank in (2, 4) or reduction != "none" else layers.reshape(loss, sizes)
 
 
 def margin_ranking_loss(
@@ -302,14 +292,12 @@ def label_smooth(
     epsilon: float = 0.1,
     name: str | None = None,
 ) -> Variable:
-    """(1 - epsilon) label + epsilon / classes, or + epsilon * prior_dist."""
-    check_variable(label, "label", "label_smooth")
-    if not 0.0 <= epsilon <= 1.0:
-        raise InvalidValue(f"label_smooth: epsilon is in [0, 1], got {epsilon!r}.")
-    scaled = label * (1.0 - epsilon)
-    if prior_dist is not None:
-        return scaled + prior_dist * float(epsilon)
-    return scaled + epsilon / (label.shape or ())[-1]
+    """(1 - epsilon) label + epsilon / classes, or + epsilon * prior_dist.
+
+    Raises:
+        InvalidValue: ``epsilon`` is outside [0, 1].
+    """
+    return label_losses.label_smooth(label, prior_dist, epsilon, name=name)
 
 
 def dice_loss(

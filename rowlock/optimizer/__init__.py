@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..graph.layers.regularizer import as_regularizer
 from ..graph.training import optimizer as methods
 from ..graph.training.optimizer import Optimizer
 from ..graph.training.optimizer.adamw import AdamW
+from ..graph.training.optimizer.adaptive import NAdam, RAdam, Rprop
 from ..names import listing, missing
+from ..strategies.errors import InvalidArgument
 from . import lr
 
 
@@ -23,7 +26,7 @@ class SGD(methods.SGDOptimizer):
         multi_precision: bool = False,
         name: str | None = None,
     ) -> None:
-        super().__init__(learning_rate, parameters, _decay(weight_decay), grad_clip, name)
+        super().__init__(learning_rate, parameters, as_regularizer(weight_decay), grad_clip, name)
         self._multi_precision = bool(multi_precision)
 
 
@@ -41,7 +44,7 @@ class Momentum(methods.MomentumOptimizer):
         multi_precision: bool = False,
         name: str | None = None,
     ) -> None:
-        decay = _decay(weight_decay)
+        decay = as_regularizer(weight_decay)
         super().__init__(learning_rate, momentum, parameters, use_nesterov, decay, grad_clip, name)
         self._multi_precision = bool(multi_precision)
 
@@ -62,7 +65,7 @@ class Adam(methods.AdamOptimizer):
         multi_precision: bool = False,
         name: str | None = None,
     ) -> None:
-        decay = _decay(weight_decay)
+        decay = as_regularizer(weight_decay)
         super().__init__(
             learning_rate, beta1, beta2, epsilon, parameters, decay, grad_clip, name, lazy_mode
         )
@@ -84,19 +87,143 @@ class RMSProp(methods.RMSPropOptimizer):
         grad_clip: Any = None,
         name: str | None = None,
     ) -> None:
-        decay = _decay(weight_decay)
+        decay = as_regularizer(weight_decay)
         super().__init__(
             learning_rate, rho, epsilon, momentum, centered, parameters, decay, grad_clip, name
         )
 
 
-def _decay(weight_decay: Any) -> Any:
-    """Return a regularizer; a number means L2."""
-    from ..graph.layers.regularizer import L2Decay
+class Adagrad(methods.AdagradOptimizer):
+    """Adagrad."""
 
-    return L2Decay(weight_decay) if isinstance(weight_decay, float) else weight_decay
+    def __init__(
+        self,
+        learning_rate: Any,
+        epsilon: float = 1e-6,
+        parameters: Any = None,
+        weight_decay: Any = None,
+        grad_clip: Any = None,
+        name: str | None = None,
+        initial_accumulator_value: float = 0.0,
+    ) -> None:
+        options = (
+            parameters,
+            as_regularizer(weight_decay),
+            grad_clip,
+            name,
+            initial_accumulator_value,
+        )
+        super().__init__(learning_rate, epsilon, *options)
 
 
-__all__ = ["SGD", "Adam", "AdamW", "Momentum", "Optimizer", "RMSProp", "lr"]
+class Adadelta(methods.AdadeltaOptimizer):
+    """Adadelta, whose step is multiplied by the learning rate."""
+
+    uses_rate = True
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        epsilon: float = 1e-6,
+        rho: float = 0.95,
+        parameters: Any = None,
+        weight_decay: Any = None,
+        grad_clip: Any = None,
+        name: str | None = None,
+    ) -> None:
+        options = (parameters, as_regularizer(weight_decay), grad_clip, name)
+        super().__init__(learning_rate, epsilon, rho, *options)
+
+    def _attrs(self) -> dict[str, Any]:
+        return {**super()._attrs(), "with_rate": True}
+
+
+class Adamax(methods.AdamaxOptimizer):
+    """Adam with the infinity norm."""
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        parameters: Any = None,
+        weight_decay: Any = None,
+        grad_clip: Any = None,
+        name: str | None = None,
+    ) -> None:
+        options = (parameters, as_regularizer(weight_decay), grad_clip, name)
+        super().__init__(learning_rate, beta1, beta2, epsilon, *options)
+
+
+class Lamb(methods.LambOptimizer):
+    """Lamb, with its moments corrected for their bias.
+
+    Without decay of weights a step is scaled by norms only if ``always_adapt``.
+    """
+
+    writes_powers = True
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        lamb_weight_decay: float = 0.01,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-6,
+        parameters: Any = None,
+        grad_clip: Any = None,
+        exclude_from_weight_decay_fn: Any = None,
+        multi_precision: bool = False,
+        always_adapt: bool = False,
+        name: str | None = None,
+    ) -> None:
+        options = (parameters, None, grad_clip, exclude_from_weight_decay_fn, name)
+        super().__init__(learning_rate, lamb_weight_decay, beta1, beta2, epsilon, *options)
+        self._multi_precision = bool(multi_precision)
+        self._always_adapt = bool(always_adapt)
+
+    def _attrs(self) -> dict[str, Any]:
+        return {**super()._attrs(), "always_adapt": self._always_adapt, "corrects_bias": True}
+
+
+class ASGD(Optimizer):
+    """Refuses: Paddle's cannot be built in a static program either."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        raise InvalidArgument(
+            "ASGD: Paddle's works in the imperative mode alone, and Rowlock is static-graph. Use SGD, or "
+            "Momentum."
+        )
+
+
+class LBFGS(Optimizer):
+    """Refuses: it evaluates the loss several times in a step, which needs the imperative mode."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        raise InvalidArgument(
+            "LBFGS: its step evaluates the loss again and again by a closure, which needs the imperative mode, "
+            "and Rowlock is static-graph. Use Adam or another method with one gradient a step."
+        )
+
+
+__all__ = [
+    "ASGD",
+    "LBFGS",
+    "SGD",
+    "Adadelta",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "Lamb",
+    "Momentum",
+    "NAdam",
+    "Optimizer",
+    "RAdam",
+    "RMSProp",
+    "Rprop",
+    "lr",
+]
 __dir__ = listing(__name__)
 __getattr__ = missing(__name__)

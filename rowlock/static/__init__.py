@@ -23,6 +23,7 @@ from ..graph.program.program import (
 )
 from ..graph.program.scopes import device_guard, name_scope
 from ..graph.training.backward import append_backward, gradients
+from ..graph.training.optimizer import ExponentialMovingAverage
 from ..names import listing, missing
 from ..tensor import Variable  # with its methods
 from . import amp, io, nn
@@ -67,6 +68,7 @@ __all__ = [
     "CompiledProgram",
     "ExecutionStrategy",
     "Executor",
+    "ExponentialMovingAverage",
     "InputSpec",
     "ParallelExecutor",
     "Program",

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..graph.layers import conv
 from ..graph.layers import nn as layers
 from ..graph.program.variable import Variable
 from ..names import listing, missing
 
-conv2d = layers.conv2d
+conv2d = conv.conv2d
+conv2d_transpose = conv.conv2d_transpose
+conv3d = conv.conv3d
+conv3d_transpose = conv.conv3d_transpose
 batch_norm = layers.batch_norm
 layer_norm = layers.layer_norm
 
@@ -42,6 +46,15 @@ def embedding(
     )
 
 
-__all__ = ["batch_norm", "conv2d", "embedding", "fc", "layer_norm"]
+__all__ = [
+    "batch_norm",
+    "conv2d",
+    "conv2d_transpose",
+    "conv3d",
+    "conv3d_transpose",
+    "embedding",
+    "fc",
+    "layer_norm",
+]
 __dir__ = listing(__name__)
 __getattr__ = missing(__name__)

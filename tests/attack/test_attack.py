@@ -13,12 +13,12 @@ from .report import Report
 # What each part counts (kills, interrupts, steps, groups formed, caches, frames), and the seconds after
 # which it begins no more.
 SIZES = {
-    "kills": (200, 80),
-    "interrupts": (2000, 60),
-    "threads": (1, 30),
+    "kills": (200, 60),
+    "interrupts": (2000, 40),
+    "threads": (1, 20),
     "strangers": (1, 10),
     "caches": (1, 10),
-    "frames": (20_000, 20),
+    "frames": (10_000, 10),
 }
 
 

@@ -149,8 +149,8 @@ def test_all_up_to_the_vote_is_one_graph_and_so_are_the_updates() -> None:
         for number in range(3):
             step(team, number)
         plan = bound(team, 0)
-        held = [segment for segment in plan.segments if segment.held]
-        hosts = [segment for segment in plan.segments if not segment.held]
+        held = [segment for segment in plan.segments if segment.capturable]
+        hosts = [segment for segment in plan.segments if not segment.capturable]
         assert len(held) <= len(hosts) + 1 and all(segment.graph for segment in held[:1])
         assert any(isinstance(call, Fork) for call in held[0].steps)
         told = " ".join(plan.described())

@@ -28,6 +28,12 @@ RULES = {
         apply_decay_param_fun=lambda name: ".w_" in name,
         **how,
     ),
+    "lamb": lambda **how: fluid.optimizer.Lamb(
+        0.01, exclude_from_weight_decay_fn=lambda p: ".b_" in p.name, **how
+    ),
+    "lars": lambda **how: fluid.optimizer.LarsMomentum(0.1, 0.9, 0.1, **how),
+    "ftrl": lambda **how: fluid.optimizer.Ftrl(0.1, l1=0.01, l2=0.1, **how),
+    "nadam": lambda **how: rowlock.optimizer.NAdam(0.01, **how),
     "adagrad": lambda **how: fluid.optimizer.Adagrad(0.1, **how),
     "adamax": lambda **how: fluid.optimizer.Adamax(0.01, **how),
     "adadelta": lambda **how: fluid.optimizer.Adadelta(0.1, 1e-6, 0.9, **how),

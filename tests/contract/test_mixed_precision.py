@@ -336,6 +336,33 @@ def test_a_test_program_is_rewritten_too() -> None:
         assert logits.dtype == expected
 
 
+@pytest.mark.parametrize("mode", ["AllReduce", "Reduce"])
+def test_lamb_takes_the_norms_of_masters(mode: str, threads: None) -> None:
+    """Fused, on two places; a step whose gradients are not finite changes neither state nor powers."""
+    strategy = getattr(BuildStrategy.ReduceStrategy, mode)
+    how = {"fuse_all_optimizer_ops": True, "reduce_strategy": strategy}
+    exact = Job(None, optimizer=lambda: paddle.optimizer.Lamb(0.02, 0.1))
+    low = Job(
+        wrapped("O2", "float16"),
+        optimizer=lambda: paddle.optimizer.Lamb(0.02, 0.1, multi_precision=True),
+    )
+    program = low.compiled(2, **how)
+    for step in range(6):
+        exact.step(images(step))
+        low.step(images(step), program)
+    master, weight = low.value("fc_0.w_0_fp32_master_0"), low.value("fc_0.w_0")
+    near(master, exact.value("fc_0.w_0"), 4e-3)
+    np.testing.assert_array_equal(weight, master.astype("float16"))
+    power = "fc_0.w_0_fp32_master_0_beta1_pow_acc_0"
+    assert low.value(power) == pytest.approx(0.9**7)
+    broken = images(9)
+    broken["x"][0] = np.inf
+    with np.errstate(all="ignore"):
+        low.step(broken, program)
+    np.testing.assert_array_equal(low.value("fc_0.w_0_fp32_master_0"), master)
+    assert low.value(power) == pytest.approx(0.9**7)
+
+
 def test_masters_may_be_rounded_like_parameters() -> None:
     job = Job(wrapped("O2", "bfloat16"))
     master = "fc_0.w_0_fp32_master_0"

@@ -114,6 +114,12 @@ def test_a_net_over_sentences_in_batches_of_any_size(run, clip: str) -> None:
     assert losses[-1] < losses[0]
 
 
+@pytest.mark.slow
+def test_an_encoder_whose_layers_are_computed_again(run) -> None:
+    *steps, last, averaged = run("encoder --steps 41")
+    assert steps[-1] < 0.7 * steps[0] and max(last, averaged) < 0.7 * steps[0]
+
+
 def test_a_trainer_that_its_environment_describes(run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PADDLE_TRAINER_ID", "0")
     monkeypatch.setenv("PADDLE_TRAINERS_NUM", "1")

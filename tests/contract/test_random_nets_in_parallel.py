@@ -80,7 +80,7 @@ def compare(seed: int, found: Result, wanted: Result, losses: bool = True) -> No
         )
 
 
-@draws(6, GRAPHS)
+@draws(4, GRAPHS)
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_a_strategy_keeps_the_meaning(threads: None, name: str, draws: int) -> None:
     build, execution, rule = STRATEGIES[name]
@@ -93,7 +93,7 @@ def test_a_strategy_keeps_the_meaning(threads: None, name: str, draws: int) -> N
     assert draws < GRAPHS or changed > GRAPHS / 10, f"{rule} changed {changed} nets"
 
 
-@draws(12, GRAPHS)
+@draws(8, GRAPHS)
 def test_statistics_of_all_places_are_those_of_one_that_sees_every_row(draws: int) -> None:
     """Nets with a batch norm; the others know no difference between one place and two anyway."""
     synchronised = 0

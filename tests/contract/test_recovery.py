@@ -106,7 +106,7 @@ def test_actor_calls_go_on_as_well() -> None:
         replicas_equal(net, program)
 
 
-@draws(2, 6)
+@draws(2, 4)
 @pytest.mark.parametrize("execution", [{}, {"num_iteration_per_run": 4}])
 def test_killed_at_any_moment(execution: dict[str, Any], draws: int) -> None:
     """Kills strike before, in and after the vote; with one feed for several steps, too."""

@@ -65,7 +65,7 @@ def test_a_step_on_a_gpu_is_bound_captured_and_replayed_without_one(name: str) -
     plan = null_gpu_plan(program, feeds, runtime)
     for _ in range(3):
         plan.run(feeds)
-    held = [one for one in plan.segments if one.held and len(one.steps) >= 3]
+    held = [one for one in plan.segments if one.capturable and len(one.steps) >= 3]
     assert held and all(one.graph is not None for one in held)
     runtime.call_counts.clear()
     plan.run(feeds)

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rowlock
 import rowlock.fluid as fluid
 from rowlock.executor.device.device_scope import SharedScope
-from rowlock.strategies.errors import InvalidState
+from rowlock.strategies.errors import InvalidState, NotInitialized
 
 X = np.ones((2, 4), np.float32)
 WAIT_S = 60
@@ -154,3 +155,53 @@ def test_a_program_is_compiled_once_for_all_scopes() -> None:
         exe.run(fill, scope=scope)
         np.testing.assert_array_equal(exe.run(double, fetch_list=[result], scope=scope)[0], [6] * 4)
     assert exe.compilations == 2
+
+
+def run_of(program: fluid.Program, two_places: bool) -> Any:
+    compiled = fluid.CompiledProgram(program)
+    return compiled.with_data_parallel(places=fluid.cpu_places(2)) if two_places else program
+
+
+@pytest.mark.parametrize("two_places", [False, True])
+def test_an_erased_persistable_is_missed_at_the_next_step(two_places: bool) -> None:
+    exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
+    fill, (double, result) = filling("float32", 1.0), doubling()
+    with rowlock.cluster(launcher="threads"):
+        runnable = run_of(double, two_places)
+        exe.run(fill, scope=scope)
+        exe.run(runnable, fetch_list=[result], scope=scope)
+        scope.erase(["w", "no such variable"])
+        assert scope.find_var("w") is None
+        for _ in range(2):
+            with pytest.raises(NotInitialized, match=r"'w'\. Run the startup program first"):
+                exe.run(runnable, fetch_list=[result], scope=scope)
+        scope.var("w").get_tensor().set(np.full(4, 3, np.float32))
+        (values,) = exe.run(runnable, fetch_list=[result], scope=scope)
+    np.testing.assert_array_equal(values, [6] * (8 if two_places else 4))
+
+
+def test_an_erased_persistable_is_written_anew() -> None:
+    exe, scope, fill = fluid.Executor(fluid.CPUPlace()), fluid.Scope(), filling("float32", 2.0)
+    exe.run(fill, scope=scope)
+    scope.erase(["w"])
+    exe.run(fill, scope=scope)
+    np.testing.assert_array_equal(np.array(scope.find_var("w").get_tensor()), [2] * 4)
+
+
+@pytest.mark.parametrize("two_places", [False, True])
+@pytest.mark.parametrize("kind", ["float64", "int32", "float16"])
+def test_a_persistable_of_another_type_is_refused_by_name(kind: str, two_places: bool) -> None:
+    exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
+    fill, (double, result) = filling("float32", 1.0), doubling()
+    with rowlock.cluster(launcher="threads"):
+        runnable = run_of(double, two_places)
+        for other in (
+            filling(kind, 5.0),
+            filling(kind, 6.0),
+        ):  # before the first step, and after it
+            exe.run(other, scope=scope)
+            with pytest.raises(InvalidState, match=f"'w' holds {kind}, .* as float32"):
+                exe.run(runnable, fetch_list=[result], scope=scope)
+            exe.run(fill, scope=scope)
+            (values,) = exe.run(runnable, fetch_list=[result], scope=scope)
+            np.testing.assert_array_equal(values, [2] * (8 if two_places else 4))

@@ -121,8 +121,8 @@ def test_a_step_is_captured_as_described(runtime: Runtime) -> None:
     trained = Trained(runtime)
     for k in range(3):
         trained.step(k)
-    graphs = [one for one in trained.plan.segments if one.held]
-    splits = [one for one in trained.plan.segments if not one.held]
+    graphs = [one for one in trained.plan.segments if one.capturable]
+    splits = [one for one in trained.plan.segments if not one.capturable]
     told = trained.plan.described()
     assert told[0].startswith(f"a step is {len(graphs)} graph(s)")
     assert len(told) == 1 + sum(len(one.ops) for one in splits)

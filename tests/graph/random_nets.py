@@ -31,6 +31,7 @@ L = fluid.layers
 ROWS, WIDTH, WORDS, TOKENS = 3, 4, 7, 3
 ACTIVATIONS: Sequence[Callable[[Any], Any]] = (
     L.relu, L.tanh, L.sigmoid, L.gelu, L.softsign, L.leaky_relu, L.softplus,
+    L.mish, L.selu, L.stanh, L.atan, L.erf,
     lambda x: L.gelu(x, approximate=True),
     lambda x: L.scale(x, 0.5, bias=0.25),
 )  # fmt: skip

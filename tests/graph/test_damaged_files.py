@@ -21,7 +21,7 @@ from rowlock.graph.program.formats.tensors import TensorFile
 from rowlock.strategies.errors import DamagedFile
 
 FILES = Path(__file__).parents[1] / "reference" / "formats"
-COUNT = 20_000
+COUNT = 10_000
 MEASURED = 25  # every so many files, the memory that reading takes
 FLOOR = 1 << 16  # bytes that any file may take, and a program's objects for each of its bytes:
 OBJECTS = 64

@@ -117,3 +117,21 @@ def test_exact_single_precision_stays_in_order_on_a_gpu() -> None:
     graph, by_op = on_gpu("float32")
     assert by_op["conv2d"] == {"cudnn"}
     assert not [value for value in graph.values() if value.layout]
+
+
+def test_transposed_convolutions_keep_channels_last() -> None:
+    """A decoder: x is turned once, what fc reads once, and its gradient on the way back."""
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        x = fluid.layers.data("x", [3, 4, 4])
+        h = fluid.layers.conv2d_transpose(x, 4, filter_size=2, stride=2, act="relu")
+        h = fluid.layers.conv2d_transpose(h, 4, filter_size=4, stride=2, padding=1)
+        loss = fluid.layers.mean(fluid.layers.fc(h, 2))
+        fluid.optimizer.SGD(0.1).minimize(loss)
+    graph = from_program(main, ["x"])
+    able = {**capabilities(frozenset()), "onednn": back_end("onednn", frozenset(("onednn",)))}
+    graph, _ = lay_out(graph, select_kernels(graph, able), able)
+    copied = [str(n.reads()[0]).split(".")[0] for n in graph.nodes if n.op == TRANSFER]
+    assert copied == ["x", "conv2d_transpose_1", "conv2d_transpose_1"]
+    relu = next(node for node in graph.nodes if node.op == "relu")
+    assert {v.layout for v in (*relu.reads(), *relu.writes())} == {CHANNELS_LAST}

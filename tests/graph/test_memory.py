@@ -86,7 +86,7 @@ def check_contents(plan: MemoryPlan) -> None:
         check(i, "the fetch")
 
 
-@draws(15, NETS)
+@draws(15, NETS // 2)
 @pytest.mark.parametrize("memory_options", WISHES)
 def test_nothing_is_overwritten_while_it_is_needed(
     memory_options: MemoryOptions, draws: int
@@ -103,7 +103,7 @@ def test_nothing_is_overwritten_while_it_is_needed(
     assert bool(smaller) == memory_options.reuse
 
 
-@draws(6, 25)
+@draws(6, 12)
 @pytest.mark.parametrize("memory_options", WISHES)
 def test_same_bits_however_memory_is_shared(memory_options: MemoryOptions, draws: int) -> None:
     for seed in sample(25, draws):

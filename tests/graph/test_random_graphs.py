@@ -13,7 +13,7 @@ from rowlock.graph.compile import Compiled
 from tests.conftest import draws, sample
 from tests.graph.random_nets import RandomNet, State, random_net
 
-GRAPHS = 100
+GRAPHS = 60
 Flags = dict[str, Any]
 # The flags of a pass (off otherwise), and what its notes must count on some of the graphs: its rules.
 PASSES: dict[str, tuple[Flags, set[str]]] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from tests.house.source import nodes
 from tests.house.test_house import FILES, name
 
 SHOWN = 5
@@ -13,7 +14,7 @@ SHOWN = 5
 def functions() -> Iterator[tuple[int, str]]:
     """Yield the lines of every function's body, and where it stands."""
     for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 assert node.end_lineno is not None
                 body = node.end_lineno - node.body[0].lineno + 1

@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from .source import imports
+
 ROOT = Path(__file__).parents[2]
 ROOMS = ("rowlock", "cluster", "executor", "graph", "strategies")
 # Files that stand in a circle, each set one circle. Program, operator and variable may stay: a program is made
@@ -42,7 +44,7 @@ def files() -> dict[str, Path]:
 def imported(path: Path, known: dict[str, Path]) -> Iterator[str]:
     """Yield the names of the files that a file imports, wherever it does."""
     package = path.relative_to(ROOT).parts[:-1]
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in imports(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in known)
         elif isinstance(node, ast.ImportFrom) and node.level <= len(package):

@@ -28,6 +28,7 @@ Kernels = dict[str, CudaKernel]
 MOVING = (
     *(f"{name}{form}" for name in ("reshape", "squeeze", "unsqueeze", "flatten", "transpose")
       for form in ("", "2")),
+    *("max_pool2d_with_index", "max_pool3d_with_index"),
     *("concat", "split", "stack", "unstack", "expand", "slice", "pad", "pad2d", "transfer_layout"),
 )  # fmt: skip
 CASES = cases(*MOVING)
@@ -55,7 +56,7 @@ def test_other_element_types(name: str, index: int, dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("layout", ["", "NHWC"])
-@pytest.mark.parametrize(("name", "index"), cases("pool2d"))
+@pytest.mark.parametrize(("name", "index"), cases("pool2d", "pool3d"))
 def test_pooling_in_either_order(name: str, index: int, layout: str) -> None:
     op = OPS[name]
     if not taken(op, *draw(op, op.samples[index], "float32")):

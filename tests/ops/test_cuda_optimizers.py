@@ -49,7 +49,9 @@ def many(single: str) -> tuple[dict[str, list[Any]], dict[str, Any]]:
     fused = OPS[FUSED[single]]
     inputs: dict[str, list[Any]] = {}
     for slot in (s for s in fused.input_slots if not s.optional):
-        state = "Pow" not in slot.name and slot.name != "LearningRate"
+        update = OPS[single].update
+        assert update is not None
+        state = slot.parameter not in update.scalars
         drawn = [rng.uniform(0.1, 0.9, shape if state else (1,)) for shape in SIZES]
         inputs[slot.name] = [a.astype("f4") for a in drawn]
     attrs = dict(fused.attrs)
@@ -75,7 +77,7 @@ def test_many_updates_in_one_launch_are_those_one_by_one(single: str) -> None:
 
 
 def test_many_updates_are_one_launch_and_one_for_powers() -> None:
-    for single, launches in (("sgd", 1), ("momentum", 1), ("adamw", 2)):
+    for single, launches in (("sgd", 1), ("momentum", 1), ("adamw", 2), ("lamb", 3)):
         inputs, attrs = many(single)
         outputs = {slot.name: [np.zeros_like(a) for a in inputs[slot.name.removesuffix("Out")]]
                    for slot in OPS[FUSED[single]].output_slots if not slot.optional}  # fmt: skip
@@ -106,7 +108,7 @@ def test_adamw_moves_28_bytes_a_parameter(given: dict[str, str], nbytes: int) ->
 
 
 @pytest.mark.parametrize("dtype", low_types())
-@pytest.mark.parametrize("name", ["sgd", "momentum", "adam", "adamw"])
+@pytest.mark.parametrize("name", ["sgd", "momentum", "adam", "adamw", "lamb", "rprop"])
 def test_a_master_is_updated_and_the_parameter_is_the_master_rounded(name: str, dtype: Any) -> None:
     op, low = OPS[name], dtype
     inputs, attrs = alone_of(name)
@@ -123,7 +125,7 @@ def test_a_master_is_updated_and_the_parameter_is_the_master_rounded(name: str, 
 
 
 @pytest.mark.parametrize("back_end", ["", "cuda"])
-@pytest.mark.parametrize("single", ["momentum", "adamw"])
+@pytest.mark.parametrize("single", ["momentum", "adamw", "lamb"])
 def test_many_masters_are_updated_together(single: str, back_end: str) -> None:
     """As one by one; some gradients are float32."""
     inputs, attrs = many(single)
@@ -140,7 +142,7 @@ def test_many_masters_are_updated_together(single: str, back_end: str) -> None:
             np.testing.assert_array_equal(found[slot][k], arrays[0], err_msg=slot)
 
 
-@pytest.mark.parametrize("name", ["adam", "adamw"])
+@pytest.mark.parametrize("name", ["adam", "adamw", "lamb"])
 def test_an_update_may_be_skipped(name: str) -> None:
     inputs, attrs = alone_of(name)
     skipped, made = (

@@ -76,6 +76,35 @@ def test_normal_numbers_are_those_of_the_host(name: str) -> None:
         np.testing.assert_allclose(made, expected, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", ["int64", "int32"])
+def test_integers_are_those_of_the_host(dtype: str) -> None:
+    how: dict[str, Any] = {"shape": [30, 7], "low": -(2**31), "high": 2**31 - 1}
+    out = {"Out": np.empty((30, 7), dtype)}
+    made, expected = (drawn("randint", {}, out, host, **how) for host in (False, True))
+    np.testing.assert_array_equal(made["Out"], expected["Out"])
+
+
+def test_choices_are_those_of_the_host() -> None:
+    x = np.random.default_rng(0).random((9, 31)).astype("f4")
+    made, expected = (
+        drawn("bernoulli", {"X": x}, {"Out": x}, host)["Out"] for host in (False, True)
+    )
+    np.testing.assert_array_equal(made, expected)
+
+
+@pytest.mark.parametrize("name", ["uniform", "gaussian"])
+@pytest.mark.parametrize("place", [0, 1])
+def test_numbers_for_samples_are_those_of_the_host(name: str, place: int) -> None:
+    shape = (6, 5) if place == 0 else (5, 6)
+    given, out = {"Input": np.empty((6, 2), "f4")}, {"Out": np.empty(shape, "f4")}
+    name = f"{name}_random_batch_size_like"
+    made, expected = (
+        drawn(name, given, out, host, shape=list(shape), output_dim_idx=place)["Out"]
+        for host in (False, True)
+    )
+    np.testing.assert_allclose(made, expected, rtol=1e-6, atol=1e-6)
+
+
 KINDS = ["downgrade_in_infer", "upscale_in_train"]
 
 

@@ -16,7 +16,7 @@ from tests.ops.reference import REFERENCE
 from tests.ops.test_cupy_calls import LimitedDevice
 
 LOW = [np.dtype(np.float16), BFLOAT16]
-UPDATES = ["sgd", "momentum", "adam", "adamw"]
+UPDATES = ["sgd", "momentum", "adam", "adamw", "lamb", "rprop"]
 SIZE = 70_000  # several blocks
 
 
@@ -51,7 +51,7 @@ def test_the_master_is_updated_and_the_parameter_is_it_rounded(
 
 @pytest.mark.parametrize("device", [Device, LimitedDevice])
 @pytest.mark.parametrize("master", [True, False])
-@pytest.mark.parametrize("name", ["adam", "adamw"])
+@pytest.mark.parametrize("name", ["adam", "adamw", "lamb"])
 def test_a_skipped_update_changes_nothing(name: str, master: bool, device: Any) -> None:
     inputs, attrs = operands(name, LOW[0])
     if not master:

@@ -30,7 +30,10 @@ RECORD = {
     for record in (Path(__file__).parents[1] / "reference" / "op_cases").glob("*.json")
     for op_type, cases in json.loads(record.read_text()).items()
 }
-DRAWN = {"uniform_random", "gaussian_random", "truncated_gaussian_random"}
+DRAWN = {
+    "gaussian_random", "gaussian_random_batch_size_like", "randint", "random_crop", "randperm", "sampling_id",
+    "seed", "shuffle_batch", "truncated_gaussian_random", "uniform_random", "uniform_random_batch_size_like",
+}  # fmt: skip
 # What only the backward pass reads: Paddle leaves zeros where ours has what its gradient op divides by.
 LEFT_OUT = {
     ("cross_entropy2", "MatchX"),

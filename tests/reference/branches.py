@@ -25,7 +25,9 @@ def feeds(step):
 
 def _train(fluid, x, y, rate):
     weight = fluid.ParamAttr(name="w", initializer=fluid.initializer.Constant(0.1))
-    loss = fluid.layers.mean(fluid.layers.square_error_cost(fluid.layers.fc(x, 1, param_attr=weight), y))
+    loss = fluid.layers.mean(
+        fluid.layers.square_error_cost(fluid.layers.fc(x, 1, param_attr=weight), y)
+    )
     fluid.optimizer.Momentum(rate, 0.9).minimize(loss)
     return [loss, rate]
 
@@ -50,7 +52,9 @@ def two_sides(fluid, x, y):
     one = fluid.layers.fill_constant([1], "float32", 1.0)
     result = fluid.layers.cond(
         total > zero,
-        lambda: fluid.layers.cond(total > one, lambda: x * 2.0, lambda: fluid.layers.sqrt(total) + x),
+        lambda: fluid.layers.cond(
+            total > one, lambda: x * 2.0, lambda: fluid.layers.sqrt(total) + x
+        ),
         lambda: fluid.layers.sqrt(zero - total) * 3.0 + x,
     )
     return [result]

@@ -18,6 +18,7 @@ SHAPES = {
     "im": ([1, 4, 4, 4], "float32"),
 }
 
+
 def listed(text):
     return [one.strip() for line in text.strip().splitlines() for one in line.split(" | ")]
 
@@ -115,6 +116,33 @@ F.dice_loss(F.softmax(w), k) | F.sigmoid_focal_loss(w, b.astype('float32')) | F.
 F.npair_loss(w, w * 2, k[:, 0]) | F.alpha_dropout(w, 0.4, training=False) | F.dropout2d(im, training=False)
 """
 
+# Windows over sequences, images and volumes: w and im in other shapes.
+WINDOWS = """
+F.conv1d(im[0], im[0], v, 1, [2, 1]) | F.conv1d(im[0], im[0], v, 1, 'SAME', data_format='NLC') | F.conv1d(im[0], im[0, :, :2], v, 2, 2, 2, 2)
+F.conv1d_transpose(im[0], im[0], v, 2, 1) | F.conv1d_transpose(im[0], im[0, :, :3], None, 2, [1, 0], 1) | F.conv1d_transpose(im[0], im[0, :, :1], None, 2, groups=2, dilation=2)
+F.conv1d_transpose(im[0], im[0], v, 3, 1, output_size=12) | F.conv1d_transpose(im[0], im[0], v, 2, data_format='NLC')
+F.conv2d_transpose(im, paddle.reshape(im, [4, 4, 2, 2]), v, 2, 1) | F.conv2d_transpose(im, paddle.reshape(im, [4, 1, 4, 4]), v[:1], [2, 1], [0, 1], [1, 0])
+F.conv2d_transpose(im, paddle.reshape(im, [4, 2, 2, 4]), None, 1, [1, 0, 2, 1], groups=2) | F.conv2d_transpose(im, paddle.reshape(im, [4, 4, 2, 2]), None, 2, 1, output_size=[7, 6])
+F.conv2d_transpose(im, paddle.reshape(im, [4, 4, 4, 1]), v, 2, 'SAME') | F.conv2d_transpose(im, paddle.reshape(im, [4, 1, 4, 4]), v[:1], 2, data_format='NHWC')
+F.conv2d_transpose(im, paddle.reshape(im, [4, 1, 4, 4]), None, 2, 1, groups=4) | F.conv2d_transpose(im, paddle.reshape(im, [4, 2, 2, 4]), None, 1, 0, dilation=2)
+F.conv3d(paddle.reshape(im, [1, 2, 2, 4, 4]), paddle.reshape(im, [4, 2, 2, 2, 2]), v, [1, 2, 1], [0, 1, 1])
+F.conv3d(paddle.reshape(im, [1, 2, 2, 4, 4]), paddle.reshape(im, [8, 1, 2, 2, 2]), None, 1, 'SAME', groups=2)
+F.conv3d(paddle.reshape(im, [1, 2, 4, 4, 2]), paddle.reshape(im, [4, 2, 2, 2, 2]), v, 1, [1, 0, 0, 1, 1, 1], data_format='NDHWC')
+F.conv3d_transpose(paddle.reshape(im, [1, 2, 2, 4, 4]), paddle.reshape(im, [2, 4, 2, 2, 2]), v, 2, 1, [1, 0, 1])
+F.conv3d_transpose(paddle.reshape(im, [1, 4, 4, 2, 2]), paddle.reshape(im, [2, 2, 2, 2, 4]), None, [1, 2, 1], dilation=2, data_format='NDHWC')
+F.max_pool1d(im[0], 2, return_mask=True)[0] | F.max_pool1d(im[0], 3, 1, 1, True)[1] | F.max_pool2d(im, 2, return_mask=True)[1] | F.max_pool2d(im, [2, 3], 1, 1, True)[0]
+F.max_pool2d(-im, 3, 2, 1, True)[1] | F.max_pool2d(im, 3, 2, return_mask=True, ceil_mode=True)[1] | F.max_pool2d(im, 2, data_format='NHWC') | F.max_pool2d(im, 2, 2, [1, 0, 0, 1])
+F.max_pool3d(paddle.reshape(im, [1, 2, 2, 4, 4]), 2) | F.max_pool3d(paddle.reshape(im, [1, 2, 2, 4, 4]), [1, 2, 3], 1, [0, 1, 1], True)[1]
+F.max_pool3d(paddle.reshape(im, [1, 2, 2, 4, 4]), 2, 2, 1) | F.max_pool3d(paddle.reshape(im, [1, 2, 4, 4, 2]), 2, data_format='NDHWC', ceil_mode=True)
+F.avg_pool3d(paddle.reshape(im, [1, 2, 2, 4, 4]), 2) | F.avg_pool3d(paddle.reshape(im, [1, 2, 2, 4, 4]), 2, 1, 1, exclusive=False)
+F.avg_pool3d(paddle.reshape(im, [1, 2, 2, 4, 4]), [2, 2, 1], 1, 'SAME') | F.avg_pool3d(paddle.reshape(im, [1, 2, 2, 4, 4]), 2, divisor_override=5)
+F.avg_pool1d(im[0], 3, 2, [1, 1]) | F.avg_pool1d(im[0], 2, 1, 'SAME') | F.avg_pool2d(im, 2, data_format='NHWC') | F.avg_pool2d(im, 3, 2, [[0, 0], [0, 0], [1, 0], [0, 1]])
+F.adaptive_avg_pool1d(im[0], 3) | F.adaptive_avg_pool2d(im, [None, 3]) | F.adaptive_avg_pool2d(im, 3, 'NHWC') | F.adaptive_avg_pool3d(paddle.reshape(im, [1, 2, 2, 4, 4]), [1, 3, None])
+F.adaptive_max_pool1d(im[0], 3, True)[1] | F.adaptive_max_pool2d(im, [3, 2]) | F.adaptive_max_pool2d(im, [3, 2], True)[1] | F.adaptive_max_pool3d(paddle.reshape(im, [1, 2, 2, 4, 4]), [1, 3, 2], True)[1]
+F.max_unpool1d(*F.max_pool1d(im[0], 2, return_mask=True), 2) | F.max_unpool2d(*F.max_pool2d(im, 2, return_mask=True), 2) | F.max_unpool2d(*F.max_pool2d(im, 2, return_mask=True), 2, output_size=[5, 4])
+F.max_unpool2d(*F.max_pool2d(im, 3, 1, return_mask=True), 3, 1, output_size=[1, 4, 4, 4]) | F.max_unpool3d(*F.max_pool3d(paddle.reshape(im, [1, 2, 2, 4, 4]), 2, return_mask=True), 2)
+"""
+
 # Gradients of sums with respect to w.
 SLOPES = """
 F.cross_entropy(w, k, x[0], 1) | F.cross_entropy(w, k[:, 0], reduction='none') | F.softplus(w, 2, 1.5) | F.selu(w) | F.prelu(w, v[:1])
@@ -125,26 +153,82 @@ paddle.sort(w) * x | paddle.where(b, w, v) * x | paddle.clip(w, -0.5, 1.0) * x |
 paddle.scatter_nd(k, w, [5, 4]) * paddle.reshape(paddle.arange(5, dtype='float32'), [5, 1]) | paddle.expand(w[:, :1], [3, 4]) * x | paddle.cumsum(w) * paddle.cumsum(w)
 """
 
+# Elements given another place, or read and written at indices.
+PLACES = """
+paddle.diagflat(w) | paddle.diagflat(v, -1) | paddle.diagonal(im, 1, 2, 3) | paddle.diagonal(w) | paddle.diag(v[:3], -1, 2.0)
+paddle.trace(im, -1, 3, 1) | F.diag_embed(w, 1, 0, 2) | paddle.logspace(0, 2, 3) | paddle.logspace(1, 3, 5, 2.0)
+paddle.tril_indices(3, 4, 1) | paddle.triu_indices(3) | paddle.tril(im, -1) | paddle.roll(w, [1, 2], [0, 1]) | paddle.roll(im, 5)
+paddle.flip(im, [1, -1]) | paddle.rot90(w) | paddle.rot90(w, 2) | paddle.rot90(w, -1) | paddle.rot90(im, 3, [1, 3])
+paddle.moveaxis(im, [0, 1], [2, -1]) | paddle.moveaxis(im, 3, 1) | paddle.swapaxes(im, 1, -1) | paddle.crop(w, [2, 2], [1, 2]) | paddle.crop(w)
+paddle.crop(w, [-1, 2], [1, 0]) | paddle.repeat_interleave(w, 2) | paddle.repeat_interleave(w, 3, 1) | paddle.repeat_interleave(x, 2, 0)
+paddle.tensor_split(v, 3)[0] | paddle.tensor_split(w, [1, 3], 1)[1] | paddle.hsplit(w, 2)[1] | paddle.vsplit(w, [1, 2])[2] | paddle.dsplit(im[0], 2)[0]
+paddle.take_along_axis(w, k, 1) | paddle.take_along_axis(w, k, 0) | paddle.take_along_axis(im, paddle.ones([1, 4, 2, 4], 'int64') * 3, 2)
+paddle.put_along_axis(w, k, 9.0, 1) | paddle.put_along_axis(w, k, w[:, :1], 1, 'add') | paddle.put_along_axis(w, k, x[:, :1] + 0 * w[:, :1], 1)
+paddle.index_add(w, k[:, 0], 0, x + 0 * w) | paddle.index_add(im, k[:, 0], 2, im[:, :, :3]) | paddle.index_put(w, (k[:, 0], k[:, 0]), v[:3])
+paddle.index_put(w, (k, k), v[0:1], True) | paddle.masked_fill(w, b, 2.5) | paddle.masked_fill(w, b[0], -1) | paddle.isclose(w, w + 1e-9)
+paddle.isclose(w, x, 0.5) | paddle.linspace(paddle.full([1], 1.5), 3, 4) | paddle.meshgrid(v, k[:, 0].astype('float32'))[1]
+paddle.shard_index(k, 5, 3, 1, -3) | paddle.unbind(im, 2)[3] | paddle.is_empty(x) | paddle.allclose(w, w * 1.01, 0.1) | paddle.eye(3, dtype='int64')
+F.pixel_unshuffle(im, 2) | F.pixel_unshuffle(im, 2, 'NHWC') | F.channel_shuffle(im, 2) | F.channel_shuffle(im, 2, 'NHWC')
+F.pixel_shuffle(im, 2, 'NHWC') | F.temporal_shift(paddle.tile(im, [4, 1, 1, 1]) * 1.5, 2, 0.3, data_format='NHWC') | F.unfold(im, [2, 3], 2, [1, 0], 1)
+F.unfold(im, 3, 1, [0, 1, 2, 0], [1, 2])
+"""
+
+PLACES_SLOPES = """
+paddle.diagonal(w, 1) * v[:3] | F.diag_embed(w, -1) * 2 | paddle.trace(w, 1) * 3 | paddle.rot90(w) * paddle.t(x) | paddle.crop(w, [2, 2], [1, 2]) * 3
+paddle.repeat_interleave(w, 2) * paddle.arange(24, dtype='float32') | paddle.take_along_axis(w, k, 1) * x[:, :1]
+paddle.put_along_axis(w, k, w[:, :1], 1, 'add') * x | paddle.put_along_axis(w, k, w[:, :1] * 2, 1) * x | paddle.index_add(w * 1, k[:, 0], 0, w * 2) * x
+paddle.index_put(w * 1, (k[:, 0], k[:, 0]), w[:, 0]) * x | paddle.masked_fill(w, b, 2.5) * x | paddle.index_select(w, k[:, 0], 1) * x[:, :3]
+paddle.index_sample(w, k) * x[:, :1] | paddle.meshgrid(w[0], w[1])[0] * paddle.meshgrid(w[0], w[1])[1] | paddle.scatter_nd_add(w, k, w * x) * x
+F.unfold(paddle.reshape(w, [1, 1, 3, 4]), 2, 1, 1) ** 2 | paddle.unbind(w, 1)[2] * 2 | paddle.multiplex([w, w * 2], (k % 2).astype('int32')) * x
+"""
+
 PADDLE = (
     listed(TENSORS)
+    + listed(PLACES)
     + listed(FUNCTIONAL)
-    + ["paddle.static.gradients(%s, w)[0]" % one for one in listed(SLOPES)]
+    + listed(WINDOWS)
+    + ["paddle.static.gradients(%s, w)[0]" % one for one in listed(SLOPES) + listed(PLACES_SLOPES)]
 )
 
 
 # Paddle has ops of their own for these.
 OTHER_OPS = """
-L.eye(2, 3) | L.eye(2, batch_shape=[2]) | L.linspace(0, 1, 5, 'float32') | L.range(1, 9, 2, 'int64') | L.arange(0, 4) | L.diag(v)
-L.tril(w, 1) | L.triu(w) | L.expand_as(w[:1], w) | L.expand_as(w[:, :2], w) | L.bmm(im[0], im[0]) | L.multiplex([w, w * 2], L.cast(k % 2, 'int32'))
-L.stanh(w) | L.shard_index(k, 4, 2, 1) | L.scatter_nd(k, w, [5, 4]) | L.scatter_nd_add(w, k, w) | L.dice_loss(L.softmax(w), k)
-L.npair_loss(w, w * 2, k[:, 0].astype('float32')) | L.brelu(w, -0.5, 0.5) | L.soft_relu(w, 1.5) | L.thresholded_relu(w, 0.5) | L.thresholded_relu(w)
-L.hard_shrink(w) | L.softshrink(w, 0.25) | L.tanh_shrink(w) | L.selu(w) | L.selu(w, 1.5, 0.5) | L.maxout(im, 2) | L.pixel_shuffle(im, 2)
-L.log_softmax(w) | L.log_softmax(w, 0) | L.l2_normalize(w, 1) | L.l2_normalize(w, 0) | L.label_smooth(w) | L.label_smooth(w, w[:1], 0.2)
-L.rank_loss(w[:, :1], w[:, 1:2], w[:, 2:3]) | L.margin_rank_loss(w[:, :1], w[:, 1:2], w[:, 2:3]) | L.cos_sim(w, w * 2) | L.smooth_l1(w, w * 2) | L.smooth_l1(w, w * 2, sigma=0.5)
-L.fsp_matrix(im, im) | L.shuffle_channel(im, 2) | L.pad_constant_like(w, w[:2, 1:], 0.5) | L.temporal_shift(L.expand(im, [4, 1, 1, 1]) * 1.5, 2)
+L.arange(0, 4) | L.bmm(im[0], im[0]) | L.stanh(w) | L.dice_loss(L.softmax(w), k) | L.npair_loss(w, w * 2, k[:, 0].astype('float32'))
+L.brelu(w, -0.5, 0.5) | L.soft_relu(w, 1.5) | L.thresholded_relu(w, 0.5) | L.thresholded_relu(w) | L.hard_shrink(w) | L.softshrink(w, 0.25)
+L.tanh_shrink(w) | L.selu(w) | L.selu(w, 1.5, 0.5) | L.maxout(im, 2) | L.log_softmax(w) | L.log_softmax(w, 0) | L.l2_normalize(w, 1)
+L.l2_normalize(w, 0) | L.label_smooth(w) | L.label_smooth(w, w[:1], 0.2) | L.rank_loss(w[:, :1], w[:, 1:2], w[:, 2:3])
+L.margin_rank_loss(w[:, :1], w[:, 1:2], w[:, 2:3]) | L.cos_sim(w, w * 2) | L.smooth_l1(w, w * 2) | L.smooth_l1(w, w * 2, sigma=0.5)
+L.fsp_matrix(im, im)
 """
 
-FLUID = listed(OPERATORS) + listed(FLUID_LAYERS) + listed(OTHER_OPS)
+POINTWISE = """
+L.acos(w / 4) | L.asin(w / 4) | L.atan(w) | L.erf(w) | L.log1p(x) | L.mish(w) | L.mish(w, 1) | L.prelu(w, 'all') | L.prelu(im - 4, 'channel')
+L.prelu(im - 4, 'element') | L.prelu(w, 'channel', 'shares') | L.maxout(im, 2, axis=-1) | L.kldiv_loss(w, x) | L.kldiv_loss(w, x, 'none') | L.kldiv_loss(w, x, 'batchmean')
+L.smooth_l1(w, x, w, x, 0.7) | L.bpr_loss(w, k) | L.teacher_student_sigmoid_loss(w[:, :1], x[:, 1:2] - 1)
+L.sigmoid_focal_loss(w, L.cast(k, 'int32'), L.fill_constant([1], 'int32', 2)) | L.label_smooth(w, w[:1], 0.3)
+"""
+POINTWISE_2X = """
+paddle.acos(w / 4) | paddle.asin(w / 4) | paddle.atan(w) | paddle.erf(w) | paddle.log1p(x) | paddle.asinh(w) | paddle.acosh(x + 1) | paddle.atanh(w / 4)
+paddle.expm1(w) | paddle.trunc(w * 3) | paddle.frac(w) | paddle.rad2deg(w) | paddle.deg2rad(w) | paddle.sinh(w) | paddle.cosh(w) | paddle.tan(w)
+paddle.log2(x) | paddle.log10(x) | paddle.stanh(w, 0.5, 2.0) | F.celu(w) | F.celu(w, 0.5) | F.mish(w) | F.silu(w) | F.glu(w) | F.glu(w, 1)
+F.rrelu(w, 0.2, 0.6, False) | F.hardtanh(w, -0.5, 0.5) | F.maxout(im, 4, -1) | F.prelu(im - 4, v, 'NHWC') | F.nll_loss(im, paddle.ones([1, 4, 4], 'int64'), v, 2, 'none')
+F.kl_div(w, x, 'none') | F.binary_cross_entropy(F.sigmoid(w), F.sigmoid(x), x, 'none')
+"""
+MOVES = """
+L.eye(2, 3) | L.eye(2, batch_shape=[2]) | L.linspace(0, 1, 5, 'float32') | L.range(1, 9, 2, 'int64') | L.diag(v) | L.tril(w, 1) | L.triu(w)
+L.expand_as(w[:1], w) | L.expand_as(w[:, :2], w) | L.multiplex([w, w * 2], L.cast(k % 2, 'int32')) | L.shard_index(k, 4, 2, 1)
+L.scatter_nd(k, w, [5, 4]) | L.scatter_nd_add(w, k, w) | L.pixel_shuffle(im, 2) | L.shuffle_channel(im, 2) | L.pad_constant_like(w, w[:2, 1:], 0.5)
+L.temporal_shift(L.expand(im, [4, 1, 1, 1]) * 1.5, 2) | L.crop(w, [2, 3], [1, 0]) | L.crop(w, x[:2]) | L.crop_tensor(w, [2, -1], [1, 1])
+L.crop_tensor(w, [L.fill_constant([1], 'int32', 2), 2], [0, 1]) | L.space_to_depth(im, 2) | L.unfold(im, [2, 3], 2, [1, 0, 0, 1], 1)
+L.unfold(im, 3, dilations=[1, 2], paddings=1) | L.range(0.3, 2, 0.4, 'float32') | L.range(L.fill_constant([1], 'int32', 3), 9, 2, 'int32')
+L.linspace(L.fill_constant([1], 'float64', 3), 1.5, 4, 'float64') | L.diag(np.array([1.5, 2.5], 'float32'))
+paddle.fluid.contrib.layers.partial_sum([w, w * 2], 1, 2) | L.trace(im, 1, 2, 3)
+L.flip(w, [0, -1]) | L.roll(w, 1, 0) | L.roll(w, [1, -2], [0, 1]) | L.diag_embed(w, -1) | L.meshgrid([v, v])[1] | L.index_select(w, L.squeeze(k, [1]), 1) | L.index_sample(w, k)
+L.allclose(w, x) | L.roll(im, 5) | paddle.fluid.contrib.layers.partial_concat([w, w * 2], -2)
+"""
+
+FLUID = listed(OPERATORS) + listed(FLUID_LAYERS) + listed(OTHER_OPS) + listed(POINTWISE) + listed(MOVES)
+PADDLE += listed(POINTWISE_2X)
 
 
 def arrays():

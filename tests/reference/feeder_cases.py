@@ -9,7 +9,12 @@ def cases():
     rows = [r.randn(n, 3).astype("float32") for n in (2, 0, 1)]
     return {
         "rows": ([None, 4], "float32", 0, [r.randn(4).tolist() for _ in range(3)]),
-        "flat images": ([None, 1, 2, 2], "float32", 0, [r.randn(4).astype("float32") for _ in range(2)]),
+        "flat images": (
+            [None, 1, 2, 2],
+            "float32",
+            0,
+            [r.randn(4).astype("float32") for _ in range(2)],
+        ),
         "images": ([None, 4], "float64", 0, [r.randn(2, 2) for _ in range(2)]),
         "numbers": ([None, 1], "int64", 0, [5, 6, 7]),
         "numbers without axis": ([None], "int64", 0, [5, 6, 7]),
@@ -25,5 +30,10 @@ def cases():
         "sentences": ([None, 1], "int64", 2, [[[1, 2], [3]], [[4, 5, 6]], [[7], [], [8]]]),
         "rows in sentences": ([None, 3], "float32", 2, [[rows[0], rows[2]], [rows[0]]]),
         "an empty paragraph": ([None, 1], "int64", 2, [[], [[1, 2]]]),
-        "paragraphs": ([None, 2], "float32", 3, [[[[(1, 2)], []], [[(3, 4), (5, 6)]]], [[[(7, 8)]]]]),
+        "paragraphs": (
+            [None, 2],
+            "float32",
+            3,
+            [[[[(1, 2)], []], [[(3, 4), (5, 6)]]], [[[(7, 8)]]]],
+        ),
     }

@@ -80,9 +80,7 @@ def describe_program(program, fluid):
             "parent_idx": block.parent_idx,
             "forward_block_idx": block.forward_block_idx,
             "ops": [describe_op(op) for op in block.ops],
-            "vars": [
-                describe_var(block.vars[name], fluid) for name in sorted(block.vars)
-            ],
+            "vars": [describe_var(block.vars[name], fluid) for name in sorted(block.vars)],
         }
         for block in program.blocks
     ]
@@ -166,11 +164,7 @@ def main():
         from paddle import fluid
 
         kind, name = sys.argv[1:3]
-        result = (
-            describe_model(name, fluid)
-            if kind == "program"
-            else run_model(name, kind, fluid)
-        )
+        result = describe_model(name, fluid) if kind == "program" else run_model(name, kind, fluid)
         print(json.dumps(result))
         return
     losses = {}

@@ -132,7 +132,9 @@ def scaling():
             assert x.numpy()[0] == (bit == "0")
             after.append([one.numpy()[0] for one in state])
         attrs = dict(INCREASE, decr_ratio=decr)
-        made.append({"start": start, "found": [b == "1" for b in found], "attrs": attrs, "after": after})
+        made.append(
+            {"start": start, "found": [b == "1" for b in found], "attrs": attrs, "after": after}
+        )
     paddle.enable_static()
     return made
 

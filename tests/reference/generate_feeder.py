@@ -18,7 +18,14 @@ told = {}
 for name, (shape, dtype, level, samples) in feeder_cases.cases().items():
     with fluid.program_guard(fluid.Program()):
         x = fluid.data("x", shape, dtype, lod_level=level)
-        tensor = fluid.DataFeeder([x], fluid.CPUPlace()).feed([(sample,) for sample in samples])["x"]
+        tensor = fluid.DataFeeder([x], fluid.CPUPlace()).feed([(sample,) for sample in samples])[
+            "x"
+        ]
         array = np.array(tensor)
-        told[name] = [str(array.dtype), list(array.shape), tensor.recursive_sequence_lengths(), array.ravel().tolist()]
+        told[name] = [
+            str(array.dtype),
+            list(array.shape),
+            tensor.recursive_sequence_lengths(),
+            array.ravel().tolist(),
+        ]
 compact_json.write(os.path.join(HERE, "feeder.json"), told, 1)

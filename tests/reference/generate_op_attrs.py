@@ -66,9 +66,7 @@ SAMPLES.update(
         {"X": M, "Y": M},
     )
 )
-SAMPLES.update(
-    same("elementwise_mod elementwise_floordiv", {"X": ids(4, 6), "Y": ids(4, 6)})
-)
+SAMPLES.update(same("elementwise_mod elementwise_floordiv", {"X": ids(4, 6), "Y": ids(4, 6)}))
 SAMPLES.update(
     same(
         "relu sigmoid tanh exp log sqrt rsqrt square abs reciprocal floor ceil round sin cos asin"
@@ -89,9 +87,7 @@ SAMPLES["sum"] = ({"X": Many([M, M])}, {})
 SAMPLES["prelu"] = ({"X": M, "Alpha": ONE}, {"mode": "all"})
 
 # Reductions and comparisons.
-SAMPLES.update(
-    same("reduce_sum reduce_mean reduce_max reduce_min reduce_prod", {"X": M})
-)
+SAMPLES.update(same("reduce_sum reduce_mean reduce_max reduce_min reduce_prod", {"X": M}))
 SAMPLES.update(same("reduce_all reduce_any", {"X": flags(4, 6)}))
 SAMPLES.update(
     same(
@@ -99,9 +95,7 @@ SAMPLES.update(
         {"X": M, "Y": M},
     )
 )
-SAMPLES.update(
-    same("logical_and logical_or logical_xor", {"X": flags(4, 6), "Y": flags(4, 6)})
-)
+SAMPLES.update(same("logical_and logical_or logical_xor", {"X": flags(4, 6), "Y": flags(4, 6)}))
 SAMPLES["logical_not"] = ({"X": flags(4, 6)}, {})
 SAMPLES.update(same("arg_max arg_min", {"X": M}, axis=1))
 SAMPLES["top_k"] = ({"X": M}, {"k": 2})
@@ -140,15 +134,25 @@ SAMPLES["assign_value"] = (
 )
 SAMPLES["fill_constant"] = ({}, {"shape": [2, 3]})
 SAMPLES["fill_constant_batch_size_like"] = ({"Input": M}, {"shape": [-1, 3]})
-SAMPLES.update(
-    same("uniform_random gaussian_random truncated_gaussian_random", {}, shape=[2, 3])
-)
+SAMPLES.update(same("uniform_random gaussian_random truncated_gaussian_random", {}, shape=[2, 3]))
 SAMPLES["range"] = ({"Start": ONE, "End": ONE, "Step": ONE}, {})
 
 # Networks.
 SAMPLES["conv2d"] = ({"Input": IMAGE, "Filter": [3, 4, 3, 3]}, {})
 SAMPLES["depthwise_conv2d"] = ({"Input": IMAGE, "Filter": [4, 1, 3, 3]}, {"groups": 4})
 SAMPLES["conv2d_transpose"] = ({"Input": IMAGE, "Filter": [4, 3, 3, 3]}, {})
+VOLUME = [2, 4, 5, 5, 5]
+SAMPLES["depthwise_conv2d_transpose"] = ({"Input": IMAGE, "Filter": [4, 1, 3, 3]}, {"groups": 4})
+SAMPLES["conv3d"] = ({"Input": VOLUME, "Filter": [3, 4, 3, 3, 3]}, {})
+SAMPLES["conv3d_transpose"] = ({"Input": VOLUME, "Filter": [4, 3, 3, 3, 3]}, {})
+SAMPLES["pool3d"] = ({"X": VOLUME}, {"pooling_type": "max", "ksize": [2, 2, 2]})
+SAMPLES["max_pool2d_with_index"] = ({"X": IMAGE}, {"ksize": [2, 2]})
+SAMPLES["max_pool3d_with_index"] = ({"X": VOLUME}, {"ksize": [2, 2, 2]})
+SAMPLES["unpool"] = (
+    {"X": IMAGE, "Indices": (IMAGE, "int32")},
+    {"ksize": [2, 2], "strides": [2, 2], "paddings": [0, 0], "unpooling_type": "max"},
+)
+SAMPLES["spp"] = ({"X": IMAGE}, {"pyramid_height": 2, "pooling_type": "max"})
 SAMPLES["pool2d"] = ({"X": IMAGE}, {"pooling_type": "max", "ksize": [2, 2]})
 SAMPLES["batch_norm"] = (
     {"X": IMAGE, "Scale": [4], "Bias": [4], "Mean": [4], "Variance": [4]},
@@ -225,9 +229,7 @@ def attributes(desc):
 
 def slots(protos):
     kinds = ("dispensable", "duplicable", "intermediate")
-    return {
-        slot.name: [kind for kind in kinds if getattr(slot, kind)] for slot in protos
-    }
+    return {slot.name: [kind for kind in kinds if getattr(slot, kind)] for slot in protos}
 
 
 def make_inputs(block, inputs):
@@ -236,9 +238,7 @@ def make_inputs(block, inputs):
         variables = []
         for item in wanted if isinstance(wanted, Many) else [wanted]:
             shape, dtype = item if isinstance(item, tuple) else (item, "float32")
-            variables.append(
-                block.create_var(shape=shape, dtype=dtype, stop_gradient=False)
-            )
+            variables.append(block.create_var(shape=shape, dtype=dtype, stop_gradient=False))
         made[slot] = variables
     return made
 
@@ -285,9 +285,7 @@ def describe_op(op_type):
             entry["grad"] = dict(grad, type=desc.type(), count=len(grads))
             if desc.type() in SAMPLES:
                 entry["grad"]["attrs"] = attributes(desc)
-            gradients[desc.type()] = dict(
-                grad, gradient_of=op_type, attrs=attributes(desc)
-            )
+            gradients[desc.type()] = dict(grad, gradient_of=op_type, attrs=attributes(desc))
     return entry, gradients
 
 
@@ -300,9 +298,7 @@ def main():
             # sign's gradient op is scale and assign's is assign: a forward entry stays.
             gradient.setdefault(name, entry)
     record = dict(forward)
-    record.update(
-        {name: gradient[name] for name in sorted(gradient) if name not in forward}
-    )
+    record.update({name: gradient[name] for name in sorted(gradient) if name not in forward})
     compact_json.write(os.path.join(HERE, "op_attrs.json"), record, depth=3)
 
 

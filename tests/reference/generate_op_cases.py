@@ -46,7 +46,9 @@ class Pick:
     def of(self, *options):
         """Later calls of one case turn more slowly, so that combinations differ."""
         self.calls += 1
-        return options[(self.number + (self.number // len(options)) * (self.calls - 1)) % len(options)]
+        return options[
+            (self.number + (self.number // len(options)) * (self.calls - 1)) % len(options)
+        ]
 
 
 def slots_of(op_type):
@@ -68,12 +70,17 @@ def run_case(op_type, described, attrs, seed):
                 feed[name] = array
                 inputs[slot].append(
                     block.create_var(
-                        name=name, shape=array.shape, dtype=array.dtype, stop_gradient=array.dtype.kind != "f"
+                        name=name,
+                        shape=array.shape,
+                        dtype=array.dtype,
+                        stop_gradient=array.dtype.kind != "f",
                     )
                 )
         outputs = {slot: inputs[source] for slot, source in IN_PLACE.get(op_type, {}).items()}
         for slot in slots_of(op_type)[1]:
-            if slot.name in outputs or (slot.dispensable and slot.name not in ("XShape", "NeutralPair")):
+            if slot.name in outputs or (
+                slot.dispensable and slot.name not in ("XShape", "NeutralPair")
+            ):
                 continue
             count = OUTPUT_COUNT[op_type](attrs, arrays) if slot.duplicable else 1
             outputs[slot.name] = [
@@ -89,12 +96,16 @@ def run_case(op_type, described, attrs, seed):
             and v.dtype in (fluid.core.VarDesc.VarType.FP32, fluid.core.VarDesc.VarType.FP64)
         ]
         exe = fluid.Executor(fluid.CPUPlace())
-        wanted = [(slot, v.name) for slot, vs in sorted(outputs.items()) for v in vs if slot != "XShape"]
+        wanted = [
+            (slot, v.name) for slot, vs in sorted(outputs.items()) for v in vs if slot != "XShape"
+        ]
         made = exe.run(main, feed=feed, fetch_list=[name for _, name in wanted])
         results = {}
         for (slot, _), array in zip(wanted, made):
             results.setdefault(slot, []).append(array)
-        sources = [v for slot in sorted(inputs) for v in inputs[slot] if feed[v.name].dtype.kind == "f"]
+        sources = [
+            v for slot in sorted(inputs) for v in inputs[slot] if feed[v.name].dtype.kind == "f"
+        ]
         tested = op_type == "batch_norm" and attrs["is_test"]  # has no gradient
         if tested or op_type in NO_GRADIENT or not differentiable or not sources:
             return results, {}
@@ -111,7 +122,9 @@ def run_case(op_type, described, attrs, seed):
         found = dict(zip([g.name for g in known], values))
         gradients = {}
         for v, g in zip(sources, grads):
-            gradients.setdefault(v.name.rsplit("_", 1)[0], []).append(None if g is None else found[g.name])
+            gradients.setdefault(v.name.rsplit("_", 1)[0], []).append(
+                None if g is None else found[g.name]
+            )
         return results, gradients
 
 
@@ -124,7 +137,9 @@ def rounded(value):
 def described_arrays(slots):
     return {
         slot: [
-            None if a is None else [list(a.shape), str(a.dtype), [rounded(x) for x in op_case_inputs.digest(a)]]
+            None
+            if a is None
+            else [list(a.shape), str(a.dtype), [rounded(x) for x in op_case_inputs.digest(a)]]
             for a in arrays
         ]
         for slot, arrays in slots.items()
@@ -177,7 +192,9 @@ def cases_of(op_type):
 def write(path, record):
     lines = []
     for op_type in sorted(record):
-        cases = ",\n".join(json.dumps(c, separators=(",", ":"), sort_keys=True) for c in record[op_type])
+        cases = ",\n".join(
+            json.dumps(c, separators=(",", ":"), sort_keys=True) for c in record[op_type]
+        )
         lines.append('"%s": [\n%s\n]' % (op_type, cases))
     with open(path, "w") as stream:
         stream.write("{\n" + ",\n".join(lines) + "\n}\n")

@@ -44,10 +44,17 @@ def filled(proto):
             break
         except Exception as error:  # Paddle names the attribute that is missing
             message = str(error).rsplit("Error Message Summary", 1)[-1]
-            names = [name for name in kinds if name not in given and re.search(r"\b%s\b" % name, message)]
+            names = [
+                name for name in kinds if name not in given and re.search(r"\b%s\b" % name, message)
+            ]
             names = names or [name for name in ACCEPTED if name in kinds and name not in given]
             if not names or kinds[names[0]] not in SOME:
-                print("no defaults:", proto.type, message[-150:].strip().replace("\n", " "), file=sys.stderr)
+                print(
+                    "no defaults:",
+                    proto.type,
+                    message[-150:].strip().replace("\n", " "),
+                    file=sys.stderr,
+                )
                 return {}, list(kinds)
             name = names[0]
             given.append(name)

@@ -46,9 +46,7 @@ def optimizers(fluid):
         "adam": lambda: fluid.optimizer.Adam(learning_rate=0.1),
         "l2_decay": lambda: sgd(regularization=fluid.regularizer.L2Decay(0.1)),
         "clip_by_norm": lambda: sgd(grad_clip=fluid.clip.GradientClipByNorm(0.5)),
-        "clip_by_global_norm": lambda: sgd(
-            grad_clip=fluid.clip.GradientClipByGlobalNorm(0.5)
-        ),
+        "clip_by_global_norm": lambda: sgd(grad_clip=fluid.clip.GradientClipByGlobalNorm(0.5)),
         "exponential_decay": decayed,
     }
 
@@ -82,9 +80,7 @@ def build_strategy(case, fluid):
 
 def parameters(main, scope):
     names = sorted(p.name for p in main.all_parameters())
-    return {
-        name: np.array(scope.find_var(name).get_tensor()).tolist() for name in names
-    }
+    return {name: np.array(scope.find_var(name).get_tensor()).tolist() for name in names}
 
 
 def run(case, places, fluid):
@@ -104,9 +100,7 @@ def run(case, places, fluid):
         )
         result = {"losses": [], "fc_1.b_0": [], "fc_1.b_0@GRAD": []}
         for _ in range(RUNS):
-            cost, grad = exe.run(
-                compiled, feed=feed, fetch_list=[loss.name, "fc_1.b_0@GRAD"]
-            )
+            cost, grad = exe.run(compiled, feed=feed, fetch_list=[loss.name, "fc_1.b_0@GRAD"])
             result["losses"].append(cost.tolist())
             result["fc_1.b_0@GRAD"].append(grad.tolist())
             result["fc_1.b_0"].append(parameters(main, scope)["fc_1.b_0"])

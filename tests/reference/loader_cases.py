@@ -30,7 +30,11 @@ def outcomes(io, places, variables):
 
     class Named(Pairs):
         def __getitem__(self, index):
-            return {"image": np.full((2, 1), index), "name": "n%d" % index, "more": (index / 2, [np.float32(index)])}
+            return {
+                "image": np.full((2, 1), index),
+                "name": "n%d" % index,
+                "more": (index / 2, [np.float32(index)]),
+            }
 
     class Counting(io.IterableDataset):
         def __init__(self, first, last):
@@ -57,20 +61,34 @@ def outcomes(io, places, variables):
         "generated": list(io.RandomSampler(Pairs(9), generator=iter([3, 1, 2]))),
         "weighted": seeded(io.WeightedRandomSampler([0.1, 0.5, 0.0, 3], 6)),
         "weighted once": seeded(io.WeightedRandomSampler(np.array([[1.0, 2, 0, 4]]), 3, False)),
-        "weighted lengths": [len(io.WeightedRandomSampler(np.ones(shape), 3)) for shape in ([4], [1, 4])],
+        "weighted lengths": [
+            len(io.WeightedRandomSampler(np.ones(shape), 3)) for shape in ([4], [1, 4])
+        ],
         "batches": list(io.BatchSampler(Pairs(7), batch_size=3)),
-        "shuffled batches": seeded(io.BatchSampler(Pairs(7), shuffle=True, batch_size=3, drop_last=True)),
+        "shuffled batches": seeded(
+            io.BatchSampler(Pairs(7), shuffle=True, batch_size=3, drop_last=True)
+        ),
         "batches of a sampler": list(io.BatchSampler(sampler=[5, 2, 8], batch_size=2)),
         "numbers of batches": [
-            len(io.BatchSampler(Pairs(n), batch_size=3, drop_last=drop)) for n in (6, 7) for drop in (True, False)
+            len(io.BatchSampler(Pairs(n), batch_size=3, drop_last=drop))
+            for n in (6, 7)
+            for drop in (True, False)
         ],
         "compose": told(list(io.ComposeDataset([Pairs(2), Pairs(2)])[1])),
         "concat": [told(io.ConcatDataset([Pairs(2), Pairs(3)])[i]) for i in (0, 1, 2, 4, -1, -5)],
         "chain": told([sample for sample in io.ChainDataset([Counting(0, 2), Counting(5, 7)])]),
         "subset": told([io.Subset(Pairs(9), [4, 2])[i] for i in range(2)]),
     }
-    for count, replicas, size, shuffle, drop in ((10, 3, 2, False, False), (11, 2, 3, True, True), (2, 5, 2, False, False), (12, 2, 3, True, False)):
-        samplers = [io.DistributedBatchSampler(Pairs(count), size, replicas, rank, shuffle, drop) for rank in range(replicas)]
+    for count, replicas, size, shuffle, drop in (
+        (10, 3, 2, False, False),
+        (11, 2, 3, True, True),
+        (2, 5, 2, False, False),
+        (12, 2, 3, True, False),
+    ):
+        samplers = [
+            io.DistributedBatchSampler(Pairs(count), size, replicas, rank, shuffle, drop)
+            for rank in range(replicas)
+        ]
         name = "distributed %d %d" % (count, replicas)
         told_of[name] = [[list(sampler), list(sampler), len(sampler)] for sampler in samplers]
     for workers in (0, 2):
@@ -80,11 +98,18 @@ def outcomes(io, places, variables):
         told_of["dropped %d" % workers] = batches(Pairs(7), batch_size=2, drop_last=True, **names)
         told_of["named %d" % workers] = batches(Named(3), batch_size=2, **names)
         told_of["not joined %d" % workers] = batches(Pairs(2), batch_size=None, **names)
-        told_of["sampled %d" % workers] = batches(Pairs(9), batch_sampler=[[1, 8], [3], [0, 2, 4]], **names)
-        told_of["joined otherwise %d" % workers] = batches(
-            Pairs(5), batch_size=2, collate_fn=lambda samples: [np.array([s[1] for s in samples]) + 100], **names
+        told_of["sampled %d" % workers] = batches(
+            Pairs(9), batch_sampler=[[1, 8], [3], [0, 2, 4]], **names
         )
-        told_of["two places %d" % workers] = batches(Pairs(7), places=places(2), batch_size=2, **names)
+        told_of["joined otherwise %d" % workers] = batches(
+            Pairs(5),
+            batch_size=2,
+            collate_fn=lambda samples: [np.array([s[1] for s in samples]) + 100],
+            **names,
+        )
+        told_of["two places %d" % workers] = batches(
+            Pairs(7), places=places(2), batch_size=2, **names
+        )
         told_of["by name %d" % workers] = batches(
             Pairs(5), [image, label], places(1), return_list=False, batch_size=2, **names
         )
@@ -92,12 +117,20 @@ def outcomes(io, places, variables):
             Pairs(9), [image, label], places(2), return_list=False, batch_size=2, **names
         )
         told_of["counting %d" % workers] = batches(Counting(0, 11), batch_size=2, **names)
-        told_of["counting, dropped %d" % workers] = batches(Counting(0, 11), batch_size=2, drop_last=True, **names)
+        told_of["counting, dropped %d" % workers] = batches(
+            Counting(0, 11), batch_size=2, drop_last=True, **names
+        )
         told_of["counting alone %d" % workers] = batches(Counting(0, 3), batch_size=None, **names)
-        told_of["private memory %d" % workers] = batches(Pairs(4), batch_size=3, use_shared_memory=False, **names)
-        told_of["unbuffered %d" % workers] = batches(Pairs(4), batch_size=3, use_buffer_reader=False, **names)
+        told_of["private memory %d" % workers] = batches(
+            Pairs(4), batch_size=3, use_shared_memory=False, **names
+        )
+        told_of["unbuffered %d" % workers] = batches(
+            Pairs(4), batch_size=3, use_buffer_reader=False, **names
+        )
         np.random.seed(9)
-        told_of["shuffled %d" % workers] = batches(Pairs(6), batch_size=4, shuffle=True, **names) if not workers else None
+        told_of["shuffled %d" % workers] = (
+            batches(Pairs(6), batch_size=4, shuffle=True, **names) if not workers else None
+        )
     told_of["lengths"] = [
         len(io.DataLoader(Pairs(7), batch_size=2)),
         len(io.DataLoader(Pairs(7), batch_size=2, drop_last=True)),
@@ -155,6 +188,8 @@ def refused(io):
             use()
             kinds[name] = None
         except Exception as error:
-            builtins = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins"]
+            builtins = [
+                kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins"
+            ]
             kinds[name] = builtins[0] if type(error).__module__ == "builtins" else builtins
     return kinds

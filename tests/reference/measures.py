@@ -25,7 +25,9 @@ def precision_recall(fluid):
     guess, label = fluid.layers.cast(guess, "int32"), fluid.layers.cast(label, "int32")
     states = state(fluid, "states", [CLASSES, 4])
     block = fluid.default_main_program().global_block()
-    batch, total = (block.create_var(name=name, dtype="float64", shape=[6]) for name in ("batch", "total"))
+    batch, total = (
+        block.create_var(name=name, dtype="float64", shape=[6]) for name in ("batch", "total")
+    )
     # Paddle clears what it writes before it reads: the same variable for both would forget earlier steps.
     after = block.create_var(name="after", dtype="float32", shape=[CLASSES, 4])
     block.append_op(
@@ -52,7 +54,10 @@ def positive_negative_pair(fluid):
     }
     inputs.update(("Accumulate" + slot, one) for slot, one in zip(slots, sums))
     fluid.default_main_program().global_block().append_op(
-        type="positive_negative_pair", inputs=inputs, outputs=dict(zip(slots, sums)), attrs={"column": 1}
+        type="positive_negative_pair",
+        inputs=inputs,
+        outputs=dict(zip(slots, sums)),
+        attrs={"column": 1},
     )
     return sums
 
@@ -92,7 +97,9 @@ def measured(fluid, name):
         steps = []
         for feed in feeds():
             feed = {key: value for key, value in feed.items() if key in block.vars}
-            steps.append([np.asarray(v).tolist() for v in exe.run(main, feed=feed, fetch_list=fetches)])
+            steps.append(
+                [np.asarray(v).tolist() for v in exe.run(main, feed=feed, fetch_list=fetches)]
+            )
     return steps
 
 

@@ -25,7 +25,12 @@ def run(exe, static, build, **feed):
     """Run what ``build`` makes of variables like the arrays."""
     main = static.Program()
     with static.program_guard(main, static.Program()):
-        made = build(**{key: static.data(key, [None] + list(a.shape[1:]), a.dtype.name) for key, a in feed.items()})
+        made = build(
+            **{
+                key: static.data(key, [None] + list(a.shape[1:]), a.dtype.name)
+                for key, a in feed.items()
+            }
+        )
     return np.asarray(exe.run(main, feed=feed, fetch_list=[made])[0])
 
 
@@ -34,12 +39,23 @@ def plain(value):
 
 
 def accuracies(paddle, exe, topk):
-    static, metric, made = paddle.static, paddle.metric.Accuracy(topk=topk), [paddle.metric.Accuracy(topk=topk).name()]
+    static, metric, made = (
+        paddle.static,
+        paddle.metric.Accuracy(topk=topk),
+        [paddle.metric.Accuracy(topk=topk).name()],
+    )
     for x, y, _ in batches():
         one_hot = np.eye(CLASSES, dtype="float32")[y[:, 0]]
         for label in (y, one_hot):
             hits = run(exe, static, lambda x, y: metric.compute(x, y), x=x, y=label)
-            made.append([list(hits.shape), plain(hits), plain(metric.update(hits)), plain(metric.accumulate())])
+            made.append(
+                [
+                    list(hits.shape),
+                    plain(hits),
+                    plain(metric.update(hits)),
+                    plain(metric.accumulate()),
+                ]
+            )
     metric.reset()
     return made + [plain(metric.accumulate())]
 

@@ -109,9 +109,7 @@ def build_logistic(fluid):
     probability = fluid.layers.fc(input=image, size=5, act="softmax")
     cost = fluid.layers.cross_entropy(input=probability, label=label)
     loss = fluid.layers.mean(cost)
-    rate = fluid.layers.exponential_decay(
-        learning_rate=0.2, decay_steps=2, decay_rate=0.5
-    )
+    rate = fluid.layers.exponential_decay(learning_rate=0.2, decay_steps=2, decay_rate=0.5)
     fluid.optimizer.SGD(learning_rate=rate).minimize(loss)
     return loss, [("probability", probability), ("rate", rate)]
 
@@ -255,9 +253,7 @@ def self_attention(fluid, x):
     """Keys have no bias: softmax cancels it, and Adam would blow up its rounding noise."""
     layers = fluid.layers
     query = split_heads(fluid, layers.fc(input=x, size=WIDTH, num_flatten_dims=2))
-    key = split_heads(
-        fluid, layers.fc(input=x, size=WIDTH, num_flatten_dims=2, bias_attr=False)
-    )
+    key = split_heads(fluid, layers.fc(input=x, size=WIDTH, num_flatten_dims=2, bias_attr=False))
     value = split_heads(fluid, layers.fc(input=x, size=WIDTH, num_flatten_dims=2))
     scale = 1.0 / math.sqrt(WIDTH // HEADS)
     weights = layers.softmax(layers.matmul(query, key, transpose_y=True, alpha=scale))

@@ -39,6 +39,10 @@ nn.Embedding(5, 3) : i | nn.Embedding(5, 3, padding_idx=-3, weight_attr=nn.initi
 nn.Conv1D(4, 2, 3) : seq | nn.Conv1D(4, 4, 2, stride=2, padding=1, dilation=2, groups=2, bias=False) : seq
 nn.Conv2D(4, 3, 3) : im | nn.Conv2D(4, 4, (3, 2), 2, [1, 2], groups=4) : im | nn.Conv2D(4, 6, 2, dilation=2, groups=2, padding='SAME', bias_attr=False) : im
 nn.Conv2D(4, 2, 3, padding=1, padding_mode='reflect') : im | nn.Conv2D(4, 2, 1, data_format='NHWC', weight_attr=nn.initializer.KaimingUniform()) : im
+nn.Conv3D(4, 2, [1, 2, 2]) : vol | nn.Conv3D(4, 4, 2, 1, 1, groups=2, bias_attr=False) : vol | nn.Conv1DTranspose(4, 2, 3, 2, 1, 1) : seq
+nn.Conv2DTranspose(4, 3, 3, stride=2, padding=1, output_padding=1) : im | nn.Conv2DTranspose(4, 4, (3, 2), groups=4, data_format='NHWC', bias_attr=False) : im
+nn.Conv3DTranspose(4, 2, 2, 2) : vol | nn.AvgPool3D(2, 1) : vol | nn.MaxPool3D([1, 2, 2]) : vol
+nn.AdaptiveAvgPool3D(1) : vol | nn.AdaptiveMaxPool3D([1, 2, 2]) : vol
 nn.BatchNorm(4) : im | nn.BatchNorm(4, act='relu', momentum=0.5, epsilon=0.0005) : im | nn.BatchNorm(4, is_test=True) : im | nn.BatchNorm(4, use_global_stats=True) : im
 nn.BatchNorm1D(4) : w | nn.BatchNorm1D(4, 0.75) : seq | nn.BatchNorm1D(6, data_format='NLC') : seq | nn.BatchNorm2D(4) : im | nn.BatchNorm2D(4).eval() : im
 nn.BatchNorm2D(4, 0.5, 0.001, data_format='NHWC', name='bn') : im | nn.BatchNorm2D(4, use_global_stats=True) : im | nn.BatchNorm3D(4) : vol
@@ -57,7 +61,7 @@ nn.Transformer(6, 2, 1, 2, 8, 0.0) : seq, seq2, add, None, mask | nn.Transformer
 MISTAKES = """
 nn.Linear(2) | nn.ReLU(1, 2) | nn.LeakyReLU(a=1) | nn.ReLU()(3) | nn.Embedding(0, 3) | nn.Embedding(5, 3, 5) | nn.Conv2D(3, 4, 3, groups=2)
 nn.Conv2D(3, 4, 3, weight_attr=False) | nn.Conv2D(3, 4, 3, padding_mode='wrong') | nn.Conv2D(3, 4, 3, padding=[1, 1], padding_mode='reflect')
-nn.Conv2D(3, 4, [1, 2, 3]) | nn.Dropout(2)(w) | nn.BatchNorm2D(4)(w) | nn.BatchNorm1D(4, data_format='CN')(w) | nn.BCELoss(reduction='x')
+nn.Conv2D(3, 4, [1, 2, 3]) | nn.Conv3D(3, 4, [1, 2]) | nn.Conv2DTranspose(3, 4, 3, weight_attr=False) | nn.Dropout(2)(w) | nn.BatchNorm2D(4)(w) | nn.BatchNorm1D(4, data_format='CN')(w) | nn.BCELoss(reduction='x')
 nn.L1Loss(reduction='x') | nn.MSELoss('x') | nn.NLLLoss(reduction=3) | nn.PixelShuffle(1.5) | nn.PixelShuffle(2, 'CHWN') | nn.MultiHeadAttention(8, 3)
 nn.MultiHeadAttention(0, 3) | nn.TransformerEncoderLayer(8, 2, 0) | nn.TransformerEncoderLayer(8, 2, 8, activation='wrong') | nn.Sequential(3)
 nn.LayerList([3]) | nn.ParameterList([3]) | nn.Sequential(nn.ReLU())[1] | nn.Layer()(w) | nn.Layer().train(3) | nn.Layer().add_sublayer('a', 3)
@@ -220,7 +224,11 @@ def models(paddle):
 def batch(name, step):
     """Return what a network is fed in a step: four rows and their labels."""
     rng = np.random.RandomState(step)
-    x = rng.rand(4, 1, 8, 8).astype("float32") if name == "Classifier" else rng.randint(0, 12, (4, 5))
+    x = (
+        rng.rand(4, 1, 8, 8).astype("float32")
+        if name == "Classifier"
+        else rng.randint(0, 12, (4, 5))
+    )
     return {"x": x, "label": rng.randint(0, 3, (4, 1)).astype("int64")}
 
 
@@ -248,7 +256,9 @@ def trained(paddle, name):
         exe.run(startup)
         layer.set_state_dict({k: pattern(v.name, v.shape) for k, v in layer.state_dict().items()})
         losses = [
-            float(np.asarray(exe.run(main, feed=batch(name, step), fetch_list=[loss])[0]).ravel()[0])
+            float(
+                np.asarray(exe.run(main, feed=batch(name, step), fetch_list=[loss])[0]).ravel()[0]
+            )
             for step in range(3)
         ]
         state = layer.state_dict()
@@ -285,9 +295,12 @@ def main():
         return out
 
     def matmul(x, y, transpose_x=False, transpose_y=False, name=None):
-        return append("matmul_v2", {"X": x, "Y": y}, {"trans_x": transpose_x, "trans_y": transpose_y})
+        return append(
+            "matmul_v2", {"X": x, "Y": y}, {"trans_x": transpose_x, "trans_y": transpose_y}
+        )
 
     paddle.matmul = paddle.nn.layer.transformer.tensor.matmul = matmul
+
     def summed(x, axis=None, dtype=None, keepdim=False, name=None):
         dims = [axis] if isinstance(axis, int) else axis or [0]
         attrs = {"dim": dims, "reduce_all": axis is None, "keep_dim": keepdim}
@@ -307,7 +320,11 @@ def main():
     functional.tanh, paddle.exp, paddle.abs = of_x("tanh"), of_x("exp"), of_x("abs")
     paddle.sum = functional.common.sum = summed
     paddle.multiply, functional.common.sqrt = lambda x, y, name=None: x * y, of_x("sqrt")
-    layers = sorted(k for k, v in vars(paddle.nn).items() if isinstance(v, type) and issubclass(v, paddle.nn.Layer))
+    layers = sorted(
+        k
+        for k, v in vars(paddle.nn).items()
+        if isinstance(v, type) and issubclass(v, paddle.nn.Layer)
+    )
     tables = {
         "signatures": {name: signature(getattr(paddle.nn, name)) for name in layers},
         "mistakes": {one: mistake(paddle, one) for one in listed(MISTAKES)},
@@ -321,9 +338,13 @@ def main():
             print(case, "IS REFUSED:", str(error).strip().splitlines()[-2:])
     texts = []
     for name, table in tables.items():
-        rows = ",\n".join("%s: %s" % (json.dumps(key), json.dumps(row)) for key, row in table.items())
+        rows = ",\n".join(
+            "%s: %s" % (json.dumps(key), json.dumps(row)) for key, row in table.items()
+        )
         texts.append("%s: {\n%s\n}" % (json.dumps(name), rows))
-    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "nn_layers.json"), "w") as file:
+    with open(
+        os.path.join(os.path.dirname(os.path.abspath(__file__)), "nn_layers.json"), "w"
+    ) as file:
         file.write("{\n" + ",\n".join(texts) + "\n}\n")
 
 

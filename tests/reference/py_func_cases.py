@@ -26,7 +26,9 @@ class Nets:
 
     def fc(self, x, size, name):
         constant = self.fluid.initializer.NumpyArrayInitializer
-        weight = np.linspace(-0.5, 0.6, x.shape[1] * size).reshape(x.shape[1], size).astype("float32")
+        weight = (
+            np.linspace(-0.5, 0.6, x.shape[1] * size).reshape(x.shape[1], size).astype("float32")
+        )
         attr = self.fluid.ParamAttr(name=name, initializer=constant(weight))
         return self.layers.fc(x, size, param_attr=attr, bias_attr=False)
 
@@ -69,7 +71,11 @@ class Nets:
         c = self.layers.scale(x, 2.0)
         c = self.layers.slice(c, axes=[1], starts=[0], ends=[3])
         c.stop_gradient = True
-        outs = [self.new("product", [-1, 3]), self.new("total", [-1, 1]), self.new("index", [-1, 1], "int64")]
+        outs = [
+            self.new("product", [-1, 3]),
+            self.new("total", [-1, 1]),
+            self.new("index", [-1, 1], "int64"),
+        ]
         self.layers.py_func(forward, [a, b, c], outs, backward, [outs[0], outs[1], outs[2]])
         loss = self.layers.mean(self.layers.elementwise_mul(outs[0], outs[1], axis=0))
         self.train(loss)

@@ -27,7 +27,9 @@ def schedules(layers):
         "piecewise": lambda: layers.piecewise_decay([5, 17, 30], [0.1, 0.03, 0.007, 1e-4]),
         "cosine": lambda: layers.cosine_decay(0.1, 5, 12),
         "warmup": lambda: layers.linear_lr_warmup(0.1, 9, 1e-5, 0.1),
-        "warmup_cosine": lambda: layers.linear_lr_warmup(layers.cosine_decay(0.1, 5, 12), 9, 0.003, 0.1),
+        "warmup_cosine": lambda: layers.linear_lr_warmup(
+            layers.cosine_decay(0.1, 5, 12), 9, 0.003, 0.1
+        ),
         "warmup_piecewise": lambda: layers.linear_lr_warmup(
             layers.piecewise_decay([5, 17], [0.1, 0.03, 0.007]), 9, 0.0, 0.1
         ),
@@ -48,7 +50,9 @@ def rates(fluid, builders):
     with fluid.scope_guard(fluid.Scope()):
         exe.run(startup)
         steps = [exe.run(main, fetch_list=made) for _ in range(STEPS)]
-    columns = [np.array([np.asarray(step[i]).ravel()[0] for step in steps]) for i in range(len(made))]
+    columns = [
+        np.array([np.asarray(step[i]).ravel()[0] for step in steps]) for i in range(len(made))
+    ]
     return list(zip(ops, columns))
 
 

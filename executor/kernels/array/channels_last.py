@@ -1,4 +1,5 @@
-"""Ops whose attribute says that channels are the last dimension of images: kernels get views in NCHW.
+"""Ops whose attribute says that channels are the last dimension of images: kernels get views in NCHW
+(NCDHW).
 
 A kernel that takes images in any order of memory is bound to the views; for others results are made in scratch
 and copied.
@@ -14,8 +15,8 @@ from typing import Any
 from ....graph.ir.capabilities import CHANNELS_LAST
 from ....graph.ir.graph import Node, Value
 from ....graph.lowering.layout import image_slots
-from ....graph.ops.conv import channels_first
-from ....graph.ops.operands import Operands
+from ....graph.ops.conv import LAST, channels_first
+from ....graph.ops.operands import Array, Operands
 from ....graph.ops.registry import Op
 from ...device.device import Device
 
@@ -24,7 +25,7 @@ Step = Callable[[], Any]
 
 def is_last(op_type: str, attrs: Mapping[str, Any]) -> bool:
     """Tell whether the images of an op have their channels in the last dimension."""
-    return attrs.get("data_format") == CHANNELS_LAST and bool(image_slots(op_type))
+    return attrs.get("data_format") in LAST and bool(image_slots(op_type))
 
 
 def node_in_order(node: Node) -> Node:
@@ -54,10 +55,16 @@ def in_order(
     images = image_slots(op.type)
     slots = [slot for slot in (*op.input_slots, *op.output_slots) if slot.name in images]
     arrays = {slot.parameter: getattr(a, slot.parameter) for slot in slots}
-    views = {n: array.transpose(0, 3, 1, 2) for n, array in arrays.items() if array is not None}
+    views = {n: first(array) for n, array in arrays.items() if array is not None}
+    a = a.replace(data_format="NCHW")  # for whatever kernel it is handed on to
     if any_order:
         return list(bind(a.replace(**views)))
     written = [slot.parameter for slot in op.output_slots if slot.parameter in views]
     made = {name: dev.scratch(views[name].shape, views[name].dtype) for name in written}
     copies = [partial(dev.xp.copyto, views[name], array) for name, array in made.items()]
     return [*bind(a.replace(**{**views, **made})), *copies]
+
+
+def first(array: Array) -> Any:
+    """View images whose channels are the last dimension with channels behind the batch."""
+    return array.transpose(0, -1, *range(1, array.ndim - 1))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from ....graph.ops.embedding import LookupTable, LookupTableGrad
+from ....graph.ops.operands import Array
 from ...device.device import Device
 from ..registry import Step, kernel
 from .indexing import checked_rows, taken
@@ -20,6 +22,17 @@ def lookup(dev: Device, a: LookupTable) -> list[Step]:
     return steps
 
 
+def sum_rows(xp: Any, index: Array, rows: Array, sums: Array) -> None:
+    """Write the sum of the rows that share an index to that row of ``sums``; others stay as they are."""
+    if index.size == 0:
+        return
+    # Sorting groups equal indices, and reduceat adds each group in one pass: add.at takes ten times as long.
+    order = xp.argsort(index, kind="stable")
+    ordered = index[order]
+    starts = xp.flatnonzero(xp.concatenate((xp.ones(1, bool), ordered[1:] != ordered[:-1])))
+    sums[ordered[starts]] = xp.add.reduceat(rows[order], starts, axis=0)
+
+
 @kernel("lookup_table_grad", "lookup_table_v2_grad")
 def lookup_grad(dev: Device, a: LookupTableGrad) -> list[Step]:
     if a.d_w is None:
@@ -29,14 +42,8 @@ def lookup_grad(dev: Device, a: LookupTableGrad) -> list[Step]:
     padding = a.padding_idx if a.padding_idx >= -1 else a.padding_idx + d_w.shape[0]
 
     def add() -> None:
-        if flat.size == 0:
-            return
-        # Sorting groups equal ids, and reduceat adds each group in one pass: add.at takes ten times as long.
-        order = xp.argsort(flat, kind="stable")
-        ordered = flat[order]
-        starts = xp.flatnonzero(xp.concatenate((xp.ones(1, bool), ordered[1:] != ordered[:-1])))
-        d_w[ordered[starts]] = xp.add.reduceat(rows[order], starts, axis=0)
-        if padding != -1:
+        sum_rows(xp, flat, rows, d_w)
+        if flat.size and padding != -1:
             d_w[padding] = 0
 
     return [partial(d_w.fill, 0), add]

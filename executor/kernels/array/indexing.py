@@ -116,7 +116,7 @@ def where_grad(dev: Device, a: WhereGrad) -> list[Step]:
     return steps
 
 
-def _linear(dev: Device, x: Array, index: Array) -> tuple[Any, Any, list[Step]]:
+def places_of(dev: Device, x: Array, index: Array, op: str) -> tuple[Any, Any, list[Step]]:
     """View X as rows, one for each place an index can name; and the calls that number those places."""
     depth = index.shape[-1]
     if depth == 0:  # each names all of X
@@ -127,7 +127,7 @@ def _linear(dev: Device, x: Array, index: Array) -> tuple[Any, Any, list[Step]]:
     steps: list[Step] = []
     for i in range(depth):
         column, size = index[..., i], x.shape[i]
-        steps.append(checked_rows("gather_nd", column, size))
+        steps.append(checked_rows(op, column, size))
         if i == 0:
             steps.append(partial(dev.xp.copyto, places, column))
         else:
@@ -141,7 +141,7 @@ def _linear(dev: Device, x: Array, index: Array) -> tuple[Any, Any, list[Step]]:
 
 @kernel("gather_nd", low=True)
 def gather_nd(dev: Device, a: GatherNd) -> list[Step]:
-    rows, places, steps = _linear(dev, a.x, a.index)
+    rows, places, steps = places_of(dev, a.x, a.index, "gather_nd")
     target = a.out.reshape(places.size, *rows.shape[1:])
     return [*steps, taken(dev, rows, places, target)]
 
@@ -150,7 +150,7 @@ def gather_nd(dev: Device, a: GatherNd) -> list[Step]:
 def gather_nd_grad(dev: Device, a: GatherNdGrad) -> list[Step]:
     if a.d_x is None:
         return []
-    rows, places, steps = _linear(dev, a.d_x, a.index)
+    rows, places, steps = places_of(dev, a.d_x, a.index, "gather_nd_grad")
     source = a.d_out.reshape(places.size, *rows.shape[1:])
     return [*steps, partial(a.d_x.fill, 0), partial(dev.xp.add.at, rows, places, source)]
 

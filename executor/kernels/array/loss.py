@@ -72,7 +72,7 @@ def softmax_grad(dev: Device, a: SoftmaxGrad) -> list[Step]:
     ]
 
 
-class _Labels:
+class Labels:
     """Integer labels: which element of each row they pick, and which rows are left out."""
 
     def __init__(
@@ -131,7 +131,7 @@ def cross_entropy(dev: Device, a: CrossEntropy) -> list[Step]:
             partial(xp.add.reduce, work, -1, None, a.y, True),
             partial(xp.negative, a.y, a.y),
         ]
-    labels = _Labels(dev, "cross_entropy", a.x, a.label, a.x.ndim - 1, a.ignore_index)
+    labels = Labels(dev, "cross_entropy", a.x, a.label, a.x.ndim - 1, a.ignore_index)
 
     def run() -> None:
         kept, ignored = labels.pick()
@@ -152,7 +152,7 @@ def cross_entropy_grad(dev: Device, a: CrossEntropyGrad) -> list[Step]:
             partial(xp.multiply, d_x, a.d_y, d_x),
             partial(xp.negative, d_x, d_x),
         ]
-    labels = _Labels(dev, "cross_entropy", a.x, a.label, a.x.ndim - 1, a.ignore_index)
+    labels = Labels(dev, "cross_entropy", a.x, a.label, a.x.ndim - 1, a.ignore_index)
     d_rows = d_x.reshape(-1, labels.classes)
 
     def run() -> None:
@@ -166,7 +166,7 @@ def cross_entropy_grad(dev: Device, a: CrossEntropyGrad) -> list[Step]:
 @kernel("cross_entropy2")
 def cross_entropy2(dev: Device, a: CrossEntropy2) -> Step:
     xp = dev.xp
-    labels = _Labels(dev, "cross_entropy2", a.x, a.label, a.x.ndim - 1, a.ignore_index)
+    labels = Labels(dev, "cross_entropy2", a.x, a.label, a.x.ndim - 1, a.ignore_index)
 
     def run() -> None:
         kept, ignored = labels.pick()
@@ -182,7 +182,7 @@ def cross_entropy2(dev: Device, a: CrossEntropy2) -> Step:
 def cross_entropy_grad2(dev: Device, a: CrossEntropyGrad2) -> list[Step]:
     if a.d_x is None:
         return []
-    labels = _Labels(dev, "cross_entropy2", a.d_x, a.label, a.d_x.ndim - 1, a.ignore_index)
+    labels = Labels(dev, "cross_entropy2", a.d_x, a.label, a.d_x.ndim - 1, a.ignore_index)
     d_rows = a.d_x.reshape(-1, labels.classes)
 
     def run() -> None:
@@ -216,7 +216,7 @@ def softmax_with_cross_entropy(dev: Device, a: SoftmaxWithCrossEntropy) -> list[
             partial(xp.add.reduce, shifted, axis, None, a.loss, True),
         ]
     axis %= a.logits.ndim
-    labels = _Labels(dev, "softmax_with_cross_entropy", a.logits, a.label, axis, a.ignore_index)
+    labels = Labels(dev, "softmax_with_cross_entropy", a.logits, a.label, axis, a.ignore_index)
 
     def run() -> None:
         kept, ignored = labels.pick()
@@ -240,7 +240,7 @@ def softmax_with_cross_entropy_grad(dev: Device, a: SoftmaxWithCrossEntropyGrad)
             partial(xp.multiply, a.d_logits, a.d_loss, a.d_logits),
         ]
     axis %= a.softmax.ndim
-    labels = _Labels(dev, "softmax_with_cross_entropy", a.softmax, a.label, axis, a.ignore_index)
+    labels = Labels(dev, "softmax_with_cross_entropy", a.softmax, a.label, axis, a.ignore_index)
     rows = np.moveaxis(a.d_logits, axis, -1)
 
     def run() -> None:

@@ -6,14 +6,14 @@ float32 (``widened.py``); a parameter in low precision may have a float32 master
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from ....graph.ir.capabilities import Takes
+from ....graph.ops.declare_update import MASTER, SKIP
 from ....graph.ops.fused_optimize import FUSED, own_attributes
 from ....graph.ops.operands import Operands, parameter_name
-from ....graph.ops.optimize import MASTER, SKIP
 from ....graph.ops.pointwise import arguments
 from ....graph.ops.registry import OPS
 from ....graph.ops.update import Results, Update
@@ -57,7 +57,12 @@ def add_kernel(
     update = UPDATES[SINGLES.get(op_type, op_type)]
 
     def function(dev: Device, a: Operands) -> list[Step]:
-        arrays = {name: getattr(a, name) for name in operands}
+        slots = ((name, getattr(a, name)) for name in operands)
+        arrays = {
+            n: held
+            for n, held in slots
+            if not (held is None or (isinstance(held, list) and not held))
+        }
         return bind(dev, arrays, {name: getattr(a, name) for name in update.attributes})
 
     function.__wrapped__ = update.rule  # type: ignore[attr-defined]  # where the formula stands
@@ -73,38 +78,91 @@ def blocks(*arrays: Any) -> list[tuple[Any, ...]]:
     return [tuple(part[id(array)] for array in arrays) for part in parts]
 
 
-def in_use(results: Results, arrays: Arrays, address: Callable[[Any], int]) -> Arrays:
+def in_use(
+    results: Results, totals: Results, arrays: Arrays, address: Callable[[Any], int]
+) -> Arrays:
     """Leave out the arrays of state that an update neither reads nor changes."""
     same = {
         name: result.value
         for name, result in results.items()
-        if result.fn == "arg" and address(arrays[result.value]) == address(arrays[name])
+        if result.fn == "arg" and _stays(name, result.value, arrays, address)
     }
-    read = arguments([result for name, result in results.items() if name not in same])
+    changed = (result for name, result in results.items() if name not in same)
+    read = arguments([*changed, *totals.values()])
     unused = {*same, *(name for name in same.values() if name not in read)}
     return {name: array for name, array in arrays.items() if name not in unused}
 
 
+def _stays(name: str, source: str, arrays: Arrays, address: Callable[[Any], int]) -> bool:
+    return name not in arrays or address(arrays[source]) == address(arrays[name])
+
+
+class _Order(NamedTuple):
+    """The calls that compute what ``totals`` are the sums of, and those of the update, which read these."""
+
+    totals: tuple[str, ...]
+    ahead: ArraySchedule
+    update: ArraySchedule
+
+
 @lru_cache(1000)
-def _schedule(op_type: str, attrs: tuple[tuple[str, Any], ...], dtype: Any) -> ArraySchedule:
-    update = UPDATES[op_type]
-    return schedule(update.results(dict(attrs), dtype), update.scalars)
+def _order(
+    op_type: str, attrs: tuple[tuple[str, Any], ...], dtype: Any, written: frozenset[str]
+) -> _Order:
+    update, numbers = UPDATES[op_type], dict(attrs)
+    totals, results = update.totals(numbers, dtype), update.results(numbers, dtype)
+    wanted = {name: result for name, result in results.items() if name in written}
+    ahead = schedule(totals, update.scalars)
+    return _Order(tuple(totals), ahead, schedule(wanted, (*update.scalars, *totals)))
 
 
 def _bind(op_type: str, dev: Device, arrays: Arrays, attrs: Mapping[str, Any]) -> list[Step]:
     param, scalars = arrays["param"], UPDATES[op_type].scalars
-    order = _schedule(op_type, tuple(attrs.items()), param.dtype)
-    held = {n: a for n, a in arrays.items() if n.removesuffix("_out") in scalars}
-    held |= {name: dev.scratch((1,), param.dtype) for name in order.numbers}
-    whole = {n: a for n, a in arrays.items() if n not in held}
-    scratch = [dev.scratch((min(param.size, _BLOCK),), param.dtype) for _ in order.scratch]
-    steps = _steps(dev, order.once, held)
-    for block in blocks(*whole.values()):
+    order = _order(op_type, tuple(attrs.items()), param.dtype, frozenset(arrays))
+    if not order.totals:
+        return _by_block(dev, order.update, arrays, scalars)
+    totals = {name: dev.scratch((1,), param.dtype) for name in order.totals}
+    count = max(-(-param.size // _BLOCK), 1)
+    with dev.in_turn():
+        sums = {name: dev.scratch((count, 1), param.dtype) for name in totals}
+
+        def add_up(k: int, parts: Arrays) -> list[Step]:
+            return [
+                partial(parts[name].sum, out=each[k].reshape(())) for name, each in sums.items()
+            ]
+
+        steps = _by_block(dev, order.ahead, arrays, scalars, order.totals, add_up)
+        steps += [partial(sums[n].sum, out=total.reshape(())) for n, total in totals.items()]
+    scalars = (*scalars, *totals)
+    return steps + _by_block(dev, order.update, {**arrays, **totals}, scalars)
+
+
+def _by_block(
+    dev: Device,
+    order: ArraySchedule,
+    arrays: Arrays,
+    scalars: Collection[str],
+    made: Sequence[str] = (),
+    behind: Callable[[int, Arrays], list[Step]] = lambda k, parts: [],
+) -> list[Step]:
+    """Return the calls of a schedule, and those ``behind`` each block, of its number and arrays.
+
+    ``made`` are results that live no longer than their block.
+    """
+    param = arrays["param"]
+    ones = {n: a for n, a in arrays.items() if n.removesuffix("_out") in scalars}
+    whole = {n: a for n, a in arrays.items() if n not in ones}
+    ones |= {name: dev.scratch((1,), param.dtype) for name in order.numbers}
+    names, size = (*order.scratch, *made), min(param.size, _BLOCK)
+    scratch = {name: dev.scratch((size,), param.dtype) for name in names}
+    steps = _steps(dev, order.once, ones)
+    for k, block in enumerate(blocks(*whole.values())):
         parts = dict(zip(whole, block, strict=True))
         size = parts["param"].size
-        parts |= {n: array[:size] for n, array in zip(order.scratch, scratch, strict=True)}
-        steps += _steps(dev, order.each, {**held, **parts})
-    return steps + _steps(dev, order.last, held)
+        parts |= {n: array[:size] for n, array in scratch.items()}
+        steps += _steps(dev, order.each, {**ones, **parts})
+        steps += behind(k, parts)
+    return steps + _steps(dev, order.last, ones)
 
 
 def _steps(dev: Device, order: Sequence[ArrayCall], arrays: Arrays) -> list[Step]:
@@ -112,7 +170,8 @@ def _steps(dev: Device, order: Sequence[ArrayCall], arrays: Arrays) -> list[Step
     for fn, operands, out in order:
         given = [arrays.get(x, x) for x in operands]
         if fn != COPY or not dev.xp.may_share_memory(given[0], arrays[out]):
-            steps += calls(dev, fn, given, arrays[out])
+            with dev.in_turn():
+                steps += calls(dev, fn, given, arrays[out])
     return steps
 
 

@@ -1,9 +1,11 @@
-"""Pooling: one pass per window element over strided views of the (padded) images."""
+"""Pooling: one pass per window element over strided views of the (padded) images, of any dimensions."""
 
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -11,54 +13,87 @@ import numpy as np
 from ....graph.ir.graph import Node
 from ....graph.ops.conv import window_paddings
 from ....graph.ops.operands import Array
-from ....graph.ops.pool import Pool2d, Pool2dGrad
+from ....graph.ops.pool import Pool, PoolGrad
+from ....graph.ops.pool_index import MaxPool, MaxPoolGrad
 from ...device.device import Device
 from ..registry import Step, kernel
 
 
 @dataclass
 class Windows:
-    """Where the pooling windows lie."""
+    """Where pooling windows lie. Those of an adaptive pooling may be ``uneven``, of other sizes than ``k``."""
 
     k: list[int]
     strides: list[int]
     pads: list[tuple[int, int]]
-    out: tuple[int, int]
-    size: tuple[int, int]
+    out: tuple[int, ...]
+    size: tuple[int, ...]
+    uneven: bool = False
 
     @property
-    def room(self) -> tuple[int, int]:
-        """Height and width that the windows cover, padding included."""
-        spans = [(o - 1) * s + k for o, s, k in zip(self.out, self.strides, self.k, strict=True)]
-        height = max(spans[0], self.size[0] + self.pads[0][0])
-        return height, max(spans[1], self.size[1] + self.pads[1][0])
+    def room(self) -> tuple[int, ...]:
+        """Sizes of what the windows cover, padding included."""
+        sides = zip(self.out, self.strides, self.k, self.size, self.pads, strict=True)
+        return tuple(max((o - 1) * s + k, size + pad[0]) for o, s, k, size, pad in sides)
 
     @property
     def padded(self) -> bool:
         """Whether windows reach outside the image."""
         return self.room != self.size
 
-    def interior(self, padded: Array) -> Any:
+    def interior(self, padded: Any) -> Any:
         """Return the view that the image itself fills."""
-        top, left = self.pads[0][0], self.pads[1][0]
-        return padded[:, :, top : top + self.size[0], left : left + self.size[1]]
+        sides = zip(self.pads, self.size, strict=True)
+        return padded[(..., *(slice(pad[0], pad[0] + size) for pad, size in sides))]
 
-    def taps(self, padded: Array) -> list[Any]:
+    def taps(self, padded: Any) -> list[Any]:
         """Return, for each window element in row order, what it meets in every window."""
-        (sh, sw), (oh, ow) = self.strides, self.out
-        return [
-            padded[:, :, i : i + (oh - 1) * sh + 1 : sh, j : j + (ow - 1) * sw + 1 : sw]
-            for i in range(self.k[0])
-            for j in range(self.k[1])
+        lines = [
+            [slice(i, i + (o - 1) * s + 1, s) for i in range(k)]
+            for k, s, o in zip(self.k, self.strides, self.out, strict=True)
         ]
+        return [padded[(..., *tap)] for tap in itertools.product(*lines)]
+
+    def edges(self) -> list[tuple[Any, Any]]:
+        """Return for every dimension where each window begins and ends in the image."""
+        found = []
+        for i, (size, count) in enumerate(zip(self.size, self.out, strict=True)):
+            at = np.arange(count, dtype=np.int64)
+            if self.uneven:
+                found.append((at * size // count, -(-(at + 1) * size // count)))
+                continue
+            start = at * self.strides[i] - self.pads[i][0]
+            found.append((np.clip(start, 0, size), np.clip(start + self.k[i], 0, size)))
+        return found
 
     def counts(self, exclusive: bool, dtype: Any) -> Any:
-        """Return what an average divides by, [1, 1, oh, ow]; ``exclusive`` leaves padding out."""
-        if not exclusive:
-            return np.full((1, 1, *self.out), self.k[0] * self.k[1], dtype)
-        ones = np.zeros((1, 1, *self.room), dtype)
-        self.interior(ones)[...] = 1
-        return np.maximum(sum(self.taps(ones)), 1)
+        """Return what an average divides by, [1, 1, *out]; ``exclusive`` leaves padding out."""
+        if not exclusive and not self.uneven:
+            return np.full((1, 1, *self.out), math.prod(self.k), dtype)
+        lengths = [end - start for start, end in self.edges()]
+        counts = reduce(np.multiply.outer, lengths)
+        return np.maximum(counts, 1).astype(dtype)[None, None]
+
+    def cells(self, x: Any, *outs: Any) -> list[tuple[Any, ...]]:
+        """Pair each window with its place in the results, [n, c, 1, ..., 1]."""
+        lines = [
+            [
+                (slice(i, i + 1), slice(start, end))
+                for i, (start, end) in enumerate(zip(*edge, strict=True))
+            ]
+            for edge in self.edges()
+        ]
+        return [
+            (
+                x[(..., *(part for _, part in cell))],
+                *(out[(..., *(at for at, _ in cell))] for out in outs),
+            )
+            for cell in itertools.product(*lines)
+        ]
+
+    def places(self) -> Any:
+        """Return the number of each element of an image, in the image's shape."""
+        return np.arange(math.prod(self.size), dtype=np.int32).reshape(self.size)
 
 
 def one_window(node: Node) -> bool:
@@ -74,74 +109,25 @@ def one_window(node: Node) -> bool:
     return all(size >= 0 and size % count == 0 for size, count in sizes)
 
 
-def _cells(x: Array, out: Array) -> list[tuple[Any, Any]]:
-    """Pair each window of an adaptive pooling with its place in the result, [n, c, 1, 1]."""
-    edges = [
-        [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
-        for size, count in zip(x.shape[2:], out.shape[2:], strict=True)
-    ]
-    return [
-        (x[:, :, top:bottom, left:right], out[:, :, i : i + 1, j : j + 1])
-        for i, (top, bottom) in enumerate(edges[0])
-        for j, (left, right) in enumerate(edges[1])
-    ]
-
-
-def _uneven(a: Pool2d | Pool2dGrad) -> bool:
-    """Tell whether the windows of a pooling differ in size."""
-    sizes = zip(a.x.shape[2:], a.out.shape[2:], strict=True)
-    return a.adaptive and any(size % count for size, count in sizes)
-
-
-def _adaptive(dev: Device, x: Array, out: Array, average: bool) -> list[Step]:
-    steps: list[Step] = []
-    for window, cell in _cells(x, out):
-        reduce = dev.xp.add.reduce if average else dev.reducer("maximum")
-        steps.append(partial(reduce, window, (2, 3), None, cell, True))
-        if average:
-            share = 1.0 / (window.shape[2] * window.shape[3])
-            steps.append(partial(dev.xp.multiply, cell, share, cell))
-    return steps
-
-
-def _adaptive_grad(dev: Device, x: Array, d_out: Array, d_x: Any, average: bool) -> list[Step]:
-    """Averages share the gradient; of equal maxima the first gets it."""
-    xp = dev.xp
-    steps: list[Step] = [partial(d_x.fill, 0)]
-    pairs = zip(_cells(d_x, d_out), _cells(x, d_out), strict=True)
-    for (target, gradient), (window, _) in pairs:
-        if average:
-            share = dev.scratch(gradient.shape, gradient.dtype)
-            area = target.shape[2] * target.shape[3]
-            steps.append(partial(xp.multiply, gradient, 1.0 / area, share))
-            steps.append(partial(xp.add, target, share, target))
-            continue
-        steps.append(partial(_to_first, xp, window, gradient, target))
-    return steps
-
-
-def _to_first(xp: Any, window: Any, gradient: Any, target: Array) -> None:
-    """Add the gradient of a window's maximum to the first element that equals it."""
-    n, c, height, width = window.shape
-    first = window.reshape(n, c, -1).argmax(2)
-    hit = (xp.arange(height * width) == first[..., None]).reshape(window.shape)
-    xp.add(target, hit * gradient, target)
-
-
-def windows_of(a: Pool2d | Pool2dGrad) -> Windows:
-    """Return the windows that a pooling op's attributes ask for."""
-    size, image = a.x.shape[2:], a.out.shape[2:]
+def windows_of(a: Pool | PoolGrad | MaxPool | MaxPoolGrad, out: Array) -> Windows:
+    """Return the windows that a pooling op's attributes ask for; ``out`` is its result or of that shape."""
+    size, image = a.x.shape[2:], out.shape[2:]
+    none = [(0, 0)] * len(size)
     if a.adaptive:
         k = [whole // count for whole, count in zip(size, image, strict=True)]
-        return Windows(k, k, [(0, 0), (0, 0)], image, size)
+        uneven = any(whole % count for whole, count in zip(size, image, strict=True))
+        return Windows(k, k, none, image, size, uneven)
     if a.global_pooling:
-        return Windows(list(size), [1, 1], [(0, 0), (0, 0)], (1, 1), size)
+        return Windows(list(size), [1] * len(size), none, image, size)
     k, strides = list(a.ksize), list(a.strides)
-    pads = window_paddings(a.paddings, a.padding_algorithm, size, k, strides)
-    return Windows(k, strides, pads, image, size)
+    algorithm = a.padding_algorithm if isinstance(a, (Pool, PoolGrad)) else "EXPLICIT"
+    return Windows(
+        k, strides, window_paddings(a.paddings, algorithm, size, k, strides), image, size
+    )
 
 
-def _padded(dev: Device, x: Array, win: Windows, fill: float) -> tuple[Any, list[Step]]:
+def padded(dev: Device, x: Array, win: Windows, fill: float) -> tuple[Any, list[Step]]:
+    """Return images with margins where windows reach outside, and the call that fills in the images."""
     if not win.padded:
         return x, []
     room = dev.keep((*x.shape[:2], *win.room), x.dtype)
@@ -149,45 +135,74 @@ def _padded(dev: Device, x: Array, win: Windows, fill: float) -> tuple[Any, list
     return room, [partial(dev.xp.copyto, win.interior(room), x)]
 
 
-@kernel("pool2d", any_order=True)
-def pool2d(dev: Device, a: Pool2d) -> list[Step]:
-    if _uneven(a):
-        return _adaptive(dev, a.x, a.out, a.pooling_type == "avg")
-    win = windows_of(a)
-    average = a.pooling_type == "avg"
-    if average and not win.padded and win.out == (1, 1):
-        scale = 1.0 / max(win.size[0] * win.size[1], 1)
-        return [
-            partial(dev.xp.add.reduce, a.x, (2, 3), None, a.out, True),
-            partial(dev.xp.multiply, a.out, scale, a.out),
-        ]
-    lowest = 0.0 if average else -np.inf
-    source, steps = _padded(dev, a.x, win, lowest)
+def _axes(x: Array) -> tuple[int, ...]:
+    return tuple(range(2, x.ndim))
+
+
+def pooled(
+    dev: Device, win: Windows, x: Array, out: Any, average: bool, exclusive: bool = True
+) -> list[Step]:
+    """Return the calls that write the maximum or the average of each window."""
+    xp = dev.xp
+    shares = xp.asarray(1.0 / win.counts(exclusive, np.float64)).astype(x.dtype) if average else 1
+    divide = [partial(xp.multiply, out, shares, out)] if average else []
+    if win.uneven or (average and not win.padded and set(win.out) == {1}):
+        join = xp.add.reduce if average else dev.reducer("maximum")
+        axes = _axes(x)
+        cells = win.cells(x, out)
+        return [*(partial(join, window, axes, None, cell, True) for window, cell in cells), *divide]
+    source, steps = padded(dev, x, win, 0.0 if average else -np.inf)
     first, *rest = win.taps(source)
-    join = dev.xp.add if average else dev.xp.maximum
+    combine = xp.add if average else xp.maximum
     steps.append(
-        partial(dev.xp.copyto, a.out, first)
-        if not rest
-        else partial(join, first, rest[0], out=a.out)
+        partial(combine, first, rest[0], out=out) if rest else partial(xp.copyto, out, first)
     )
-    steps += [partial(join, a.out, tap, out=a.out) for tap in rest[1:]]
+    return [*steps, *(partial(combine, out, tap, out=out) for tap in rest[1:]), *divide]
+
+
+@kernel("pool2d", "pool3d", any_order=True)
+def pool(dev: Device, a: Pool) -> list[Step]:
+    return pooled(dev, windows_of(a, a.out), a.x, a.out, a.pooling_type == "avg", a.exclusive)
+
+
+def pooled_grad(
+    dev: Device,
+    win: Windows,
+    slopes: tuple[Array, Array, Array, Any],
+    average: bool,
+    exclusive: bool = True,
+) -> list[Step]:
+    """Return the calls that write the gradient of images; ``slopes``: X, Out, Out@GRAD and X@GRAD."""
+    x, out, d_out, d_x = slopes
     if average:
-        shares = dev.xp.asarray(1.0 / win.counts(a.exclusive, np.float64)).astype(a.x.dtype)
-        steps.append(partial(dev.xp.multiply, a.out, shares, a.out))
-    return steps
+        return _average_grad(dev, win, d_out, d_x, exclusive)
+    if win.uneven:
+        cells = zip(win.cells(d_x, d_out), win.cells(x), strict=True)
+        return [
+            partial(d_x.fill, 0),
+            *(
+                partial(_to_first, dev.xp, window, part, target)
+                for (target, part), (window,) in cells
+            ),
+        ]
+    source, steps = padded(dev, x, win, -np.inf)
+    return [*steps, *_max_grad(dev, win, source, out, d_out, d_x)]
 
 
-@kernel("pool2d_grad", any_order=True)
-def pool2d_grad(dev: Device, a: Pool2dGrad) -> list[Step]:
+@kernel("pool2d_grad", "pool3d_grad", any_order=True)
+def pool_grad(dev: Device, a: PoolGrad) -> list[Step]:
     if a.d_x is None:
         return []
-    if _uneven(a):
-        return _adaptive_grad(dev, a.x, a.d_out, a.d_x, a.pooling_type == "avg")
-    win = windows_of(a)
-    if a.pooling_type == "avg":
-        return _average_grad(dev, win, a.d_out, a.d_x, a.exclusive)
-    source, steps = _padded(dev, a.x, win, -np.inf)
-    return [*steps, *_max_grad(dev, win, source, a.out, a.d_out, a.d_x)]
+    slopes = (a.x, a.out, a.d_out, a.d_x)
+    return pooled_grad(dev, windows_of(a, a.out), slopes, a.pooling_type == "avg", a.exclusive)
+
+
+def _to_first(xp: Any, window: Any, gradient: Any, target: Array) -> None:
+    """Add the gradient of a window's maximum to the first element that equals it."""
+    n, c, *sizes = window.shape
+    first = window.reshape(n, c, -1).argmax(2)
+    hit = (xp.arange(math.prod(sizes)) == first[..., None]).reshape(window.shape)
+    xp.add(target, hit * gradient, target)
 
 
 def _target(dev: Device, win: Windows, d_x: Any) -> tuple[Any, list[Step]]:
@@ -199,11 +214,15 @@ def _target(dev: Device, win: Windows, d_x: Any) -> tuple[Any, list[Step]]:
 
 
 def _average_grad(dev: Device, win: Windows, d_out: Array, d_x: Any, exclusive: bool) -> list[Step]:
-    target, copies = _target(dev, win, d_x)
     shares = dev.xp.asarray(1.0 / win.counts(exclusive, np.float64)).astype(d_out.dtype)
     share = dev.scratch(d_out.shape, d_out.dtype)
     steps: list[Step] = [partial(dev.xp.multiply, d_out, shares, share)]
-    if win.out == (1, 1) and not win.padded:
+    if win.uneven:
+        steps.append(partial(d_x.fill, 0))
+        cells = win.cells(d_x, share)
+        return [*steps, *(partial(dev.xp.add, window, part, window) for window, part in cells)]
+    target, copies = _target(dev, win, d_x)
+    if set(win.out) == {1} and not win.padded:
         return [*steps, partial(dev.xp.copyto, d_x, share)]
     steps.append(partial(target.fill, 0))
     steps += [partial(dev.xp.add, tap, share, tap) for tap in win.taps(target)]

@@ -1,64 +1,54 @@
 """Convolutions without cuDNN: windows are gathered into scratch, a few images at a time, and multiplied.
 
-Legend: N images, G groups, C channels of a group, O filters of a group, K = C * kh * kw, L = oh * ow.
+Legend: N images, G groups, C channels of a group, O filters of a group, K = C * the sizes of the kernel, L =
+elements of a channel of the result. Images have two or three dimensions.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from ....graph.ops.conv import Conv2d, Conv2dGrad
+from ....graph.ops.conv import ConvOperands
 from ....graph.ops.operands import Array
 from ...codegen.cuda_source import c_type
 from ...cuda.kernel import CudaKernel
 from ...device.device import Device
-from ..array.conv import Geometry, geometry
+from ..array.conv import CONVOLUTIONS, Geometry, Product, geometry, product_kernels
 from ..cuda.support import enough_blocks, launch
 from ..registry import Step
-from .product import product
+from .product import product as multiplied
 from .support import copied, cublaslt, part
 
 _UNFOLDED_BYTES = 128 << 20  # of windows at a time
 
 
-@cublaslt("conv2d", "depthwise_conv2d")
-def conv2d(dev: Device, a: Conv2d) -> list[Step]:
-    geo = geometry(a, a.output)
-    x, steps = _rectified(dev, a.input) if a.fuse_relu_before_depthwise_conv else (a.input, [])
-    w_GOK, copies = _filters(dev, geo, a.filter)
-    steps += copies
+def _compute(dev: Device, a: ConvOperands, product: Product) -> list[Step]:
+    geo, (result, x, w, y) = geometry(a, product), product
+    if result == "w":
+        return _filter_grad(dev, geo, x, y, w)
+    w_GOK, steps = _filters(dev, geo, w)
+    if result == "x":
+        return [*steps, *_input_grad(dev, geo, w_GOK.swapaxes(1, 2), y, x)]
     for images in _chunks(geo, x.dtype.itemsize):
         with dev.in_turn():
             windows, unfolding = _windows(dev, geo, x[images])
-            y = _by_group(a.output[images], a.groups)
-            steps += [*unfolding, *product(dev, w_GOK, windows, y)]
-    return steps
-
-
-@cublaslt("conv2d_grad", "depthwise_conv2d_grad")
-def conv2d_grad(dev: Device, a: Conv2dGrad) -> list[Step]:
-    geo = geometry(a, a.d_output)
-    steps: list[Step] = []
-    if a.d_filter is not None:
-        x = a.input
-        if a.fuse_relu_before_depthwise_conv:
-            x, steps = _rectified(dev, a.input)
-        steps += _filter_grad(dev, geo, x, a.d_output, a.d_filter)
-    if a.d_input is not None:
-        w_GOK, copies = _filters(dev, geo, a.filter)
-        steps += [*copies, *_input_grad(dev, geo, w_GOK.swapaxes(1, 2), a.d_output, a.d_input)]
-        if a.fuse_relu_before_depthwise_conv:
-            reads = {"Out": a.input, "Out@GRAD": a.d_input}  # relu(x) > 0 where x is
-            steps += part(dev, "relu_grad", reads, {"X@GRAD": a.d_input})
+            part = _by_group(y[images], a.groups)
+            steps += [*unfolding, *multiplied(dev, w_GOK, windows, part)]
     return steps
 
 
 def _rectified(dev: Device, x: Array) -> tuple[Any, list[Step]]:
     made = dev.scratch_like(x)
     return made, part(dev, "relu", {"X": x}, {"Out": made})
+
+
+def _slope(dev: Device, x: Array, d_x: Any) -> list[Step]:
+    """Relu(x) > 0 where x is."""
+    return part(dev, "relu_grad", {"Out": x, "Out@GRAD": d_x}, {"X@GRAD": d_x})
 
 
 def _filters(dev: Device, geo: Geometry, filter: Array) -> tuple[Any, list[Step]]:
@@ -85,7 +75,7 @@ def _filter_grad(dev: Device, geo: Geometry, x: Array, d_out: Array, d_filter: A
         with dev.in_turn():
             windows, unfolding = _windows(dev, geo, x[images])
             grads = _by_group(d_out[images], groups)
-            added = product(dev, grads, windows.swapaxes(2, 3), w_GOK, more=number > 0)
+            added = multiplied(dev, grads, windows.swapaxes(2, 3), w_GOK, more=number > 0)
             steps += [*unfolding, *added]
     return [*steps, *(copied(dev, total, d_filter) if apart else [])]
 
@@ -94,7 +84,7 @@ def _input_grad(dev: Device, geo: Geometry, w_GKO: Array, d_out: Array, d_input:
     """Multiply w^T [G, K, O] @ d_out [G, O, L]; each pixel adds up what windows it was in."""
     groups = geo.groups
     if geo.plain:
-        return product(dev, w_GKO, _by_group(d_out, groups), _by_group(d_input, groups))
+        return multiplied(dev, w_GKO, _by_group(d_out, groups), _by_group(d_input, groups))
     wide = np.float64 if d_input.dtype == np.float64 else np.float32
     steps: list[Step] = []
     for images in _chunks(geo, np.dtype(wide).itemsize):
@@ -102,7 +92,7 @@ def _input_grad(dev: Device, geo: Geometry, w_GKO: Array, d_out: Array, d_input:
             target = d_input[images]
             windows = _scratch(dev, geo, len(target), wide)
             grads = _by_group(d_out[images], groups)
-            steps += product(dev, w_GKO, grads, windows)
+            steps += multiplied(dev, w_GKO, grads, windows)
             steps.append(_launch(dev, geo, "fold", target, windows, target.size))
     return steps
 
@@ -111,22 +101,22 @@ def _chunks(geo: Geometry, itemsize: int) -> Iterator[slice]:
     """Yield images whose windows are unfolded together: all, where nothing is."""
     size = geo.x[0]
     if not geo.plain:
-        per_image = geo.x[1] * geo.w[2] * geo.w[3] * geo.out[2] * geo.out[3] * itemsize
+        per_image = geo.x[1] * math.prod(geo.w[2:]) * math.prod(geo.out[2:]) * itemsize
         size = max(1, min(size, _UNFOLDED_BYTES // max(per_image, 1)))
     for start in range(0, geo.x[0], size):
         yield slice(start, min(start + size, geo.x[0]))
 
 
 def _by_group(images: Array, groups: int) -> Any:
-    """View [N, channels, h, w], of either order in memory, as [N, G, channels / G, h * w]."""
-    n, channels, h, w = images.shape
-    return images.reshape(n, groups, channels // groups, h * w)
+    """View [N, channels, *sizes], of either order in memory, as [N, G, channels / G, L]."""
+    n, channels, *sizes = images.shape
+    return images.reshape(n, groups, channels // groups, math.prod(sizes))
 
 
 def _scratch(dev: Device, geo: Geometry, count: int, dtype: Any) -> Any:
     """Return room for the windows of some images, as [N, G, K, L]."""
-    inner = geo.x[1] // geo.groups * geo.w[2] * geo.w[3]
-    return dev.scratch((count, geo.groups, inner, geo.out[2] * geo.out[3]), dtype)
+    inner = geo.x[1] // geo.groups * math.prod(geo.w[2:])
+    return dev.scratch((count, geo.groups, inner, math.prod(geo.out[2:])), dtype)
 
 
 def _windows(dev: Device, geo: Geometry, images: Array) -> tuple[Any, list[Step]]:
@@ -146,25 +136,27 @@ def _launch(dev: Device, geo: Geometry, name: str, images: Array, windows: Any, 
         (
             (f"{image}*" if writes else f"const {image}*", "images"),
             (f"const {window}*" if writes else f"{window}*", "windows"),
-            *(("int", f"step_{axis}") for axis in "nchw"),
+            *(("int", f"step_{axis}") for axis in "ncdhw"),
             ("int", "total"),
         ),
         _FOLD if writes else _UNFOLD,
         definitions=_sizes(geo) + f"using Image = {image};",
     )
-    steps = (stride // images.dtype.itemsize for stride in images.strides)
+    n, c, *inner = (stride // images.dtype.itemsize for stride in images.strides)
+    steps = (n, c, *[0] * (3 - len(inner)), *inner)
     return launch(dev, made, enough_blocks(dev, work), (images, windows, *steps, work))
 
 
 def _sizes(geo: Geometry) -> str:
-    """Sizes as constants: indices are divided by them."""
-    named = {
-        "C": geo.x[1], "H": geo.x[2], "W": geo.x[3],
-        "KH": geo.w[2], "KW": geo.w[3], "OH": geo.out[2], "OW": geo.out[3],
-        "SH": geo.strides[0], "SW": geo.strides[1],
-        "DH": geo.dilations[0], "DW": geo.dilations[1],
-        "TOP": geo.pads[0][0], "LEFT": geo.pads[1][0],
-    }  # fmt: skip
+    """Sizes as constants: indices are divided by them. Images have a depth of 1."""
+    named = {"C": geo.x[1]}
+    befores = tuple(before for before, _ in geo.pads)
+    for name, numbers, flat in (
+        ("", geo.x[2:], 1), ("K", geo.w[2:], 1), ("O", geo.out[2:], 1),
+        ("STRIDE_", geo.strides, 1), ("GAP_", geo.dilations, 1), ("BEFORE_", befores, 0),
+    ):  # fmt: skip
+        deep = (*[flat] * (3 - len(numbers)), *numbers)
+        named |= {f"{name}{axis}": number for axis, number in zip("DHW", deep, strict=True)}
     return "".join(f"constexpr int {name} = {value};\n" for name, value in named.items())
 
 
@@ -173,13 +165,17 @@ _UNFOLD = """
     unsigned r = (unsigned)at;
     int ow = r % OW; r /= OW;
     int oh = r % OH; r /= OH;
+    int od = r % OD; r /= OD;
     int kw = r % KW; r /= KW;
     int kh = r % KH; r /= KH;
+    int kd = r % KD; r /= KD;
     int c = r % C, n = r / C;
-    int h = oh * SH + kh * DH - TOP, w = ow * SW + kw * DW - LEFT;
+    int d = od * STRIDE_D + kd * GAP_D - BEFORE_D;
+    int h = oh * STRIDE_H + kh * GAP_H - BEFORE_H, w = ow * STRIDE_W + kw * GAP_W - BEFORE_W;
     Image found{};
-    if (h >= 0 && h < H && w >= 0 && w < W)
-      found = images[(long long)n * step_n + (long long)c * step_c + h * step_h + w * step_w];
+    if (d >= 0 && d < D && h >= 0 && h < H && w >= 0 && w < W)
+      found = images[(long long)n * step_n + (long long)c * step_c + (long long)d * step_d + h * step_h +
+                     w * step_w];
     windows[at] = found;
   }
 """
@@ -188,19 +184,26 @@ _FOLD = """
     unsigned r = (unsigned)at;
     int w = r % W; r /= W;
     int h = r % H; r /= H;
+    int d = r % D; r /= D;
     int c = r % C, n = r / C;
     auto sum = wide(Image{});
-    for (int kh = 0; kh < KH; ++kh) {
-      int y = h + TOP - kh * DH;
-      if (y < 0 || y % SH || y / SH >= OH) continue;
-      for (int kw = 0; kw < KW; ++kw) {
-        int x = w + LEFT - kw * DW;
-        if (x < 0 || x % SW || x / SW >= OW) continue;
-        long long row = ((long long)(n * C + c) * KH + kh) * KW + kw;
-        sum += windows[(row * OH + y / SH) * OW + x / SW];
+    for (int kd = 0; kd < KD; ++kd) {
+      int z = d + BEFORE_D - kd * GAP_D;
+      if (z < 0 || z % STRIDE_D || z / STRIDE_D >= OD) continue;
+      for (int kh = 0; kh < KH; ++kh) {
+        int y = h + BEFORE_H - kh * GAP_H;
+        if (y < 0 || y % STRIDE_H || y / STRIDE_H >= OH) continue;
+        for (int kw = 0; kw < KW; ++kw) {
+          int x = w + BEFORE_W - kw * GAP_W;
+          if (x < 0 || x % STRIDE_W || x / STRIDE_W >= OW) continue;
+          long long row = (((long long)(n * C + c) * KD + kd) * KH + kh) * KW + kw;
+          sum += windows[((row * OD + z / STRIDE_D) * OH + y / STRIDE_H) * OW + x / STRIDE_W];
+        }
       }
     }
-    images[(long long)n * step_n + (long long)c * step_c + h * step_h + w * step_w] =
+    images[(long long)n * step_n + (long long)c * step_c + (long long)d * step_d + h * step_h + w * step_w] =
         element<Image>(sum);
   }
 """
+
+cublaslt(*CONVOLUTIONS)(product_kernels(_compute, _rectified, _slope))

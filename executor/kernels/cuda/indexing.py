@@ -55,7 +55,7 @@ def gather_grad(dev: Device, a: GatherGrad) -> list[Step]:
     return [*sums.steps, *sums.into(a.d_x, a.d_out, last=a.overwrite)]
 
 
-def _places(dev: Device, x: Array, index: Array) -> tuple[Any, int, list[Step]]:
+def places_of(dev: Device, x: Array, index: Array) -> tuple[Any, int, list[Step]]:
     """Number the places that coordinates can name; returns their numbers, and how many places there are."""
     depth = index.shape[-1]
     places = dev.scratch((math.prod(index.shape[:-1]),), np.int32)
@@ -88,7 +88,7 @@ def gather_nd(dev: Device, a: GatherNd) -> list[Step]:
     """Elements, or slices, of X by their coordinates."""
     if not a.out.size:
         return []
-    places, rows, steps = _places(dev, a.x, a.index)
+    places, rows, steps = places_of(dev, a.x, a.index)
     per = a.out.size // places.size
     return [*steps, *picked(dev, a.x.reshape(rows, per), places, a.out.reshape(places.size, per))]
 
@@ -98,7 +98,7 @@ def gather_nd_grad(dev: Device, a: GatherNdGrad) -> list[Step]:
     """Each element gets the sum of what went to its copies."""
     if a.d_x is None or not a.d_x.size:
         return []
-    places, rows, steps = _places(dev, a.d_x, a.index)
+    places, rows, steps = places_of(dev, a.d_x, a.index)
     sums = Sums(dev, places, rows)
     return [*steps, *sums.steps, *sums.into(a.d_x, a.d_out)]
 

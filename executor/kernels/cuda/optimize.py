@@ -6,14 +6,14 @@ device memory when the kernel runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ....graph.ir.graph import Node
-from ....graph.ops import expr as e
 from ....graph.ops.fused_optimize import FUSED
+from ....graph.ops.pointwise import arguments
 from ....graph.ops.update import Update
 from ....strategies.types import VarType
 from ...codegen.cuda_source import SCALAR_SOURCE, CudaWriter, Value, c_type
@@ -25,28 +25,12 @@ from ..array.optimize import MASTER_OPERAND as _MASTER
 from ..array.optimize import SKIP_OPERAND as _SKIP
 from ..array.optimize import UPDATES, Arrays, add_kernel, in_use
 from .support import launch, on_boundary
+from .update_totals import Inside, Totals
 
 _CHUNK = 8192  # elements that a block updates
 _THREADS = 256
 _INCLUDES = (SCALAR_SOURCE,)
 Types = tuple[tuple[str, str], ...]  # operand or result -> C type of its elements
-
-
-class _Inside(CudaWriter):
-    """Writes what elements take part in, and leaves the rest to a writer of what is computed ahead."""
-
-    def __init__(
-        self, operands: Mapping[str, Value], elements: Iterable[str], ahead: CudaWriter
-    ) -> None:
-        super().__init__(operands)
-        self._elements, self._ahead = frozenset(elements), ahead
-
-    def value(self, node: e.Expr) -> Value:
-        """Return an expression's value, and write the lines that compute it."""
-        return super().value(node) if self._varies(node) else self._ahead.value(node)
-
-    def _varies(self, node: e.Expr) -> bool:
-        return node.value in self._elements or any(map(self._varies, node.args))
 
 
 class _Update:
@@ -57,13 +41,14 @@ class _Update:
     ) -> None:
         self.op_type, self.types, self.own = op_type, dict(types), update.own
         results = update.results(attrs, np.float32, own_read=True)
-        self.single = update.scalars
+        totals = update.totals(attrs, np.float32, own_read=True)
         used = [name for name in update.operands if name in self.types]
+        self.single = [*(name for name in used if name in update.scalars), *totals]
         self.elements = [name for name in used if name not in self.single]
         self.skips = _SKIP in self.types
-        operands = {n: Value(n, "float") for n in (*update.operands, *self.own)}
+        operands = {n: Value(n, "float") for n in (*update.operands, *self.own, *totals)}
         self._ahead = CudaWriter(operands, "once_")
-        self._inside = _Inside(operands, self.elements, self._ahead)
+        self._inside = Inside(operands, self.elements, self._ahead)
         results = {n: r for n, r in results.items() if n in self.types}
         powers = [name for name in results if name.removesuffix("_out") in self.single]
         self.results = {n: r for n, r in results.items() if n not in powers}
@@ -73,14 +58,20 @@ class _Update:
         self.lanes = 16 // max(_BYTES[self.types[n]] for n in (*self._loaded(), *self.results))
         self._written = {n: self._inside.number(r, "float") for n, r in self.results.items()}
         self._advanced = {n: self._ahead.number(r, "float") for n, r in self.powers.items()}
+        summed = arguments([*totals.values()])
+        loads = {n: self._held(n) for n in self.elements if n in summed}
+        self.totals = Totals(totals, operands, loads, self.types) if totals else None
+        self.types |= dict.fromkeys(totals, "float")
         self.constants = [*self._ahead.constants, *self._inside.constants]
         self.numbers = [c.value for c in self.constants]
 
     def _loaded(self) -> list[str]:
         """The arrays that are read element by element; a master is read in the parameter's place."""
-        master = _MASTER in self.types
-        names = [_MASTER if n == "param" and master else n for n in self.elements]
-        return [*names, "param"] if self.skips and master else names
+        names = [self._held(n) for n in self.elements]
+        return [*names, "param"] if self.skips and _MASTER in self.types else names
+
+    def _held(self, name: str) -> str:
+        return _MASTER if name == "param" and _MASTER in self.types else name
 
     @property
     def arrays(self) -> list[str]:
@@ -113,16 +104,12 @@ class _Update:
 
     def _at(self, lanes: int) -> str:
         """The text that updates ``lanes`` elements from ``i`` on."""
-        master = _MASTER in self.types
         load = [
             f"const Vec<{self.types[n]}, {lanes}> v_{n} = load_vec<{lanes}>(at_{n} + i);"
             for n in self._loaded()
         ]
         make = [f"Vec<{self.types[n]}, {lanes}> m_{n};" for n in self.results]
-        reads = [
-            f"const float {n} = wide(v_{_MASTER if n == 'param' and master else n}.at[l]);"
-            for n in self.elements
-        ]
+        reads = [f"const float {n} = wide(v_{self._held(n)}.at[l]);" for n in self.elements]
         stores = []
         for n, text in self._written.items():
             made = f"element<{self.types[n]}>({text})"
@@ -136,17 +123,16 @@ class _Update:
             *store,
         ])  # fmt: skip
 
-    def _loops(self) -> str:
-        """Update elements ``begin`` to ``end``, in vectors if ``vectors``."""
+    def _loops(self, at: Callable[[int], str]) -> str:
+        """Go through the elements ``begin`` to ``end``, in vectors if ``vectors``."""
         lanes = self.lanes
         return f"""
-  {" ".join(self._scalars())}
   const long long whole = vectors ? begin + (end - begin) / {lanes} * {lanes} : begin;
   for (long long i = begin + threadIdx.x * {lanes}; i < whole; i += blockDim.x * {lanes}) {{
-    {self._at(lanes)}
+    {at(lanes)}
   }}
   for (long long i = whole + threadIdx.x; i < end; i += blockDim.x) {{
-    {self._at(1)}
+    {at(1)}
   }}"""
 
     def _advance(self) -> str:
@@ -165,7 +151,7 @@ class _Update:
         counts = (("long long", "size"), ("int", "vectors"))
         body = f"""
   const long long begin = (long long)blockIdx.x * {_CHUNK}, end = min(begin + {_CHUNK}, size);
-  {self._loops()}"""
+  {" ".join(self._scalars())}{self._loops(self._at)}"""
         update = CudaKernel(self.op_type, (*pointers, *own, *counts), body, _INCLUDES, "", _THREADS)
         if not self.powers:
             return update, None
@@ -176,23 +162,9 @@ class _Update:
 
     def together(self) -> tuple[CudaKernel, CudaKernel | None]:
         """Return the same for many: ``table`` has a line of addresses for each, then size and alignment."""
-        line = [
-            f"{self._pointer(n)} at_{n} = ({self._pointer(n)})line[{k}];"
-            for k, n in enumerate(self.arrays)
-        ]
-        line += [
-            f"const float {n} = own[k * {len(self.own)} + {j}];" for j, n in enumerate(self.own)
-        ]
-        width = len(self.arrays)
-        at = f"const long long* line = table + k * {width + 2};\n  {' '.join(line)}"
         given = (("const long long*", "table"), ("const float*", "own"), *self._numbers())
-        body = f"""
-  const long long k = chunks[2 * blockIdx.x];
-  {at}
-  const bool vectors = line[{width + 1}];
-  const long long begin = (long long)chunks[2 * blockIdx.x + 1] * {_CHUNK};
-  const long long end = min(begin + {_CHUNK}, line[{width}]);
-  {self._loops()}"""
+        scalars = " ".join(self._scalars())
+        body = f"{self._chunk()}\n  {scalars}{self._loops(self._at)}"
         name = FUSED[self.op_type]
         chunks = (("const int*", "chunks"),)
         update = CudaKernel(name, (*given, *chunks), body, _INCLUDES, "", _THREADS)
@@ -201,10 +173,44 @@ class _Update:
         text = f"""
   const long long k = thread_index();
   if (k >= count) return;
-  {at}
+  {self._member()}
   {self._advance()}"""
         count = (("int", "count"),)
         return update, CudaKernel(f"{name}_powers", (*given, *count), text, _INCLUDES, "", _THREADS)
+
+    def ahead(self) -> tuple[CudaKernel, CudaKernel]:
+        """Return the kernels that sum what the update needs of many parameters, by chunk and over chunks."""
+        assert self.totals is not None
+        name, arrays = FUSED[self.op_type], self.arrays
+        once = [n for n in self.single if n not in self.totals.names]
+        scalars = [f"const float {n} = wide(*at_{n});" for n in once]
+        first = arrays.index(self.totals.names[0])
+        return (
+            self.totals.by_chunk(name, self._chunk(), scalars, self._loops, _THREADS),
+            self.totals.over_chunks(name, len(arrays) + 2, first, _THREADS),
+        )
+
+    def _member(self) -> str:
+        """Read the ``k``-th line of the table."""
+        line = [
+            f"{self._pointer(n)} at_{n} = ({self._pointer(n)})line[{k}];"
+            for k, n in enumerate(self.arrays)
+        ]
+        line += [
+            f"const float {n} = own[k * {len(self.own)} + {j}];" for j, n in enumerate(self.own)
+        ]
+        at = f"const long long* line = table + k * {len(self.arrays) + 2};"
+        return f"{at}\n  {' '.join(line)}"
+
+    def _chunk(self) -> str:
+        """Read which parameter and which of its elements are the block's."""
+        width = len(self.arrays)
+        return f"""
+  const long long k = chunks[2 * blockIdx.x];
+  {self._member()}
+  const bool vectors = line[{width + 1}];
+  const long long begin = (long long)chunks[2 * blockIdx.x + 1] * {_CHUNK};
+  const long long end = min(begin + {_CHUNK}, line[{width}]);"""
 
 
 _BYTES = {"f16": 2, "bf16": 2, "float": 4, "bool": 1}
@@ -222,7 +228,8 @@ def update_of(op_type: str, types: Types, attrs: Mapping[str, Any]) -> _Update:
 def _used(dev: Device, op_type: str, arrays: Arrays, attrs: Mapping[str, Any]) -> Arrays:
     assert dev.runtime is not None
     results = UPDATES[op_type].results(attrs, np.float32, own_read=True)
-    return in_use(results, arrays, dev.runtime.address)
+    totals = UPDATES[op_type].totals(attrs, np.float32, own_read=True)
+    return in_use(results, totals, arrays, dev.runtime.address)
 
 
 def _types(arrays: Mapping[str, Any]) -> Types:
@@ -242,6 +249,8 @@ def _alone(op_type: str) -> Callable[..., list[Step]]:
         shared, own = _split(op_type, attrs)
         arrays = _used(dev, op_type, arrays, shared)
         update = update_of(op_type, _types(arrays), shared)
+        if update.totals is not None:
+            return _launches(dev, update, [(arrays, [float(number) for number in own.values()])])
         kernel, powers = update.alone()
         size = arrays["param"].size
         words = [*(arrays[n] for n in update.arrays), *own.values(), *update.numbers]
@@ -283,12 +292,16 @@ def _launches(
 ) -> list[Step]:
     assert dev.runtime is not None
     address = dev.runtime.address
-    lines, chunks = [], []
-    for k, (arrays, _) in enumerate(members):
+    lines, chunks, starts = [], [], [0]
+    totals = () if update.totals is None else update.totals.names
+    sums = dev.scratch((len(members), len(totals)), np.float32)
+    for k, (given, _) in enumerate(members):
+        arrays = {**given, **{name: sums[k, t : t + 1] for t, name in enumerate(totals)}}
         size = arrays["param"].size
         addresses = [address(arrays[n]) for n in update.arrays]
         lines.append([*addresses, size, _aligned(dev, update, arrays)])
         chunks += [(k, c) for c in range(-(-size // _CHUNK))]
+        starts.append(len(chunks))
     table = _constant(dev, np.array(lines, np.int64))
     own = _constant(dev, np.array([n for _, n in members], np.float32)) if update.own else None
     held = [arrays for arrays, _ in members]
@@ -296,6 +309,13 @@ def _launches(
     steps: list[Step] = []
     if chunks:
         places = _constant(dev, np.array(chunks, np.int32))
+        if update.totals is not None:
+            parts = dev.scratch((len(chunks), len(totals)), np.float32)
+            by_chunk, over_chunks = update.ahead()
+            words = [table, own, *update.totals.numbers, places, parts]
+            steps.append(Holding(launch(dev, by_chunk, len(chunks), words, _THREADS), held))
+            words = [table, _constant(dev, np.array(starts, np.int32)), parts]
+            steps.append(Holding(launch(dev, over_chunks, len(members), words, _THREADS), sums))
         call = launch(dev, kernel, len(chunks), [table, own, *update.numbers, places], _THREADS)
         steps.append(Holding(call, held))
     if powers is not None:

@@ -1,8 +1,13 @@
-"""Pooling over images in either order; the gradient of an element gathers from the windows that it is in."""
+"""Pooling over images and volumes in either order; an element gathers its gradient from the windows it is in.
+
+Images are volumes with a depth of 1.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,124 +15,188 @@ import numpy as np
 from ....graph.ir.capabilities import AS_THEY_COME
 from ....graph.ir.graph import Node
 from ....graph.ops.operands import Array
-from ....graph.ops.pool import Pool2d, Pool2dGrad
+from ....graph.ops.pool import Pool, PoolGrad
+from ....graph.ops.pool_index import MaxPool, MaxPoolGrad
+from ....strategies.types import VarType
 from ...codegen.cuda_source import c_type
 from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
 from ...device.device import Device
-from ..array.pool import Windows, one_window, windows_of
+from ..array.pool import Windows, windows_of
 from .copies import MOST, divisor, moved
 from .support import cuda, enough_blocks, floating, launch, on_boundary
 
-_WINDOW = ("kh", "kw", "sh", "sw", "top", "left", "bottom", "right")
-_SIZES = ("channels", "height", "width", "high", "broad")  # of images, then of what is pooled
-# What a window finds, of its elements `v` at offset `at`: the text for each, and for what is written.
+_AXES = ("Z", "Y", "X")
+# Of an axis: elements of the image, windows, elements of a window, from one window to the next, margin before.
+_AXIS = ("size", "count", "k", "step", "before")
+# What a window finds, of its elements `v` in place `at`: the text for each, and for what is written.
 _FINDS = {
     "avg": (
         "best[l] += wide(v.at[l]);",
-        "element<R>(best[l] / max(span(y0, kh, height, top, bottom) * span(x0, kw, width, left, right), 1))",
+        "element<R>(best[l] / max(elements(Z, z) * elements(Y, y) * elements(X, x), 1))",
     ),
     "max": (
-        "if (wide(v.at[l]) > best[l] || isnan_(v.at[l])) best[l] = wide(v.at[l]);",
+        "if (wide(v.at[l]) > best[l] || is_nan(v.at[l])) best[l] = wide(v.at[l]);",
         "element<R>(best[l])",
     ),
     "place": (
         """{
-          nan[l] |= isnan_(v.at[l]);
+          nan[l] |= is_nan(v.at[l]);
           if (wide(v.at[l]) > best[l]) best[l] = wide(v.at[l]), place[l] = at;
         }""",
         "(R)(nan[l] ? -1 : place[l])",
     ),
 }
-# What of the gradient of a window comes to an element at offset `at` in it.
+# What of the gradient of a window comes to an element in place `at` of it.
 _GIVES = {
-    "avg": """wide(g.at[l]) / max(span(p * sh - top, kh, height, top, bottom)
-            * span(q * sw - left, kw, width, left, right), 1)""",
+    "avg": "wide(g.at[l]) / max(elements(Z, o) * elements(Y, p) * elements(X, q), 1)",
     "max": "places.at[l] == (Place)at ? wide(g.at[l]) : Sum(0)",
 }
-# span: how many elements of an axis count for the average of a window that begins at `a`.
+# A window goes from `begin` to `end`; `elements` count for its average; an element is in windows from `first`
+# to `behind`. PLACE is counted in the window, or ABSOLUTE in the image.
 _FUNCTIONS = """
-__device__ __forceinline__ int span(int a, int k, int size, int before, int after) {
-  return EXCLUSIVE ? max(min(a + k, size) - max(a, 0), 0) : k;
+struct Axis { int size, count, k, step, before; };
+__device__ __forceinline__ int begin(Axis a, int p) {
+  return UNEVEN ? p * a.size / a.count : p * a.step - a.before;
 }
-__device__ __forceinline__ bool isnan_(T x) { return wide(x) != wide(x); }
+__device__ __forceinline__ int end(Axis a, int p) {
+  return UNEVEN ? ((p + 1) * a.size + a.count - 1) / a.count : p * a.step - a.before + a.k;
+}
+__device__ __forceinline__ int elements(Axis a, int p) {
+  return EXCLUSIVE || UNEVEN ? max(min(end(a, p), a.size) - max(begin(a, p), 0), 0) : a.k;
+}
+__device__ __forceinline__ int first(Axis a, int i) {
+  if (UNEVEN) return i * a.count / a.size;
+  return i + a.before < a.k ? 0 : (i + a.before - a.k) / a.step + 1;
+}
+__device__ __forceinline__ int behind(Axis a, int i) {
+  if (UNEVEN) return ((i + 1) * a.count + a.size - 1) / a.size;
+  return min(a.count, (i + a.before) / a.step + 1);
+}
+__device__ __forceinline__ bool is_nan(T x) { return !PASS_NAN && wide(x) != wide(x); }
+#define PLACE(z, y, x, o, p, q) (ABSOLUTE ? ((z) * Y.size + (y)) * X.size + (x) \\
+  : (((z) - begin(Z, o)) * Y.k + (y) - begin(Y, p)) * X.k + (x) - begin(X, q))
 """
 
 
-def _takes(node: Node) -> bool:
-    return floating(node) and one_window(node)
+@dataclass(frozen=True)
+class _How:
+    """What a kernel is compiled for; ``absolute``: places are those in the image."""
+
+    name: str
+    exclusive: bool = True
+    absolute: bool = False
+    pass_nan: bool = False
+
+    def definitions(self, win: Windows) -> str:
+        """Return the switches as text."""
+        switches = {
+            "EXCLUSIVE": self.exclusive,
+            "UNEVEN": win.uneven,
+            "ABSOLUTE": self.absolute,
+            "PASS_NAN": self.pass_nan,
+        }
+        return "".join(f"#define {name} {int(on)}\n" for name, on in switches.items())
 
 
-@cuda("pool2d", takes=_takes, any_order=True, layout=AS_THEY_COME)
-def pool2d(dev: Device, a: Pool2d) -> list[Step]:
+@cuda("pool2d", "pool3d", takes=floating, any_order=True, layout=AS_THEY_COME)
+def pool(dev: Device, a: Pool) -> list[Step]:
     """One thread for some channels of a pixel, or for a pixel."""
-    win = windows_of(a)
-    return _found(dev, a.pooling_type, win, a.x, a.out, a.exclusive)
+    how = _How(a.pooling_type, a.exclusive)
+    return _found(dev, how, windows_of(a, a.out), a.x, a.out)
 
 
-def _found(
-    dev: Device, what: str, win: Windows, x: Array, result: Any, exclusive: bool
-) -> list[Step]:
-    """Return the launches that write for each window what is found in it, ``what`` of ``_FINDS``."""
-    each, made = _FINDS[what]
+def _taken(node: Node) -> bool:
+    kinds = (VarType.FP16, VarType.BF16, VarType.FP32, VarType.FP64)
+    mask = [*node.inputs.get("Mask", ()), *node.outputs.get("Mask", ())]
+    values = (v for v in (*node.reads(), *node.writes()) if v not in mask)
+    return all(v.spec.dtype in kinds for v in values)
+
+
+@cuda("max_pool2d_with_index", "max_pool3d_with_index", takes=_taken)
+def max_pool(dev: Device, a: MaxPool) -> list[Step]:
+    """Maxima and their places are found one after the other."""
+    win = windows_of(a, a.out)
+    return [
+        *_found(dev, _How("max", pass_nan=True), win, a.x, a.out),
+        *_found(dev, _How("place", absolute=True, pass_nan=True), win, a.x, a.mask),
+    ]
+
+
+def _found(dev: Device, how: _How, win: Windows, x: Array, result: Any) -> list[Step]:
+    """Return the launches that write for each window what is found in it, ``how.name`` of ``_FINDS``."""
+    each, made = _FINDS[how.name]
+    lowest = "0" if how.name == "avg" else "-__int_as_float(0x7f800000)"
     body = f"""
-    const int y0 = (int)y * sh - top, x0 = (int)x * sw - left;
     Sum best[LANES];
     bool nan[LANES] = {{}};
-    int place[LANES] = {{}};
-    for (int l = 0; l < LANES; l++) best[l] = {"0" if what == "avg" else "-__int_as_float(0x7f800000)"};
-    for (int r = max(y0, 0); r < min(y0 + kh, height); r++)
-      for (int s = max(x0, 0); s < min(x0 + kw, width); s++) {{
-        const Vec<T, LANES> v = load_vec<LANES>(x_in + AT(n, c, r, s, height, width));
-        const int at = (r - y0) * kw + s - x0;
-        for (int l = 0; l < LANES; l++) {each}
-      }}
+    int place[LANES];
+    for (int l = 0; l < LANES; l++) best[l] = {lowest}, place[l] = -ABSOLUTE;
+    for (int d = max(begin(Z, z), 0); d < min(end(Z, z), Z.size); d++)
+      for (int r = max(begin(Y, y), 0); r < min(end(Y, y), Y.size); r++)
+        for (int s = max(begin(X, x), 0); s < min(end(X, x), X.size); s++) {{
+          const Vec<T, LANES> v = load_vec<LANES>(x_in + AT(n, c, d, r, s, Z.size, Y.size, X.size));
+          const int at = PLACE(d, r, s, z, y, x);
+          for (int l = 0; l < LANES; l++) {each}
+        }}
     Vec<R, LANES> made;
     for (int l = 0; l < LANES; l++) made.at[l] = {made};
-    store_vec<LANES>(result + AT(n, c, y, x, high, broad), made);"""
-    return _launches(dev, f"pool_{what}", win, {"x_in": x}, result, (body, exclusive))
+    store_vec<LANES>(result + AT(n, c, z, y, x, Z.count, Y.count, X.count), made);"""
+    return _launches(dev, how, win, {"x_in": x}, result, body)
 
 
-@cuda("pool2d_grad", takes=_takes, any_order=True, layout=AS_THEY_COME)
-def pool2d_grad(dev: Device, a: Pool2dGrad) -> list[Step]:
+@cuda("pool2d_grad", "pool3d_grad", takes=floating, any_order=True, layout=AS_THEY_COME)
+def pool_grad(dev: Device, a: PoolGrad) -> list[Step]:
     """Of a window's maximum the first element that equals it gets the gradient: places are found first."""
     if a.d_x is None:
         return []
-    win = windows_of(a)
-    arrays, steps, place = {"d_out": a.d_out}, [], ""
-    if a.pooling_type == "max":
-        narrow = win.k[0] * win.k[1] < 255  # -1 stands for no place
-        arrays["place"] = dev.scratch_like(a.out, np.uint8 if narrow else np.int32)
-        steps = _found(dev, "place", win, a.x, arrays["place"], a.exclusive)
-        place = f"""
-        typedef {"unsigned char" if narrow else "int"} Place;
-        const Vec<Place, LANES> places = load_vec<LANES>(place + AT(n, c, p, q, high, broad));
-        const int at = ((int)y + top - p * sh) * kw + (int)x + left - q * sw;"""
+    win = windows_of(a, a.out)
+    if a.pooling_type == "avg":
+        return _given(dev, _How("avg", a.exclusive), win, {"d_out": a.d_out}, a.d_x)
+    narrow = not win.uneven and math.prod(win.k) < 255  # -1 stands for no place
+    place = dev.scratch_like(a.out, np.uint8 if narrow else np.int32)
+    steps = _found(dev, _How("place", absolute=win.uneven), win, a.x, place)
+    arrays = {"d_out": a.d_out, "place": place}
+    return [*steps, *_given(dev, _How("max", absolute=win.uneven), win, arrays, a.d_x)]
+
+
+@cuda("max_pool2d_with_index_grad", "max_pool3d_with_index_grad", takes=_taken)
+def max_pool_grad(dev: Device, a: MaxPoolGrad) -> list[Step]:
+    """An element gathers from the windows that have their maximum there."""
+    if a.d_x is None:
+        return []
+    arrays = {"d_out": a.d_out, "place": a.mask}
+    return _given(dev, _How("max", absolute=True), windows_of(a, a.d_out), arrays, a.d_x)
+
+
+def _given(dev: Device, how: _How, win: Windows, arrays: Mapping[str, Any], d_x: Any) -> list[Step]:
+    """Return the launches that add up for each element what its windows give, ``how.name`` of ``_GIVES``."""
+    places = ""
+    if "place" in arrays:
+        places = f"""
+          typedef {c_type(arrays["place"].dtype)} Place;
+          const Vec<Place, LANES> places =
+              load_vec<LANES>(place + AT(n, c, o, p, q, Z.count, Y.count, X.count));
+          const int at = PLACE((int)z, (int)y, (int)x, o, p, q);"""
     body = f"""
     Sum sum[LANES] = {{}};
-    const int p0 = (int)y + top < kh ? 0 : ((int)y + top - kh) / sh + 1;
-    const int q0 = (int)x + left < kw ? 0 : ((int)x + left - kw) / sw + 1;
-    for (int p = p0; p < high && p * sh <= (int)y + top; p++)
-      for (int q = q0; q < broad && q * sw <= (int)x + left; q++) {{
-        const Vec<T, LANES> g = load_vec<LANES>(d_out + AT(n, c, p, q, high, broad));{place}
-        for (int l = 0; l < LANES; l++) sum[l] += {_GIVES[a.pooling_type]};
-      }}
+    for (int o = first(Z, z); o < behind(Z, z); o++)
+      for (int p = first(Y, y); p < behind(Y, y); p++)
+        for (int q = first(X, x); q < behind(X, x); q++) {{
+          const Vec<T, LANES> g = load_vec<LANES>(d_out + AT(n, c, o, p, q, Z.count, Y.count, X.count));{places}
+          for (int l = 0; l < LANES; l++) sum[l] += {_GIVES[how.name]};
+        }}
     Vec<R, LANES> made;
     for (int l = 0; l < LANES; l++) made.at[l] = element<R>(sum[l]);
-    store_vec<LANES>(result + AT(n, c, y, x, height, width), made);"""
-    name = f"pool_grad_{a.pooling_type}"
-    return [*steps, *_launches(dev, name, win, arrays, a.d_x, (body, a.exclusive))]
+    store_vec<LANES>(result + AT(n, c, z, y, x, Z.size, Y.size, X.size), made);"""
+    how = _How(f"grad_{how.name}", how.exclusive, how.absolute)
+    return _launches(dev, how, win, arrays, d_x, body)
 
 
 def _launches(
-    dev: Device,
-    name: str,
-    win: Windows,
-    arrays: Mapping[str, Any],
-    result: Any,
-    how: tuple[str, bool],
+    dev: Device, how: _How, win: Windows, arrays: Mapping[str, Any], result: Any, body: str
 ) -> list[Step]:
-    """``how``: what a thread does for its part of ``result``, and whether margins count for averages."""
+    """``body``: what a thread does for its part of ``result``."""
     if not result.size:
         return []
     if result.size >= MOST:
@@ -136,17 +205,17 @@ def _launches(
             step
             for part in (slice(None, half), slice(half, None))
             for step in _launches(
-                dev, name, win, {n: a[part] for n, a in arrays.items()}, result[part], how
+                dev, how, win, {n: a[part] for n, a in arrays.items()}, result[part], body
             )
         ]
     last = _channels_last([*arrays.values(), result])
     if last is not None:
-        return [_launched(dev, name, win, arrays, result, last, how)]
+        return [_launched(dev, how, win, arrays, result, last, body)]
     ordered = {n: dev.scratch(a.shape, a.dtype) for n, a in arrays.items()}
     made = dev.scratch(result.shape, result.dtype)
     return [
         *(step for n, a in arrays.items() for step in moved(dev, ordered[n], a)),
-        _launched(dev, name, win, ordered, made, False, how),
+        _launched(dev, how, win, ordered, made, False, body),
         *moved(dev, result, made),
     ]
 
@@ -154,60 +223,69 @@ def _launches(
 def _channels_last(arrays: list[Any]) -> bool | None:
     """Tell in which of the two orders all the images lie (None: some in one, some in the other)."""
     for last in (False, True):
-        if all((a.transpose(0, 2, 3, 1) if last else a).flags.c_contiguous for a in arrays):
+        if all((_behind(a) if last else a).flags.c_contiguous for a in arrays):
             return last
     return None
 
 
+def _behind(images: Array) -> Any:
+    """View images with their channels as the last dimension."""
+    return images.transpose(0, *range(2, images.ndim), 1)
+
+
 def _launched(
     dev: Device,
-    name: str,
+    how: _How,
     win: Windows,
     arrays: Mapping[str, Any],
     result: Any,
     last: bool,
-    how: tuple[str, bool],
+    body: str,
 ) -> Step:
     channels, held = result.shape[1], [*arrays.values(), result]
     lanes = 16 // held[0].itemsize
     aligned = all(on_boundary(dev, a, lanes * a.itemsize) for a in held)
     if not last or channels % lanes or not aligned:
         lanes = 1
-    height, width = result.shape[2:]
-    sizes = (channels // lanes, width, height) if last else (width, height, channels)
-    windows = [*win.k, *win.strides, *(pad[0] for pad in win.pads), *(pad[1] for pad in win.pads)]
-    words = [result.size // lanes, channels, *win.size, *win.out, *windows]
-    for d in sizes:
+    flat = 5 - result.ndim
+    befores = [before for before, _ in win.pads]
+    axes = zip(win.size, win.out, win.k, win.strides, befores, strict=True)
+    words = [result.size // lanes, channels, *[1, 1, 1, 1, 0] * flat]
+    words += [number for axis in axes for number in axis]
+    inner = [*reversed(result.shape[2:]), *[1] * flat]
+    for d in (channels // lanes, *inner) if last else (*inner, channels):
         words += [d, *divisor(d)]
-    kernel = _kernel(name, {**arrays, "result": result}, lanes, last, how)
+    kernel = _kernel(how, win, {**arrays, "result": result}, lanes, last, body)
     blocks = enough_blocks(dev, result.size // lanes)
     return launch(dev, kernel, blocks, [*arrays.values(), result, *words])
 
 
 def _kernel(
-    name: str, arrays: Mapping[str, Any], lanes: int, last: bool, how: tuple[str, bool]
+    how: _How, win: Windows, arrays: Mapping[str, Any], lanes: int, last: bool, body: str
 ) -> CudaKernel:
-    body, exclusive = how
     kinds = [c_type(a.dtype) for a in arrays.values()]
     const = (f"const {kind}*" for kind in kinds[:-1])
     parameters = list(zip((*const, f"{kinds[-1]}*"), arrays, strict=True))
-    parameters += [("unsigned", "all"), *(("int", n) for n in (*_SIZES, *_WINDOW))]
-    for k in range(3):
+    parameters += [("unsigned", "all"), ("int", "channels")]
+    parameters += [("int", f"{name}{axis}") for axis in _AXES for name in _AXIS]
+    for k in range(4):
         parameters += [("unsigned", f"{n}{k}") for n in ("size", "magic", "shift")]
-    order = ("c", "x", "y") if last else ("x", "y", "c")
-    lines = []
+    order = ("c", "x", "y", "z") if last else ("x", "y", "z", "c")
+    lines = [
+        f"const Axis {axis} = {{{', '.join(f'{name}{axis}' for name in _AXIS)}}};" for axis in _AXES
+    ]
+    lines.append("unsigned rest = i, next;")
     for k, n in enumerate(order):
         lines += [
             f"next = over(rest, magic{k}, shift{k});",
             f"unsigned {n} = rest - next * size{k};",
+            "rest = next;",
         ]
-        lines.append("rest = next;")
-    place = "(((long long)(N) * (H) + (Y)) * (W) + (X)) * channels + (C)"
+    place = "((((long long)(N) * (D) + (Z)) * (H) + (Y)) * (W) + (X)) * channels + (C)"
     if not last:
-        place = "(((long long)(N) * channels + (C)) * (H) + (Y)) * (W) + (X)"
+        place = "((((long long)(N) * channels + (C)) * (D) + (Z)) * (H) + (Y)) * (W) + (X)"
     text = f"""
   for (unsigned i = thread_index(); i < all; i += thread_count()) {{
-    unsigned rest = i, next;
     {" ".join(lines)}
     const unsigned n = rest;
     c *= LANES;{body}
@@ -217,8 +295,9 @@ typedef {kinds[0]} T;
 typedef {kinds[-1]} R;
 typedef {"double" if kinds[0] == "double" else "float"} Sum;
 #define LANES {lanes}
-#define EXCLUSIVE {int(exclusive)}
-#define AT(N, C, Y, X, H, W) ({place})
+{how.definitions(win)}#define AT(N, C, Z, Y, X, D, H, W) ({place})
 {_FUNCTIONS}"""
     where = "nhwc" if last else "nchw"
-    return CudaKernel(f"{name}_{where}", tuple(parameters), text, ("index.cuh",), definitions)
+    return CudaKernel(
+        f"pool_{how.name}_{where}", tuple(parameters), text, ("index.cuh",), definitions
+    )

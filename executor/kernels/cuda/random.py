@@ -26,29 +26,42 @@ _UNIFORM_DOUBLE = "out = __dadd_rn(__dmul_rn((double)w0 * 0x1p-32, span), low);"
 _NORMAL = "out = element<{kind}>(__dadd_rn(__dmul_rn(normal(w0, w1), deviation), mean));"
 
 
-def _no_diagonal(node: Node) -> bool:
+def no_diagonal(node: Node) -> bool:
     return floating(node) and not node.attrs["diag_num"]
 
 
-@cuda("uniform_random", takes=_no_diagonal)
-def uniform_random(dev: Device, a: random.UniformRandom) -> list[Step]:
-    """Products and sums are rounded one by one, as on the host."""
-    place = Place("out", a.out)
-    double = a.out.dtype == np.float64
+def drawn_uniform(
+    dev: Device, stream: Stream, out: Array, low: float, high: float, sample: int
+) -> list[Step]:
+    """Return the draw between two numbers; products and sums are rounded one by one, as on the host."""
+    place = Place("out", out)
+    double = out.dtype == np.float64
     text = _UNIFORM_DOUBLE if double else _UNIFORM.format(kind=place.kind)
     kind = "double" if double else "float"
-    numbers = [(kind, "span", a.max - a.min), (kind, "low", a.min)]
-    stream = drawn_with(dev, a.seed)
-    return bind_draws(dev, stream, [place], text, numbers, sample=0)
+    numbers = [(kind, "span", high - low), (kind, "low", low)]
+    return bind_draws(dev, stream, [place], text, numbers, sample=sample)
+
+
+def drawn_normal(
+    dev: Device, stream: Stream, out: Array, mean: float, std: float, sample: int
+) -> list[Step]:
+    """Return the draw from a normal distribution."""
+    place = Place("out", out)
+    numbers = [("double", "deviation", std), ("double", "mean", mean)]
+    text = _NORMAL.format(kind=place.kind)
+    return bind_draws(dev, stream, [place], text, numbers, draws=2, sample=sample)
+
+
+@cuda("uniform_random", takes=no_diagonal)
+def uniform_random(dev: Device, a: random.UniformRandom) -> list[Step]:
+    """Evenly between two numbers."""
+    return drawn_uniform(dev, drawn_with(dev, a.seed), a.out, a.min, a.max, 0)
 
 
 @cuda("gaussian_random", takes=floating)
 def gaussian_random(dev: Device, a: random.GaussianRandom) -> list[Step]:
-    place = Place("out", a.out)
-    numbers = [("double", "deviation", a.std), ("double", "mean", a.mean)]
-    stream = drawn_with(dev, a.seed)
-    text = _NORMAL.format(kind=place.kind)
-    return bind_draws(dev, stream, [place], text, numbers, draws=2, sample=0)
+    """Normally distributed."""
+    return drawn_normal(dev, drawn_with(dev, a.seed), a.out, a.mean, a.std, 0)
 
 
 _TILE = 2048  # draws of a block of threads

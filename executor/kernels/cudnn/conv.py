@@ -5,58 +5,43 @@ from __future__ import annotations
 from typing import Any
 
 from ....graph.ir.capabilities import IN_ORDER
-from ....graph.ops.conv import Conv2d, Conv2dGrad, Conv2dOperands, windows
+from ....graph.ops.conv import ConvOperands
 from ....graph.ops.operands import Array
 from ...cuda.dnn import Convolution, tensor
 from ...device.device import Device
+from ..array.conv import CONVOLUTIONS, Product, geometry, product_kernels
 from ..registry import Step
 from .support import bound, cudnn, on_tensor_cores, part
 
 
-def _described(
-    dev: Device, a: Conv2dOperands, x: Array, w: Array, y: Array, result: str
-) -> Convolution:
-    pads, dilations = windows(vars(a), x.shape[2:], w.shape[2:])
-    (top, bottom), (left, right) = pads
-    return Convolution(
+def _compute(dev: Device, a: ConvOperands, product: Product) -> list[Step]:
+    result, x, w, y = product
+    geo = geometry(a, product)
+    conv = Convolution(
         tensor(x),
         tensor(w),
         tensor(y),
         result,
-        (a.strides[0], a.strides[1]),
-        (dilations[0], dilations[1]),
-        (top, left),
-        (bottom, right),
+        tuple(geo.strides),
+        tuple(geo.dilations),
+        tuple(before for before, _ in geo.pads),
+        tuple(after for _, after in geo.pads),
         exact=dev.math != "tf32",
     )
+    return bound(dev, conv, x=x, w=w, y=y)
 
 
-@cudnn("conv2d", "depthwise_conv2d", any_order=True, layout=on_tensor_cores(IN_ORDER))
-def conv2d(dev: Device, a: Conv2d) -> list[Step]:
-    x, steps = rectified(dev, a.input) if a.fuse_relu_before_depthwise_conv else (a.input, [])
-    conv = _described(dev, a, x, a.filter, a.output, "y")
-    return [*steps, *bound(dev, conv, x=x, w=a.filter, y=a.output)]
-
-
-@cudnn("conv2d_grad", "depthwise_conv2d_grad", any_order=True, layout=on_tensor_cores(IN_ORDER))
-def conv2d_grad(dev: Device, a: Conv2dGrad) -> list[Step]:
-    steps: list[Step] = []
-    if a.d_filter is not None:
-        x = a.input
-        if a.fuse_relu_before_depthwise_conv:
-            x, steps = rectified(dev, a.input)
-        conv = _described(dev, a, x, a.d_filter, a.d_output, "w")
-        steps += bound(dev, conv, x=x, w=a.d_filter, y=a.d_output)
-    if a.d_input is not None:
-        conv = _described(dev, a, a.d_input, a.filter, a.d_output, "x")
-        steps += bound(dev, conv, x=a.d_input, w=a.filter, y=a.d_output)
-        if a.fuse_relu_before_depthwise_conv:
-            reads = {"Out": a.input, "Out@GRAD": a.d_input}  # relu(x) > 0 where x is
-            steps += part(dev, "relu_grad", reads, {"X@GRAD": a.d_input})
-    return steps
-
-
-def rectified(dev: Device, x: Array) -> tuple[Any, list[Step]]:
+def _rectified(dev: Device, x: Array) -> tuple[Any, list[Step]]:
     """Return scratch for relu(x), in the same order in memory, and the calls that fill it."""
     made = dev.scratch_like(x)
     return made, part(dev, "relu", {"X": x}, {"Out": made})
+
+
+def _slope(dev: Device, x: Array, d_x: Any) -> list[Step]:
+    """Relu(x) > 0 where x is."""
+    return part(dev, "relu_grad", {"Out": x, "Out@GRAD": d_x}, {"X@GRAD": d_x})
+
+
+cudnn(*CONVOLUTIONS, any_order=True, layout=on_tensor_cores(IN_ORDER))(
+    product_kernels(_compute, _rectified, _slope)
+)

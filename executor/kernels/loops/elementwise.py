@@ -45,7 +45,8 @@ class Loops:
     """What makes loops of expressions: for which back end, of which nodes and functions.
 
     ``bind`` returns the calls that evaluate expressions on arrays into the outputs, in one pass; ``low``: of
-    float16 and bfloat16 too; ``exact_exp``: exp of one number is left to the array module, which is exact.
+    float16 and bfloat16 too; ``exact_exp``: exp of one number is left to the array module, which is exact;
+    ``slow``: so are ops with these functions, which it computes many times faster. In groups they are known.
     """
 
     back_end: str
@@ -54,6 +55,7 @@ class Loops:
     known: Callable[[e.Expr], bool]
     low: bool = False
     exact_exp: bool = False
+    slow: frozenset[str] = frozenset()
 
     def register(
         self, *op_types: str, takes: Callable[[Node], bool] | None = None
@@ -68,7 +70,12 @@ NUMBA = Loops(
     in_float32,
     known,
     exact_exp=True,
+    slow=frozenset(("cos", "sin", "tan")),
 )
+
+
+def _has(root: e.Expr, functions: frozenset[str]) -> bool:
+    return root.fn in functions or any(_has(arg, functions) for arg in root.args)
 
 
 def _one_number(node: Node) -> bool:
@@ -88,9 +95,10 @@ def _expression(loops: Loops, op: Op) -> None:
         if exact or not loops.takes(node) or not of_floats(node):
             return False
         unused = [s.parameter for s in op.input_slots if not node.inputs.get(s.name)]
-        slots = [(s.parameter, node.inputs.get(s.name)) for s in op.input_slots]
-        shapes = {name: held[0].spec.shape for name, held in slots if held and held[0]}
-        return all(map(loops.known, trace(scalar, op.settings(shapes, node.attrs), unused)))
+        held = ((s.parameter, v) for s in op.input_slots for v in node.inputs.get(s.name, ()))
+        shapes = {parameter: value.spec.shape for parameter, value in held if value is not None}
+        made = trace(scalar, op.settings(shapes, node.attrs), unused)
+        return all(loops.known(root) and not _has(root, loops.slow) for root in made)
 
     bind.__doc__ = f"The expressions of {op.type} in one loop."
     KERNELS[op.type, loops.back_end] = Kernel(bind, takes=takes, low=loops.low)

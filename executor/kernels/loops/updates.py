@@ -9,8 +9,8 @@ import numpy as np
 
 from ....graph.ir.graph import Node
 from ....graph.lowering.select import in_single
+from ....graph.ops.declare_update import MASTER, SKIP
 from ....graph.ops.fused_optimize import FUSED
-from ....graph.ops.optimize import MASTER, SKIP
 from ....graph.ops.pointwise import arguments
 from ...codegen.loops import bind_loops
 from ...device.device import Device
@@ -21,23 +21,35 @@ from .elementwise import in_float32
 
 
 def _bind(
-    op_type: str, tables: list[Arrays], attrs: Mapping[str, Any], own: Mapping[str, Any]
+    op_type: str,
+    dev: Device,
+    tables: list[Arrays],
+    attrs: Mapping[str, Any],
+    own: Mapping[str, Any],
 ) -> list[Step]:
     """Return the calls for updates whose arrays are ``tables``; ``own`` holds what differs, by attribute."""
     update = UPDATES[op_type]
     results = update.results(attrs, np.float32, own_read=True)
-    tables = [in_use(results, table, lambda array: array.ctypes.data) for table in tables]
+    totals = update.totals(attrs, np.float32, own_read=True)
+    sums = dev.scratch((len(tables), len(totals)), np.float32)
+    tables = [in_use(results, totals, table, lambda array: array.ctypes.data) for table in tables]
     for name, values in own.items():  # read like operands, so that updates share a loop
         numbers = np.array(values, np.float32)
         for k, table in enumerate(tables):
             table[name] = numbers[k : k + 1]
-    last = [name for name in results if name.removesuffix("_out") in update.scalars]
     entries = []
+    for k, table in enumerate(tables):
+        places = {name: sums[k, t : t + 1] for t, name in enumerate(totals)}
+        ones = (1,) * table["param"].ndim
+        written = [(each, places[name].reshape(ones)) for name, each in totals.items()]
+        entries.append((written, {n: table[n] for n in arguments([*totals.values()])}))
+        table |= places
+    last = [name for name in results if name.removesuffix("_out") in update.scalars]
     for names in ([name for name in results if name not in last], last):
         read = arguments([results[name] for name in names])
         for table in tables:
             written = [(results[name], table[name]) for name in names if name in table]
-            operands = [name for name in (*update.operands, *own) if name in read and name in table]
+            operands = [name for name in table if name in read]
             entries.append((written, {name: table[name] for name in operands}))
     return [*bind_loops([entry for entry in entries if entry[0]])]
 
@@ -46,7 +58,7 @@ def _alone(op_type: str) -> Callable[..., list[Step]]:
     own = UPDATES[op_type].own
 
     def bind(dev: Device, arrays: Arrays, attrs: Mapping[str, Any]) -> list[Step]:
-        return _bind(op_type, [arrays], attrs, {name: [attrs[name]] for name in own})
+        return _bind(op_type, dev, [arrays], attrs, {name: [attrs[name]] for name in own})
 
     return bind
 
@@ -60,7 +72,7 @@ def _together(op_type: str) -> Callable[..., list[Step]]:
             return apart(dev, columns, attrs)
         rows = zip(*columns.values(), strict=True)
         tables = [dict(zip(columns, row, strict=True)) for row in rows]
-        return _bind(op_type, tables, attrs, {name: attrs[name] for name in own})
+        return _bind(op_type, dev, tables, attrs, {name: attrs[name] for name in own})
 
     return bind
 

@@ -8,10 +8,10 @@ from functools import lru_cache
 from typing import Any
 
 from ....graph.ir.capabilities import CHANNELS_LAST
-from ....graph.ops.conv import Conv2d, Conv2dGrad, Conv2dOperands, windows
+from ....graph.ops.conv import ConvOperands
 from ....graph.ops.operands import Array
 from ...device.device import Device
-from ..array.conv import rectified
+from ..array.conv import CONVOLUTIONS, Product, geometry, product_kernels, rectified
 from ..registry import Step
 from .elementwise import slope_at_result
 from .primitive import (
@@ -86,50 +86,33 @@ def _backward_weights(conv: Convolution) -> Primitive:
     return conv.primitive("backward_weights", _DIRECT, x, conv.w, None, out, hint=hint)
 
 
-def _convolution(dev: Device, a: Conv2dOperands, w: Array, out: Array) -> Convolution:
-    """Describe it: images stay channels last where some are, else the library chooses their order."""
-    pads, dilations = windows(vars(a), a.input.shape[2:], w.shape[-2:])
-    image = last if channels_last(a.input) or channels_last(out) else Layout
-    return Convolution(
-        image(a.input.shape),
+def _compute(dev: Device, a: ConvOperands, product: Product) -> list[Step]:
+    """Images stay channels last where some are, else the library chooses their order."""
+    result, x, w, y = product
+    geo = geometry(a, product)
+    w = w if a.groups == 1 else w.reshape(a.groups, w.shape[0] // a.groups, *w.shape[1:])
+    image = last if channels_last(x) or channels_last(y) else Layout
+    conv = Convolution(
+        image(x.shape),
         Layout(w.shape),
-        image(out.shape),
-        tuple(a.strides),
-        tuple(d - 1 for d in dilations),
-        tuple(before for before, _ in pads),
-        tuple(after for _, after in pads),
+        image(y.shape),
+        tuple(geo.strides),
+        tuple(d - 1 for d in geo.dilations),
+        tuple(before for before, _ in geo.pads),
+        tuple(after for _, after in geo.pads),
         dev.math,
     )
+    if result == "y":
+        return _forward(conv).bind(dev, {SRC: x, WEIGHTS: w}, {DST: y})
+    if result == "x":
+        return _backward_data(conv).bind(dev, {WEIGHTS: w, D_DST: y}, {D_SRC: x})
+    return _backward_weights(conv).bind(dev, {SRC: x, D_DST: y}, {D_WEIGHTS: w})
 
 
-def _grouped(w: Array, groups: int) -> Any:
-    """View filters [O, C / G, kh, kw] as [G, O / G, C / G, kh, kw]."""
-    return w if groups == 1 else w.reshape(groups, w.shape[0] // groups, *w.shape[1:])
+def _slope(dev: Device, x: Array, d_x: Any) -> list[Step]:
+    return slope_at_result(dev, "relu", x, d_x, d_x)
 
 
-@onednn("conv2d", "depthwise_conv2d", any_order=True, layout=CHANNELS_LAST)
-def conv2d(dev: Device, a: Conv2d) -> list[Step]:
-    w = _grouped(a.filter, a.groups)
-    conv = _convolution(dev, a, w, a.output)
-    x, steps = rectified(dev, a.input) if a.fuse_relu_before_depthwise_conv else (a.input, [])
-    return steps + _forward(conv).bind(dev, {SRC: x, WEIGHTS: w}, {DST: a.output})
-
-
-@onednn("conv2d_grad", "depthwise_conv2d_grad", any_order=True, layout=CHANNELS_LAST)
-def conv2d_grad(dev: Device, a: Conv2dGrad) -> list[Step]:
-    w = _grouped(a.filter, a.groups)
-    conv = _convolution(dev, a, w, a.d_output)
-    steps: list[Step] = []
-    x = a.input
-    if a.d_filter is not None and a.fuse_relu_before_depthwise_conv:
-        x, steps = rectified(dev, a.input)
-    if a.d_filter is not None:
-        d_w = _grouped(a.d_filter, a.groups)
-        reads = {SRC: x, D_DST: a.d_output}
-        steps += _backward_weights(conv).bind(dev, reads, {D_WEIGHTS: d_w})
-    if a.d_input is not None:
-        reads = {WEIGHTS: w, D_DST: a.d_output}
-        steps += _backward_data(conv).bind(dev, reads, {D_SRC: a.d_input})
-        if a.fuse_relu_before_depthwise_conv:
-            steps += slope_at_result(dev, "relu", a.input, a.d_input, a.d_input)
-    return steps
+onednn(*CONVOLUTIONS, any_order=True, layout=CHANNELS_LAST)(
+    product_kernels(_compute, rectified, _slope)
+)

@@ -9,10 +9,10 @@ from typing import Any
 
 from ....graph.ir.capabilities import CHANNELS_LAST
 from ....graph.ir.graph import Node
-from ....graph.ops.pool import Pool2d, Pool2dGrad
+from ....graph.ops.pool import Pool, PoolGrad
 from ...device.device import Device
 from ..array.pool import one_window, windows_of
-from ..registry import Step
+from ..registry import Step, by_arrays
 from .primitive import (
     CACHED,
     D_DST,
@@ -48,7 +48,7 @@ class Pooling:
 
     def primitive(self, direction: str, *first: Any, hint: Any = ()) -> Primitive:
         """Compile one of its two directions."""
-        windows = (self.strides, self.window, (0, 0), self.before, self.after)
+        windows = (self.strides, self.window, (0,) * len(self.window), self.before, self.after)
         return Primitive(
             f"pooling_{direction}",
             *first,
@@ -76,14 +76,17 @@ def _takes(node: Node) -> bool:
     return one_window(node)
 
 
-def _pooling(a: Pool2d | Pool2dGrad) -> Pooling:
-    found = windows_of(a)
+def _pooling(a: Pool | PoolGrad) -> Pooling | None:
+    """Return the library's pooling; None where a window lies in margins alone, which it refuses."""
+    found = windows_of(a, a.out)
     # The last window may reach beyond the padding (ceil_mode), or not as far.
     spans = [(o - 1) * s + k for o, s, k in zip(found.out, found.strides, found.k, strict=True)]
-    after = (
-        max(given, span - size - before)
+    margins = [
+        (before, max(given, span - size - before))
         for (before, given), span, size in zip(found.pads, spans, found.size, strict=True)
-    )
+    ]
+    if any(max(pair) >= k for pair, k in zip(margins, found.k, strict=True)):
+        return None
     average = "avg" if a.exclusive else "padded"
     image = last if channels_last(a.x) or channels_last(a.out) else in_order
     return Pooling(
@@ -92,24 +95,28 @@ def _pooling(a: Pool2d | Pool2dGrad) -> Pooling:
         image(a.out.shape),
         tuple(found.strides),
         tuple(found.k),
-        tuple(before for before, _ in found.pads),
-        tuple(after),
+        tuple(before for before, _ in margins),
+        tuple(after for _, after in margins),
     )
 
 
-@onednn("pool2d", takes=_takes, any_order=True, layout=CHANNELS_LAST)
-def pool2d(dev: Device, a: Pool2d) -> list[Step]:
+@onednn("pool2d", "pool3d", takes=_takes, any_order=True, layout=CHANNELS_LAST)
+def pool(dev: Device, a: Pool) -> list[Step]:
     pooling = _pooling(a)
+    if pooling is None:
+        return by_arrays("pool2d", dev, a)
     workspace = {WORKSPACE: None} if pooling.kind == "max" else {}
     return _forward(pooling).bind(dev, {SRC: a.x}, {DST: a.out, **workspace})
 
 
-@onednn("pool2d_grad", takes=_takes, any_order=True, layout=CHANNELS_LAST)
-def pool2d_grad(dev: Device, a: Pool2dGrad) -> list[Step]:
+@onednn("pool2d_grad", "pool3d_grad", takes=_takes, any_order=True, layout=CHANNELS_LAST)
+def pool_grad(dev: Device, a: PoolGrad) -> list[Step]:
     """Where each maximum was, the forward primitive finds once more: the op hands on values only."""
     if a.d_x is None:
         return []
     pooling = _pooling(a)
+    if pooling is None:
+        return by_arrays("pool2d_grad", dev, a)
     if pooling.kind != "max":
         return _backward(pooling).bind(dev, {D_DST: a.d_out}, {D_SRC: a.d_x})
     places = _forward(pooling).memory(dev, WORKSPACE)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ....graph.ir.graph import Node
+from ....graph.ops.declare_update import MASTER, SKIP
 from ....graph.ops.fused_optimize import FUSED, own_attributes
-from ....graph.ops.optimize import MASTER, SKIP
 from ....graph.ops.registry import OPS
 from ..array.optimize import UPDATES
 from .lowering import Lowering, Operands, evaluate_all, lowering
@@ -25,7 +25,11 @@ def _alone(op_type: str) -> Lowering:
 
     def lowered(x: Operands) -> Made:
         arrays = {slot.parameter: x[slot.name] for slot in op.input_slots}
-        results = update.results(x.attrs, arrays["param"].dtype)
+        dtype = arrays["param"].dtype
+        totals = update.totals(x.attrs, dtype)
+        summed = evaluate_all(totals.values(), arrays)
+        arrays |= {name: each.sum() for name, each in zip(totals, summed, strict=True)}
+        results = update.results(x.attrs, dtype)
         values = evaluate_all(results.values(), arrays)
         slots = {slot.parameter: slot.name for slot in op.output_slots}
         return {slots[name]: value for name, value in zip(results, values, strict=True)}

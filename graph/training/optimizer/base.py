@@ -34,6 +34,7 @@ class Optimizer:
     """
 
     type = ""
+    _checkpoints: list[Any] | None = None  # between them the backward pass computes results again
     has_master = False  # the op takes MasterParam
     skips = False  # the op takes SkipUpdate
 
@@ -108,7 +109,8 @@ class Optimizer:
         no_grad |= {p.name for p in program.all_parameters() if not p.trainable}
         parameters = parameter_list if parameter_list is not None else self._parameter_list
         with program_guard(program, startup_program or default_startup_program()):
-            pairs = append_backward(loss, parameters, no_grad, callbacks or [error_clip_callback])
+            callbacks = callbacks or [error_clip_callback]
+            pairs = append_backward(loss, parameters, no_grad, callbacks, self._checkpoints)
         if not pairs:
             raise InvalidValue(_unreached(loss, parameters))
         _note_minimized(loss, pairs)

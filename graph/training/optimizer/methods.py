@@ -12,11 +12,24 @@ from ...program.variable import Parameter, Variable
 from .base import Optimizer, ParamGrads
 
 
-class _Method(Optimizer):
+def require_numbers(optimizer: str, **arguments: Any) -> None:
+    """Refuse what is no number.
+
+    Raises:
+        InvalidValue: names optimizer, argument and value.
+    """
+    for name, value in arguments.items():
+        if not isinstance(value, (int, float)):
+            raise InvalidValue(f"{optimizer}: {name} must be a number, got {value!r}.")
+
+
+class Method(Optimizer):
     """An optimizer whose op reads and writes accumulators: ``slots`` maps accumulator to slot."""
 
     slots: dict[str, str] = {}  # noqa: RUF012 - a constant of the class
     powers: dict[str, str] = {}  # noqa: RUF012 - accumulators of one element
+    starts: dict[str, float] = {}  # noqa: RUF012 - accumulator -> its first value, if not 0
+    outputs: dict[str, str] = {}  # noqa: RUF012 - accumulator -> output slot, if not its slot and Out
     writes_powers = True
     uses_rate = True
 
@@ -29,7 +42,7 @@ class _Method(Optimizer):
 
     def _create_state(self, parameter: Parameter) -> None:
         for name in self.slots:
-            self._add_state(name, parameter)
+            self._add_state(name, parameter, fill=self.starts.get(name, 0.0))
         for name in self.powers:
             self._add_state(name, parameter, fill=getattr(self, f"_{name[:5]}"), shape=[1])
 
@@ -41,7 +54,7 @@ class _Method(Optimizer):
         for name, slot in {**self.slots, **self.powers}.items():
             inputs[slot] = self._state(name, parameter)
             if name in self.slots or self.writes_powers:
-                outputs[f"{slot}Out"] = self._state(name, parameter)
+                outputs[self.outputs.get(name, f"{slot}Out")] = self._state(name, parameter)
         attrs = self._attrs_of(parameter)
         master = self._masters.get(parameter.name)
         if master is not None:
@@ -52,14 +65,14 @@ class _Method(Optimizer):
         return block.append_op(self.type, inputs, outputs, attrs)
 
 
-class SGDOptimizer(_Method):
+class SGDOptimizer(Method):
     """p -= lr g."""
 
     type = "sgd"
     has_master = True
 
 
-class MomentumOptimizer(_Method):
+class MomentumOptimizer(Method):
     """v = momentum v + g; p -= lr v, or Nesterov's step."""
 
     type = "momentum"
@@ -84,7 +97,7 @@ class MomentumOptimizer(_Method):
         return {"mu": self._momentum, "use_nesterov": self._use_nesterov}
 
 
-class AdamOptimizer(_Method):
+class AdamOptimizer(Method):
     """Adam; ``epsilon`` is added after the root, as in Paddle."""
 
     type = "adam"
@@ -117,7 +130,7 @@ class AdamOptimizer(_Method):
         return {"beta1": self._beta1, "beta2": self._beta2, "epsilon": self._epsilon}
 
 
-class AdamaxOptimizer(_Method):
+class AdamaxOptimizer(Method):
     """Adam with the infinity norm."""
 
     type = "adamax"
@@ -149,7 +162,7 @@ class AdamaxOptimizer(_Method):
                 block.append_op("scale", {"X": power}, {"Out": power}, {"scale": self._beta1})
 
 
-class AdagradOptimizer(_Method):
+class AdagradOptimizer(Method):
     """m += g^2; p -= lr g / (sqrt(m) + epsilon)."""
 
     type = "adagrad"
@@ -176,7 +189,7 @@ class AdagradOptimizer(_Method):
         return {"epsilon": self._epsilon}
 
 
-class DecayedAdagradOptimizer(_Method):
+class DecayedAdagradOptimizer(Method):
     """m = decay m + (1 - decay) g^2; p -= lr g / (sqrt(m) + epsilon)."""
 
     type = "decayed_adagrad"
@@ -199,7 +212,7 @@ class DecayedAdagradOptimizer(_Method):
         return {"decay": self._decay, "epsilon": self._epsilon}
 
 
-class AdadeltaOptimizer(_Method):
+class AdadeltaOptimizer(Method):
     """Adadelta. The learning rate is accepted and unused, as in Paddle."""
 
     type = "adadelta"
@@ -226,7 +239,7 @@ class AdadeltaOptimizer(_Method):
         return {"epsilon": self._epsilon, "rho": self._rho}
 
 
-class RMSPropOptimizer(_Method):
+class RMSPropOptimizer(Method):
     """s averaged over g^2; v = momentum v + lr g / sqrt(s + epsilon); p -= v.
 
     ``rho`` is the decay of averages; ``centered``: s less the square of an averaged gradient.
@@ -252,9 +265,7 @@ class RMSPropOptimizer(_Method):
         name: str | None = None,
     ) -> None:
         super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
-        for argument, value in (("rho", rho), ("epsilon", epsilon), ("momentum", momentum)):
-            if not isinstance(value, (int, float)):
-                raise InvalidValue(f"RMSProp: {argument} must be a number, got {value!r}.")
+        require_numbers("RMSProp", rho=rho, epsilon=epsilon, momentum=momentum)
         self._rho, self._epsilon, self._momentum = rho, epsilon, momentum
         self._centered = bool(centered)
 
@@ -267,6 +278,35 @@ class RMSPropOptimizer(_Method):
         }
 
 
+class FtrlOptimizer(Method):
+    """Follow the regularized leader: parameters whose gradients do not outweigh ``l1`` are 0.
+
+    ``lr_power`` is the power of the sum of squared gradients by which steps shrink.
+    """
+
+    type = "ftrl"
+    slots = {"squared": "SquaredAccumulator", "linear": "LinearAccumulator"}  # noqa: RUF012
+    outputs = {"squared": "SquaredAccumOut", "linear": "LinearAccumOut"}  # noqa: RUF012
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        l1: float = 0.0,
+        l2: float = 0.0,
+        lr_power: float = -0.5,
+        parameter_list: Any = None,
+        regularization: Any = None,
+        grad_clip: Any = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
+        require_numbers("Ftrl", l1=l1, l2=l2, lr_power=lr_power)
+        self._l1, self._l2, self._lr_power = l1, l2, lr_power
+
+    def _attrs(self) -> dict[str, Any]:
+        return {"l1": self._l1, "l2": self._l2, "lr_power": self._lr_power}
+
+
 SGD = SGDOptimizer
 Momentum = MomentumOptimizer
 Adam = AdamOptimizer
@@ -274,6 +314,7 @@ Adamax = AdamaxOptimizer
 Adagrad = AdagradOptimizer
 DecayedAdagrad = DecayedAdagradOptimizer
 Adadelta = AdadeltaOptimizer
+Ftrl = FtrlOptimizer
 RMSProp = RMSPropOptimizer
 
 __all__ = [
@@ -288,6 +329,8 @@ __all__ = [
     "AdamaxOptimizer",
     "DecayedAdagrad",
     "DecayedAdagradOptimizer",
+    "Ftrl",
+    "FtrlOptimizer",
     "Momentum",
     "MomentumOptimizer",
     "Optimizer",

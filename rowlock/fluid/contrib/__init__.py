@@ -1,17 +1,22 @@
 """``fluid.contrib``: mixed precision, and estimates of a program's memory and FLOPs."""
 
 from ...graph.report.counts import memory_usage, op_freq_statistic
+from ...graph.training.optimizer import extend_with_decoupled_weight_decay
 from ...names import listing, missing
 from . import layers, mixed_precision, model_stat
-from .layers import fused_elemwise_activation
+from .layers import fused_elemwise_activation, partial_concat, partial_sum, shuffle_batch
 
 __all__ = [
+    "extend_with_decoupled_weight_decay",
     "fused_elemwise_activation",
     "layers",
     "memory_usage",
     "mixed_precision",
     "model_stat",
     "op_freq_statistic",
+    "partial_concat",
+    "partial_sum",
+    "shuffle_batch",
 ]
 __dir__ = listing(__name__)
 __getattr__ = missing(__name__)

@@ -3,6 +3,7 @@
 from ...names import listing, missing
 from . import (
     control_flow,
+    detection,
     distributions,
     io,
     learning_rate_scheduler,
@@ -13,6 +14,7 @@ from . import (
     tensor,
 )
 from .control_flow import *  # noqa: F403
+from .detection import *  # noqa: F403
 from .distributions import *  # noqa: F403
 from .io import *  # noqa: F403
 from .learning_rate_scheduler import *  # noqa: F403
@@ -24,6 +26,7 @@ from .tensor import *  # noqa: F403
 
 __all__ = (
     control_flow.__all__
+    + detection.__all__
     + distributions.__all__
     + io.__all__
     + learning_rate_scheduler.__all__

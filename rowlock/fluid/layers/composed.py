@@ -5,42 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...functions import creation, manipulation
+from ...functions import creation
 from ...functions import math as functions
-from ...graph.layers import binary, tensors, unary
+from ...graph.layers import binary, draws, tensors, unary
 from ...graph.layers import shape as layers
 from ...graph.layers.helper import check_variable
 from ...graph.program.variable import Variable
-from ...nn import activations, common, losses
-from ...strategies.errors import InvalidType, InvalidValue
+from ...nn import activations, losses
+from ...strategies.errors import InvalidValue
 
 bmm = functions.bmm
-multiplex = functions.multiplex
-stanh = functions.stanh
-shard_index = manipulation.shard_index
-scatter_nd = manipulation.scatter_nd
 dice_loss = losses.dice_loss
 npair_loss = losses.npair_loss
-
-
-def eye(
-    num_rows: int, num_columns: int | None = None, batch_shape: Any = None, dtype: Any = "float32"
-) -> Variable:
-    """Ones on the diagonal, zeros beside it; ``batch_shape`` repeats the matrix."""
-    matrix = creation.eye(num_rows, num_columns, dtype)
-    if batch_shape is None:
-        return matrix
-    return manipulation.expand(matrix, [*batch_shape, *(matrix.shape or ())])
-
-
-def linspace(start: Any, stop: Any, num: Any, dtype: Any) -> Variable:
-    """``num`` numbers from ``start`` to ``stop``, evenly apart."""
-    return creation.linspace(start, stop, num, dtype)
-
-
-def range(start: Any, end: Any, step: Any, dtype: Any) -> Variable:
-    """start, start + step, ... up to but without ``end``."""
-    return creation.arange(start, end, step, dtype)
 
 
 def arange(
@@ -50,103 +26,54 @@ def arange(
     return creation.arange(start, end, step, "float32" if dtype is None else dtype)
 
 
-def diag(diagonal: Any) -> Variable:
-    """A matrix with the vector on its diagonal."""
-    vector = diagonal if isinstance(diagonal, Variable) else layers.assign(diagonal)
-    if vector.ndim != 1:
-        raise InvalidValue(f"diag takes a vector, got {vector.ndim} dimensions.")
-    return creation.diag(vector)
+def _into(value: Variable, out: Variable | None, stop_gradient: bool) -> Variable:
+    """Copy a result to ``out``, if there is one, and say whether gradients end there."""
+    result = value if out is None else layers.assign(value, out)
+    result.stop_gradient = stop_gradient
+    return result
 
 
-def tril(input: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
-    """The matrices with zeros above a diagonal."""
-    return creation.tril(input, diagonal)
-
-
-def triu(input: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
-    """The matrices with zeros below a diagonal."""
-    return creation.triu(input, diagonal)
-
-
-def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> Variable:
-    """x repeated to the shape of ``target_tensor``, which its sizes must divide.
-
-    Raises:
-        InvalidValue: they do not, or are not known.
-    """
-    check_variable(x, "x", "expand_as")
-    check_variable(target_tensor, "target_tensor", "expand_as")
-    have, want = x.shape or (), target_tensor.shape or ()
-    fits = len(have) == len(want) and min(*have, *want) > 0
-    if not fits or any(b % a for a, b in zip(have, want, strict=True)):
-        raise InvalidValue(f"expand_as: {list(have)} does not repeat to {list(want)}.")
-    return layers.expand(x, [b // a for a, b in zip(have, want, strict=True)])
-
-
-def scatter_nd_add(
-    ref: Variable, index: Variable, updates: Variable, name: str | None = None
+def randint(
+    low: int,
+    high: int | None = None,
+    shape: Any = None,
+    out: Variable | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    stop_gradient: bool = False,
+    seed: int = 0,
+    name: str | None = None,
 ) -> Variable:
-    """ref with ``updates`` added at coordinates."""
-    return manipulation.scatter_nd_add(ref, index, updates)
+    """Integers from ``low`` up to but without ``high``; one number is the end, from 0."""
+    low, high = (0, low) if high is None else (low, high)
+    kind = "int64" if dtype is None else dtype
+    numbers = draws.randint(low, high, [1] if shape is None else shape, kind, seed, name)
+    return _into(numbers, out, stop_gradient)
 
 
-def brelu(
-    x: Variable, t_min: float = 0.0, t_max: float = 24.0, name: str | None = None
+def randn(
+    shape: Any,
+    out: Variable | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    stop_gradient: bool = True,
+    name: str | None = None,
 ) -> Variable:
-    """x cut to [t_min, t_max]."""
-    tensors.check_float(x, "x", "brelu")
-    return unary.clip(x, t_min, t_max, name)
+    """Numbers of the standard normal distribution."""
+    kind = "float32" if dtype is None else dtype
+    return _into(tensors.gaussian_random(shape, dtype=kind), out, stop_gradient)
 
 
-def soft_relu(x: Variable, threshold: float = 40.0, name: str | None = None) -> Variable:
-    """log(1 + exp(x)), where x is cut to [-threshold, threshold] first."""
-    tensors.check_float(x, "x", "soft_relu")
-    return unary.softplus(unary.clip(x, -threshold, threshold))
-
-
-def thresholded_relu(x: Variable, threshold: float | None = None) -> Variable:
-    """x where above ``threshold`` (1), else 0."""
-    return activations.thresholded_relu(x, 1.0 if threshold is None else threshold)
-
-
-def hard_shrink(x: Variable, threshold: float | None = None) -> Variable:
-    """x where |x| is above ``threshold`` (0.5), else 0."""
-    return activations.hardshrink(x, 0.5 if threshold is None else threshold)
-
-
-def softshrink(x: Variable, alpha: float | None = None) -> Variable:
-    """x moved towards 0 by ``alpha`` (0.5), at most to 0."""
-    return activations.softshrink(x, 0.5 if alpha is None else alpha)
-
-
-def tanh_shrink(x: Variable, name: str | None = None) -> Variable:
-    """x - tanh(x)."""
-    return activations.tanhshrink(x)
-
-
-def selu(
-    x: Variable, scale: float | None = None, alpha: float | None = None, name: str | None = None
+def randperm(
+    n: int,
+    out: Variable | None = None,
+    dtype: Any = "int64",
+    device: Any = None,
+    stop_gradient: bool = True,
+    seed: int = 0,
 ) -> Variable:
-    """scale * x where positive, else scale * alpha * (exp(x) - 1)."""
-    settings: dict[str, Any] = {"scale": scale, "alpha": alpha}
-    return activations.selu(x, **{k: v for k, v in settings.items() if v is not None})
-
-
-def maxout(x: Variable, groups: int, name: str | None = None, axis: int = 1) -> Variable:
-    """The largest of each ``groups`` channels in a row."""
-    return activations.maxout(x, groups, axis)
-
-
-def pixel_shuffle(x: Variable, upscale_factor: int) -> Variable:
-    """Channels moved to blocks of pixels."""
-    return common.pixel_shuffle(x, upscale_factor)
-
-
-def temporal_shift(
-    x: Variable, seg_num: int, shift_ratio: float = 0.25, name: str | None = None
-) -> Variable:
-    """Some channels moved one frame back, some one ahead, in segments of ``seg_num`` frames."""
-    return common.temporal_shift(x, seg_num, shift_ratio)
+    """The integers below ``n`` in a random order."""
+    return _into(draws.randperm(n, dtype, seed), out, stop_gradient)
 
 
 def log_softmax(
@@ -165,36 +92,6 @@ def l2_normalize(
     return x / unary.sqrt(squares + float(epsilon))
 
 
-def label_smooth(
-    label: Variable,
-    prior_dist: Variable | None = None,
-    epsilon: float = 0.1,
-    dtype: Any = "float32",
-    name: str | None = None,
-) -> Variable:
-    """(1 - epsilon) label + epsilon / classes, or + epsilon * prior_dist."""
-    return losses.label_smooth(label, prior_dist, epsilon)
-
-
-def rank_loss(
-    label: Variable, left: Variable, right: Variable, name: str | None = None
-) -> Variable:
-    """log(1 + exp(left - right)) - label (left - right)."""
-    for argument, operand in (("label", label), ("left", left), ("right", right)):
-        check_variable(operand, argument, "rank_loss")
-    distance = left - right
-    return unary.softplus(distance) - label * distance
-
-
-def margin_rank_loss(
-    label: Variable, left: Variable, right: Variable, margin: float = 0.1, name: str | None = None
-) -> Variable:
-    """max(0, margin - label (left - right))."""
-    for argument, operand in (("label", label), ("left", left), ("right", right)):
-        check_variable(operand, argument, "margin_rank_loss")
-    return unary.relu(label * (right - left) + float(margin))
-
-
 def cos_sim(X: Variable, Y: Variable) -> Variable:
     """The cosine of the angle between rows; Y may be one row."""
     check_variable(X, "X", "cos_sim")
@@ -203,26 +100,6 @@ def cos_sim(X: Variable, Y: Variable) -> Variable:
     product = layers.reduce_sum(X * Y, dims, True)
     sizes = [unary.sqrt(layers.reduce_sum(unary.square(operand), dims, True)) for operand in (X, Y)]
     return product / sizes[0] / sizes[1]
-
-
-def smooth_l1(
-    x: Variable,
-    y: Variable,
-    inside_weight: Variable | None = None,
-    outside_weight: Variable | None = None,
-    sigma: float | None = None,
-) -> Variable:
-    """Of each row the sum of distances, squared near zero and linear beyond 1 / sigma^2."""
-    check_variable(x, "x", "smooth_l1")
-    check_variable(y, "y", "smooth_l1")
-    square = (1.0 if sigma is None else float(sigma)) ** 2
-    distance = x - y if inside_weight is None else (x - y) * inside_weight
-    size = unary.abs(distance)
-    near = unary.square(distance) * (0.5 * square)
-    loss = layers.where(size < 1.0 / square, near, size - 0.5 / square)
-    loss = loss if outside_weight is None else loss * outside_weight
-    rows = layers.reduce_sum(loss, list(_range(1, x.ndim)), True)
-    return layers.reshape(rows, [-1, 1])
 
 
 def fsp_matrix(x: Variable, y: Variable) -> Variable:
@@ -235,32 +112,6 @@ def fsp_matrix(x: Variable, y: Variable) -> Variable:
     left = layers.reshape(x, [-1, first, height * width])
     right = layers.reshape(y, [-1, second, height * width])
     return binary.matmul(left, right, transpose_y=True, alpha=1.0 / (height * width))
-
-
-def shuffle_channel(x: Variable, group: int, name: str | None = None) -> Variable:
-    """The channels dealt out over ``group`` groups."""
-    check_variable(x, "x", "shuffle_channel")
-    if isinstance(group, bool) or not isinstance(group, int):
-        raise InvalidType(f"shuffle_channel: group must be an int, got {group!r}.")
-    _, channels, height, width = x.shape or (0, 0, 0, 0)
-    if channels % group:
-        raise InvalidValue(f"shuffle_channel: {channels} channels do not divide by {group}.")
-    parts = layers.reshape(x, [-1, group, channels // group, height, width])
-    turned = layers.transpose(parts, [0, 2, 1, 3, 4])
-    return layers.reshape(turned, [-1, channels, height, width])
-
-
-def pad_constant_like(
-    x: Variable, y: Variable, pad_value: float = 0.0, name: str | None = None
-) -> Variable:
-    """y with a margin behind it, so that it is as large as x."""
-    check_variable(x, "x", "pad_constant_like")
-    check_variable(y, "y", "pad_constant_like")
-    large, small = x.shape or (), y.shape or ()
-    if len(large) != len(small) or min(*large, *small) < 0:
-        raise InvalidValue(f"pad_constant_like: {list(small)} is not padded to {list(large)}.")
-    margins = [n for a, b in zip(large, small, strict=True) for n in (0, a - b)]
-    return tensors.pad(y, margins, pad_value)
 
 
 def _range(start: int, end: int) -> Sequence[int]:

@@ -8,8 +8,8 @@ from ...graph.layers.binary import (
     less_than,
     not_equal,
 )
+from ...graph.layers.matrices import is_empty
 from ...graph.layers.shape import increment
-from ...graph.layers.tensors import is_empty
 from ...names import listing, missing
 
 __all__ = [

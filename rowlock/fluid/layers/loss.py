@@ -1,5 +1,13 @@
 """``fluid.layers.loss``: losses."""
 
+from ...graph.layers.label_loss import (
+    bpr_loss,
+    center_loss,
+    kldiv_loss,
+    margin_rank_loss,
+    rank_loss,
+    teacher_student_sigmoid_loss,
+)
 from ...graph.layers.loss import (
     cross_entropy,
     huber_loss,
@@ -9,11 +17,14 @@ from ...graph.layers.loss import (
     square_error_cost,
 )
 from ...names import listing, missing
-from .composed import margin_rank_loss, npair_loss, rank_loss
+from .composed import npair_loss
 
 __all__ = [
+    "bpr_loss",
+    "center_loss",
     "cross_entropy",
     "huber_loss",
+    "kldiv_loss",
     "margin_rank_loss",
     "mse_loss",
     "npair_loss",
@@ -21,6 +32,7 @@ __all__ = [
     "sigmoid_cross_entropy_with_logits",
     "softmax_with_cross_entropy",
     "square_error_cost",
+    "teacher_student_sigmoid_loss",
 ]
 __dir__ = listing(__name__)
 __getattr__ = missing(__name__)

@@ -1,10 +1,15 @@
 """``fluid.layers.ops``: functions of one tensor."""
 
+from ...graph.layers.activations import hard_shrink, softshrink, tanh_shrink, thresholded_relu
 from ...graph.layers.tensors import cumsum
 from ...graph.layers.unary import (
     abs,
+    acos,
+    asin,
+    atan,
     ceil,
     cos,
+    erf,
     exp,
     floor,
     gelu,
@@ -21,13 +26,16 @@ from ...graph.layers.unary import (
     tanh,
 )
 from ...names import listing, missing
-from .composed import hard_shrink, softshrink, tanh_shrink, thresholded_relu
 
 __all__ = [
     "abs",
+    "acos",
+    "asin",
+    "atan",
     "ceil",
     "cos",
     "cumsum",
+    "erf",
     "exp",
     "floor",
     "gelu",

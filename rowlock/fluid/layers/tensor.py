@@ -1,6 +1,15 @@
 """``fluid.layers.tensor``: tensors: creating, joining and converting them."""
 
 from ...graph.layers.io import create_global_var, create_parameter
+from ...graph.layers.matrices import (
+    diag,
+    eye,
+    linspace,
+    range,
+    trace,
+    tril,
+    triu,
+)
 from ...graph.layers.shape import (
     argmax,
     argmin,
@@ -17,7 +26,9 @@ from ...graph.layers.shape import (
 )
 from ...graph.layers.tensors import argsort, create_tensor, has_inf, has_nan, isfinite, reverse
 from ...names import listing, missing
-from .composed import arange, diag, eye, linspace, range, tril, triu
+from .composed import (
+    arange,
+)
 
 __all__ = [
     "arange",
@@ -43,6 +54,7 @@ __all__ = [
     "range",
     "reverse",
     "sums",
+    "trace",
     "tril",
     "triu",
     "zeros",

@@ -45,6 +45,40 @@ class PixelShuffle(FunctionLayer, of=F.pixel_shuffle):
         return f"upscale_factor={self.upscale_factor}{order}{named(self.name)}"
 
 
+class PixelUnshuffle(FunctionLayer, of=F.pixel_unshuffle): ...
+
+
+class ChannelShuffle(FunctionLayer, of=F.channel_shuffle): ...
+
+
+class Unfold(Layer):
+    """Windows of images as columns: see ``nn.functional.unfold``."""
+
+    def __init__(
+        self,
+        kernel_sizes: Any,
+        dilations: Any = 1,
+        paddings: Any = 0,
+        strides: Any = 1,
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.kernel_sizes, self.dilations = kernel_sizes, dilations
+        self.paddings, self.strides, self.name = paddings, strides, name
+
+    def forward(self, input: Variable) -> Variable:
+        """[N, C, H, W] to [N, C kh kw, windows]."""
+        how = (self.kernel_sizes, self.strides, self.paddings, self.dilations, self.name)
+        return F.unfold(input, *how)
+
+    def extra_repr(self) -> str:
+        """Return the arguments that matter."""
+        return (
+            f"kernel_size={self.kernel_sizes}, dilation={self.dilations}, padding={self.paddings}, "
+            f"stride={self.strides}{named(self.name)}"
+        )
+
+
 class Identity(Layer):
     """Return what it is given; arguments of the constructor change nothing."""
 

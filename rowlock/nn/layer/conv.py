@@ -17,7 +17,56 @@ from .function_layer import DimensionedLayer
 _MODES = ("zeros", "reflect", "replicate", "circular")
 
 
-class _Conv(DimensionedLayer):
+class _ConvBase(DimensionedLayer):
+    """What convolutions store."""
+
+    _padding: Any
+    _data_format: str
+    _padding_mode: str = "zeros"
+    output_padding: Any = 0
+
+    def _store(
+        self, in_channels: int, out_channels: int, windows: tuple[Any, Any, Any], groups: int
+    ) -> None:
+        """Check and store arguments; ``windows``: kernel_size, stride, dilation."""
+        kind = type(self).__name__
+        for number, argument in ((in_channels, "in_channels"), (out_channels, "out_channels")):
+            if integer(number, argument, kind) < 1:
+                raise InvalidValue(f"{kind}: {argument} must be above 0, got {number}.")
+        if integer(groups, "groups", kind) < 1:
+            raise InvalidValue(f"{kind}: groups must be above 0, got {groups}.")
+        if in_channels % groups:
+            raise InvalidValue(f"{kind}: {in_channels} channels do not divide by {groups} groups.")
+        self._in_channels, self._out_channels, self._groups = in_channels, out_channels, groups
+        self._kernel_size = self._sizes(windows[0], "kernel_size")
+        self._stride = self._sizes(windows[1], "stride")
+        self._dilation = self._sizes(windows[2], "dilation")
+
+    def _sizes(self, sizes: Any, argument: str) -> list[int]:
+        numbers = list(sizes) if isinstance(sizes, (list, tuple)) else [sizes] * self._dims
+        if len(numbers) != self._dims:
+            raise InvalidValue(
+                f"{type(self).__name__}: {argument} has {self._dims} numbers, got {sizes!r}."
+            )
+        return [integer(number, argument, type(self).__name__) for number in numbers]
+
+    def extra_repr(self) -> str:
+        """Return the arguments that matter."""
+        ones = [1] * self._dims
+        settings = [
+            f"{self._in_channels}, {self._out_channels}, kernel_size={self._kernel_size}",
+            f"stride={self._stride}" if self._stride != ones else "",
+            f"padding={self._padding}" if self._padding != 0 else "",
+            f"padding_mode={self._padding_mode}" if self._padding_mode != "zeros" else "",
+            f"output_padding={self.output_padding}" if self.output_padding != 0 else "",
+            f"dilation={self._dilation}" if self._dilation != ones else "",
+            f"groups={self._groups}" if self._groups != 1 else "",
+            f"data_format={self._data_format}",
+        ]
+        return ", ".join(filter(None, settings))
+
+
+class _Conv(_ConvBase):
     """Weights are [out_channels, in_channels / groups, *kernel_size], normal as He et al. propose."""
 
     _function: ClassVar[Callable[..., Variable]]
@@ -48,13 +97,8 @@ class _Conv(DimensionedLayer):
             raise InvalidValue(f"{kind}: padding_mode is one of {_MODES}, got {padding_mode!r}.")
         if padding_mode != "zeros" and not isinstance(padding, int):
             raise InvalidType(f"{kind}: with padding_mode={padding_mode!r} padding is an int.")
-        if integer(in_channels, "in_channels", kind) % integer(groups, "groups", kind):
-            raise InvalidValue(f"{kind}: {in_channels} channels do not divide by {groups} groups.")
-        self._in_channels, self._out_channels, self._groups = in_channels, out_channels, groups
+        self._store(in_channels, out_channels, (kernel_size, stride, dilation), groups)
         self._padding, self._padding_mode, self._data_format = padding, padding_mode, data_format
-        self._kernel_size = self._sizes(kernel_size, "kernel_size")
-        self._stride = self._sizes(stride, "stride")
-        self._dilation = self._sizes(dilation, "dilation")
         deviation = math.sqrt(2.0 / (math.prod(self._kernel_size) * in_channels))
         self.weight = self.create_parameter(
             [out_channels, in_channels // groups, *self._kernel_size],
@@ -66,16 +110,8 @@ class _Conv(DimensionedLayer):
             [out_channels], bias_attr if bias else False, dtype or get_default_dtype(), is_bias=True
         )
 
-    def _sizes(self, sizes: Any, argument: str) -> list[int]:
-        numbers = list(sizes) if isinstance(sizes, (list, tuple)) else [sizes] * self._dims
-        if len(numbers) != self._dims:
-            raise InvalidValue(
-                f"{type(self).__name__}: {argument} has {self._dims} numbers, got {sizes!r}."
-            )
-        return [integer(number, argument, type(self).__name__) for number in numbers]
-
     def forward(self, x: Variable) -> Variable:
-        """Convolve images or sequences."""
+        """Convolve sequences, images or volumes."""
         padding = self._padding
         if self._padding_mode != "zeros":
             sides = [padding] * (2 * self._dims)
@@ -91,20 +127,6 @@ class _Conv(DimensionedLayer):
             self._groups,
             self._data_format,
         )
-
-    def extra_repr(self) -> str:
-        """Return the arguments that matter."""
-        ones = [1] * self._dims
-        settings = [
-            f"{self._in_channels}, {self._out_channels}, kernel_size={self._kernel_size}",
-            f"stride={self._stride}" if self._stride != ones else "",
-            f"padding={self._padding}" if self._padding != 0 else "",
-            f"padding_mode={self._padding_mode}" if self._padding_mode != "zeros" else "",
-            f"dilation={self._dilation}" if self._dilation != ones else "",
-            f"groups={self._groups}" if self._groups != 1 else "",
-            f"data_format={self._data_format}",
-        ]
-        return ", ".join(filter(None, settings))
 
 
 class Conv1D(_Conv, data_format="NCL"):
@@ -129,3 +151,121 @@ class Conv2D(_Conv, data_format="NCHW"):
     """
 
     _function, _dims = staticmethod(F.conv2d), 2
+
+
+class Conv3D(_Conv, data_format="NCDHW"):
+    """Convolution of volumes with a weight [out_channels, in_channels / groups, depth, height, width].
+
+    Raises:
+        InvalidArgument: ``weight_attr`` is False.
+        InvalidType: a size is no int.
+        InvalidValue: sizes, groups or modes do not fit.
+    """
+
+    _function, _dims = staticmethod(F.conv3d), 3
+
+
+class _ConvTranspose(_ConvBase):
+    """Weights are [in_channels, out_channels / groups, *kernel_size], Xavier uniform."""
+
+    _function: ClassVar[Callable[..., Variable]]
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        weight_attr: Any = None,
+        bias_attr: Any = None,
+        data_format: str = "",
+    ) -> None:
+        super().__init__()
+        if weight_attr is False:
+            raise InvalidArgument(f"{type(self).__name__}: weight_attr cannot be False.")
+        self._store(in_channels, out_channels, (kernel_size, stride, dilation), groups)
+        self._padding, self.output_padding = padding, output_padding
+        self._data_format = data_format
+        shape = [in_channels, out_channels // groups, *self._kernel_size]
+        self.weight = self.create_parameter(shape, weight_attr, get_default_dtype())
+        self.bias = self.create_parameter(
+            [out_channels], bias_attr, get_default_dtype(), is_bias=True
+        )
+
+    def forward(self, x: Variable, output_size: Any = None) -> Variable:
+        """Convolve; ``output_size`` takes the place of ``output_padding``."""
+        return type(self)._function(
+            x,
+            self.weight,
+            self.bias,
+            stride=self._stride,
+            padding=self._padding,
+            output_padding=self.output_padding if output_size is None else 0,
+            dilation=self._dilation,
+            groups=self._groups,
+            output_size=output_size,
+            data_format=self._data_format,
+        )
+
+
+class _OfSequences(_ConvTranspose):
+    """Parameters in the order that they have in one dimension."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        dilation: Any = 1,
+        weight_attr: Any = None,
+        bias_attr: Any = None,
+        data_format: str = "",
+    ) -> None:
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, output_padding, dilation, groups,
+            weight_attr, bias_attr, data_format,
+        )  # fmt: skip
+
+
+class Conv1DTranspose(_OfSequences, data_format="NCL"):
+    """Transposed convolution of sequences with a weight [in_channels, out_channels / groups, width].
+
+    Raises:
+        InvalidArgument: ``weight_attr`` is False.
+        InvalidType: a size is no int.
+        InvalidValue: sizes or groups do not fit.
+    """
+
+    _function, _dims = staticmethod(F.conv1d_transpose), 1
+
+
+class Conv2DTranspose(_ConvTranspose, data_format="NCHW"):
+    """Transposed convolution of images with a weight [in_channels, out_channels / groups, height, width].
+
+    Raises:
+        InvalidArgument: ``weight_attr`` is False.
+        InvalidType: a size is no int.
+        InvalidValue: sizes or groups do not fit.
+    """
+
+    _function, _dims = staticmethod(F.conv2d_transpose), 2
+
+
+class Conv3DTranspose(_ConvTranspose, data_format="NCDHW"):
+    """Transposed convolution of volumes with a weight [in_channels, out_channels / groups, *kernel_size].
+
+    Raises:
+        InvalidArgument: ``weight_attr`` is False.
+        InvalidType: a size is no int.
+        InvalidValue: sizes or groups do not fit.
+    """
+
+    _function, _dims = staticmethod(F.conv3d_transpose), 3

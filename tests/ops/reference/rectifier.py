@@ -10,11 +10,11 @@ from .registry import reference, unary
 
 
 def softplus(x: np.ndarray) -> np.ndarray:
-    return np.log(1 + np.exp(x))
+    return np.log1p(np.exp(x))
 
 
 unary("brelu", lambda x, a: np.clip(x, a["t_min"], a["t_max"]))
-unary("hard_shrink", lambda x, a: np.where(np.abs(x) > a["threshold"], x, 0))
+unary("hard_shrink", lambda x, a: x * ~(np.abs(x) <= a["threshold"]))
 unary("softshrink", lambda x, a: np.sign(x) * np.maximum(np.abs(x) - a["lambda"], 0))
 unary("tanh_shrink", lambda x, a: x - np.tanh(x))
 unary("thresholded_relu", lambda x, a: x * (x > a["threshold"]))

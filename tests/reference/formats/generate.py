@@ -63,7 +63,11 @@ def old_models(random):
     for name, build, params in MODELS:
         main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
         exe = fluid.Executor(fluid.CPUPlace())
-        with fluid.program_guard(main, startup), fluid.unique_name.guard(), fluid.scope_guard(scope):
+        with (
+            fluid.program_guard(main, startup),
+            fluid.unique_name.guard(),
+            fluid.scope_guard(scope),
+        ):
             feeds, fetches = build(fluid)
             exe.run(startup)
             values(main, scope, random)
@@ -121,7 +125,9 @@ def old_blocks():
         types = fluid.core.VarDesc.VarType
         main.global_block().create_var(name="raw", type=types.RAW)
         main.global_block().create_var(name="reader", type=types.READER, persistable=True)
-        main.global_block().create_var(name="rows", type=types.SELECTED_ROWS, dtype="float32", shape=[4, 2])
+        main.global_block().create_var(
+            name="rows", type=types.SELECTED_ROWS, dtype="float32", shape=[4, 2]
+        )
     path = os.path.join(TARGET, "blocks.pdmodel")
     with open(path, "wb") as file:
         file.write(main.desc.serialize_to_string())
@@ -140,7 +146,9 @@ def old_tensors():
             arrays.append((kind, (np.arange(6) % 5).astype(kind).reshape(2, 3)))
         for name, array in arrays:
             level = 2 if name == "sequences" else 0
-            block.create_var(name=name, shape=array.shape, dtype=array.dtype, persistable=True, lod_level=level)
+            block.create_var(
+                name=name, shape=array.shape, dtype=array.dtype, persistable=True, lod_level=level
+            )
             scope.var(name).get_tensor().set(array, fluid.CPUPlace())
         scope.find_var("sequences").get_tensor().set_recursive_sequence_lengths([[2, 1], [1, 2, 3]])
         fluid.io.save_persistables(exe, TARGET, main, "tensors")

@@ -104,7 +104,10 @@ def load_old(folder, expected):
         kind = "int64" if name == "words" else "float32"
         feed = {k: np.array(v, kind) for k, v in expected[name]["feed"].items()}
         params = "params" if os.path.exists(os.path.join(folder, name, "params")) else None
-        for way in ((os.path.join(folder, name), None, params), (folder, name + ".pdmodel", name + ".pdiparams")):
+        for way in (
+            (os.path.join(folder, name), None, params),
+            (folder, name + ".pdmodel", name + ".pdiparams"),
+        ):
             with fluid.scope_guard(fluid.Scope()):
                 program, fed, fetched = fluid.io.load_inference_model(way[0], exe, *way[1:])
                 assert fed == list(feed)
@@ -131,7 +134,9 @@ def load_new(folder, expected):
         kind = "int64" if name == "words" else "float32"
         feed = {k: np.array(v, kind) for k, v in expected[name]["feed"].items()}
         with paddle.static.scope_guard(paddle.static.Scope()):
-            program, fed, fetched = paddle.static.load_inference_model(os.path.join(folder, name), exe)
+            program, fed, fetched = paddle.static.load_inference_model(
+                os.path.join(folder, name), exe
+            )
             assert fed == list(feed)
             close(name, exe.run(program, feed, fetched), expected[name]["fetch"])
     state = paddle.static.load_program_state(os.path.join(folder, "state"))

@@ -15,7 +15,10 @@ def one(p):
 
 CASES["shape"] = (6, lambda p: ({"Input": normal(p.of(*SHAPES), p.any(*ALL))}, {}))
 CASES["assign"] = (6, lambda p: ({"X": normal(p.of(*SHAPES), p.of(*ALL, "bool"))}, {}))
-CASES["gelu"] = (6, lambda p: ({"X": normal(p.any(*SHAPES), p.any(*FLOATS))}, {"approximate": p.of(False, True)}))
+CASES["gelu"] = (
+    6,
+    lambda p: ({"X": normal(p.any(*SHAPES), p.any(*FLOATS))}, {"approximate": p.of(False, True)}),
+)
 
 
 @case("log sqrt rsqrt reciprocal", 6)
@@ -36,14 +39,20 @@ activation("relu6", threshold=(6.0, 0.5, 1.0))
 activation("elu", alpha=(1.0, 0.3, 2.0))
 activation("swish", beta=(1.0, 0.5, 2.0))
 activation("hard_sigmoid", slope=(0.2, 0.4, 0.1), offset=(0.5, 0.3, 0.7))
-activation("hard_swish", threshold=(6.0,), scale=(6.0,), offset=(3.0, 1.0, 2.0))  # 1 beyond threshold, as if scale
+activation(
+    "hard_swish", threshold=(6.0,), scale=(6.0,), offset=(3.0, 1.0, 2.0)
+)  # 1 beyond threshold, as if scale
 activation("clip_by_norm", max_norm=(1.0, 0.5, 100.0))
 
 
 @case("scale", 14)
 def scale(p):
     inputs = {"X": normal(p.any(*SHAPES), p.of(*ALL))}
-    attrs = {"scale": p.any(1.0, 2.0, -3.0), "bias": p.of(0.0, 2.0, -1.0), "bias_after_scale": p.of(True, False)}
+    attrs = {
+        "scale": p.any(1.0, 2.0, -3.0),
+        "bias": p.of(0.0, 2.0, -1.0),
+        "bias_after_scale": p.of(True, False),
+    }
     if p.any(0, 0, 1):
         inputs["ScaleTensor"] = [[1], inputs["X"][1], "values", [2]]
     return inputs, attrs
@@ -81,7 +90,10 @@ BINARY = (
 )  # fmt: skip
 
 
-@case("elementwise_add elementwise_sub elementwise_mul elementwise_div elementwise_max elementwise_min", 20)
+@case(
+    "elementwise_add elementwise_sub elementwise_mul elementwise_div elementwise_max elementwise_min",
+    20,
+)
 def binary(p):
     (x, y, axis), dtype = p.of(*BINARY), p.any(*ALL)
     return {"X": normal(x, dtype), "Y": positive(y, dtype)}, {"axis": axis}
@@ -106,7 +118,10 @@ def divided(p):
 @case("less_than less_equal greater_than greater_equal equal not_equal", 14)
 def compared(p):
     (x, y, axis), dtype = p.of(*LARGER_X), p.any(*ALL)
-    return {"X": integers(x, 3, dtype), "Y": integers(y, 3, dtype)}, {"axis": axis, "force_cpu": p.any(False, True)}
+    return {"X": integers(x, 3, dtype), "Y": integers(y, 3, dtype)}, {
+        "axis": axis,
+        "force_cpu": p.any(False, True),
+    }
 
 
 @case("logical_and logical_or logical_xor logical_not", 4)
@@ -126,7 +141,12 @@ def fused(p):
         ["elementwise_mul", "tanh"], ["elementwise_mul", "sigmoid"],
     )  # fmt: skip
     x, y, axis = p.any(*BINARY[:4])
-    attrs = {"axis": axis, "functor_list": functors, "scale": p.any(0.5, 2.0), "save_intermediate_out": False}
+    attrs = {
+        "axis": axis,
+        "functor_list": functors,
+        "scale": p.any(0.5, 2.0),
+        "save_intermediate_out": False,
+    }
     return {"X": normal(x), "Y": normal(y)}, attrs
 
 
@@ -148,7 +168,10 @@ def conv(p):
         "groups": groups,
         "data_format": layout,
     }
-    return {"Input": normal(image, dtype), "Filter": normal([filters, channels // groups] + kernel, dtype)}, attrs
+    return {
+        "Input": normal(image, dtype),
+        "Filter": normal([filters, channels // groups] + kernel, dtype),
+    }, attrs
 
 
 def depthwise(p):
@@ -198,7 +221,13 @@ def batch_norm(p):
         "momentum": p.any(0.9, 0.5, 0.99),
         "epsilon": p.any(1e-5, 1e-3),
     }
-    inputs = {"X": normal(shape), "Scale": positive([3]), "Bias": normal([3]), "Mean": normal([3]), "Variance": positive([3])}
+    inputs = {
+        "X": normal(shape),
+        "Scale": positive([3]),
+        "Bias": normal([3]),
+        "Mean": normal([3]),
+        "Variance": positive([3]),
+    }
     if p.any(0, 0, 1):
         inputs["MomentumTensor"] = [[1], "float32", "values", [0.25]]
     return inputs, attrs
@@ -235,7 +264,11 @@ def matmul(p):
     if turned[1] and len(y) > 1:
         y = y[:-2] + [y[-1], y[-2]]
     dtype = p.any(*FLOATS)
-    attrs = {"transpose_X": turned[0], "transpose_Y": turned[1], "alpha": p.any(1.0, 1.0, 0.5, -2.0)}
+    attrs = {
+        "transpose_X": turned[0],
+        "transpose_Y": turned[1],
+        "alpha": p.any(1.0, 1.0, 0.5, -2.0),
+    }
     return {"X": normal(x, dtype), "Y": normal(y, dtype)}, attrs
 
 
@@ -247,7 +280,10 @@ def mul(p):
         width *= size
     y, k = p.any(([width, 3], 1), ([width, 2, 2], 1), ([1, width, 3], 2), ([width, 1, 2], 2))
     dtype = p.any(*FLOATS)
-    return {"X": normal(x, dtype), "Y": normal(y, dtype)}, {"x_num_col_dims": m, "y_num_col_dims": k}
+    return {"X": normal(x, dtype), "Y": normal(y, dtype)}, {
+        "x_num_col_dims": m,
+        "y_num_col_dims": k,
+    }
 
 
 # Losses.
@@ -283,7 +319,14 @@ CASES["cross_entropy2"] = (16, cross_entropy2)
 
 @case("softmax_with_cross_entropy", 24)
 def fused_loss(p):
-    shape, axis = p.of(([3, 4], -1), ([2, 3, 4], -1), ([2, 4, 3], 1), ([4, 3], 0), ([2, 4, 2, 3], 1), ([2, 4, 3], -2))
+    shape, axis = p.of(
+        ([3, 4], -1),
+        ([2, 3, 4], -1),
+        ([2, 4, 3], 1),
+        ([4, 3], 0),
+        ([2, 4, 2, 3], 1),
+        ([2, 4, 3], -2),
+    )
     dtype, soft = p.any(*FLOATS), p.any(False, False, True)
     rows = list(shape)
     rows[axis] = 1
@@ -303,7 +346,10 @@ def fused_loss(p):
 def sigmoid_loss(p):
     shape, dtype = p.any([3, 4], [5, 1], [2, 3, 2]), p.any(*FLOATS)
     label = integers(shape, 3, dtype, -1) if p.any(0, 1) else positive(shape, dtype)
-    return {"X": normal(shape, dtype), "Label": label}, {"normalize": p.of(False, True), "ignore_index": p.of(-100, -1, 1)}
+    return {"X": normal(shape, dtype), "Label": label}, {
+        "normalize": p.of(False, True),
+        "ignore_index": p.of(-100, -1, 1),
+    }
 
 
 CASES["log_loss"] = (
@@ -325,10 +371,20 @@ def huber(p):
 def reduction(p, draw, dtypes):
     shape = p.any([3, 4], [2, 3, 4], [2, 3, 2, 2], [5])
     rank = len(shape)
-    dims = p.of([0], [-1], [0, rank - 1] if rank > 1 else [0], list(range(rank)), [rank - 2] if rank > 1 else [0])
+    dims = p.of(
+        [0],
+        [-1],
+        [0, rank - 1] if rank > 1 else [0],
+        list(range(rank)),
+        [rank - 2] if rank > 1 else [0],
+    )
     # Paddle makes nothing of all dimensions that are named one by one, unless it is told reduce_all.
     every = rank > 1 and len({d % rank for d in dims}) == rank
-    attrs = {"dim": dims, "keep_dim": p.any(False, True), "reduce_all": every or p.any(False, False, True)}
+    attrs = {
+        "dim": dims,
+        "keep_dim": p.any(False, True),
+        "reduce_all": every or p.any(False, False, True),
+    }
     dtype = p.any(*dtypes)
     if p.any(0, 0, 0, 1) and dtype != "bool":
         attrs.update(in_dtype=NUMBERS[dtype], out_dtype=p.any(FP32, FP64, INT64))
@@ -341,7 +397,10 @@ for _name in ("reduce_max", "reduce_min"):
     CASES[_name] = (18, lambda p: reduction(p, distinct, ("float32", "float64")))
 CASES["reduce_prod"] = (14, lambda p: reduction(p, positive, ALL))
 for _name in ("reduce_all", "reduce_any"):
-    CASES[_name] = (10, lambda p: reduction(p, lambda shape, dtype: integers(shape, 2, dtype), ("bool",)))
+    CASES[_name] = (
+        10,
+        lambda p: reduction(p, lambda shape, dtype: integers(shape, 2, dtype), ("bool",)),
+    )
 
 
 @case("sum", 8)
@@ -352,7 +411,11 @@ def add_all(p):
 
 @case("cumsum", 16)
 def cumsum(p):
-    attrs = {"axis": p.of(-1, 0, 1, -2), "exclusive": p.any(False, True), "reverse": p.any(False, True)}
+    attrs = {
+        "axis": p.of(-1, 0, 1, -2),
+        "exclusive": p.any(False, True),
+        "reverse": p.any(False, True),
+    }
     return {"X": normal(p.any([3, 4], [2, 3, 2]), p.any(*ALL))}, attrs
 
 
@@ -376,13 +439,20 @@ def top_k(p):
 @case("argsort", 12)
 def argsort(p):
     shape = p.any([3, 4], [2, 3, 4], [5])
-    return {"X": distinct(shape, p.any("float32", "float64"))}, {"axis": p.of(-1, 0, -1, 1), "descending": p.any(False, True)}
+    return {"X": distinct(shape, p.any("float32", "float64"))}, {
+        "axis": p.of(-1, 0, -1, 1),
+        "descending": p.any(False, True),
+    }
 
 
 CASES["accuracy"] = (
     6,
     lambda p: (
-        {"Out": normal([4, p.number % 2 + 1]), "Indices": integers([4, p.number % 2 + 1], 3), "Label": integers([4, 1], 3, p.of("int64", "int32"))},
+        {
+            "Out": normal([4, p.number % 2 + 1]),
+            "Indices": integers([4, p.number % 2 + 1], 3),
+            "Label": integers([4, 1], 3, p.of("int64", "int32")),
+        },
         {},
     ),
 )
@@ -431,7 +501,10 @@ def positive_negative_pair(p):
 def auc(p):
     steps, rows, bins = p.of(0, 1, 3), p.any(5, 9), p.any(7, 15)
     size = [(1 + steps) * (bins + 1) + 1] if steps else [1, bins + 1]
-    inputs = {"Predict": [[rows, 2], "float32", "uniform", 0.0, 1.0], "Label": integers([rows, 1], 2)}
+    inputs = {
+        "Predict": [[rows, 2], "float32", "uniform", 0.0, 1.0],
+        "Label": integers([rows, 1], 2),
+    }
     for slot in ("StatPos", "StatNeg"):
         inputs[slot] = integers(size, 1 if steps else 4)
     return inputs, {"num_thresholds": bins, "slide_steps": steps}
@@ -443,10 +516,19 @@ NO_GRADIENT.update(("auc", "mean_iou", "precision_recall", "positive_negative_pa
 @case("strided_slice", 16)
 def strided_slice(p):
     shape, axes = p.of(([4, 5], [0]), ([4, 5], [1]), ([3, 4, 5], [0, 2]), ([7], [0]))
-    at = [p.any((0, 3, 1), (-1, -4, -1), (1, 100, 2), (-100, 2, 1), (2, 0, -1), (-3, 3, 2)) for _ in axes]
+    at = [
+        p.any((0, 3, 1), (-1, -4, -1), (1, 100, 2), (-100, 2, 1), (2, 0, -1), (-3, 3, 2))
+        for _ in axes
+    ]
     starts, ends, strides = ([one[k] for one in at] for k in range(3))
     inputs = {"Input": normal(shape, p.any(*ALL))}
-    attrs = {"axes": axes, "starts": starts, "ends": ends, "strides": strides, "infer_flags": [1] * len(axes)}
+    attrs = {
+        "axes": axes,
+        "starts": starts,
+        "ends": ends,
+        "strides": strides,
+        "infer_flags": [1] * len(axes),
+    }
     how = p.of("attrs", "tensor", "list")
     for slot, numbers in (("Starts", starts), ("Ends", ends), ("Strides", strides)):
         if how == "tensor":
@@ -459,7 +541,14 @@ def strided_slice(p):
 # Views.
 @case("reshape reshape2", 20)
 def reshape(p):
-    shape, new = p.of(([2, 3, 4], [0, -1]), ([4, 3], [2, 6]), ([2, 3, 4], [-1]), ([2, 3, 4], [0, 0, 2, 2]), ([6], [2, 1, -1]), ([2, 6], [3, 4]))
+    shape, new = p.of(
+        ([2, 3, 4], [0, -1]),
+        ([4, 3], [2, 6]),
+        ([2, 3, 4], [-1]),
+        ([2, 3, 4], [0, 0, 2, 2]),
+        ([6], [2, 1, -1]),
+        ([2, 6], [3, 4]),
+    )
     inputs, how = {"X": normal(shape, p.any(*ALL))}, p.of("attrs", "Shape", "list", "attrs")
     if how == "Shape":
         inputs["Shape"] = values(new)
@@ -471,14 +560,25 @@ def reshape(p):
 
 @case("squeeze squeeze2", 14)
 def squeeze(p):
-    shape, axes = p.of(([3, 1, 4, 1], [1]), ([3, 1, 4, 1], [1, 3]), ([3, 1, 4, 1], [-1]), ([3, 1, 4, 1], [-3, -1]), ([1, 3, 1], []), ([1, 3, 1], [0]), ([3, 4, 1], [1]))
+    shape, axes = p.of(
+        ([3, 1, 4, 1], [1]),
+        ([3, 1, 4, 1], [1, 3]),
+        ([3, 1, 4, 1], [-1]),
+        ([3, 1, 4, 1], [-3, -1]),
+        ([1, 3, 1], []),
+        ([1, 3, 1], [0]),
+        ([3, 4, 1], [1]),
+    )
     return {"X": normal(shape, p.any(*ALL))}, {"axes": axes}
 
 
 @case("unsqueeze unsqueeze2", 20)
 def unsqueeze(p):
     axes = p.of([1], [0, 2], [-1], [0, -1], [2, 0], [-2], [0, 1, 2], [1, -1], [0])
-    inputs, how = {"X": normal(p.any([3, 4], [5], [2, 3, 2]), p.any(*ALL))}, p.any("attrs", "tensor", "list")
+    inputs, how = (
+        {"X": normal(p.any([3, 4], [5], [2, 3, 2]), p.any(*ALL))},
+        p.any("attrs", "tensor", "list"),
+    )
     if how == "tensor":
         inputs["AxesTensor"] = values(axes)
     if how == "list":
@@ -488,7 +588,9 @@ def unsqueeze(p):
 
 @case("flatten flatten2", 8)
 def flatten(p):
-    return {"X": normal(p.any([2, 3, 4], [2, 2, 3, 2], [4]), p.any(*ALL))}, {"axis": p.of(1, 0, 2, 3)}
+    return {"X": normal(p.any([2, 3, 4], [2, 2, 3, 2], [4]), p.any(*ALL))}, {
+        "axis": p.of(1, 0, 2, 3)
+    }
 
 
 @case("transpose transpose2", 8)
@@ -560,8 +662,17 @@ def cut(p):
         ([0], [-1], [1000000], []), ([0, 1], [1, 1], [2, 2], [0, 1]), ([2], [-2], [-1], [2]), ([1, 2], [0, 1], [-1, 2], [2]),
     )  # fmt: skip
     inputs = {"Input": normal([4, 5, 3], p.any(*ALL))}
-    attrs = {"axes": axes, "starts": starts, "ends": ends, "decrease_axis": decrease, "infer_flags": [1] * len(axes)}
-    for slot, numbers, how in (("Starts", starts, p.any("", "one", "list")), ("Ends", ends, p.any("", "one", "list"))):
+    attrs = {
+        "axes": axes,
+        "starts": starts,
+        "ends": ends,
+        "decrease_axis": decrease,
+        "infer_flags": [1] * len(axes),
+    }
+    for slot, numbers, how in (
+        ("Starts", starts, p.any("", "one", "list")),
+        ("Ends", ends, p.any("", "one", "list")),
+    ):
         if how:
             attrs["infer_flags"] = [-1] * len(axes)
         if how == "one":
@@ -576,31 +687,49 @@ def gather(p):
     index = integers(p.any([4], [4, 1], [1]), 5, p.any("int32", "int64"))
     if p.of(0, 1):
         index = [[4], index[1], "unique", 5]
-    return {"X": normal([5, 3][: p.any(1, 2)], p.any(*ALL)), "Index": index}, {"overwrite": p.any(True, False)}
+    return {"X": normal([5, 3][: p.any(1, 2)], p.any(*ALL)), "Index": index}, {
+        "overwrite": p.any(True, False)
+    }
 
 
 @case("gather_nd", 12)
 def gather_nd(p):
     shape = p.of([4, 2], [4, 1], [2, 2, 1], [3, 3], [1, 2], [2, 0])
-    return {"X": normal([3, 4, 3], p.any(*ALL)), "Index": integers(shape, 3, p.any("int32", "int64"))}, {}
+    return {
+        "X": normal([3, 4, 3], p.any(*ALL)),
+        "Index": integers(shape, 3, p.any("int32", "int64")),
+    }, {}
 
 
 @case("scatter", 10)
 def scatter(p):
     overwrite, dtype = p.of(True, False), p.any(*ALL)
-    ids = [[3], p.any("int32", "int64"), "unique", 5] if overwrite else integers([3], 5, p.any("int32", "int64"))
-    return {"X": normal([5, 2], dtype), "Ids": ids, "Updates": normal([3, 2], dtype)}, {"overwrite": overwrite}
+    ids = (
+        [[3], p.any("int32", "int64"), "unique", 5]
+        if overwrite
+        else integers([3], 5, p.any("int32", "int64"))
+    )
+    return {"X": normal([5, 2], dtype), "Ids": ids, "Updates": normal([3, 2], dtype)}, {
+        "overwrite": overwrite
+    }
 
 
 @case("where", 6)
 def where(p):
     shape, dtype = p.any(*SHAPES), p.of(*ALL)
-    return {"Condition": integers(shape, 2, "bool"), "X": normal(shape, dtype), "Y": normal(shape, dtype)}, {}
+    return {
+        "Condition": integers(shape, 2, "bool"),
+        "X": normal(shape, dtype),
+        "Y": normal(shape, dtype),
+    }, {}
 
 
 @case("pad", 8)
 def pad(p):
-    attrs = {"paddings": p.of([0, 1, 2, 0], [1, 1, 0, 0], [0, 0, 0, 0]), "pad_value": p.of(0.0, 2.5, -1.0)}
+    attrs = {
+        "paddings": p.of([0, 1, 2, 0], [1, 1, 0, 0], [0, 0, 0, 0]),
+        "pad_value": p.of(0.0, 2.5, -1.0),
+    }
     return {"X": normal([2, 3], p.any(*FLOATS))}, attrs
 
 
@@ -608,7 +737,11 @@ def pad(p):
 def pad2d(p):
     layout = p.of("NCHW", "NHWC")
     paddings = p.any([1, 0, 1, 2], [2, 2, 1, 1], [0, 0, 0, 1])
-    attrs = {"mode": p.any("constant", "reflect", "edge"), "pad_value": p.any(0.0, 2.5), "data_format": layout}
+    attrs = {
+        "mode": p.any("constant", "reflect", "edge"),
+        "pad_value": p.any(0.0, 2.5),
+        "data_format": layout,
+    }
     inputs = {"X": normal([2, 2, 3, 4] if layout == "NCHW" else [2, 3, 4, 2], p.any(*FLOATS))}
     if p.any(0, 0, 1):
         inputs["Paddings"] = values(paddings)
@@ -637,8 +770,14 @@ CASES["lookup_table_v2"] = (10, lookup_v2)
 @case("one_hot one_hot_v2", 16)
 def one_hot(p):
     loose = p.of(False, True)
-    ids = integers(p.any([4], [2, 3]), 9 if loose else 5, p.any("int64", "int32"), -2 if loose else 0)
-    attrs = {"depth": 5, "allow_out_of_range": loose, "dtype": p.any(FP32, FP32, FP64, INT32, INT64)}
+    ids = integers(
+        p.any([4], [2, 3]), 9 if loose else 5, p.any("int64", "int32"), -2 if loose else 0
+    )
+    attrs = {
+        "depth": 5,
+        "allow_out_of_range": loose,
+        "dtype": p.any(FP32, FP32, FP64, INT32, INT64),
+    }
     inputs = {"X": ids}
     if p.any(0, 0, 1):
         inputs["depth_tensor"] = values([5])
@@ -658,14 +797,21 @@ CASES["one_hot"] = (16, one_hot_first)
 @case("cast", 16)
 def cast(p):
     source, target = p.of(*ALL), p.any("float32", "float64", "int32", "int64", "bool")
-    return {"X": normal([3, 4], source)}, {"in_dtype": NUMBERS[source], "out_dtype": NUMBERS[target]}
+    return {"X": normal([3, 4], source)}, {
+        "in_dtype": NUMBERS[source],
+        "out_dtype": NUMBERS[target],
+    }
 
 
 @case("fill_constant", 20)
 def fill(p):
     dtype = p.of("float32", "float64", "int32", "int64", "bool")
     shape = p.any([2, 3], [1], [2, 1, 2])
-    attrs = {"dtype": NUMBERS[dtype], "value": p.any(0.0, 1.0, 3.0), "force_cpu": p.any(False, True)}
+    attrs = {
+        "dtype": NUMBERS[dtype],
+        "value": p.any(0.0, 1.0, 3.0),
+        "force_cpu": p.any(False, True),
+    }
     if p.any(0, 0, 1):
         attrs["str_value"] = p.any("2", "7", "1")
     inputs, how = {}, p.any("attrs", "tensor", "list")
@@ -683,8 +829,16 @@ def fill(p):
 @case("fill_constant_batch_size_like", 12)
 def fill_like_batch(p):
     dtype = p.of("float32", "float64", "int32", "int64")
-    attrs = {"shape": p.any([-1, 3], [2, 5]), "dtype": NUMBERS[dtype], "value": p.any(0.0, 2.0), "input_dim_idx": p.any(0, 1), "output_dim_idx": p.any(0, 0, 1)}
-    attrs["output_dim_idx"] = attrs["shape"].index(-1) if -1 in attrs["shape"] else attrs["output_dim_idx"]
+    attrs = {
+        "shape": p.any([-1, 3], [2, 5]),
+        "dtype": NUMBERS[dtype],
+        "value": p.any(0.0, 2.0),
+        "input_dim_idx": p.any(0, 1),
+        "output_dim_idx": p.any(0, 0, 1),
+    }
+    attrs["output_dim_idx"] = (
+        attrs["shape"].index(-1) if -1 in attrs["shape"] else attrs["output_dim_idx"]
+    )
     if p.any(0, 1):
         attrs["str_value"] = p.any("2", "7")
     return {"Input": normal([4, 2])}, attrs
@@ -703,7 +857,9 @@ def assign_value(p):
     dtype = p.of("float32", "int32", "int64", "bool")
     shape = p.any([4], [2, 2])
     slot = {"float32": "fp32_values"}.get(dtype, dtype + "_values")
-    numbers = {"float32": [0.5, -1.0, 2.0, 3.0], "bool": [True, False, True, True]}.get(dtype, [1, -2, 3, 4])
+    numbers = {"float32": [0.5, -1.0, 2.0, 3.0], "bool": [True, False, True, True]}.get(
+        dtype, [1, -2, 3, 4]
+    )
     return {}, {"shape": shape, "dtype": NUMBERS[dtype], slot: numbers}
 
 
@@ -729,7 +885,10 @@ def uniform(p):
 
 
 CASES["uniform_random"] = (12, uniform)
-CASES["truncated_gaussian_random"] = (8, lambda p: ({}, dict(random(p)[1], mean=p.any(0.0, 2.0), std=p.any(1.0, 0.5))))
+CASES["truncated_gaussian_random"] = (
+    8,
+    lambda p: ({}, dict(random(p)[1], mean=p.any(0.0, 2.0), std=p.any(1.0, 0.5))),
+)
 
 
 @case("dropout", 14)
@@ -748,39 +907,26 @@ def dropout(p):
 
 
 # Updates.
-STEP = ("Param", "Grad")
-
-
-def update(name, extra, **options):
-    def function(p):
-        shape, dtype = p.any([3, 4], [5]), p.any(*FLOATS)
-        inputs = {"Param": normal(shape, dtype), "Grad": normal(shape, dtype)}
-        for slot in extra.split():
-            one = slot in ("LearningRate", "Beta1Pow", "Beta2Pow")
-            inputs[slot] = positive([1] if one else shape, dtype)
-        if "MeanGrad" in inputs:  # its square is no more than the mean square
-            inputs["MeanGrad"] = [shape, dtype, "uniform", 0.0, 0.4]
-        attrs = {key: p.of(*many) for key, many in options.items()}
-        if name == "adam":
-            for slot in ("Beta1Tensor", "Beta2Tensor"):
-                if p.any(0, 0, 1):
-                    inputs[slot] = [[1], "float32", "values", [0.75]]
-        return inputs, attrs
-
-    CASES[name] = (8, function)
-    NO_GRADIENT.add(name)
-
-
-RATES = (0.9, 0.5, 0.99)
-SMALL = (1e-6, 1e-3, 1e-2)
 update("sgd", "LearningRate")
 update("momentum", "LearningRate Velocity", mu=RATES, use_nesterov=(False, True))
-update("adam", "LearningRate Moment1 Moment2 Beta1Pow Beta2Pow", beta1=RATES, beta2=(0.999, 0.9), epsilon=SMALL)
+update(
+    "adam",
+    "LearningRate Moment1 Moment2 Beta1Pow Beta2Pow",
+    beta1=RATES,
+    beta2=(0.999, 0.9),
+    epsilon=SMALL,
+)
 update("adagrad", "LearningRate Moment", epsilon=SMALL)
 update("decayed_adagrad", "LearningRate Moment", decay=RATES, epsilon=SMALL)
-update("adamax", "LearningRate Moment InfNorm Beta1Pow", beta1=RATES, beta2=(0.999, 0.9), epsilon=SMALL)
 update(
-    "rmsprop", "LearningRate MeanSquare MeanGrad Moment",
-    centered=(False, True), momentum=(0.0, 0.9), decay=RATES, epsilon=SMALL,
+    "adamax", "LearningRate Moment InfNorm Beta1Pow", beta1=RATES, beta2=(0.999, 0.9), epsilon=SMALL
+)
+update(
+    "rmsprop",
+    "LearningRate MeanSquare MeanGrad Moment",
+    centered=(False, True),
+    momentum=(0.0, 0.9),
+    decay=RATES,
+    epsilon=SMALL,
 )
 update("adadelta", "AvgSquaredGrad AvgSquaredUpdate", rho=RATES, epsilon=SMALL)

@@ -10,10 +10,7 @@ def draw(described, seed):
     (integers without repetition) or ``values`` numbers.
     """
     rng = np.random.RandomState(seed)
-    return {
-        slot: [_array(rng, *one) for one in described[slot]]
-        for slot in sorted(described)
-    }
+    return {slot: [_array(rng, *one) for one in described[slot]] for slot in sorted(described)}
 
 
 def _array(rng, shape, dtype, how, *numbers):

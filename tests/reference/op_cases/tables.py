@@ -70,3 +70,31 @@ def values(numbers, dtype="int32"):
 def scalars(numbers, dtype="int32"):
     """A list of variables with one element each, as layers make them of a list of numbers and Variables."""
     return [[[1], dtype, "values", [number]] for number in numbers]
+
+
+RATES = (0.9, 0.5, 0.99)
+SMALL = (1e-6, 1e-3, 1e-2)
+
+
+def update(name, extra, **options):
+    """Cases of an update that reads Param, Grad and the slots in ``extra``."""
+
+    def function(p):
+        shape, dtype = p.any([3, 4], [5]), p.any(*FLOATS)
+        inputs = {"Param": normal(shape, dtype), "Grad": normal(shape, dtype)}
+        for slot in extra.split():
+            one = slot in ("LearningRate", "Beta1Pow", "Beta2Pow")
+            inputs[slot] = positive([1] if one else shape, dtype)
+        if "LinearAccumulator" in inputs:
+            inputs["LinearAccumulator"] = normal(shape, dtype)
+        if "MeanGrad" in inputs:  # its square is no more than the mean square
+            inputs["MeanGrad"] = [shape, dtype, "uniform", 0.0, 0.4]
+        attrs = {key: p.of(*many) for key, many in options.items()}
+        if name == "adam":
+            for slot in ("Beta1Tensor", "Beta2Tensor"):
+                if p.any(0, 0, 1):
+                    inputs[slot] = [[1], "float32", "values", [0.75]]
+        return inputs, attrs
+
+    CASES[name] = (8, function)
+    NO_GRADIENT.add(name)

@@ -1,0 +1,182 @@
+"""One program on a replica of this thread: a step is a call, on the driver's own tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...graph.passes.target import Target
+from ...strategies.current import current_config
+from ...strategies.errors import InvalidState
+from ..device.tensor import LoD, Storage, Tensor
+from ..feed.feeds import FeedShard, check, convert, refuse_empty, sequences_in
+from ..feed.fetches import FetchedArray
+from ..feed.reader import batches_for
+from ..feed.scope import Scope
+from ..feed.splitting import SHAPES_KEPT, Portions
+from ..gang.delivery import Share
+from ..gang.local import LocalGang
+from ..gang.turns import Lock
+from ..plan.numerics import checking
+from ..replica.loaded import LoadedProgram
+from .checks import set_scheduled_rate
+from .future import InFlightSteps
+from .parallel import ParallelRun
+from .profiler import PROFILER
+from .values import SharedValues, Values
+from .variant import CompiledVariant
+
+
+class _Ready(NamedTuple):
+    """What is run for certain feeds and fetches, and the tensors in use; ``moves`` of these had happened."""
+
+    version: CompiledVariant
+    loaded: LoadedProgram
+    read: list[Tensor]
+    written: list[Tensor]
+    moves: int
+
+
+class LocalRun(ParallelRun):
+    """Runs a program on the replica of a :class:`LocalGang`: nothing is cut, sent, reduced or gathered.
+
+    What messages alone can do (several iterations, traces, feeds by place) goes the way of all gangs.
+    """
+
+    gang: LocalGang
+    values: SharedValues
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._ready: dict[tuple[Any, ...], _Ready] = {}
+
+    def _new_values(self, scope: Scope) -> Values:
+        return SharedValues(self.gang, scope)
+
+    def run(
+        self,
+        feed: Any,
+        fetch_names: tuple[str, ...],
+        return_numpy: bool = True,
+        return_merged: bool = True,
+    ) -> list[Any]:
+        """Run a step (or ``num_iteration_per_run``); return what the last fetches, as :meth:`start` has it."""
+        values = self.values
+        by_call = self._iterations == 1 and not self.tracing
+        if not by_call or not (feed is None or type(feed) is dict):
+            return super().run(feed, fetch_names, return_numpy, return_merged)
+        if self._edit_count() != self._edits_seen:
+            self._warn_of_edits()
+        program, checks = self.program, checking()
+        if program.readers:
+            read = batches_for(program, feed, 1, 1, current_config().step_deadline_s)
+            feed = {**(feed or {}), **read[0][0]} if read else feed
+        arrays: dict[str, np.ndarray] = feed or {}
+        lods: dict[str, LoD] = {}
+        ready = None
+        for value in arrays.values():
+            if type(value) is not np.ndarray:
+                break
+        else:  # converting makes others only of what is fed under these shapes for the first time
+            shapes = tuple([(name, a.shape, a.dtype) for name, a in arrays.items()])
+            ready = self._ready.get((shapes, fetch_names, checks))
+        if ready is None:
+            lods, arrays = sequences_in(arrays), convert(program, arrays)
+            shapes = tuple([(name, a.shape, a.dtype) for name, a in arrays.items()])
+        with self.gang.turn, values.scope.turn:
+            if self.gang.delivery.broken:
+                raise InvalidState("this executor is closed.")
+            if self.gang.under_way:
+                self.gang.drain()
+            if program.lr_scheduler is not None:
+                set_scheduled_rate(program, values.scope)
+            if ready is None:
+                ready = self._ready.get((shapes, fetch_names, checks))
+            if ready is not None:
+                for tensor in ready.read:
+                    if tensor.link is not None:  # other replicas may have made it newer
+                        tensor.memory()
+                if values.shared.generation != Storage.generation:
+                    values.rebind()
+            if ready is None or ready.moves != values.moves:
+                ready = self._prepare(arrays, fetch_names)
+                self._ready[shapes, fetch_names, checks] = ready
+            step = self.steps if self._count[1] else self._count[0]
+            replica = self.gang.replica
+            plan = replica.run_step(ready.loaded, shapes, list(arrays.values()), step, PROFILER.on)
+            if PROFILER.on:
+                PROFILER.note(step, plan)
+            fetched = plan.fetched()
+            self._count = (step + 1, ())
+            for tensor in ready.written:
+                if tensor.link is not None:
+                    tensor.written()
+            if not self._plain:
+                self.last = ready.version
+                self._end_temporaries(bool(fetch_names))
+        if self._plain and return_numpy and not lods:
+            return [array.view(FetchedArray) for array in fetched]
+        joined = self._joined(ready.version, fetch_names, [fetched], [FeedShard(arrays, lods)])
+        if return_merged:
+            return [one.merged(return_numpy) for one in joined]
+        return [one.separate(return_numpy) for one in joined]
+
+    def _prepare(self, arrays: dict[str, np.ndarray], fetch_names: tuple[str, ...]) -> _Ready:
+        """Compile and check what the replica is to run for what is fed."""
+        values = self.values
+        check(self.program, arrays)
+        refuse_empty(self.program, arrays)
+        shard = FeedShard(arrays, {})
+        whole = frozenset[str]() if self._plain else self._splitter.whole([Portions([shard])])
+        version = self._version(tuple(arrays), fetch_names, whole)
+        values.adopt(version.states, version.owners, version.needed)
+        version.budget.limit, _ = self._room(version.number, version.states)
+        self._check(version, [shard])
+        if version.stages:
+            self._verify(version, [Share(list(arrays.values()), [0], [1.0], [False])])
+        while len(self._ready) >= SHAPES_KEPT:
+            del self._ready[next(iter(self._ready))]
+        self._forget_variants(version)
+        read = values.tensors(version.program.needed_names())
+        written = values.tensors(version.program.written_names())
+        loaded = self.gang.replica.programs[version.number]
+        return _Ready(version, loaded, read, written, values.moves)
+
+    def _forget_variants(self, latest: CompiledVariant) -> None:
+        """Forget the oldest variants of a program that is run with ever other feeds and fetches."""
+        for key, version in list(self.versions.items())[:-SHAPES_KEPT]:
+            if version is not latest:
+                del self.versions[key]
+                self.gang.forget("programs", version.number)
+                self._ready = {k: r for k, r in self._ready.items() if r.version is not version}
+
+    def _room(self, number: int, states: Sequence[str]) -> tuple[int, str]:
+        """Return the bytes that a loaded program may take of this host, and what says so."""
+        if self._plain:
+            return self.values.room(number, states), "this host has"
+        return super()._room(number, states)
+
+    def _target(self) -> Target:
+        return Target() if self._plain else super()._target()
+
+    @property
+    def _first_turn(self) -> Lock:
+        """Return the gang's lock: one executor runs one program at a time, whatever the scope."""
+        return self.gang.turn
+
+    def _begin(self, begun: InFlightSteps, becomes: InFlightSteps, ahead: bool) -> None:
+        """Run a step by messages, too, before any other: it writes the user's own tensors."""
+        super()._begin(begun, becomes, ahead=False)
+        self.gang.drain()
+        assert becomes.version is not None
+        self.values.stepped(becomes.version.program.written_names())
+
+    def _end_temporaries(self, fetches: bool) -> None:
+        """After a step: end the life of temporaries if it is time, as :meth:`ParallelRun._begin` does."""
+        self._since_drop += 1
+        if fetches or self._since_drop >= self.execution.num_iteration_per_drop_scope > 0:
+            self._since_drop = 0
+            for version in self.versions.values():
+                self.gang.replica.programs[version.number].alive = None

@@ -1,0 +1,233 @@
+"""Ops that move each element to at most one place: a rule pairs views, forward and backward copy between them.
+
+A rule takes operand, result and record, and yields (view of the result, view of the operand); ``register``
+makes the op's kernel and its gradient's of it. What no pair covers is filled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ....graph.ops.diagonal import Diag, DiagEmbed, Diagonal
+from ....graph.ops.operands import Array
+from ....graph.ops.rearrange import (
+    Flip,
+    PixelShuffle,
+    Roll,
+    ShuffleChannel,
+    SpaceToDepth,
+    TemporalShift,
+)
+from ....graph.ops.registry import OPS
+from ....graph.ops.window import Crop, CropTensor, PadConstantLike, PartialConcat, window_start
+from ...device.device import Device
+from ..registry import Step, kernel
+from .manipulation import Copy, copied
+
+Pairs = Iterable[tuple[Any, Any]]
+Rule = Callable[[Any, Any, Any], Pairs]
+Fill = Callable[[Device, Any, Any], list[Step]]
+
+
+class Move(NamedTuple):
+    """A rule, and the fields of the operand, the result, and the number that fills the rest of it."""
+
+    pairs: Rule
+    source: str
+    target: str
+    rest: str
+
+
+MOVES: dict[str, Move] = {}
+
+
+def move(
+    *op_types: str, source: str = "x", target: str = "out", rest: str = ""
+) -> Callable[[Rule], Rule]:
+    """Name the ops that a rule moves elements for."""
+
+    def add(pairs: Rule) -> Rule:
+        MOVES.update(dict.fromkeys(op_types, Move(pairs, source, target, rest)))
+        return pairs
+
+    return add
+
+
+def _corner(whole: Array, small: Array, starts: Sequence[int]) -> Any:
+    """View as many elements of ``whole`` as ``small`` has, from ``starts`` on."""
+    sizes = zip(starts, small.shape, strict=True)
+    return whole[tuple(slice(start, start + size) for start, size in sizes)]
+
+
+@move("crop", "crop_tensor")
+def crop(x: Array, out: Array, a: Crop | CropTensor) -> Pairs:
+    """A window."""
+    return [(out, _corner(x, out, window_start(a.offsets, x.ndim)))]
+
+
+@move("pad_constant_like", source="y", rest="pad_value")
+def pad_constant_like(y: Array, out: Array, a: PadConstantLike) -> Pairs:
+    """The first corner."""
+    return [(_corner(out, y, [0] * y.ndim), y)]
+
+
+@move("partial_concat")
+def partial_concat(x: Sequence[Array | None], out: Array, a: PartialConcat) -> Pairs:
+    """Columns of the operands, side by side."""
+    length = out.shape[1] // len(x)
+    for i, one in enumerate(x):
+        if one is not None:
+            yield out[:, i * length : (i + 1) * length], columns(one, a.start_index, length)
+
+
+def columns(x: Array, start: int, length: int) -> Any:
+    """View columns of a matrix from ``start`` (below 0: counted from the end) on."""
+    start += x.shape[1] if start < 0 else 0
+    return x[:, start : start + length]
+
+
+@move("flip")
+def flip(x: Array, out: Array, a: Flip) -> Pairs:
+    """Some dimensions from the end to the front."""
+    turned = {axis % x.ndim for axis in a.dims}
+    return [(out, x[tuple(slice(None, None, -1 if i in turned else 1) for i in range(x.ndim))])]
+
+
+@move("roll")
+def roll(x: Array, out: Array, a: Roll) -> Pairs:
+    """Along each dimension the end comes to the front."""
+    if not a.dims:
+        x, out = x.reshape(-1), out.reshape(-1)
+    shifts = [0] * x.ndim
+    for shift, axis in zip(a.shifts, a.dims or [0], strict=True):
+        shifts[axis % x.ndim] += shift
+    cuts = [shift % size if size else 0 for shift, size in zip(shifts, x.shape, strict=True)]
+    halves = [
+        [(slice(cut, None), slice(0, size - cut)), (slice(0, cut), slice(size - cut, None))]
+        for cut, size in zip(cuts, x.shape, strict=True)
+    ]
+    for parts in product(
+        *(both if cut else both[:1] for both, cut in zip(halves, cuts, strict=True))
+    ):
+        yield out[tuple(to for to, _ in parts)], x[tuple(at for _, at in parts)]
+
+
+@move("pixel_shuffle")
+def pixel_shuffle(x: Array, out: Array, a: PixelShuffle) -> Pairs:
+    """Channels within their block of pixels."""
+    (n, channels, height, width), r = out.shape, a.upscale_factor
+    parts = x.reshape(n, channels, r, r, height // r, width // r)
+    blocks = out.reshape(n, channels, height // r, r, width // r, r)
+    return [(blocks, parts.transpose(0, 1, 4, 2, 5, 3))]
+
+
+@move("space_to_depth")
+def space_to_depth(x: Array, out: Array, a: SpaceToDepth) -> Pairs:
+    """Channels within blocks of pixels of an image that is then read as a smaller one: Paddle's order."""
+    (n, channels, height, width), b = x.shape, a.blocksize
+    parts = x.reshape(n, b, b, channels // (b * b), height, width)
+    blocks = out.reshape(n, channels // (b * b), height, b, width, b)
+    return [(blocks, parts.transpose(0, 3, 4, 1, 5, 2))]
+
+
+@move("shuffle_channel")
+def shuffle_channel(x: Array, out: Array, a: ShuffleChannel) -> Pairs:
+    """Channels dealt out over the groups."""
+    n, channels, *image = x.shape
+    dealt = out.reshape(n, channels // a.group, a.group, *image)
+    return [(dealt, x.reshape(n, a.group, channels // a.group, *image).swapaxes(1, 2))]
+
+
+@move("temporal_shift")
+def temporal_shift(x: Array, out: Array, a: TemporalShift) -> Pairs:
+    """Some channels one frame later, some one earlier, the others where they are."""
+    (_, channels, *image), frames = x.shape, a.seg_num
+    ratio = np.float32(a.shift_ratio)  # in which Paddle counts the channels
+    first, second = int(channels * ratio), int(channels * 2 * ratio)
+    x, out = (array.reshape(-1, frames, channels, *image) for array in (x, out))
+    return [
+        (out[:, 1:, :first], x[:, :-1, :first]),
+        (out[:, :-1, first:second], x[:, 1:, first:second]),
+        (out[:, :, second:], x[:, :, second:]),
+    ]
+
+
+def diagonal_of(x: Array, offset: int, first: int, second: int) -> Any:
+    """View the diagonal of two dimensions, as the last one."""
+    view = x.diagonal(offset, first, second)
+    if isinstance(view, np.ndarray):
+        view.flags.writeable = True  # NumPy gives a view that cannot be written
+    return view
+
+
+@move("diag", source="diagonal")
+def diag(vector: Array, out: Array, a: Diag) -> Pairs:
+    """A vector on the diagonal."""
+    return [(diagonal_of(out, 0, 0, 1), vector)]
+
+
+@move("diag_embed", source="input")
+def diag_embed(x: Array, out: Array, a: DiagEmbed) -> Pairs:
+    """The last dimension on the diagonal of two."""
+    return [(diagonal_of(out, a.offset, a.dim1, a.dim2), x)]
+
+
+@move("diagonal", source="input")
+def diagonal(x: Array, out: Array, a: Diagonal) -> Pairs:
+    """The diagonal of two dimensions."""
+    return [(out, diagonal_of(x, a.offset, a.axis1, a.axis2))]
+
+
+def _uncovered(arrays: Any, views: Iterator[Any]) -> bool:
+    return sum(view.size for view in views) < sum(array.size for array in arrays)
+
+
+def _listed(arrays: Any) -> list[Any]:
+    return [a for a in (arrays if isinstance(arrays, list) else [arrays]) if a is not None]
+
+
+def register(on: Callable[[str], Callable[[Any], Any]], copied: Copy, filled: Fill) -> None:
+    """Register the kernels of every rule, and of its gradient where it has one of its own."""
+
+    def bind(name: str, rule: Move) -> None:
+        @on(name)
+        def forward(dev: Device, a: Any) -> list[Step]:
+            x, out = getattr(a, rule.source), getattr(a, rule.target)
+            if out is None:
+                return []
+            pairs = list(rule.pairs(x, out, a))
+            steps: list[Step] = []
+            if _uncovered([out], (to for to, _ in pairs)):
+                steps = filled(dev, out, getattr(a, rule.rest, 0))
+            return [*steps, *(step for to, at in pairs for step in copied(dev, to, at))]
+
+        if f"{name}_grad" not in OPS:
+            return
+
+        @on(f"{name}_grad")
+        def backward(dev: Device, a: Any) -> list[Step]:
+            d_x, d_out = getattr(a, f"d_{rule.source}"), getattr(a, f"d_{rule.target}")
+            written = _listed(d_x)
+            if not written:
+                return []
+            pairs = list(rule.pairs(d_x, d_out, a))
+            steps: list[Step] = []
+            if _uncovered(written, (at for _, at in pairs)):
+                steps = [step for one in written for step in filled(dev, one, 0)]
+            return [*steps, *(step for to, at in pairs for step in copied(dev, at, to))]
+
+    for name, rule in MOVES.items():
+        bind(name, rule)
+
+
+def fill(dev: Device, array: Any, value: Any) -> list[Step]:
+    """Return the call that gives every element one value."""
+    return [partial(array.fill, value)]
+
+
+register(partial(kernel, low=True), copied, fill)

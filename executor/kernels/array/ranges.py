@@ -1,0 +1,136 @@
+"""Kernels that fill tensors with numbers in a row, repeat tensors to a shape, and compare whole tensors."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ....graph.ops.operands import Array, Unary
+from ....graph.ops.ranges import (
+    Allclose,
+    EqualReduce,
+    ExpandAs,
+    ExpandAsGrad,
+    Fill,
+    FillZerosLike2,
+    Linspace,
+    Meshgrid,
+    MeshgridGrad,
+    Range,
+    Size,
+)
+from ...device.device import Device
+from ..registry import Step, kernel
+from .manipulation import copied, tiles
+
+
+def written(dev: Device, out: Array, value: Any) -> Step:
+    """Return the call that copies numbers which are known when binding."""
+    return partial(dev.xp.copyto, out, dev.xp.asarray(np.asarray(value).astype(out.dtype)))
+
+
+@kernel("fill", low=True)
+def fill(dev: Device, a: Fill) -> Step:
+    return written(dev, a.out, np.reshape(a.value, a.out.shape))
+
+
+@kernel("fill_zeros_like2", low=True)
+def fill_zeros_like2(dev: Device, a: FillZerosLike2) -> Step:
+    return partial(a.out.fill, 0)
+
+
+@kernel("size", low=True)
+def size(dev: Device, a: Size) -> Step:
+    return partial(a.out.fill, a.input.size)
+
+
+@kernel("is_empty", low=True)
+def is_empty(dev: Device, a: Unary) -> Step:
+    return partial(a.out.fill, a.x.size == 0)
+
+
+@kernel("range", low=True)
+def range_(dev: Device, a: Range) -> Step:
+    return written(dev, a.out, range_numbers(a))
+
+
+def range_numbers(a: Range) -> Any:
+    """Return start, start + step, ...; the three are exact in float64, and whole numbers are Python's."""
+    return a.start + a.step * np.arange(a.out.size)
+
+
+@kernel("linspace")
+def linspace(dev: Device, a: Linspace) -> list[Step]:
+    """start + i (stop - start) / (num - 1)."""
+    xp, share = dev.xp, dev.xp.asarray(linspace_shares(a.num))
+    span, line = dev.scratch((1,), np.float64), dev.scratch((a.num,), np.float64)
+    return [
+        partial(xp.subtract, a.stop.reshape(1), a.start.reshape(1), span),
+        partial(xp.multiply, share, span, line),
+        partial(xp.add, line, a.start.reshape(1), line),
+        partial(xp.copyto, a.out, line, casting="unsafe"),
+    ]
+
+
+def linspace_shares(num: int) -> Any:
+    """Return how far each element is on the way."""
+    return np.arange(num) / max(num - 1, 1)
+
+
+def spread(x: Array, rank: int, axis: int) -> Any:
+    """View a vector as what varies along one of ``rank`` dimensions."""
+    return x.reshape([-1 if i == axis else 1 for i in range(rank)])
+
+
+@kernel("meshgrid", low=True)
+def meshgrid(dev: Device, a: Meshgrid) -> list[Step]:
+    rank = len(a.x)
+    pairs = ((out, spread(x, rank, i)) for i, (x, out) in enumerate(zip(a.x, a.out, strict=True)))
+    return [step for out, x in pairs for step in copied(dev, out, x)]
+
+
+@kernel("meshgrid_grad")
+def meshgrid_grad(dev: Device, a: MeshgridGrad) -> list[Step]:
+    """The sum over all other dimensions."""
+    rank = len(a.x)
+    return [
+        partial(dev.xp.add.reduce, d_out, tuple(j for j in range(rank) if j != i), None, d_x)
+        for i, (d_out, d_x) in enumerate(zip(a.d_out, a.d_x, strict=True))
+        if d_x is not None
+    ]
+
+
+def repeats(x: Array, large: Array) -> list[int]:
+    """Return how often each dimension is repeated."""
+    return [n // m if m else 1 for m, n in zip(x.shape, large.shape, strict=True)]
+
+
+@kernel("expand_as", low=True)
+def expand_as(dev: Device, a: ExpandAs) -> list[Step]:
+    small, large = tiles(a.x, a.out, repeats(a.x, a.out))
+    return copied(dev, large, small)
+
+
+@kernel("expand_as_grad")
+def expand_as_grad(dev: Device, a: ExpandAsGrad) -> list[Step]:
+    """Each element gets the sum of what went to its copies."""
+    if a.d_x is None:
+        return []
+    _, large = tiles(a.x, a.d_out, repeats(a.x, a.d_out))
+    return [partial(dev.xp.add.reduce, large, tuple(range(0, large.ndim, 2)), None, a.d_x)]
+
+
+@kernel("allclose")
+def allclose(dev: Device, a: Allclose) -> Step:
+    how = {"rtol": a.rtol, "atol": a.atol, "equal_nan": a.equal_nan}
+    return lambda: a.out.__setitem__(..., dev.xp.allclose(a.input, a.other, **how))
+
+
+@kernel("equal_reduce")
+def equal_reduce(dev: Device, a: EqualReduce) -> Step:
+    """Whether shapes and all elements are equal."""
+    if a.x.shape != a.y.shape:
+        return partial(a.out.fill, False)
+    return lambda: a.out.__setitem__(..., (a.x == a.y).all())

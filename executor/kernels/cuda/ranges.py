@@ -1,0 +1,110 @@
+"""Numbers in a row and tensors repeated to a shape, on a GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....graph.ops import expr as e
+from ....graph.ops.operands import Array, Unary
+from ....graph.ops.ranges import (
+    ExpandAs,
+    ExpandAsGrad,
+    Fill,
+    FillZerosLike2,
+    Linspace,
+    Meshgrid,
+    MeshgridGrad,
+    Range,
+    Size,
+)
+from ...codegen.cuda_loops import bind_cuda
+from ...codegen.cuda_loops import fill as constant
+from ...cuda.runtime import Step
+from ...device.device import Device
+from ..array.manipulation import tiles
+from ..array.ranges import linspace_shares, range_numbers, repeats, spread
+from .copies import filled, moved
+from .reduction import reduced
+from .support import cuda
+
+
+def _written(dev: Device, out: Array, value: Any) -> list[Step]:
+    """Copy numbers that are sent to the GPU now."""
+    numbers = dev.xp.asarray(np.asarray(value).astype(out.dtype))
+    return bind_cuda(dev, [(e.copy(e.argument("x")), out)], {"x": numbers})
+
+
+@cuda("fill")
+def fill(dev: Device, a: Fill) -> list[Step]:
+    """The values in their order."""
+    return _written(dev, a.out, np.reshape(a.value, a.out.shape))
+
+
+@cuda("fill_zeros_like2")
+def fill_zeros_like2(dev: Device, a: FillZerosLike2) -> list[Step]:
+    """Zeros."""
+    return constant(dev, a.out, 0)
+
+
+@cuda("size")
+def size(dev: Device, a: Size) -> list[Step]:
+    """The number of elements."""
+    return constant(dev, a.out, a.input.size)
+
+
+@cuda("is_empty")
+def is_empty(dev: Device, a: Unary) -> list[Step]:
+    """Whether there are none."""
+    return filled(dev, a.out, a.x.size == 0)
+
+
+@cuda("range")
+def range_(dev: Device, a: Range) -> list[Step]:
+    """Numbers that are known now."""
+    return _written(dev, a.out, range_numbers(a))
+
+
+@cuda("linspace")
+def linspace(dev: Device, a: Linspace) -> list[Step]:
+    """start + i (stop - start) / (num - 1)."""
+    share = dev.xp.asarray(linspace_shares(a.num))
+    start, stop, shares = (e.argument(name) for name in ("start", "stop", "share"))
+    operands = {"start": a.start.reshape(1), "stop": a.stop.reshape(1), "share": share}
+    return bind_cuda(dev, [(start + shares * (stop - start), a.out)], operands)
+
+
+@cuda("meshgrid")
+def meshgrid(dev: Device, a: Meshgrid) -> list[Step]:
+    """Each vector repeated along the other dimensions."""
+    rank = len(a.x)
+    pairs = enumerate(zip(a.x, a.out, strict=True))
+    return [step for i, (x, out) in pairs for step in moved(dev, out, spread(x, rank, i))]
+
+
+@cuda("meshgrid_grad")
+def meshgrid_grad(dev: Device, a: MeshgridGrad) -> list[Step]:
+    """The sum over all other dimensions."""
+    steps: list[Step] = []
+    for i, (d_out, d_x) in enumerate(zip(a.d_out, a.d_x, strict=True)):
+        if d_x is not None:
+            others = tuple(j for j in range(len(a.x)) if j != i)
+            steps += reduced(dev, "Sum", d_out, d_x, others)
+    return steps
+
+
+@cuda("expand_as")
+def expand_as(dev: Device, a: ExpandAs) -> list[Step]:
+    """Copies beside each other."""
+    small, large = tiles(a.x, a.out, repeats(a.x, a.out))
+    return moved(dev, large, small)
+
+
+@cuda("expand_as_grad")
+def expand_as_grad(dev: Device, a: ExpandAsGrad) -> list[Step]:
+    """Each element gets the sum of what went to its copies."""
+    if a.d_x is None or not a.d_x.size:
+        return []
+    _, large = tiles(a.x, a.d_out, repeats(a.x, a.d_out))
+    return reduced(dev, "Sum", large, a.d_x, tuple(range(0, large.ndim, 2)))

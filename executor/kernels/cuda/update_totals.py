@@ -1,0 +1,96 @@
+"""What an update needs summed over a parameter, such as the squares under a norm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from ....graph.ops import expr as e
+from ...codegen.cuda_source import SCALAR_SOURCE, CudaWriter, Value
+from ...cuda.kernel import CudaKernel
+
+_INCLUDES = (SCALAR_SOURCE, "reduce.cuh")
+
+
+class Inside(CudaWriter):
+    """Writes what elements take part in, and leaves the rest to a writer of what is computed ahead."""
+
+    def __init__(
+        self, operands: Mapping[str, Value], elements: Iterable[str], ahead: CudaWriter
+    ) -> None:
+        super().__init__(operands)
+        self._elements, self._ahead = frozenset(elements), ahead
+
+    def value(self, node: e.Expr) -> Value:
+        """Return an expression's value, and write the lines that compute it."""
+        return super().value(node) if self._varies(node) else self._ahead.value(node)
+
+    def _varies(self, node: e.Expr) -> bool:
+        return node.value in self._elements or any(map(self._varies, node.args))
+
+
+class Totals:
+    """The source of sums of ``terms``; ``loads`` maps an element to its array, ``types`` that to its C type."""
+
+    def __init__(
+        self,
+        terms: Mapping[str, e.Expr],
+        operands: Mapping[str, Value],
+        loads: Mapping[str, str],
+        types: Mapping[str, str],
+    ) -> None:
+        self.names = tuple(terms)
+        self._loads, self._types = loads, types
+        self._ahead = CudaWriter(operands, "once_")
+        self._inside = Inside(operands, loads, self._ahead)
+        self._texts = [self._inside.number(term, "float") for term in terms.values()]
+        self._constants = [*self._ahead.constants, *self._inside.constants]
+        self.numbers = [c.value for c in self._constants]
+
+    def by_chunk(
+        self,
+        name: str,
+        member: str,
+        scalars: Sequence[str],
+        loops: Callable[[Callable[[int], str]], str],
+        threads: int,
+    ) -> CudaKernel:
+        """Return the kernel that sums chunks into ``parts``; ``member`` and ``loops`` are the update's text."""
+        declared = " ".join(f"float sum{j} = 0;" for j in range(len(self.names)))
+        body = (
+            f"{member}\n  {' '.join([*scalars, *self._ahead.lines])}\n  {declared}{loops(self._at)}"
+        )
+        for j in range(len(self.names)):
+            body += f"\n  const float all{j} = block_join<Sum>(sum{j});"
+            at = f"(long long)blockIdx.x * {len(self.names)} + {j}"
+            body += f"\n  if (!threadIdx.x) parts[{at}] = all{j};"
+        numbers = tuple((c.kind, c.name) for c in self._constants)
+        pointers = (("const long long*", "table"), ("const float*", "own"), *numbers)
+        rest = (("const int*", "chunks"), ("float*", "parts"))
+        return CudaKernel(f"{name}_parts", (*pointers, *rest), body, _INCLUDES, "", threads)
+
+    def over_chunks(self, name: str, width: int, first: int, threads: int) -> CudaKernel:
+        """Return the kernel that adds up each member's chunks; its totals lie ``first`` in a line."""
+        count = len(self.names)
+        body = f"\n  const long long* line = table + blockIdx.x * {width};"
+        for j in range(count):
+            body += f"""
+  float sum{j} = 0;
+  for (long long c = starts[blockIdx.x] + threadIdx.x; c < starts[blockIdx.x + 1]; c += blockDim.x)
+    sum{j} += parts[c * {count} + {j}];
+  const float all{j} = block_join<Sum>(sum{j});
+  if (!threadIdx.x) *(float*)line[{first + j}] = all{j};"""
+        kinds = ("const long long*", "const int*", "const float*")
+        given = tuple(zip(kinds, ("table", "starts", "parts"), strict=True))
+        return CudaKernel(f"{name}_totals", given, body, _INCLUDES, "", threads)
+
+    def _at(self, lanes: int) -> str:
+        """The text that adds ``lanes`` elements from ``i`` on."""
+        load = [
+            f"const Vec<{self._types[n]}, {lanes}> v_{n} = load_vec<{lanes}>(at_{n} + i);"
+            for n in self._loads.values()
+        ]
+        reads = [f"const float {n} = wide(v_{held}.at[l]);" for n, held in self._loads.items()]
+        adds = [f"sum{j} += {text};" for j, text in enumerate(self._texts)]
+        inner = "\n      ".join([*reads, *self._inside.lines, *adds])
+        loop = f"for (int l = 0; l < {lanes}; l++) {{\n      {inner}\n    }}"
+        return "\n    ".join([*load, "#pragma unroll", loop])

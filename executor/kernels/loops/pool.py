@@ -1,0 +1,240 @@
+"""Compiled loops over pooling windows, forward and backward: each is gone through once.
+
+Images lie in the order of their shape, [N, C, D, H, W]; the depth of flat ones is 1. Where windows begin and
+end along a dimension stands in a table, so that those of an adaptive pooling are no special case.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial, wraps
+from textwrap import indent
+from typing import Any
+
+import numpy as np
+
+from ....graph.ir.graph import Node
+from ....graph.ops.operands import Array, Operands
+from ....graph.ops.pool import Pool, PoolGrad
+from ....graph.ops.pool_index import (
+    MaxPool,
+    MaxPoolGrad,
+    Pyramid,
+    PyramidGrad,
+    Unpool,
+    UnpoolGrad,
+)
+from ....graph.ops.registry import OPS
+from ....strategies.errors import InvalidValue
+from ....strategies.types import VarType
+from ...codegen.native import launch
+from ...device.device import Device
+from ..array.pool import Windows, windows_of
+from ..array.pool_index import levels, wrong_place
+from ..registry import F, Step, by_arrays, kernel, nonempty
+
+_WINDOWS = """
+def run(words):
+    x, out, d_x, mask = f32(words[0]), f32(words[1]), f32(words[2]), i32(words[3])
+    images, channels, out_image, out_channel = words[4], words[5], words[6], words[7]
+    deep, high, wide, size = words[8], words[9], words[10], words[8] * words[9] * words[10]
+    fixed = np.float32(words[14])
+    edges_d, edges_h, edges_w = i64(words[15]), i64(words[16]), i64(words[17])
+    for n in range(images):
+        for c in range(channels):
+            plane, o = (n * channels + c) * size, n * out_image + c * out_channel
+            for q in range(words[11]):
+                d0, d1 = edges_d[2 * q], edges_d[2 * q + 1]
+                for r in range(words[12]):
+                    h0, h1 = edges_h[2 * r], edges_h[2 * r + 1]
+                    for s in range(words[13]):
+                        w0, w1 = edges_w[2 * s], edges_w[2 * s + 1]
+{each}
+                        o += 1
+"""
+_ELEMENTS = """
+for d in range(d0, d1):
+    for h in range(h0, h1):
+        at = (d * high + h) * wide
+        for w in range(w0, w1):
+            {each}
+"""
+_LARGEST = "best, place = np.float32(-np.inf), np.int64(-1)" + _ELEMENTS
+# Pools hand nan on; those that tell places pass over it, as Paddle's do.
+_KEEP_NAN = _LARGEST.format(
+    each="""v = x[plane + at + w]
+            if v > best or v != v:
+                best, place = v, at + w"""
+)
+_PASS_NAN = _KEEP_NAN.replace(" or v != v", "")
+_COUNT = """
+count = fixed
+if fixed == 0:
+    count = np.float32(max((d1 - d0) * (h1 - h0) * (w1 - w0), 1))
+"""
+_FORWARD = {
+    "max": _KEEP_NAN + "out[o] = best",
+    "place": _PASS_NAN + "out[o] = best\nmask[o] = place",
+    "avg": "total = np.float32(0.0)"
+    + _ELEMENTS.format(each="total += x[plane + at + w]")
+    + _COUNT
+    + "out[o] = total / count",
+}
+_BACKWARD = {
+    "max": _KEEP_NAN + "if best == best and place >= 0:\n    d_x[plane + place] += out[o]",
+    "avg": _COUNT
+    + "share = out[o] / count"
+    + _ELEMENTS.format(each="d_x[plane + at + w] += share"),
+}
+_BY_MASK = """
+def run(words):
+    d_out, d_x, mask = f32(words[0]), f32(words[1]), i32(words[2])
+    for plane in range(words[3]):
+        for o in range(plane * words[4], (plane + 1) * words[4]):
+            if mask[o] >= 0:
+                d_x[plane * words[5] + mask[o]] += d_out[o]
+"""
+_UNPOOL = """
+def run(words):
+    x, out, index, wrong = f32(words[0]), f32(words[1]), {index}(words[2]), i64(words[6])
+    size = words[5]
+    wrong[0] = 0
+    for plane in range(words[3]):
+        for o in range(plane * words[4], (plane + 1) * words[4]):
+            at = np.int64(index[o])
+            if at < 0 or at >= size:
+                wrong[0], wrong[1] = 1, at
+            else:
+                {each}
+"""
+
+
+def _bound(
+    how: str,
+    win: Windows,
+    x: Array,
+    out: Any,
+    exclusive: bool = True,
+    mask: Any = None,
+    d_x: Any = None,
+) -> Step:
+    """Return the loop over windows; ``out`` is read where there is ``d_x``, which it adds to."""
+    flat = 5 - x.ndim
+    edges = [np.array([[0, 1]])] * flat + [np.stack(pair, 1) for pair in win.edges()]
+    tables = [np.ascontiguousarray(table, np.int64) for table in edges]
+    fixed = 0 if exclusive or win.uneven else int(np.prod(win.k))
+    steps = [stride // out.itemsize for stride in out.strides[:2]]
+    arrays = [x, out, x if d_x is None else d_x, x if mask is None else mask]
+    sizes = [*x.shape[:2], *steps, *[1] * flat, *win.size, *[1] * flat, *win.out, fixed]
+    words = [array.ctypes.data for array in arrays] + sizes
+    each = (_FORWARD if d_x is None else _BACKWARD)[how]
+    text = _WINDOWS.format(each=indent(each.strip(), " " * 24))
+    return launch(text, words + [table.ctypes.data for table in tables], *arrays, *tables)
+
+
+def _in_single(node: Node) -> bool:
+    """Tell whether all but places are float32."""
+    places = {
+        v for s in ("Mask", "Indices") for v in (*node.inputs.get(s, ()), *node.outputs.get(s, ()))
+    }
+    values = {*node.reads(), *node.writes()}
+    return all(v.spec.dtype == VarType.FP32 for v in values - places)
+
+
+def _loops(*op_types: str) -> Callable[[F], F]:
+    """Register a kernel of arrays without gaps; others are left to the array module."""
+
+    def register(function: F) -> F:
+        for op_type in op_types:
+            kernel(op_type, on=("numba",), takes=_in_single)(_or_arrays(op_type, function))
+        return function
+
+    return register
+
+
+def _or_arrays(op_type: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def bound(dev: Device, a: Operands) -> Any:
+        arrays = OPS[op_type].arrays(a).values()
+        gapless = all(array is None or array.flags.c_contiguous for array in arrays)
+        return function(dev, a) if gapless else by_arrays(op_type, dev, a)
+
+    return nonempty(op_type, bound)
+
+
+@_loops("pool2d", "pool3d")
+def pool(dev: Device, a: Pool) -> list[Step]:
+    return [_bound(a.pooling_type, windows_of(a, a.out), a.x, a.out, a.exclusive)]
+
+
+@_loops("pool2d_grad", "pool3d_grad")
+def pool_grad(dev: Device, a: PoolGrad) -> list[Step]:
+    if a.d_x is None:
+        return []
+    win = windows_of(a, a.out)
+    return [
+        partial(a.d_x.fill, 0),
+        _bound(a.pooling_type, win, a.x, a.d_out, a.exclusive, d_x=a.d_x),
+    ]
+
+
+@_loops("max_pool2d_with_index", "max_pool3d_with_index")
+def max_pool(dev: Device, a: MaxPool) -> list[Step]:
+    return [_bound("place", windows_of(a, a.out), a.x, a.out, mask=a.mask)]
+
+
+@_loops("max_pool2d_with_index_grad", "max_pool3d_with_index_grad")
+def max_pool_grad(dev: Device, a: MaxPoolGrad) -> list[Step]:
+    if a.d_x is None:
+        return []
+    words = [a.d_out.ctypes.data, a.d_x.ctypes.data, a.mask.ctypes.data, *_planes(a.mask, a.x)]
+    return [partial(a.d_x.fill, 0), launch(_BY_MASK, words, a.d_out, a.d_x, a.mask)]
+
+
+def _planes(index: Array, image: Array) -> list[int]:
+    """Return how many channels there are in all, and the elements of one of each array."""
+    return [math.prod(index.shape[:2]), math.prod(index.shape[2:]), math.prod(image.shape[2:])]
+
+
+@_loops("spp")
+def pyramid(dev: Device, a: Pyramid) -> list[Step]:
+    parts = levels(a.x, a.out, a.pyramid_height)
+    return [_bound(a.pooling_type, win, a.x, part) for win, part in parts]
+
+
+@_loops("spp_grad")
+def pyramid_grad(dev: Device, a: PyramidGrad) -> list[Step]:
+    if a.d_x is None:
+        return []
+    parts = levels(a.x, a.d_out, a.pyramid_height)
+    calls = (_bound(a.pooling_type, win, a.x, part, d_x=a.d_x) for win, part in parts)
+    return [partial(a.d_x.fill, 0), *calls]
+
+
+@_loops("unpool", "unpool3d")
+def unpool(dev: Device, a: Unpool) -> list[Step]:
+    """Copy elements to their places; a place outside of a channel is told afterwards."""
+    wrong, sizes = np.zeros(2, np.int64), a.out.shape[2:]
+    call = _placed("out[plane * size + at] = x[o]", a.x, a.out, a.indices, wrong)
+
+    def check() -> None:
+        if wrong[0]:
+            raise InvalidValue(wrong_place("unpool", int(wrong[1]), sizes))
+
+    return [partial(a.out.fill, 0), call, check]
+
+
+@_loops("unpool_grad", "unpool3d_grad")
+def unpool_grad(dev: Device, a: UnpoolGrad) -> list[Step]:
+    if a.d_x is None:
+        return []
+    wrong = np.zeros(2, np.int64)
+    return [_placed("x[o] = out[plane * size + at]", a.d_x, a.d_out, a.indices, wrong)]
+
+
+def _placed(each: str, x: Array, out: Array, index: Array, wrong: Array) -> Step:
+    """Return the loop over elements of ``x`` and their places in ``out``."""
+    text = _UNPOOL.format(index=f"i{index.itemsize * 8}", each=each)
+    words = [array.ctypes.data for array in (x, out, index)] + _planes(index, out)
+    return launch(text, [*words, wrong.ctypes.data], x, out, index, wrong)

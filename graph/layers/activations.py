@@ -1,0 +1,150 @@
+"""Activations that have attributes, and those that have weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...strategies.errors import InvalidType, InvalidValue
+from ..program.variable import Variable
+from .helper import LayerHelper
+from .initializer import ConstantInitializer
+from .numbers import integer, number
+from .tensors import check_float
+
+
+def _applied(op_type: str, x: Variable, name: str | None, **settings: Any) -> Variable:
+    """Append an op of one tensor of floats; a setting that is None keeps Paddle's default."""
+    check_float(x, "x", op_type)
+    attrs = {
+        key.removesuffix("_"): number(value, key, op_type)
+        for key, value in settings.items()
+        if value is not None
+    }
+    return LayerHelper(op_type, name).apply(op_type, {"X": x}, attrs, dtype=x.dtype)
+
+
+def brelu(
+    x: Variable, t_min: float = 0.0, t_max: float = 24.0, name: str | None = None
+) -> Variable:
+    """x cut to [t_min, t_max]."""
+    return _applied("brelu", x, name, t_min=t_min, t_max=t_max)
+
+
+def soft_relu(x: Variable, threshold: float = 40.0, name: str | None = None) -> Variable:
+    """log(1 + exp(x)), where x is cut to [-threshold, threshold] first."""
+    return _applied("soft_relu", x, name, threshold=threshold)
+
+
+def thresholded_relu(x: Variable, threshold: float | None = None) -> Variable:
+    """x where above ``threshold`` (1), else 0."""
+    return _applied("thresholded_relu", x, None, threshold=threshold)
+
+
+def hard_shrink(x: Variable, threshold: float | None = None) -> Variable:
+    """x where |x| is above ``threshold`` (0.5), else 0."""
+    return _applied("hard_shrink", x, None, threshold=threshold)
+
+
+def softshrink(x: Variable, alpha: float | None = None) -> Variable:
+    """x moved towards 0 by ``alpha`` (0.5), at most to 0."""
+    return _applied("softshrink", x, None, lambda_=alpha)
+
+
+def tanh_shrink(x: Variable, name: str | None = None) -> Variable:
+    """x - tanh(x)."""
+    return _applied("tanh_shrink", x, name)
+
+
+def stanh(
+    x: Variable, scale_a: float = 0.67, scale_b: float = 1.7159, name: str | None = None
+) -> Variable:
+    """scale_b * tanh(scale_a * x)."""
+    return _applied("stanh", x, name, scale_a=scale_a, scale_b=scale_b)
+
+
+def selu(
+    x: Variable, scale: float | None = None, alpha: float | None = None, name: str | None = None
+) -> Variable:
+    """scale * x where positive, else scale * alpha * (exp(x) - 1)."""
+    return _applied("selu", x, name, scale=scale, alpha=alpha)
+
+
+def mish(x: Variable, threshold: float = 20, name: str | None = None) -> Variable:
+    """x * tanh(log(1 + exp(x))); the logarithm is x above ``threshold``, exp(x) below its negative.
+
+    Raises:
+        InvalidValue: ``threshold`` is not positive.
+    """
+    if number(threshold, "threshold", "mish") <= 0:
+        raise InvalidValue(f"mish: threshold must be above 0, got {threshold!r}.")
+    return _applied("mish", x, name, threshold=threshold)
+
+
+def celu(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
+    """x where positive, else alpha (exp(x / alpha) - 1). Barron, arXiv 1704.07483.
+
+    Raises:
+        InvalidValue: ``alpha`` is 0.
+    """
+    if number(alpha, "alpha", "celu") == 0:
+        raise InvalidValue("celu: alpha cannot be 0: x is divided by it.")
+    return _applied("celu", x, name, alpha=alpha)
+
+
+def silu(x: Variable, name: str | None = None) -> Variable:
+    """x * sigmoid(x)."""
+    return _applied("silu", x, name)
+
+
+def maxout(x: Variable, groups: int, name: str | None = None, axis: int = 1) -> Variable:
+    """The largest of each ``groups`` channels in a row, of an image with channels at ``axis`` (1, 3 or -1).
+
+    Raises:
+        InvalidValue: ``axis`` is another.
+    """
+    check_float(x, "x", "maxout")
+    if axis not in (1, -1, 3):
+        raise InvalidValue(f"maxout: axis is 1 (NCHW), or 3 or -1 (NHWC), got {axis!r}.")
+    attrs = {"groups": integer(groups, "groups", "maxout"), "axis": 3 if axis == -1 else axis}
+    return LayerHelper("maxout", name).apply("maxout", {"X": x}, attrs, dtype=x.dtype)
+
+
+def weighted_relu(x: Variable, alpha: Variable, mode: str, name: str | None = None) -> Variable:
+    """x where positive, else alpha x: one weight for all, one a channel, or one an element of a row."""
+    inputs = {"X": x, "Alpha": alpha}
+    return LayerHelper("prelu", name).apply("prelu", inputs, {"mode": mode}, dtype=x.dtype)
+
+
+def prelu(x: Variable, mode: str, param_attr: Any = None, name: str | None = None) -> Variable:
+    """x where positive, else alpha x, where alpha is trained and begins at 0.25.
+
+    Args:
+        x: [N, C, ...], floats.
+        mode: "all" (alpha has one element), "channel" (C) or "element" (as many as a row of x).
+        param_attr: of alpha; False leaves none.
+
+    Raises:
+        InvalidType: ``mode`` is no string, or ``param_attr`` False.
+        InvalidValue: ``mode`` is another, or x has too few dimensions or unknown sizes.
+    """
+    check_float(x, "x", "prelu")
+    if not isinstance(mode, str):
+        raise InvalidType(f"prelu: mode must be a string, got {mode!r}.")
+    if mode not in ("all", "channel", "element"):
+        raise InvalidValue(f"prelu: mode is 'all', 'channel' or 'element', got {mode!r}.")
+    sizes = list(x.shape or ())
+    if mode == "channel" and len(sizes) < 2:
+        raise InvalidValue(f"prelu: mode 'channel' needs 2 dimensions or more, got {sizes}.")
+    # Of a channel's weight Paddle keeps this shape, whatever the rank of x.
+    shape = {"all": [1], "channel": [1, *sizes[1:2], 1, 1], "element": [1, *sizes[1:]]}[mode]
+    if min(shape) < 0:
+        raise InvalidValue(
+            f"prelu: the sizes {sizes} of {x.name!r} behind the first must be known."
+        )
+    helper = LayerHelper("prelu", name)
+    alpha = helper.create_parameter(
+        param_attr, shape, x.dtype, default_initializer=ConstantInitializer(0.25)
+    )
+    if alpha is None:
+        raise InvalidType("prelu: param_attr cannot be False: there is nothing without alpha.")
+    return helper.apply("prelu", {"X": x, "Alpha": alpha}, {"mode": mode}, dtype=x.dtype)

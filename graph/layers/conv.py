@@ -1,0 +1,342 @@
+"""Convolutions of images and volumes, and transposed ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ...strategies.errors import InvalidArgument, InvalidValue
+from ..ops.conv import LAST
+from ..program.variable import Variable
+from .helper import LayerHelper, check_variable
+from .initializer import NormalInitializer
+from .numbers import integer
+
+# Dimensions that windows go over -> the orders of images
+FORMATS = {1: ("NCL", "NLC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
+
+
+def several(value: Any, count: int, argument: str) -> list[int]:
+    """Return ``count`` numbers from one or as many.
+
+    Raises:
+        InvalidValue: it is neither.
+    """
+    numbers = list(value) if isinstance(value, (list, tuple)) else [value] * count
+    if len(numbers) != count or not all(_is_whole(number) for number in numbers):
+        names = {1: "one", 2: "two", 3: "three"}
+        raise InvalidValue(f"{argument} must be an int or a list of {names[count]}, got {value!r}.")
+    return [int(number) for number in numbers]
+
+
+def _is_whole(value: Any) -> bool:
+    return not isinstance(value, (bool, str, Variable)) and hasattr(value, "__index__")
+
+
+def image_format(data_format: Any, layer: str, dims: int = 2) -> bool:
+    """Tell whether channels are last; refuse orders that images do not have."""
+    first, last = FORMATS[dims]
+    if data_format not in (first, last):
+        raise InvalidValue(
+            f"{layer}: data_format must be {first!r} or {last!r}, got {data_format!r}."
+        )
+    return bool(data_format == last)
+
+
+def paddings_of(
+    padding: Any, channels_last: bool = False, dims: int = 2, argument: str = "padding"
+) -> tuple[list[int], str]:
+    """Return (numbers, algorithm) from an int, a list, per-dimension pairs, or "SAME"/"VALID".
+
+    Pairs for all dimensions are in the order of the image's shape; batch and channels are not padded.
+    """
+    if isinstance(padding, str):
+        if padding.upper() not in ("SAME", "VALID"):
+            raise InvalidValue(f"{argument} must be 'SAME', 'VALID' or numbers, got {padding!r}.")
+        return [0] * dims, padding.upper()
+    if isinstance(padding, (list, tuple)) and padding and isinstance(padding[0], (list, tuple)):
+        if len(padding) not in (dims, dims + 2):
+            raise InvalidValue(f"{argument} must have a pair for each dimension, got {padding!r}.")
+        first = 0 if len(padding) == dims else 1 if channels_last else 2
+        sides = padding[first : first + dims]
+        if any(n for pair in (*padding[:first], *padding[first + dims :]) for n in pair):
+            raise InvalidValue(f"batch and channels cannot be padded, got {padding!r}.")
+        padding = [n for pair in sides for n in pair]
+    if isinstance(padding, (list, tuple)) and len(padding) == 2 * dims:
+        numbers = several(padding, 2 * dims, argument)
+    else:
+        numbers = several(padding, dims, argument)
+    if min(numbers) < 0:
+        raise InvalidValue(f"{argument} must not be below 0, got {padding!r}.")
+    return numbers, "EXPLICIT"
+
+
+def known_channels(
+    input: Variable, layer: str, dims: int, data_format: str, count: int, groups: int
+) -> int:
+    """Return the channels of images; refuse other ranks, and numbers that do not split in groups."""
+    check_variable(input, "input", layer)
+    shape = input.shape or ()
+    last = image_format(data_format, layer, dims)
+    if len(shape) != dims + 2:
+        raise InvalidValue(f"{layer}: input must have {dims + 2} dimensions, got {list(shape)}.")
+    channels = shape[-1 if last else 1]
+    if channels < 0:
+        raise InvalidValue(f"{layer}: the channels of {input.name!r} must be known.")
+    if groups < 1:
+        raise InvalidValue(f"{layer}: groups must be above 0, got {groups}.")
+    if count < 1:
+        raise InvalidValue(f"{layer}: num_filters must be above 0, got {count}.")
+    if channels % groups or count % groups:
+        raise InvalidValue(
+            f"{layer}: {channels} channels and {count} filters do not split in {groups}."
+        )
+    return channels
+
+
+def _check(layer: str, param_attr: Any, use_cudnn: Any) -> None:
+    if param_attr is False:
+        raise InvalidArgument(f"{layer}: param_attr cannot be False: a convolution needs filters.")
+    if not isinstance(use_cudnn, bool):
+        raise InvalidValue(f"{layer}: use_cudnn must be True or False, got {use_cudnn!r}.")
+
+
+def _finished(
+    helper: LayerHelper, out: Variable, last: bool, bias_attr: Any, act: str | None
+) -> Variable:
+    axis = len(out.shape or ()) - 1 if last else 1
+    return helper.activate(helper.add_bias(out, bias_attr, dim_start=axis, dim_end=axis + 1), act)
+
+
+def _convolution(
+    dims: int,
+    input: Variable,
+    num_filters: int,
+    filter_size: Any,
+    windows: tuple[Any, Any, Any],
+    groups: int | None,
+    param_attr: Any,
+    bias_attr: Any,
+    use_cudnn: bool,
+    act: str | None,
+    name: str | None,
+    data_format: str,
+) -> Variable:
+    """``windows``: stride, padding, dilation."""
+    layer = f"conv{dims}d"
+    _check(layer, param_attr, use_cudnn)
+    num_filters = integer(num_filters, "num_filters", layer)
+    groups = 1 if groups is None else integer(groups, "groups", layer)
+    channels = known_channels(input, layer, dims, data_format, num_filters, groups)
+    depthwise = dims == 2 and groups == channels and num_filters % channels == 0 and not use_cudnn
+    op_type = "depthwise_conv2d" if depthwise else layer
+    helper = LayerHelper(op_type, name)
+    size = several(filter_size, dims, "filter_size")
+    deviation = math.sqrt(2.0 / (math.prod(size) * channels))
+    w = helper.create_parameter(
+        param_attr,
+        [num_filters, channels // groups, *size],
+        input.dtype,
+        default_initializer=NormalInitializer(0.0, deviation),
+    )
+    attrs = window_attrs(dims, *windows, data_format)
+    attrs |= {"groups": groups, "use_cudnn": use_cudnn}
+    inputs = {"Input": input, "Filter": w}
+    out = helper.apply(op_type, inputs, attrs, out="Output", dtype=input.dtype)
+    return _finished(helper, out, data_format in LAST, bias_attr, act)
+
+
+def window_attrs(
+    dims: int, stride: Any, padding: Any, dilation: Any, data_format: str
+) -> dict[str, Any]:
+    """Return the attributes that say where windows lie."""
+    paddings, algorithm = paddings_of(padding, data_format in LAST, dims)
+    return {
+        "strides": several(stride, dims, "stride"),
+        "paddings": paddings,
+        "dilations": several(dilation, dims, "dilation"),
+        "padding_algorithm": algorithm,
+        "data_format": data_format,
+    }
+
+
+def conv2d(
+    input: Variable,
+    num_filters: int,
+    filter_size: int | Sequence[int],
+    stride: int | Sequence[int] = 1,
+    padding: Any = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int | None = None,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    use_cudnn: bool = True,
+    act: str | None = None,
+    name: str | None = None,
+    data_format: str = "NCHW",
+) -> Variable:
+    """Convolution of images [N, C, H, W] or, with ``data_format="NHWC"``, [N, H, W, C].
+
+    Weights are [O, C / groups, kh, kw], normal with deviation sqrt(2 / (kh kw C)).
+
+    Raises:
+        InvalidArgument: ``param_attr`` is False.
+        InvalidType, InvalidValue: another argument has a wrong type, or sizes and groups do not fit.
+    """
+    return _convolution(
+        2, input, num_filters, filter_size, (stride, padding, dilation), groups,
+        param_attr, bias_attr, use_cudnn, act, name, data_format,
+    )  # fmt: skip
+
+
+def conv3d(
+    input: Variable,
+    num_filters: int,
+    filter_size: int | Sequence[int],
+    stride: int | Sequence[int] = 1,
+    padding: Any = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int | None = None,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    use_cudnn: bool = True,
+    act: str | None = None,
+    name: str | None = None,
+    data_format: str = "NCDHW",
+) -> Variable:
+    """Convolution of volumes [N, C, D, H, W] or, with ``data_format="NDHWC"``, [N, D, H, W, C].
+
+    Weights are [O, C / groups, kd, kh, kw], normal with deviation sqrt(2 / (kd kh kw C)).
+
+    Raises:
+        InvalidArgument: ``param_attr`` is False.
+        InvalidType, InvalidValue: another argument has a wrong type, or sizes and groups do not fit.
+    """
+    return _convolution(
+        3, input, num_filters, filter_size, (stride, padding, dilation), groups,
+        param_attr, bias_attr, use_cudnn, act, name, data_format,
+    )  # fmt: skip
+
+
+def _transposed(
+    dims: int,
+    input: Variable,
+    num_filters: int,
+    output_size: Any,
+    filter_size: Any,
+    windows: tuple[Any, Any, Any],
+    groups: int | None,
+    param_attr: Any,
+    bias_attr: Any,
+    use_cudnn: bool,
+    act: str | None,
+    name: str | None,
+    data_format: str,
+) -> Variable:
+    """``windows``: stride, padding, dilation."""
+    layer = f"conv{dims}d_transpose"
+    _check(layer, param_attr, use_cudnn)
+    num_filters = integer(num_filters, "num_filters", layer)
+    groups = 1 if groups is None else integer(groups, "groups", layer)
+    channels = known_channels(input, layer, dims, data_format, num_filters, groups)
+    attrs = window_attrs(dims, *windows, data_format)
+    attrs["output_size"] = [] if output_size is None else several(output_size, dims, "output_size")
+    last = data_format in LAST
+    if filter_size is None:
+        size = _fitting(layer, input, attrs, last)
+    else:
+        size = several(filter_size, dims, "filter_size")
+    depthwise = dims == 2 and groups == channels == num_filters and not use_cudnn
+    op_type = "depthwise_conv2d_transpose" if depthwise else layer
+    helper = LayerHelper(op_type, name)
+    shape = [channels, num_filters // groups, *size]
+    w = helper.create_parameter(param_attr, shape, input.dtype)
+    attrs |= {"groups": groups, "use_cudnn": use_cudnn, "data_format": "NHWC" if last else "NCHW"}
+    inputs = {"Input": input, "Filter": w}
+    out = helper.apply(op_type, inputs, attrs, out="Output", dtype=input.dtype)
+    return _finished(helper, out, last, bias_attr, act)
+
+
+def _fitting(layer: str, input: Variable, attrs: dict[str, Any], last: bool) -> list[int]:
+    """Return the sizes of the filter that makes a result of ``output_size``."""
+    sizes, dims = attrs["output_size"], len(attrs["strides"])
+    if not sizes:
+        raise InvalidValue(f"{layer}: give filter_size, or output_size from which it follows.")
+    shape, pads = input.shape or (), attrs["paddings"]
+    image = shape[1:-1] if last else shape[2:]
+    if min(image) < 0:
+        raise InvalidValue(
+            f"{layer}: the sizes {list(image)} of {input.name!r} must be known, or filter_size given."
+        )
+    sums = (
+        [2 * n for n in pads]
+        if len(pads) == dims
+        else [a + b for a, b in zip(pads[::2], pads[1::2], strict=True)]
+    )
+    sides = zip(sizes, image, attrs["strides"], sums, attrs["dilations"], strict=True)
+    made = [(out - (n - 1) * s + pad - 1) // d + 1 for out, n, s, pad, d in sides]
+    if min(made) < 1:
+        raise InvalidValue(f"{layer}: no filter makes output_size {sizes} of {list(image)}.")
+    return made
+
+
+def conv2d_transpose(
+    input: Variable,
+    num_filters: int,
+    output_size: int | Sequence[int] | None = None,
+    filter_size: int | Sequence[int] | None = None,
+    padding: Any = 0,
+    stride: int | Sequence[int] = 1,
+    dilation: int | Sequence[int] = 1,
+    groups: int | None = None,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    use_cudnn: bool = True,
+    act: str | None = None,
+    name: str | None = None,
+    data_format: str = "NCHW",
+) -> Variable:
+    """Transposed convolution of images: H becomes (H - 1) * stride - 2 * padding + dilation * (kh - 1) + 1.
+
+    ``output_size`` may be up to stride - 1 more than that; without ``filter_size`` the filter follows from it.
+    Weights are [C, O / groups, kh, kw], Xavier uniform.
+
+    Raises:
+        InvalidArgument: ``param_attr`` is False.
+        InvalidType, InvalidValue: another argument has a wrong type, or sizes and groups do not fit.
+    """
+    return _transposed(
+        2, input, num_filters, output_size, filter_size, (stride, padding, dilation), groups,
+        param_attr, bias_attr, use_cudnn, act, name, data_format,
+    )  # fmt: skip
+
+
+def conv3d_transpose(
+    input: Variable,
+    num_filters: int,
+    output_size: int | Sequence[int] | None = None,
+    filter_size: int | Sequence[int] | None = None,
+    padding: Any = 0,
+    stride: int | Sequence[int] = 1,
+    dilation: int | Sequence[int] = 1,
+    groups: int | None = None,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    use_cudnn: bool = True,
+    act: str | None = None,
+    name: str | None = None,
+    data_format: str = "NCDHW",
+) -> Variable:
+    """Transposed convolution of volumes; sizes as in :func:`conv2d_transpose`.
+
+    Weights are [C, O / groups, kd, kh, kw], Xavier uniform.
+
+    Raises:
+        InvalidArgument: ``param_attr`` is False.
+        InvalidType, InvalidValue: another argument has a wrong type, or sizes and groups do not fit.
+    """
+    return _transposed(
+        3, input, num_filters, output_size, filter_size, (stride, padding, dilation), groups,
+        param_attr, bias_attr, use_cudnn, act, name, data_format,
+    )  # fmt: skip

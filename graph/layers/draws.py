@@ -1,0 +1,171 @@
+"""Layers that draw: integers, orders, choices, windows, and numbers for the samples of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.types import FLOATS, VarType, to_var_type
+from ..program.variable import Variable
+from .helper import LayerHelper, check_variable
+from .moves import layer
+from .numbers import integer, several_numbers
+from .shape import cast, fill_constant
+from .tensors import check_float, sizes_of
+
+_INTEGERS = (VarType.INT32, VarType.INT64)
+
+
+def _batch_size_like(op: str, input: Variable, shape: Any, kind: VarType, **attrs: Any) -> Variable:
+    check_variable(input, "input", op)
+    if kind not in FLOATS:
+        raise InvalidType(f"{op}: dtype must be float32 or float64, got {kind.name}.")
+    settings = {"shape": sizes_of(shape, op), "dtype": int(kind), **attrs}
+    return layer(op, {"Input": input}, settings, dtype=kind, stop_gradient=True)
+
+
+def uniform_random_batch_size_like(
+    input: Variable,
+    shape: Sequence[int],
+    dtype: Any = "float32",
+    input_dim_idx: int = 0,
+    output_dim_idx: int = 0,
+    min: float = -1.0,
+    max: float = 1.0,
+    seed: int = 0,
+) -> Variable:
+    """Numbers drawn evenly between ``min`` and ``max``; one size of ``shape`` is that of ``input``."""
+    return _batch_size_like(
+        "uniform_random_batch_size_like",
+        input,
+        shape,
+        to_var_type(dtype),
+        input_dim_idx=input_dim_idx,
+        output_dim_idx=output_dim_idx,
+        min=float(min),
+        max=float(max),
+        seed=seed,
+    )
+
+
+def gaussian_random_batch_size_like(
+    input: Variable,
+    shape: Sequence[int],
+    input_dim_idx: int = 0,
+    output_dim_idx: int = 0,
+    mean: float = 0.0,
+    std: float = 1.0,
+    seed: int = 0,
+    dtype: Any = "float32",
+) -> Variable:
+    """Numbers of a normal distribution; one size of ``shape`` is that of ``input``."""
+    return _batch_size_like(
+        "gaussian_random_batch_size_like",
+        input,
+        shape,
+        to_var_type(dtype),
+        input_dim_idx=input_dim_idx,
+        output_dim_idx=output_dim_idx,
+        mean=float(mean),
+        std=float(std),
+        seed=seed,
+    )
+
+
+def sampling_id(
+    x: Variable, min: float = 0.0, max: float = 1.0, seed: int = 0, dtype: Any = "float32"
+) -> Variable:
+    """An index for each row of probabilities, as int64 (Paddle's op does not look at ``dtype`` either)."""
+    check_float(x, "x", "sampling_id")
+    attrs = {"min": float(min), "max": float(max), "seed": seed}
+    return layer("sampling_id", {"X": x}, attrs, dtype="int64", stop_gradient=True)
+
+
+def _seed(seed: Any, op: str) -> tuple[Variable, dict[str, int]]:
+    """Return the Variable that goes into the slot Seed, and the attribute.
+
+    Raises:
+        InvalidValue: ``seed`` is neither an int nor a Variable.
+    """
+    if isinstance(seed, Variable):
+        return seed, {}
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
+        raise InvalidValue(f"{op}: seed must be an int or a Variable, got {seed!r}.")
+    return fill_constant([1], "int64", int(seed)), {"startup_seed": int(seed)}
+
+
+def random_crop(x: Variable, shape: Any, seed: Any = None) -> Variable:
+    """A window of each sample, at a place of its own: ``shape`` has the sizes of the last dimensions.
+
+    With a seed windows are the same in each step; without, the program's decides.
+    """
+    check_variable(x, "x", "random_crop")
+    variable, attrs = _seed(0 if seed is None else seed, "random_crop")
+    settings = {"shape": sizes_of(shape, "random_crop"), **attrs}
+    return layer("random_crop", {"X": x, "Seed": variable}, settings, dtype=x.dtype)
+
+
+def shuffle_batch(x: Variable, seed: Any = None) -> Variable:
+    """The rows (all dimensions but the last) in another order; each place shuffles its own."""
+    check_variable(x, "x", "shuffle_batch")
+    variable, attrs = _seed(0 if seed is None else seed, "shuffle_batch")
+    helper = LayerHelper("shuffle_batch")
+    out, index = helper.new(x.dtype), helper.new("int64", stop_gradient=True)
+    outputs = {"Out": out, "ShuffleIdx": index, "SeedOut": helper.new("int64", stop_gradient=True)}
+    helper.append_op("shuffle_batch", {"X": x, "Seed": variable}, outputs, attrs)
+    return out
+
+
+def randint(
+    low: int, high: int, shape: Any, dtype: Any = "int64", seed: int = 0, name: str | None = None
+) -> Variable:
+    """Integers from ``low`` up to but without ``high``; sizes may be Variables.
+
+    Raises:
+        InvalidValue: there are none.
+    """
+    low, high = integer(low, "low", "randint"), integer(high, "high", "randint")
+    if low >= high:
+        raise InvalidValue(f"randint: there is no integer from {low} up to but without {high}.")
+    kind = to_var_type(dtype)
+    if kind not in _INTEGERS:
+        raise InvalidType(f"randint: dtype must be int32 or int64, got {dtype!r}.")
+    slots = ("ShapeTensor", "ShapeTensorList", "shape", "shape", "randint")
+    inputs, attrs = several_numbers(shape, *slots)
+    attrs |= {"low": low, "high": high, "dtype": int(kind), "seed": seed}
+    return layer("randint", inputs, attrs, name, dtype=kind, stop_gradient=True)
+
+
+def randperm(n: int, dtype: Any = "int64", seed: int = 0, name: str | None = None) -> Variable:
+    """The integers below ``n`` in a random order.
+
+    Raises:
+        InvalidValue: ``n`` is not above 0.
+    """
+    if integer(n, "n", "randperm") < 1:
+        raise InvalidValue(f"randperm: n must be above 0, got {n}.")
+    kind = to_var_type(dtype)
+    if kind not in (*_INTEGERS, VarType.FP32, VarType.FP64):
+        raise InvalidType(f"randperm: dtype must be int32, int64 or a float, got {dtype!r}.")
+    attrs = {"n": n, "dtype": int(kind if kind in _INTEGERS else VarType.INT64), "seed": seed}
+    order = layer("randperm", None, attrs, name, dtype=attrs["dtype"], stop_gradient=True)
+    return order if kind in _INTEGERS else cast(order, kind)
+
+
+def bernoulli(x: Variable, name: str | None = None) -> Variable:
+    """Ones with the probabilities in x, zeros otherwise."""
+    check_float(x, "x", "bernoulli")
+    return layer("bernoulli", {"X": x}, None, name, dtype=x.dtype, stop_gradient=True)
+
+
+def multinomial(
+    x: Variable, num_samples: int = 1, replacement: bool = False, name: str | None = None
+) -> Variable:
+    """Indices drawn by the weights in x, a vector or rows of them, as int64."""
+    check_float(x, "x", "multinomial")
+    count = integer(num_samples, "num_samples", "multinomial")
+    attrs = {"num_samples": count, "replacement": bool(replacement)}
+    return layer("multinomial", {"X": x}, attrs, name, dtype="int64", stop_gradient=True)

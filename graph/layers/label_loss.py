@@ -1,0 +1,253 @@
+"""Losses of labels and of pairs, and of rows and their classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.types import INTEGERS
+from ..program.variable import Variable
+from .helper import LayerHelper, check_variable
+from .numbers import integer, number
+from .shape import fill_constant
+from .tensors import check_float
+
+
+def _check_integers(x: Variable, argument: str, layer: str) -> None:
+    check_variable(x, argument, layer)
+    if x.dtype is not None and x.dtype not in INTEGERS:
+        raise InvalidType(
+            f"{layer}: {argument} must hold integers, and {x.name!r} holds {x.dtype.name}: cast it."
+        )
+
+
+def kldiv_loss(
+    x: Variable, target: Variable, reduction: str = "mean", name: str | None = None
+) -> Variable:
+    """target * (log(target) - x), where x holds logarithms; shape [1] unless ``reduction`` is "none".
+
+    "mean" divides by the elements, "batchmean" by the rows, "sum" by nothing.
+
+    Raises:
+        InvalidType: an operand holds no floats, or ``reduction`` is no string.
+    """
+    check_float(x, "x", "kldiv_loss")
+    check_float(target, "target", "kldiv_loss")
+    if not isinstance(reduction, str):
+        raise InvalidType(f"kldiv_loss: reduction must be a string, got {reduction!r}.")
+    inputs, attrs = {"X": x, "Target": target}, {"reduction": reduction}
+    helper = LayerHelper("kldiv_loss", name)
+    return helper.apply("kldiv_loss", inputs, attrs, out="Loss", dtype=x.dtype)
+
+
+def bce_loss(input: Variable, label: Variable, name: str | None = None) -> Variable:
+    """Cross entropy of probabilities and labels in [0, 1], element by element; no logarithm is below -100."""
+    check_float(input, "input", "bce_loss")
+    check_float(label, "label", "bce_loss")
+    inputs = {"X": input, "Label": label}
+    return LayerHelper("bce_loss", name).apply("bce_loss", inputs, dtype=input.dtype)
+
+
+def rank_loss(
+    label: Variable, left: Variable, right: Variable, name: str | None = None
+) -> Variable:
+    """log(1 + exp(left - right)) - label (left - right). Burges et al., ICML 2005."""
+    inputs = {"Label": label, "Left": left, "Right": right}
+    for slot, operand in inputs.items():
+        check_float(operand, slot.lower(), "rank_loss")
+    return LayerHelper("rank_loss", name).apply("rank_loss", inputs, dtype=left.dtype)
+
+
+def margin_rank_loss(
+    label: Variable, left: Variable, right: Variable, margin: float = 0.1, name: str | None = None
+) -> Variable:
+    """max(0, margin - label (left - right))."""
+    for argument, operand in (("label", label), ("left", left), ("right", right)):
+        check_float(operand, argument, "margin_rank_loss")
+    helper = LayerHelper("margin_rank_loss", name)
+    out, activated = helper.new(left.dtype), helper.new(left.dtype)
+    helper.append_op(
+        "margin_rank_loss",
+        {"Label": label, "X1": left, "X2": right},
+        {"Out": out, "Activated": activated},
+        {"margin": number(margin, "margin", "margin_rank_loss")},
+    )
+    return out
+
+
+def smooth_l1(
+    x: Variable,
+    y: Variable,
+    inside_weight: Variable | None = None,
+    outside_weight: Variable | None = None,
+    sigma: float | None = None,
+) -> Variable:
+    """Of each row the sum of distances, squared near zero and linear beyond 1 / sigma^2: [N, 1].
+
+    Args:
+        x, y: [N, ...], floats.
+        inside_weight, outside_weight: like x; factors of the distances and of the losses, both or neither.
+        sigma: 1 unless given.
+    """
+    operands = {"X": x, "Y": y, "InsideWeight": inside_weight, "OutsideWeight": outside_weight}
+    inputs = {slot: operand for slot, operand in operands.items() if operand is not None}
+    for slot, operand in (("X", x), ("Y", y), *inputs.items()):
+        check_float(operand, slot, "smooth_l1")
+    helper = LayerHelper("smooth_l1_loss")
+    difference, out = helper.new(x.dtype), helper.new(x.dtype)
+    attrs = {"sigma": 1.0 if sigma is None else number(sigma, "sigma", "smooth_l1")}
+    helper.append_op("smooth_l1_loss", inputs, {"Diff": difference, "Out": out}, attrs)
+    return out
+
+
+def sigmoid_focal_loss(
+    x: Variable, label: Variable, fg_num: Variable, gamma: float = 2.0, alpha: float = 0.25
+) -> Variable:
+    """Cross entropy of sigmoid(x), small where the class is clear. Lin et al., arXiv 1708.02002.
+
+    Args:
+        x: [N, C], floats: scores without the background.
+        label: [N, 1], int32 or int64: classes from 1 to C; 0 is the background, -1 is left out.
+        fg_num: [1], integer: what losses are divided by, if above 1.
+    """
+    check_float(x, "x", "sigmoid_focal_loss")
+    _check_integers(label, "label", "sigmoid_focal_loss")
+    _check_integers(fg_num, "fg_num", "sigmoid_focal_loss")
+    attrs = {
+        "gamma": number(gamma, "gamma", "sigmoid_focal_loss"),
+        "alpha": number(alpha, "alpha", "sigmoid_focal_loss"),
+    }
+    inputs = {"X": x, "Label": label, "FgNum": fg_num}
+    return LayerHelper("sigmoid_focal_loss").apply(
+        "sigmoid_focal_loss", inputs, attrs, dtype=x.dtype
+    )
+
+
+def teacher_student_sigmoid_loss(
+    input: Variable,
+    label: Variable,
+    soft_max_up_bound: float = 15.0,
+    soft_max_lower_bound: float = -15.0,
+) -> Variable:
+    """Cross entropy of sigmoid(input) with clicks and with a teacher's scores, both told by ``label``.
+
+    -2: no click, -1: a click, neither with a score; z: no click and the score z, 1 + z: a click and z, for z in
+    [0, 1). Beyond the bounds inputs have no gradient.
+    """
+    op_type = "teacher_student_sigmoid_loss"
+    check_float(input, "input", op_type)
+    check_float(label, "label", op_type)
+    attrs = {
+        "soft_max_up_bound": number(soft_max_up_bound, "soft_max_up_bound", op_type),
+        "soft_max_lower_bound": number(soft_max_lower_bound, "soft_max_lower_bound", op_type),
+    }
+    inputs = {"X": input, "Label": label}
+    return LayerHelper(op_type).apply(op_type, inputs, attrs, out="Y", dtype=input.dtype)
+
+
+def label_smooth(
+    label: Variable,
+    prior_dist: Variable | None = None,
+    epsilon: float = 0.1,
+    dtype: Any = "float32",
+    name: str | None = None,
+) -> Variable:
+    """(1 - epsilon) label + epsilon / classes, or + epsilon * prior_dist ([1, classes]).
+
+    The label's gradient ends here.
+
+    Raises:
+        InvalidValue: ``epsilon`` is outside [0, 1].
+    """
+    if not 0.0 <= number(epsilon, "epsilon", "label_smooth") <= 1.0:
+        raise InvalidValue(f"label_smooth: epsilon is in [0, 1], got {epsilon!r}.")
+    check_float(label, "label", "label_smooth")
+    label.stop_gradient = True
+    return smoothed(label, prior_dist, epsilon, name)
+
+
+def smoothed(
+    label: Variable, prior_dist: Variable | None, epsilon: float, name: str | None
+) -> Variable:
+    """Append label_smooth."""
+    inputs = {"X": label}
+    if prior_dist is not None:
+        check_float(prior_dist, "prior_dist", "label_smooth")
+        inputs["PriorDist"] = prior_dist
+    attrs = {"epsilon": float(epsilon)}
+    return LayerHelper("label_smooth", name).apply("label_smooth", inputs, attrs, dtype=label.dtype)
+
+
+def bpr_loss(input: Variable, label: Variable, name: str | None = None) -> Variable:
+    """The mean of log(1 + exp(score - the label's score)) over the other classes. arXiv 1511.06939.
+
+    Args:
+        input: [N, C], floats.
+        label: [N, 1], int64.
+    """
+    check_float(input, "input", "bpr_loss")
+    _check_integers(label, "label", "bpr_loss")
+    inputs = {"X": input, "Label": label}
+    return LayerHelper("bpr_loss", name).apply("bpr_loss", inputs, out="Y", dtype=input.dtype)
+
+
+def nll_loss(
+    input: Variable,
+    label: Variable,
+    weight: Variable | None,
+    ignore_index: int,
+    reduction: str,
+    name: str | None,
+) -> Variable:
+    """-weight * input at the label; [N, C] and [N], or [N, C, H, W] and [N, H, W]."""
+    inputs = {"X": input, "Label": label}
+    if weight is not None:
+        inputs["Weight"] = weight
+    helper = LayerHelper("nll_loss", name)
+    out, total = helper.new(input.dtype), helper.new(input.dtype, stop_gradient=True)
+    attrs = {"ignore_index": ignore_index, "reduction": reduction}
+    helper.append_op("nll_loss", inputs, {"Out": out, "Total_weight": total}, attrs)
+    return out
+
+
+def center_loss(
+    input: Variable,
+    label: Variable,
+    num_classes: int,
+    alpha: Any,
+    param_attr: Any,
+    update_center: bool = True,
+) -> Variable:
+    """Half the squared distance of each row from the center of its class: [N, 1]. Wen et al., ECCV 2016.
+
+    In each step a center moves by alpha * sum(row - center) / (1 + count) of the rows of its class.
+
+    Args:
+        input: [N, D], floats.
+        label: [N, 1], integers below ``num_classes``.
+        alpha: a float or a Variable of one element.
+        param_attr: of the centers, [num_classes, D].
+
+    Raises:
+        InvalidType: ``alpha`` is neither, or ``param_attr`` False.
+    """
+    check_float(input, "input", "center_loss")
+    _check_integers(label, "label", "center_loss")
+    helper = LayerHelper("center_loss")
+    shape = [integer(num_classes, "num_classes", "center_loss"), (input.shape or (0, -1))[1]]
+    centers = helper.create_parameter(param_attr, shape, input.dtype)
+    if centers is None:
+        raise InvalidType(
+            "center_loss: param_attr cannot be False: rows are compared with centers."
+        )
+    centers.stop_gradient = True
+    if not isinstance(alpha, Variable):
+        alpha = fill_constant([1], input.dtype, number(alpha, "alpha", "center_loss"))
+    difference, loss = helper.new(input.dtype), helper.new(input.dtype)
+    helper.append_op(
+        "center_loss",
+        {"X": input, "Label": label, "Centers": centers, "CenterUpdateRate": alpha},
+        {"SampleCenterDiff": difference, "Loss": loss, "CentersOut": centers},
+        {"cluster_num": shape[0], "need_update": bool(update_center)},
+    )
+    return loss

@@ -1,0 +1,215 @@
+"""Layers of diagonals, triangles, and numbers in a row; tensors compared as wholes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...strategies.errors import InvalidType, InvalidValue, Unsupported
+from ...strategies.types import VarType, to_var_type
+from ..program.variable import Variable
+from .helper import LayerHelper, check_variable
+from .moves import layer
+from .numbers import integer
+from .shape import assign, cast, fill_constant, stack
+
+_NUMBERS = (VarType.FP32, VarType.FP64, VarType.INT32, VarType.INT64)
+
+
+def eye(
+    num_rows: int, num_columns: int | None = None, batch_shape: Any = None, dtype: Any = "float32"
+) -> Variable:
+    """Ones on the diagonal, zeros beside it; ``batch_shape`` (a list) repeats the matrix."""
+    sizes = [num_rows, num_rows if num_columns is None else num_columns]
+    for argument, size in zip(("num_rows", "num_columns"), sizes, strict=True):
+        if integer(size, argument, "eye") < 1:
+            raise InvalidValue(f"eye: {argument} must be above 0, got {size}.")
+    if not isinstance(batch_shape, (list, tuple, type(None))):
+        raise InvalidType(f"eye: batch_shape must be a list, got {batch_shape!r}.")
+    attrs = {"num_rows": sizes[0], "num_columns": sizes[1], "dtype": int(to_var_type(dtype))}
+    out = layer("eye", None, attrs, dtype=dtype, stop_gradient=True)
+    for size in reversed(batch_shape or ()):
+        if integer(size, "batch_shape", "eye") < 1:
+            raise InvalidValue(f"eye: batch_shape must be above 0, got {batch_shape}.")
+        out = stack([out] * size)
+    return out
+
+
+def diag(diagonal: Any) -> Variable:
+    """A matrix with the vector, a Variable or an array, on its diagonal; it passes no gradient on."""
+    vector = assign(diagonal) if isinstance(diagonal, np.ndarray) else diagonal
+    check_variable(vector, "diagonal", "diag")
+    return layer("diag", {"Diagonal": vector}, dtype=vector.dtype, stop_gradient=True)
+
+
+def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Variable:
+    """The last dimension on a diagonal of dimensions ``dim1`` and ``dim2``, zeros beside it."""
+    source = assign(input) if isinstance(input, np.ndarray) else input
+    check_variable(source, "input", "diag_embed")
+    numbers = {"offset": offset, "dim1": dim1, "dim2": dim2}
+    attrs = {name: integer(value, name, "diag_embed") for name, value in numbers.items()}
+    return layer("diag_embed", {"Input": source}, attrs, dtype=source.dtype)
+
+
+def diagonal(
+    x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name: str | None = None
+) -> Variable:
+    """The diagonal of two dimensions, as the last one."""
+    check_variable(x, "x", "diagonal")
+    numbers = {"offset": offset, "axis1": axis1, "axis2": axis2}
+    attrs = {key: integer(value, key, "diagonal") for key, value in numbers.items()}
+    return layer("diagonal", {"Input": x}, attrs, name, dtype=x.dtype)
+
+
+def trace(
+    input: Variable,
+    offset: int = 0,
+    dim1: int = 0,
+    dim2: int = 1,
+    out: Variable | None = None,
+    name: str | None = None,
+) -> Variable:
+    """The sum of the diagonal of two dimensions; ``out`` is the variable to write."""
+    check_variable(input, "input", "trace")
+    numbers = (("offset", offset), ("dim1", dim1), ("dim2", dim2))
+    attrs = {key: integer(value, key, "trace") for key, value in numbers}
+    helper = LayerHelper("trace", name)
+    out = helper.new(input.dtype) if out is None else out
+    helper.append_op("trace", {"Input": input}, {"Out": out}, attrs)
+    return out
+
+
+def _triangle(op: str, x: Variable, diagonal: int, name: str | None) -> Variable:
+    check_variable(x, "x", op)
+    attrs = {"diagonal": integer(diagonal, "diagonal", op), "lower": op == "tril"}
+    return LayerHelper(op, name).apply("tril_triu", {"X": x}, attrs, dtype=x.dtype)
+
+
+def tril(input: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
+    """The matrices with zeros above a diagonal."""
+    return _triangle("tril", input, diagonal, name)
+
+
+def triu(input: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
+    """The matrices with zeros below a diagonal."""
+    return _triangle("triu", input, diagonal, name)
+
+
+def _number(value: Any, kind: VarType, argument: str, op: str) -> Variable:
+    """Return a number as a Variable of one element and this type."""
+    if isinstance(value, Variable):
+        return value if value.dtype == kind else cast(value, kind)
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+        raise InvalidType(f"{op}: {argument} must be a number or a Variable, got {value!r}.")
+    return fill_constant([1], kind, value.item() if isinstance(value, np.number) else value)
+
+
+def linspace(start: Any, stop: Any, num: Any, dtype: Any) -> Variable:
+    """``num`` numbers from ``start`` to ``stop``, evenly apart; all three may be Variables.
+
+    Raises:
+        InvalidValue: ``dtype`` is not float32 or float64, or what ``num`` holds is known only in a run.
+    """
+    kind = to_var_type(dtype)
+    if kind not in (VarType.FP32, VarType.FP64):
+        raise InvalidValue(f"linspace: dtype must be float32 or float64, got {dtype!r}.")
+    inputs = {
+        "Start": _number(start, kind, "start", "linspace"),
+        "Stop": _number(stop, kind, "stop", "linspace"),
+        "Num": _number(num, VarType.INT32, "num", "linspace"),
+    }
+    return layer("linspace", inputs, dtype=kind)
+
+
+def range(start: Any, end: Any, step: Any, dtype: Any) -> Variable:
+    """start, start + step, ... up to but without ``end``; all three may be Variables.
+
+    Raises:
+        InvalidValue: ``dtype`` is no number's, or what a Variable holds is known only in a run.
+    """
+    kind = to_var_type(dtype)
+    if kind not in _NUMBERS:
+        raise InvalidValue(f"range: dtype must be float or int of 32 or 64 bits, got {dtype!r}.")
+    numbers = (("Start", start), ("End", end), ("Step", step))
+    inputs = {slot: _number(value, kind, slot.lower(), "range") for slot, value in numbers}
+    return layer("range", inputs, dtype=kind, stop_gradient=True)
+
+
+def meshgrid(input: Sequence[Variable], name: str | None = None) -> list[Variable]:
+    """Vectors repeated to grids: result i varies along dimension i."""
+    for vector in input:
+        check_variable(vector, "input", "meshgrid")
+    helper = LayerHelper("meshgrid", name)
+    grids = [helper.new(vector.dtype) for vector in input]
+    helper.append_op("meshgrid", {"X": list(input)}, {"Out": grids})
+    return grids
+
+
+def size(input: Variable) -> Variable:
+    """The number of elements, as an int64 of one element."""
+    check_variable(input, "input", "size")
+    return layer("size", {"Input": input}, dtype="int64", stop_gradient=True)
+
+
+def is_empty(x: Variable, cond: Variable | None = None) -> Variable:
+    """Whether there are no elements; ``cond`` is the boolean variable to write."""
+    check_variable(x, "x", "is_empty")
+    helper = LayerHelper("is_empty")
+    out = helper.new("bool", stop_gradient=True) if cond is None else cond
+    check_variable(out, "cond", "is_empty")
+    helper.append_op("is_empty", {"X": x}, {"Out": out})
+    return out
+
+
+def allclose(
+    input: Variable,
+    other: Variable,
+    rtol: float = 1e-05,
+    atol: float = 1e-08,
+    equal_nan: bool = False,
+    name: str | None = None,
+) -> Variable:
+    """Whether every |input - other| is at most atol + rtol |other|."""
+    check_variable(input, "input", "allclose")
+    check_variable(other, "other", "allclose")
+    attrs = {"rtol": float(rtol), "atol": float(atol), "equal_nan": bool(equal_nan)}
+    inputs = {"Input": input, "Other": other}
+    return layer("allclose", inputs, attrs, name, dtype="bool", stop_gradient=True)
+
+
+def unknown_size(layer_name: str, what: str, instead: str) -> Unsupported:
+    """Return the refusal of a layer whose result has a size that depends on values."""
+    return Unsupported(
+        f"{layer_name}: the result has as many rows as {what}, and sizes that depend on values are not "
+        f"built. {instead}"
+    )
+
+
+def unique(x: Variable, dtype: Any = "int32") -> Any:
+    """Refuse.
+
+    Raises:
+        Unsupported: how many elements are left depends on values.
+    """
+    raise unknown_size("unique", "x has different elements", "Find them before feeding x.")
+
+
+def unique_with_counts(x: Variable, dtype: Any = "int32") -> Any:
+    """Refuse.
+
+    Raises:
+        Unsupported: how many elements are left depends on values.
+    """
+    raise unknown_size("unique_with_counts", "x has different elements", "Count before feeding x.")
+
+
+def nonzero(input: Variable, as_tuple: bool = False) -> Any:
+    """Refuse.
+
+    Raises:
+        Unsupported: how many elements are not zero depends on values.
+    """
+    what = "the operand has elements that are not zero"
+    raise unknown_size("nonzero", what, "Use where(x != 0, a, b), or multiply by x != 0.")

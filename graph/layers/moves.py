@@ -1,0 +1,211 @@
+"""Layers that take parts of tensors, or give their elements another place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...strategies.errors import InvalidType, InvalidValue
+from ..program.variable import Variable
+from .helper import LayerHelper, check_variable
+from .numbers import integer, several_numbers
+from .tensors import check_float, sizes_of
+
+
+def layer(
+    op_type: str, inputs: Any, attrs: Any = None, name: str | None = None, **settings: Any
+) -> Variable:
+    """Append an op with one result and return it."""
+    return LayerHelper(op_type, name).apply(op_type, inputs, attrs, **settings)
+
+
+def _list(value: Any, argument: str, op_type: str) -> list[int]:
+    """Return a number, or a list of them, as a list."""
+    many = value if isinstance(value, (list, tuple)) else [value]
+    return [integer(one, argument, op_type) for one in many]
+
+
+def crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None = None) -> Variable:
+    """A window of x: ``shape`` (numbers, or a Variable that has it) from ``offsets`` (zeros) on."""
+    check_variable(x, "x", "crop")
+    inputs: dict[str, Any] = {"X": x}
+    attrs: dict[str, Any] = {}
+    if isinstance(shape, Variable):
+        inputs["Y"] = shape
+    else:
+        attrs["shape"] = sizes_of(shape, "crop")
+    if isinstance(offsets, Variable):
+        inputs["Offsets"] = offsets
+    else:
+        attrs["offsets"] = [0] * x.ndim if offsets is None else sizes_of(offsets, "crop: offsets")
+    return layer("crop", inputs, attrs, name, dtype=x.dtype)
+
+
+def crop_tensor(
+    x: Variable, shape: Any = None, offsets: Any = None, name: str | None = None
+) -> Variable:
+    """A window of x: ``shape`` from ``offsets`` (zeros) on, in numbers and Variables; -1 takes the rest.
+
+    Raises:
+        InvalidValue: a size is 0 or below -1, or an offset is below 0.
+    """
+    check_variable(x, "x", "crop_tensor")
+    offsets = [0] * x.ndim if offsets is None else offsets
+    inputs: dict[str, Any] = {"X": x}
+    attrs: dict[str, Any] = {}
+    for name_, numbers in (("shape", shape), ("offsets", offsets)):
+        slot = name_.title()
+        slots = (slot, f"{slot}Tensor", name_, name_, "crop_tensor")
+        variables, plain = several_numbers(numbers, *slots)
+        for i, size in enumerate(plain.get(name_, ()) if not variables else ()):
+            if size < -1 or (size == 0 and name_ == "shape") or (size < 0 and name_ == "offsets"):
+                least = "above 0, or -1" if name_ == "shape" else "0 or above"
+                raise InvalidValue(f"crop_tensor: {name_}[{i}] must be {least}, got {size}.")
+        inputs.update(variables)
+        attrs.update(plain)
+    return layer("crop_tensor", inputs, attrs, name, dtype=x.dtype)
+
+
+def pad_constant_like(
+    x: Variable, y: Variable, pad_value: float = 0.0, name: str | None = None
+) -> Variable:
+    """y with a margin behind it, so that it is as large as x."""
+    check_variable(x, "x", "pad_constant_like")
+    check_variable(y, "y", "pad_constant_like")
+    attrs = {"pad_value": float(pad_value)}
+    return layer("pad_constant_like", {"X": x, "Y": y}, attrs, name, dtype=y.dtype)
+
+
+def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> Variable:
+    """x repeated to the shape of ``target_tensor``, whose sizes are multiples of its own."""
+    check_variable(x, "x", "expand_as")
+    check_variable(target_tensor, "target_tensor", "expand_as")
+    inputs = {"X": x, "target_tensor": target_tensor}
+    return layer("expand_as", inputs, None, name, dtype=x.dtype)
+
+
+def flip(input: Variable, dims: int | Sequence[int], name: str | None = None) -> Variable:
+    """The elements from the end to the front along ``dims``."""
+    check_variable(input, "input", "flip")
+    attrs = {"dims": _list(dims, "dims", "flip")}
+    return layer("flip", {"X": input}, attrs, name, dtype=input.dtype)
+
+
+def roll(input: Variable, shifts: Any, dims: Any = None) -> Variable:
+    """The elements moved along ``dims`` (None: in a row); those that leave at one end come in at the other.
+
+    Raises:
+        InvalidValue: ``shifts`` and ``dims`` differ in length.
+    """
+    check_variable(input, "input", "roll")
+    steps = _list(shifts, "shifts", "roll")
+    axes = [] if dims is None else _list(dims, "dims", "roll")
+    if len(steps) != (len(axes) or 1):
+        raise InvalidValue(f"roll: {len(steps)} shifts do not fit {len(axes)} dimensions.")
+    return layer("roll", {"X": input}, {"shifts": steps, "dims": axes}, dtype=input.dtype)
+
+
+def unbind(input: Variable, axis: int = 0) -> list[Variable]:
+    """The layers at each index along ``axis``, as a list.
+
+    Raises:
+        InvalidValue: there is no such dimension, or its size is not known.
+    """
+    check_variable(input, "input", "unbind")
+    axis, shape = integer(axis, "axis", "unbind"), input.shape or ()
+    if not -len(shape) <= axis < len(shape) or shape[axis] < 1:
+        raise InvalidValue(
+            f"unbind: the size of dimension {axis} of {input.name!r} ({list(shape)}) must be known."
+        )
+    helper = LayerHelper("unbind")
+    parts = [helper.new(input.dtype) for _ in range(shape[axis])]
+    helper.append_op("unbind", {"X": input}, {"Out": parts}, {"axis": axis})
+    return parts
+
+
+def space_to_depth(x: Variable, blocksize: int, name: str | None = None) -> Variable:
+    """Pixels moved to channels, in Paddle's order: [N, C, H, W] to [N, C b^2, H / b, W / b]."""
+    check_variable(x, "x", "space_to_depth")
+    attrs = {"blocksize": integer(blocksize, "blocksize", "space_to_depth")}
+    return layer("space_to_depth", {"X": x}, attrs, name, dtype=x.dtype)
+
+
+def shuffle_channel(x: Variable, group: int, name: str | None = None) -> Variable:
+    """The channels dealt out over ``group`` groups."""
+    check_variable(x, "x", "shuffle_channel")
+    attrs = {"group": integer(group, "group", "shuffle_channel")}
+    return layer("shuffle_channel", {"X": x}, attrs, name, dtype=x.dtype)
+
+
+def pixel_shuffle(x: Variable, upscale_factor: int) -> Variable:
+    """Channels moved to blocks of pixels: [N, C r^2, H, W] to [N, C, H r, W r]."""
+    check_variable(x, "x", "pixel_shuffle")
+    attrs = {"upscale_factor": integer(upscale_factor, "upscale_factor", "pixel_shuffle")}
+    return layer("pixel_shuffle", {"X": x}, attrs, dtype=x.dtype)
+
+
+def temporal_shift(
+    x: Variable, seg_num: int, shift_ratio: float = 0.25, name: str | None = None
+) -> Variable:
+    """Some channels one frame later, some one earlier, in segments of ``seg_num`` frames."""
+    check_float(x, "x", "temporal_shift")
+    frames = integer(seg_num, "seg_num", "temporal_shift")
+    if isinstance(shift_ratio, bool) or not isinstance(shift_ratio, float):
+        raise InvalidType(f"temporal_shift: shift_ratio must be a float, got {shift_ratio!r}.")
+    attrs = {"seg_num": frames, "shift_ratio": shift_ratio}
+    return layer("temporal_shift", {"X": x}, attrs, name, dtype=x.dtype)
+
+
+def _columns(op_type: str, input: Any, start_index: int, length: int) -> Variable:
+    parts = input if isinstance(input, (list, tuple)) else [input]
+    for part in parts:
+        check_variable(part, "input", op_type)
+    attrs = {
+        "start_index": integer(start_index, "start_index", op_type),
+        "length": integer(length, "length", op_type),
+    }
+    return layer(op_type, {"X": list(parts)}, attrs, dtype=parts[0].dtype)
+
+
+def partial_concat(input: Any, start_index: int = 0, length: int = -1) -> Variable:
+    """``length`` columns (-1: the rest) of each matrix from ``start_index`` on, side by side."""
+    return _columns("partial_concat", input, start_index, length)
+
+
+def partial_sum(input: Any, start_index: int = 0, length: int = -1) -> Variable:
+    """The sum of ``length`` columns (-1: the rest) of each matrix from ``start_index`` on."""
+    return _columns("partial_sum", input, start_index, length)
+
+
+def _pair(value: Any, argument: str, op_type: str) -> list[int]:
+    if isinstance(value, (list, tuple)) and len(value) == 2:
+        return _list(value, argument, op_type)
+    return [integer(value, argument, op_type)] * 2
+
+
+def unfold(
+    x: Variable,
+    kernel_sizes: Any,
+    strides: Any = 1,
+    paddings: Any = 0,
+    dilations: Any = 1,
+    name: str | None = None,
+) -> Variable:
+    """Windows as columns: [N, C, H, W] to [N, C kh kw, windows].
+
+    ``paddings`` is one number, two (height, width), or four (top, left, bottom, right).
+
+    Raises:
+        InvalidValue: there are three paddings, or five.
+    """
+    check_float(x, "x", "unfold")
+    margins = _list(paddings, "paddings", "unfold")
+    if len(margins) not in (1, 2, 4):
+        raise InvalidValue(f"unfold: paddings must be 1, 2 or 4 numbers, got {margins}.")
+    attrs = {
+        "kernel_sizes": _pair(kernel_sizes, "kernel_sizes", "unfold"),
+        "strides": _pair(strides, "strides", "unfold"),
+        "paddings": margins * (4 // len(margins)),
+        "dilations": _pair(dilations, "dilations", "unfold"),
+    }
+    return layer("unfold", {"X": x}, attrs, name, out="Y", dtype=x.dtype)

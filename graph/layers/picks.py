@@ -1,0 +1,90 @@
+"""Layers that pick elements by index, and add at coordinates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.types import INTEGERS
+from ..program.variable import Variable
+from .helper import check_variable
+from .moves import layer
+from .numbers import integer
+from .shape import fill_constant
+
+
+def check_index(index: Any, argument: str, op: str) -> None:
+    """Raise InvalidType unless ``index`` is a Variable that may hold integers."""
+    check_variable(index, argument, op)
+    if index.dtype not in (*INTEGERS, None):
+        raise InvalidType(
+            f"{op}: {argument} must hold integers, and {index.name!r} holds {index.dtype.name}."
+        )
+
+
+def index_select(input: Variable, index: Variable, dim: int = 0) -> Variable:
+    """The layers at the indices, a vector, along ``dim``."""
+    check_variable(input, "input", "index_select")
+    check_index(index, "index", "index_select")
+    attrs = {"dim": integer(dim, "dim", "index_select")}
+    return layer("index_select", {"X": input, "Index": index}, attrs, dtype=input.dtype)
+
+
+def index_sample(x: Variable, index: Variable) -> Variable:
+    """Row i holds the elements of row i of x at ``index[i]``."""
+    check_variable(x, "x", "index_sample")
+    check_index(index, "index", "index_sample")
+    return layer("index_sample", {"X": x, "Index": index}, dtype=x.dtype)
+
+
+def multiplex(inputs: Sequence[Variable], index: Variable) -> Variable:
+    """Row i is row i of input ``index[i]``; the index is a column of integers."""
+    if not isinstance(inputs, (list, tuple)) or len(inputs) < 2:
+        raise InvalidType(f"multiplex takes a list of two Variables or more, got {inputs!r}.")
+    for variable in inputs:
+        check_variable(variable, "inputs", "multiplex")
+    check_index(index, "index", "multiplex")
+    operands = {"X": list(inputs), "Ids": index}
+    return layer("multiplex", operands, dtype=inputs[0].dtype)
+
+
+def scatter_nd_add(
+    ref: Variable, index: Variable, updates: Variable, name: str | None = None
+) -> Variable:
+    """ref with ``updates`` added at coordinates; those that come twice are added twice."""
+    check_variable(ref, "ref", "scatter_nd_add")
+    check_index(index, "index", "scatter_nd_add")
+    check_variable(updates, "updates", "scatter_nd_add")
+    if ref.dtype != updates.dtype:
+        raise InvalidValue(f"scatter_nd_add: {ref!r} and {updates!r} must have one element type.")
+    inputs = {"X": ref, "Index": index, "Updates": updates}
+    return layer("scatter_nd_add", inputs, None, name, dtype=ref.dtype)
+
+
+def scatter_nd(index: Variable, updates: Variable, shape: Any, name: str | None = None) -> Variable:
+    """Zeros with ``updates`` added at coordinates; those that come twice are added twice."""
+    check_variable(updates, "updates", "scatter_nd")
+    zeros = fill_constant(shape, updates.dtype, 0.0)
+    return scatter_nd_add(zeros, index, updates, name)
+
+
+def shard_index(
+    input: Variable, index_num: int, nshards: int, shard_id: int, ignore_value: int = -1
+) -> Variable:
+    """Indices of one shard, counted from its first; others are ``ignore_value``.
+
+    Raises:
+        InvalidValue: there is no such shard.
+    """
+    check_index(input, "input", "shard_index")
+    numbers = {
+        "index_num": index_num,
+        "nshards": nshards,
+        "shard_id": shard_id,
+        "ignore_value": ignore_value,
+    }
+    attrs = {name: integer(value, name, "shard_index") for name, value in numbers.items()}
+    if not 0 <= shard_id < nshards:
+        raise InvalidValue(f"shard_index: shard {shard_id} is not one of {nshards}.")
+    return layer("shard_index", {"X": input}, attrs, dtype=input.dtype, stop_gradient=True)

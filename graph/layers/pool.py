@@ -1,0 +1,160 @@
+"""Pooling of images and volumes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...strategies.errors import InvalidType, InvalidValue
+from ..program.variable import Variable
+from .conv import image_format, paddings_of, several
+from .helper import LayerHelper, check_variable
+
+
+def _pool(
+    dims: int,
+    input: Variable,
+    pool_size: Any,
+    pool_type: str,
+    windows: tuple[Any, Any],
+    global_pooling: bool,
+    use_cudnn: bool,
+    ceil_mode: bool,
+    name: str | None,
+    exclusive: bool,
+    data_format: str,
+) -> Variable:
+    """``windows``: stride and padding."""
+    layer = f"pool{dims}d"
+    check_variable(input, "input", layer)
+    last = image_format(data_format, layer, dims)
+    _check_type(pool_type, layer)
+    if not global_pooling and pool_size == -1:
+        raise InvalidValue(f"{layer}: pool_size is needed unless global_pooling is set.")
+    if not isinstance(use_cudnn, bool):
+        raise InvalidType(f"{layer}: use_cudnn must be True or False, got {use_cudnn!r}.")
+    paddings, algorithm = paddings_of(windows[1], last, dims, "pool_padding")
+    if algorithm == "VALID" and ceil_mode:
+        raise InvalidValue(f'{layer}: ceil_mode must be False where pool_padding is "VALID".')
+    attrs = {
+        "pooling_type": pool_type,
+        "ksize": several(pool_size, dims, "pool_size"),
+        "global_pooling": global_pooling,
+        "strides": several(windows[0], dims, "pool_stride"),
+        "paddings": paddings,
+        "padding_algorithm": algorithm,
+        "use_cudnn": use_cudnn,
+        "ceil_mode": ceil_mode,
+        "exclusive": exclusive,
+        "data_format": data_format,
+    }
+    return LayerHelper(layer, name).apply(layer, {"X": input}, attrs, dtype=input.dtype)
+
+
+def _check_type(pool_type: Any, layer: str) -> None:
+    if pool_type not in ("max", "avg"):
+        raise InvalidValue(f"{layer}: pool_type must be 'max' or 'avg', got {pool_type!r}.")
+
+
+def pool2d(
+    input: Variable,
+    pool_size: int | Sequence[int] = -1,
+    pool_type: str = "max",
+    pool_stride: int | Sequence[int] = 1,
+    pool_padding: Any = 0,
+    global_pooling: bool = False,
+    use_cudnn: bool = True,
+    ceil_mode: bool = False,
+    name: str | None = None,
+    exclusive: bool = True,
+    data_format: str = "NCHW",
+) -> Variable:
+    """Maximum or average over windows of images [N, C, H, W] or, with ``"NHWC"``, [N, H, W, C]."""
+    return _pool(
+        2, input, pool_size, pool_type, (pool_stride, pool_padding), global_pooling, use_cudnn,
+        ceil_mode, name, exclusive, data_format,
+    )  # fmt: skip
+
+
+def pool3d(
+    input: Variable,
+    pool_size: int | Sequence[int] = -1,
+    pool_type: str = "max",
+    pool_stride: int | Sequence[int] = 1,
+    pool_padding: Any = 0,
+    global_pooling: bool = False,
+    use_cudnn: bool = True,
+    ceil_mode: bool = False,
+    name: str | None = None,
+    exclusive: bool = True,
+    data_format: str = "NCDHW",
+) -> Variable:
+    """Maximum or average over windows of volumes [N, C, D, H, W] or, with ``"NDHWC"``, [N, D, H, W, C]."""
+    return _pool(
+        3, input, pool_size, pool_type, (pool_stride, pool_padding), global_pooling, use_cudnn,
+        ceil_mode, name, exclusive, data_format,
+    )  # fmt: skip
+
+
+def indexed(
+    dims: int, x: Variable, attrs: dict[str, Any], name: str | None = None
+) -> tuple[Variable, Variable]:
+    """Return the maxima of windows, and where each lies among the elements of its channel (int32)."""
+    op_type = f"max_pool{dims}d_with_index"
+    helper = LayerHelper(op_type, name)
+    out, mask = helper.new(x.dtype), helper.new("int32", stop_gradient=True)
+    helper.append_op(op_type, {"X": x}, {"Out": out, "Mask": mask}, attrs)
+    return out, mask
+
+
+def _adaptive(
+    dims: int, input: Variable, pool_size: Any, pool_type: Any, require_index: Any, name: str | None
+) -> Any:
+    layer = f"adaptive_pool{dims}d"
+    check_variable(input, "input", layer)
+    if not isinstance(pool_type, str):
+        raise InvalidType(f"{layer}: pool_type must be a str, got {pool_type!r}.")
+    if not isinstance(pool_size, (int, list, tuple)):
+        raise InvalidType(f"{layer}: pool_size must be an int or a list, got {pool_size!r}.")
+    if not isinstance(require_index, bool):
+        raise InvalidType(f"{layer}: require_index must be a bool, got {require_index!r}.")
+    _check_type(pool_type, layer)
+    attrs = {"ksize": several(pool_size, dims, "pool_size"), "adaptive": True}
+    if pool_type == "max":
+        out, mask = indexed(dims, input, attrs, name)
+        return (out, mask) if require_index else out
+    if require_index:
+        raise InvalidValue(f'{layer}: require_index must be False where pool_type is "avg".')
+    attrs["pooling_type"] = pool_type
+    op_type = f"pool{dims}d"
+    return LayerHelper(op_type, name).apply(op_type, {"X": input}, attrs, dtype=input.dtype)
+
+
+def adaptive_pool2d(
+    input: Variable,
+    pool_size: int | Sequence[int],
+    pool_type: str = "max",
+    require_index: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Pool images [N, C, H, W] to [N, C, *pool_size]; window i of n goes from i H / n to (i + 1) H / n.
+
+    Returns:
+        The result; with ``require_index`` also where each maximum lies in its channel, int32.
+
+    Raises:
+        InvalidType: an argument has a wrong type.
+        InvalidValue: ``pool_type`` is unknown, or averages are to have an index.
+    """
+    return _adaptive(2, input, pool_size, pool_type, require_index, name)
+
+
+def adaptive_pool3d(
+    input: Variable,
+    pool_size: int | Sequence[int],
+    pool_type: str = "max",
+    require_index: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Pool volumes [N, C, D, H, W] to [N, C, *pool_size]; see :func:`adaptive_pool2d`."""
+    return _adaptive(3, input, pool_size, pool_type, require_index, name)

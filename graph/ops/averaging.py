@@ -1,0 +1,92 @@
+"""Sums of a parameter over the steps of a window, from which ModelAverage takes its mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...strategies.types import VarType
+from .operands import Input, Operands, Output, named
+from .registry import Inference, Op, Spec, Specs, define
+from .rules import same_shape
+from .samples import integers, normal, sample
+
+# Steps after which a sum is put away, so that it adds up numbers of about one size.
+MOST_ACCUMULATES = 16384
+
+_SUMS = ("sum_1", "sum_2", "sum_3")
+_COUNTS = ("num_accumulates", "old_num_accumulates", "num_updates")
+
+
+class AverageAccumulates(Operands):
+    param: Input = named("param")
+    in_sum_1: Input = named("in_sum_1")
+    in_sum_2: Input = named("in_sum_2")
+    in_sum_3: Input = named("in_sum_3")
+    in_num_accumulates: Input = named("in_num_accumulates")
+    in_old_num_accumulates: Input = named("in_old_num_accumulates")
+    in_num_updates: Input = named("in_num_updates")
+    out_sum_1: Output = named("out_sum_1")
+    out_sum_2: Output = named("out_sum_2")
+    out_sum_3: Output = named("out_sum_3")
+    out_num_accumulates: Output = named("out_num_accumulates")
+    out_old_num_accumulates: Output = named("out_old_num_accumulates")
+    out_num_updates: Output = named("out_num_updates")
+    average_window: float = 0.0
+    max_average_window: int
+    min_average_window: int = 10000
+
+
+def accumulated(op: Inference) -> Mapping[str, Specs]:
+    """Sums are like the parameter, counts one int64 each."""
+    least, most = op.attr("min_average_window"), op.attr("max_average_window")
+    op.require(most is not None, "max_average_window must be given")
+    op.require(
+        least <= most, f"min_average_window={least} must not be above max_average_window={most}"
+    )
+    for name in _SUMS:
+        same_shape(op, f"in_{name}", "param")
+        same_type = op.spec(f"in_{name}").dtype == op.spec("param").dtype
+        op.require(same_type, f"in_{name} must have the element type of param")
+    for name in _COUNTS:
+        one = Spec((1,), VarType.INT64)
+        op.require(op.spec(f"in_{name}") == one, f"in_{name} must be one int64")
+    return {f"out_{name}": op.spec(f"in_{name}") for name in (*_SUMS, *_COUNTS)}
+
+
+_OPERANDS = {"param": normal(3, 4), **{f"in_{name}": normal(3, 4) for name in _SUMS}}
+
+
+def _counts(accumulates: int, updates: int) -> dict[str, object]:
+    old = integers(1, low=2, high=9)
+    given = zip(_COUNTS, (accumulates, None, updates), strict=True)
+    return {f"in_{n}": old if k is None else integers(1, low=k, high=k + 1) for n, k in given}
+
+
+define(
+    Op(
+        type="average_accumulates",
+        record=AverageAccumulates,
+        shape=accumulated,
+        in_place={f"out_{name}": f"in_{name}" for name in (*_SUMS, *_COUNTS)},
+        samples=tuple(
+            sample(
+                {**_OPERANDS, **_counts(accumulates, updates)},
+                average_window=0.6,
+                min_average_window=3,
+                max_average_window=most,
+            )
+            for accumulates, updates, most in (
+                (1, 1, 100),
+                (2, 4, 100),
+                (4, 8, 100),
+                (8, 20, 9),
+                (8, MOST_ACCUMULATES - 1, 9999),
+                (8, MOST_ACCUMULATES - 1, 9),
+            )
+        ),
+        refuses=(
+            sample({**_OPERANDS, **_counts(1, 1)}, max_average_window=3, min_average_window=4),
+            sample({**_OPERANDS, **_counts(1, 1), "param": normal(4)}, max_average_window=10000),
+        ),
+    )
+)

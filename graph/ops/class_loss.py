@@ -1,0 +1,199 @@
+"""Losses of rows and the classes that their labels pick."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...strategies.types import FLOATS, INTEGERS
+from .operands import Input, Operands, Output, named
+from .registry import Inference, Op, Specs, define
+from .rules import merge_dims, of_shape
+from .samples import integers, normal, sample, uniform
+
+_REDUCTIONS = ("none", "mean", "sum")
+
+
+def nll_shape(op: Inference) -> Mapping[str, Specs]:
+    """X is [N, C] or [N, C, H, W], Label [N] or [N, H, W]; the loss is like Label, or has one element."""
+    x, label, reduction = op.spec("X"), op.spec("Label"), op.attr("reduction")
+    op.require(x.dtype in FLOATS, "X must be of a float type")
+    op.require(label.dtype in INTEGERS, "Label must be integers")
+    op.require(len(x.shape) in (2, 4), "X must have 2 or 4 dimensions")
+    op.require(reduction in _REDUCTIONS, f"reduction={reduction!r} is none of {_REDUCTIONS}")
+    rows = (x.shape[0], *x.shape[2:])
+    have = label.shape[:1] if len(x.shape) == 2 and label.shape[1:] == (1,) else label.shape
+    merged = [merge_dims(a, b) for a, b in zip(rows, have, strict=False)]
+    op.require(len(rows) == len(have) and None not in merged, f"Label must have shape {list(rows)}")
+    if op.has("Weight"):
+        weight = op.spec("Weight")
+        fits = len(weight.shape) == 1 and merge_dims(weight.shape[0], x.shape[1]) is not None
+        op.require(
+            fits and weight.dtype == x.dtype, "Weight has one number for each class, in X's dtype"
+        )
+    one = of_shape((1,), x)
+    return {"Out": of_shape(rows, x) if reduction == "none" else one, "Total_weight": one}
+
+
+class NllLossAttributes(Operands):
+    ignore_index: int = -100
+    reduction: str = "mean"
+
+
+class NllLoss(NllLossAttributes):
+    x: Input
+    label: Input
+    weight: Input | None
+    out: Output
+    total_weight: Output = named("Total_weight")
+
+
+class NllLossGrad(NllLossAttributes):
+    x: Input
+    label: Input
+    weight: Input | None
+    total_weight: Input = named("Total_weight")
+    d_out: Input
+    d_x: Output | None
+
+
+_ROWS = {"X": normal(4, 3), "Label": integers(4, high=3)}
+_WEIGHTED = {**_ROWS, "Weight": uniform(3, low=0.5, high=2.0)}
+_PIXELS = {**_WEIGHTED, "X": normal(2, 3, 2, 2), "Label": integers(2, 2, 2, high=3)}
+define(
+    Op(
+        type="nll_loss",
+        record=NllLoss,
+        shape=nll_shape,
+        samples=(
+            sample(_ROWS),
+            sample(_WEIGHTED, reduction="sum", ignore_index=1),
+            sample(_PIXELS, reduction="mean", ignore_index=2),
+            sample(_PIXELS, reduction="none"),
+        ),
+        refuses=(
+            sample({**_ROWS, "Label": integers(3, high=3)}),
+            sample({**_ROWS, "Label": normal(4)}),
+            sample({**_ROWS, "Weight": normal(4)}),
+            sample(_ROWS, reduction="all"),
+        ),
+    ),
+    Op(type="nll_loss_grad", record=NllLossGrad),
+)
+
+
+def bpr_shape(op: Inference) -> Mapping[str, Specs]:
+    """One loss a row of X; Label has 1 in the place of the classes."""
+    x, label = op.spec("X"), op.spec("Label")
+    op.require(x.dtype in FLOATS, "X must be of a float type")
+    op.require(label.dtype in INTEGERS, "Label must be integers")
+    rows = (*x.shape[:-1], 1)
+    merged = [merge_dims(a, b) for a, b in zip(rows, label.shape, strict=False)]
+    op.require(
+        len(rows) == len(label.shape) and None not in merged, f"Label must have shape {list(rows)}"
+    )
+    return {"Y": of_shape(rows, x)}
+
+
+class BprLoss(Operands):
+    x: Input
+    label: Input
+    y: Output
+
+
+class BprLossGrad(Operands):
+    x: Input
+    label: Input
+    d_y: Input
+    d_x: Output | None
+
+
+define(
+    Op(
+        type="bpr_loss",  # Hidasi et al., arXiv 1511.06939
+        record=BprLoss,
+        shape=bpr_shape,
+        samples=(
+            sample({"X": normal(4, 5), "Label": integers(4, 1, high=5)}),
+            sample({"X": normal(2, 3, 4), "Label": integers(2, 3, 1, high=4)}),
+        ),
+        refuses=(
+            sample({"X": normal(4, 5), "Label": integers(4, high=5)}),
+            sample({"X": normal(4, 5), "Label": normal(4, 1)}),
+        ),
+    ),
+    Op(type="bpr_loss_grad", record=BprLossGrad),
+)
+
+
+def center_shape(op: Inference) -> Mapping[str, Specs]:
+    """One loss and one difference a row of X; the centers keep their shape."""
+    x, centers, label = op.spec("X"), op.spec("Centers"), op.spec("Label")
+    op.require(len(x.shape) == 2 and len(centers.shape) == 2, "X and Centers must be matrices")
+    op.require(
+        x.dtype in FLOATS and x.dtype == centers.dtype, "X and Centers must be of one float type"
+    )
+    op.require(
+        merge_dims(x.shape[1], centers.shape[1]) is not None,
+        f"rows of X have {x.shape[1]} elements, centers {centers.shape[1]}",
+    )
+    op.require(label.dtype in INTEGERS, "Label must be integers")
+    fits = label.shape[1:] in ((), (1,)) and merge_dims(label.shape[0], x.shape[0]) is not None
+    op.require(fits, "Label has one class for each row of X")
+    return {"CentersOut": centers, "SampleCenterDiff": x, "Loss": of_shape((x.shape[0], 1), x)}
+
+
+def centers_need(attrs: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
+    """Centers that are not updated stay as they are."""
+    return {} if attrs["need_update"] else {"CentersOut": ("Centers",)}
+
+
+class CenterLossAttributes(Operands):
+    cluster_num: int
+    need_update: bool
+
+
+class CenterLoss(CenterLossAttributes):
+    x: Input
+    label: Input
+    centers: Input
+    center_update_rate: Input
+    centers_out: Output
+    sample_center_diff: Output
+    loss: Output
+
+
+class CenterLossGrad(CenterLossAttributes):
+    x: Input
+    sample_center_diff: Input
+    d_loss: Input
+    d_x: Output | None
+
+
+_CLUSTERED = {
+    "X": normal(5, 3),
+    "Label": integers(5, 1, high=4),
+    "Centers": normal(4, 3),
+    "CenterUpdateRate": uniform(1, low=0.2),
+}
+define(
+    Op(
+        type="center_loss",  # Wen et al., "A discriminative feature learning approach", ECCV 2016
+        record=CenterLoss,
+        shape=center_shape,
+        in_place={"CentersOut": "Centers"},
+        only_uses=lambda attrs: not attrs["need_update"],
+        needs=centers_need,
+        samples=(
+            sample(_CLUSTERED, cluster_num=4, need_update=True),
+            sample({**_CLUSTERED, "Label": integers(5, high=4)}, cluster_num=4, need_update=False),
+        ),
+        refuses=(
+            sample({**_CLUSTERED, "Centers": normal(4, 2)}, cluster_num=4, need_update=True),
+            sample(
+                {**_CLUSTERED, "Label": integers(4, 1, high=4)}, cluster_num=4, need_update=True
+            ),
+        ),
+    ),
+    Op(type="center_loss_grad", record=CenterLossGrad),
+)

@@ -1,0 +1,244 @@
+"""Diagonals and triangles of matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...strategies.types import VarType
+from .operands import Gradient, Input, Operands, Output, Unary
+from .registry import Inference, Op, Spec, Specs, define
+from .rules import normal_axis, of_shape
+from .samples import normal, sample
+
+
+def eye_shape(op: Inference) -> Mapping[str, Specs]:
+    """``num_rows`` by ``num_columns`` (-1: as many)."""
+    rows, columns = op.attr("num_rows"), op.attr("num_columns")
+    columns = rows if columns < 0 else columns
+    op.require(rows > 0 and columns > 0, f"sizes {rows} and {columns} must be above 0")
+    return {"Out": Spec((rows, columns), VarType(op.attr("dtype")))}
+
+
+class Eye(Operands):
+    out: Output
+    num_rows: int = 0
+    num_columns: int = -1
+    dtype: int = int(VarType.FP32)
+
+
+define(
+    Op(
+        type="eye",
+        record=Eye,
+        shape=eye_shape,
+        samples=(
+            sample(num_rows=3),
+            sample(num_rows=2, num_columns=4, dtype=int(VarType.INT64)),
+        ),
+        refuses=(sample(num_rows=0),),
+    )
+)
+
+
+def diag_shape(op: Inference) -> Mapping[str, Specs]:
+    """As many rows and columns as the vector has elements."""
+    vector = op.spec("Diagonal")
+    op.require(len(vector.shape) == 1, "Diagonal must be a vector")
+    return {"Out": of_shape(vector.shape * 2, vector)}
+
+
+class Diag(Operands):
+    diagonal: Input
+    out: Output
+
+
+define(
+    Op(
+        type="diag",
+        record=Diag,
+        shape=diag_shape,
+        samples=(sample({"Diagonal": normal(4)}),),
+        refuses=(sample({"Diagonal": normal(2, 2)}),),
+    )
+)
+
+
+def two_axes(op: Inference, rank: int, *names: str) -> tuple[int, int]:
+    """Return two different dimensions, counted from the front."""
+    first, second = (normal_axis(op, op.attr(name), rank) for name in names)
+    op.require(first != second, f"{names[0]} and {names[1]} must be two dimensions")
+    return first, second
+
+
+def diag_embed_shape(op: Inference) -> Mapping[str, Specs]:
+    """The last dimension goes on a diagonal of ``dim1`` and ``dim2`` of the result."""
+    x = op.spec("Input")
+    op.require(len(x.shape) > 0, "Input must have a dimension")
+    rest, last = list(x.shape[:-1]), x.shape[-1]
+    size = last + abs(op.attr("offset")) if last >= 0 else -1
+    for axis in sorted(two_axes(op, len(x.shape) + 1, "dim1", "dim2")):
+        rest.insert(axis, size)
+    return {"Out": of_shape(tuple(rest), x)}
+
+
+class DiagEmbedAttributes(Operands):
+    offset: int = 0
+    dim1: int = -2
+    dim2: int = -1
+
+
+class DiagEmbed(DiagEmbedAttributes):
+    input: Input
+    out: Output
+
+
+class DiagEmbedGrad(DiagEmbedAttributes):
+    input: Input
+    d_out: Input
+    d_input: Output | None
+
+
+define(
+    Op(
+        type="diag_embed",
+        record=DiagEmbed,
+        shape=diag_embed_shape,
+        samples=(
+            sample({"Input": normal(2, 3)}),
+            sample({"Input": normal(2, 3)}, offset=-1, dim1=0, dim2=2),
+            sample({"Input": normal(3)}, offset=2),
+        ),
+        refuses=(
+            sample({"Input": normal(2, 3)}, dim1=3),
+            sample({"Input": normal(2, 3)}, dim1=1, dim2=-2),
+        ),
+    ),
+    Op(type="diag_embed_grad", record=DiagEmbedGrad),
+)
+
+
+def diagonal_length(rows: int, columns: int, offset: int) -> int:
+    """Return how many elements a diagonal has."""
+    return max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
+
+
+def _cut(op: Inference, first: str, second: str) -> tuple[list[int], int]:
+    """Return the sizes besides two dimensions, and that of their diagonal."""
+    shape, offset = op.shape("Input"), op.attr("offset")
+    op.require(len(shape) > 1, "Input must have two dimensions or more")
+    axes = two_axes(op, len(shape), first, second)
+    rows, columns = (shape[axis] for axis in axes)
+    known = rows >= 0 and columns >= 0
+    length = diagonal_length(rows, columns, offset) if known else -1
+    op.require(length != 0, f"offset {offset} lies outside [{rows}, {columns}]")
+    return [n for i, n in enumerate(shape) if i not in axes], length
+
+
+def diagonal_shape(op: Inference) -> Mapping[str, Specs]:
+    """The diagonal of ``axis1`` and ``axis2`` becomes the last dimension."""
+    rest, length = _cut(op, "axis1", "axis2")
+    return {"Out": of_shape((*rest, length), op.spec("Input"))}
+
+
+class DiagonalAttributes(Operands):
+    offset: int = 0
+    axis1: int = 0
+    axis2: int = 1
+
+
+class Diagonal(DiagonalAttributes):
+    input: Input
+    out: Output
+
+
+class DiagonalGrad(DiagonalAttributes):
+    input: Input
+    d_out: Input
+    d_input: Output | None
+
+
+define(
+    Op(
+        type="diagonal",
+        record=Diagonal,
+        shape=diagonal_shape,
+        samples=(
+            sample({"Input": normal(3, 4)}, offset=1),
+            sample({"Input": normal(3, 2, 4)}, offset=-1, axis1=-1, axis2=0),
+        ),
+        refuses=(
+            sample({"Input": normal(3)}),
+            sample({"Input": normal(3, 4)}, offset=4),
+            sample({"Input": normal(3, 4)}, axis1=1),
+        ),
+    ),
+    Op(type="diagonal_grad", record=DiagonalGrad),
+)
+
+
+def trace_shape(op: Inference) -> Mapping[str, Specs]:
+    """Both dimensions go; of a matrix one element stays."""
+    rest, _ = _cut(op, "dim1", "dim2")
+    return {"Out": of_shape(tuple(rest) or (1,), op.spec("Input"))}
+
+
+class Trace(DiagEmbedAttributes):
+    input: Input
+    out: Output
+
+
+class TraceGrad(DiagEmbedAttributes):
+    input: Input
+    d_out: Input
+    d_input: Output | None
+
+
+define(
+    Op(
+        type="trace",
+        record=Trace,
+        shape=trace_shape,
+        samples=(
+            sample({"Input": normal(3, 4)}),
+            sample({"Input": normal(3, 2, 4)}, offset=-1, dim1=2, dim2=0),
+        ),
+        refuses=(
+            sample({"Input": normal(3)}),
+            sample({"Input": normal(3, 4)}, dim1=2),
+            sample({"Input": normal(3, 4)}, offset=-3),
+        ),
+    ),
+    Op(type="trace_grad", record=TraceGrad),
+)
+
+
+def tril_triu_shape(op: Inference) -> Mapping[str, Specs]:
+    """Like X, which holds matrices."""
+    slot = op.op.input_slots[0].name
+    op.require(len(op.shape(slot)) > 1, f"{slot} must have two dimensions or more")
+    return {op.op.output_slots[0].name: op.spec(slot)}
+
+
+class TrilTriu(Unary):
+    diagonal: int = 0
+    lower: bool = True
+
+
+class TrilTriuGrad(Gradient):
+    diagonal: int = 0
+    lower: bool = True
+
+
+define(
+    Op(
+        type="tril_triu",
+        record=TrilTriu,
+        shape=tril_triu_shape,
+        samples=(
+            sample({"X": normal(3, 4)}, diagonal=-1),
+            sample({"X": normal(2, 4, 3)}, diagonal=1, lower=False),
+        ),
+        refuses=(sample({"X": normal(3)}),),
+    ),
+    Op(type="tril_triu_grad", record=TrilTriuGrad, shape=tril_triu_shape),
+)

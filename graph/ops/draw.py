@@ -1,0 +1,269 @@
+"""Ops that draw integers, choices and orders: a function of seed, output name, step and sample."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ...strategies.types import FLOATS, VarType
+from .creation import batch_size_like
+from .operands import Input, Inputs, Operands, Output, Unary
+from .random import drawn_shape
+from .registry import Inference, Op, Spec, Specs, define
+from .rules import of_shape, product, same
+from .samples import distribution, integers, normal, sample, uniform
+
+
+class Drawn(Operands):
+    """One result, and the seed of an op (0: the program's)."""
+
+    out: Output
+    seed: int = 0
+
+
+class Seed(Drawn): ...
+
+
+define(
+    Op(
+        type="seed",
+        record=Seed,
+        shape=lambda op: {"Out": Spec((1,), VarType.INT32)},
+        random=True,
+        samples=(sample(seed=7), sample()),
+    )
+)
+
+
+def randint_shape(op: Inference) -> Mapping[str, Specs]:
+    """``shape`` integers from ``low`` up to but without ``high``."""
+    low, high = op.attr("low"), op.attr("high")
+    op.require(low < high, f"there is no integer from {low} up to but without {high}")
+    return drawn_shape(op)
+
+
+class Randint(Drawn):
+    shape_tensor: Input | None
+    shape_tensor_list: Inputs | None
+    shape: Sequence[int] = []
+    low: int = 0
+    high: int = 0
+    dtype: int = int(VarType.INT64)
+
+
+define(
+    Op(
+        type="randint",
+        record=Randint,
+        numbers={"ShapeTensor": "shape", "ShapeTensorList": "shape"},
+        shape=randint_shape,
+        random=True,
+        samples=(sample(shape=[4, 5], low=-3, high=7, seed=5),),
+        refuses=(sample(shape=[2], low=3, high=3),),
+    )
+)
+
+
+def randperm_shape(op: Inference) -> Mapping[str, Specs]:
+    """The integers below ``n``."""
+    op.require(op.attr("n") > 0, f"n must be above 0, got {op.attr('n')}")
+    return {"Out": Spec((op.attr("n"),), VarType(op.attr("dtype")))}
+
+
+class Randperm(Drawn):
+    n: int = 0
+    dtype: int = int(VarType.INT64)
+
+
+define(
+    Op(
+        type="randperm",
+        record=Randperm,
+        shape=randperm_shape,
+        random=True,
+        samples=(sample(n=9, seed=5), sample(n=4, dtype=int(VarType.INT32))),
+        refuses=(sample(n=0),),
+    )
+)
+
+
+class UniformLike(Drawn):
+    input: Input
+    shape: Sequence[int] = []
+    input_dim_idx: int = 0
+    output_dim_idx: int = 0
+    dtype: int = int(VarType.FP32)
+    min: float = -1.0
+    max: float = 1.0
+    diag_num: int = 0
+    diag_step: int = 0
+    diag_val: float = 1.0
+
+
+class GaussianLike(Drawn):
+    input: Input
+    shape: Sequence[int] = []
+    input_dim_idx: int = 0
+    output_dim_idx: int = 0
+    dtype: int = int(VarType.FP32)
+    mean: float = 0.0
+    std: float = 1.0
+
+
+for _name, _record in (("uniform", UniformLike), ("gaussian", GaussianLike)):
+    define(
+        Op(
+            type=f"{_name}_random_batch_size_like",
+            record=_record,
+            shape=batch_size_like,
+            random=True,
+            by_place=lambda attrs: True,
+            samples=(
+                sample({"Input": normal(4, 2)}, shape=[-1, 3], seed=5),
+                sample({"Input": normal(4, 2)}, shape=[3, -1], output_dim_idx=1),
+            ),
+            refuses=(sample({"Input": normal(4, 2)}, shape=[-1, 3], input_dim_idx=2),),
+        )
+    )
+
+
+def sampling_id_shape(op: Inference) -> Mapping[str, Specs]:
+    """One index for each row of probabilities."""
+    x = op.spec("X")
+    op.require(x.dtype in FLOATS, "X must hold floats")
+    op.require(len(x.shape) == 2, "X must be a matrix: a row of probabilities for each sample")
+    op.require(op.attr("min") < op.attr("max"), "min must be below max")
+    return {"Out": Spec(x.shape[:1], VarType.INT64)}
+
+
+class SamplingId(Drawn):
+    x: Input
+    min: float = 0.0
+    max: float = 1.0
+
+
+define(
+    Op(
+        type="sampling_id",
+        record=SamplingId,
+        shape=sampling_id_shape,
+        random=True,
+        by_place=lambda attrs: True,
+        samples=(sample({"X": distribution(5, 4)}, seed=3),),
+        refuses=(sample({"X": normal(3)}), sample({"X": normal(3, 2)}, min=2.0)),
+    )
+)
+
+
+def random_crop_shape(op: Inference) -> Mapping[str, Specs]:
+    """The last dimensions become ``shape``; those in front count samples."""
+    x, shape = op.spec("X"), list(op.attr("shape"))
+    front = len(x.shape) - len(shape)
+    op.require(bool(shape) and front >= 0, f"shape {shape} has more dimensions than X, or none")
+    for whole, size in zip(x.shape[front:], shape, strict=True):
+        op.require(size > 0 and (size <= whole or whole < 0), f"{shape} does not fit {x.shape}")
+    return {"Out": of_shape((*x.shape[:front], *shape), x), "SeedOut": op.spec("Seed")}
+
+
+class RandomCrop(Operands):
+    x: Input
+    seed: Input
+    out: Output
+    seed_out: Output | None
+    shape: Sequence[int] = []
+    startup_seed: int = 0
+
+
+define(
+    Op(
+        type="random_crop",
+        record=RandomCrop,
+        shape=random_crop_shape,
+        random=True,
+        by_place=lambda attrs: True,
+        samples=(sample({"X": normal(3, 5, 4), "Seed": integers(1, high=9)}, shape=[2, 3]),),
+        refuses=(sample({"X": normal(3, 5), "Seed": integers(1, high=9)}, shape=[6]),),
+    )
+)
+
+
+def shuffle_batch_shape(op: Inference) -> Mapping[str, Specs]:
+    """The rows (all dimensions but the last) in another order, and where each came from."""
+    x = op.spec("X")
+    index = Spec((product(x.shape[:-1]),), VarType.INT64)
+    return {"Out": x, "ShuffleIdx": index, "SeedOut": op.spec("Seed")}
+
+
+class ShuffleBatch(Unary):
+    seed: Input
+    shuffle_idx: Output
+    seed_out: Output | None
+    startup_seed: int = 0
+
+
+class ShuffleBatchGrad(Operands):
+    shuffle_idx: Input
+    d_out: Input
+    d_x: Output | None
+    startup_seed: int = 0
+
+
+define(
+    Op(
+        type="shuffle_batch",
+        record=ShuffleBatch,
+        shape=shuffle_batch_shape,
+        random=True,
+        by_place=lambda attrs: True,
+        samples=(sample({"X": normal(5, 3), "Seed": integers(1, high=9)}),),
+    ),
+    Op(
+        type="shuffle_batch_grad",
+        record=ShuffleBatchGrad,
+        shape=same("Out@GRAD", "X@GRAD"),
+    ),
+)
+define(
+    Op(
+        type="bernoulli",
+        record=Unary,
+        shape=same(),
+        random=True,
+        by_place=lambda attrs: True,
+        samples=(sample({"X": uniform(4, 5)}),),
+    )
+)
+
+
+def multinomial_shape(op: Inference) -> Mapping[str, Specs]:
+    """``num_samples`` indices for each row of weights."""
+    x, count, again = op.spec("X"), op.attr("num_samples"), op.attr("replacement")
+    op.require(x.dtype in FLOATS, "X must hold floats")
+    op.require(len(x.shape) in (1, 2), "X must be a vector of weights, or a matrix of them")
+    op.require(count > 0, f"num_samples must be above 0, got {count}")
+    enough = again or x.shape[-1] < 0 or count <= x.shape[-1]
+    op.require(enough, f"{x.shape[-1]} weights do not give {count} samples without replacement")
+    return {"Out": Spec((*x.shape[:-1], count), VarType.INT64)}
+
+
+class Multinomial(Unary):
+    num_samples: int = 1
+    replacement: bool = False
+
+
+define(
+    Op(
+        type="multinomial",
+        record=Multinomial,
+        shape=multinomial_shape,
+        random=True,
+        by_place=lambda attrs: True,
+        samples=(
+            sample({"X": distribution(3, 6)}, num_samples=4),
+            sample({"X": distribution(5)}, num_samples=9, replacement=True),
+        ),
+        refuses=(
+            sample({"X": distribution(3, 4)}, num_samples=5),
+            sample({"X": distribution(2, 2, 2)}),
+        ),
+    )
+)

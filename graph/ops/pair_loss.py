@@ -1,0 +1,486 @@
+"""Losses of one element and its label, and of pairs: each an expression."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...strategies.types import FLOATS, INTEGERS
+from . import expr as e
+from .activation import logistic
+from .operands import Input, Operands, Output
+from .registry import Grad, Inference, Op, ShapeRule, Shapes, Specs, define
+from .rules import merge_dims, of_shape, product, same, same_shape
+from .samples import distribution, integers, normal, sample, uniform
+
+
+def alike(first: str, *others: str, outputs: tuple[str, ...] = ("Out",)) -> ShapeRule:
+    """All operands have one shape and one float type; so have the results."""
+
+    def rule(op: Inference) -> Mapping[str, Specs]:
+        spec = op.spec(first)
+        for other in others:
+            same_shape(op, first, other)
+            op.require(
+                op.spec(other).dtype == spec.dtype, f"{first} and {other} must have one dtype"
+            )
+        return dict.fromkeys(outputs, spec)
+
+    return rule
+
+
+def softplus(x: e.Expr) -> e.Expr:
+    """log(1 + exp(x)), which does not overflow."""
+    return e.maximum(x, 0) + e.log1p(e.exp(-e.abs_(x)))
+
+
+define(
+    Op(
+        type="minus",
+        inputs=("X", "Y"),
+        outputs=("Out",),
+        shape=alike("X", "Y"),
+        scalar=lambda x, y: x - y,
+        in_place={"Out": "X"},
+        grad=Grad(
+            "elementwise_sub_grad",
+            {"X": "X", "Y": "Y", "Out@GRAD": "Out@GRAD"},
+            {"X@GRAD": "X@GRAD", "Y@GRAD": "Y@GRAD"},
+            attrs=lambda attrs: {"axis": -1},
+        ),
+        samples=(sample({"X": normal(3, 4), "Y": normal(3, 4)}),),
+        refuses=(sample({"X": normal(3, 4), "Y": normal(4)}),),
+    )
+)
+
+_LOG_FLOOR = -100.0  # no logarithm of a probability is below
+define(
+    Op(
+        type="bce_loss",
+        inputs=("X", "Label"),
+        outputs=("Out",),
+        shape=alike("X", "Label"),
+        scalar=lambda x, label: (
+            (label - 1) * e.maximum(e.log(1 - x), _LOG_FLOOR)
+            - label * e.maximum(e.log(x), _LOG_FLOOR)
+        ),
+        in_place={"Out": "X"},
+        samples=(sample({"X": uniform(4, 3, low=0.1, high=0.9), "Label": uniform(4, 3)}),),
+        refuses=(sample({"X": uniform(4, 3), "Label": uniform(4)}),),
+    ),
+    Op(
+        type="bce_loss_grad",
+        inputs=("X", "Label", "Out@GRAD"),
+        outputs=("X@GRAD?",),
+        scalar=lambda x, label, d_out: d_out * (x - label) / e.maximum((1 - x) * x, 1e-12),
+        in_place={"X@GRAD": "Out@GRAD"},
+    ),
+)
+
+
+def _margin(logits: e.Expr, labels: e.Expr) -> e.Expr:
+    return 1 - logits * (2 * labels - 1)
+
+
+define(
+    Op(
+        type="hinge_loss",
+        inputs=("Logits", "Labels"),
+        outputs=("Loss",),
+        shape=alike("Logits", "Labels", outputs=("Loss",)),
+        scalar=lambda logits, labels: e.maximum(_margin(logits, labels), 0),
+        in_place={"Loss": "Logits"},
+        samples=(sample({"Logits": normal(4, 1), "Labels": uniform(4, 1, low=0.5)}),),
+        refuses=(sample({"Logits": normal(4, 1), "Labels": uniform(3, 1)}),),
+    ),
+    Op(
+        type="hinge_loss_grad",
+        inputs=("Logits", "Labels", "Loss@GRAD"),
+        outputs=("Logits@GRAD?",),
+        scalar=lambda logits, labels, d_loss: e.where(
+            _margin(logits, labels) > 0, d_loss * (1 - 2 * labels), 0
+        ),
+        in_place={"Logits@GRAD": "Loss@GRAD"},
+    ),
+)
+
+
+def kldiv_shape(op: Inference) -> Mapping[str, Specs]:
+    """One loss for each element, or one for all."""
+    spec = alike("X", "Target")(op)["Out"]
+    reduction = op.attr("reduction")
+    op.require(reduction in _REDUCTIONS, f"reduction={reduction!r} is none of {_REDUCTIONS}")
+    return {"Loss": spec if reduction == "none" else of_shape((1,), op.spec("X"))}
+
+
+def _reduced(shapes: Shapes, attrs: Mapping[str, Any]) -> Shapes:
+    loss = (1,) * len(shapes["x"])
+    return {} if attrs["reduction"] == "none" else {"loss": loss, "d_loss": loss}
+
+
+def _share(shapes: Shapes, attrs: Mapping[str, Any]) -> Mapping[str, Any]:
+    size = {"mean": product(shapes["x"]), "batchmean": shapes["x"][0]}.get(attrs["reduction"], 1)
+    return {"share": 1 / max(size, 1)}
+
+
+_REDUCTIONS = ("none", "batchmean", "mean", "sum")
+_KLDIV: dict[str, Any] = {"attrs": {"reduction": "mean"}, "aligned": _reduced, "counts": _share}
+_DIVERGING = {"X": normal(4, 3), "Target": distribution(4, 3)}
+define(
+    Op(
+        type="kldiv_loss",
+        inputs=("X", "Target"),
+        outputs=("Loss",),
+        shape=kldiv_shape,
+        scalar=lambda x, target, *, share: e.where(
+            target > 0, share * target * (e.log(target) - x), 0
+        ),
+        samples=tuple(sample(_DIVERGING, reduction=name) for name in _REDUCTIONS),
+        refuses=(
+            sample({"X": normal(4, 3), "Target": normal(3, 4)}),
+            sample(_DIVERGING, reduction="average"),
+        ),
+        **_KLDIV,
+    ),
+    Op(
+        type="kldiv_loss_grad",
+        inputs=("X", "Target", "Loss@GRAD"),
+        outputs=("X@GRAD?",),
+        scalar=lambda x, target, d_loss, *, share: e.where(
+            target > 0, -(share * target * d_loss), 0
+        ),
+        **_KLDIV,
+    ),
+)
+define(
+    Op(
+        type="margin_rank_loss",
+        inputs=("X1", "X2", "Label"),
+        outputs=("Activated", "Out"),
+        attrs={"margin": 0.0},
+        shape=alike("X1", "X2", "Label", outputs=("Activated", "Out")),
+        scalar=lambda x1, x2, label, *, margin: (
+            e.where(label * (x2 - x1) + margin > 0, 1.0, 0.0),
+            e.maximum(label * (x2 - x1) + margin, 0),
+        ),
+        samples=(
+            sample({"X1": normal(4, 1), "X2": normal(4, 1), "Label": uniform(4, 1)}),
+            sample({"X1": normal(4, 1), "X2": normal(4, 1), "Label": uniform(4, 1)}, margin=0.3),
+        ),
+        refuses=(sample({"X1": normal(4, 1), "X2": normal(4, 1), "Label": normal(3, 1)}),),
+    ),
+    Op(
+        type="margin_rank_loss_grad",
+        inputs=("Activated", "Label", "Out@GRAD"),
+        outputs=("X1@GRAD?", "X2@GRAD?"),
+        attrs={"margin": 0.0},
+        shape=same("Label", "X1@GRAD", "X2@GRAD"),
+        scalar=lambda activated, label, d_out: (
+            -(d_out * activated * label),
+            d_out * activated * label,
+        ),
+    ),
+)
+
+
+def _modified_huber(x: e.Expr, y: e.Expr) -> tuple[e.Expr, e.Expr]:
+    agreement = x * (2 * y - 1)
+    near = e.where(agreement < 1, e.square(1 - agreement), 0)
+    return agreement, e.where(agreement < -1, -4 * agreement, near)
+
+
+define(
+    Op(
+        type="modified_huber_loss",  # Zhang, "Solving large scale linear prediction problems", ICML 2004
+        inputs=("X", "Y"),
+        outputs=("IntermediateVal", "Out"),
+        shape=alike("X", "Y", outputs=("IntermediateVal", "Out")),
+        scalar=_modified_huber,
+        samples=(sample({"X": uniform(6, 1, low=-3, high=3), "Y": uniform(6, 1, low=0.6)}),),
+        refuses=(sample({"X": normal(4, 1), "Y": normal(3, 1)}),),
+    ),
+    Op(
+        type="modified_huber_loss_grad",
+        inputs=("Y", "IntermediateVal", "Out@GRAD"),
+        outputs=("X@GRAD?",),
+        shape=same("IntermediateVal", "X@GRAD"),
+        scalar=lambda y, intermediate_val, d_out: e.where(
+            intermediate_val < 1,
+            d_out * (2 * y - 1) * e.where(intermediate_val < -1, -4.0, 2 * intermediate_val - 2),
+            0,
+        ),
+        in_place={"X@GRAD": "Out@GRAD"},
+    ),
+)
+
+
+def _rank_slopes(
+    label: e.Expr, left: e.Expr, right: e.Expr, d_out: e.Expr
+) -> tuple[e.Expr, e.Expr]:
+    slope = d_out * (logistic(left - right) - label)
+    return slope, -slope
+
+
+_RANKED = {"Label": uniform(4, 1), "Left": normal(4, 1), "Right": normal(4, 1)}
+define(
+    Op(
+        type="rank_loss",  # Burges et al., "Learning to rank using gradient descent", ICML 2005
+        inputs=("Label", "Left", "Right"),
+        outputs=("Out",),
+        shape=alike("Left", "Right", "Label"),
+        scalar=lambda label, left, right: softplus(left - right) - label * (left - right),
+        samples=(sample(_RANKED),),
+        refuses=(sample({**_RANKED, "Label": uniform(3, 1)}),),
+    ),
+    Op(
+        type="rank_loss_grad",
+        inputs=("Label", "Left", "Right", "Out@GRAD"),
+        outputs=("Left@GRAD?", "Right@GRAD?"),
+        scalar=_rank_slopes,
+    ),
+)
+
+
+def smooth_l1_shape(op: Inference) -> Mapping[str, Specs]:
+    """One loss for each row of X."""
+    x = op.spec("X")
+    for other in ("Y", "InsideWeight", "OutsideWeight"):
+        if other == "Y" or op.has(other):
+            same_shape(op, "X", other)
+            op.require(op.spec(other).dtype == x.dtype, f"X and {other} must have one dtype")
+    op.require(len(x.shape) > 1, "X must have 2 dimensions or more")
+    weighted = op.has("InsideWeight"), op.has("OutsideWeight")
+    op.require(weighted[0] == weighted[1], "InsideWeight and OutsideWeight go together")
+    return {"Diff": x, "Out": of_shape((x.shape[0], 1), x)}
+
+
+def _by_row(shapes: Shapes, attrs: Mapping[str, Any]) -> Shapes:
+    whole = shapes.get("x") or shapes["diff"]
+    row = (whole[0], *(1 for _ in whole[1:]))
+    return {"out": row, "d_out": row}
+
+
+def _smooth_l1(
+    x: e.Expr,
+    y: e.Expr,
+    inside_weight: e.Expr | None = None,
+    outside_weight: e.Expr | None = None,
+    *,
+    sigma: float,
+) -> tuple[e.Expr, e.Expr]:
+    diff = x - y if inside_weight is None else (x - y) * inside_weight
+    size, square = e.abs_(diff), sigma * sigma
+    loss = e.where(size < 1 / square, 0.5 * square * diff * diff, size - 0.5 / square)
+    return diff, loss if outside_weight is None else loss * outside_weight
+
+
+def _smooth_l1_slopes(
+    diff: e.Expr,
+    d_out: e.Expr,
+    inside_weight: e.Expr | None = None,
+    outside_weight: e.Expr | None = None,
+    *,
+    sigma: float,
+) -> tuple[e.Expr, e.Expr]:
+    square = sigma * sigma
+    slope = e.where(e.abs_(diff) < 1 / square, square * diff, e.sign(diff)) * d_out
+    for weight in (inside_weight, outside_weight):
+        slope = slope if weight is None else slope * weight
+    return slope, -slope
+
+
+_APART = {"X": normal(3, 4), "Y": normal(3, 4)}
+_WEIGHTED = {**_APART, "InsideWeight": uniform(3, 4), "OutsideWeight": uniform(3, 4)}
+_SMOOTH_L1: dict[str, Any] = {"attrs": {"sigma": 1.0}, "aligned": _by_row}
+define(
+    Op(
+        type="smooth_l1_loss",  # Girshick, arXiv 1504.08083
+        inputs=("X", "Y", "InsideWeight?", "OutsideWeight?"),
+        outputs=("Diff", "Out"),
+        shape=smooth_l1_shape,
+        scalar=_smooth_l1,
+        samples=(
+            sample(_APART),
+            sample(_WEIGHTED, sigma=2.0),
+            sample({"X": normal(2, 3, 2), "Y": normal(2, 3, 2)}, sigma=0.7),
+        ),
+        refuses=(
+            sample({"X": normal(3, 4), "Y": normal(4, 3)}),
+            sample({"X": normal(3), "Y": normal(3)}),
+        ),
+        **_SMOOTH_L1,
+    ),
+    Op(
+        type="smooth_l1_loss_grad",
+        inputs=("InsideWeight?", "OutsideWeight?", "Diff", "Out@GRAD"),
+        outputs=("X@GRAD?", "Y@GRAD?"),
+        shape=same("Diff", "X@GRAD", "Y@GRAD"),
+        scalar=_smooth_l1_slopes,
+        **_SMOOTH_L1,
+    ),
+)
+
+
+def _teacher_student(x: e.Expr, label: e.Expr) -> e.Expr:
+    """Labels below -1 and -1 to 0: no click or a click without a teacher's score; above, with one."""
+    clicked = e.where((label < -1) | ((label >= 0) & (label < 1)), 0, x)
+    score = e.where(label < 1, label, label - 1)
+    taught = e.where(label < 0, 0, softplus(x) - x * score)
+    return softplus(x) - clicked + taught
+
+
+def _teacher_student_slope(
+    x: e.Expr, label: e.Expr, d_y: e.Expr, *, soft_max_up_bound: float, soft_max_lower_bound: float
+) -> e.Expr:
+    chance = logistic(x)
+    slope = e.where(label < -1, chance, e.where(label < 0, chance - 1, 2 * chance - label))
+    return e.where((x < soft_max_up_bound) & (x > soft_max_lower_bound), slope * d_y, 0)
+
+
+_BOUNDS = {"soft_max_up_bound": 15.0, "soft_max_lower_bound": -15.0}
+define(
+    Op(
+        type="teacher_student_sigmoid_loss",
+        inputs=("X", "Label"),
+        outputs=("Y",),
+        attrs=_BOUNDS,
+        shape=alike("X", "Label", outputs=("Y",)),
+        scalar=_teacher_student,
+        in_place={"Y": "X"},
+        samples=(
+            sample({"X": normal(9, 1), "Label": uniform(9, 1, low=-2.0, high=2.0)}),
+            sample({"X": normal(5, 1), "Label": uniform(5, 1)}),
+        ),
+        refuses=(sample({"X": normal(4, 1), "Label": normal(3, 1)}),),
+    ),
+    Op(
+        type="teacher_student_sigmoid_loss_grad",
+        inputs=("X", "Label", "Y@GRAD"),
+        outputs=("X@GRAD?",),
+        attrs=_BOUNDS,
+        scalar=_teacher_student_slope,
+        in_place={"X@GRAD": "Y@GRAD"},
+    ),
+)
+
+
+def label_smooth_shape(op: Inference) -> Mapping[str, Specs]:
+    """Like X; PriorDist has one element for each class."""
+    x = op.spec("X")
+    op.require(x.dtype in FLOATS, "X must be of a float type: cast it first")
+    if op.has("PriorDist"):
+        have, classes = product(op.shape("PriorDist")), x.shape[-1]
+        op.require(
+            have == classes or -1 in (have, classes), "PriorDist has one element for each class"
+        )
+        op.require(op.spec("PriorDist").dtype == x.dtype, "X and PriorDist must have one dtype")
+    return {"Out": x}
+
+
+define(
+    Op(
+        type="label_smooth",  # Szegedy et al., arXiv 1512.00567
+        inputs=("X", "PriorDist?"),
+        outputs=("Out",),
+        attrs={"epsilon": 0.0},
+        shape=label_smooth_shape,
+        aligned=lambda shapes, attrs: (
+            {"prior_dist": (1,) * (len(shapes["x"]) - 1) + shapes["x"][-1:]}
+            if "prior_dist" in shapes
+            else {}
+        ),
+        counts=lambda shapes, attrs: {"classes": max(shapes["x"][-1], 1)},
+        scalar=lambda x, prior_dist=None, *, epsilon, classes: (
+            (1 - epsilon) * x + (epsilon / classes if prior_dist is None else epsilon * prior_dist)
+        ),
+        in_place={"Out": "X"},
+        samples=(
+            sample({"X": uniform(4, 3)}, epsilon=0.1),
+            sample({"X": uniform(2, 4, 3), "PriorDist": distribution(1, 3)}, epsilon=0.3),
+        ),
+        refuses=(sample({"X": uniform(4, 3), "PriorDist": distribution(1, 4)}),),
+    ),
+    Op(
+        type="label_smooth_grad",
+        inputs=("Out@GRAD",),
+        outputs=("X@GRAD?",),
+        attrs={"epsilon": 0.0},
+        shape=same("Out@GRAD", "X@GRAD"),
+        scalar=lambda d_out, *, epsilon: (1 - epsilon) * d_out,
+        in_place={"X@GRAD": "Out@GRAD"},
+    ),
+)
+
+
+class FocalAttributes(Operands):
+    gamma: float = 2.0
+    alpha: float = 0.25
+
+
+class SigmoidFocalLoss(FocalAttributes):
+    x: Input
+    label: Input
+    fg_num: Input
+    out: Output
+
+
+class SigmoidFocalLossGrad(FocalAttributes):
+    x: Input
+    label: Input
+    fg_num: Input
+    d_out: Input
+    d_x: Output | None
+
+
+def focal_shape(op: Inference) -> Mapping[str, Specs]:
+    """Like X [N, C]; one integer label a row, and the number of foreground samples."""
+    x, label = op.spec("X"), op.spec("Label")
+    op.require(x.dtype in FLOATS, "X must be of a float type")
+    op.require(len(x.shape) == 2, "X must have 2 dimensions")
+    fits = len(label.shape) == 2 and merge_dims(label.shape[0], x.shape[0]) is not None
+    op.require(fits and label.shape[1] in (1, -1), "Label must have shape [N, 1]")
+    op.require(product(op.shape("FgNum")) in (1, -1), "FgNum must have one element")
+    whole = label.dtype in INTEGERS and op.spec("FgNum").dtype in INTEGERS
+    op.require(whole, "Label and FgNum must be integers")
+    return {"Out": x, "X@GRAD": x}
+
+
+_DETECTED = {
+    "X": normal(4, 3),
+    "Label": integers(4, 1, low=-1, high=4),
+    "FgNum": integers(1, low=1, high=4),
+}
+define(
+    Op(
+        type="sigmoid_focal_loss",  # Lin et al., arXiv 1708.02002
+        record=SigmoidFocalLoss,
+        shape=focal_shape,
+        samples=(sample(_DETECTED), sample(_DETECTED, gamma=1.5, alpha=0.4)),
+        refuses=(
+            sample({**_DETECTED, "Label": integers(3, 1, high=3)}),
+            sample({**_DETECTED, "FgNum": normal(1)}),
+        ),
+    ),
+    Op(type="sigmoid_focal_loss_grad", record=SigmoidFocalLossGrad, shape=focal_shape),
+)
+
+
+def focal_terms(
+    x: e.Expr, label: e.Expr, fg_num: e.Expr, column: e.Expr, *, gamma: float, alpha: float
+) -> tuple[e.Expr, e.Expr]:
+    """Return the loss and its slope; ``column`` is the class of an element's column, counted from 1."""
+    hit = e.equal(label, column)
+    miss = e.not_equal(label, -1) & e.not_equal(label, column)
+    chance = logistic(x)
+    log_hit = e.maximum(-softplus(-x), math.log(np.finfo(np.float32).tiny))
+    log_miss = -softplus(x)
+    total = e.maximum(fg_num, 1)
+    right = (alpha * (1 - chance) ** gamma) / total
+    wrong = ((1 - alpha) * chance**gamma) / total
+    loss = e.where(hit, -(right * log_hit), e.where(miss, -(wrong * log_miss), 0))
+    down = right * (chance * gamma * log_hit - (1 - chance))
+    up = wrong * (chance - log_miss * (1 - chance) * gamma)
+    return loss, e.where(hit, down, e.where(miss, up, 0))

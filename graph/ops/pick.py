@@ -1,0 +1,237 @@
+"""Ops that pick elements along a dimension, from several tensors or of a shard, and add at coordinates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...strategies.types import INTEGERS
+from .operands import Input, Inputs, Operands, Output, Outputs, Unary
+from .registry import Inference, Op, Specs, define
+from .rules import merge_dims, normal_axis, of_shape, same
+from .samples import integers, normal, sample
+
+
+def index_select_shape(op: Inference) -> Mapping[str, Specs]:
+    """The layers of X along ``dim`` that Index, a vector, names."""
+    x, index = op.spec("X"), op.spec("Index")
+    axis = normal_axis(op, op.attr("dim"), len(x.shape))
+    op.require(index.dtype in INTEGERS, "Index must hold integers")
+    op.require(len(index.shape) == 1, "Index must be a vector")
+    return {"Out": of_shape((*x.shape[:axis], index.shape[0], *x.shape[axis + 1 :]), x)}
+
+
+class IndexSelect(Unary):
+    index: Input
+    dim: int = 0
+
+
+class IndexSelectGrad(Operands):
+    x: Input
+    index: Input
+    d_out: Input
+    d_x: Output | None
+    dim: int = 0
+
+
+define(
+    Op(
+        type="index_select",
+        record=IndexSelect,
+        shape=index_select_shape,
+        samples=(
+            sample({"X": normal(5, 3), "Index": integers(6, high=5)}),
+            sample({"X": normal(2, 4, 3), "Index": integers(3, high=4)}, dim=-2),
+        ),
+        refuses=(
+            sample({"X": normal(5, 3), "Index": integers(6, high=5)}, dim=2),
+            sample({"X": normal(5, 3), "Index": integers(6, 1, high=5)}),
+            sample({"X": normal(5, 3), "Index": normal(6)}),
+        ),
+    ),
+    Op(type="index_select_grad", record=IndexSelectGrad),
+)
+
+
+def index_sample_shape(op: Inference) -> Mapping[str, Specs]:
+    """Row i picks elements of row i of X."""
+    x, index = op.spec("X"), op.spec("Index")
+    op.require(index.dtype in INTEGERS, "Index must hold integers")
+    op.require(len(x.shape) == len(index.shape) == 2, "X and Index must be matrices")
+    rows = merge_dims(x.shape[0], index.shape[0])
+    op.require(rows is not None, "X and Index must have as many rows")
+    return {"Out": of_shape((-1 if rows is None else rows, index.shape[1]), x)}
+
+
+class IndexSample(Unary):
+    index: Input
+
+
+class IndexSampleGrad(Operands):
+    x: Input
+    index: Input
+    d_out: Input
+    d_x: Output | None
+
+
+define(
+    Op(
+        type="index_sample",
+        record=IndexSample,
+        shape=index_sample_shape,
+        samples=(
+            sample({"X": normal(3, 5), "Index": integers(3, 4, high=5)}),
+            sample({"X": normal(2, 1), "Index": integers(2, 3, high=1)}),
+        ),
+        refuses=(
+            sample({"X": normal(3, 5), "Index": integers(2, 4, high=5)}),
+            sample({"X": normal(3, 5), "Index": integers(3, high=5)}),
+            sample({"X": normal(3, 5), "Index": normal(3, 4)}),
+        ),
+    ),
+    Op(type="index_sample_grad", record=IndexSampleGrad),
+)
+
+
+def multiplex_shape(op: Inference) -> Mapping[str, Specs]:
+    """Row i is that of the operand which Ids names in row i."""
+    specs, ids = op.specs("X"), op.spec("Ids")
+    op.require(len(specs) > 1, "X must be two tensors or more")
+    op.require(ids.dtype in INTEGERS, "Ids must hold integers")
+    op.require(len(ids.shape) == 2 and ids.shape[1] in (1, -1), "Ids must be a column")
+    shape: tuple[int | None, ...] = specs[0].shape
+    for spec in specs[1:]:
+        fits = len(spec.shape) == len(shape) > 1 and spec.dtype == specs[0].dtype
+        pairs = zip(shape, spec.shape, strict=False)
+        shape = tuple(None if a is None else merge_dims(a, b) for a, b in pairs)
+        op.require(fits and None not in shape, "operands must have one shape and type")
+    known = tuple(d for d in shape if d is not None)
+    op.require(merge_dims(known[0], ids.shape[0]) is not None, "Ids must have a row for each of X")
+    return {"Out": of_shape(known, specs[0])}
+
+
+class Multiplex(Operands):
+    ids: Input
+    x: Inputs
+    out: Output
+
+
+class MultiplexGrad(Operands):
+    ids: Input
+    x: Inputs  # Paddle's has only as many results; here their number follows from it
+    d_out: Input
+    d_x: Outputs
+
+
+_ROWS = [normal(4, 3), normal(4, 3)]
+
+define(
+    Op(
+        type="multiplex",
+        record=Multiplex,
+        shape=multiplex_shape,
+        samples=(
+            sample({"Ids": integers(4, 1, high=2), "X": _ROWS}),
+            sample({"Ids": integers(2, 1, high=3), "X": [normal(2, 2, 2)] * 3}),
+        ),
+        refuses=(
+            sample({"Ids": integers(4, 1, high=2), "X": [normal(4, 3)]}),
+            sample({"Ids": integers(4, 1, high=2), "X": [normal(4, 3), normal(4, 2)]}),
+            sample({"Ids": integers(3, 1, high=2), "X": _ROWS}),
+        ),
+    ),
+    Op(type="multiplex_grad", record=MultiplexGrad),
+)
+
+
+def scatter_nd_add_shape(op: Inference) -> Mapping[str, Specs]:
+    """X, and at the coordinates in Index the sums of Updates."""
+    x, index, updates = op.spec("X"), op.spec("Index"), op.spec("Updates")
+    op.require(index.dtype in INTEGERS, "Index must hold integers")
+    depth = index.shape[-1] if index.shape else -1
+    op.require(
+        0 <= depth <= len(x.shape),
+        f"Index's last dimension must be known and not above {len(x.shape)}",
+    )
+    places = (*index.shape[:-1], *x.shape[depth:])
+    dims = [merge_dims(a, b) for a, b in zip(places, updates.shape, strict=False)]
+    op.require(
+        len(places) == len(updates.shape) and None not in dims and updates.dtype == x.dtype,
+        f"Updates must have the shape {list(places)} and X's type",
+    )
+    return {"Out": x}
+
+
+class ScatterNdAdd(Unary):
+    index: Input
+    updates: Input
+
+
+class ScatterNdAddGrad(Operands):
+    index: Input
+    updates: Input
+    d_out: Input
+    d_x: Output | None
+    d_updates: Output | None
+
+
+define(
+    Op(
+        type="scatter_nd_add",
+        record=ScatterNdAdd,
+        shape=scatter_nd_add_shape,
+        in_place={"Out": "X"},
+        samples=(
+            sample({"X": normal(3, 4), "Index": integers(5, 2, high=3), "Updates": normal(5)}),
+            sample(
+                {
+                    "X": normal(3, 2, 2),
+                    "Index": integers(2, 4, 1, high=3),
+                    "Updates": normal(2, 4, 2, 2),
+                }
+            ),
+        ),
+        refuses=(
+            sample({"X": normal(3), "Index": integers(5, 2, high=3), "Updates": normal(5)}),
+            sample({"X": normal(3, 4), "Index": integers(5, 1, high=3), "Updates": normal(5)}),
+            sample({"X": normal(3, 4), "Index": normal(5, 2), "Updates": normal(5)}),
+        ),
+    ),
+    Op(
+        type="scatter_nd_add_grad",
+        record=ScatterNdAddGrad,
+        shape=lambda op: {"X@GRAD": op.spec("Out@GRAD"), "Updates@GRAD": op.spec("Updates")},
+    ),
+)
+
+
+def shard_index_shape(op: Inference) -> Mapping[str, Specs]:
+    """Like X, which holds indices below ``index_num``."""
+    shards, shard, count = op.attr("nshards"), op.attr("shard_id"), op.attr("index_num")
+    op.require(op.spec("X").dtype in INTEGERS, "X must hold integers")
+    op.require(count > 0 and shards > 0, f"index_num {count} and nshards {shards} must be above 0")
+    op.require(0 <= shard < shards, f"shard_id {shard} is not one of {shards}")
+    return same()(op)
+
+
+class ShardIndex(Unary):
+    index_num: int = 0
+    nshards: int = 0
+    shard_id: int = 0
+    ignore_value: int = -1
+
+
+define(
+    Op(
+        type="shard_index",
+        record=ShardIndex,
+        shape=shard_index_shape,
+        samples=(
+            sample({"X": integers(6, 1, high=20)}, index_num=20, nshards=2, shard_id=1),
+            sample({"X": integers(9, high=7)}, index_num=7, nshards=3, shard_id=0, ignore_value=-7),
+        ),
+        refuses=(
+            sample({"X": integers(6, 1, high=20)}, index_num=20, nshards=2, shard_id=2),
+            sample({"X": normal(6, 1)}, index_num=20, nshards=2, shard_id=0),
+        ),
+    )
+)

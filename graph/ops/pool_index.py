@@ -1,0 +1,220 @@
+"""Maximum pooling that tells where each maximum lies, its reverse, and pooling in several sizes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ...strategies.types import INTEGERS, VarType
+from .conv import dimensions
+from .operands import Input, Operands, Output, SlopeOfBoth, Unary
+from .pool import pooled
+from .registry import Inference, Op, Spec, Specs, define
+from .rules import of_shape, product, same_shape
+from .samples import integers, normal, sample
+
+
+def indexed_shape(op: Inference) -> Mapping[str, Specs]:
+    """[N, C, H, W] to [N, C, oh, ow]; Mask is where each maximum lies among the elements of its channel."""
+    x, rank = op.spec("X"), dimensions(op) + 2
+    op.require(len(x.shape) == rank, f"X must have {rank} dimensions")
+    shape = (*x.shape[:2], *pooled(op, x.shape[2:], op.attr("paddings"), "EXPLICIT"))
+    return {"Out": of_shape(shape, x), "Mask": Spec(shape, VarType.INT32)}
+
+
+def unpooled_shape(op: Inference) -> Mapping[str, Specs]:
+    """Zeros but for X, whose elements go to Indices; as large as what a pooling would make X of."""
+    x, rank = op.spec("X"), dimensions(op) + 2
+    op.require(len(x.shape) == rank, f"X must have {rank} dimensions")
+    same_shape(op, "X", "Indices")
+    op.require(op.spec("Indices").dtype in INTEGERS, "Indices must hold integers")
+    kind = op.attr("unpooling_type")
+    op.require(kind == "max", f"unpooling_type must be 'max', got {kind!r}")
+    numbers = (op.attr(name) for name in ("ksize", "strides", "paddings"))
+    sides = zip(x.shape[2:], *numbers, strict=True)
+    dims = [-1 if n < 0 else (n - 1) * stride - 2 * pad + k for n, k, stride, pad in sides]
+    dims = list(op.attr("output_size")) or dims
+    op.require(len(dims) == rank - 2, f"output_size must have {rank - 2} numbers, got {dims}")
+    op.require(all(n > 0 or n == -1 for n in dims), f"the result has no elements: {dims}")
+    return {"Out": of_shape((*x.shape[:2], *dims), x)}
+
+
+def pyramid_shape(op: Inference) -> Mapping[str, Specs]:
+    """[N, C, H, W] to [N, C * (1 + 4 + 16 + ...)]: every level has twice as many windows each way."""
+    x, height = op.spec("X"), op.attr("pyramid_height")
+    op.require(len(x.shape) == 4, "X must have 4 dimensions")
+    kind = op.attr("pooling_type")
+    op.require(kind in ("max", "avg"), f"pooling_type {kind!r} is unknown")
+    op.require(height > 0, f"pyramid_height must be above 0, got {height}")
+    for level, size in ((i, n) for i in range(height) for n in x.shape[2:] if n >= 0):
+        pad, k = level_padding(size, level), -(-size // 2**level)
+        op.require(
+            pad < k and (2**level - 1) * k - pad < size,
+            f"size {size} is too small for the {2**level} windows of pyramid_height {height}",
+        )
+    return {"Out": of_shape((x.shape[0], product((x.shape[1], (4**height - 1) // 3))), x)}
+
+
+def level_padding(size: int, level: int) -> int:
+    """Return what is added on both sides of images so that 2 ** level windows of one size cover them."""
+    count = 2**level
+    return (-(-size // count) * count - size + 1) // 2
+
+
+class MaxPoolAttributes(Operands):
+    ksize: Sequence[int] = [1, 1]
+    global_pooling: bool = False
+    adaptive: bool = False
+    strides: Sequence[int] = [1, 1]
+    paddings: Sequence[int] = [0, 0]
+    ceil_mode: bool = False
+
+
+class MaxPool(Unary, MaxPoolAttributes):
+    mask: Output
+
+
+class MaxPoolGrad(MaxPoolAttributes):
+    x: Input
+    mask: Input
+    d_out: Input
+    d_x: Output | None
+
+
+class _InThreeDimensions(Operands):
+    ksize: Sequence[int] = [1, 1, 1]
+    strides: Sequence[int] = [1, 1, 1]
+    paddings: Sequence[int] = [0, 0, 0]
+
+
+class MaxPool3d(_InThreeDimensions, MaxPool): ...
+
+
+class MaxPool3dGrad(_InThreeDimensions, MaxPoolGrad): ...
+
+
+class UnpoolOperands(Operands):
+    x: Input
+    indices: Input
+    ksize: Sequence[int] = [1, 1]
+    strides: Sequence[int] = [1, 1]
+    paddings: Sequence[int] = [0, 0]
+    unpooling_type: str = "max"
+    output_size: Sequence[int] = []
+
+
+class Unpool(UnpoolOperands):
+    out: Output
+
+
+class UnpoolGrad(UnpoolOperands):
+    out: Input
+    d_out: Input
+    d_x: Output | None
+
+
+class Unpool3d(_InThreeDimensions, Unpool): ...
+
+
+class Unpool3dGrad(_InThreeDimensions, UnpoolGrad): ...
+
+
+class PyramidAttributes(Operands):
+    pyramid_height: int = 1
+    pooling_type: str = "max"
+
+
+class Pyramid(Unary, PyramidAttributes): ...
+
+
+class PyramidGrad(SlopeOfBoth, PyramidAttributes): ...
+
+
+_SAMPLES = (
+    sample({"X": normal(2, 3, 6, 4)}, ksize=[2, 2], strides=[2, 2]),
+    sample({"X": normal(1, 2, 5, 6)}, ksize=[3, 2], strides=[1, 2], paddings=[1, 0]),
+    sample({"X": normal(1, 2, 5, 7)}, ksize=[2, 3], adaptive=True),
+    sample({"X": normal(2, 2, 3, 4)}, global_pooling=True),
+    sample({"X": normal(1, 2, 5, 5)}, ksize=[2, 2], strides=[2, 2], ceil_mode=True),
+)
+_OF_VOLUMES = (
+    sample({"X": normal(1, 2, 4, 3, 4)}, ksize=[2, 2, 3], strides=[2, 1, 1], paddings=[0, 1, 1]),
+    sample({"X": normal(1, 2, 3, 4, 5)}, ksize=[2, 2, 3], adaptive=True),
+)
+_REFUSES = (sample({"X": normal(1, 1, 3, 3)}, ksize=[5, 5]),)
+
+define(
+    Op(
+        type="max_pool2d_with_index",
+        record=MaxPool,
+        shape=indexed_shape,
+        samples=_SAMPLES,
+        refuses=_REFUSES,
+    ),
+    Op(type="max_pool2d_with_index_grad", record=MaxPoolGrad),
+)
+define(
+    Op(
+        type="max_pool3d_with_index",
+        record=MaxPool3d,
+        shape=indexed_shape,
+        samples=_OF_VOLUMES,
+        refuses=_REFUSES,
+    ),
+    Op(type="max_pool3d_with_index_grad", record=MaxPool3dGrad),
+)
+define(
+    Op(
+        type="unpool",
+        record=Unpool,
+        shape=unpooled_shape,
+        samples=(
+            sample(
+                {"X": normal(2, 3, 1, 1), "Indices": integers(2, 3, 1, 1, high=12)},
+                ksize=[3, 4],
+                strides=[2, 2],
+            ),
+            sample(
+                {"X": normal(2, 2, 1, 1), "Indices": integers(2, 2, 1, 1, high=20)},
+                ksize=[3, 3],
+                output_size=[4, 5],
+            ),
+        ),
+        refuses=(
+            sample({"X": normal(1, 1, 2, 2), "Indices": integers(1, 1, 2, 3, high=1)}),
+            sample({"X": normal(1, 1, 2, 2), "Indices": normal(1, 1, 2, 2)}),
+        ),
+    ),
+    Op(type="unpool_grad", record=UnpoolGrad),
+)
+define(
+    Op(
+        type="unpool3d",
+        record=Unpool3d,
+        shape=unpooled_shape,
+        samples=(
+            sample(
+                {"X": normal(2, 3, 1, 1, 1), "Indices": integers(2, 3, 1, 1, 1, high=12)},
+                ksize=[2, 2, 3],
+            ),
+        ),
+        refuses=(sample({"X": normal(1, 1, 2, 2), "Indices": integers(1, 1, 2, 2, high=1)}),),
+    ),
+    Op(type="unpool3d_grad", record=Unpool3dGrad),
+)
+define(
+    Op(
+        type="spp",
+        record=Pyramid,
+        shape=pyramid_shape,
+        samples=(
+            sample({"X": normal(2, 2, 5, 4)}, pyramid_height=2),
+            sample({"X": normal(2, 2, 7, 6)}, pyramid_height=3, pooling_type="avg"),
+        ),
+        refuses=(
+            sample({"X": normal(1, 1, 3, 3)}, pyramid_height=0),
+            sample({"X": normal(1, 1, 3, 3)}, pooling_type="sum"),
+            sample({"X": normal(1, 1, 5, 7)}, pyramid_height=3),
+        ),
+    ),
+    Op(type="spp_grad", record=PyramidGrad),
+)

@@ -1,0 +1,307 @@
+"""Ops that fill tensors with numbers in a row, repeat tensors to a shape, and compare whole tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ...strategies.types import FLOATS, VarType, to_numpy
+from .operands import Input, Inputs, Operands, Output, Outputs, Unary, named
+from .registry import Inference, Op, Spec, Specs, define
+from .rules import merge_dims, of_shape, product
+from .samples import booleans, integers, normal, sample
+
+
+def fill_shape(op: Inference) -> Mapping[str, Specs]:
+    """``shape``, for which there are as many values."""
+    shape, values = tuple(op.attr("shape")), op.attr("value")
+    op.require(
+        product(shape) == len(values), f"{len(values)} values do not fill the shape {list(shape)}"
+    )
+    return {"Out": Spec(shape, VarType(op.attr("dtype")))}
+
+
+class Fill(Operands):
+    out: Output
+    value: Sequence[float] = []
+    shape: Sequence[int] = []
+    dtype: int = int(VarType.FP32)
+    force_cpu: bool = False
+
+
+define(
+    Op(
+        type="fill",
+        record=Fill,
+        shape=fill_shape,
+        samples=(
+            sample(shape=[2, 2], value=[1.0, 2.0, 3.0, 4.0]),
+            sample(shape=[2], value=[1.0, -2.0], dtype=int(VarType.INT64)),
+        ),
+        refuses=(sample(shape=[3], value=[1.0]),),
+    )
+)
+
+
+class FillZerosLike2(Unary):
+    dtype: int = int(VarType.FP32)
+
+
+define(
+    Op(
+        type="fill_zeros_like2",
+        record=FillZerosLike2,
+        shape=lambda op: {"Out": Spec(op.shape("X"), VarType(op.attr("dtype")))},
+        samples=(
+            sample({"X": normal(2, 3)}, dtype=int(VarType.INT32)),
+            sample({"X": normal(2)}),
+        ),
+    )
+)
+
+
+def one_of(dtype: VarType) -> Mapping[str, Specs]:
+    """Return the specs of an op whose only result is one element."""
+    return {"Out": Spec((1,), dtype)}
+
+
+class Size(Operands):
+    input: Input
+    out: Output
+
+
+define(
+    Op(
+        type="size",
+        record=Size,
+        shape=lambda op: one_of(VarType.INT64),
+        samples=(sample({"Input": normal(2, 3)}),),
+    )
+)
+define(
+    Op(
+        type="is_empty",
+        record=Unary,
+        shape=lambda op: one_of(VarType.BOOL),
+        samples=(sample({"X": normal(2, 3)}), sample({"X": normal(2, 0)})),
+    )
+)
+
+
+def linspace_shape(op: Inference) -> Mapping[str, Specs]:
+    """``num`` elements of Start's type."""
+    start, num = op.spec("Start"), op.attr("num")
+    op.require(
+        op.spec("Stop").dtype == start.dtype and product(start.shape) in (1, -1),
+        "Start and Stop must be one number each, of one type",
+    )
+    op.require(num > 0, f"Num must be above 0, got {num}")
+    return {"Out": Spec((num,), start.dtype)}
+
+
+class Linspace(Operands):
+    start: Input
+    stop: Input
+    num_tensor: Input | None = named("Num")
+    out: Output
+    num: int = 0  # not in Paddle: what Num holds
+
+
+define(
+    Op(
+        type="linspace",
+        record=Linspace,
+        numbers={"Num": "num"},
+        shape=linspace_shape,
+        samples=(
+            sample({"Start": normal(1), "Stop": normal(1)}, num=5),
+            sample({"Start": normal(1), "Stop": normal(1)}, num=1),
+        ),
+        refuses=(sample({"Start": normal(1), "Stop": normal(1)}, num=0),),
+    )
+)
+
+
+def range_size(start: float, end: float, step: float, dtype: VarType) -> int:
+    """Return how many numbers from ``start`` by ``step`` lie before ``end``, counted in ``dtype``."""
+    first, last, by = np.array([start, end, step], to_numpy(dtype))
+    if dtype in FLOATS:
+        return int(np.ceil(np.abs((last - first) / by)))
+    return -(-abs(int(last) - int(first)) // abs(int(by)))
+
+
+def range_shape(op: Inference) -> Mapping[str, Specs]:
+    """start, start + step, ... up to but without end."""
+    start, end, step, dtype = (op.attr(name) for name in ("start", "end", "step", "dtype"))
+    op.require(
+        (start < end and step > 0) or (start > end and step < 0),
+        f"there is nothing from {start} to {end} by {step}",
+    )
+    kind = VarType(dtype)
+    return {"Out": Spec((range_size(start, end, step, kind),), kind)}
+
+
+class Range(Operands):
+    start_tensor: Input | None = named("Start")
+    end_tensor: Input | None = named("End")
+    step_tensor: Input | None = named("Step")
+    out: Output
+    start: float = (
+        0.0  # not in Paddle, as the others: what Start, End and Step hold, and their type
+    )
+    end: float = 0.0
+    step: float = 1.0
+    dtype: int = int(VarType.FP32)
+
+
+define(
+    Op(
+        type="range",
+        record=Range,
+        numbers={"Start": "start", "End": "end", "Step": "step"},
+        numbers_dtype="Start",
+        shape=range_shape,
+        samples=(
+            sample(start=1.0, end=4.0, step=0.5),
+            sample(start=5, end=-4, step=-2, dtype=int(VarType.INT64)),
+        ),
+        refuses=(sample(start=1.0, end=4.0, step=-1.0), sample(start=1.0, end=1.0)),
+    )
+)
+
+
+def meshgrid_shape(op: Inference) -> Mapping[str, Specs]:
+    """Every operand, a vector, is repeated along the dimensions of all others."""
+    specs = op.specs("X")
+    op.require(all(len(spec.shape) == 1 for spec in specs), "operands must be vectors")
+    op.require(len({spec.dtype for spec in specs}) == 1, "operands must be of one type")
+    shape = tuple(spec.shape[0] for spec in specs)
+    return {"Out": [of_shape(shape, spec) for spec in specs]}
+
+
+class Meshgrid(Operands):
+    x: Inputs
+    out: Outputs
+
+
+class MeshgridGrad(Operands):
+    x: Inputs
+    d_out: Inputs
+    d_x: Outputs
+
+
+define(
+    Op(
+        type="meshgrid",
+        record=Meshgrid,
+        shape=meshgrid_shape,
+        samples=(
+            sample({"X": [normal(2), normal(3)]}),
+            sample({"X": [normal(2), normal(1), normal(4)]}),
+        ),
+        refuses=(sample({"X": [normal(2), normal(3, 1)]}),),
+    ),
+    Op(type="meshgrid_grad", record=MeshgridGrad),
+)
+
+
+def expand_as_shape(op: Inference) -> Mapping[str, Specs]:
+    """The shape of ``target_tensor``, whose sizes are multiples of X's."""
+    x, target = op.spec("X"), op.shape("target_tensor")
+    pairs = zip(x.shape, target, strict=False)
+    op.require(
+        len(x.shape) == len(target) and all(a < 0 or b < 0 or b % a == 0 for a, b in pairs),
+        f"{list(x.shape)} does not repeat to {list(target)}",
+    )
+    return {"Out": of_shape(target, x)}
+
+
+class ExpandAs(Unary):
+    target_tensor: Input = named("target_tensor")
+
+
+class ExpandAsGrad(Operands):
+    x: Input
+    target_tensor: Input = named("target_tensor")
+    d_out: Input
+    d_x: Output | None
+
+
+define(
+    Op(
+        type="expand_as",
+        record=ExpandAs,
+        shape=expand_as_shape,
+        samples=(
+            sample({"X": normal(2, 3), "target_tensor": normal(4, 3)}),
+            sample({"X": normal(2, 1), "target_tensor": normal(2, 5)}),
+        ),
+        refuses=(
+            sample({"X": normal(2, 3), "target_tensor": normal(3, 3)}),
+            sample({"X": normal(2, 3), "target_tensor": normal(2, 3, 1)}),
+        ),
+    ),
+    Op(type="expand_as_grad", record=ExpandAsGrad),
+)
+
+
+def alike(first: str, second: str, op: Inference) -> None:
+    """Refuse two operands that cannot have one shape and type."""
+    a, b = op.spec(first), op.spec(second)
+    fits = len(a.shape) == len(b.shape) and a.dtype == b.dtype
+    pairs = zip(a.shape, b.shape, strict=False)
+    op.require(
+        fits and all(merge_dims(m, n) is not None for m, n in pairs),
+        f"{first} and {second} must have one shape and type",
+    )
+
+
+def allclose_shape(op: Inference) -> Mapping[str, Specs]:
+    """One boolean for two tensors of one shape."""
+    alike("Input", "Other", op)
+    return one_of(VarType.BOOL)
+
+
+class Allclose(Operands):
+    input: Input
+    other: Input
+    out: Output
+    rtol: float = 1e-5
+    atol: float = 1e-8
+    equal_nan: bool = False
+
+
+define(
+    Op(
+        type="allclose",
+        record=Allclose,
+        shape=allclose_shape,
+        samples=(
+            sample({"Input": normal(3, 4), "Other": normal(3, 4)}, atol=9.0),
+            sample({"Input": normal(3, 4), "Other": normal(3, 4)}),
+        ),
+        refuses=(sample({"Input": normal(3), "Other": normal(4)}),),
+    )
+)
+
+
+class EqualReduce(Operands):
+    x: Input
+    y: Input
+    out: Output
+    axis: int = -1
+
+
+define(
+    Op(
+        type="equal_reduce",
+        record=EqualReduce,
+        shape=lambda op: one_of(VarType.BOOL),
+        samples=(
+            sample({"X": integers(2, high=1), "Y": integers(2, high=1)}),
+            sample({"X": booleans(9), "Y": booleans(9)}),
+            sample({"X": integers(2, high=1), "Y": integers(3, high=1)}),
+        ),
+    )
+)

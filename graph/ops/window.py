@@ -1,0 +1,242 @@
+"""Ops that take a part of a tensor, or put a tensor into a larger one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from .operands import Input, Inputs, Operands, Output, Outputs, named
+from .registry import Inference, Op, Specs, define
+from .rules import merge_dims, of_shape
+from .samples import normal, sample
+
+_OFFSETS = {"Offsets": "offsets"}
+_OFFSETS_OF_EITHER = {**_OFFSETS, "OffsetsTensor": "offsets"}
+_NUMBERS = {"Shape": "shape", "ShapeTensor": "shape", **_OFFSETS_OF_EITHER}
+
+
+def window_start(offsets: Sequence[int], rank: int) -> list[int]:
+    """Return where a window begins in each dimension: no offsets are zeros."""
+    return list(offsets) or [0] * rank
+
+
+def crop_shape(op: Inference) -> Mapping[str, Specs]:
+    """``shape`` elements (-1: all that follow) from ``offsets`` on; ``crop`` may have Y's shape."""
+    x = op.spec("X")
+    rank = len(x.shape)
+    crop = op.op.type == "crop"
+    shape = list(op.shape("Y") if crop and op.has("Y") else op.attr("shape"))
+    starts = window_start(op.attr("offsets"), rank)
+    op.require(
+        len(shape) == len(starts) == rank,
+        f"shape {shape} and offsets {starts} need a number for each of {rank} dimensions",
+    )
+    for i, (size, start, whole) in enumerate(zip(shape, starts, x.shape, strict=True)):
+        op.require(start >= 0, f"offset {start} of dimension {i} must not be below 0")
+        op.require(size > 0 or size == -1, f"size {size} of dimension {i} must be above 0, or -1")
+        if size == -1:
+            shape[i] = whole - start if whole >= 0 else -1
+        op.require(
+            whole < 0 or 0 < shape[i] <= whole - start,
+            f"{shape[i]} elements from {start} on do not fit the {whole} of dimension {i}",
+        )
+    return {"Out": of_shape(tuple(shape), x)}
+
+
+class CropAttributes(Operands):
+    x: Input
+    offsets_tensor: Input | None = named("Offsets")
+    offsets: Sequence[int] = []
+    shape: Sequence[int] = []
+
+
+class Crop(CropAttributes):
+    y: Input | None
+    out: Output
+
+
+class CropGrad(CropAttributes):
+    d_out: Input
+    d_x: Output | None
+
+
+define(
+    Op(
+        type="crop",
+        record=Crop,
+        numbers=_OFFSETS,
+        shape=crop_shape,
+        samples=(
+            sample({"X": normal(4, 5)}, shape=[2, 3], offsets=[1, 2]),
+            sample({"X": normal(3, 4, 2), "Y": normal(2, 2, 2)}, offsets=[0, 1, 0]),
+        ),
+        refuses=(
+            sample({"X": normal(4, 5)}, shape=[2, 3], offsets=[3, 2]),
+            sample({"X": normal(4, 5)}, shape=[2], offsets=[0]),
+            sample({"X": normal(4, 5)}, shape=[2, 2], offsets=[-1, 0]),
+        ),
+    ),
+    Op(type="crop_grad", record=CropGrad, numbers=_OFFSETS),
+)
+
+
+class CropTensorAttributes(Operands):
+    x: Input
+    offsets_whole: Input | None = named("Offsets")
+    offsets_tensor: Inputs | None
+    offsets: Sequence[int] = []
+    shape: Sequence[int] = []
+
+
+class CropTensor(CropTensorAttributes):
+    shape_whole: Input | None = named("Shape")
+    shape_tensor: Inputs | None
+    out: Output
+
+
+class CropTensorGrad(CropTensorAttributes):
+    d_out: Input
+    d_x: Output | None
+
+
+define(
+    Op(
+        type="crop_tensor",
+        record=CropTensor,
+        numbers=_NUMBERS,
+        shape=crop_shape,
+        samples=(sample({"X": normal(4, 5)}, shape=[2, -1], offsets=[1, 2]),),
+        refuses=(
+            sample({"X": normal(4, 5)}, shape=[2, 4], offsets=[0, 2]),
+            sample({"X": normal(4, 5)}, shape=[2, 0], offsets=[0, 2]),
+        ),
+    ),
+    Op(type="crop_tensor_grad", record=CropTensorGrad, numbers=_OFFSETS_OF_EITHER),
+)
+
+
+def pad_constant_like_shape(op: Inference) -> Mapping[str, Specs]:
+    """Y in the first corner of X's shape."""
+    x, y = op.spec("X"), op.spec("Y")
+    fits = len(x.shape) == len(y.shape) and x.dtype == y.dtype
+    pairs = zip(x.shape, y.shape, strict=False)
+    op.require(
+        fits and all(b <= a or a < 0 for a, b in pairs),
+        "Y must have X's rank and element type, and no larger size",
+    )
+    return {"Out": x}
+
+
+class PadConstantLike(Operands):
+    x: Input
+    y: Input
+    out: Output
+    pad_value: float = 0.0
+
+
+class PadConstantLikeGrad(Operands):
+    y: Input
+    d_out: Input
+    d_y: Output | None
+    pad_value: float = 0.0
+
+
+define(
+    Op(
+        type="pad_constant_like",
+        record=PadConstantLike,
+        shape=pad_constant_like_shape,
+        samples=(
+            sample({"X": normal(4, 5), "Y": normal(2, 3)}, pad_value=1.5),
+            sample({"X": normal(2, 3), "Y": normal(2, 3)}),
+        ),
+        refuses=(
+            sample({"X": normal(2, 3), "Y": normal(2, 4)}),
+            sample({"X": normal(2, 3), "Y": normal(2)}),
+        ),
+    ),
+    Op(type="pad_constant_like_grad", record=PadConstantLikeGrad),
+)
+
+
+def partial_width(op: Inference) -> tuple[int, int]:
+    """Return the rows that the operands agree on, and how many columns of each are taken."""
+    specs = op.specs("X")
+    rows, width = (*specs[0].shape, -1, -1)[:2]
+    for spec in specs:
+        both = merge_dims(rows, spec.shape[0]) if len(spec.shape) == 2 else None
+        fits = both is not None and merge_dims(width, spec.shape[1]) is not None
+        op.require(fits and spec.dtype == specs[0].dtype, "operands must be matrices of one shape")
+        rows, width = both if both is not None else -1, max(width, spec.shape[1])
+    start, length = op.attr("start_index"), op.attr("length")
+    op.require(width > 0, "the width of the operands must be known")
+    op.require(-width <= start < width, f"start_index {start} is outside the {width} columns")
+    start += width if start < 0 else 0
+    length = width - start if length < 0 else length
+    op.require(
+        0 < length <= width - start,
+        f"length {length} from column {start} on does not fit the {width} columns",
+    )
+    return rows, length
+
+
+class PartialAttributes(Operands):
+    x: Inputs
+    start_index: int = 0
+    length: int = -1
+
+
+class PartialConcat(PartialAttributes):
+    out: Output
+
+
+class PartialConcatGrad(PartialAttributes):
+    d_out: Input
+    d_x: Outputs
+
+
+class PartialSum(PartialConcat):
+    use_mkldnn: bool = False
+
+
+class PartialSumGrad(PartialConcatGrad):
+    use_mkldnn: bool = False
+
+
+def partial_concat_shape(op: Inference) -> Mapping[str, Specs]:
+    """The columns taken of every operand, side by side."""
+    rows, length = partial_width(op)
+    return {"Out": of_shape((rows, length * len(op.specs("X"))), op.specs("X")[0])}
+
+
+_TWO = [normal(2, 4), normal(2, 4)]
+
+define(
+    Op(
+        type="partial_concat",
+        record=PartialConcat,
+        shape=partial_concat_shape,
+        samples=(
+            sample({"X": _TWO}, start_index=1, length=2),
+            sample({"X": [normal(3, 4)] * 3}, start_index=-3),
+        ),
+        refuses=(
+            sample({"X": _TWO}, start_index=4),
+            sample({"X": _TWO}, start_index=2, length=3),
+            sample({"X": [normal(2, 4), normal(2, 3)]}),
+        ),
+    ),
+    Op(type="partial_concat_grad", record=PartialConcatGrad),
+)
+define(
+    Op(
+        type="partial_sum",
+        record=PartialSum,
+        shape=lambda op: {"Out": of_shape(partial_width(op), op.specs("X")[0])},
+        samples=(
+            sample({"X": _TWO}, start_index=1, length=2),
+            sample({"X": [normal(3, 4)] * 3}, start_index=-3),
+        ),
+        refuses=(sample({"X": _TWO}, length=5),),
+    ),
+    Op(type="partial_sum_grad", record=PartialSumGrad),
+)

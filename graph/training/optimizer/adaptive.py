@@ -1,0 +1,143 @@
+"""Methods of Paddle 2.x that adapt each element's step: see ``graph/ops/optimize_adaptive.py``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....strategies.errors import InvalidType, InvalidValue
+from ...layers.regularizer import as_regularizer
+from .methods import Method
+
+
+class NAdam(Method):
+    """Adam with Nesterov's momentum. ``momentum_decay`` tells how fast the momentum reaches ``beta1``.
+
+    Raises:
+        InvalidValue: a coefficient is out of its range.
+    """
+
+    type = "nadam"
+    slots = {  # noqa: RUF012
+        "momentum_decay_pow": "MomentumDecayPow",
+        "beta2_pow": "Beta2Pow",
+        "mu_product": "MuProduct",
+        "moment1": "Moment1",
+        "moment2": "Moment2",
+    }
+    starts = {"momentum_decay_pow": 1.0, "beta2_pow": 1.0, "mu_product": 1.0}  # noqa: RUF012
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.002,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        momentum_decay: float = 0.004,
+        parameters: Any = None,
+        weight_decay: Any = None,
+        grad_clip: Any = None,
+        name: str | None = None,
+    ) -> None:
+        decay = as_regularizer(weight_decay)
+        super().__init__(learning_rate, parameters, decay, grad_clip, name)
+        coefficients = {"epsilon": epsilon, "momentum_decay": momentum_decay}
+        self._numbers = _checked("NAdam", learning_rate, beta1, beta2, **coefficients)
+
+    def _attrs(self) -> dict[str, Any]:
+        return self._numbers
+
+
+class RAdam(Method):
+    """Adam that begins as momentum, until the second moment's variance can be told.
+
+    Raises:
+        InvalidValue: a coefficient is out of its range.
+    """
+
+    type = "radam"
+    slots = {  # noqa: RUF012
+        "beta1_pow": "Beta1Pow",
+        "beta2_pow": "Beta2Pow",
+        "rho": "Rho",
+        "moment1": "Moment1",
+        "moment2": "Moment2",
+    }
+    starts = {"beta1_pow": 1.0, "beta2_pow": 1.0, "rho": 1.0}  # noqa: RUF012
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        parameters: Any = None,
+        weight_decay: Any = None,
+        grad_clip: Any = None,
+        name: str | None = None,
+    ) -> None:
+        decay = as_regularizer(weight_decay)
+        super().__init__(learning_rate, parameters, decay, grad_clip, name)
+        self._numbers = _checked("RAdam", learning_rate, beta1, beta2, epsilon=epsilon)
+
+    def _attrs(self) -> dict[str, Any]:
+        return self._numbers
+
+
+class Rprop(Method):
+    """Steps by the sign of each element's gradient, at a rate of its own; for full batches.
+
+    Rates begin with ``learning_rate``, shrink by the first of ``etas`` where the sign changes, grow by the
+    second where it stays, and keep within ``learning_rate_range``.
+
+    Raises:
+        InvalidType: ``learning_rate`` is no number.
+        InvalidValue: it is out of its range, or an eta is.
+    """
+
+    type = "rprop"
+    has_master = True
+    slots = {"prevs": "Prev", "learning_rates": "LearningRates"}  # noqa: RUF012
+    uses_rate = False
+
+    def __init__(
+        self,
+        learning_rate: float = 0.001,
+        learning_rate_range: tuple[float, float] = (1e-5, 50.0),
+        parameters: Any = None,
+        etas: tuple[float, float] = (0.5, 1.2),
+        grad_clip: Any = None,
+        multi_precision: bool = False,
+        name: str | None = None,
+    ) -> None:
+        if not isinstance(learning_rate, (int, float)):
+            raise InvalidType(f"Rprop: learning_rate must be a number, got {learning_rate!r}.")
+        (low, high), (shrinks, grows) = learning_rate_range, etas
+        if not 0.0 < low <= learning_rate <= high:
+            raise InvalidValue(
+                f"Rprop: learning_rate must be within learning_rate_range, which must be above 0; got "
+                f"{learning_rate!r} and {learning_rate_range!r}."
+            )
+        if not 0.0 < shrinks < 1.0 < grows:
+            raise InvalidValue(f"Rprop: etas must be one below 1 and one above it, got {etas!r}.")
+        super().__init__(float(learning_rate), parameters, None, grad_clip, name)
+        self._multi_precision = bool(multi_precision)
+        self.starts = {"learning_rates": float(learning_rate)}
+        ends = {"learning_rate_min": float(low), "learning_rate_max": float(high)}
+        self._numbers = {**ends, "eta_negative": float(shrinks), "eta_positive": float(grows)}
+
+    def _attrs(self) -> dict[str, Any]:
+        return self._numbers
+
+
+def _checked(
+    optimizer: str, learning_rate: Any, beta1: Any, beta2: Any, **coefficients: Any
+) -> dict[str, Any]:
+    """Return the attributes: betas within [0, 1), and numbers not below 0."""
+    rate = {"learning_rate": learning_rate} if isinstance(learning_rate, (int, float)) else {}
+    for name, number in {**rate, **coefficients}.items():
+        if not number >= 0:
+            raise InvalidValue(f"{optimizer}: {name} must not be below 0, got {number!r}.")
+    for name, beta in (("beta1", beta1), ("beta2", beta2)):
+        if not 0 <= beta < 1:
+            raise InvalidValue(f"{optimizer}: {name} must be in [0, 1), got {beta!r}.")
+    return {"beta1": beta1, "beta2": beta2, **coefficients}

@@ -1,0 +1,122 @@
+"""Methods whose step depends on norms: see ``graph/ops/optimize_by_norm.py`` for their arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ....strategies.errors import InvalidType, InvalidValue
+from ...program.variable import Parameter
+from .methods import AdamOptimizer, Method, require_numbers
+
+
+class LarsMomentumOptimizer(Method):
+    """Momentum whose rate is scaled, for each parameter, by the norms of parameter and gradient.
+
+    ``lars_coeff`` tells how far a layer is trusted to change, ``lars_weight_decay`` is the decay of weights.
+    """
+
+    type = "lars_momentum"
+    slots = {"velocity": "Velocity"}  # noqa: RUF012
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        momentum: float,
+        lars_coeff: float = 0.001,
+        lars_weight_decay: float = 0.0005,
+        parameter_list: Any = None,
+        regularization: Any = None,
+        grad_clip: Any = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
+        numbers = {"lars_coeff": lars_coeff, "lars_weight_decay": lars_weight_decay}
+        require_numbers("LarsMomentum", momentum=momentum, **numbers)
+        self._numbers = {"mu": momentum, **{name: float(n) for name, n in numbers.items()}}
+
+    def _attrs(self) -> dict[str, Any]:
+        return self._numbers
+
+
+class LambOptimizer(AdamOptimizer):
+    """Adam with weight decay, whose step is scaled by the norms of parameter and step.
+
+    As in Paddle 1.8, moments are not corrected for their bias: the powers of the betas stay as they are.
+    ``exclude_from_weight_decay_fn(parameter)`` tells which parameters do not decay.
+    """
+
+    type = "lamb"
+    writes_powers = False
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        lamb_weight_decay: float = 0.01,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-6,
+        parameter_list: Any = None,
+        regularization: Any = None,
+        grad_clip: Any = None,
+        exclude_from_weight_decay_fn: Callable[[Parameter], bool] | None = None,
+        name: str | None = None,
+    ) -> None:
+        options = (parameter_list, regularization, grad_clip, name)
+        super().__init__(learning_rate, beta1, beta2, epsilon, *options)
+        require_numbers("Lamb", lamb_weight_decay=lamb_weight_decay, epsilon=epsilon)
+        excludes = exclude_from_weight_decay_fn
+        if excludes is not None and not callable(excludes):
+            raise InvalidType(
+                f"Lamb: exclude_from_weight_decay_fn must be a function of a parameter, got {excludes!r}."
+            )
+        self._weight_decay, self._excludes = lamb_weight_decay, excludes
+
+    def _attrs_of(self, parameter: Parameter) -> dict[str, Any]:
+        excluded = self._excludes is not None and self._excludes(parameter)
+        return {**self._attrs(), "weight_decay": 0.0 if excluded else self._weight_decay}
+
+
+class DpsgdOptimizer(Method):
+    """Gradient descent with a clipped gradient and noise; see the op for what it does not promise.
+
+    ``clip`` bounds the norm of each parameter's gradient, ``sigma / batch_size`` is the noise's deviation.
+    """
+
+    type = "dpsgd"
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        clip: float = 0.9,
+        batch_size: float = 0.999,
+        sigma: float = 1e-8,
+        parameter_list: Any = None,
+    ) -> None:
+        super().__init__(learning_rate, parameter_list)
+        require_numbers("Dpsgd", clip=clip, batch_size=batch_size, sigma=sigma)
+        for argument, value in (("clip", clip), ("batch_size", batch_size)):
+            if value <= 0:
+                raise InvalidValue(f"Dpsgd: {argument} must be above 0, got {value!r}.")
+        self._clip, self._batch_size, self._sigma = clip, batch_size, sigma
+        self._seed: int | None = (
+            None  # not 0: the same noise in every step, for a search for mistakes
+        )
+
+    def _attrs(self) -> dict[str, Any]:
+        numbers = {"clip": self._clip, "batch_size": self._batch_size, "sigma": self._sigma}
+        return {**numbers, "seed": self._seed or 0}
+
+
+LarsMomentum = LarsMomentumOptimizer
+Lamb = LambOptimizer
+Dpsgd = DpsgdOptimizer
+
+__all__ = [
+    "Dpsgd",
+    "DpsgdOptimizer",
+    "Lamb",
+    "LambOptimizer",
+    "LarsMomentum",
+    "LarsMomentumOptimizer",
+]

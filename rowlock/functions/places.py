@@ -1,0 +1,301 @@
+"""Elements read and written at indices, and dimensions turned and cut, with Paddle 2.x's signatures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ..graph.layers import moves, picks, tensors
+from ..graph.layers import shape as layers
+from ..graph.layers.helper import check_variable
+from ..graph.layers.numbers import integer
+from ..graph.ops.rules import product
+from ..graph.program.variable import Variable
+from ..strategies.errors import InvalidType, InvalidValue, Unsupported
+from .creation import constant, full_like
+from .manipulation import expand, flip
+
+
+def axis_of(x: Variable, axis: int, layer: str) -> int:
+    """Return a dimension counted from the front.
+
+    Raises:
+        InvalidValue: x has no such dimension.
+    """
+    check_variable(x, "x", layer)
+    if not -x.ndim <= integer(axis, "axis", layer) < x.ndim:
+        raise InvalidValue(
+            f"{layer}: axis {axis} is outside the {x.ndim} dimensions of {x.name!r}."
+        )
+    return axis % x.ndim
+
+
+def known_sizes(x: Variable, layer: str) -> list[int]:
+    """Return all sizes of x.
+
+    Raises:
+        InvalidValue: one of them is not known.
+    """
+    check_variable(x, "x", layer)
+    sizes = list(x.shape or ())
+    if any(size < 0 for size in sizes):
+        raise InvalidValue(f"{layer}: the sizes {sizes} of {x.name!r} must be known.")
+    return sizes
+
+
+def moveaxis(
+    x: Variable, source: int | Sequence[int], destination: int | Sequence[int], name: Any = None
+) -> Variable:
+    """The dimensions ``source`` moved to ``destination``; the others stay in order.
+
+    Raises:
+        InvalidValue: there is no such dimension, or one comes twice.
+    """
+    check_variable(x, "x", "moveaxis")
+    pair: list[Any] = [
+        one if isinstance(one, (list, tuple)) else [one] for one in (source, destination)
+    ]
+    froms, tos = ([axis_of(x, axis, "moveaxis") for axis in axes] for axes in pair)
+    if len(froms) != len(tos) or len({*froms}) != len(froms) or len({*tos}) != len(tos):
+        raise InvalidValue(f"moveaxis: {source} and {destination} must be as many, none twice.")
+    order = [i for i in range(x.ndim) if i not in froms]
+    for to, start in sorted(zip(tos, froms, strict=True)):
+        order.insert(to, start)
+    return layers.transpose(x, order)
+
+
+def swapaxes(x: Variable, axis0: int, axis1: int, name: str | None = None) -> Variable:
+    """Two dimensions in each other's place."""
+    order = list(range(x.ndim if isinstance(x, Variable) else 0))
+    first, second = (axis_of(x, axis, "swapaxes") for axis in (axis0, axis1))
+    order[first], order[second] = order[second], order[first]
+    return layers.transpose(x, order)
+
+
+def rot90(x: Variable, k: int = 1, axes: Sequence[int] = (0, 1), name: Any = None) -> Variable:
+    """x turned ``k`` quarters from the first of ``axes`` towards the second.
+
+    Raises:
+        InvalidValue: ``axes`` are not two dimensions.
+    """
+    turns = integer(k, "k", "rot90") % 4
+    first, second = (axis_of(x, axis, "rot90") for axis in axes)
+    if first == second:
+        raise InvalidValue(f"rot90: axes {list(axes)} must be two dimensions.")
+    if turns == 0:
+        return layers.assign(x)
+    if turns == 2:
+        return flip(x, [first, second])
+    if turns == 1:
+        return swapaxes(flip(x, second), first, second)
+    return flip(swapaxes(x, first, second), second)
+
+
+def crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None = None) -> Variable:
+    """A window of x: ``shape`` (-1: the rest) from ``offsets`` (zeros) on."""
+    check_variable(x, "x", "crop")
+    return moves.crop_tensor(x, [-1] * x.ndim if shape is None else shape, offsets, name)
+
+
+def repeat_interleave(
+    x: Variable, repeats: int | Variable, axis: int | None = None, name: str | None = None
+) -> Variable:
+    """Each element (or layer along ``axis``) ``repeats`` times in a row.
+
+    Raises:
+        Unsupported: ``repeats`` is a Variable: the size would depend on its values.
+        InvalidValue: ``repeats`` is below 1.
+    """
+    check_variable(x, "x", "repeat_interleave")
+    if isinstance(repeats, Variable):
+        raise Unsupported(
+            "repeat_interleave: the size would depend on what `repeats` holds, and sizes that depend on values "
+            "are not built. Pass a number."
+        )
+    if integer(repeats, "repeats", "repeat_interleave") < 1:
+        raise InvalidValue(f"repeat_interleave: repeats must be above 0, got {repeats}.")
+    if axis is None:
+        x, axis = layers.reshape(x, [-1]), 0
+    place, shape = axis_of(x, axis, "repeat_interleave"), list(x.shape or ())
+    times = [1] * (x.ndim + 1)
+    times[place + 1] = repeats
+    copies = layers.expand(layers.unsqueeze(x, [place + 1]), times)
+    sizes = [0 if i < place else size for i, size in enumerate(shape)]
+    sizes[place] = shape[place] * repeats if shape[place] >= 0 else -1
+    return layers.reshape(copies, sizes)
+
+
+def tensor_split(
+    x: Variable, num_or_indices: Any, axis: int = 0, name: str | None = None
+) -> list[Variable]:
+    """x cut along ``axis`` into so many parts, the first of them one larger if need be, or before indices.
+
+    Raises:
+        InvalidValue: there are too few elements, or their number is not known.
+    """
+    place = axis_of(x, axis, "tensor_split")
+    size = (x.shape or ())[place]
+    if size < 0:
+        raise InvalidValue(
+            f"tensor_split: the size of dimension {axis} of {x.name!r} must be known."
+        )
+    if isinstance(num_or_indices, (list, tuple)):
+        inner = [integer(i, "an index", "tensor_split") for i in num_or_indices]
+        cuts = [0, *(min(max(i + size if i < 0 else i, 0), size) for i in inner), size]
+    else:
+        count = integer(num_or_indices, "num_or_indices", "tensor_split")
+        if not 0 < count <= size:
+            raise InvalidValue(f"tensor_split: {size} elements do not make {count} parts.")
+        cuts = [i * (size // count) + min(i, size % count) for i in range(count + 1)]
+    pairs = pairwise(cuts)
+    return [layers.slice(x, [place], [low], [max(low, high)]) for low, high in pairs]
+
+
+def _split_at(layer: str, x: Variable, num_or_indices: Any, axis: int) -> list[Variable]:
+    axis_of(x, axis, layer)
+    return tensor_split(x, num_or_indices, axis)
+
+
+def hsplit(x: Variable, num_or_indices: Any, name: str | None = None) -> list[Variable]:
+    """x cut from side to side: along dimension 1, of a vector 0."""
+    check_variable(x, "x", "hsplit")
+    return _split_at("hsplit", x, num_or_indices, min(x.ndim - 1, 1))
+
+
+def vsplit(x: Variable, num_or_indices: Any, name: str | None = None) -> list[Variable]:
+    """x cut from top to bottom: along dimension 0."""
+    return _split_at("vsplit", x, num_or_indices, 0)
+
+
+def dsplit(x: Variable, num_or_indices: Any, name: str | None = None) -> list[Variable]:
+    """x cut in depth: along dimension 2."""
+    return _split_at("dsplit", x, num_or_indices, 2)
+
+
+def masked_fill(x: Variable, mask: Variable, value: Any, name: str | None = None) -> Variable:
+    """``value`` where the mask, which broadcasts to x, is true, else x."""
+    check_variable(x, "x", "masked_fill")
+    check_variable(mask, "mask", "masked_fill")
+    filled = value * full_like(x, 1) if isinstance(value, Variable) else full_like(x, value)
+    if mask.shape != x.shape:
+        mask = layers.cast(expand(layers.cast(mask, "int32"), list(x.shape or ())), "bool")
+    return layers.where(mask, filled, x)
+
+
+def _along(arr: Variable, indices: Variable, axis: int, broadcast: bool, layer: str) -> Any:
+    """Return the place of ``axis``, and the indices repeated to the other sizes of ``arr``."""
+    place = axis_of(arr, axis, layer)
+    picks.check_index(indices, "indices", layer)
+    have, want = list(indices.shape or ()), list(arr.shape or ())
+    if len(have) != len(want):
+        raise InvalidValue(f"{layer}: indices {have} must have as many dimensions as {want}.")
+    want[place] = have[place]
+    if have != want and broadcast:
+        indices, have = expand(indices, want), want
+    if have != want:
+        raise InvalidValue(f"{layer}: indices {have} must have the sizes {want}.")
+    return place, indices
+
+
+def take_along_axis(
+    arr: Variable, indices: Variable, axis: int, broadcast: bool = True
+) -> Variable:
+    """The elements of arr at the indices along ``axis``, each within its own line.
+
+    Raises:
+        InvalidValue: the indices do not fit, or the size of arr along ``axis`` is not known.
+    """
+    place, indices = _along(arr, indices, axis, broadcast, "take_along_axis")
+    width, count = (arr.shape or ())[place], (indices.shape or ())[place]
+    if width < 0 or count < 0:
+        raise InvalidValue(f"take_along_axis: the sizes along axis {axis} must be known.")
+    lines, at = (moveaxis(one, place, -1) for one in (arr, indices))
+    sizes = list(at.shape or ())
+    rows, named = layers.reshape(lines, [-1, width]), layers.reshape(at, [-1, count])
+    return moveaxis(layers.reshape(picks.index_sample(rows, named), sizes), -1, place)
+
+
+def put_along_axis(
+    arr: Variable,
+    indices: Variable,
+    values: Any,
+    axis: int,
+    reduce: str = "assign",
+    include_self: bool = True,
+    broadcast: bool = True,
+) -> Variable:
+    """arr with ``values`` written (or added) at the indices along ``axis``, each within its own line.
+
+    Raises:
+        InvalidValue: the indices do not fit, or a size is not known.
+        Unsupported: ``reduce`` is neither "assign" nor "add", or leaves out arr's own elements.
+    """
+    if reduce not in ("assign", "add") or (reduce == "add" and not include_self):
+        raise Unsupported(
+            f"put_along_axis: reduce={reduce!r}, include_self={include_self} is not built. Use 'assign', or "
+            "'add' with include_self=True."
+        )
+    place, indices = _along(arr, indices, axis, broadcast, "put_along_axis")
+    sizes = known_sizes(moveaxis(arr, place, -1), "put_along_axis")
+    at = moveaxis(indices, place, -1)
+    named = known_sizes(at, "put_along_axis")
+    starts = np.arange(product(tuple(sizes[:-1]))).reshape([*sizes[:-1], 1]) * sizes[-1]
+    flat = layers.reshape(at + constant(starts, at.dtype), [-1])
+    whole = values if isinstance(values, Variable) else constant(values, arr.dtype)
+    whole = expand(whole, list(indices.shape or ()))
+    updates = layers.reshape(moveaxis(whole, place, -1), [product(tuple(named))])
+    row = layers.reshape(moveaxis(arr, place, -1), [-1])
+    if reduce == "assign":
+        out = tensors.scatter(row, flat, updates)
+    else:
+        out = picks.scatter_nd_add(row, layers.unsqueeze(flat, [1]), updates)
+    return moveaxis(layers.reshape(out, sizes), -1, place)
+
+
+def index_add(
+    x: Variable, index: Variable, axis: int, value: Variable, name: str | None = None
+) -> Variable:
+    """x with the layers of ``value`` added at the indices along ``axis``."""
+    place = axis_of(x, axis, "index_add")
+    picks.check_index(index, "index", "index_add")
+    check_variable(value, "value", "index_add")
+    first, updates = moveaxis(x, place, 0), moveaxis(value, place, 0)
+    out = picks.scatter_nd_add(first, layers.unsqueeze(index, [1]), updates)
+    return moveaxis(out, 0, place)
+
+
+def index_put(
+    x: Variable,
+    indices: Sequence[Variable],
+    value: Variable,
+    accumulate: bool = False,
+    name: str | None = None,
+) -> Variable:
+    """x with ``value`` written (or added, with ``accumulate``) at coordinates: a tensor for each dimension.
+
+    Raises:
+        InvalidType: the indices are no tuple of integers' Variables.
+        InvalidValue: they differ in shape, or a size is not known.
+    """
+    sizes = known_sizes(x, "index_put")
+    if not isinstance(indices, (list, tuple)) or not 0 < len(indices) <= x.ndim:
+        raise InvalidType(f"index_put: indices must be 1 to {x.ndim} Variables, got {indices!r}.")
+    for index in indices:
+        picks.check_index(index, "indices", "index_put")
+    depth = len(indices)
+    if len({one.shape for one in indices}) > 1:
+        raise InvalidValue("index_put: the indices must have one shape.")
+    named = known_sizes(indices[0], "index_put")
+    check_variable(value, "value", "index_put")
+    value = expand(value, [*named, *sizes[depth:]])
+    if accumulate:
+        return picks.scatter_nd_add(x, layers.stack(list(indices), -1), value)
+    place = indices[0]
+    for index, size in zip(indices[1:], sizes[1:], strict=False):
+        place = place * size + index
+    rows = layers.reshape(x, [product(tuple(sizes[:depth])), *sizes[depth:]])
+    updates = layers.reshape(value, [product(tuple(named)), *sizes[depth:]])
+    return layers.reshape(tensors.scatter(rows, layers.reshape(place, [-1]), updates), sizes)

@@ -1,0 +1,197 @@
+"""Convolutions of ``paddle.nn.functional``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..graph.layers import binary
+from ..graph.layers import conv as nets
+from ..graph.layers import shape as layers
+from ..graph.layers.helper import LayerHelper, check_variable
+from ..graph.program.variable import Variable
+from ..strategies.errors import InvalidValue
+
+
+def spread(dims: int, numbers: list[int], front: int) -> list[int]:
+    """Return numbers of one dimension as those of two, of which the first says nothing."""
+    return [front] * (len(numbers) if front == 0 else 1) + numbers if dims == 1 else numbers
+
+
+def _attrs(
+    layer: str, dims: int, stride: Any, padding: Any, dilation: Any, data_format: str
+) -> dict[str, Any]:
+    last = nets.image_format(data_format, layer, dims)
+    paddings, algorithm = nets.paddings_of(padding, last, dims)
+    return {
+        "strides": spread(dims, nets.several(stride, dims, "stride"), 1),
+        "paddings": spread(dims, paddings, 0),
+        "dilations": spread(dims, nets.several(dilation, dims, "dilation"), 1),
+        "padding_algorithm": algorithm,
+        "data_format": nets.FORMATS[max(dims, 2)][last],
+    }
+
+
+def _applied(
+    layer: str,
+    dims: int,
+    x: Variable,
+    weight: Variable,
+    bias: Variable | None,
+    attrs: dict[str, Any],
+    name: str | None,
+) -> Variable:
+    """Append a convolution; sequences are images of one row."""
+    for one, argument in ((x, "x"), (weight, "weight")):
+        check_variable(one, argument, layer)
+        if one.ndim != dims + 2:
+            raise InvalidValue(
+                f"{layer}: {argument} must have {dims + 2} dimensions, got {list(one.shape or ())}."
+            )
+    last = attrs["data_format"] in ("NHWC", "NDHWC")
+    if dims == 1:
+        x, weight = layers.unsqueeze(x, [1 if last else 2]), layers.unsqueeze(weight, [2])
+    op_type = layer.replace("1d", "2d")
+    if op_type == "conv3d_transpose":  # knows volumes by their filters
+        attrs["data_format"] = "NHWC" if last else "NCHW"
+    inputs = {"Input": x, "Filter": weight}
+    out = LayerHelper(op_type, name).apply(op_type, inputs, attrs, out="Output", dtype=x.dtype)
+    if bias is not None:
+        out = binary.elementwise_add(out, bias, axis=-1 if last else 1)
+    return layers.squeeze(out, [1 if last else 2]) if dims == 1 else out
+
+
+def conv1d(
+    x: Variable,
+    weight: Variable,
+    bias: Variable | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    data_format: str = "NCL",
+    name: str | None = None,
+) -> Variable:
+    """Convolution of sequences of one length with given filters [O, C / groups, width]."""
+    attrs = {**_attrs("conv1d", 1, stride, padding, dilation, data_format), "groups": groups}
+    return _applied("conv1d", 1, x, weight, bias, attrs, name)
+
+
+def conv2d(
+    x: Variable,
+    weight: Variable,
+    bias: Variable | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    data_format: str = "NCHW",
+    name: str | None = None,
+) -> Variable:
+    """Convolution of images with given filters [O, C / groups, kh, kw]."""
+    attrs = {**_attrs("conv2d", 2, stride, padding, dilation, data_format), "groups": groups}
+    return _applied("conv2d", 2, x, weight, bias, attrs, name)
+
+
+def conv3d(
+    x: Variable,
+    weight: Variable,
+    bias: Variable | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    data_format: str = "NCDHW",
+    name: str | None = None,
+) -> Variable:
+    """Convolution of volumes with given filters [O, C / groups, kd, kh, kw]."""
+    attrs = {**_attrs("conv3d", 3, stride, padding, dilation, data_format), "groups": groups}
+    return _applied("conv3d", 3, x, weight, bias, attrs, name)
+
+
+def _transposed(
+    dims: int,
+    x: Variable,
+    weight: Variable,
+    bias: Variable | None,
+    windows: tuple[Any, Any, Any],
+    output_padding: Any,
+    output_size: Any,
+    groups: int,
+    data_format: str,
+    name: str | None,
+) -> Variable:
+    """``windows``: stride, padding, dilation."""
+    layer = f"conv{dims}d_transpose"
+    attrs = {**_attrs(layer, dims, *windows, data_format), "groups": groups}
+    if output_size is not None:
+        if output_padding != 0:
+            raise InvalidValue(f"{layer}: output_padding and output_size exclude each other.")
+        attrs["output_size"] = spread(dims, nets.several(output_size, dims, "output_size"), 1)
+    elif output_padding != 0:
+        extra = nets.several(output_padding, dims, "output_padding")
+        attrs["output_padding"] = spread(dims, extra, 0)
+    return _applied(layer, dims, x, weight, bias, attrs, name)
+
+
+def conv1d_transpose(
+    x: Variable,
+    weight: Variable,
+    bias: Variable | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+    output_size: Any = None,
+    data_format: str = "NCL",
+    name: str | None = None,
+) -> Variable:
+    """Transposed convolution of sequences of one length with given filters [C, O / groups, width]."""
+    return _transposed(
+        1, x, weight, bias, (stride, padding, dilation), output_padding, output_size, groups,
+        data_format, name,
+    )  # fmt: skip
+
+
+def conv2d_transpose(
+    x: Variable,
+    weight: Variable,
+    bias: Variable | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    output_size: Any = None,
+    data_format: str = "NCHW",
+    name: str | None = None,
+) -> Variable:
+    """Transposed convolution of images with given filters [C, O / groups, kh, kw].
+
+    Raises:
+        InvalidValue: ``output_padding`` is a stride or more, or comes with ``output_size``; sizes do not fit.
+    """
+    return _transposed(
+        2, x, weight, bias, (stride, padding, dilation), output_padding, output_size, groups,
+        data_format, name,
+    )  # fmt: skip
+
+
+def conv3d_transpose(
+    x: Variable,
+    weight: Variable,
+    bias: Variable | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+    output_size: Any = None,
+    data_format: str = "NCDHW",
+    name: str | None = None,
+) -> Variable:
+    """Transposed convolution of volumes with given filters [C, O / groups, kd, kh, kw]."""
+    return _transposed(
+        3, x, weight, bias, (stride, padding, dilation), output_padding, output_size, groups,
+        data_format, name,
+    )  # fmt: skip

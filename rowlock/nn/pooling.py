@@ -1,0 +1,401 @@
+"""Pooling of ``paddle.nn.functional``; sequences are images of one row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ..graph.layers import shape as layers
+from ..graph.layers.conv import FORMATS, image_format, paddings_of, several
+from ..graph.layers.helper import LayerHelper, check_variable
+from ..graph.layers.pool import indexed
+from ..graph.ops.conv import window_paddings
+from ..graph.program.variable import Variable
+from ..strategies.errors import InvalidType, InvalidValue
+from .convs import spread
+
+
+def _check(x: Any, layer: str, dims: int) -> None:
+    check_variable(x, "x", layer)
+    if x.ndim != dims + 2:
+        raise InvalidValue(
+            f"{layer}: x must have {dims + 2} dimensions, got {list(x.shape or ())}."
+        )
+
+
+def _as_image(dims: int, x: Variable, compute: Callable[[Variable], Any]) -> Any:
+    """Compute on images; sequences become images of one row, and their results sequences again."""
+    if dims > 1:
+        return compute(x)
+    made = compute(layers.unsqueeze(x, [2]))
+    if isinstance(made, tuple):
+        return tuple(layers.squeeze(one, [2]) for one in made)
+    return layers.squeeze(made, [2])
+
+
+def _windows(
+    layer: str, dims: int, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, last: bool
+) -> dict[str, Any]:
+    k = several(kernel_size, dims, "kernel_size")
+    strides = k if stride is None else several(stride, dims, "stride")
+    if min(*k, *strides) < 1:
+        raise InvalidValue(
+            f"{layer}: kernel_size and stride must be above 0, got {kernel_size!r} and {stride!r}."
+        )
+    paddings, algorithm = paddings_of(padding, last, dims)
+    if algorithm == "VALID" and ceil_mode:
+        raise InvalidValue(f'{layer}: ceil_mode must be False where padding is "VALID".')
+    return {
+        "ksize": spread(dims, k, 1),
+        "strides": spread(dims, strides, 1),
+        "paddings": spread(dims, paddings, 0),
+        "padding_algorithm": algorithm,
+        "ceil_mode": ceil_mode,
+    }
+
+
+def _pool(x: Variable, attrs: dict[str, Any], name: str | None) -> Variable:
+    op_type = f"pool{x.ndim - 2}d"
+    return LayerHelper(op_type, name).apply(op_type, {"X": x}, attrs, dtype=x.dtype)
+
+
+def _max_pool(
+    dims: int,
+    x: Variable,
+    windows: tuple[Any, Any, Any],
+    return_mask: bool,
+    ceil_mode: bool,
+    data_format: str,
+    name: str | None,
+) -> Any:
+    """``windows``: kernel_size, stride, padding."""
+    layer = f"max_pool{dims}d"
+    _check(x, layer, dims)
+    last = image_format(data_format, layer, dims)
+    attrs = _windows(layer, dims, *windows, ceil_mode, last)
+    if not return_mask:
+        attrs |= {"pooling_type": "max", "data_format": FORMATS[max(dims, 2)][last]}
+        return _as_image(dims, x, lambda image: _pool(image, attrs, name))
+    if last:
+        raise InvalidValue(
+            f"{layer}: with return_mask data_format must be {FORMATS[dims][0]!r}, got {data_format!r}."
+        )
+
+    def with_places(image: Variable) -> tuple[Variable, Variable]:
+        algorithm, sizes = attrs.pop("padding_algorithm"), (image.shape or ())[2:]
+        if algorithm == "SAME" and min(sizes) < 0:
+            raise InvalidValue(f'{layer}: padding="SAME" with return_mask needs known sizes.')
+        k, strides = attrs["ksize"], attrs["strides"]
+        pads = window_paddings(attrs["paddings"], algorithm, sizes, k, strides)
+        attrs["paddings"] = [before for before, _ in pads]
+        if any(before != after for before, after in pads):
+            attrs["paddings"] = [n for pair in pads for n in pair]
+        return indexed(len(k), image, attrs, name)
+
+    return _as_image(dims, x, with_places)
+
+
+def _avg_pool(
+    dims: int,
+    x: Variable,
+    windows: tuple[Any, Any, Any],
+    ceil_mode: bool,
+    exclusive: bool,
+    divisor_override: Any,
+    data_format: str,
+    name: str | None,
+) -> Variable:
+    """``windows``: kernel_size, stride, padding."""
+    layer = f"avg_pool{dims}d"
+    _check(x, layer, dims)
+    last = image_format(data_format, layer, dims)
+    attrs = _windows(layer, dims, *windows, ceil_mode, last)
+    attrs |= {"pooling_type": "avg", "data_format": FORMATS[max(dims, 2)][last]}
+    attrs["exclusive"] = exclusive and divisor_override is None
+    out: Variable = _as_image(dims, x, lambda image: _pool(image, attrs, name))
+    if divisor_override is None:
+        return out
+    number = isinstance(divisor_override, (int, float)) and not isinstance(divisor_override, bool)
+    if not number or not divisor_override:
+        raise InvalidValue(
+            f"{layer}: divisor_override must be a number other than 0, got {divisor_override!r}."
+        )
+    scaled: Variable = out * (math.prod(attrs["ksize"]) / float(divisor_override))
+    return scaled
+
+
+def _output_sizes(layer: str, dims: int, x: Variable, output_size: Any, first: int) -> list[int]:
+    """Return the sizes of an adaptive pooling; None is the size of x."""
+    numbers = output_size if isinstance(output_size, (list, tuple)) else [output_size] * dims
+    shape = (x.shape or ())[first:]
+    sizes = [n if size is None else size for n, size in zip(shape, numbers, strict=False)]
+    sizes = several(sizes if len(numbers) == dims else output_size, dims, "output_size")
+    if min(sizes) < 1:
+        raise InvalidValue(f"{layer}: output_size must be known and above 0, got {output_size!r}.")
+    return sizes
+
+
+def _adaptive_avg(
+    dims: int, x: Variable, output_size: Any, data_format: str, name: str | None
+) -> Variable:
+    layer = f"adaptive_avg_pool{dims}d"
+    _check(x, layer, dims)
+    last = image_format(data_format, layer, dims)
+    sizes = _output_sizes(layer, dims, x, output_size, 1 if last else 2)
+    attrs = {"pooling_type": "avg", "ksize": spread(dims, sizes, 1), "adaptive": True}
+    attrs["data_format"] = FORMATS[max(dims, 2)][last]
+    made: Variable = _as_image(dims, x, lambda image: _pool(image, attrs, name))
+    return made
+
+
+def _adaptive_max(
+    dims: int, x: Variable, output_size: Any, return_mask: bool, name: str | None
+) -> Any:
+    layer = f"adaptive_max_pool{dims}d"
+    _check(x, layer, dims)
+    if not isinstance(return_mask, bool):
+        raise InvalidType(f"{layer}: return_mask must be a bool, got {return_mask!r}.")
+    sizes = spread(dims, _output_sizes(layer, dims, x, output_size, 2), 1)
+    attrs = {"ksize": sizes, "adaptive": True}
+    made = _as_image(dims, x, lambda image: indexed(len(sizes), image, attrs, name))
+    return made if return_mask else made[0]
+
+
+def _unpool(
+    dims: int,
+    x: Variable,
+    indices: Variable,
+    windows: tuple[Any, Any, Any],
+    data_format: str,
+    output_size: Any,
+    name: str | None,
+) -> Variable:
+    """``windows``: kernel_size, stride, padding."""
+    layer = f"max_unpool{dims}d"
+    _check(x, layer, dims)
+    _check(indices, layer, dims)
+    if data_format != FORMATS[dims][0]:
+        raise InvalidValue(
+            f"{layer}: data_format must be {FORMATS[dims][0]!r}, got {data_format!r}."
+        )
+    k = several(windows[0], dims, "kernel_size")
+    strides = k if windows[1] is None else several(windows[1], dims, "stride")
+    pads = several(windows[2], dims, "padding")
+    attrs = {"ksize": spread(dims, k, 1), "strides": spread(dims, strides, 1)}
+    attrs["paddings"] = spread(dims, pads, 0)
+    if output_size is not None:
+        attrs["output_size"] = _unpooled(layer, dims, x, (k, strides, pads), output_size)
+    op_type = "unpool" if dims < 3 else "unpool3d"
+    helper = LayerHelper(op_type, name)
+    if dims == 1:
+        indices = layers.unsqueeze(indices, [2])
+    made: Variable = _as_image(
+        dims, x, lambda image: helper.apply(op_type, {"X": image, "Indices": indices}, attrs)
+    )
+    return made
+
+
+def _unpooled(
+    layer: str, dims: int, x: Variable, windows: tuple[list[int], ...], output_size: Any
+) -> list[int]:
+    """Return the sizes of the result: less than a stride from where the windows are one behind the other."""
+    if not isinstance(output_size, (list, tuple)):
+        raise InvalidType(f"{layer}: output_size must be a list, got {output_size!r}.")
+    numbers = list(output_size)[-dims:]
+    if len(output_size) not in (dims, dims + 2):
+        raise InvalidValue(
+            f"{layer}: output_size must have {dims} or {dims + 2} numbers, got {output_size!r}."
+        )
+    sides = zip((x.shape or ())[2:], numbers, *windows, strict=True)
+    for n, size, k, stride, pad in sides:
+        usual = (n - 1) * stride + k - 2 * pad
+        if n >= 0 and not usual - stride < size < usual + stride:
+            raise InvalidValue(
+                f"{layer}: output_size {output_size!r} must lie between {usual - stride + 1} and "
+                f"{usual + stride - 1} where x has size {n}."
+            )
+    return spread(dims, several(numbers, dims, "output_size"), 1)
+
+
+def max_pool1d(
+    x: Variable,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    return_mask: bool = False,
+    ceil_mode: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Maximum over windows of sequences [N, C, L]; see :func:`max_pool2d`."""
+    windows = (kernel_size, stride, padding)
+    return _max_pool(1, x, windows, return_mask, ceil_mode, "NCL", name)
+
+
+def max_pool2d(
+    x: Variable,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    return_mask: bool = False,
+    ceil_mode: bool = False,
+    data_format: str = "NCHW",
+    name: str | None = None,
+) -> Any:
+    """Maximum over windows of images; with ``return_mask`` also where each lies in its channel, int32.
+
+    Raises:
+        InvalidValue: sizes do not fit, or ``return_mask`` is set with channels last.
+    """
+    windows = (kernel_size, stride, padding)
+    return _max_pool(2, x, windows, return_mask, ceil_mode, data_format, name)
+
+
+def max_pool3d(
+    x: Variable,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    return_mask: bool = False,
+    ceil_mode: bool = False,
+    data_format: str = "NCDHW",
+    name: str | None = None,
+) -> Any:
+    """Maximum over windows of volumes; see :func:`max_pool2d`."""
+    windows = (kernel_size, stride, padding)
+    return _max_pool(3, x, windows, return_mask, ceil_mode, data_format, name)
+
+
+def avg_pool1d(
+    x: Variable,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    exclusive: bool = True,
+    ceil_mode: bool = False,
+    name: str | None = None,
+) -> Variable:
+    """Average over windows of sequences [N, C, L]."""
+    windows = (kernel_size, stride, padding)
+    return _avg_pool(1, x, windows, ceil_mode, exclusive, None, "NCL", name)
+
+
+def avg_pool2d(
+    x: Variable,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    exclusive: bool = True,
+    divisor_override: float | None = None,
+    data_format: str = "NCHW",
+    name: str | None = None,
+) -> Variable:
+    """Average over windows; ``exclusive`` leaves the padding out, ``divisor_override`` replaces the count."""
+    windows = (kernel_size, stride, padding)
+    return _avg_pool(2, x, windows, ceil_mode, exclusive, divisor_override, data_format, name)
+
+
+def avg_pool3d(
+    x: Variable,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    exclusive: bool = True,
+    divisor_override: float | None = None,
+    data_format: str = "NCDHW",
+    name: str | None = None,
+) -> Variable:
+    """Average over windows of volumes; see :func:`avg_pool2d`."""
+    windows = (kernel_size, stride, padding)
+    return _avg_pool(3, x, windows, ceil_mode, exclusive, divisor_override, data_format, name)
+
+
+def adaptive_avg_pool1d(x: Variable, output_size: int, name: str | None = None) -> Variable:
+    """Average over as many windows as the result has elements."""
+    return _adaptive_avg(1, x, output_size, "NCL", name)
+
+
+def adaptive_avg_pool2d(
+    x: Variable, output_size: Any, data_format: str = "NCHW", name: str | None = None
+) -> Variable:
+    """Average over as many windows as the result has elements; None is the size of x."""
+    return _adaptive_avg(2, x, output_size, data_format, name)
+
+
+def adaptive_avg_pool3d(
+    x: Variable, output_size: Any, data_format: str = "NCDHW", name: str | None = None
+) -> Variable:
+    """Average over as many windows as the result has elements; None is the size of x."""
+    return _adaptive_avg(3, x, output_size, data_format, name)
+
+
+def adaptive_max_pool1d(
+    x: Variable, output_size: Any, return_mask: bool = False, name: str | None = None
+) -> Any:
+    """Maximum over as many windows as the result has elements; with ``return_mask`` also their places."""
+    return _adaptive_max(1, x, output_size, return_mask, name)
+
+
+def adaptive_max_pool2d(
+    x: Variable, output_size: Any, return_mask: bool = False, name: str | None = None
+) -> Any:
+    """Maximum over as many windows as the result has elements; with ``return_mask`` also their places."""
+    return _adaptive_max(2, x, output_size, return_mask, name)
+
+
+def adaptive_max_pool3d(
+    x: Variable, output_size: Any, return_mask: bool = False, name: str | None = None
+) -> Any:
+    """Maximum over as many windows as the result has elements; with ``return_mask`` also their places."""
+    return _adaptive_max(3, x, output_size, return_mask, name)
+
+
+def max_unpool1d(
+    x: Variable,
+    indices: Variable,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    data_format: str = "NCL",
+    output_size: Any = None,
+    name: str | None = None,
+) -> Variable:
+    """Reverse of :func:`max_pool1d`: zeros but for x, whose elements go to ``indices``."""
+    windows = (kernel_size, stride, padding)
+    return _unpool(1, x, indices, windows, data_format, output_size, name)
+
+
+def max_unpool2d(
+    x: Variable,
+    indices: Variable,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    data_format: str = "NCHW",
+    output_size: Any = None,
+    name: str | None = None,
+) -> Variable:
+    """Reverse of :func:`max_pool2d`: zeros but for x, whose elements go to ``indices`` of their channel.
+
+    Raises:
+        InvalidValue: sizes do not fit. A place outside of a channel is refused when the step runs.
+    """
+    windows = (kernel_size, stride, padding)
+    return _unpool(2, x, indices, windows, data_format, output_size, name)
+
+
+def max_unpool3d(
+    x: Variable,
+    indices: Variable,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    data_format: str = "NCDHW",
+    output_size: Any = None,
+    name: str | None = None,
+) -> Variable:
+    """Reverse of :func:`max_pool3d`; see :func:`max_unpool2d`."""
+    windows = (kernel_size, stride, padding)
+    return _unpool(3, x, indices, windows, data_format, output_size, name)

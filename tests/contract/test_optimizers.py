@@ -1,0 +1,240 @@
+"""Every method is Paddle's: slots, names of accumulators, and numbers of twelve steps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rowlock.fluid as fluid
+import rowlock.optimizer
+from rowlock.strategies.build import BuildStrategy
+from rowlock.strategies.errors import ExecutionError
+from tests.conftest import one_in
+
+FILES = Path(__file__).parents[1] / "reference"
+PAGES = {v: json.loads((FILES / f"optimizers{v}.json").read_text()) for v in ("", "_2x")}
+CASES = [(version, case) for version, page in PAGES.items() for case in page["cases"]]
+FEED = {name: np.array(value, "float32") for name, value in PAGES[""]["feed"].items()}
+# Slots of Paddle 2.x in other words, or for tensors that are attributes here.
+OTHER_SLOTS = {"nadam", "radam", "rprop"}
+
+
+def optimizer(version: str, method: str, options: dict[str, Any]) -> Any:
+    options = dict(options)
+    exclude, norm, l2 = (options.pop(name, None) for name in ("exclude", "global_norm", "l2_decay"))
+    if exclude:
+        options["exclude_from_weight_decay_fn"] = lambda parameter: parameter.name == exclude
+    if norm:
+        options["grad_clip"] = fluid.clip.GradientClipByGlobalNorm(norm)
+    if l2 and version:
+        options["weight_decay"] = l2
+    elif l2:
+        options["regularization"] = fluid.regularizer.L2Decay(l2)
+    return getattr(rowlock.optimizer if version else fluid.optimizer, method)(0.05, **options)
+
+
+def built(made: Any, width: int = 3) -> tuple[fluid.Program, fluid.Program, fluid.Variable]:
+    main, startup = fluid.Program(), fluid.Program()
+    main.random_seed = startup.random_seed = 3
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x, y = fluid.layers.data("x", [4]), fluid.layers.data("y", [1])
+        hidden = fluid.layers.fc(x, width, act="tanh", param_attr="w1", bias_attr="b1")
+        out = fluid.layers.fc(hidden, 1, param_attr="w2", bias_attr=False)
+        loss = fluid.layers.mean(fluid.layers.square_error_cost(out, y))
+        made.minimize(loss)
+    return main, startup, loss
+
+
+def parallel(main: fluid.Program, loss: fluid.Variable, **build: Any) -> Any:
+    strategy = BuildStrategy(**build)
+    return fluid.CompiledProgram(main).with_data_parallel(
+        loss_name=loss.name, build_strategy=strategy, places=[fluid.CPUPlace()] * 2
+    )
+
+
+def check(version: str, case: str, start: int = 0, **build: Any) -> None:
+    """Train from Paddle's state after ``start`` steps, and hold every persistable to Paddle's."""
+    entry = PAGES[version]["cases"][case]
+    steps = {int(number): values for number, values in entry["steps"].items()}
+    main, startup, loss = built(optimizer(version, entry["method"], entry["options"]))
+    scope, exe = fluid.Scope(), fluid.Executor(fluid.CPUPlace())
+    program = parallel(main, loss, **build) if build else main
+    with fluid.scope_guard(scope):
+        exe.run(startup)
+        for name, value in (steps[start] if start else PAGES[version]["initial"]).items():
+            array = np.array(value, "float32", ndmin=1)  # 2.x rates have no dimension
+            scope.find_var(name).get_tensor().set(array, fluid.CPUPlace())
+        for number in range(start + 1, max(steps) + 1):
+            exe.run(program, feed=FEED, fetch_list=[loss])
+            for name, value in steps.get(number, {}).items():
+                found = np.array(scope.find_var(name).get_tensor()).reshape(np.shape(value))
+                np.testing.assert_allclose(found, value, rtol=1e-5, atol=2e-6, err_msg=name)
+
+
+@pytest.mark.parametrize(("version", "case"), CASES)
+def test_twelve_steps_are_paddles(version: str, case: str) -> None:
+    check(version, case)
+
+
+@pytest.mark.parametrize(("version", "case"), one_in(4, CASES))
+def test_training_goes_on_from_paddles_state(version: str, case: str) -> None:
+    check(version, case, start=6)
+
+
+@pytest.mark.parametrize("mode", ["AllReduce", "Reduce"])
+@pytest.mark.parametrize(("version", "case"), one_in(4, CASES))
+def test_two_places_in_one_update_agree(version: str, case: str, mode: str, threads: None) -> None:
+    strategy = getattr(BuildStrategy.ReduceStrategy, mode)
+    check(version, case, fuse_all_optimizer_ops=True, reduce_strategy=strategy)
+
+
+@pytest.mark.parametrize(("version", "case"), [c for c in CASES if " " not in c[1]])
+def test_slots_and_names_of_accumulators_are_paddles(version: str, case: str) -> None:
+    entry = PAGES[version]["cases"][case]
+    main, _, _ = built(optimizer(version, entry["method"], entry["options"]))
+    found = {}
+    for op in main.global_block().ops:
+        if "ParamOut" in op.output_names:
+            names = {
+                **{s: op.input(s) for s in op.input_names},
+                **{s: op.output(s) for s in op.output_names},
+            }
+            found[op.input("Param")[0]] = {slot: held for slot, held in names.items() if held}
+    given = entry["ops"].items()
+    theirs = {p: {slot: held for slot, held in names.items() if held} for p, names in given}
+    assert found == theirs or case in OTHER_SLOTS
+
+
+def test_names_of_1_8_are_there() -> None:
+    for name in ("Ftrl", "LarsMomentum", "Lamb", "Dpsgd", "RMSProp", "DecayedAdagrad"):
+        assert getattr(fluid.optimizer, name) is getattr(fluid.optimizer, f"{name}Optimizer")
+
+
+@pytest.mark.parametrize(
+    ("method", "argument"),
+    [("RMSProp", "rho"), ("RMSProp", "momentum"), ("Ftrl", "l1"), ("Lamb", "lamb_weight_decay"),
+     ("LarsMomentum", "momentum"), ("Dpsgd", "sigma")],
+)  # fmt: skip
+def test_methods_take_numbers(method: str, argument: str) -> None:
+    given = {"momentum": 0.9} if method == "LarsMomentum" else {}
+    with pytest.raises(ValueError, match=f"{method}: {argument} must be a number, got None"):
+        getattr(fluid.optimizer, method)(0.1, **{**given, argument: None})
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "problem"),
+    [
+        ("NAdam", {"beta1": 1.0}, "NAdam: beta1 must be in"),
+        ("RAdam", {"epsilon": -1.0}, "RAdam: epsilon must not be below 0"),
+        ("Rprop", {"learning_rate_range": (0.2, 1.0)}, "within learning_rate_range"),
+        ("Rprop", {"etas": (1.1, 1.2)}, "one below 1 and one above"),
+        ("ASGD", {}, "imperative mode"),
+        ("LBFGS", {}, "imperative mode"),
+    ],
+)
+def test_what_cannot_work_is_refused(method: str, options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(fluid.core.EnforceNotMet, match=problem):
+        getattr(rowlock.optimizer, method)(0.1, **options)
+
+
+@pytest.mark.parametrize("seed", [None, 7])
+@pytest.mark.parametrize("places", [1, 2])
+def test_noise_of_dpsgd_is_normal_and_the_same_at_all_places(
+    places: int, seed: int | None, threads: None
+) -> None:
+    """One number for a parameter and a step, as in Paddle; with a seed the same in every step."""
+    made = fluid.optimizer.Dpsgd(1.0, clip=1e-6, batch_size=4.0, sigma=2.0)
+    made._seed = seed
+    main, startup, loss = built(made)
+    scope, exe = fluid.Scope(), fluid.Executor(fluid.CPUPlace())
+    program = main if places == 1 else parallel(main, loss)
+    draws: dict[str, list[float]] = {"w1": [], "b1": [], "w2": []}
+    with fluid.scope_guard(scope):
+        exe.run(startup)
+        values = {name: np.array(scope.find_var(name).get_tensor()) for name in draws}
+        for _ in range(100 if seed is None else 3):
+            exe.run(program, feed=FEED, fetch_list=[loss])
+            for name, before in values.items():
+                values[name] = np.array(scope.find_var(name).get_tensor())
+                noise = (before - values[name]) / 0.5  # sigma / batch_size
+                np.testing.assert_allclose(noise, noise.flat[0], atol=1e-4)
+                draws[name].append(noise.flat[0])
+    if seed is not None:
+        assert all(np.ptp(found) < 1e-4 for found in draws.values())
+        return
+    found = np.array([*draws.values()])
+    assert abs(found.mean()) < 4 / np.sqrt(found.size)
+    assert abs(found.std() - 1) < 4 / np.sqrt(2 * found.size)
+    assert 0.6 < (np.abs(found) < 1).mean() < 0.76  # 68% of a normal distribution
+    apart = np.corrcoef([*found, *found[:, ::-1]])[np.triu_indices(6, 1)]
+    assert np.abs(apart).max() < 0.4
+
+
+def dgc(**options: Any) -> Any:
+    return fluid.optimizer.DGCMomentumOptimizer(0.05, 0.9, **options)
+
+
+@pytest.mark.parametrize("places", [1, 2])
+def test_dgc_is_momentum_until_it_is_to_compress(places: int, threads: None) -> None:
+    """The gradient of the large parameter is not clipped; the step that is to compress changes nothing."""
+    clip = fluid.clip.GradientClipByNorm(1e-3)
+    decay = fluid.regularizer.L2Decay(0.1)
+    how = {"grad_clip": clip, "num_trainers": 2, "regularization": decay}
+    found = {}
+    for name, made in (
+        ("dgc", dgc(rampup_begin_step=3, **how)),
+        ("momentum", fluid.optimizer.Momentum(0.05, 0.9, regularization=decay)),
+    ):
+        main, startup, loss = built(made, width=4096)  # w1 has 16384 elements
+        scope, exe = fluid.Scope(), fluid.Executor(fluid.CPUPlace())
+        program = main if places == 1 else parallel(main, loss)
+        with fluid.scope_guard(scope):
+            exe.run(startup)
+            start = np.array(scope.find_var("w2").get_tensor())
+            for step in range(3 if name == "dgc" else 1):
+                exe.run(program, feed=FEED, fetch_list=[loss])
+                if step == 0:
+                    found[name] = [np.array(scope.find_var(n).get_tensor()) for n in ("w1", "w2")]
+            if name == "dgc":
+                before = np.array(scope.find_var("w1").get_tensor())
+                with pytest.raises(ExecutionError, match="step 3 is to compress gradients"):
+                    exe.run(program, feed=FEED, fetch_list=[loss])
+                np.testing.assert_array_equal(scope.find_var("w1").get_tensor(), before)
+    np.testing.assert_allclose(found["dgc"][0], found["momentum"][0], rtol=1e-6)
+    assert (
+        np.abs(found["momentum"][1] - start).max()
+        > 10 * np.abs(found["dgc"][1] - start * 0.995).max()
+    )
+
+
+def test_dgc_of_small_parameters_is_momentum_for_ever() -> None:
+    main, _, _ = built(dgc(rampup_begin_step=0))
+    types = {op.type for op in main.global_block().ops}
+    assert "momentum" in types
+    assert "rampup_limit" not in types
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "problem"),
+    [
+        ({"rampup_begin_step": -1}, ValueError, "must not be below 0"),
+        ({"rampup_begin_step": 0, "sparsity": []}, ValueError, "sparsity must list ratios"),
+        (
+            {"rampup_begin_step": 0, "grad_clip": fluid.clip.GradientClipByValue(1.0)},
+            TypeError,
+            "must be a GradientClipByNorm",
+        ),
+        (
+            {"rampup_begin_step": 0, "grad_clip": fluid.clip.GradientClipByNorm(1.0)},
+            ValueError,
+            "num_trainers must be an int",
+        ),
+    ],
+)
+def test_dgc_refuses(options: dict[str, Any], error: type[Exception], problem: str) -> None:
+    with pytest.raises(error, match=problem):
+        dgc(**options)

@@ -1,0 +1,155 @@
+"""Integers, choices and orders that are drawn: their distribution, and that places and restarts agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rowlock.executor.device.device import Device
+from rowlock.executor.kernels.registry import bind
+from rowlock.graph.ops.registry import OPS
+from rowlock.strategies.errors import InvalidValue
+from rowlock.strategies.types import to_numpy
+from tests.ops.harness import infer, specs_of
+
+Made = dict[str, np.ndarray]
+
+
+def drawn(name: str, inputs: Any = None, row: int = 0, step: int = 0, **attrs: Any) -> Made:
+    """Return what an op writes for the samples from ``row`` on; the program's seed is 3 throughout."""
+    op = OPS[name]
+    dev = Device(seed=3)
+    dev.output, dev.clock.row, dev.clock.step = "w", row, step
+    given = {slot: [np.asarray(a)] for slot, a in (inputs or {}).items()}
+    settings = {**op.attrs, **attrs}
+    specs = infer(op, specs_of(given), settings)
+    made = {s: [np.zeros(x.shape, to_numpy(x.dtype)) for x in many] for s, many in specs.items()}
+    for call in bind(name, given, made, settings, dev):
+        call()
+    return {slot: arrays[0] for slot, arrays in made.items()}
+
+
+def out(name: str, inputs: Any = None, **how: Any) -> np.ndarray:
+    return drawn(name, inputs, **how)["Out"]
+
+
+def assert_distributed(drawn: np.ndarray, shares: Any) -> None:
+    """Hold counts to shares by chi squared: its mean is the degrees of freedom f, its variance 2 f."""
+    wanted = np.asarray(shares) / np.sum(shares) * drawn.size
+    counts = np.bincount(drawn.ravel(), minlength=len(wanted))
+    assert len(counts) == len(wanted)
+    freedom = (wanted > 0).sum() - 1
+    assert (counts[wanted == 0] == 0).all()
+    error = ((counts - wanted)[wanted > 0] ** 2 / wanted[wanted > 0]).sum()
+    assert error < freedom + 5 * np.sqrt(2 * freedom), f"chi squared {error} of {freedom}"
+
+
+WEIGHTS = np.array([0.1, 0.4, 0.0, 0.3, 0.2], "float32")
+ROWS = np.tile(WEIGHTS, (20000, 1))
+
+
+def test_integers_are_even() -> None:
+    values = out("randint", shape=[100, 200], low=-3, high=7)
+    assert values.dtype == np.int64
+    assert_distributed(values + 3, np.ones(10))
+    wide = out("randint", shape=[1000], low=-(2**31), high=2**31 - 1)
+    assert wide.min() < -(2**30) and wide.max() > 2**30
+
+
+@pytest.mark.parametrize("replacement", [True, False])
+def test_first_samples_have_the_weights(replacement: bool) -> None:
+    how: dict[str, Any] = {"num_samples": 3, "replacement": replacement}
+    picked = out("multinomial", {"X": ROWS * 7}, **how)
+    assert_distributed(picked[:, 0], WEIGHTS)
+    if not replacement:
+        assert (np.diff(np.sort(picked, 1)) > 0).all()  # none twice
+    (one,) = {out("multinomial", {"X": WEIGHTS}, **how).shape}
+    assert one == (3,)
+
+
+def test_second_samples_without_replacement_have_what_is_left() -> None:
+    pairs = out("multinomial", {"X": ROWS}, num_samples=2)
+    for first in (0, 1, 3):
+        left = np.where(np.arange(5) == first, 0, WEIGHTS)
+        assert_distributed(pairs[pairs[:, 0] == first][:, 1], left)
+
+
+def test_weights_that_give_too_few_samples_are_refused() -> None:
+    with pytest.raises(InvalidValue, match=r"multinomial: the weights in X .* a row has 4 above"):
+        out("multinomial", {"X": WEIGHTS}, num_samples=5)
+    with pytest.raises(InvalidValue, match="must not be below 0"):
+        out("multinomial", {"X": -WEIGHTS}, num_samples=1)
+
+
+def test_sampled_ids_have_the_probabilities() -> None:
+    assert_distributed(out("sampling_id", {"X": ROWS}), WEIGHTS)
+    assert set(out("sampling_id", {"X": ROWS[:99]}, min=0.55, max=0.75)) == {3}
+
+
+def test_choices_have_their_probability() -> None:
+    chances = np.tile(np.array([0.0, 0.25, 0.8, 1.0], "float32"), (20000, 1))
+    made = out("bernoulli", {"X": chances})
+    np.testing.assert_allclose(made.mean(0), [0, 0.25, 0.8, 1], atol=0.02)
+    assert set(np.unique(made)) == {0, 1}
+
+
+def test_orders_are_permutations_and_even() -> None:
+    firsts = [out("randperm", n=6, step=step)[0] for step in range(1200)]
+    assert_distributed(np.array(firsts), np.ones(6))
+    np.testing.assert_array_equal(np.sort(out("randperm", n=500)), np.arange(500))
+
+
+def test_crops_are_windows_of_their_samples() -> None:
+    x = np.arange(4000 * 5 * 4).reshape(4000, 5, 4)
+    crops = out("random_crop", {"X": x, "Seed": [0]}, shape=[2, 3])
+    corner = crops[:, 0, 0] - x[:, 0, 0]
+    window = np.array([[0, 1, 2], [4, 5, 6]])
+    np.testing.assert_array_equal(crops, crops[:, :1, :1] + window)
+    assert_distributed(corner // 4, np.ones(4))
+    assert_distributed(corner % 4, np.ones(2))
+
+
+def test_batches_are_shuffled_row_by_row() -> None:
+    x = np.random.default_rng(0).random((2, 5, 3))
+    made = drawn("shuffle_batch", {"X": x, "Seed": [0]})
+    np.testing.assert_array_equal(made["Out"].reshape(-1, 3), x.reshape(-1, 3)[made["ShuffleIdx"]])
+    np.testing.assert_array_equal(np.sort(made["ShuffleIdx"]), np.arange(10))
+
+
+def test_numbers_for_a_batch_lie_in_their_range() -> None:
+    like = {"Input": np.zeros((300, 2))}
+    even = out("uniform_random_batch_size_like", like, shape=[-1, 50], min=2.0, max=4.0)
+    assert 2 <= even.min() < 2.01 and 3.99 < even.max() < 4
+    bell = out("gaussian_random_batch_size_like", like, shape=[-1, 50], mean=1.0, std=2.0)
+    assert bell.mean() == pytest.approx(1, abs=0.06) and bell.std() == pytest.approx(2, abs=0.06)
+
+
+X = np.random.default_rng(1).random((6, 4)).astype("float32")
+SAMPLES: list[tuple[str, str, dict[str, Any]]] = [
+    ("bernoulli", "X", {}),
+    ("gaussian_random_batch_size_like", "Input", {"shape": [-1, 3]}),
+    ("multinomial", "X", {"num_samples": 2}),
+    ("random_crop", "X", {"shape": [2]}),
+    ("sampling_id", "X", {}),
+    ("uniform_random_batch_size_like", "Input", {"shape": [-1, 3]}),
+]
+
+
+@pytest.mark.parametrize(("name", "slot", "attrs"), SAMPLES)
+def test_a_split_of_the_batch_changes_nothing(name: str, slot: str, attrs: dict[str, Any]) -> None:
+    more = {"Seed": [0]} if name == "random_crop" else {}
+    whole = out(name, {slot: X, **more}, **attrs)
+    parts = [out(name, {slot: X[a:b], **more}, row=a, **attrs) for a, b in ((0, 4), (4, 6))]
+    np.testing.assert_array_equal(whole, np.concatenate(parts))
+
+
+@pytest.mark.parametrize(
+    ("name", "attrs"),
+    [("randint", {"shape": [50], "low": 0, "high": 99}), ("randperm", {"n": 50}), ("seed", {})],
+)
+def test_a_step_can_be_replayed_and_others_differ(name: str, attrs: dict[str, Any]) -> None:
+    assert (out(name, step=4, **attrs) == out(name, step=4, **attrs)).all()
+    assert (out(name, step=4, **attrs) != out(name, step=5, **attrs)).any()
+    assert (out(name, step=4, seed=8, **attrs) == out(name, step=5, seed=8, **attrs)).all()
