@@ -105,10 +105,13 @@ def derived(
         short = f"{slot}@GRAD" if direct and "@GRAD" not in slot else f"D{_short(slot)}"
         writes[f"{short}New" if short in reads else short] = f"{slot}@GRAD"
     from_above = {weight.value for weight in weights.values()}
-    operands = [n for n in map(parameter_name, reads) if n in used | from_above]
+    # The operands as they are called here, and in the expressions: dy for DY, which is d_y there.
+    called = {parameter_name(slot): parameter_name(of) for slot, of in reads.items()}
+    called |= {name: name for name in from_above}
+    operands = [name for name, old in called.items() if old in used | from_above]
 
     def second(*values: e.Expr | None, **chosen: Any) -> tuple[e.Expr, ...]:
-        by_name = dict(zip(operands, values, strict=True))
+        by_name = dict(zip((called[name] for name in operands), values, strict=True))
         present = {name: value for name, value in by_name.items() if value is not None}
         found = changes(chosen, by_name.keys() - present.keys())
         zero = e.copy(e.constant(0))
