@@ -88,6 +88,7 @@ from .layer.pooling import (
     MaxUnPool2D,
     MaxUnPool3D,
 )
+from .layer.rnn import GRUCell, LSTMCell, RNNCellBase, SimpleRNNCell
 from .layer.transformer import (
     MultiHeadAttention,
     Transformer,
@@ -136,6 +137,7 @@ __all__ = [
     "Dropout3D",
     "Embedding",
     "Flatten",
+    "GRUCell",
     "Hardshrink",
     "Hardsigmoid",
     "Hardswish",
@@ -143,6 +145,7 @@ __all__ = [
     "Identity",
     "KLDivLoss",
     "L1Loss",
+    "LSTMCell",
     "Layer",
     "LayerDict",
     "LayerList",
@@ -171,12 +174,14 @@ __all__ = [
     "ParameterList",
     "PixelShuffle",
     "PixelUnshuffle",
+    "RNNCellBase",
     "RReLU",
     "ReLU",
     "ReLU6",
     "Sequential",
     "Sigmoid",
     "Silu",
+    "SimpleRNNCell",
     "SmoothL1Loss",
     "Softmax",
     "Softplus",
