@@ -42,7 +42,19 @@ class Means:
 
 _VIEWS = {"reshape", "transpose", "broadcast", "slice", "constant", "checked"}
 _KNOWN = {"arg", "number", "table", "unread"}
-_APART = {"cast", "max", "min", "place", "concat", "matmul", "rows", "row_sums", "argmax"}
+_APART = {
+    "cast",
+    "max",
+    "min",
+    "place",
+    "concat",
+    "matmul",
+    "inverse",
+    "cholesky",
+    "rows",
+    "row_sums",
+    "argmax",
+}
 _COSTS = {"exp", "expm1", "log", "log1p", "tanh", "erf", "sin", "cos", "power", "sqrt", "divide"}
 _CHEAP = 4  # functions that are computed twice rather than written and read
 
@@ -332,11 +344,21 @@ class _Program:
                 start = end
         elif term.fn == "matmul":
             self.steps.append(partial(xp.matmul, first, args[1], out))
+        elif term.fn in ("inverse", "cholesky"):
+            self.steps.append(partial(_factor, dev, self.op, term.fn, first, out))
         elif term.fn == "argmax":
             self.steps.append(lambda: xp.copyto(out, first.argmax(term.options)))
         else:
             which = self.means.rows if term.fn == "rows" else self.means.row_sums
             self.steps += which(dev, first, args[1], out)
+
+
+def _factor(dev: Device, op: str, fn: str, matrices: Any, out: Any) -> None:
+    compute = dev.xp.linalg.inv if fn == "inverse" else dev.xp.linalg.cholesky
+    try:
+        dev.xp.copyto(out, compute(matrices))
+    except np.linalg.LinAlgError as error:
+        raise InvalidValue(f"{op}: a matrix has no {fn}: {error}.") from None
 
 
 def _check(op: str, index: Any, limit: int, what: str) -> None:

@@ -39,8 +39,9 @@ class Term(e.Arithmetic):
     gradient op knows the shape alone), ``constant`` (no gradient passes), ``cast``, ``sum``, ``max``, ``min``
     (axes keep size 1), ``reshape``, ``transpose``, ``broadcast``, ``slice``, ``place`` (zeros, but for what
     ``slice`` would take), ``concat``, ``matmul``, ``rows`` (those of a stack of matrices that the second
-    operand names), ``row_sums`` (sums of rows in the second operand by the numbers in the first), ``checked``
-    (whole numbers below a limit) and ``argmax``. ``options`` say the rest.
+    operand names), ``row_sums`` (sums of rows in the second operand by the numbers in the first), ``inverse``
+    and ``cholesky`` (of matrices), ``checked`` (whole numbers below a limit) and ``argmax``. ``options`` say
+    the rest.
     """
 
     __slots__ = ("args", "dtype", "fn", "options", "shape")
@@ -218,6 +219,7 @@ log = _function(e.log)
 log1p = _function(e.log1p)
 maximum = _function(e.maximum)
 minimum = _function(e.minimum)
+not_equal = _function(e.not_equal)
 sign = _function(e.sign)
 sin = _function(e.sin)
 sqrt = _function(e.sqrt)
@@ -299,6 +301,21 @@ def take(x: Array, index: Any, axis: int = 0) -> Array:
     return cast(Array, picked.reshape(*before, *at.shape, *after))
 
 
+def turned(x: Array) -> Array:
+    """Return matrices with their last two dimensions exchanged."""
+    return x.transpose([*range(x.ndim - 2), x.ndim - 1, x.ndim - 2])
+
+
+def inverse(x: Array) -> Array:
+    """Return the inverses of matrices; a step fails where there is none."""
+    return cast(Array, Term("inverse", [cast(Term, x)], x.shape, x.dtype))
+
+
+def cholesky(x: Array) -> Array:
+    """Return lower triangles L of which x is L L^T; a step fails where there is none."""
+    return cast(Array, Term("cholesky", [cast(Term, x)], x.shape, x.dtype))
+
+
 def row_sums(index: Array, values: Array, rows: int) -> Array:
     """Return sums of rows by number: result[index[k]] is the sum of its values[k]; 0 without any."""
     first, second = cast(Term, index), cast(Term, values)
@@ -359,11 +376,20 @@ def _of_extreme(d: Term, out: Term, x: Term) -> tuple[Term, ...]:
     return (e.where(e.equal(x, out), d, 0),)
 
 
-def _of_matmul(d: Term, out: Term, x: Term, y: Term) -> tuple[Term, ...]:
-    def turned(t: Term) -> Term:
-        return t.transpose(*range(t.ndim - 2), t.ndim - 1, t.ndim - 2)
-
+def _of_matmul(d: Any, out: Any, x: Any, y: Any) -> tuple[Term, ...]:
     return fitted(d @ turned(y), x.shape), fitted(turned(x) @ d, y.shape)
+
+
+def _of_inverse(d: Any, out: Any, x: Any) -> tuple[Term, ...]:
+    return (-(turned(out) @ d @ turned(out)),)
+
+
+def _of_cholesky(d: Any, out: Any, x: Any) -> tuple[Term, ...]:
+    """Smith's rule: L^-T P(L^T dL) L^-1, symmetric. P halves the diagonal of the lower triangle."""
+    n = out.shape[-1]
+    half: Any = table(np.tril(np.ones((n, n)), -1) + np.eye(n) * 0.5, out.dtype)
+    slope: Any = turned(inverse(out)) @ ((turned(out) @ d) * half) @ inverse(out)
+    return ((slope + turned(slope)) * 0.5,)
 
 
 def _of_concat(d: Term, out: Term, *args: Term) -> tuple[Term, ...]:
@@ -404,6 +430,8 @@ _MOVED: Mapping[str, Callable[..., tuple[Term | None, ...]]] = {
     "cast": lambda d, out, x: (d.astype(x.dtype),),
     "concat": _of_concat,
     "matmul": _of_matmul,
+    "inverse": _of_inverse,
+    "cholesky": _of_cholesky,
     "rows": _of_rows,
     "row_sums": _of_row_sums,
 }
@@ -549,11 +577,12 @@ def _pairs(first: Any, second: Any) -> list[tuple[Any, Any]]:
 
 
 def _sources(term: Term, value: Term) -> dict[int, Term]:
-    """Return what a result that is read stands for: the term, and what was reshaped to it."""
+    """Return what a result that is read stands for: the term, and what it is a view of all of."""
     known = {id(term): value}
-    while term.fn == "reshape":
+    while term.fn in ("reshape", "transpose") and term.args[0].fn not in ("arg", "unread"):
+        if term.fn == "transpose":
+            value = value.transpose([term.options.index(i) for i in range(term.ndim)])
         term = term.args[0]
-        if term.fn in ("arg", "unread"):
-            break
-        known[id(term)] = value.reshape(term.shape)
+        value = value.reshape(term.shape)
+        known[id(term)] = value
     return known

@@ -13,6 +13,8 @@ import numpy as np
 class Draw:
     """An array to draw: ``kind`` is normal, uniform (``low`` to ``high``), distribution, integers or bool.
 
+    ``definite`` matrices are symmetric, with eigenvalues of 1 and more.
+
     ``special`` is a normal array that begins with nan, inf and -inf.
 
     ``away_from`` lists values near which an element is moved off by 0.1 (kinks have no gradient).
@@ -36,6 +38,8 @@ class Draw:
                 values /= values.sum(-1, keepdims=True)
         else:
             values = rng.standard_normal(self.shape)
+        if self.kind == "definite":
+            values = values @ values.swapaxes(-1, -2) + np.eye(self.shape[-1])
         if self.kind == "special":
             values.flat[:3] = np.nan, np.inf, -np.inf
         for kink in self.away_from:
@@ -46,6 +50,11 @@ class Draw:
 def normal(*shape: int, away_from: tuple[float, ...] = ()) -> Draw:
     """Standard normal floats."""
     return Draw(shape, "normal", away_from=away_from)
+
+
+def definite(*shape: int) -> Draw:
+    """Symmetric positive definite matrices [..., N, N]."""
+    return Draw(shape, "definite")
 
 
 def uniform(*shape: int, low: float = 0.0, high: float = 1.0) -> Draw:

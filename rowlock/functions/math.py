@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.layers import activations, binary, matrices, picks, tensors, unary
+from ..graph.layers import activations, binary, matrices, picks, products, tensors, unary
 from ..graph.layers import shape as layers
-from ..graph.layers.helper import check_variable
+from ..graph.layers.helper import LayerHelper, check_variable
 from ..graph.program.variable import Variable
 from ..strategies.errors import InvalidType, InvalidValue
 from ..strategies.types import INTEGERS, VarType, to_numpy, to_var_type
@@ -134,7 +134,7 @@ def bmm(x: Variable, y: Variable, name: str | None = None) -> Variable:
         check_variable(operand, argument, "bmm")
         if operand.ndim != 3:
             raise InvalidValue(f"bmm: {argument} must have 3 dimensions, got {operand.ndim}.")
-    return binary.matmul(x, y, name=name)
+    return products.bmm(x, y, name)
 
 
 def mv(x: Variable, vec: Variable, name: str | None = None) -> Variable:
@@ -179,18 +179,7 @@ def t(input: Variable, name: str | None = None) -> Variable:
 
 def kron(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Every element of x times all of y, block by block."""
-    check_variable(x, "x", "kron")
-    check_variable(y, "y", "kron")
-    rank = max_of(x.ndim, y.ndim)
-    views = []
-    for i, operand in enumerate((x, y)):
-        sizes = [1] * (rank - operand.ndim) + [int(n) for n in operand.shape or ()]
-        if min_of(*sizes) < 0:
-            raise InvalidValue(f"kron: the sizes of {operand.name!r} must be known.")
-        views.append((operand, sizes, [pair for n in sizes for pair in ((n, 1), (1, n))[i]]))
-    (_, left, x_view), (_, right, y_view) = views
-    product = layers.reshape(x, x_view) * layers.reshape(y, y_view)
-    return layers.reshape(product, [a * b for a, b in zip(left, right, strict=True)])
+    return products.kron(x, y, name=name)
 
 
 max_of, min_of = max, min
@@ -345,9 +334,7 @@ def norm(
 
 def dist(x: Variable, y: Variable, p: float = 2, name: str | None = None) -> Variable:
     """The p-norm of x - y."""
-    check_variable(x, "x", "dist")
-    check_variable(y, "y", "dist")
-    return norm(x - y, float(p), None, False, name)
+    return products.dist(x, y, p)
 
 
 def cumsum(
@@ -457,14 +444,18 @@ def numel(x: Variable, name: str | None = None) -> Variable:
 
 def cross(x: Variable, y: Variable, axis: int = 9, name: str | None = None) -> Variable:
     """The vector product along ``axis``; 9 stands for the first dimension of 3 elements."""
-    from .manipulation import roll
+    return products.cross(x, y, None if axis == 9 else axis)
 
-    check_variable(x, "x", "cross")
-    check_variable(y, "y", "cross")
-    shape = x.shape or ()
-    if axis == 9:
-        axis = next((i for i, size in enumerate(shape) if size == 3), 9)
-    if not -len(shape) <= axis < len(shape) or shape[axis] != 3:
-        raise InvalidValue(f"cross: a dimension of 3 elements is needed, got {list(shape)}.")
-    ahead = roll(x, -1, axis) * roll(y, -2, axis)
-    return ahead - roll(x, -2, axis) * roll(y, -1, axis)
+
+def inverse(x: Variable, name: str | None = None) -> Variable:
+    """The inverses of square matrices; a step with one that has none fails."""
+    tensors.check_float(x, "x", "inverse")
+    helper = LayerHelper("inverse", name)
+    return helper.apply("inverse", {"Input": x}, out="Output", dtype=x.dtype)
+
+
+def cholesky(x: Variable, upper: bool = False, name: str | None = None) -> Variable:
+    """Lower triangles L with L L^T = x, or upper ones U with U^T U = x, of positive definite matrices."""
+    tensors.check_float(x, "x", "cholesky")
+    helper = LayerHelper("cholesky", name)
+    return helper.apply("cholesky", {"X": x}, {"upper": bool(upper)}, dtype=x.dtype)

@@ -73,6 +73,7 @@ from .losses import (
     softmax_with_cross_entropy,
     square_error_cost,
 )
+from .norms import bilinear, instance_norm, local_response_norm
 from .pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -104,6 +105,7 @@ __all__ = [
     "avg_pool2d",
     "avg_pool3d",
     "batch_norm",
+    "bilinear",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "celu",
@@ -132,6 +134,7 @@ __all__ = [
     "hardsigmoid",
     "hardswish",
     "hardtanh",
+    "instance_norm",
     "interpolate",
     "kl_div",
     "l1_loss",
@@ -139,6 +142,7 @@ __all__ = [
     "layer_norm",
     "leaky_relu",
     "linear",
+    "local_response_norm",
     "log_loss",
     "log_sigmoid",
     "log_softmax",

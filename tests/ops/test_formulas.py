@@ -34,6 +34,10 @@ CASES: Mapping[str, Callable[..., Any]] = {
         m.concatenate([x.T[::-1], y * y], 1)[1:, ::2].transpose(1, 0).reshape(-1)
     ),
     "rows": lambda m, x, y: m.take(x * x, INDEX, 0) + m.take(x, INDEX, 1).sum((0, 1, 2)),
+    "factors": lambda m, x, y: (
+        m.inverse(x[:, :3] @ x[:, :3].T + m.table([[1, 0.5, 0], [0, 2, 0], [0, 0, 3.0]]))
+        + m.cholesky(x @ x.T + m.table([[1, 0, 0], [0, 1, 0], [0, 0, 1.0]]))
+    ),
     "one value": lambda m, x, y: (x * x).sum(),
     "nothing of x": lambda m, x, y: y * 2,
 }
@@ -43,7 +47,8 @@ class Numpy:
     """NumPy under the names that formulas have."""
 
     exp, sqrt, where, maximum, tanh = np.exp, np.sqrt, np.where, np.maximum, np.tanh
-    concatenate, take = np.concatenate, np.take
+    concatenate, take, table = np.concatenate, np.take, np.array
+    inverse, cholesky = np.linalg.inv, np.linalg.cholesky
 
 
 def computed(roots: list[Term], arrays: Mapping[str, Any], means: Means) -> list[Any]:

@@ -99,7 +99,8 @@ def differences(name: str, case: Any) -> list[str]:
 
 SIDE = {
     "MeanOut", "VarianceOut", "SavedMean", "SavedVariance", "Mean", "Variance", "Softmax", "Residual",
-    "IntermediateOut", "XShape", "MatchX", "Indices", "Mask",
+    "IntermediateOut", "XShape", "MatchX", "Indices", "Mask", "CentersOut", "Means", "MidOut", "Norm",
+    "SampleCenterDiff", "Scales", "Total_weight", "XNorm", "YNorm", "sub_result",
 }  # fmt: skip
 
 

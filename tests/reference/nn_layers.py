@@ -47,6 +47,10 @@ nn.BatchNorm(4) : im | nn.BatchNorm(4, act='relu', momentum=0.5, epsilon=0.0005)
 nn.BatchNorm1D(4) : w | nn.BatchNorm1D(4, 0.75) : seq | nn.BatchNorm1D(6, data_format='NLC') : seq | nn.BatchNorm2D(4) : im | nn.BatchNorm2D(4).eval() : im
 nn.BatchNorm2D(4, 0.5, 0.001, data_format='NHWC', name='bn') : im | nn.BatchNorm2D(4, use_global_stats=True) : im | nn.BatchNorm3D(4) : vol
 nn.LayerNorm(4) : w | nn.LayerNorm([4, 4], epsilon=0.001) : im | nn.LayerNorm(6, bias_attr=False) : seq | nn.LayerNorm(6, elementwise_affine=False) : seq
+nn.GroupNorm(2, 4) : im | nn.GroupNorm(4, 4, 0.0005) : im | nn.GroupNorm(2, 4, bias_attr=False, data_format='NHWC') : im
+nn.InstanceNorm1D(4) : seq | nn.InstanceNorm2D(4, 0.0005, weight_attr=False, bias_attr=False) : im | nn.InstanceNorm3D(4) : vol
+nn.LocalResponseNorm(3, 0.5) : im | nn.LocalResponseNorm(2, 0.25, 0.5, 2.0, 'NHWC', name='r') : im | nn.LocalResponseNorm(5, alpha=1.0) : vol
+nn.Bilinear(4, 4, 3) : w, p | nn.Bilinear(4, 4, 2, bias_attr=False, name='b') : w, p
 nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)) : w | nn.Sequential(('a', nn.Linear(4, 4)), ('b', nn.Sequential(nn.Tanh(), nn.Linear(4, 1)))) : w
 nn.MultiHeadAttention(6, 2) : seq | nn.MultiHeadAttention(6, 3, need_weights=True) : seq, seq2, seq2, mask | nn.MultiHeadAttention(6, 2, kdim=4, vdim=5, bias_attr=False) : seq, tall, wide
 nn.TransformerEncoderLayer(6, 2, 8, 0.0) : seq | nn.TransformerEncoderLayer(6, 2, 8, activation='gelu', normalize_before=True).eval() : seq, mask
@@ -59,6 +63,7 @@ nn.Transformer(6, 2, 1, 2, 8, 0.0) : seq, seq2, add, None, mask | nn.Transformer
 
 # What programs get wrong: the error is of the same built-in kind.
 MISTAKES = """
+nn.GroupNorm(2, 4, data_format='CN') | nn.InstanceNorm2D(4)(w) | nn.LocalResponseNorm(3)(w)
 nn.Linear(2) | nn.ReLU(1, 2) | nn.LeakyReLU(a=1) | nn.ReLU()(3) | nn.Embedding(0, 3) | nn.Embedding(5, 3, 5) | nn.Conv2D(3, 4, 3, groups=2)
 nn.Conv2D(3, 4, 3, weight_attr=False) | nn.Conv2D(3, 4, 3, padding_mode='wrong') | nn.Conv2D(3, 4, 3, padding=[1, 1], padding_mode='reflect')
 nn.Conv2D(3, 4, [1, 2, 3]) | nn.Conv3D(3, 4, [1, 2]) | nn.Conv2DTranspose(3, 4, 3, weight_attr=False) | nn.Dropout(2)(w) | nn.BatchNorm2D(4)(w) | nn.BatchNorm1D(4, data_format='CN')(w) | nn.BCELoss(reduction='x')

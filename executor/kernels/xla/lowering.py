@@ -271,6 +271,10 @@ def _of_term(
             return jnp.zeros(term.shape, term.dtype).at[slices(options)].set(args[0])
         case "concat":
             return jnp.concatenate(args, options)
+        case "inverse":
+            return jnp.linalg.inv(args[0])
+        case "cholesky":
+            return jnp.linalg.cholesky(args[0])
         case "rows":
             return jnp.take(args[0], args[1], axis=1)
         case "row_sums":

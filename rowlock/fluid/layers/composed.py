@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...functions import creation
-from ...functions import math as functions
-from ...graph.layers import binary, draws, tensors, unary
+from ...graph.layers import draws, tensors, unary
 from ...graph.layers import shape as layers
-from ...graph.layers.helper import check_variable
+from ...graph.layers.nn import batch_norm
 from ...graph.program.variable import Variable
 from ...nn import activations, losses
 from ...strategies.errors import InvalidValue
 
-bmm = functions.bmm
 dice_loss = losses.dice_loss
 npair_loss = losses.npair_loss
 
@@ -83,35 +81,39 @@ def log_softmax(
     return activations.log_softmax(input, -1 if axis is None else axis, dtype)
 
 
-def l2_normalize(
-    x: Variable, axis: int, epsilon: float = 1e-12, name: str | None = None
+def inplace_abn(
+    input: Variable,
+    act: str | None = None,
+    is_test: bool = False,
+    momentum: float = 0.9,
+    epsilon: float = 1e-5,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    data_layout: str = "NCHW",
+    name: str | None = None,
+    moving_mean_name: str | None = None,
+    moving_variance_name: str | None = None,
+    do_model_average_for_mean_and_var: bool = True,
+    use_global_stats: bool = False,
+    act_alpha: float = 1.0,
 ) -> Variable:
-    """x by the square root of epsilon and the sum of its squares along ``axis``."""
-    tensors.check_float(x, "x", "l2_normalize")
-    squares = layers.reduce_sum(unary.square(x), axis if x.ndim > 1 else 0, True)
-    return x / unary.sqrt(squares + float(epsilon))
+    """Batch norm and an activation: identity (None), leaky_relu or elu, with ``act_alpha``.
 
-
-def cos_sim(X: Variable, Y: Variable) -> Variable:
-    """The cosine of the angle between rows; Y may be one row."""
-    check_variable(X, "X", "cos_sim")
-    check_variable(Y, "Y", "cos_sim")
-    dims = list(_range(1, X.ndim))
-    product = layers.reduce_sum(X * Y, dims, True)
-    sizes = [unary.sqrt(layers.reduce_sum(unary.square(operand), dims, True)) for operand in (X, Y)]
-    return product / sizes[0] / sizes[1]
-
-
-def fsp_matrix(x: Variable, y: Variable) -> Variable:
-    """Products of the channels of two images, averaged over the pixels."""
-    check_variable(x, "x", "fsp_matrix")
-    check_variable(y, "y", "fsp_matrix")
-    (_, first, height, width), second = x.shape or (0, 0, 0, 0), (y.shape or (0, 0))[1]
-    if height < 0 or width < 0:
-        raise InvalidValue(f"fsp_matrix: the sizes of {x.name!r} must be known.")
-    left = layers.reshape(x, [-1, first, height * width])
-    right = layers.reshape(y, [-1, second, height * width])
-    return binary.matmul(left, right, transpose_y=True, alpha=1.0 / (height * width))
+    Raises:
+        InvalidValue: ``act`` is another, or ``bias_attr`` is False.
+    """
+    tensors.check_float(input, "input", "inplace_abn")
+    if act not in (None, "identity", "leaky_relu", "elu"):
+        raise InvalidValue(f"inplace_abn: act is identity, leaky_relu or elu, got {act!r}.")
+    if bias_attr is False:
+        raise InvalidValue("inplace_abn: bias_attr cannot be False.")
+    y = batch_norm(
+        input, None, is_test, momentum, epsilon, param_attr, bias_attr, data_layout, True, name,
+        moving_mean_name, moving_variance_name, do_model_average_for_mean_and_var, use_global_stats,
+    )  # fmt: skip
+    if act in (None, "identity"):
+        return y
+    return (unary.elu if act == "elu" else unary.leaky_relu)(y, float(act_alpha))
 
 
 def _range(start: int, end: int) -> Sequence[int]:

@@ -61,6 +61,15 @@ from ...graph.layers.moves import (
     unfold,
 )
 from ...graph.layers.nn import batch_norm, embedding, fc, layer_norm
+from ...graph.layers.norms import (
+    cos_sim,
+    data_norm,
+    group_norm,
+    instance_norm,
+    l2_normalize,
+    lrn,
+    spectral_norm,
+)
 from ...graph.layers.picks import (
     index_sample,
     index_select,
@@ -70,6 +79,17 @@ from ...graph.layers.picks import (
     shard_index,
 )
 from ...graph.layers.pool import adaptive_pool2d, adaptive_pool3d, pool2d, pool3d
+from ...graph.layers.products import (
+    add_position_encoding,
+    addmm,
+    bilinear_tensor_product,
+    bmm,
+    cross,
+    dist,
+    dot,
+    fsp_matrix,
+    logsumexp,
+)
 from ...graph.layers.python_function import py_func
 from ...graph.layers.shape import (
     expand,
@@ -127,26 +147,19 @@ from ...graph.layers.unary import (
     swish,
 )
 from ...names import listing, missing
-from .composed import (
-    bmm,
-    cos_sim,
-    dice_loss,
-    fsp_matrix,
-    l2_normalize,
-    log_softmax,
-    randint,
-    randn,
-    randperm,
-)
+from .composed import dice_loss, inplace_abn, log_softmax, randint, randn, randperm
 
 __all__ = [
     "adaptive_pool2d",
     "adaptive_pool3d",
+    "add_position_encoding",
+    "addmm",
     "affine_channel",
     "affine_grid",
     "allclose",
     "autoincreased_step_counter",
     "batch_norm",
+    "bilinear_tensor_product",
     "bmm",
     "brelu",
     "clip",
@@ -158,8 +171,12 @@ __all__ = [
     "cos_sim",
     "crop",
     "crop_tensor",
+    "cross",
+    "data_norm",
     "diag_embed",
     "dice_loss",
+    "dist",
+    "dot",
     "dropout",
     "elementwise_add",
     "elementwise_div",
@@ -183,12 +200,15 @@ __all__ = [
     "gaussian_random",
     "gaussian_random_batch_size_like",
     "grid_sampler",
+    "group_norm",
     "hard_sigmoid",
     "hard_swish",
     "image_resize",
     "image_resize_short",
     "index_sample",
     "index_select",
+    "inplace_abn",
+    "instance_norm",
     "l2_normalize",
     "label_smooth",
     "layer_norm",
@@ -201,6 +221,8 @@ __all__ = [
     "logical_not",
     "logical_or",
     "logical_xor",
+    "logsumexp",
+    "lrn",
     "matmul",
     "maxout",
     "mean",
@@ -255,6 +277,7 @@ __all__ = [
     "soft_relu",
     "softmax",
     "space_to_depth",
+    "spectral_norm",
     "split",
     "squeeze",
     "stack",

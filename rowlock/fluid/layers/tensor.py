@@ -1,15 +1,8 @@
 """``fluid.layers.tensor``: tensors: creating, joining and converting them."""
 
 from ...graph.layers.io import create_global_var, create_parameter
-from ...graph.layers.matrices import (
-    diag,
-    eye,
-    linspace,
-    range,
-    trace,
-    tril,
-    triu,
-)
+from ...graph.layers.matrices import diag, eye, linspace, range, trace, tril, triu
+from ...graph.layers.products import kron
 from ...graph.layers.shape import (
     argmax,
     argmin,
@@ -26,9 +19,7 @@ from ...graph.layers.shape import (
 )
 from ...graph.layers.tensors import argsort, create_tensor, has_inf, has_nan, isfinite, reverse
 from ...names import listing, missing
-from .composed import (
-    arange,
-)
+from .composed import arange
 
 __all__ = [
     "arange",
@@ -48,6 +39,7 @@ __all__ = [
     "has_inf",
     "has_nan",
     "isfinite",
+    "kron",
     "linspace",
     "ones",
     "ones_like",

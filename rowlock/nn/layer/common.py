@@ -116,6 +116,36 @@ class Linear(Layer):
         return f"in_features={rows}, out_features={columns}, dtype={self._dtype}{named(self.name)}"
 
 
+class Bilinear(Layer):
+    """x1 weight[k] x2 + bias[k] for each of ``out_features`` matrices weight[k]."""
+
+    def __init__(
+        self,
+        in1_features: int,
+        in2_features: int,
+        out_features: int,
+        weight_attr: Any = None,
+        bias_attr: Any = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(dtype=get_default_dtype())
+        self._sizes, self._name = (in1_features, in2_features, out_features), name
+        self.weight = self.create_parameter([out_features, in1_features, in2_features], weight_attr)
+        self.bias = self.create_parameter([1, out_features], bias_attr, is_bias=True)
+
+    def forward(self, x1: Variable, x2: Variable) -> Variable:
+        """[N, in1_features] and [N, in2_features] to [N, out_features]."""
+        return F.bilinear(x1, x2, self.weight, self.bias, self._name)
+
+    def extra_repr(self) -> str:
+        """Return the arguments that matter."""
+        first, second, out = self._sizes
+        return (
+            f"in1_features={first}, in2_features={second}, out_features={out}, "
+            f"dtype={self._dtype}{named(self._name)}"
+        )
+
+
 class Embedding(Layer):
     """Rows of a weight [num_embeddings, embedding_dim] for ids; the row ``padding_idx`` counts as zeros.
 

@@ -1,0 +1,157 @@
+"""Normalisation by sums over all data so far, which are parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from . import formula as f
+from .operands import Array, Input, Operands, Output, named
+from .registry import Inference, Op, Spec, Specs, define
+from .rules import merge_dims
+from .samples import normal, sample, uniform
+
+_SUMS = ("BatchSize", "BatchSum", "BatchSquareSum")
+
+
+def data_norm_shape(op: Inference) -> Mapping[str, Specs]:
+    """Y like X [N, C]; all else has one element for each column."""
+    x = op.spec("X")
+    op.require(len(x.shape) == 2, f"X must be a matrix, has {len(x.shape)} dimensions")
+    width, slot_dim = x.shape[1], op.attr("slot_dim")
+    pair = op.has("scale_w") == op.has("bias") == op.attr("enable_scale_and_shift")
+    op.require(pair, "scale_w and bias come together, with enable_scale_and_shift")
+    for slot in (*_SUMS, "scale_w", "bias"):
+        if slot in _SUMS or op.has(slot):
+            shape = op.shape(slot)
+            fits = len(shape) == 1 and merge_dims(shape[0], width) is not None
+            op.require(fits, f"{slot} must have one element for each of the {width} columns")
+    fits = slot_dim <= 0 or width < 0 or width % slot_dim == 0
+    op.require(fits, f"{width} columns do not split in slots of {slot_dim}")
+    rows = Spec((width,), x.dtype)
+    return {"Y": x, "Means": rows, "Scales": rows}
+
+
+class DataNormAttributes(Operands):
+    epsilon: float = 1e-4
+    slot_dim: int = -1
+    summary_decay_rate: float = 0.9999999
+    enable_scale_and_shift: bool = False
+    data_layout: str = "NCHW"
+    sync_stats: bool = False
+    use_mkldnn: bool = False
+
+
+class DataNorm(DataNormAttributes):
+    scale_w: Input | None = named("scale_w")
+    bias: Input | None = named("bias")
+    x: Input
+    batch_size: Input
+    batch_sum: Input
+    batch_square_sum: Input
+    y: Output
+    means: Output
+    scales: Output
+
+
+class DataNormGrad(DataNormAttributes):
+    scale_w: Input | None = named("scale_w")
+    bias: Input | None = named("bias")
+    x: Input
+    means: Input
+    scales: Input
+    d_y: Input
+    d_scale_w: Output | None = named("scale_w@GRAD")
+    d_bias: Output | None = named("bias@GRAD")
+    d_x: Output | None
+    d_batch_size: Output | None
+    d_batch_sum: Output | None
+    d_batch_square_sum: Output | None
+
+
+def _present(x: Array, slot_dim: int) -> Array:
+    """Return 1 for rows of a slot whose first column is not 0, else 0: [N, slots, 1]."""
+    first = x.reshape(x.shape[0], -1, slot_dim)[:, :, :1]
+    return f.where(f.absolute(first) >= 1e-7, f.full(first.shape, 1, x.dtype), 0)
+
+
+def data_norm(a: DataNorm) -> f.Results:
+    """Y = (X - sum / size) sqrt(size / sum of squares), 0 where a slot's first column is."""
+    means, scales = a.batch_sum / a.batch_size, f.sqrt(a.batch_size / a.batch_square_sum)
+    y = (a.x - means) * scales
+    if a.scale_w is not None and a.bias is not None:
+        y = y * a.scale_w + a.bias
+    if a.slot_dim > 0:
+        y = (y.reshape(y.shape[0], -1, a.slot_dim) * _present(a.x, a.slot_dim)).reshape(a.x.shape)
+    return {"y": y, "means": means, "scales": scales}
+
+
+def data_norm_grad(a: DataNormGrad) -> f.Results:
+    """What the optimizer takes for gradients of the sums are those of this batch.
+
+    They are of all rows; with slots, their mean over the rows that have the slot.
+    """
+    mask = None
+    d_y, centred = a.d_y, a.x - a.means
+    sums = {"d_batch_sum": a.x, "d_batch_square_sum": centred * centred}
+    count = f.full(a.means.shape, a.x.shape[0], a.x.dtype)
+    shown = count
+    if a.slot_dim > 0:
+        mask = f.broadcast(
+            _present(a.x, a.slot_dim), (a.x.shape[0], a.x.shape[1] // a.slot_dim, a.slot_dim)
+        )
+        mask = mask.reshape(a.x.shape)
+        d_y, sums = d_y * mask, {name: value * mask for name, value in sums.items()}
+        count = mask.sum(0)
+        shown = f.minimum(count, 1)
+    each = f.maximum(count, 1) if a.slot_dim > 0 else 1
+    totals = {name: value.sum(0) / each for name, value in sums.items()}
+    totals["d_batch_square_sum"] = totals["d_batch_square_sum"] + count * a.epsilon
+    d_x = d_y * a.scales
+    return {
+        **totals,
+        "d_batch_size": shown,
+        "d_x": d_x if a.scale_w is None else d_x * a.scale_w,
+        "d_scale_w": (d_y * centred * a.scales).sum(0),
+        "d_bias": d_y.sum(0),
+    }
+
+
+def data_norm_grad_shape(op: Inference) -> Mapping[str, Specs]:
+    """The sums are like Means."""
+    rows = op.spec("Means")
+    shifts = {f"{slot}@GRAD": op.specs(slot) for slot in ("scale_w", "bias")}
+    return {"X@GRAD": op.spec("X"), **{f"{slot}@GRAD": rows for slot in _SUMS}, **shifts}
+
+
+_SAMPLE = {
+    "BatchSize": uniform(4, low=0.5, high=2.0),
+    "BatchSum": normal(4),
+    "BatchSquareSum": uniform(4, low=0.5, high=2.0),
+}
+_SHIFT = {"scale_w": normal(4), "bias": normal(4)}
+
+define(
+    Op(
+        type="data_norm",
+        record=DataNorm,
+        shape=data_norm_shape,
+        formula=data_norm,
+        samples=(
+            sample({"X": normal(3, 4), **_SAMPLE}),
+            sample(
+                {"X": normal(3, 4), **_SAMPLE, **_SHIFT}, enable_scale_and_shift=True, slot_dim=2
+            ),
+        ),
+        refuses=(
+            sample({"X": normal(3, 4), **_SAMPLE}, slot_dim=3),
+            sample({"X": normal(3, 4), **_SAMPLE, **_SHIFT}),
+            sample({"X": normal(3, 5), **_SAMPLE}),
+        ),
+    ),
+    Op(
+        type="data_norm_grad",
+        record=DataNormGrad,
+        shape=data_norm_grad_shape,
+        formula=data_norm_grad,
+    ),
+)

@@ -1,0 +1,137 @@
+"""Normalisation of groups of channels: Wu and He, arXiv 1803.08494."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from . import formula as f
+from .operands import Array, Input, Operands, Output
+from .registry import Inference, Op, Spec, Specs, define
+from .rules import merge_dims, statistic
+from .samples import normal, sample
+
+
+def group_norm_shape(op: Inference) -> Mapping[str, Specs]:
+    """Y like X; statistics have one element for each group of each sample."""
+    x, groups = op.spec("X"), op.attr("groups")
+    op.require(len(x.shape) >= 2, f"X must have 2 dimensions or more, has {len(x.shape)}")
+    channels = x.shape[-1 if op.attr("data_layout") == "NHWC" else 1]
+    fits = groups >= 1 and (channels < 0 or channels % groups == 0)
+    op.require(fits, f"{channels} channels do not split in {groups} groups")
+    for slot in ("Scale", "Bias"):
+        if op.has(slot):
+            shape = op.shape(slot)
+            fits = len(shape) == 1 and merge_dims(shape[0], channels) is not None
+            op.require(fits, f"{slot} must have one element for each of the {channels} channels")
+    rows = Spec((x.shape[0], groups), statistic(x.dtype))
+    return {"Y": x, "Mean": rows, "Variance": rows}
+
+
+def group_norm_grad_shape(op: Inference) -> Mapping[str, Specs]:
+    """The gradient of X is like Y."""
+    return {
+        "X@GRAD": op.spec("Y"),
+        "Scale@GRAD": op.specs("Scale"),
+        "Bias@GRAD": op.specs("Bias"),
+    }
+
+
+class GroupNormAttributes(Operands):
+    epsilon: float = 1e-5
+    groups: int = 1
+    data_layout: str = "NCHW"
+
+
+class GroupNorm(GroupNormAttributes):
+    x: Input
+    scale: Input | None
+    bias: Input | None
+    y: Output
+    mean: Output
+    variance: Output
+
+
+class GroupNormGrad(GroupNormAttributes):
+    y: Input
+    scale: Input | None
+    bias: Input | None
+    variance: Input
+    d_y: Input
+    d_x: Output | None
+    d_scale: Output | None
+    d_bias: Output | None
+
+
+def _by_group(x: Array, a: GroupNormAttributes) -> Array:
+    """Return [samples, groups, channels of one, pixels], a view of X in either layout."""
+    if a.data_layout == "NHWC":
+        x = x.transpose([0, x.ndim - 1, *range(1, x.ndim - 1)])
+    return x.reshape(x.shape[0], a.groups, x.shape[1] // a.groups, -1)
+
+
+def _as_laid_out(y_NGCS: Array, a: GroupNormAttributes, shape: tuple[int, ...]) -> Array:
+    if a.data_layout != "NHWC":
+        return y_NGCS.reshape(shape)
+    y = y_NGCS.reshape(shape[0], shape[-1], *shape[1:-1])
+    return y.transpose([0, *range(2, y.ndim), 1])
+
+
+def group_norm(a: GroupNorm) -> f.Results:
+    """Y = (X - mean) / sqrt(variance + epsilon) * Scale + Bias, over the channels and pixels of a group."""
+    x = _by_group(a.x, a)
+    mean = x.mean((2, 3), keepdims=True)
+    centred = x - mean
+    variance = (centred * centred).mean((2, 3), keepdims=True)
+    y = centred * (1 / f.sqrt(variance + a.epsilon))
+    if a.scale is not None:
+        y = y * a.scale.reshape(a.groups, -1, 1)
+    if a.bias is not None:
+        y = y + a.bias.reshape(a.groups, -1, 1)
+    return {
+        "y": _as_laid_out(y, a, a.x.shape),
+        "mean": mean.reshape(x.shape[:2]),
+        "variance": variance.reshape(x.shape[:2]),
+    }
+
+
+def group_norm_grad(a: GroupNormGrad) -> f.Results:
+    """What was normalised is (Y - Bias) / Scale again, for X is not read; 0 where Scale is."""
+    y, d_y = _by_group(a.y, a), _by_group(a.d_y, a)
+    scale = None if a.scale is None else a.scale.reshape(a.groups, -1, 1)
+    normed = y if a.bias is None else y - a.bias.reshape(a.groups, -1, 1)
+    if scale is not None:
+        normed = normed * f.where(scale > 0, 1 / scale, f.where(scale < 0, 1 / scale, 0))
+    by_channel = {"d_scale": d_y * normed, "d_bias": d_y}
+    results = {name: value.sum((0, 3)).reshape(-1) for name, value in by_channel.items()}
+    inverse = 1 / f.sqrt(a.variance.reshape(*y.shape[:2], 1, 1) + a.epsilon)
+    d = d_y if scale is None else d_y * scale
+    mean = d.mean((2, 3), keepdims=True)
+    along = (d * normed).mean((2, 3), keepdims=True)
+    return {**results, "d_x": _as_laid_out((d - mean - normed * along) * inverse, a, a.y.shape)}
+
+
+_CHANNELS = {"Scale": normal(4, away_from=(0.0,)), "Bias": normal(4)}
+
+define(
+    Op(
+        type="group_norm",
+        record=GroupNorm,
+        shape=group_norm_shape,
+        formula=group_norm,
+        samples=(
+            sample({"X": normal(2, 4, 3, 2), **_CHANNELS}, groups=2),
+            sample({"X": normal(2, 3, 2, 4), **_CHANNELS}, groups=2, data_layout="NHWC"),
+            sample({"X": normal(2, 4, 5)}, groups=1, epsilon=0.1),
+        ),
+        refuses=(
+            sample({"X": normal(2, 4, 3)}, groups=3),
+            sample({"X": normal(2, 4, 3), "Scale": normal(3)}, groups=2),
+        ),
+    ),
+    Op(
+        type="group_norm_grad",
+        record=GroupNormGrad,
+        shape=group_norm_grad_shape,
+        formula=group_norm_grad,
+    ),
+)

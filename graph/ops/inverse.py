@@ -1,0 +1,87 @@
+"""Inverses and triangular factors of square matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from . import formula as f
+from .operands import Input, Operands, Output, SlopeOfOut, Unary
+from .registry import Inference, Op, ShapeRule, Specs, define
+from .rules import merge_dims
+from .samples import definite, normal, sample
+
+
+def square_matrices(slot: str, result: str) -> ShapeRule:
+    """Return the shape rule of a result like an operand of square matrices [..., N, N]."""
+
+    def rule(op: Inference) -> Mapping[str, Specs]:
+        x = op.spec(slot)
+        fits = len(x.shape) >= 2 and merge_dims(*x.shape[-2:]) is not None
+        op.require(fits, f"{slot} must hold square matrices")
+        return {result: x}
+
+    return rule
+
+
+class Inverse(Operands):
+    input: Input
+    output: Output
+
+
+class InverseGrad(Operands):
+    output: Input
+    d_output: Input
+    d_input: Output | None
+
+
+define(
+    Op(
+        type="inverse",
+        record=Inverse,
+        shape=square_matrices("Input", "Output"),
+        formula=lambda a: {"output": f.inverse(a.input)},
+        samples=(sample({"Input": definite(3, 3)}), sample({"Input": definite(2, 2, 2)})),
+        refuses=(sample({"Input": normal(3, 2)}), sample({"Input": normal(3)})),
+    ),
+    Op(
+        type="inverse_grad",
+        record=InverseGrad,
+        shape=square_matrices("Output", "Input@GRAD"),
+    ),
+)
+
+
+class CholeskyAttributes(Operands):
+    upper: bool = False
+
+
+class Cholesky(Unary, CholeskyAttributes): ...
+
+
+class CholeskyGrad(SlopeOfOut, CholeskyAttributes): ...
+
+
+def cholesky(a: Cholesky) -> f.Results:
+    """Out Out^T = X, or Out^T Out = X with ``upper``; of an X that is not symmetric, its symmetric part."""
+    lower = f.cholesky((a.x + f.turned(a.x)) * 0.5)
+    return {"out": f.turned(lower) if a.upper else lower}
+
+
+define(
+    Op(
+        type="cholesky",
+        record=Cholesky,
+        shape=square_matrices("X", "Out"),
+        formula=cholesky,
+        samples=(
+            sample({"X": definite(3, 3)}),
+            sample({"X": definite(2, 2, 2)}, upper=True),
+        ),
+        refuses=(sample({"X": normal(3, 2)}),),
+    ),
+    Op(
+        type="cholesky_grad",
+        record=CholeskyGrad,
+        shape=square_matrices("Out", "X@GRAD"),
+    ),
+)

@@ -1,0 +1,392 @@
+"""Products of vectors and matrices beside mul and matmul."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from . import formula as f
+from .operands import Array, Binary, BinaryGrad, Input, Operands, Output
+from .registry import Inference, Op, Specs, define
+from .rules import merge_dims, normal_axis, of_shape, same_shape
+from .samples import normal, sample
+
+
+def one_dtype(op: Inference, *slots: str) -> None:
+    """Refuse operands of different types."""
+    types = {op.spec(slot).dtype for slot in slots}
+    op.require(len(types) == 1, f"{', '.join(slots)} must have one dtype")
+
+
+def dot_shape(op: Inference) -> Mapping[str, Specs]:
+    """The last dimension becomes 1."""
+    x = op.spec("X")
+    op.require(len(x.shape) in (1, 2), f"X must have 1 or 2 dimensions, has {len(x.shape)}")
+    one_dtype(op, "X", "Y")
+    shape = same_shape(op, "X", "Y")
+    return {"Out": of_shape((*shape[:-1], 1), x)}
+
+
+define(
+    Op(
+        type="dot",
+        record=Binary,
+        shape=dot_shape,
+        formula=lambda a: {"out": (a.x * a.y).sum(-1, keepdims=True)},
+        samples=(
+            sample({"X": normal(4), "Y": normal(4)}),
+            sample({"X": normal(3, 4), "Y": normal(3, 4)}),
+        ),
+        refuses=(
+            sample({"X": normal(4), "Y": normal(3)}),
+            sample({"X": normal(2, 3, 4), "Y": normal(2, 3, 4)}),
+        ),
+    ),
+    Op(type="dot_grad", record=BinaryGrad),
+)
+
+
+def bmm_shape(op: Inference) -> Mapping[str, Specs]:
+    """[B, M, K] by [B, K, N]."""
+    x, y = op.spec("X"), op.spec("Y")
+    for slot, spec in (("X", x), ("Y", y)):
+        op.require(len(spec.shape) == 3, f"{slot} must have 3 dimensions, has {len(spec.shape)}")
+    one_dtype(op, "X", "Y")
+    count = merge_dims(x.shape[0], y.shape[0])
+    op.require(count is not None, "X and Y must hold as many matrices")
+    inner = merge_dims(x.shape[2], y.shape[1])
+    op.require(inner is not None, f"inner sizes differ: {x.shape[2]} and {y.shape[1]}")
+    return {"Out": of_shape((x.shape[0] if count is None else count, x.shape[1], y.shape[2]), x)}
+
+
+define(
+    Op(
+        type="bmm",
+        record=Binary,
+        shape=bmm_shape,
+        formula=lambda a: {"out": a.x @ a.y},
+        samples=(sample({"X": normal(2, 3, 4), "Y": normal(2, 4, 5)}),),
+        refuses=(
+            sample({"X": normal(2, 3, 4), "Y": normal(2, 3, 4)}),
+            sample({"X": normal(2, 3, 4), "Y": normal(3, 4, 5)}),
+            sample({"X": normal(3, 4), "Y": normal(4, 5)}),
+        ),
+    ),
+    Op(type="bmm_grad", record=BinaryGrad),
+)
+
+
+def addmm_shape(op: Inference) -> Mapping[str, Specs]:
+    """[M, K] by [K, N]; Input is [M, N], or has 1 in places of these."""
+    source, x, y = (op.spec(slot) for slot in ("Input", "X", "Y"))
+    for slot in ("Input", "X", "Y"):
+        op.require(len(op.shape(slot)) == 2, f"{slot} must be a matrix")
+    one_dtype(op, "Input", "X", "Y")
+    inner = merge_dims(x.shape[1], y.shape[0])
+    op.require(inner is not None, f"inner sizes differ: {x.shape[1]} and {y.shape[0]}")
+    shape = (x.shape[0], y.shape[1])
+    pairs = zip(source.shape, shape, strict=True)
+    fits = all(n == 1 or merge_dims(n, m) is not None for n, m in pairs)
+    op.require(fits, f"Input must broadcast to {list(shape)}")
+    return {"Out": of_shape(shape, x)}
+
+
+class AddmmAttributes(Operands):
+    Alpha: float = 1.0
+    Beta: float = 1.0
+    use_mkldnn: bool = False
+
+
+class Addmm(AddmmAttributes):
+    input: Input
+    x: Input
+    y: Input
+    out: Output
+
+
+class AddmmGrad(AddmmAttributes):
+    input: Input
+    x: Input
+    y: Input
+    d_out: Input
+    d_input: Output | None
+    d_x: Output | None
+    d_y: Output | None
+
+
+define(
+    Op(
+        type="addmm",
+        record=Addmm,
+        shape=addmm_shape,
+        formula=lambda a: {"out": a.input * a.Beta + (a.x @ a.y) * a.Alpha},
+        samples=(
+            sample({"Input": normal(3, 5), "X": normal(3, 4), "Y": normal(4, 5)}),
+            sample(
+                {"Input": normal(1, 5), "X": normal(3, 4), "Y": normal(4, 5)}, Alpha=0.5, Beta=-2.0
+            ),
+        ),
+        refuses=(
+            sample({"Input": normal(3, 5), "X": normal(3, 4), "Y": normal(3, 5)}),
+            sample({"Input": normal(2, 5), "X": normal(3, 4), "Y": normal(4, 5)}),
+        ),
+    ),
+    Op(type="addmm_grad", record=AddmmGrad),
+)
+
+
+def kron_shape(op: Inference) -> Mapping[str, Specs]:
+    """The sizes are products of those of X and Y; the shorter shape has 1 in front."""
+    x, y = op.spec("X"), op.spec("Y")
+    one_dtype(op, "X", "Y")
+    shape = [
+        n * m if min(n, m) >= 0 else -1 for n, m in zip(*_same_rank(x.shape, y.shape), strict=True)
+    ]
+    return {"Out": of_shape(tuple(shape), x)}
+
+
+def _same_rank(*shapes: tuple[int, ...]) -> list[tuple[int, ...]]:
+    rank = max(map(len, shapes))
+    return [(1,) * (rank - len(shape)) + shape for shape in shapes]
+
+
+def kron(a: Any) -> f.Results:
+    """Out[i Y + k, ...] = X[i, ...] Y[k, ...], along each dimension."""
+    x_shape, y_shape = _same_rank(a.x.shape, a.y.shape)
+    x = a.x.reshape([size for n in x_shape for size in (n, 1)])
+    y = a.y.reshape([size for n in y_shape for size in (1, n)])
+    shape = [n * m for n, m in zip(x_shape, y_shape, strict=True)]
+    return {"out": (x * y).reshape(shape)}
+
+
+define(
+    Op(
+        type="kron",
+        record=Binary,
+        shape=kron_shape,
+        formula=kron,
+        samples=(
+            sample({"X": normal(2, 3), "Y": normal(4, 2)}),
+            sample({"X": normal(3), "Y": normal(2, 2, 2)}),
+            sample({"X": normal(2, 2, 2), "Y": normal(2)}),
+        ),
+    ),
+    Op(type="kron_grad", record=BinaryGrad),
+)
+
+
+def cross_shape(op: Inference) -> Mapping[str, Specs]:
+    """Like X; the dimension of the vectors has 3 elements."""
+    x = op.spec("X")
+    one_dtype(op, "X", "Y")
+    shape, dim = same_shape(op, "X", "Y"), op.attr("dim")
+    if dim == FIRST_OF_THREE:
+        op.require(3 in shape or -1 in shape, "a dimension of 3 elements is needed")
+    else:
+        dim = normal_axis(op, dim, len(shape))
+        op.require(shape[dim] in (3, -1), f"dimension {dim} must have 3 elements")
+    return {"Out": of_shape(shape, x)}
+
+
+FIRST_OF_THREE = 9  # Paddle's word for the first dimension of 3 elements
+
+
+class CrossAttributes(Operands):
+    dim: int = FIRST_OF_THREE
+
+
+class Cross(Binary, CrossAttributes): ...
+
+
+class CrossGrad(BinaryGrad, CrossAttributes): ...
+
+
+def vector_product(x: Array, y: Array, dim: int) -> Array:
+    """Return x cross y along a dimension of 3 elements."""
+    axis = x.shape.index(3) if dim == FIRST_OF_THREE else dim % x.ndim
+    front = (slice(None),) * axis
+
+    def part(i: int) -> Array:
+        j, k = (i + 1) % 3, (i + 2) % 3
+        first, second = (*front, slice(j, j + 1)), (*front, slice(k, k + 1))
+        return x[first] * y[second] - x[second] * y[first]
+
+    return f.concatenate([part(i) for i in range(3)], axis)
+
+
+define(
+    Op(
+        type="cross",
+        record=Cross,
+        shape=cross_shape,
+        formula=lambda a: {"out": vector_product(a.x, a.y, a.dim)},
+        samples=(
+            sample({"X": normal(3, 4), "Y": normal(3, 4)}),
+            sample({"X": normal(3, 2, 3), "Y": normal(3, 2, 3)}, dim=-1),
+        ),
+        refuses=(
+            sample({"X": normal(2, 4), "Y": normal(2, 4)}),
+            sample({"X": normal(3, 4), "Y": normal(3, 4)}, dim=1),
+            sample({"X": normal(3, 4), "Y": normal(3, 5)}),
+        ),
+    ),
+    Op(
+        type="cross_grad",
+        record=CrossGrad,
+        formula=lambda a: {
+            "d_x": vector_product(a.y, a.d_out, a.dim),
+            "d_y": vector_product(a.d_out, a.x, a.dim),
+        },
+    ),
+)
+
+
+def bilinear_shape(op: Inference) -> Mapping[str, Specs]:
+    """[N, K] from X [N, A], Y [N, B], Weight [K, A, B] and Bias [1, K]."""
+    x, y, w = (op.spec(slot) for slot in ("X", "Y", "Weight"))
+    op.require(len(x.shape) == len(y.shape) == 2, "X and Y must be matrices")
+    op.require(len(w.shape) == 3, f"Weight must have 3 dimensions, has {len(w.shape)}")
+    one_dtype(op, "X", "Y", "Weight")
+    rows = merge_dims(x.shape[0], y.shape[0])
+    op.require(rows is not None, "X and Y must have as many rows")
+    for slot, spec, at in (("X", x, 1), ("Y", y, 2)):
+        fits = merge_dims(spec.shape[1], w.shape[at]) is not None
+        op.require(fits, f"Weight's dimension {at} must be as large as {slot}'s rows")
+    if op.has("Bias"):
+        fits = op.shape("Bias") == (1, w.shape[0])
+        op.require(fits, f"Bias must be of shape {[1, w.shape[0]]}")
+    return {"Out": of_shape((x.shape[0] if rows is None else rows, w.shape[0]), x)}
+
+
+def bilinear_grad_shape(op: Inference) -> Mapping[str, Specs]:
+    """Like the operands; the gradient of Bias is [1, K]."""
+    w = op.spec("Weight")
+    return {
+        "X@GRAD": op.spec("X"),
+        "Y@GRAD": op.spec("Y"),
+        "Weight@GRAD": w,
+        "Bias@GRAD": of_shape((1, w.shape[0]), w),
+    }
+
+
+class Bilinear(Operands):
+    x: Input
+    y: Input
+    weight: Input
+    bias: Input | None
+    out: Output
+
+
+class BilinearGrad(Operands):
+    x: Input
+    y: Input
+    weight: Input
+    d_out: Input
+    d_x: Output | None
+    d_y: Output | None
+    d_weight: Output | None
+    d_bias: Output | None
+
+
+def bilinear_tensor_product(a: Bilinear) -> f.Results:
+    """Out[n, k] = X[n] Weight[k] Y[n] + Bias[k]."""
+    k, width, other = a.weight.shape
+    weight = a.weight.transpose(1, 0, 2).reshape(width, k * other)
+    products = (a.x @ weight).reshape(-1, k, other)
+    out = (products * a.y.reshape(-1, 1, other)).sum(-1)
+    return {"out": out if a.bias is None else out + a.bias}
+
+
+define(
+    Op(
+        type="bilinear_tensor_product",
+        record=Bilinear,
+        shape=bilinear_shape,
+        formula=bilinear_tensor_product,
+        samples=(
+            sample({"X": normal(3, 4), "Y": normal(3, 5), "Weight": normal(2, 4, 5)}),
+            sample(
+                {
+                    "X": normal(2, 3),
+                    "Y": normal(2, 2),
+                    "Weight": normal(4, 3, 2),
+                    "Bias": normal(1, 4),
+                }
+            ),
+        ),
+        refuses=(
+            sample({"X": normal(3, 4), "Y": normal(3, 5), "Weight": normal(2, 5, 4)}),
+            sample({"X": normal(3, 4), "Y": normal(2, 5), "Weight": normal(2, 4, 5)}),
+        ),
+    ),
+    Op(type="bilinear_tensor_product_grad", record=BilinearGrad, shape=bilinear_grad_shape),
+)
+
+
+def conv_shift_shape(op: Inference) -> Mapping[str, Specs]:
+    """Like X [N, M]; Y is [N, K], with an odd K up to M."""
+    x, y = op.spec("X"), op.spec("Y")
+    op.require(len(x.shape) == len(y.shape) == 2, "X and Y must be matrices")
+    one_dtype(op, "X", "Y")
+    op.require(merge_dims(x.shape[0], y.shape[0]) is not None, "X and Y must have as many rows")
+    width = y.shape[1]
+    op.require(width < 0 or width % 2 == 1, f"Y's rows must be of odd size, are of {width}")
+    op.require(-1 in (width, x.shape[1]) or width <= x.shape[1], "Y's rows must not exceed X's")
+    return {"Out": x}
+
+
+def conv_shift(a: Any) -> f.Results:
+    """Out[n, i] = sum of X[n, (i + k - K // 2) mod M] Y[n, k]: Graves et al., arXiv 1410.5401, equation 8."""
+    m, k = a.x.shape[1], a.y.shape[1]
+    index = (np.arange(m)[:, None] + np.arange(k) - k // 2) % m
+    return {"out": (f.take(a.x, index, 1) * a.y.reshape(-1, 1, k)).sum(-1)}
+
+
+define(
+    Op(
+        type="conv_shift",
+        record=Binary,
+        shape=conv_shift_shape,
+        formula=conv_shift,
+        samples=(sample({"X": normal(2, 5), "Y": normal(2, 3)}),),
+        refuses=(
+            sample({"X": normal(2, 5), "Y": normal(2, 2)}),
+            sample({"X": normal(2, 3), "Y": normal(2, 5)}),
+        ),
+    ),
+    Op(type="conv_shift_grad", record=BinaryGrad),
+)
+
+
+def fsp_shape(op: Inference) -> Mapping[str, Specs]:
+    """[N, C, K] from X [N, C, H, W] and Y [N, K, H, W]."""
+    x, y = op.spec("X"), op.spec("Y")
+    op.require(len(x.shape) == len(y.shape) == 4, "X and Y must have 4 dimensions")
+    one_dtype(op, "X", "Y")
+    for i, what in ((0, "as many images"), (2, "one height"), (3, "one width")):
+        fits = merge_dims(x.shape[i], y.shape[i]) is not None
+        op.require(fits, f"X and Y must have {what}")
+    return {"Out": of_shape((x.shape[0], x.shape[1], y.shape[1]), x)}
+
+
+def fsp(a: Any) -> f.Results:
+    """Out = X Y^T / (H W) of the pixels: Yim et al., A Gift from Knowledge Distillation, CVPR 2017."""
+    n, c, height, width = a.x.shape
+    x = a.x.reshape(n, c, height * width)
+    y = a.y.reshape(n, a.y.shape[1], height * width)
+    return {"out": (x @ y.transpose(0, 2, 1)) * (1 / max(height * width, 1))}
+
+
+define(
+    Op(
+        type="fsp",
+        record=Binary,
+        shape=fsp_shape,
+        formula=fsp,
+        samples=(sample({"X": normal(2, 3, 2, 4), "Y": normal(2, 2, 2, 4)}),),
+        refuses=(sample({"X": normal(2, 3, 2, 4), "Y": normal(2, 2, 4, 2)}),),
+    ),
+    Op(type="fsp_grad", record=BinaryGrad),
+)

@@ -1,0 +1,82 @@
+"""Normalisation by what nearby channels have: Krizhevsky, Sutskever and Hinton, NIPS 2012, section 3.3."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from . import formula as f
+from .operands import Array, Input, Operands, Output
+from .registry import Inference, Op, Specs, define
+from .samples import normal, sample
+
+
+def lrn_shape(op: Inference) -> Mapping[str, Specs]:
+    """Out and MidOut like X, an image; a window has an odd number of channels."""
+    x, n = op.spec("X"), op.attr("n")
+    op.require(len(x.shape) == 4, f"X must have 4 dimensions, has {len(x.shape)}")
+    op.require(n > 0 and n % 2 == 1, f"n must be odd and above 0, is {n}")
+    return {"Out": x, "MidOut": x}
+
+
+class LrnAttributes(Operands):
+    n: int = 5
+    k: float = 2.0
+    alpha: float = 1e-4
+    beta: float = 0.75
+    use_mkldnn: bool = False
+    data_format: str = "AnyLayout"
+    is_test: bool = False
+
+
+class Lrn(LrnAttributes):
+    x: Input
+    out: Output
+    mid_out: Output
+
+
+class LrnGrad(LrnAttributes):
+    x: Input
+    out: Input
+    mid_out: Input
+    d_out: Input
+    d_x: Output | None
+
+
+def _windows(x: Array, a: LrnAttributes) -> Array:
+    """Return sums over ``n`` channels around each."""
+    axis, reach = 3 if a.data_format == "NHWC" else 1, a.n // 2
+    wide = f.padded(x, [(reach, reach) if i == axis else (0, 0) for i in range(4)])
+    count, front = x.shape[axis], (slice(None),) * axis
+    total = wide[(*front, slice(0, count))]
+    for start in range(1, a.n):
+        total = total + wide[(*front, slice(start, start + count))]
+    return total
+
+
+def lrn(a: Lrn) -> f.Results:
+    """Out = X MidOut^-beta, MidOut = k + alpha sum of X^2 over nearby channels."""
+    middle = a.k + a.alpha * _windows(a.x * a.x, a)
+    return {"out": a.x * middle ** (-a.beta), "mid_out": middle}
+
+
+def lrn_grad(a: LrnGrad) -> f.Results:
+    """dX = dOut MidOut^-beta - 2 alpha beta X (sum of dOut Out / MidOut over nearby channels)."""
+    nearby = _windows(a.d_out * a.out / a.mid_out, a)
+    direct = a.d_out * a.mid_out ** (-a.beta)
+    return {"d_x": direct - (2 * a.alpha * a.beta) * a.x * nearby}
+
+
+define(
+    Op(
+        type="lrn",
+        record=Lrn,
+        shape=lrn_shape,
+        formula=lrn,
+        samples=(
+            sample({"X": normal(2, 6, 2, 2)}, alpha=0.5),
+            sample({"X": normal(2, 2, 2, 4)}, n=3, beta=0.5, k=1.0, alpha=0.1, data_format="NHWC"),
+        ),
+        refuses=(sample({"X": normal(2, 6, 2)}), sample({"X": normal(2, 6, 2, 2)}, n=4)),
+    ),
+    Op(type="lrn_grad", record=LrnGrad, formula=lrn_grad),
+)

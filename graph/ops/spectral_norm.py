@@ -1,0 +1,83 @@
+"""Weights by their largest singular value: Miyato et al., arXiv 1802.05957."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from . import formula as f
+from .operands import Array, Input, Operands, Output
+from .registry import Inference, Op, Specs, define
+from .rules import merge_dims, normal_axis, product
+from .samples import normal, sample
+
+
+def spectral_norm_shape(op: Inference) -> Mapping[str, Specs]:
+    """Out like Weight; U has its size along ``dim``, V the product of the others."""
+    weight, dim = op.spec("Weight"), op.attr("dim")
+    op.require(2 <= len(weight.shape) <= 5, "Weight must have 2 to 5 dimensions")
+    dim = normal_axis(op, dim, len(weight.shape))
+    op.require(op.attr("power_iters") >= 0, "power_iters must not be negative")
+    rest = product(weight.shape[:dim] + weight.shape[dim + 1 :])
+    for slot, size in (("U", weight.shape[dim]), ("V", rest)):
+        fits = len(op.shape(slot)) == 1 and merge_dims(op.shape(slot)[0], size) is not None
+        op.require(fits, f"{slot} must have {size} elements")
+    return {"Out": weight}
+
+
+class SpectralNormAttributes(Operands):
+    dim: int = 0
+    power_iters: int = 1
+    eps: float = 1e-12
+
+
+class SpectralNorm(SpectralNormAttributes):
+    weight: Input
+    u: Input
+    v: Input
+    out: Output
+
+
+class SpectralNormGrad(SpectralNormAttributes):
+    weight: Input
+    u: Input
+    v: Input
+    d_out: Input
+    d_weight: Output | None
+
+
+def _unit(x: Array, eps: float) -> Array:
+    return x / (f.sqrt((x * x).sum(keepdims=True)) + eps)
+
+
+def spectral_norm(a: SpectralNorm) -> f.Results:
+    """Out = W / (u W v), after ``power_iters`` rounds of v = W^T u and u = W v; these pass no gradient."""
+    dim = a.dim % a.weight.ndim
+    order = [dim, *(i for i in range(a.weight.ndim) if i != dim)]
+    w = a.weight.transpose(order).reshape(a.weight.shape[dim], -1)
+    u, v, fixed = a.u.reshape(-1, 1), a.v.reshape(-1, 1), f.constant(w)
+    for _ in range(a.power_iters):
+        v = _unit(fixed.transpose(1, 0) @ u, a.eps)
+        u = _unit(fixed @ v, a.eps)
+    sigma = (f.constant(u) * (w @ f.constant(v))).sum()
+    return {"out": a.weight / sigma}
+
+
+define(
+    Op(
+        type="spectral_norm",
+        record=SpectralNorm,
+        shape=spectral_norm_shape,
+        formula=spectral_norm,
+        samples=(
+            sample({"Weight": normal(3, 4), "U": normal(3), "V": normal(4)}, power_iters=0),
+            sample(
+                {"Weight": normal(2, 3, 2), "U": normal(3), "V": normal(4)}, dim=1, power_iters=0
+            ),
+        ),
+        refuses=(
+            sample({"Weight": normal(3, 4), "U": normal(4), "V": normal(3)}),
+            sample({"Weight": normal(3), "U": normal(3), "V": normal(1)}),
+        ),
+    ),
+    Op(type="spectral_norm_grad", record=SpectralNormGrad),
+)

@@ -1,0 +1,396 @@
+"""Norms of vectors, distances between them, and vectors of length 1."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, cast
+
+from . import expr as e
+from . import formula as f
+from .operands import (
+    Array,
+    Binary,
+    BinaryGrad,
+    Input,
+    Operands,
+    Output,
+    SlopeOfBoth,
+    SlopeOfX,
+    Unary,
+    named,
+)
+from .reduction import Reduce, ReduceGradOfOut, reduce_shape
+from .registry import Inference, Op, Spec, Specs, define
+from .rules import merge_dims, normal_axis, of_shape, product
+from .samples import normal, sample
+
+
+def norm_shape(op: Inference) -> Mapping[str, Specs]:
+    """Out like X; Norm has one element along ``axis``."""
+    x = op.spec("X")
+    axis = normal_axis(op, op.attr("axis"), len(x.shape))
+    rows = tuple(1 if i == axis else n for i, n in enumerate(x.shape))
+    return {"Out": x, "Norm": of_shape(rows, x)}
+
+
+class NormAttributes(Operands):
+    axis: int = 0
+    epsilon: float = 1e-10
+
+
+class Norm(NormAttributes):
+    x: Input
+    norm: Output
+    out: Output
+
+
+class NormGrad(NormAttributes):
+    x: Input
+    norm: Input
+    d_out: Input
+    d_x: Output | None
+
+
+def norm(a: Norm) -> f.Results:
+    """Out = X / Norm, Norm = sqrt(sum of X^2 along the axis + epsilon)."""
+    size = f.sqrt((a.x * a.x).sum(a.axis, keepdims=True) + a.epsilon)
+    return {"out": a.x / size, "norm": size}
+
+
+def norm_grad(a: NormGrad) -> f.Results:
+    """dX = (dOut - X sum(X dOut) / Norm^2) / Norm."""
+    along = (a.x * a.d_out).sum(a.axis, keepdims=True) / (a.norm * a.norm)
+    return {"d_x": (a.d_out - a.x * along) / a.norm}
+
+
+define(
+    Op(
+        type="norm",
+        record=Norm,
+        shape=norm_shape,
+        formula=norm,
+        samples=(
+            sample({"X": normal(3, 4)}, axis=1),
+            sample({"X": normal(2, 3, 2)}, axis=-2, epsilon=0.1),
+        ),
+        refuses=(sample({"X": normal(3, 4)}, axis=2),),
+    ),
+    Op(type="norm_grad", record=NormGrad, formula=norm_grad),
+)
+
+
+def cos_sim_shape(op: Inference) -> Mapping[str, Specs]:
+    """One number for each row; Y has as many rows as X, or one."""
+    x, y = op.spec("X"), op.spec("Y")
+    op.require(len(x.shape) >= 2, f"X must have 2 dimensions or more, has {len(x.shape)}")
+    op.require(x.dtype == y.dtype, "X and Y must have one dtype")
+    check_rows(op, x, y)
+    return {
+        "Out": of_shape((x.shape[0], 1), x),
+        "XNorm": of_shape((x.shape[0], 1), x),
+        "YNorm": of_shape((y.shape[0], 1), x),
+    }
+
+
+def check_rows(op: Inference, x: Spec, y: Spec) -> None:
+    """Refuse a Y that has neither X's shape nor one such row."""
+    fits = len(x.shape) == len(y.shape) and all(
+        merge_dims(n, m) is not None for n, m in zip(x.shape[1:], y.shape[1:], strict=True)
+    )
+    op.require(fits, "X and Y must have the same sizes, but for the number of rows")
+    fits = y.shape[0] == 1 or merge_dims(x.shape[0], y.shape[0]) is not None
+    op.require(fits, "Y must have as many rows as X, or one")
+
+
+class CosSim(Binary):
+    x_norm: Output = named("XNorm")
+    y_norm: Output = named("YNorm")
+
+
+class CosSimGrad(BinaryGrad):
+    x_norm: Input = named("XNorm")
+    y_norm: Input = named("YNorm")
+    out: Input
+    d_out: Input
+
+
+_TINY = 1e-8  # Paddle adds it to the sum of squares, so that zeros have a direction
+
+
+def rows_of(x: Array) -> Array:
+    """Return an array as a matrix of its rows."""
+    return x.reshape(x.shape[0], -1)
+
+
+def cos_sim(a: CosSim) -> f.Results:
+    """Out = X.Y / (|X| |Y|), by rows."""
+    x, y = rows_of(a.x), rows_of(a.y)
+    x_norm = f.sqrt((x * x).sum(1, keepdims=True) + _TINY)
+    y_norm = f.sqrt((y * y).sum(1, keepdims=True) + _TINY)
+    out = (x * y).sum(1, keepdims=True) / x_norm / y_norm
+    return {"out": out, "x_norm": x_norm, "y_norm": y_norm}
+
+
+def cos_sim_grad(a: CosSimGrad) -> f.Results:
+    """dX = dOut (Y / (|X| |Y|) - Out X / |X|^2), and so for Y."""
+    x, y = rows_of(a.x), rows_of(a.y)
+    each = a.d_out / (a.x_norm * a.y_norm)
+    shared = a.d_out * a.out
+    d_x = each * y - shared / (a.x_norm * a.x_norm) * x
+    d_y = each * x - shared / (a.y_norm * a.y_norm) * y
+    if y.shape[0] == 1 < x.shape[0]:
+        d_y = d_y.sum(0, keepdims=True)
+    return {"d_x": d_x.reshape(a.x.shape), "d_y": d_y.reshape(a.y.shape)}
+
+
+define(
+    Op(
+        type="cos_sim",
+        record=CosSim,
+        shape=cos_sim_shape,
+        formula=cos_sim,
+        samples=(
+            sample({"X": normal(3, 4), "Y": normal(3, 4)}),
+            sample({"X": normal(3, 2, 2), "Y": normal(1, 2, 2)}),
+        ),
+        refuses=(
+            sample({"X": normal(3, 4), "Y": normal(2, 4)}),
+            sample({"X": normal(3, 4), "Y": normal(3, 5)}),
+            sample({"X": normal(4), "Y": normal(4)}),
+        ),
+    ),
+    Op(type="cos_sim_grad", record=CosSimGrad, formula=cos_sim_grad),
+)
+
+
+def size_of(x: Array, p: float, axis: Any = None) -> Array:
+    """Return the p-norm along axes, which keep size 1: (sum |x|^p)^(1/p).
+
+    p may be infinite (the largest, or the least), or 0 (how many are not 0).
+    """
+    size = f.absolute(x)
+    if p == 0:
+        return e.where(e.not_equal(x, 0), f.full(x.shape, 1, x.dtype), 0).sum(axis, keepdims=True)
+    if math.isinf(p):
+        return size.max(axis, keepdims=True) if p > 0 else size.min(axis, keepdims=True)
+    if p == 1:
+        return size.sum(axis, keepdims=True)
+    if p == 2:
+        return f.sqrt((x * x).sum(axis, keepdims=True))
+    return (size**p).sum(axis, keepdims=True) ** (1 / p)
+
+
+def slope_of_size(x: Array, p: float, size: Array, d: Array) -> Array:
+    """Return the gradient of x from that of its p-norm: d sign(x) (|x| / size)^(p - 1), 0 where x is."""
+    if p == 0:
+        return f.full(x.shape, 0, x.dtype)
+    if p == 1:
+        return d * f.sign(x)
+    if math.isinf(p):
+        return e.where(e.equal(f.absolute(x), size), d * f.sign(x), 0)
+    if p == 2:
+        return x * e.where(size > 0, d / size, 0)
+    share = e.where(e.not_equal(x, 0), f.absolute(x) / size, 1)
+    return d * f.sign(x) * share ** (p - 1)
+
+
+def p_norm_shape(op: Inference) -> Mapping[str, Specs]:
+    """The axis goes, or becomes 1; of a vector the result has one element."""
+    x, order = op.spec("X"), op.attr("porder")
+    axis = normal_axis(op, op.attr("axis"), len(x.shape))
+    op.require(0 < order < math.inf, f"porder must be above 0 and finite, is {order}")
+    kept = (1,) if op.attr("keepdim") else ()
+    shape = (*x.shape[:axis], *kept, *x.shape[axis + 1 :])
+    return {"Out": of_shape(shape or (1,), x)}
+
+
+class PNormAttributes(Operands):
+    porder: float = 2.0
+    axis: int = -1
+    epsilon: float = 1e-12
+    keepdim: bool = False
+
+
+class PNorm(Unary, PNormAttributes): ...
+
+
+class PNormGrad(SlopeOfBoth, PNormAttributes): ...
+
+
+def p_norm(a: PNorm) -> f.Results:
+    """Out = (sum |X|^porder)^(1 / porder)."""
+    return {"out": size_of(a.x, a.porder, a.axis).reshape(a.out.shape)}
+
+
+def p_norm_grad(a: PNormGrad) -> f.Results:
+    """See :func:`slope_of_size`."""
+    axis = a.axis % a.x.ndim
+    rows = (*a.x.shape[:axis], 1, *a.x.shape[axis + 1 :])
+    return {"d_x": slope_of_size(a.x, a.porder, a.out.reshape(rows), a.d_out.reshape(rows))}
+
+
+define(
+    Op(
+        type="p_norm",
+        record=PNorm,
+        shape=p_norm_shape,
+        formula=p_norm,
+        samples=(
+            sample({"X": normal(3, 4)}),
+            sample({"X": normal(2, 3, 2)}, porder=3.0, axis=1, keepdim=True),
+            sample({"X": normal(5)}, porder=1.0, axis=0),
+        ),
+        refuses=(sample({"X": normal(3, 4)}, axis=2), sample({"X": normal(3, 4)}, porder=0.0)),
+    ),
+    Op(type="p_norm_grad", record=PNormGrad, formula=p_norm_grad),
+)
+
+
+def frobenius_norm(a: Reduce) -> f.Results:
+    """Out = sqrt(sum X^2)."""
+    return {"out": size_of(a.x, 2, _axes(a)).reshape(a.out.shape)}
+
+
+def frobenius_norm_grad(a: ReduceGradOfOut) -> f.Results:
+    """dX = X dOut / Out."""
+    axes = _axes(a)
+    rows = tuple(1 if axes is None or i in axes else n for i, n in enumerate(a.x.shape))
+    return {"d_x": slope_of_size(a.x, 2, a.out.reshape(rows), a.d_out.reshape(rows))}
+
+
+def _axes(a: Any) -> list[int] | None:
+    """Return the dimensions that are summed, None for all."""
+    return None if a.reduce_all or not a.dim else [axis % a.x.ndim for axis in a.dim]
+
+
+define(
+    Op(
+        type="frobenius_norm",
+        record=Reduce,
+        shape=reduce_shape,
+        formula=frobenius_norm,
+        samples=(
+            sample({"X": normal(3, 4)}, dim=[0, 1], reduce_all=True),
+            sample({"X": normal(2, 3, 2)}, dim=[-1, 0], keep_dim=True),
+        ),
+        refuses=(sample({"X": normal(3, 4)}, dim=[2]),),
+    ),
+    Op(type="frobenius_norm_grad", record=ReduceGradOfOut, formula=frobenius_norm_grad),
+)
+
+
+def one_number(op: Inference) -> Mapping[str, Specs]:
+    """Out has one element."""
+    return {"Out": of_shape((1,), op.spec("X"))}
+
+
+define(
+    Op(
+        type="l1_norm",
+        record=Unary,
+        shape=one_number,
+        formula=lambda a: {"out": f.absolute(a.x).sum().reshape(1)},
+        samples=(sample({"X": normal(3, 4)}), sample({"X": normal(5)})),
+    ),
+    Op(type="l1_norm_grad", record=SlopeOfX),
+)
+
+
+def dist_shape(op: Inference) -> Mapping[str, Specs]:
+    """One number; X and Y are broadcast."""
+    x, y = op.spec("X"), op.spec("Y")
+    op.require(x.dtype == y.dtype, "X and Y must have one dtype")
+    pairs = zip(reversed(x.shape), reversed(y.shape), strict=False)
+    fits = all(1 in (n, m) or merge_dims(n, m) is not None for n, m in pairs)
+    op.require(fits, "X and Y must have sizes that broadcast")
+    return {"Out": of_shape((1,), x)}
+
+
+class Dist(Binary):
+    p: float = 2.0
+
+
+class DistGrad(BinaryGrad):
+    out: Input
+    d_out: Input
+    p: float = 2.0
+
+
+def dist(a: Dist) -> f.Results:
+    """Out = the p-norm of X - Y."""
+    return {"out": size_of(a.x - a.y, a.p).reshape(1)}
+
+
+def dist_grad(a: DistGrad) -> f.Results:
+    """See :func:`slope_of_size`."""
+    z = a.x - a.y
+    d = slope_of_size(z, a.p, _spread(a.out, z), _spread(a.d_out, z))
+    return {
+        "d_x": f.fitted(cast(f.Term, d), a.x.shape),
+        "d_y": f.fitted(cast(f.Term, -d), a.y.shape),
+    }
+
+
+def _spread(x: Array, like: Array) -> Array:
+    return x.reshape((1,) * like.ndim)
+
+
+define(
+    Op(
+        type="dist",
+        record=Dist,
+        shape=dist_shape,
+        formula=dist,
+        samples=(
+            sample({"X": normal(3, 4), "Y": normal(3, 4)}),
+            sample({"X": normal(2, 3, 4), "Y": normal(3, 1)}, p=3.0),
+            sample({"X": normal(3, 1), "Y": normal(4)}, p=math.inf),
+        ),
+        refuses=(sample({"X": normal(3, 4), "Y": normal(3, 5)}),),
+    ),
+    Op(type="dist_grad", record=DistGrad, formula=dist_grad),
+)
+
+
+def squared_l2_distance_shape(op: Inference) -> Mapping[str, Specs]:
+    """One number for each row; Y has as many rows as X, or one."""
+    x, y = op.spec("X"), op.spec("Y")
+    op.require(len(x.shape) >= 2, f"X must have 2 dimensions or more, has {len(x.shape)}")
+    check_rows(op, x, y)
+    width = product(x.shape[1:])
+    return {
+        "Out": of_shape((x.shape[0], 1), x),
+        "sub_result": of_shape((x.shape[0], width), x),
+    }
+
+
+class SquaredL2Distance(Binary):
+    sub_result: Output = named("sub_result")
+
+
+class SquaredL2DistanceGrad(BinaryGrad):
+    sub_result: Input = named("sub_result")
+    d_out: Input
+
+
+def squared_l2_distance(a: SquaredL2Distance) -> f.Results:
+    """Out = the sum of (X - Y)^2, by rows."""
+    difference = rows_of(a.x) - rows_of(a.y)
+    return {"out": (difference * difference).sum(1, keepdims=True), "sub_result": difference}
+
+
+define(
+    Op(
+        type="squared_l2_distance",
+        record=SquaredL2Distance,
+        shape=squared_l2_distance_shape,
+        formula=squared_l2_distance,
+        samples=(
+            sample({"X": normal(3, 4), "Y": normal(3, 4)}),
+            sample({"X": normal(3, 2, 2), "Y": normal(1, 2, 2)}),
+        ),
+        refuses=(sample({"X": normal(3, 4), "Y": normal(2, 4)}),),
+    ),
+    Op(type="squared_l2_distance_grad", record=SquaredL2DistanceGrad),
+)
