@@ -60,8 +60,8 @@ def round(x: float, d: int = 0) -> float:
     """Return x rounded to ``d`` decimals, halves away from zero, as Python 2 does."""
     if x == 0:
         return math.copysign(0.0, x)
-    power = 10**d
-    cut = math.floor if x > 0 else math.ceil
+    power = 10.0**d
+    cut: Callable[[float], int] = math.floor if x > 0 else math.ceil
     return float(cut(x * power + math.copysign(0.5, x))) / power
 
 

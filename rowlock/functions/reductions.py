@@ -100,7 +100,7 @@ def tensordot(x: Variable, y: Variable, axes: Any = 2, name: str | None = None) 
     if len(pairs[0]) != len(pairs[1]):
         raise InvalidValue(f"tensordot: axes are as many of x as of y, got {axes!r}.")
     sizes = [list(operand.shape or ()) for operand in (x, y)]
-    kept = [[i for i in range(v.ndim) if i not in p] for v, p in zip((x, y), pairs, strict=True)]
+    rest = [[i for i in range(v.ndim) if i not in p] for v, p in zip((x, y), pairs, strict=True)]
     for i, j in zip(*pairs, strict=True):
         if sizes[0][i] != sizes[1][j]:
             raise InvalidValue(f"tensordot: sizes {sizes[0][i]} and {sizes[1][j]} differ.")
@@ -109,9 +109,9 @@ def tensordot(x: Variable, y: Variable, axes: Any = 2, name: str | None = None) 
         raise InvalidValue(
             f"tensordot: the sizes {sizes[0]} of {x.name!r} along axes must be known."
         )
-    left = layers.reshape(transpose(x, kept[0] + pairs[0]), [-1, inside])
-    right = layers.reshape(transpose(y, pairs[1] + kept[1]), [inside, -1])
-    shape = [sizes[0][i] for i in kept[0]] + [sizes[1][i] for i in kept[1]]
+    left = layers.reshape(transpose(x, rest[0] + pairs[0]), [-1, inside])
+    right = layers.reshape(transpose(y, pairs[1] + rest[1]), [inside, -1])
+    shape = [sizes[0][i] for i in rest[0]] + [sizes[1][i] for i in rest[1]]
     if shape.count(-1) > 1:
         raise InvalidValue(f"tensordot: only one size of the result may be unknown, got {shape}.")
     return layers.reshape(binary.matmul(left, right), shape or [1])
@@ -186,6 +186,6 @@ def kthvalue(
     size = (x.shape or ())[axis]
     if k < 1 or 0 <= size < k:
         raise InvalidValue(f"kthvalue: k is from 1 to {size}, got {k}.")
-    found = [layers.slice(one, [axis], [k - 1], [k]) for one in (sort(x, axis), argsort(x, axis))]
-    value, index = found if keepdim else [layers.squeeze(one, [axis]) for one in found]
+    picked = [layers.slice(one, [axis], [k - 1], [k]) for one in (sort(x, axis), argsort(x, axis))]
+    value, index = picked if keepdim else [layers.squeeze(one, [axis]) for one in picked]
     return value, index

@@ -67,7 +67,7 @@ def _like(nest: Any, items: Sequence[Any]) -> Any:
     if isinstance(nest, dict):
         by_key = dict(zip(sorted(nest), items, strict=True))
         return type(nest)((key, by_key[key]) for key in nest)
-    return type(nest)(*items) if hasattr(nest, "_fields") else type(nest)(items)  # type: ignore[call-arg]
+    return type(nest)(*items) if hasattr(nest, "_fields") else type(nest)(items)
 
 
 def _packed(nest: Any, leaves: Iterator[Any]) -> Any:
