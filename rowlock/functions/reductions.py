@@ -104,7 +104,7 @@ def tensordot(x: Variable, y: Variable, axes: Any = 2, name: str | None = None) 
     for i, j in zip(*pairs, strict=True):
         if sizes[0][i] != sizes[1][j]:
             raise InvalidValue(f"tensordot: sizes {sizes[0][i]} and {sizes[1][j]} differ.")
-    inside = product([sizes[0][i] for i in pairs[0]])
+    inside = product(tuple(sizes[0][i] for i in pairs[0]))
     if inside < 0:
         raise InvalidValue(
             f"tensordot: the sizes {sizes[0]} of {x.name!r} along axes must be known."

@@ -39,7 +39,7 @@ def unflatten(x: Variable, axis: int, shape: Any, name: str | None = None) -> Va
     check_variable(x, "x", "unflatten")
     axis = axis_of(x, axis, "unflatten")
     sizes = list(x.shape or ())
-    rest = product([size for size in shape if size != -1])
+    rest = product(tuple(size for size in shape if size != -1))
     if -1 in shape and sizes[axis] > 0:
         shape = [sizes[axis] // rest if size == -1 else size for size in shape]
     return layers.reshape(x, [0] * axis + list(shape) + sizes[axis + 1 :])
@@ -261,7 +261,7 @@ def take(x: Variable, index: Variable, mode: str = "raise", name: str | None = N
     check_variable(index, "index", "take")
     if mode not in ("raise", "wrap", "clip"):
         raise InvalidValue(f"take: mode is 'raise', 'wrap' or 'clip', got {mode!r}.")
-    count = product(known_sizes(x, "take"))
+    count = product(tuple(known_sizes(x, "take")))
     places = layers.reshape(index, [-1])
     if mode == "wrap":
         places = mod(places, count)

@@ -12,7 +12,7 @@ from ...graph.layers import shape as layers
 from ...graph.layers import unary
 from ...graph.layers.helper import check_variable
 from ...graph.layers.initializer import ConstantInitializer, UniformInitializer
-from ...graph.program.variable import Parameter, Variable
+from ...graph.program.variable import Variable
 from ...strategies.errors import InvalidValue
 from .layers import Layer
 
@@ -74,7 +74,7 @@ class _Cell(RNNCellBase):
         for name, shape, attr in zip(names, shapes, attrs, strict=True):
             setattr(self, name, self._uniform(shape, attr, name.startswith("bias")))
 
-    def _uniform(self, shape: list[int], attr: Any, is_bias: bool = False) -> Parameter | None:
+    def _uniform(self, shape: list[int], attr: Any, is_bias: bool = False) -> Any:
         """Create a parameter; False is ones or, of a bias, zeros that stay as they are."""
         bound = 1.0 / math.sqrt(self.hidden_size)
         start: Any = UniformInitializer(-bound, bound)
