@@ -248,9 +248,7 @@ def _windows() -> None:
             add(f"pool{rank}d {kind}", x, pool, pooling_type=kind, **two)
         adaptive = lambda t, x, n=f"adaptive_avg_pool{rank}d": getattr(t.nn.functional, n)(x, 7)  # noqa: E731
         seven = [7] * rank
-        add(
-            f"pool{rank}d adaptive", x, adaptive, ksize=seven, adaptive=True, pooling_type="avg"
-        )
+        add(f"pool{rank}d adaptive", x, adaptive, ksize=seven, adaptive=True, pooling_type="avg")
         index = lambda t, x, n=f"max_pool{rank}d": getattr(t.nn.functional, n)(  # noqa: E731
             x, 2, return_indices=True
         )[0]
@@ -386,7 +384,7 @@ def _moves() -> None:
     steps = {"axes": [0, 1], "starts": [0, 1], "ends": [1000, 1000], "strides": [2, 2]}
     add("strided_slice", {"Input": normal(*FLAT)}, lambda t, x: x[::2, 1::2] + 0, "Input", **steps)
     many = {"X": [normal(*FLAT), normal(*FLAT)]}
-    add("stack", many, lambda t, x, y: t.stack((x, y), 1), axis=1)
+    add("stack", many, lambda t, x, y: t.stack((x, y), 1), out="Y", axis=1)
     add("concat", many, lambda t, x, y: t.cat((x, y), 1), axis=1)
     add("transpose2", images, lambda t, x: x.permute(0, 2, 3, 1).contiguous(), axis=[0, 2, 3, 1])
     add("expand", {"X": normal(1000, 100)}, lambda t, x: x.repeat(2, 5), expand_times=[2, 5])

@@ -4,7 +4,8 @@
     python benchmarks/op_sweep.py --torch ~/torch/bin/python --ops softplus grid_sampler
 
 Each library is a process of its own, both are pinned to one core, and they take turns, some calls each. A time
-is the lower quartile over all calls, since what else the machine does only adds to it. Ratios are ours to
+is the lower quartile over all calls (median and upper quartile in brackets), since what else the machine does
+only adds to it. Ratios are ours to
 PyTorch's. Both compute the same numbers: a digest of results and gradients is compared, and a difference shown.
 """
 
@@ -60,9 +61,7 @@ def measure(name, contenders, rounds, seconds):
 
 def text_of(row):
     """Return a row as text."""
-    ours, theirs = (
-        "{0:8.3f} [{1:.3f} .. {2:.3f}]".format(*row[n]) for n in ("rowlock", "torch")
-    )
+    ours, theirs = ("{:8.3f} [{:.3f} .. {:.3f}]".format(*row[n]) for n in ("rowlock", "torch"))
     line = "{case:34} {ratio:6.2f}  {0:30} {1:30} {libraries}".format(ours, theirs, **row)
     return line + ("  OTHER NUMBERS" if row["differs"] else "")
 

@@ -20,3 +20,9 @@ def digest_of(array):
     flat = np.asarray(array, np.float64).ravel()
     weights = np.cos(np.arange(flat.size) * 0.7)
     return [flat.size, float(np.abs(flat).sum()), float(flat @ weights)]
+
+
+def seed_of(shape):
+    """Return the gradient of a result with which the slopes begin."""
+    size = int(np.prod(shape))
+    return np.cos(np.arange(size, dtype=np.float32) * np.float32(0.3)).reshape(shape)

@@ -8,7 +8,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.op_cases import CASES
-from benchmarks.workers.op_calls import called
+from benchmarks.workers.op_calls import called, seed_of
 from benchmarks.workers.serve import serve
 from rowlock.executor.device.device import Device
 from rowlock.executor.kernels.capabilities import capabilities, installed
@@ -27,7 +27,7 @@ class _One:
 
 
 def bound(op_type, read, attrs, wanted, dev):
-    """Return an op's calls with the back end that the compiler chooses, its results by slot and that back end."""
+    """Return an op's calls, its results by slot and the back end that the compiler chooses."""
     op = OPS[op_type]
     specs = {s: [Spec(a.shape, to_var_type(a.dtype)) for a in many] for s, many in read.items()}
     made = op.infer(Inference(op, specs, attrs, where="op_sweep"))
@@ -62,14 +62,14 @@ def build(name):
         declared = OPS[op.grad.type]
         targets = {s: t.partition("@GRAD")[0] for s, t in op.grad.writes().items()}
         slots = [s for c in case.slopes for s, t in targets.items() if t == c]
-        for part in range(len(read[op.grad.each]) if op.grad.each else 1):
+        for _ in range(len(read[op.grad.each]) if op.grad.each else 1):
             operands = {}
             for slot, source in op.grad.reads().items():
                 base, is_grad, _ = source.partition("@GRAD")
                 arrays = read.get(base) or written.get(base)
                 if is_grad:
                     one = base == case.out
-                    arrays = [np.ones_like(a) for a in written[base]] if one else None
+                    arrays = [seed_of(a.shape) for a in written[base]] if one else None
                 if arrays:
                     operands[slot] = arrays
             settings = {**declared.attrs, **op.grad.attributes(attrs)}

@@ -8,7 +8,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.op_cases import CASES
-from benchmarks.workers.op_calls import called
+from benchmarks.workers.op_calls import called, seed_of
 from benchmarks.workers.serve import serve
 
 
@@ -27,7 +27,7 @@ def build(name):
     def step():
         found = case.call(torch, *held)
         outs = found if isinstance(found, tuple) else (found,)
-        seeds.extend(torch.ones_like(out) for out in outs[len(seeds) :])
+        seeds.extend(torch.from_numpy(seed_of(out.shape)) for out in outs[len(seeds) :])
         slopes = torch.autograd.grad(outs, leaves, seeds) if leaves else ()
         return *outs, *slopes
 
