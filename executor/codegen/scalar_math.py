@@ -230,8 +230,8 @@ def ordered(x):
 def unordered(b):
     return unbits(np.int32(b ^ (np.int32(b >> np.int32(31)) & np.int32(0x7fffffff))))
 """,
-    # |x|^y = 2^(y log2 |x|) in double precision: the series of exp, and log2 m = 2 / log(2) artanh((m - 1) / (m + 1))
-    # (DLMF 4.6.4) for m in [1/sqrt(2), sqrt(2)]. Zeros, infinities and signs are those of C's pow.
+    # |x|^y = 2^(y log2 |x|) in double precision: the series of exp, and for m in [1/sqrt(2), sqrt(2)]
+    # log2 m = 2 / log(2) artanh((m - 1) / (m + 1)) (DLMF 4.6.4). Zeros, infinities, signs: as C's pow.
     "pow_": f"""
 def pow_(x, y):
     a = size_of(x)
