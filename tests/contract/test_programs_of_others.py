@@ -81,6 +81,25 @@ def test_a_gan_of_two_programs_that_share_parameters(run) -> None:
     assert all(0.1 < loss < 5 for loss in losses)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command", ["unet", "unet --method bilinear --size 30", "super_resolution"]
+)
+def test_nets_from_images_to_images(run, command: str) -> None:
+    losses = run(command)
+    assert losses[3] < 0.8 * losses[0]
+
+
+@pytest.mark.slow
+def test_an_embedding_of_triplets(run) -> None:
+    assert all(0 < loss < 0.6 for loss in run("triplets"))
+
+
+@pytest.mark.slow
+def test_a_gan_of_transposed_convolutions_and_batch_norm(run) -> None:
+    assert all(0.1 < loss < 3 for loss in run("dcgan --steps 6"))
+
+
 @pytest.mark.parametrize("iterable", [0, 1])
 def test_a_loader_made_from_a_generator(run, iterable: int) -> None:
     losses = run(f"loader --iterable {iterable}")
