@@ -81,13 +81,13 @@ def test_a_gan_of_two_programs_that_share_parameters(run) -> None:
     assert all(0.1 < loss < 5 for loss in losses)
 
 
-<<<<<<< HEAD
 def test_a_gan_whose_critic_is_held_to_its_gradient(run) -> None:
     losses = run("wgan_gp --places 2 --steps 11 --n_critic 2")
     d_losses, penalties, _ = losses[0::3], losses[1::3], losses[2::3]
     assert d_losses[-1] < d_losses[0]
     assert all(0 < penalty < 1 for penalty in penalties)
-=======
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "command", ["unet", "unet --method bilinear --size 30", "super_resolution"]
@@ -105,7 +105,6 @@ def test_an_embedding_of_triplets(run) -> None:
 @pytest.mark.slow
 def test_a_gan_of_transposed_convolutions_and_batch_norm(run) -> None:
     assert all(0.1 < loss < 3 for loss in run("dcgan --steps 6"))
->>>>>>> w-prog
 
 
 @pytest.mark.parametrize("iterable", [0, 1])

@@ -39,8 +39,9 @@ def run(words):
 
 def _few(node: Node) -> bool:
     (x,), (indices,) = node.inputs["X"], node.outputs["Indices"]
-    of_types = x.spec.dtype == VarType.FP32 and indices.spec.dtype == VarType.INT64
-    return of_types and 1 < node.attrs["k"] <= _FEW
+    of_floats = x is not None and x.spec.dtype == VarType.FP32
+    to_int64 = indices is not None and indices.spec.dtype == VarType.INT64
+    return of_floats and to_int64 and 1 < node.attrs["k"] <= _FEW
 
 
 @kernel("top_k", on=("numba",), takes=_few)
