@@ -65,6 +65,8 @@ def _ops(name: str | None) -> int:
     print(f"  shape rule: {place(op.shape)}")
     if op.scalar is not None:
         print(f"  scalar expression: {place(op.scalar)}")
+    if op.formula is not None:
+        print(f"  formula: {place(op.formula)}")
     for back_end, cell in row(name, _back_ends()).items():
         print(f"  {cell.mark} {back_end}: {'; '.join(filter(None, (cell.where, cell.why)))}")
     print(f"  gradient: {op.grad.type if op.grad else 'none'}")

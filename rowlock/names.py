@@ -11,6 +11,30 @@ from typing import NoReturn
 COVERAGE = "docs/coverage.md"
 
 
+# What to use instead of names that are not built.
+CURES = {
+    "paddle.DataParallel": "CompiledProgram(program).with_data_parallel(loss_name) runs it on many places.",
+    "paddle.Model": "Build a program from the layer, minimize its loss, and call Executor.run in a loop.",
+    "paddle.Tensor": "Variables of programs are rowlock.tensor.Variable; fed arrays are NumPy's.",
+    "paddle.XPUPlace": "CPUPlace and CUDAPlace are what programs run on.",
+    "paddle.flops": "fluid.contrib.model_stat.summary(program) counts parameters and operations.",
+    "paddle.get_cuda_rng_state": "Call paddle.seed: it decides what all places draw.",
+    "paddle.grad": "Build gradients by paddle.static.gradients(targets, inputs).",
+    "paddle.histogram": "Add up comparisons with the edges, as by paddle.bucketize.",
+    "paddle.imag": "There are no complex numbers: keep the parts in two variables.",
+    "paddle.real": "There are no complex numbers: keep the parts in two variables.",
+    "paddle.set_cuda_rng_state": "Call paddle.seed: it decides what all places draw.",
+    "paddle.summary": "fluid.contrib.model_stat.summary(program) counts parameters and operations.",
+    "fluid.enable_dygraph": "Programs are always static: leave it out.",
+    "fluid.dygraph": "Write layers with rowlock.nn, or fluid.layers, into a program.",
+    "nn.BiRNN": "Call a cell, such as nn.LSTMCell, for each step from both ends, and concat what it returns.",
+    "nn.GRU": "Call nn.GRUCell for each step of a known number of steps.",
+    "nn.LSTM": "Call nn.LSTMCell for each step of a known number of steps.",
+    "nn.RNN": "Call the cell for each step of a known number of steps.",
+    "nn.SimpleRNN": "Call nn.SimpleRNNCell for each step of a known number of steps.",
+}
+
+
 @cache
 def paddle_names() -> dict[str, frozenset[str]]:
     """Return Paddle's public names by module, such as ``fluid.layers``; ``paddle`` is the top."""
@@ -41,5 +65,6 @@ def _refusal(module: str, name: str) -> str:
     path = module.removeprefix("rowlock").removeprefix(".") or "paddle"
     present = list(getattr(sys.modules.get(module), "__all__", ()))
     if name in paddle_names().get(path, ()):
-        return f"{path}.{name} is Paddle's, and Rowlock has not built it. {COVERAGE} lists the names built."
+        cure = CURES.get(f"{path}.{name}", f"{COVERAGE} lists the names built.")
+        return f"{path}.{name} is Paddle's, and Rowlock has not built it. {cure}"
     return f"module {module!r} has no attribute {name!r}.{nearest(name, present)}"

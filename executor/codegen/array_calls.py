@@ -153,13 +153,13 @@ def _erf(dev: Device, fn: str, args: Sequence[Any], out: Any) -> list[Callable[[
     return erf_into(dev, args[0], out)
 
 
-def _exp(dev: Device, fn: str, args: Sequence[Any], out: Any) -> list[Callable[[], Any]]:
+def _rounded_once(dev: Device, fn: str, args: Sequence[Any], out: Any) -> list[Callable[[], Any]]:
     """Of one number, such as a learning rate, round once: Paddle calls C's function, which does so."""
     if dev.xp is not np or out.size != 1 or out.dtype != np.float32:
-        return [partial(dev.xp.exp, args[0], out)]
+        return [partial(getattr(dev.xp, fn), args[0], out)]
     wide = dev.scratch(out.shape, np.float64)
     return [
-        partial(np.exp, args[0], wide, dtype=np.float64),
+        partial(getattr(np, fn), args[0], wide, dtype=np.float64),
         partial(np.copyto, out, wide, casting="same_kind"),
     ]
 
@@ -186,8 +186,9 @@ def _where(dev: Device, fn: str, args: Sequence[Any], out: Any) -> list[Callable
 
 _SPECIAL: Mapping[str, Callable[..., list[Callable[[], Any]]]] = {
     "arg": _copy,
+    "cos": _rounded_once,
     "erf": _erf,
-    "exp": _exp,
+    "exp": _rounded_once,
     "maximum": _by_keyword,
     "minimum": _by_keyword,
     "where": _where,

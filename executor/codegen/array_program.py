@@ -25,19 +25,24 @@ Step = Callable[[], Any]
 Outputs = Sequence[tuple[e.Expr, Any]]
 
 
+def _copied(dev: Device, target: Any, source: Any) -> list[Step]:
+    return [partial(dev.xp.copyto, target, source)]
+
+
 @dataclass(frozen=True)
 class Means:
     """How a back end computes the parts of a formula.
 
     ``loops`` evaluates expressions into outputs, which may be sums; ``rows`` copies rows of a source by number;
-    ``row_sums`` adds up rows by number, always in one order. ``one_pass``: loops compute what their outputs
-    have in common once.
+    ``row_sums`` adds up rows by number, always in one order; ``copy`` copies an array into another.
+    ``one_pass``: loops compute what their outputs have in common once.
     """
 
     loops: Callable[[Device, Outputs, Mapping[str, Any]], list[Step]]
     rows: Callable[[Device, Any, Any, Any], list[Step]]
     row_sums: Callable[[Device, Any, Any, Any], list[Step]]
     one_pass: bool = True
+    copy: Callable[[Device, Any, Any], list[Step]] = _copied
 
 
 _VIEWS = {"reshape", "transpose", "broadcast", "slice", "constant", "checked"}
@@ -108,7 +113,23 @@ def bind_terms(
     dev: Device, op: str, roots: Sequence[tuple[Term, Any]], arrays: Mapping[str, Any], means: Means
 ) -> list[Step]:
     """Return the calls that compute terms into arrays, from the operands by name; ``op`` is named in errors."""
-    return _Program(dev, op, roots, arrays, means).steps
+    terms = _merged([root for root, _ in roots])
+    pairs = [(root, out) for root, (_, out) in zip(terms, roots, strict=True)]
+    return _Program(dev, op, pairs, arrays, means).steps
+
+
+def _merged(roots: Sequence[Term]) -> list[Term]:
+    """Return the roots with one term in place of all that are the same function of the same terms."""
+    same: dict[tuple[Any, ...], Term] = {}
+    merged: dict[int, Term] = {}
+    for term in in_order(roots):
+        args = [merged[id(arg)] for arg in term.args]
+        known = id(term.options) if isinstance(term.options, np.ndarray) else repr(term.options)
+        key = (term.fn, *map(id, args), term.shape, term.dtype, known)
+        if key not in same:
+            same[key] = Term(term.fn, args, term.shape, term.dtype, term.options)
+        merged[id(term)] = same[key]
+    return [merged[id(root)] for root in roots]
 
 
 @dataclass
@@ -144,7 +165,7 @@ class _Program:
         self._share()
         self._emit()
         for term, out in self.copies:
-            self.steps.append(partial(dev.xp.copyto, out, self._array(term)))
+            self.steps += means.copy(dev, out, self._array(term))
 
     def _aim(self, term: Term, out: Any) -> None:
         """Let a term be computed where a result lies, and what it is a view of, too."""
@@ -278,7 +299,7 @@ class _Program:
             view.shape = term.shape  # NumPy refuses what would be a copy
         except (AttributeError, ValueError):
             copy = self.dev.scratch(term.shape, term.dtype)
-            self.steps.append(partial(self.dev.xp.copyto, copy.reshape(source.shape), source))
+            self.steps += self.means.copy(self.dev, copy.reshape(source.shape), source)
             return copy
         return view
 
@@ -331,16 +352,14 @@ class _Program:
                 partial(dev.reducer(f"{term.fn}imum"), first, term.options, None, out, True)
             )
         elif term.fn == "place":
-            self.steps += [
-                partial(out.fill, 0),
-                partial(xp.copyto, out[slices(term.options)], first),
-            ]
+            part = out[slices(term.options)]
+            self.steps += [partial(out.fill, 0), *self.means.copy(dev, part, first)]
         elif term.fn == "concat":
             start = 0
             for array in args:
                 end = start + array.shape[term.options]
                 part = out[(slice(None),) * term.options + (slice(start, end),)]
-                self.steps.append(partial(xp.copyto, part, array))
+                self.steps += self.means.copy(dev, part, array)
                 start = end
         elif term.fn == "matmul":
             self.steps.append(partial(xp.matmul, first, args[1], out))

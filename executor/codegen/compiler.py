@@ -188,7 +188,7 @@ def object_code(source: str, entry: str, symbol: str) -> bytes:
     exec(compile(source, f"<{symbol}>", "exec"), names)
     helpers = [n for n in names if n not in before and callable(names[n]) and n != entry]
     for name in helpers:
-        names[name] = numba.njit(fastmath=_MATH, error_model="numpy", inline="never")(names[name])
+        names[name] = numba.njit(fastmath=_MATH, error_model="numpy", forceinline=True)(names[name])
     main = numba.cfunc(
         types.void(types.CPointer(types.int64)), fastmath=_MATH, error_model="numpy"
     )(names[entry])

@@ -7,6 +7,7 @@ units in the last place; infinities, nan, overflow and denormals come out as Num
 
 from __future__ import annotations
 
+import math
 import re
 from functools import lru_cache
 
@@ -53,6 +54,18 @@ _ASIN = _horner(
 _ATAN = _horner(
     "z", "-6.083441609e-02", "1.059599669e-01", "-1.424384804e-01", "1.999848940e-01", "-3.333331550e-01"
 )  # fmt: skip
+
+
+def _double(variable: str, *coefficients: float) -> str:
+    """Return the source of a polynomial in double precision, highest power first."""
+    text = f"{coefficients[0]}"
+    for c in coefficients[1:]:
+        text = f"fma({text}, {variable}, {c})"
+    return text
+
+
+_ARTANH = _double("u", *(2 / (math.log(2) * k) for k in range(17, 0, -2)))
+_EXP2 = _double("f", *(math.log(2) ** k / math.factorial(k) for k in range(9, -1, -1)))
 
 # exp(x) = 2^n exp(r), |r| <= log(2) / 2. log(2) is in two parts, so that x - n log(2) is exact; 2^n in two,
 # since 2^n alone may be out of range where the result is not.
@@ -217,9 +230,37 @@ def ordered(x):
 def unordered(b):
     return unbits(np.int32(b ^ (np.int32(b >> np.int32(31)) & np.int32(0x7fffffff))))
 """,
-    "pow_": """
+    # |x|^y = 2^(y log2 |x|) in double precision: the series of exp, and for m in [1/sqrt(2), sqrt(2)]
+    # log2 m = 2 / log(2) artanh((m - 1) / (m + 1)) (DLMF 4.6.4). Zeros, infinities, signs: as C's pow.
+    "pow_": f"""
 def pow_(x, y):
-    return np.float32(math.pow(np.float64(x), np.float64(y)))
+    a = size_of(x)
+    tiny = a < np.float32(1.17549435e-38)
+    b = bits(select(tiny, a * np.float32(8388608.0), a)) - np.int32(0x3f3504f3)
+    m = np.float64(unbits(np.int32((b & np.int32(0x7fffff)) + np.int32(0x3f3504f3))))
+    e = np.float64(np.int32(b >> np.int32(23))) - select(tiny, 23.0, 0.0)
+    s = (m - 1.0) / (m + 1.0)
+    u = s * s
+    e = fma(s, {_ARTANH}, e)
+    e = select(a == np.float32(0.0), -np.inf, select(a < np.float32(np.inf), e, np.float64(a)))
+    t = np.float64(y) * e
+    c = select(t > 160.0, 160.0, select(t < -160.0, -160.0, t))
+    n = nearest(c)
+    f = c - n
+    k = np.int32(n)
+    half = np.int32(k >> np.int32(1))
+    low = unbits(np.int32((half + np.int32(127)) << np.int32(23)))
+    high = unbits(np.int32((k - half + np.int32(127)) << np.int32(23)))
+    r = np.float32({_EXP2} * np.float64(low) * np.float64(high))
+    r = select(t == t, r, np.float32(np.nan))
+    whole = whole_below(y) == y
+    z = y * np.float32(0.5)
+    odd = whole & (whole_below(z) != z)
+    r = select(odd & (bits(x) < np.int32(0)), -r, r)
+    r = select((x < np.float32(0.0)) & (a < np.float32(np.inf)) & (whole == False), np.float32(np.nan), r)
+    one = (y == np.float32(0.0)) | (x == np.float32(1.0))
+    one = one | ((a == np.float32(1.0)) & (size_of(y) == np.float32(np.inf)))
+    return select(one, np.float32(1.0), r)
 """,
 }
 

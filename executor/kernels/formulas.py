@@ -15,10 +15,12 @@ from ...strategies.types import LOW, VarType
 from ..codegen.array_program import Means, Outputs
 from ..device.device import Device
 from .array.formula import formula_steps, loops_of_calls
+from .array.manipulation import copied
 from .cuda.by_index import Sums, picked
 from .cuda.elementwise import CUDA
 from .loops import by_index
 from .loops.elementwise import NUMBA
+from .loops.views import bind_copy
 from .registry import KERNELS, Kernel, Step
 
 _LOOPED = (np.float32, np.bool_)
@@ -70,7 +72,13 @@ def _cuda_row_sums(dev: Device, index: Array, values: Array, out: Array) -> list
     return [*steps, *more, *sums.steps, *sums.into(target, values)]
 
 
-NUMBA_MEANS = Means(_loops_here, by_index.rows, by_index.row_sums)
+def _copied(dev: Device, target: Array, source: Array) -> list[Step]:
+    if target.dtype != source.dtype:
+        return copied(dev, target, source)
+    return bind_copy(dev, target, source)
+
+
+NUMBA_MEANS = Means(_loops_here, by_index.rows, by_index.row_sums, copy=_copied)
 CUDA_MEANS = Means(CUDA.bind, _cuda_rows, _cuda_row_sums)
 
 

@@ -75,7 +75,7 @@ def _cell(op_type: str, name: str) -> Cell | None:
     why = _IN_REGIONS if name == "xla" and kernel is None else ""
     if kernel is None and lowered is None:
         named = name in BACK_ENDS or (name == "xla" and not op.random)
-        if op.formula is not None and name in BACK_ENDS:
+        if op.formula is not None and (name in BACK_ENDS or name == "xla"):
             return Cell(FORMULA, why, place(op.formula))
         made = op.scalar is not None and named
         return Cell(EXPRESSION, why, place(op.scalar)) if made else None

@@ -170,7 +170,8 @@ class Auc(Metric):
 
 
 def _array(metric: str, argument: str, value: Any) -> np.ndarray:
-    if not isinstance(value, np.ndarray) and not hasattr(value, "numpy"):
+    fetched = hasattr(value, "numpy") and not isinstance(value, Variable)
+    if not isinstance(value, np.ndarray) and not fetched:
         raise InvalidValue(
             f"{metric}: {argument} must be a NumPy array or a Tensor, got {type(value).__name__}."
         )

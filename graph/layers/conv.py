@@ -275,10 +275,10 @@ def _fitting(layer: str, input: Variable, attrs: dict[str, Any], last: bool) -> 
         else [a + b for a, b in zip(pads[::2], pads[1::2], strict=True)]
     )
     sides = zip(sizes, image, attrs["strides"], sums, attrs["dilations"], strict=True)
-    made = [(out - (n - 1) * s + pad - 1) // d + 1 for out, n, s, pad, d in sides]
-    if min(made) < 1:
+    kernel = [(out - (n - 1) * s + pad - 1) // d + 1 for out, n, s, pad, d in sides]
+    if min(kernel) < 1:
         raise InvalidValue(f"{layer}: no filter makes output_size {sizes} of {list(image)}.")
-    return made
+    return kernel
 
 
 def conv2d_transpose(

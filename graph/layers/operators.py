@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
-from ...strategies.errors import InvalidArgument, InvalidType
+from ...strategies.errors import InvalidArgument, InvalidType, Unsupported
 from ...strategies.types import INTEGERS, VarType, to_var_type
 from ..program import unique_name
 from ..program.variable import Variable
@@ -162,6 +162,45 @@ def numel(self: Variable) -> Variable:
     return count
 
 
+def detach(self: Variable) -> Variable:
+    """Return the elements as a variable that no gradient flows through."""
+    out = shape.assign(self)
+    out.stop_gradient = True
+    return out
+
+
+def rank(self: Variable) -> int:
+    """Return the number of dimensions."""
+    return self.ndim
+
+
+def itself(self: Variable, *args: Any, **kwargs: Any) -> Variable:
+    """Return the variable: its elements lie where the executor runs."""
+    return self
+
+
+_IMPERATIVE = {
+    "backward": "Build gradients by append_backward, static.gradients or an optimizer's minimize",
+    "clear_gradient": "Gradients are computed anew in each step, so there is nothing to clear",
+    "gradient": "Fetch its gradient: the variable that append_backward or static.gradients returns",
+    "numpy": "Fetch it, as by exe.run(fetch_list=[variable])",
+    "register_hook": "Fetch its gradient, or change it between backward and apply_gradients",
+    "tolist": "Fetch it, as by exe.run(fetch_list=[variable])",
+}
+
+
+def _imperative(name: str, cure: str) -> Callable[..., NoReturn]:
+    def refuse(self: Variable, *args: Any, **kwargs: Any) -> NoReturn:
+        raise Unsupported(
+            f"Variable.{name} needs the imperative (dygraph) mode, and Rowlock runs static-graph "
+            f"programs: {self.name!r} has no elements while the program is built. {cure}."
+        )
+
+    refuse.__name__ = refuse.__qualname__ = name
+    refuse.__doc__ = "Refuse: there is no imperative mode."
+    return refuse
+
+
 def install() -> None:
     """Give Variable its operators."""
     for kind, op_type in _ARITHMETIC.items():
@@ -170,7 +209,14 @@ def install() -> None:
             setattr(Variable, name, _operator(name, op_type, swapped, False))
     for name, op_type in _COMPARISONS.items():
         setattr(Variable, name, _operator(name, op_type, False, True))
-    methods = {"__matmul__": _matmul, "__neg__": _negative, "astype": astype, "numel": numel}
+    methods: dict[str, Any] = {
+        "__matmul__": _matmul,
+        "__neg__": _negative,
+        "astype": astype,
+        "numel": numel,
+    }
+    methods |= {"detach": detach, "dim": rank, "ndimension": rank, "cpu": itself, "cuda": itself}
+    methods |= {name: _imperative(name, cure) for name, cure in _IMPERATIVE.items()}
     for name, method in methods.items():
         setattr(Variable, name, method)
     setattr(Variable, "T", property(_transposed))  # noqa: B010 - declared for type checkers

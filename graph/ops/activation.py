@@ -9,9 +9,10 @@ from typing import Any
 from ...strategies.types import FLOATS
 from . import expr as e
 from .operands import Gradient, Input, Operands, Output, SlopeOfOut, SlopeOfX, Unary, named
-from .registry import Grad, Inference, Op, ShapeRule, Specs, define
+from .registry import Grad, Inference, Op, ShapeRule, Specs, define, differentiable
 from .rules import same
 from .samples import normal, sample, uniform
+from .second_order import Second
 
 
 class Libraries(Operands):
@@ -57,10 +58,12 @@ def define_activation(
     records: tuple[type[Operands], type[Operands]] | None = None,
     attrs: Mapping[str, Any] | None = None,
     samples: tuple[Any, ...] = (sample({"X": normal(3, 4)}), sample({"X": normal(5)})),
+    second: Second | None = None,
 ) -> None:
     """Declare an activation and its gradient op, which reads ``reads`` (X, Out or none) and Out@GRAD.
 
-    Attributes are those of ``records``, or ``attrs``, or which library is to be used.
+    Attributes are those of ``records``, or ``attrs``, or which library is to be used. ``second`` is the
+    gradient of the gradient, where it is not what the expression says.
     """
     record, grad_record = records or (Activation, _GRADS[reads])
     slots: dict[str, Any] = {"record": record}
@@ -69,6 +72,13 @@ def define_activation(
         slots = {"inputs": ("X",), "outputs": ("Out",), "attrs": attrs}
         read = (reads, "Out@GRAD") if reads else ("Out@GRAD",)
         grad_slots = {"inputs": read, "outputs": ("X@GRAD?",), "attrs": attrs}
+    backward = Op(
+        type=f"{name}_grad",
+        **grad_slots,
+        shape=same(reads or "Out@GRAD", "X@GRAD"),
+        scalar=gradient,
+        in_place={"X@GRAD": "Out@GRAD"},
+    )
     define(
         Op(
             type=name,
@@ -78,13 +88,7 @@ def define_activation(
             in_place={"Out": "X"},
             samples=samples,
         ),
-        Op(
-            type=f"{name}_grad",
-            **grad_slots,
-            shape=same(reads or "Out@GRAD", "X@GRAD"),
-            scalar=gradient,
-            in_place={"X@GRAD": "Out@GRAD"},
-        ),
+        backward if second is None else differentiable(backward, second),
     )
 
 
@@ -148,7 +152,17 @@ define_activation("square", lambda x: x * x, "X", lambda x, d_out: d_out * 2 * x
 
 define_activation("log", lambda x: e.log(x), "X", lambda x, d_out: d_out / x, samples=_POSITIVE)
 define_activation(
-    "sqrt", lambda x: e.sqrt(x), "Out", lambda out, d_out: d_out * 0.5 / out, samples=_POSITIVE
+    "sqrt",
+    lambda x: e.sqrt(x),
+    "Out",
+    lambda out, d_out: d_out * 0.5 / out,
+    samples=_POSITIVE,
+    second=Second(
+        {"Out": "Out", "DX": "X@GRAD", "DDX": "X@GRAD@GRAD"},
+        {"DOut": "Out@GRAD", "DDOut": "Out@GRAD@GRAD"},
+        {"DOut": ["Out"], "DDOut": ["Out"]},
+        lambda out, dx, ddx: (-(dx * ddx / out), ddx * 0.5 / out),
+    ),
 )
 define_activation(
     "rsqrt",

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .operands import Input, Operands, Output
-from .registry import Inference, Op, Specs, define
+from .registry import Inference, Op, Specs, define, differentiable
 from .rules import merge_dims, of_shape
 from .samples import normal, sample
+from .second_order import bilinear
 
 LAST = ("NHWC", "NDHWC")  # the formats in which channels are the last dimension
 
@@ -260,13 +261,18 @@ class Conv3d(Conv3dOperands, ConvResult):
     residual_data: Input | None
 
 
-class Conv3dGrad(Conv3dOperands, ConvSlopes): ...
+class Conv3dGrad(Conv3dOperands, ConvSlopes):
+    residual_data: Input | None
 
 
 for _name, _samples in (("conv2d", _SAMPLES), ("depthwise_conv2d", _DEPTHWISE)):
     define(
         Op(type=_name, record=Conv2d, shape=conv_shape, samples=_samples, refuses=_REFUSES),
-        Op(type=f"{_name}_grad", record=Conv2dGrad),
+        differentiable(
+            Op(type=f"{_name}_grad", record=Conv2dGrad),
+            bilinear("Input", "Filter", "Output"),
+            exists=lambda attrs: not attrs["fuse_relu_before_depthwise_conv"],
+        ),
     )
 define(
     Op(

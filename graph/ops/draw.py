@@ -196,7 +196,7 @@ def shuffle_batch_shape(op: Inference) -> Mapping[str, Specs]:
 class ShuffleBatch(Unary):
     seed: Input
     shuffle_idx: Output
-    seed_out: Output | None
+    seed_out: Output
     startup_seed: int = 0
 
 

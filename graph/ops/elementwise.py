@@ -8,9 +8,11 @@ from typing import Any
 from ...strategies.types import INTEGERS, VarType
 from . import expr as e
 from .operands import Binary, BinaryGrad, Input, Operands
-from .registry import Grad, Inference, Op, ShapeRule, Spec, Specs, define
+from .pointwise import BINARY_GRADS
+from .registry import Grad, Inference, Op, ShapeRule, Shapes, Spec, Specs, define, differentiable
 from .rules import merge_dims
 from .samples import integers, normal, sample, uniform
+from .second_order import Second, derived
 
 
 def broadcast_shape(op: Inference) -> tuple[int, ...]:
@@ -33,6 +35,20 @@ def broadcast_shape(op: Inference) -> tuple[int, ...]:
         )
         dims[i] = agreed if agreed is not None else dim
     return tuple(dims)
+
+
+def placed(small: tuple[int, ...], rank: int, axis: int) -> tuple[int, ...]:
+    """Return a shape with ``rank`` dimensions, its own from ``axis`` on (-1: at the end)."""
+    start = rank - len(small) if axis == -1 else axis
+    while len(small) > 1 and small[-1] == 1 and start + len(small) > rank:
+        small = small[:-1]
+    return (1,) * start + small + (1,) * (rank - start - len(small))
+
+
+def beside(shapes: Shapes, attrs: Mapping[str, Any]) -> Shapes:
+    """Return the shapes of operands and results as they lie beside those with the most dimensions."""
+    rank = max(map(len, shapes.values()))
+    return {n: placed(s, rank, attrs["axis"]) for n, s in shapes.items() if len(s) < rank}
 
 
 def elementwise_shape(op: Inference) -> Mapping[str, Specs]:
@@ -76,6 +92,60 @@ _PASSED_ON = {
 }
 
 
+def _second_order(name: str) -> Second:
+    """Return the gradient of the gradient: that of a quotient reads what Paddle's does."""
+    if name == "elementwise_div":
+        return _QUOTIENT
+    first, second = BINARY_GRADS[name]
+    found = derived(
+        lambda x, y, d_out: (first(x, y, d_out), second(x, y, d_out)),
+        ("X", "Y", "Out@GRAD"),
+        ("X@GRAD", "Y@GRAD"),
+        {},
+        always=("Y", "Out@GRAD"),
+        direct=True,
+    )
+    assert found is not None
+    return found
+
+
+def _quotient(
+    y: e.Expr,
+    out: e.Expr,
+    dx: e.Expr | None = None,
+    d_output: e.Expr | None = None,
+    ddx: e.Expr | None = None,
+    ddy: e.Expr | None = None,
+) -> tuple[e.Expr, e.Expr, e.Expr]:
+    """The gradients of Y, Out and Out@GRAD, where X@GRAD = Out@GRAD / Y and Y@GRAD = -X@GRAD Out.
+
+    Where X was broadcast, X@GRAD is a sum: Out@GRAD is read, which Paddle's op does not have.
+    """
+    zero = e.copy(e.constant(0))
+    slope = dx if d_output is None else d_output / y
+    if slope is None or (ddx is None and ddy is None):
+        return zero, zero, zero
+    change = ddx / y if ddx is not None else zero
+    change = change if ddy is None else change - out * ddy / y
+    return -(slope * change), zero if ddy is None else -(slope * ddy), change
+
+
+_QUOTIENT = Second(
+    {
+        "Y": "Y",
+        "Out": "Out",
+        "DX": "X@GRAD",
+        "DOutput": "Out@GRAD",
+        "DDX": "X@GRAD@GRAD",
+        "DDY": "Y@GRAD@GRAD",
+    },
+    {"Y@GRAD": "Y@GRAD", "DOut": "Out@GRAD", "DDOut": "Out@GRAD@GRAD"},
+    {"Y@GRAD": ["Y"], "DOut": ["Out"], "DDOut": ["Out"]},
+    _quotient,
+    optional=("DX", "DOutput"),
+)
+
+
 def _define(
     name: str,
     scalar: Callable[..., Any] | None,
@@ -92,7 +162,7 @@ def _define(
             in_place={"X@GRAD": "Out@GRAD"},
             views=_PASSED_ON.get(name, {}),
         )
-        grad = Grad.of(define(backward))
+        grad = Grad.of(define(differentiable(backward, _second_order(name), aligned=beside)))
     define(
         Op(
             type=name,

@@ -64,6 +64,7 @@ for _name, _last, _record, _gradient in (
     define(
         Op(
             type=_name,
+            linear=("W",),
             record=_record,
             shape=lookup_shape,
             samples=(

@@ -77,9 +77,9 @@ class Term(e.Arithmetic):
         """Return a function of terms and numbers, element by element."""
         kinds = [a.dtype if isinstance(a, Term) else a for a in args]
         dtype = np.result_type(*(kinds[1:] if fn == "where" else kinds))
+        terms = [a if isinstance(a, Term) else Term("number", (), (), dtype, a) for a in args]
         if fn in _TRUTHS:
             dtype = np.dtype(np.bool_)
-        terms = [a if isinstance(a, Term) else Term("number", (), (), dtype, a) for a in args]
         shape = np.broadcast_shapes(*(t.shape for t in terms))
         plain = _plain(fn, terms, shape, dtype)
         return Term(fn, terms, shape, dtype) if plain is None else plain

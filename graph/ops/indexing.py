@@ -65,6 +65,7 @@ class SliceGrad(SliceOperands):
 define(
     Op(
         type="slice",
+        linear=("Input",),
         record=Slice,
         numbers=_SLICE_NUMBERS,
         shape=slice_shape,
@@ -103,6 +104,7 @@ class GatherGrad(Operands):
 define(
     Op(
         type="gather",
+        linear=("X",),
         record=Gather,
         shape=gather_shape,
         samples=(
@@ -147,6 +149,7 @@ class WhereGrad(Operands):
 define(
     Op(
         type="where",
+        linear=("X", "Y"),
         record=Where,
         shape=where_shape,
         samples=(
@@ -183,6 +186,7 @@ class GatherNdGrad(Operands):
 define(
     Op(
         type="gather_nd",
+        linear=("X",),
         record=GatherNd,
         shape=gather_nd_shape,
         samples=(

@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 
 from .operands import Binary, BinaryGrad, Operands
-from .registry import Inference, Op, Specs, define
+from .registry import Inference, Op, Specs, define, differentiable
 from .rules import merge_dims, of_shape, product
 from .samples import normal, sample
+from .second_order import bilinear
 
 
 def mul_shape(op: Inference) -> Mapping[str, Specs]:
@@ -55,7 +56,7 @@ mul = define(
         ),
         refuses=(sample({"X": normal(3, 4), "Y": normal(5, 2)}),),
     ),
-    Op(type="mul_grad", record=MulGrad),
+    differentiable(Op(type="mul_grad", record=MulGrad), bilinear("X", "Y", "Out")),
 )
 
 
@@ -148,5 +149,5 @@ matmul = define(
             sample({"X": normal(2, 3, 4), "Y": normal(3, 4, 5)}),
         ),
     ),
-    Op(type="matmul_grad", record=MatmulGrad),
+    differentiable(Op(type="matmul_grad", record=MatmulGrad), bilinear("X", "Y", "Out")),
 )

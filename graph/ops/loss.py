@@ -302,28 +302,33 @@ def huber_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": op.spec("X"), "Residual": op.spec("X")}
 
 
-class HuberLoss(Operands):
-    x: Input
-    y: Input
-    residual: Output
-    out: Output
-    delta: float = 1.0
+def _huber(x: e.Expr, y: e.Expr, *, delta: float) -> tuple[e.Expr, e.Expr]:
+    r = y - x
+    size = e.abs_(r)
+    return r, e.where(size <= delta, 0.5 * r * r, delta * (size - 0.5 * delta))
 
 
-class HuberLossGrad(Operands):
-    residual: Input
-    d_out: Input
-    d_x: Output | None
-    d_y: Output | None
-    delta: float = 1.0
+def _huber_slopes(residual: e.Expr, d_out: e.Expr, *, delta: float) -> tuple[e.Expr, e.Expr]:
+    slope = d_out * e.minimum(e.maximum(residual, -delta), delta)
+    return -slope, slope
 
 
 define(
     Op(
         type="huber_loss",
-        record=HuberLoss,
+        inputs=("X", "Y"),
+        outputs=("Residual", "Out"),
+        attrs={"delta": 1.0},
         shape=huber_shape,
+        scalar=_huber,
         samples=(sample({"X": normal(4, 1), "Y": normal(4, 1)}, delta=0.7),),
     ),
-    Op(type="huber_loss_grad", record=HuberLossGrad, shape=same("Residual", "X@GRAD", "Y@GRAD")),
+    Op(
+        type="huber_loss_grad",
+        inputs=("Residual", "Out@GRAD"),
+        outputs=("X@GRAD?", "Y@GRAD?"),
+        attrs={"delta": 1.0},
+        shape=same("Residual", "X@GRAD", "Y@GRAD"),
+        scalar=_huber_slopes,
+    ),
 )

@@ -51,6 +51,7 @@ class ConcatGrad(ConcatOperands):
 define(
     Op(
         type="concat",
+        linear=("X",),
         record=Concat,
         numbers={"AxisTensor": "axis"},
         shape=concat_shape,
@@ -151,6 +152,7 @@ class StackGrad(Operands):
 define(
     Op(
         type="stack",
+        linear=("X",),
         record=Stack,
         shape=stack_shape,
         samples=(
@@ -202,6 +204,7 @@ class UnstackGrad(Operands):
 define(
     Op(
         type="unstack",
+        linear=("X",),
         record=Unstack,
         shape=unstack_shape,
         samples=(
@@ -253,6 +256,7 @@ class ExpandGrad(Operands):
 define(
     Op(
         type="expand",
+        linear=("X",),
         record=Expand,
         numbers=_EXPAND_NUMBERS,
         shape=expand_shape,

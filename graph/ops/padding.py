@@ -53,6 +53,8 @@ class PadGrad(Gradient):
 define(
     Op(
         type="pad",
+        linear=("X",),
+        made_linear={"pad_value": 0.0},
         record=Pad,
         shape=pad_shape,
         samples=(sample({"X": normal(2, 3)}, paddings=[0, 1, 2, 0], pad_value=9.0),),
@@ -111,6 +113,8 @@ class Pad2dGrad(Pad2dOperands):
 define(
     Op(
         type="pad2d",
+        linear=("X",),
+        made_linear={"pad_value": 0.0},
         record=Pad2d,
         numbers={"Paddings": "paddings"},
         shape=pad2d_shape,

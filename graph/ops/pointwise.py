@@ -8,6 +8,7 @@ from typing import Any
 
 from ...strategies.types import VarType
 from . import expr as e
+from .differentiation import arguments as arguments
 from .operands import attribute_name
 from .registry import OPS
 
@@ -79,18 +80,3 @@ def expressions(op_type: str, operands: Operands, attrs: Mapping[str, Any]) -> d
     return {
         slot.name: result for slot, result in zip(OPS[op_type].output_slots, results, strict=True)
     }
-
-
-def arguments(roots: list[e.Expr]) -> set[str]:
-    """Return the names of the operands that expressions read."""
-    found: set[str] = set()
-    seen: set[int] = set()
-    waiting = list(roots)
-    while waiting:
-        node = waiting.pop()
-        if id(node) not in seen:
-            seen.add(id(node))
-            waiting += node.args
-            if node.fn == "arg":
-                found.add(node.value)
-    return found

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ...strategies.types import VarType
 from .operands import Input, Inputs, Operands, Output, Unary, named
-from .registry import Inference, Op, Spec, Specs, define
+from .registry import Grad, Inference, Op, Spec, Specs, define
 from .rules import same
 from .samples import normal, sample
 
@@ -139,5 +139,10 @@ define(
         record=DropoutGrad,
         shape=same("Out@GRAD", "X@GRAD"),
         in_place={"X@GRAD": "Out@GRAD"},
+        grad=Grad(  # the same mask again
+            "dropout_grad",
+            {"Mask": "Mask", "Out@GRAD": "X@GRAD@GRAD"},
+            {"X@GRAD": "Out@GRAD@GRAD"},
+        ),
     ),
 )

@@ -28,6 +28,7 @@ def mean_grad_shape(op: Inference) -> Mapping[str, Specs]:
 define(
     Op(
         type="mean",
+        linear=("X",),
         record=Unary,
         shape=scalar_like,
         samples=(sample({"X": normal(3, 4)}), sample({"X": normal(5)})),
@@ -125,7 +126,12 @@ _POSITIVE = (
 )
 
 
-def _define(name: str, gradient: type[Operands], samples: tuple[object, ...]) -> None:
+def _define(
+    name: str,
+    gradient: type[Operands],
+    samples: tuple[object, ...],
+    linear: Sequence[str] = (),
+) -> None:
     define(
         Op(
             type=name,
@@ -133,13 +139,14 @@ def _define(name: str, gradient: type[Operands], samples: tuple[object, ...]) ->
             shape=reduce_shape,
             samples=samples,
             refuses=(sample({"X": normal(3, 4)}, dim=[2]),),
+            linear=linear,
         ),
         Op(type=f"{name}_grad", record=gradient),
     )
 
 
-_define("reduce_sum", ReduceGrad, _SAMPLES)
-_define("reduce_mean", ReduceGrad, _SAMPLES)
+_define("reduce_sum", ReduceGrad, _SAMPLES, ("X",))
+_define("reduce_mean", ReduceGrad, _SAMPLES, ("X",))
 _define("reduce_max", ReduceGradOfOut, _SAMPLES)
 _define("reduce_min", ReduceGradOfOut, _SAMPLES)
 _define("reduce_prod", ReduceGradOfOut, _POSITIVE)

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple, NoReturn
 from ...strategies.errors import ShapeError
 from ...strategies.types import VarType
 from .formula import Formula, gradient
-from .operands import Declared, Operands, Slot
+from .operands import Declared, Operands, Slot, named, parameter_name
+from .second_order import Second, derived
 from .update import Update
 
 
@@ -185,6 +186,10 @@ class Op:
     views: Mapping[str, str] = field(
         default_factory=dict
     )  # output slot -> input slot whose elements it has, in their order, if it has as many
+    # input slots of which the result is a linear function, the others being no floats: the gradient of its
+    # gradient op is the op itself
+    linear: Sequence[str] = ()
+    made_linear: Mapping[str, Any] = field(default_factory=dict)  # attributes that make it so
     random: bool = False  # draws numbers: depends on seed, output name, step and sample index
     # attributes -> whether it leaves the operands as they are that it may overwrite
     only_uses: Callable[[Mapping[str, Any]], bool] = lambda attrs: False
@@ -265,14 +270,86 @@ OPS: dict[str, Op] = {}
 def define(op: Op, slope: Op | None = None) -> Op:
     """Add a declaration to the table and return it, and that of its gradient op (see :meth:`Grad.of`).
 
-    The gradient op of an op with a formula has one, too, derived from it unless told.
+    The gradient op of an op with a formula has one, too, derived from it unless told. A gradient op that
+    computes element by element gets a gradient op, too, if it names none.
     """
     if slope is not None:
-        op = replace(op, grad=Grad.of(slope))
         if op.formula is not None and slope.formula is None:
             slope = replace(slope, formula=gradient(op.formula, op.record))
+        second = _second_order(slope)
+        slope = slope if second is None else differentiable(slope, second)
+        slope = replace(slope, grad=again(op)) if op.linear else slope
+        op = replace(op, grad=Grad.of(slope))
     for declared in (op, slope):
         if declared is not None:
             assert declared.type not in OPS, f"{declared.type} is declared twice"
             OPS[declared.type] = declared
     return op
+
+
+def again(op: Op) -> Grad:
+    """Return the gradient of a linear op's gradient op: the op, of the gradients that come down."""
+    reads = {s.name: s.name + "@GRAD@GRAD" * (s.name in op.linear) for s in op.input_slots}
+    result = op.output_slots[0].name
+
+    def attributes(given: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {**{name: given[name] for name in op.attrs if name in given}, **op.made_linear}
+
+    return Grad(op.type, reads, {result: f"{result}@GRAD@GRAD"}, attrs=attributes)
+
+
+def _second_order(slope: Op) -> Second | None:
+    shared = slope.aligned is not None or slope.counts is not None
+    if slope.scalar is None or slope.grad is not None or shared:
+        return None
+    slots, results = ([s.name for s in side] for side in (slope.input_slots, slope.output_slots))
+    numbers = tuple(slope.numbers)
+    return derived(slope.scalar, slots, results, slope.attrs, always=numbers)
+
+
+def differentiable(
+    slope: Op,
+    second: Second,
+    *,
+    exists: Callable[[Mapping[str, Any]], bool] = lambda attrs: True,
+    **settings: Any,
+) -> Op:
+    """Add the gradient op of a gradient op to the table, and return the latter with it.
+
+    ``settings`` are those of the new declaration; for ``exists`` see :class:`Grad`.
+    """
+    parameters = {slot.name: slot.parameter for slot in slope.input_slots}
+    results = {f"{slot.name}@GRAD" for slot in slope.output_slots}
+    above = {slot for slot, of in second.reads.items() if of in results}
+    optional = {*slope.numbers, *second.optional, *(above if len(above) > 1 else ())}
+    fields: dict[str, Any] = {}
+    kinds: dict[str, str] = {}
+    for slot in second.reads:
+        name = parameters[slot] if slot in slope.numbers else parameter_name(slot)
+        fields[name], kinds[name] = named(slot), "Input | None" if slot in optional else "Input"
+    for slot in second.writes:
+        fields[parameter_name(slot)] = named(slot)
+        kinds[parameter_name(slot)] = "Output | None"
+    kinds |= dict.fromkeys(slope.attrs, "Any")
+    declared = Op(
+        type=f"{slope.type}_grad",
+        record=type(
+            "SecondOrder", (Operands,), {**fields, **slope.attrs, "__annotations__": kinds}
+        ),
+        numbers=slope.numbers,
+        shape=_like(second.like),
+        scalar=second.scalar,
+        **settings,
+    )
+    define(declared)
+    return replace(slope, grad=Grad(declared.type, second.reads, second.writes, exists=exists))
+
+
+def _like(sources: Mapping[str, Sequence[str]]) -> ShapeRule:
+    """Each output is like the first of some inputs that is in use."""
+
+    def rule(op: Inference) -> Mapping[str, Specs]:
+        used = {slot: list(filter(op.has, of)) for slot, of in sources.items()}
+        return {slot: op.spec(of[0]) for slot, of in used.items() if of}
+
+    return rule

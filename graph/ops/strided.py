@@ -68,6 +68,7 @@ class StridedSliceGrad(StridedSliceOperands):
 define(
     Op(
         type="strided_slice",
+        linear=("Input",),
         record=StridedSlice,
         numbers=_NUMBERS,
         shape=strided_slice_shape,

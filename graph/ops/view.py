@@ -18,9 +18,10 @@ from .operands import (
     Unary,
     named,
 )
-from .registry import Inference, Op, Spec, Specs, define
+from .registry import Inference, Op, Spec, Specs, define, differentiable
 from .rules import grads_like, normal_axis, of_shape, product
 from .samples import normal, sample
+from .second_order import copied
 
 Shape = tuple[int, ...]
 
@@ -60,10 +61,12 @@ def _define_views(
     ):
         reads = {slot.name for slot in grad_record.declared().inputs}
         kept = {slot: attr for slot, attr in numbers.items() if slot in reads}
-        define(
-            Op(type=form, record=record, shape=rule, **settings),
-            Op(type=f"{form}_grad", record=grad_record, shape=grad_rule, numbers=kept, views=views),
+        gradient = Op(
+            type=f"{form}_grad", record=grad_record, shape=grad_rule, numbers=kept, views=views
         )
+        if views:
+            gradient = differentiable(gradient, copied(), views={"DDOut": "DDX"})
+        define(Op(type=form, record=record, shape=rule, **settings), gradient)
 
 
 class XShapeGrad(Gradient):
@@ -263,6 +266,7 @@ _define_views(
     "transpose",
     transposed,
     Views(Transpose, TransposeGrad, Transpose2, Transpose2Grad),
+    linear=("X",),
     samples=(
         sample({"X": normal(2, 3, 4)}, axis=[2, 0, 1]),
         sample({"X": normal(3, 4)}, axis=[1, 0]),

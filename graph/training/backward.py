@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...strategies.errors import InvalidType, InvalidValue
-from ..ops.registry import Grad
+from ...strategies.errors import InvalidType, InvalidValue, Unsupported
+from ..ops.registry import OPS, Grad
 from ..program.operator import Operator
 from ..program.program import Block, Program
 from ..program.role import (
@@ -87,19 +87,19 @@ def append_backward(
     block = program.global_block()
     source = _producer(block, loss)
     source.attrs[ROLE] = source.role | int(OpRole.Loss)
-    no_grad = _no_grad_names(program, no_grad_set)
+    stopped = _stopped(program, no_grad_set)
     with program.role_guard(OpRole.Backward, []):
         program._appending_grad_times += 1
-        seed = grad_name(loss.name)
-        path = _path(block, {loss.name}, set(), no_grad)
-        gradient_of = _Namer(program, block)
+        path = _path(block, {loss.name}, set(), stopped)
         first = len(block.ops)
-        seed = gradient_of.start(seed)
+        names = _GradientNames(program, block)
+        seed = names.seed(loss.name)
         _append_seed(block, loss, seed, source.attrs[DEVICE])
-        grads = _accumulate(_with_recomputation(block, path, marks, grad_name(loss.name), no_grad))
-        renamed = gradient_of.apply(grads, grad_name(loss.name), seed)
+        known = {names.of(loss.name): seed}
+        grads = _with_recomputation(block, path, marks, set(known), stopped, names)
+        grads = _accumulate(grads, known)
         _append(block, grads, callbacks, first)
-    return _pairs(program, block, parameter_list, renamed, first)
+    return _pairs(program, block, parameter_list, names, first)
 
 
 def gradients(
@@ -126,28 +126,22 @@ def gradients(
         )
     program = targets[0].block.program
     block = program.global_block()
-    no_grad = _no_grad_names(program, no_grad_set)
     input_names = {v.name for v in inputs}
-    no_grad -= {grad_name(name) for name in input_names}
+    stopped = _stopped(program, no_grad_set) - input_names
     with program.role_guard(OpRole.Backward, []):
         program._appending_grad_times += 1
-        namer = _Namer(program, block)
-        path = _path(block, {t.name for t in targets}, input_names, no_grad)
+        path = _path(block, {t.name for t in targets}, input_names, stopped)
         first = len(block.ops)
+        names = _GradientNames(program, block)
         seeds = {
-            grad_name(t.name): _target_seed(block, t, g, namer)
+            t.name: _target_seed(block, t, g, names)
             for t, g in zip(targets, target_grads, strict=True)
         }
-        grads = _accumulate(_gradient_ops(path, set(seeds), no_grad))
-        renamed: dict[str, str] = {}
-        for name, seed in seeds.items():
-            renamed |= namer.apply(grads, name, seed)
-        _append(block, grads, None, first)
-    computed = {name for op in block.ops[first:] for name in op.output_arg_names} | set(
-        seeds.values()
-    )
-    names = (renamed.get(grad_name(v.name), grad_name(v.name)) for v in inputs)
-    return [block.vars[name] if name in computed else None for name in names]
+        _append(block, _backward_ops(path, seeds, stopped, names), None, first)
+    computed = {name for op in block.ops[first:] for name in op.output_arg_names}
+    pairs = ((names.of(v.name), seeds.get(v.name)) for v in inputs)
+    results = (name if name in computed else seed for name, seed in pairs)
+    return [None if name is None else block.vars[name] for name in results]
 
 
 # -- the path to differentiate ----------------------------------------------------------------------
@@ -207,26 +201,28 @@ def _producer(block: Block, loss: Variable) -> Operator:
     raise InvalidValue(f"append_backward: no operator of the program makes {loss.name!r}.")
 
 
-def _no_grad_names(program: Program, no_grad_set: Any) -> set[str]:
-    """Return the names of gradients that must not be computed."""
+def _stopped(program: Program, no_grad_set: Any) -> set[str]:
+    """Return the names of variables through which no gradient flows."""
     if no_grad_set is not None and not isinstance(no_grad_set, (set, list, tuple, frozenset)):
         raise InvalidType("no_grad_set must be a set or list of Variables or names.")
-    no_grad = _names(no_grad_set or (), "no_grad_set")
-    names = {v.name for v in program.list_vars() if v.stop_gradient}
-    return {grad_name(name.removesuffix(GRAD_SUFFIX)) for name in [*names, *no_grad]}
+    stopped = {v.name for v in program.list_vars() if v.stop_gradient}
+    return stopped.union(_names(no_grad_set or (), "no_grad_set"))
 
 
 def _path(block: Block, targets: set[str], inputs: set[str], stopped: set[str]) -> list[Operator]:
-    """Return the ops that lead to the targets (from the inputs, if any), in program order."""
+    """Return the ops that lead to the targets (from the inputs, if any), in program order.
+
+    Gradient ops without a gradient of their own are among them: see :func:`_gradient_ops`.
+    """
     needed = {name for name in targets}
     back: list[Operator] = []
     for op in reversed(block.ops):
-        reached = op.role & 0xFF in (0, int(OpRole.Loss)) or inputs
+        reached = op.role & 0xFF in (OpRole.Forward, OpRole.Backward) or inputs
         grad = op.declaration.grad
-        differentiable = grad is not None and grad.exists(op.attrs)
+        differentiable = op.type.endswith("_grad") or (grad is not None and grad.exists(op.attrs))
         if reached and differentiable and needed.intersection(op.output_arg_names):
             back.append(op)
-            needed.update(n for n in op.input_arg_names if grad_name(n) not in stopped)
+            needed.update(n for n in op.input_arg_names if n not in stopped)
     if not inputs:
         return back[::-1]
     reached_names = set(inputs)
@@ -241,14 +237,55 @@ def _path(block: Block, targets: set[str], inputs: set[str], stopped: set[str]) 
 # -- gradient ops -----------------------------------------------------------------------------------
 
 
+class _GradientNames:
+    """Names the gradients of one backward pass: ``x@GRAD``; in later passes on a program, where that is taken,
+    with a ``grad/`` in front for each pass.
+    """
+
+    def __init__(self, program: Program, block: Block) -> None:
+        self._block = block
+        self._prefix = "grad/" * program._appending_grad_times
+        self._names: dict[str, str] = {}
+
+    def of(self, name: str) -> str:
+        """Return the name of a variable's gradient."""
+        if name not in self._names:
+            gradient = grad_name(name)
+            taken = self._block.has_var(gradient)
+            self._names[name] = f"{self._prefix}{gradient}" if taken else gradient
+        return self._names[name]
+
+    def seed(self, name: str) -> str:
+        """Return a name for the gradient of a target, which is where the pass begins."""
+        seed = grad_name(name)
+        return generate(seed) if self._block.has_var(seed) else seed
+
+    def source(self, name: str) -> str:
+        """Return the variable of the forward pass of which ``name`` is the gradient, of any order."""
+        first = name.partition(GRAD_SUFFIX)[0].rpartition("grad/")[2]
+        return first if self._block.has_var(first) else name
+
+
+def _backward_ops(
+    path: Sequence[Operator], seeds: dict[str, str], stopped: set[str], names: _GradientNames
+) -> list[GradOp]:
+    """Return the gradient ops of a path; ``seeds`` are the gradients of the targets, by target."""
+    known = {names.of(target): seed for target, seed in seeds.items()}
+    return _accumulate(_gradient_ops(path, set(known), stopped, names), known)
+
+
 def _with_recomputation(
-    block: Block, path: Sequence[Operator], checkpoints: list[str], seed: str, stopped: set[str]
+    block: Block,
+    path: Sequence[Operator],
+    checkpoints: list[str],
+    reached: set[str],
+    stopped: set[str],
+    names: _GradientNames,
 ) -> list[GradOp]:
     """Return the gradient ops of a path, and before those of each segment the ops that it repeats."""
-    reached = {seed}
     ops: list[GradOp] = []
     for segment in segments(block, path, checkpoints):
-        grads = _gradient_ops(segment.ops, reached, stopped)
+        grads = _gradient_ops(segment.ops, reached, stopped, names)
         for grad in grads:
             grad.inputs = _renamed(grad.inputs, segment.again)
         read = {name for grad in grads for name in grad.read()}
@@ -273,21 +310,32 @@ def _renamed(slots: Mapping[str, list[str]], new: Mapping[str, str]) -> dict[str
     return {slot: [new.get(name, name) for name in names] for slot, names in slots.items()}
 
 
-def _gradient_ops(path: Sequence[Operator], reached: set[str], stopped: set[str]) -> list[GradOp]:
+def _gradient_ops(
+    path: Sequence[Operator], reached: set[str], stopped: set[str], names: _GradientNames
+) -> list[GradOp]:
     """Return the gradient ops of a path, last op first, without those that no gradient reaches.
 
     The names of the gradients that they write are added to those ``reached``.
+
+    Raises:
+        Unsupported: a gradient op has no gradient of its own.
     """
     ops: list[GradOp] = []
     for op in reversed(path):
         grad = op.declaration.grad
-        assert grad is not None
+        if grad is None or not grad.exists(op.attrs):
+            if reached.intersection(map(names.of, op.output_arg_names)):
+                raise Unsupported(
+                    f"{op.type} has no gradient of its own, so nothing that depends on its results can be "
+                    "differentiated. Set stop_gradient on them if they are to be taken as constants."
+                )
+            continue
         for index in _instances(op, grad):
-            candidate = _wire(op, grad, index, stopped)
+            candidate = _wire(op, grad, index, stopped, names)
             incoming = [n for n in candidate.read() if n in candidate.of]
             if not candidate.writes() or not any(n in reached for n in incoming):
                 continue
-            ops += _zeros(candidate, incoming, reached)
+            ops += _zeros(candidate, incoming, reached, names)
             ops.append(candidate)
             reached.update(candidate.writes())
     return ops
@@ -298,30 +346,46 @@ def _instances(op: Operator, grad: Grad) -> list[int | None]:
     return list(range(len(op.input(grad.each)))) if grad.each else [None]
 
 
-def _wire(op: Operator, grad: Grad, index: int | None, stopped: set[str]) -> GradOp:
-    """Fill the gradient op's slots with the forward op's names and those of their gradients."""
+def _wire(
+    op: Operator, grad: Grad, index: int | None, stopped: set[str], names: _GradientNames
+) -> GradOp:
+    """Fill the gradient op's slots with the op's names and those of their gradients."""
     of: dict[str, str] = {}
+    needed = {slot.name for slot in OPS[grad.type].input_slots if not slot.optional}
     omitted = set(op.attrs[grad.without]) if grad.without else set()
 
-    def read(sources: str) -> list[str]:
-        return [n for s in sources.split("+") for n in names(s, False) if n not in omitted]
+    def gradients_of(variables: Iterable[str]) -> list[str]:
+        of.update((names.of(name), name) for name in variables)
+        return [names.of(name) for name in variables]
 
-    def names(source: str, writing: bool) -> list[str]:
-        base, is_grad, _ = source.partition(GRAD_SUFFIX)
-        forward = op.inputs.get(base, op.outputs.get(base, []))
-        if not is_grad:
-            return list(forward)
-        if writing and index is not None:
-            forward = [forward[index]]
-        result = []
-        for name in forward:
-            of[grad_name(name)] = name
-            unwanted = writing and grad_name(name) in stopped
-            result.append(EMPTY_VAR if unwanted else grad_name(name))
-        return result
+    def read(slot: str, source: str) -> list[str]:
+        if source in op.inputs or source in op.outputs:
+            variables = op.inputs.get(source) or op.outputs[source]
+            return [name for name in variables if name != EMPTY_VAR]
+        result = source.removesuffix(GRAD_SUFFIX)
+        variables = op.outputs.get(result, [])
+        if result == source or (set(variables) <= {EMPTY_VAR} and slot not in needed):
+            return []
+        # Of a result that was not computed the gradient is zero; it has the shape of what that belongs to.
+        computed = [name for name in variables if name != EMPTY_VAR]
+        like = op.inputs.get(result.removesuffix(GRAD_SUFFIX)) or computed[:1] * len(variables)
+        pairs = list(zip(variables or [EMPTY_VAR] * len(like), like, strict=True))
+        absent = {x: names.of(f"{x}{EMPTY_VAR}") for name, x in pairs if name == EMPTY_VAR}
+        of.update((gradient, x) for x, gradient in absent.items())
+        gradients_of(computed)
+        return [absent[x] if name == EMPTY_VAR else names.of(name) for name, x in pairs]
 
-    inputs = {slot: read(sources) for slot, sources in grad.reads().items()}
-    outputs = {slot: names(source, True) for slot, source in grad.writes().items()}
+    def written(source: str) -> list[str]:
+        variables = op.inputs.get(source.removesuffix(GRAD_SUFFIX), [])
+        variables = variables if index is None else [variables[index]]
+        pairs = zip(gradients_of(variables), variables, strict=True)
+        return [EMPTY_VAR if name in stopped else gradient for gradient, name in pairs]
+
+    inputs = {
+        slot: [n for source in sources.split("+") for n in read(slot, source) if n not in omitted]
+        for slot, sources in grad.reads().items()
+    }
+    outputs = {slot: written(source) for slot, source in grad.writes().items()}
     outputs = {s: ns for s, ns in outputs.items() if any(n != EMPTY_VAR for n in ns)}
     attrs = grad.attributes({k: v for k, v in op.attrs.items() if k in op.declaration.attrs})
     attrs[CALLSTACK] = op.attrs.get(CALLSTACK, [""])
@@ -331,30 +395,40 @@ def _wire(op: Operator, grad: Grad, index: int | None, stopped: set[str]) -> Gra
     return GradOp(grad.type, inputs, outputs, attrs, of)
 
 
-def _zeros(candidate: GradOp, incoming: list[str], reached: set[str]) -> list[GradOp]:
+def _zeros(
+    candidate: GradOp, incoming: list[str], reached: set[str], names: _GradientNames
+) -> list[GradOp]:
     """Return the ops that fill gradients with zero which this op reads and no op computes."""
     fills = []
     for name in dict.fromkeys(incoming):
         if name not in reached:
             forward = candidate.of[name]
+            like = names.source(forward)
             fills.append(
-                GradOp("fill_zeros_like", {"X": [forward]}, {"Out": [name]}, {}, {name: forward})
+                GradOp("fill_zeros_like", {"X": [like]}, {"Out": [name]}, {}, {name: forward})
             )
             reached.add(name)
     return fills
 
 
-def _accumulate(grads: list[GradOp]) -> list[GradOp]:
-    """Give each write of a name written more than once its own, and sum them before the first reader."""
+def _accumulate(grads: list[GradOp], seeds: dict[str, str]) -> list[GradOp]:
+    """Give each write of a name written more than once its own, and sum them before the first reader.
+
+    ``seeds`` hold what the gradients of targets (by name) begin with.
+    """
     writers: dict[str, list[GradOp]] = defaultdict(list)
-    parts: dict[str, list[str]] = {}
+    parts: dict[str, list[str]] = {name: [seed] for name, seed in seeds.items()}
     result: list[GradOp] = []
     for op in grads:
         for name in dict.fromkeys(op.read()):
             if len(parts.get(name, ())) > 1:
                 result.append(_sum(name, parts.pop(name)))
                 writers[name] = []
-        for slot, names in () if op.recomputes else op.outputs.items():
+            elif name in seeds and parts.get(name) == [seeds[name]]:
+                op.rename(op.inputs, name, seeds[name])
+                op.of[seeds[name]] = op.of[name]
+        # In Paddle's order, which is that of the sums at the end.
+        for slot, names in () if op.recomputes else sorted(op.outputs.items()):
             for i, name in enumerate(names):
                 if name == EMPTY_VAR:
                     continue
@@ -382,33 +456,6 @@ def _sum(name: str, parts: list[str]) -> GradOp:
 # -- appending --------------------------------------------------------------------------------------
 
 
-class _Namer:
-    """Renames gradients that exist already, in later calls on one program, with ``grad/`` prefixes."""
-
-    def __init__(self, program: Program, block: Block) -> None:
-        self.block = block
-        self.prefix = "grad/" * program._appending_grad_times
-
-    def start(self, seed: str) -> str:
-        """Return the name of the loss's own gradient."""
-        return generate(seed) if self.block.has_var(seed) else seed
-
-    def apply(self, grads: list[GradOp], loss_grad: str, seed: str) -> dict[str, str]:
-        """Rename clashing names in the ops; return new names by old ones."""
-        renamed = {loss_grad: seed} if seed != loss_grad else {}
-        for op in grads:
-            for name in op.writes():
-                if self.block.has_var(name) and name not in renamed:
-                    renamed[name] = f"{self.prefix}{name}"
-        for op in grads:
-            for old, new in renamed.items():
-                op.rename(op.inputs, old, new)
-                op.rename(op.outputs, old, new)
-                if old in op.of:
-                    op.of[new] = op.of[old]
-        return renamed
-
-
 def _append_seed(block: Block, loss: Variable, seed: str, device: str) -> None:
     assert loss.dtype is not None
     block.create_var(name=seed, shape=(1,), dtype=loss.dtype)
@@ -422,7 +469,9 @@ def _append_seed(block: Block, loss: Variable, seed: str, device: str) -> None:
     block.append_op("fill_constant", None, {"Out": seed}, attrs)
 
 
-def _target_seed(block: Block, target: Variable, grad: Variable | None, namer: _Namer) -> str:
+def _target_seed(
+    block: Block, target: Variable, grad: Variable | None, names: _GradientNames
+) -> str:
     """Return the name of a target's gradient: ``grad``, or ones of the target's shape."""
     if grad is not None:
         if grad.shape != target.shape:
@@ -431,7 +480,7 @@ def _target_seed(block: Block, target: Variable, grad: Variable | None, namer: _
                 f"has shape {grad.shape}, not {target.shape}."
             )
         return grad.name
-    seed = namer.start(grad_name(target.name))
+    seed = names.seed(target.name)
     block.append_op("fill_any_like", {"X": target}, {"Out": seed}, {"value": 1.0, DEVICE: ""})
     return seed
 
@@ -449,7 +498,7 @@ def _append(
 
 
 def _pairs(
-    program: Program, block: Block, parameter_list: Any, renamed: dict[str, str], first: int
+    program: Program, block: Block, parameter_list: Any, names: _GradientNames, first: int
 ) -> list[tuple[Parameter, Variable]]:
     """Return the parameters that got a gradient, and mark the last op that writes each."""
     if parameter_list is None:
@@ -462,7 +511,7 @@ def _pairs(
     writer = {name: op for op in block.ops[first:] for name in op.output_arg_names}
     pairs = []
     for parameter in parameters:
-        name = renamed.get(grad_name(parameter.name), grad_name(parameter.name))
+        name = names.of(parameter.name)
         if name in writer:
             grad = block.var_recursive(name)
             marks = writer[name].attrs[ROLE_VAR]

@@ -67,7 +67,8 @@ def pow(x: Variable, y: Any, name: str | None = None) -> Variable:
     return x ** float(y) if x.dtype in INTEGERS else unary.pow(x, float(y), name)
 
 
-def _most(x: Variable) -> float:
+def most(x: Variable) -> float:
+    """Return the largest number of x's element type."""
     assert x.dtype is not None
     return float(np.finfo(to_numpy(x.dtype)).max)
 
@@ -84,8 +85,8 @@ def clip(x: Variable, min: Any = None, max: Any = None, name: str | None = None)
             if bound is not None:
                 out = op(out, _as_tensor(bound, x))
         return out
-    low = -_most(x) if min is None else float(min)
-    high = _most(x) if max is None else float(max)
+    low = -most(x) if min is None else float(min)
+    high = most(x) if max is None else float(max)
     return unary.clip(x, low, high, name)
 
 
@@ -346,7 +347,8 @@ def cumsum(
     return tensors.cumsum(x, axis)
 
 
-def _floats(x: Variable, layer: str) -> Variable:
+def floats(x: Variable, layer: str) -> Variable:
+    """Return x, integers as float32."""
     check_variable(x, "x", layer)
     return layers.cast(x, "float32") if x.dtype in INTEGERS else x
 
@@ -354,7 +356,7 @@ def _floats(x: Variable, layer: str) -> Variable:
 def _of_floats(op_type: str, text: str) -> Callable[..., Variable]:
     def function(x: Variable, name: str | None = None) -> Variable:
         layer: Callable[..., Variable] = getattr(unary, op_type)
-        return layer(_floats(x, op_type), name=name)
+        return layer(floats(x, op_type), name=name)
 
     function.__name__ = function.__qualname__ = op_type
     function.__doc__ = f"{text} Integers become float32."
@@ -395,12 +397,12 @@ def frac(x: Variable, name: str | None = None) -> Variable:
 
 def rad2deg(x: Variable, name: str | None = None) -> Variable:
     """An angle in degrees."""
-    return unary.scale(_floats(x, "rad2deg"), 180.0 / math.pi, name=name)
+    return unary.scale(floats(x, "rad2deg"), 180.0 / math.pi, name=name)
 
 
 def deg2rad(x: Variable, name: str | None = None) -> Variable:
     """An angle in radians."""
-    return unary.scale(_floats(x, "deg2rad"), math.pi / 180.0, name=name)
+    return unary.scale(floats(x, "deg2rad"), math.pi / 180.0, name=name)
 
 
 stanh = activations.stanh
@@ -415,13 +417,13 @@ def isnan(x: Variable, name: str | None = None) -> Variable:
 def isinf(x: Variable, name: str | None = None) -> Variable:
     """Which elements are infinite."""
     check_variable(x, "x", "isinf")
-    return binary.not_equal(x, x) if x.dtype in INTEGERS else unary.abs(x) > _most(x)
+    return binary.not_equal(x, x) if x.dtype in INTEGERS else unary.abs(x) > most(x)
 
 
 def isfinite(x: Variable, name: str | None = None) -> Variable:
     """Which elements are finite numbers."""
     check_variable(x, "x", "isfinite")
-    return binary.equal(x, x) if x.dtype in INTEGERS else unary.abs(x) <= _most(x)
+    return binary.equal(x, x) if x.dtype in INTEGERS else unary.abs(x) <= most(x)
 
 
 def increment(x: Variable, value: float = 1.0, name: str | None = None) -> Variable:

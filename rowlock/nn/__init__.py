@@ -1,15 +1,9 @@
 """``paddle.nn``: layers, gradient clips, initializers, and functions of tensors."""
 
 from .. import tensor as _methods  # noqa: F401 - it gives Variable its methods
-from ..graph.training.clip import (
-    GradientClipByGlobalNorm as ClipGradByGlobalNorm,
-)
-from ..graph.training.clip import (
-    GradientClipByNorm as ClipGradByNorm,
-)
-from ..graph.training.clip import (
-    GradientClipByValue as ClipGradByValue,
-)
+from ..graph.training.clip import GradientClipByGlobalNorm as ClipGradByGlobalNorm
+from ..graph.training.clip import GradientClipByNorm as ClipGradByNorm
+from ..graph.training.clip import GradientClipByValue as ClipGradByValue
 from ..names import listing, missing
 from . import functional, initializer
 from .layer.activation import (
@@ -103,6 +97,7 @@ from .layer.pooling import (
     MaxUnPool2D,
     MaxUnPool3D,
 )
+from .layer.rnn import GRUCell, LSTMCell, RNNCellBase, SimpleRNNCell
 from .layer.transformer import (
     MultiHeadAttention,
     Transformer,
@@ -152,6 +147,7 @@ __all__ = [
     "Dropout3D",
     "Embedding",
     "Flatten",
+    "GRUCell",
     "GroupNorm",
     "Hardshrink",
     "Hardsigmoid",
@@ -163,6 +159,7 @@ __all__ = [
     "InstanceNorm3D",
     "KLDivLoss",
     "L1Loss",
+    "LSTMCell",
     "Layer",
     "LayerDict",
     "LayerList",
@@ -192,12 +189,14 @@ __all__ = [
     "ParameterList",
     "PixelShuffle",
     "PixelUnshuffle",
+    "RNNCellBase",
     "RReLU",
     "ReLU",
     "ReLU6",
     "Sequential",
     "Sigmoid",
     "Silu",
+    "SimpleRNNCell",
     "SmoothL1Loss",
     "Softmax",
     "Softplus",

@@ -28,10 +28,10 @@ def _as_image(dims: int, x: Variable, compute: Callable[[Variable], Any]) -> Any
     """Compute on images; sequences become images of one row, and their results sequences again."""
     if dims > 1:
         return compute(x)
-    made = compute(layers.unsqueeze(x, [2]))
-    if isinstance(made, tuple):
-        return tuple(layers.squeeze(one, [2]) for one in made)
-    return layers.squeeze(made, [2])
+    result = compute(layers.unsqueeze(x, [2]))
+    if isinstance(result, tuple):
+        return tuple(layers.squeeze(one, [2]) for one in result)
+    return layers.squeeze(result, [2])
 
 
 def _windows(
@@ -145,8 +145,8 @@ def _adaptive_avg(
     sizes = _output_sizes(layer, dims, x, output_size, 1 if last else 2)
     attrs = {"pooling_type": "avg", "ksize": spread(dims, sizes, 1), "adaptive": True}
     attrs["data_format"] = FORMATS[max(dims, 2)][last]
-    made: Variable = _as_image(dims, x, lambda image: _pool(image, attrs, name))
-    return made
+    result: Variable = _as_image(dims, x, lambda image: _pool(image, attrs, name))
+    return result
 
 
 def _adaptive_max(
@@ -158,8 +158,8 @@ def _adaptive_max(
         raise InvalidType(f"{layer}: return_mask must be a bool, got {return_mask!r}.")
     sizes = spread(dims, _output_sizes(layer, dims, x, output_size, 2), 1)
     attrs = {"ksize": sizes, "adaptive": True}
-    made = _as_image(dims, x, lambda image: indexed(len(sizes), image, attrs, name))
-    return made if return_mask else made[0]
+    result = _as_image(dims, x, lambda image: indexed(len(sizes), image, attrs, name))
+    return result if return_mask else result[0]
 
 
 def _unpool(
@@ -190,10 +190,10 @@ def _unpool(
     helper = LayerHelper(op_type, name)
     if dims == 1:
         indices = layers.unsqueeze(indices, [2])
-    made: Variable = _as_image(
+    result: Variable = _as_image(
         dims, x, lambda image: helper.apply(op_type, {"X": image, "Indices": indices}, attrs)
     )
-    return made
+    return result
 
 
 def _unpooled(

@@ -81,6 +81,13 @@ def test_a_gan_of_two_programs_that_share_parameters(run) -> None:
     assert all(0.1 < loss < 5 for loss in losses)
 
 
+def test_a_gan_whose_critic_is_held_to_its_gradient(run) -> None:
+    losses = run("wgan_gp --places 2 --steps 11 --n_critic 2")
+    d_losses, penalties, _ = losses[0::3], losses[1::3], losses[2::3]
+    assert d_losses[-1] < d_losses[0]
+    assert all(0 < penalty < 1 for penalty in penalties)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "command", ["unet", "unet --method bilinear --size 30", "super_resolution"]

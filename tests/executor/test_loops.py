@@ -121,6 +121,20 @@ def test_functions_are_right_to_two_units_in_the_last_place(name: str) -> None:
     np.testing.assert_array_equal(out[~finite], near[~finite])
 
 
+def test_powers_of_what_is_special() -> None:
+    special = [0, 1, 0.5, 2, 3, np.inf, np.nan, 1e-40, 1e38, 8388607, 16777217, 0.99999994]
+    x, y = map(np.ravel, np.meshgrid(*[np.array([*special, *np.negative(special)], "f4")] * 2))
+    with np.errstate(all="ignore"):
+        expected = np.power(x.astype(float), y.astype(float)).astype("f4")
+    out = np.empty_like(x)
+    for call in bind_loop([(e.Expr("power", (X, Y)), out)], {"x": x, "y": y}):
+        call()
+    np.testing.assert_array_max_ulp(out[~np.isnan(expected)], expected[~np.isnan(expected)], 1)
+    np.testing.assert_array_equal(np.isnan(out), np.isnan(expected))
+    known = ~np.isnan(expected)
+    np.testing.assert_array_equal(np.signbit(out[known]), np.signbit(expected[known]))
+
+
 @pytest.mark.parametrize(
     ("shape", "axis"),
     [((70, 33), (1, 0)), ((2, 3, 65, 9), (0, 2, 3, 1)), ((3, 8, 1, 130), (3, 0, 2, 1))],

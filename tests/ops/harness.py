@@ -251,20 +251,21 @@ def gradients(
     assert grad is not None
     declared = OPS[grad.type]
     settings = {**declared.attrs, **grad.attributes(attrs)}
-    targets = {slot: target.partition("@GRAD")[0] for slot, target in grad.writes().items()}
+    targets = {slot: target.removesuffix("@GRAD") for slot, target in grad.writes().items()}
     result: Arrays = {}
     for _ in inputs[grad.each] if grad.each else [None]:
         operands: Arrays = {}
         for slot, source in grad.reads().items():
-            base, is_grad, _ = source.partition("@GRAD")
-            found = seeds.get(base) if is_grad else inputs.get(base, outputs.get(base))
+            found = inputs.get(source, outputs.get(source))
+            if found is None and source.endswith("@GRAD"):
+                found = seeds.get(source.removesuffix("@GRAD"))
             if found:
                 operands[slot] = found
         made = run(
             declared,
             operands,
             settings,
-            wanted=lambda slot: only is None or targets[slot] == only,
+            wanted=lambda slot: only is None or targets.get(slot) == only,
             overwrite=overwrite,
             dev=dev,
             back_end=back_end,

@@ -182,12 +182,42 @@ paddle.index_sample(w, k) * x[:, :1] | paddle.meshgrid(w[0], w[1])[0] * paddle.m
 F.unfold(paddle.reshape(w, [1, 1, 3, 4]), 2, 1, 1) ** 2 | paddle.unbind(w, 1)[2] * 2 | paddle.multiplex([w, w * 2], (k % 2).astype('int32')) * x
 """
 
+# Functions made of others.
+MORE = """
+paddle.neg(w) | paddle.negative(i) | paddle.positive(w) | paddle.remainder(i, i + 2) | paddle.floor_mod(w, x) | paddle.lerp(w, x, 0.25) | paddle.lerp(w, x, y)
+paddle.logaddexp(w, x) | paddle.hypot(w, x) | paddle.ldexp(w, paddle.cast(i, 'int32')) | paddle.logit(x / 4) | paddle.logit(w, 0.1) | paddle.heaviside(w, x)
+paddle.fmax(w, x) | paddle.fmin(w, v) | paddle.fmax(w / (w - w) * 0, x) | paddle.nan_to_num(w / (w - w)) | paddle.nan_to_num(w / (w - w), 1.0, 2.0, 3.0)
+paddle.isposinf(w / (w - w)) | paddle.isneginf(w / (w - w)) | paddle.isreal(w) | paddle.conj(w) | paddle.sgn(w) | paddle.sinc(w) | paddle.sinc(w - w)
+paddle.clone(w) | paddle.searchsorted(paddle.sort(v), w)
+paddle.bucketize(w, paddle.sort(v), out_int32=True) | paddle.amax(w) | paddle.amax(w, 1, True) | paddle.amin(i, [0, 1]) | paddle.count_nonzero(b) | paddle.count_nonzero(w, 1, True)
+paddle.nansum(w / (w - w) * 0) | paddle.nansum(w, 1) | paddle.nanmean(w, 0, True) | paddle.outer(v, w) | paddle.inner(w, x[:2]) | paddle.inner(w[:2], w)
+paddle.tensordot(w, paddle.t(w), 1) | paddle.tensordot(im, im, [[1, 2], [2, 3]]) | paddle.tensordot(w, w, [0]) | paddle.cdist(w, w[:2]) | paddle.cdist(w, w[1:], 1.0)
+paddle.renorm(w, 2.0, 0, 1.5) | paddle.renorm(im, 1.0, 1, 2.0) | paddle.baddbmm(im[0], im[0], im[0], 0.5, 2.0) | paddle.msort(w) | paddle.kthvalue(w, 2)[0] | paddle.kthvalue(w, 3, 0, True)[1]
+paddle.permute(im, [0, 3, 1, 2]) | paddle.matrix_transpose(im) | paddle.ravel(w) | paddle.unflatten(im, 1, [2, -1]) | paddle.unflatten(w, -1, [2, 2])
+paddle.atleast_2d(v) | paddle.atleast_3d(v) | paddle.atleast_3d(w) | paddle.atleast_1d(w, v)[1] | paddle.hstack([w, w]) | paddle.hstack([v, v]) | paddle.vstack([v, w]) | paddle.row_stack([v, v])
+paddle.dstack([w, w]) | paddle.column_stack([w[:, 0], w]) | paddle.block_diag([w, v, w[:2, :2]]) | paddle.cartesian_prod([v, v[:2]]) | paddle.broadcast_tensors([w[:, :1], v])[0]
+paddle.select_scatter(w, v, 0, 1) | paddle.select_scatter(w, v[:3], 1, -1) | paddle.diff(w) | paddle.diff(w, 2, 1) | paddle.diff(w, 1, 0, w[:1], w[1:])
+paddle.diff(b) | paddle.trapezoid(w) | paddle.trapezoid(w, dx=0.5, axis=0) | paddle.trapezoid(w, v) | paddle.trapezoid(w, x, axis=0) | paddle.vander(v) | paddle.vander(v, 3, True)
+paddle.take(w, k) | paddle.take(w, k - 3) | paddle.take(w, k * 9, 'wrap') | paddle.take(w, k * 9, 'clip') | paddle.sigmoid(w)
+"""
+
+MORE_SLOPES = """
+paddle.lerp(w, w * x, 0.25) | paddle.logaddexp(w, x * w) | paddle.hypot(w, x) | paddle.logit(F.sigmoid(w), 0.2) | paddle.fmax(w, x * w) | paddle.fmin(w, v) * x | paddle.nan_to_num(w) * x | paddle.sinc(w)
+paddle.amax(paddle.concat([w, w]), 0) | paddle.amin(w) | paddle.nanmean(w * w, 0) | paddle.outer(w, w) | paddle.inner(w, w) | paddle.tensordot(w, w, [0]) ** 2
+paddle.cdist(w, w[:2] * 2) | paddle.renorm(w, 2.0, 0, 1.5) * x | paddle.kthvalue(w, 2)[0] * v[:3] | paddle.unflatten(w * w, 1, [2, 2]) | paddle.block_diag([w, w]) ** 2
+paddle.select_scatter(w, w[0] * 2, 0, 1) * x | paddle.diff(w, 2) ** 2 | paddle.trapezoid(w * w, v) | paddle.vander(w[0], 4) | paddle.take(w, k * 9, 'wrap') ** 2 | paddle.heaviside(w - w, w) * x
+"""
+
 PADDLE = (
     listed(TENSORS)
     + listed(PLACES)
     + listed(FUNCTIONAL)
     + listed(WINDOWS)
-    + ["paddle.static.gradients(%s, w)[0]" % one for one in listed(SLOPES) + listed(PLACES_SLOPES)]
+    + listed(MORE)
+    + [
+        "paddle.static.gradients(%s, w)[0]" % one
+        for one in listed(SLOPES) + listed(PLACES_SLOPES) + listed(MORE_SLOPES)
+    ]
 )
 
 
@@ -227,7 +257,9 @@ L.flip(w, [0, -1]) | L.roll(w, 1, 0) | L.roll(w, [1, -2], [0, 1]) | L.diag_embed
 L.allclose(w, x) | L.roll(im, 5) | paddle.fluid.contrib.layers.partial_concat([w, w * 2], -2)
 """
 
-FLUID = listed(OPERATORS) + listed(FLUID_LAYERS) + listed(OTHER_OPS) + listed(POINTWISE) + listed(MOVES)
+FLUID = (
+    listed(OPERATORS) + listed(FLUID_LAYERS) + listed(OTHER_OPS) + listed(POINTWISE) + listed(MOVES)
+)
 PADDLE += listed(POINTWISE_2X)
 
 

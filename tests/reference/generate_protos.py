@@ -27,7 +27,9 @@ def main(source: str) -> None:
     lines = []
     for name in sorted(set(OPS) & set(everything)):
         entry = everything[name]
-        entry["attrs"] = {k: v for k, v in entry["attrs"].items() if k not in LEFT_OUT}
+        entry["attrs"] = {
+            k: v for k, v in entry["attrs"].items() if k not in LEFT_OUT and "@" not in k
+        }
         lines.append(f" {json.dumps(name)}: {json.dumps(entry)}")
     target = Path(__file__).with_name("protos.json")
     target.write_text("{\n" + ",\n".join(lines) + "\n}\n")

@@ -59,12 +59,14 @@ nn.TransformerEncoder(nn.TransformerEncoderLayer(6, 3, 5, 0.0, layer_norm_eps=0.
 nn.TransformerDecoderLayer(6, 2, 8, 0.0) : seq, seq2 | nn.TransformerDecoderLayer(6, 2, 8, 0.3, 'gelu', 0.1, 0.2, True).eval() : seq, seq2, add, mask
 nn.TransformerDecoder(nn.TransformerDecoderLayer(6, 2, 8, 0.0), 2, nn.LayerNorm(6)) : seq, seq2
 nn.Transformer(6, 2, 1, 2, 8, 0.0) : seq, seq2, add, None, mask | nn.Transformer(6, 2, 1, 1, 8, 0.0, bias_attr=[None, False], normalize_before=True) : seq, seq2
+nn.SimpleRNNCell(4, 3) : w | nn.SimpleRNNCell(4, 4, 'relu', bias_hh_attr=False) : w, p | nn.GRUCell(4, 3) : w | nn.GRUCell(4, 4, weight_hh_attr=False, bias_ih_attr=False) : w, p
+nn.LSTMCell(4, 3) : w | nn.LSTMCell(4, 3, bias_ih_attr=paddle.ParamAttr(name='shifts')) : w
 """
 
 # What programs get wrong: the error is of the same built-in kind.
 MISTAKES = """
 nn.GroupNorm(2, 4, data_format='CN') | nn.InstanceNorm2D(4)(w) | nn.LocalResponseNorm(3)(w)
-nn.Linear(2) | nn.ReLU(1, 2) | nn.LeakyReLU(a=1) | nn.ReLU()(3) | nn.Embedding(0, 3) | nn.Embedding(5, 3, 5) | nn.Conv2D(3, 4, 3, groups=2)
+nn.Linear(2) | nn.GRUCell(4, 0) | nn.LSTMCell(4, 3, proj_size=3) | nn.SimpleRNNCell(4, 3, 'gelu') | nn.ReLU(1, 2) | nn.LeakyReLU(a=1) | nn.ReLU()(3) | nn.Embedding(0, 3) | nn.Embedding(5, 3, 5) | nn.Conv2D(3, 4, 3, groups=2)
 nn.Conv2D(3, 4, 3, weight_attr=False) | nn.Conv2D(3, 4, 3, padding_mode='wrong') | nn.Conv2D(3, 4, 3, padding=[1, 1], padding_mode='reflect')
 nn.Conv2D(3, 4, [1, 2, 3]) | nn.Conv3D(3, 4, [1, 2]) | nn.Conv2DTranspose(3, 4, 3, weight_attr=False) | nn.Dropout(2)(w) | nn.BatchNorm2D(4)(w) | nn.BatchNorm1D(4, data_format='CN')(w) | nn.BCELoss(reduction='x')
 nn.L1Loss(reduction='x') | nn.MSELoss('x') | nn.NLLLoss(reduction=3) | nn.PixelShuffle(1.5) | nn.PixelShuffle(2, 'CHWN') | nn.MultiHeadAttention(8, 3)
@@ -131,6 +133,13 @@ def initialised(startup):
     return told
 
 
+def flat(outs):
+    """Return the variables of nested tuples."""
+    if not isinstance(outs, (list, tuple)):
+        return [outs]
+    return [one for part in outs for one in flat(part)]
+
+
 def run(paddle, case):
     """Build a case in a program of its own, run it once, and return what is compared."""
     expression, _, inputs = (part.strip() for part in case.rpartition(" : "))
@@ -146,7 +155,7 @@ def run(paddle, case):
         layer = eval(expression, {"nn": nn, "paddle": paddle})
         initial, told = initialised(startup), repr(layer)
         outs = layer(*[variables.get(name) for name in names])
-        outs = list(outs) if isinstance(outs, (list, tuple)) else [outs]
+        outs = flat(outs)
         loss = paddle.add_n([paddle.mean(out * out + out) for out in outs])
         wanted = [p for p in layer.parameters() if not p.stop_gradient and p.trainable]
         wanted += [v for v in list(variables.values())[:1] if not v.stop_gradient]
@@ -323,6 +332,7 @@ def main():
     functional = paddle.nn.functional
     functional.gelu, functional.softplus, functional.sigmoid = gelu, softplus, of_x("sigmoid")
     functional.tanh, paddle.exp, paddle.abs = of_x("tanh"), of_x("exp"), of_x("abs")
+    paddle.tanh = functional.tanh
     paddle.sum = functional.common.sum = summed
     paddle.multiply, functional.common.sqrt = lambda x, y, name=None: x * y, of_x("sqrt")
     layers = sorted(

@@ -18,6 +18,10 @@ def image(*shape: int | None) -> Any:
     return paddle.static.data(fluid.unique_name.generate("x"), [None, *shape])
 
 
+def transposed(*windows: int, **more: Any) -> Any:
+    return F.conv2d_transpose(image(3, 4, 4), image(2, 3, 3), None, *windows, **more)
+
+
 @pytest.fixture(autouse=True)
 def program() -> Any:
     with fluid.program_guard(fluid.Program(), fluid.Program()):
@@ -73,8 +77,8 @@ def test_shapes(made: Callable[[], Any], shape: tuple[int, ...]) -> None:
         (lambda: L.pool3d(image(3, 4, 4, 4), 2, pool_stride=0), ValueError, "must be above 0"),
         (lambda: L.adaptive_pool2d(image(3, 4, 4), "2"), TypeError, "pool_size must be an int"),
         (lambda: L.adaptive_pool3d(image(3, 4, 4, 4), 2, "avg", True), ValueError, "require_index"),
-        (lambda: F.conv2d_transpose(image(3, 4, 4), image(2, 3, 3), None, 2, 0, 2), ValueError, "output_padding"),
-        (lambda: F.conv2d_transpose(image(3, 4, 4), image(2, 3, 3), None, 1, 0, 1, output_size=9), ValueError, "exclude"),
+        (lambda: transposed(2, 0, 2), ValueError, "output_padding"),
+        (lambda: transposed(1, 0, 1, output_size=9), ValueError, "exclude"),
         (lambda: F.conv3d(image(3, 4, 4), image(3, 3, 3)), ValueError, "x must have 5 dimensions"),
         (lambda: F.max_pool2d(image(4, 4, 3), 2, return_mask=True, data_format="NHWC"), ValueError, "'NCHW'"),
         (lambda: F.max_pool3d(image(3, 4, 4, 4), 0), ValueError, "must be above 0"),
@@ -82,7 +86,7 @@ def test_shapes(made: Callable[[], Any], shape: tuple[int, ...]) -> None:
         (lambda: F.adaptive_max_pool2d(image(3, 4, 4), 2, 1), TypeError, "return_mask"),
         (lambda: F.adaptive_avg_pool2d(image(3, None, 4), [None, 2]), ValueError, "known and above 0"),
         (lambda: F.max_unpool2d(image(3, 2, 2), image(3, 2, 2), 2), ValueError, "must hold integers"),
-        (lambda: F.max_unpool2d(image(3, 2, 2), image(3, 2, 2), 2, output_size=[9, 9]), ValueError, "between 3 and 5"),
+        (lambda: F.max_unpool1d(image(3, 2), image(3, 2), 2, output_size=[9]), ValueError, "between 3 and 5"),
         (lambda: paddle.nn.Conv2DTranspose(0, 3, 3), ValueError, "in_channels must be above 0"),
         (lambda: paddle.nn.Conv3D(3, 4, 3, groups=0), ValueError, "groups must be above 0"),
     ],

@@ -9,6 +9,7 @@ from typing import Any
 from ....graph.ops import expr as e
 from ....graph.ops.compare import Compare
 from ....graph.ops.elementwise import Elementwise, ElementwiseGrad
+from ....graph.ops.elementwise import placed as shape_placed
 from ....graph.ops.operands import Array
 from ....graph.ops.pointwise import BINARY_GRADS
 from ....graph.ops.registry import OPS
@@ -26,11 +27,7 @@ def aligned(x: Array, y: Array, axis: int) -> tuple[Any, Any]:
 
 def placed(small: Array, rank: int, axis: int) -> Any:
     """Return an array as a view of ``rank`` dimensions, its own from ``axis`` on (-1: at the end)."""
-    start = rank - small.ndim if axis == -1 else axis
-    dims = small.shape
-    while len(dims) > 1 and dims[-1] == 1 and start + len(dims) > rank:
-        dims = dims[:-1]
-    return small.reshape((1,) * start + dims + (1,) * (rank - start - len(dims)))
+    return small.reshape(shape_placed(small.shape, rank, axis))
 
 
 def _forward(op_type: str) -> Callable[..., list[Step]]:

@@ -13,8 +13,6 @@ from ....graph.ops.loss import (
     CrossEntropy2,
     CrossEntropyGrad,
     CrossEntropyGrad2,
-    HuberLoss,
-    HuberLossGrad,
     SigmoidCrossEntropyWithLogits,
     SigmoidCrossEntropyWithLogitsGrad,
     Softmax,
@@ -294,34 +292,3 @@ def _normalized(
         dev.xp.multiply(out, 1.0 / count, out)
 
     return [run]
-
-
-@kernel("huber_loss")
-def huber_loss(dev: Device, a: HuberLoss) -> list[Step]:
-    """r = y - x; r^2 / 2 up to delta, then delta * (|r| - delta / 2)."""
-
-    def loss(r: e.Expr) -> e.Expr:
-        size = e.abs_(r)
-        return e.where(size <= a.delta, 0.5 * r * r, a.delta * (size - 0.5 * a.delta))
-
-    return [
-        partial(dev.xp.subtract, a.y, a.x, a.residual),
-        *bind_scalar(loss, {"r": a.residual}, {}, a.out, dev),
-    ]
-
-
-@kernel("huber_loss_grad")
-def huber_loss_grad(dev: Device, a: HuberLossGrad) -> list[Step]:
-    operands = {"r": a.residual, "d": a.d_out}
-
-    def slope(r: e.Expr, d: e.Expr) -> e.Expr:
-        return d * e.minimum(e.maximum(r, -a.delta), a.delta)
-
-    def negative(r: e.Expr, d: e.Expr) -> e.Expr:
-        return -slope(r, d)
-
-    steps: list[Step] = []
-    for scalar, target in ((negative, a.d_x), (slope, a.d_y)):
-        if target is not None:
-            steps += bind_scalar(scalar, operands, {}, target, dev)
-    return steps

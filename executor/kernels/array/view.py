@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....graph.ops.operands import Gradient, Unary
+from ....graph.ops.operands import Gradient, Operands, Unary
 from ...device.device import Device
 from ..registry import Step, kernel
 from .manipulation import copied
@@ -20,3 +20,9 @@ def reshape(dev: Device, a: Unary) -> list[Step]:
 @kernel(*(f"{name}_grad" for name in _VIEWS), *(f"{name}2_grad" for name in _VIEWS), low=True)
 def reshape_grad(dev: Device, a: Gradient) -> list[Step]:
     return [] if a.d_x is None else copied(dev, a.d_x.reshape(a.d_out.shape), a.d_out)
+
+
+@kernel(*(f"{name}{form}_grad_grad" for name in _VIEWS for form in ("", "2")), low=True)
+def second_order(dev: Device, a: Operands) -> list[Step]:
+    ddx, dd_out = vars(a)["ddx"], vars(a)["dd_out"]
+    return [] if dd_out is None else copied(dev, dd_out.reshape(ddx.shape), ddx)

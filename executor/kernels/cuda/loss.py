@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from ....graph.ops.loss import (
-    HuberLoss,
-    HuberLossGrad,
     SigmoidCrossEntropyWithLogits,
     SigmoidCrossEntropyWithLogitsGrad,
 )
@@ -62,28 +60,3 @@ def _of_labels(
             constants=constants,
         ),
     ]
-
-
-@cuda("huber_loss", takes=floating)
-def huber_loss(dev: Device, a: HuberLoss) -> list[Step]:
-    """r = y - x; r^2 / 2 up to delta, then delta * (|r| - delta / 2)."""
-    loss = "fabs(r) <= delta ? half * r * r : delta * (fabs(r) - half * delta)"
-    return pointwise(
-        dev,
-        {"x": a.x, "y": a.y},
-        {"r": (a.residual, "y - x"), "out": (a.out, loss)},
-        constants={"delta": a.delta, "half": 0.5},
-    )
-
-
-@cuda("huber_loss_grad", takes=floating)
-def huber_loss_grad(dev: Device, a: HuberLossGrad) -> list[Step]:
-    if a.d_x is None and a.d_y is None:
-        return []
-    slope = "d * (r > delta ? delta : r < -delta ? -delta : r)"
-    return pointwise(
-        dev,
-        {"r": a.residual, "d": a.d_out},
-        {"d_y": (a.d_y, slope), "d_x": (a.d_x, "-d_y")},
-        constants={"delta": a.delta},
-    )

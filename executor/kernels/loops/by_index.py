@@ -1,7 +1,7 @@
 """Rows picked by number, and rows added up by number in the order of their positions, in compiled loops.
 
-Sources are [stack, row, element]; a number outside the rows counts as the nearest row: who must not have that
-checks it before.
+Sources are [stack, row, element]; one vector of numbers is for the whole stack, a matrix has a row for each. A
+number outside the rows counts as the nearest row: a kernel that must not have that checks it before.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ..registry import Step
 
 _LOOPS = """
 def run(words):
-    first, index, last = f32(words[0]), i64(words[1]), f32(words[2])
-    stack, rows, count, width = words[3], words[4], words[5], words[6]
+    first, index, last = f32(words[0]), {kind}(words[1]), f32(words[2])
+    stack, rows, count, width, apart = words[3], words[4], words[5], words[6], words[7]
     for s in range(stack):
         for k in range(count):
-            row = load(index, k, 1, 3)
+            row = np.int64(load(index, s * apart + k, 1, 3))
             row = select(row < 0, 0, row)
             row = select(row < rows, row, rows - 1)
             here = (s * rows + row) * width
@@ -37,30 +37,40 @@ _PICK = "store(last, there{i}, load(first, here{i}, 0, 3), 2, 3)"
 _ADD = "store(last, here{i}, load(last, here{i}, 2, 3) + load(first, there{i}, 0, 3), 2, 3)"
 
 
-def _source(what: str) -> str:
-    return _LOOPS.format(one=what.format(i=""), each=what.format(i=" + i"))
+_KINDS = {np.dtype(np.int32): "i32", np.dtype(np.int64): "i64"}
 
 
-def _looped(index: Array, *held: Array) -> bool:
+def _source(what: str, index: Array) -> str:
+    kind = _KINDS[index.dtype]
+    return _LOOPS.format(kind=kind, one=what.format(i=""), each=what.format(i=" + i"))
+
+
+def looped(index: Array, *held: Array) -> bool:
+    """Tell whether the loops take these arrays."""
     ordered = all(a.flags.c_contiguous for a in (index, *held))
-    return ordered and index.dtype == np.int64 and all(a.dtype == np.float32 for a in held)
+    return ordered and index.dtype in _KINDS and all(a.dtype == np.float32 for a in held)
 
 
 def rows(dev: Device, source: Array, index: Array, out: Array) -> list[Step]:
     """Return the call that copies rows."""
-    if not _looped(index, source, out):
+    if not looped(index, source, out):
         return arrays.rows(dev, source, index, out)
     return _call(_PICK, source, index, out, (*source.shape[:2], *out.shape[1:]))
 
 
 def row_sums(dev: Device, index: Array, values: Array, out: Array) -> list[Step]:
-    """Return the calls that add rows of values to the rows of ``out`` that ``index`` names."""
-    if not _looped(index, values, out):
+    """Return the calls that add rows of values to zeros, to the rows of ``out`` that ``index`` names."""
+    if not looped(index, values, out):
         return arrays.row_sums(dev, index, values, out)
-    sizes = (*out.shape[:2], *values.shape[1:])
-    return [partial(out.fill, 0), *_call(_ADD, values, index, out, sizes)]
+    return [partial(out.fill, 0), *add_rows(index, values, out)]
+
+
+def add_rows(index: Array, values: Array, out: Array) -> list[Step]:
+    """Return the call that adds rows of values to the rows of ``out`` that ``index`` names."""
+    return _call(_ADD, values, index, out, (*out.shape[:2], *values.shape[1:]))
 
 
 def _call(what: str, first: Array, index: Array, last: Array, sizes: tuple[int, ...]) -> list[Step]:
-    addresses = [a.ctypes.data for a in (first, index, last)]
-    return [native.launch(_source(what), [*addresses, *sizes], first, index, last)]
+    apart = index.shape[1] if index.ndim == 2 else 0
+    words = [*(a.ctypes.data for a in (first, index, last)), *sizes, apart]
+    return [native.launch(_source(what, index), words, first, index, last)]

@@ -42,6 +42,8 @@ def register(loops: Loops, apart: str = "") -> None:
             for i, array in zip(a.results, a.out, strict=True)
             if array is not None
         ]
+        if not written:  # gradients that nothing reads
+            return []
         used = arguments([expression for expression, _ in written])
         return loops.bind(
             dev, written, {n: array for n, array in group.arrays.items() if n in used}

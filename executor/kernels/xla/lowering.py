@@ -182,7 +182,7 @@ def _by_expression(op: Op, operands: Operands) -> Mapping[str, Any]:
         slot.parameter: list(operands.many(slot.name)) if slot.duplicable else operands[slot.name]
         for slot in op.input_slots
     }
-    if "axis" in op.attrs and arrays.get("y") is not None:
+    if "axis" in op.attrs and op.aligned is None and arrays.get("y") is not None:
         arrays["x"], arrays["y"] = aligned(arrays["x"], arrays["y"], operands.attr("axis"))
     unused = [name for name, array in arrays.items() if array is None]
     written = [slot for slot in op.output_slots if operands.wants(slot.name)]

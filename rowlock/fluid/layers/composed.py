@@ -24,7 +24,7 @@ def arange(
     return creation.arange(start, end, step, "float32" if dtype is None else dtype)
 
 
-def _into(value: Variable, out: Variable | None, stop_gradient: bool) -> Variable:
+def into(value: Variable, out: Variable | None, stop_gradient: bool) -> Variable:
     """Copy a result to ``out``, if there is one, and say whether gradients end there."""
     result = value if out is None else layers.assign(value, out)
     result.stop_gradient = stop_gradient
@@ -46,7 +46,7 @@ def randint(
     low, high = (0, low) if high is None else (low, high)
     kind = "int64" if dtype is None else dtype
     numbers = draws.randint(low, high, [1] if shape is None else shape, kind, seed, name)
-    return _into(numbers, out, stop_gradient)
+    return into(numbers, out, stop_gradient)
 
 
 def randn(
@@ -59,7 +59,7 @@ def randn(
 ) -> Variable:
     """Numbers of the standard normal distribution."""
     kind = "float32" if dtype is None else dtype
-    return _into(tensors.gaussian_random(shape, dtype=kind), out, stop_gradient)
+    return into(tensors.gaussian_random(shape, dtype=kind), out, stop_gradient)
 
 
 def randperm(
@@ -71,7 +71,7 @@ def randperm(
     seed: int = 0,
 ) -> Variable:
     """The integers below ``n`` in a random order."""
-    return _into(draws.randperm(n, dtype, seed), out, stop_gradient)
+    return into(draws.randperm(n, dtype, seed), out, stop_gradient)
 
 
 def log_softmax(

@@ -147,12 +147,14 @@ from ...graph.layers.unary import (
     swish,
 )
 from ...names import listing, missing
+from .aliases import addcmul, clamp, elementwise_equal, interpolate, t
 from .composed import dice_loss, inplace_abn, log_softmax, randint, randn, randperm
 
 __all__ = [
     "adaptive_pool2d",
     "adaptive_pool3d",
     "add_position_encoding",
+    "addcmul",
     "addmm",
     "affine_channel",
     "affine_grid",
@@ -162,6 +164,7 @@ __all__ = [
     "bilinear_tensor_product",
     "bmm",
     "brelu",
+    "clamp",
     "clip",
     "clip_by_norm",
     "conv2d",
@@ -180,6 +183,7 @@ __all__ = [
     "dropout",
     "elementwise_add",
     "elementwise_div",
+    "elementwise_equal",
     "elementwise_floordiv",
     "elementwise_max",
     "elementwise_min",
@@ -209,6 +213,7 @@ __all__ = [
     "index_select",
     "inplace_abn",
     "instance_norm",
+    "interpolate",
     "l2_normalize",
     "label_smooth",
     "layer_norm",
@@ -285,6 +290,7 @@ __all__ = [
     "strided_slice",
     "sum",
     "swish",
+    "t",
     "temporal_shift",
     "topk",
     "transpose",

@@ -19,6 +19,7 @@ from ...graph.layers.shape import (
 )
 from ...graph.layers.tensors import argsort, create_tensor, has_inf, has_nan, isfinite, reverse
 from ...names import listing, missing
+from .aliases import full, full_like
 from .composed import arange
 
 __all__ = [
@@ -36,6 +37,8 @@ __all__ = [
     "eye",
     "fill_constant",
     "fill_constant_batch_size_like",
+    "full",
+    "full_like",
     "has_inf",
     "has_nan",
     "isfinite",

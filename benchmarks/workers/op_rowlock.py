@@ -1,0 +1,98 @@
+"""Ops of Rowlock, forward and gradient, one at a time: a contender of ``op_sweep.py``."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from benchmarks.op_cases import CASES
+from benchmarks.workers.op_calls import called, seed_of
+from benchmarks.workers.serve import serve
+from rowlock.executor.device.device import Device
+from rowlock.executor.kernels.capabilities import capabilities, installed
+from rowlock.executor.kernels.registry import bind
+from rowlock.graph.ir.graph import Node, Value
+from rowlock.graph.lowering.select import select_kernels
+from rowlock.graph.ops.registry import OPS, Inference, Spec
+from rowlock.strategies.types import to_numpy, to_var_type
+
+
+class _One:
+    """A graph of one node."""
+
+    def __init__(self, node):
+        self.nodes = [node]
+
+
+def bound(op_type, read, attrs, wanted, dev):
+    """Return an op's calls, its results by slot and the back end that the compiler chooses."""
+    op = OPS[op_type]
+    specs = {s: [Spec(a.shape, to_var_type(a.dtype)) for a in many] for s, many in read.items()}
+    made = op.infer(Inference(op, specs, attrs, where="op_sweep"))
+    made = {slot.name: made.get(slot.name, []) for slot in op.output_slots}
+    written = {
+        s: [np.zeros(one.shape, to_numpy(one.dtype)) if wanted(s) else None for one in many]
+        for s, many in made.items()
+    }
+    inputs = {s: tuple(Value(s, one) for one in many) for s, many in specs.items()}
+    outputs = {
+        s: tuple(Value(s, one) if wanted(s) else None for one in many) for s, many in made.items()
+    }
+    node = Node(op_type, inputs, outputs, attrs)
+    able = {name: end for name, end in capabilities().items() if name != "xla"}
+    library = select_kernels(_One(node), able)[node]
+    with np.errstate(all="ignore"):
+        return bind(op_type, read, written, attrs, dev, library), written, library
+
+
+def build(name):
+    """Return a call of the case, and what it computes."""
+    case = CASES[name]
+    if case.op not in OPS:
+        raise LookupError("no such op here")
+    op = OPS[case.op]
+    dev, read = Device(), case.draw()
+    attrs = {**op.attrs, **case.attrs}
+    every = lambda slot: True  # noqa: E731
+    steps, written, library = bound(case.op, read, attrs, every, dev)
+    libraries, results = [library], list(written[case.out])
+    if case.slopes:
+        declared = OPS[op.grad.type]
+        targets = {s: t.partition("@GRAD")[0] for s, t in op.grad.writes().items()}
+        slots = [s for c in case.slopes for s, t in targets.items() if t == c]
+        for _ in range(len(read[op.grad.each]) if op.grad.each else 1):
+            operands = {}
+            for slot, source in op.grad.reads().items():
+                base, is_grad, _ = source.partition("@GRAD")
+                arrays = read.get(base) or written.get(base)
+                if is_grad:
+                    one = base == case.out
+                    arrays = [seed_of(a.shape) for a in written[base]] if one else None
+                if arrays:
+                    operands[slot] = arrays
+            settings = {**declared.attrs, **op.grad.attributes(attrs)}
+            more, slopes, library = bound(
+                op.grad.type, operands, settings, lambda slot: slot in slots, dev
+            )
+            steps, libraries = [*steps, *more], [*libraries, library]
+            results += [a for s in slots for a in slopes[s]]
+
+    def step():
+        for call in steps:
+            call()
+        return results
+
+    step.libraries = "/".join(dict.fromkeys(libraries))
+    return step
+
+
+def run(step, count):
+    """Return the seconds of calls, digests of what the last one gave, and what computed it."""
+    with np.errstate(all="ignore"):
+        return called(step, count, np.asarray, libraries=step.libraries)
+
+
+if __name__ == "__main__":
+    serve(lambda: {"python": sys.version.split()[0], **installed()}, build, run)

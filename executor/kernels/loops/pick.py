@@ -1,0 +1,102 @@
+"""Elements picked along a dimension, and sums at coordinates, as rows by number in compiled loops."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import prod
+
+import numpy as np
+
+from ....graph.ir.graph import Node
+from ....graph.ops.operands import Array, Operands
+from ....graph.ops.pick import (
+    IndexSample,
+    IndexSampleGrad,
+    IndexSelect,
+    IndexSelectGrad,
+    ScatterNdAdd,
+)
+from ....strategies.types import VarType
+from ...device.device import Device
+from ..array.indexing import checked_rows, places_of
+from ..registry import Step, by_arrays, kernel
+from .by_index import add_rows, looped, row_sums, rows
+
+_TYPES = {VarType.FP32, VarType.INT32, VarType.INT64}
+
+
+def _in_single(node: Node) -> bool:
+    types = {value.spec.dtype for value in (*node.reads(), *node.writes())}
+    return (
+        VarType.FP32 in types
+        and types <= _TYPES
+        and all(value.spec.dtype == VarType.FP32 for value in node.writes())
+    )
+
+
+def _stacked(array: Array, axis: int) -> Array:
+    """View an array as [stack, row, element]; rows lie along ``axis``."""
+    shape, axis = array.shape, axis % array.ndim
+    return array.reshape(prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]))
+
+
+def _whole(op: str, dev: Device, a: Operands, index: Array, *held: Array) -> list[Step] | None:
+    """Return the array module's calls for what the loops do not take."""
+    fits = looped(index, *held) and all(array.size for array in (index, *held))
+    return None if fits else by_arrays(op, dev, a)
+
+
+@kernel("index_select", on=("numba",), takes=_in_single)
+def index_select(dev: Device, a: IndexSelect) -> list[Step]:
+    """Layers by number."""
+    left = _whole("index_select", dev, a, a.index, a.x, a.out)
+    if left is not None:
+        return left
+    check = checked_rows("index_select", a.index, a.x.shape[a.dim])
+    return [check, *rows(dev, _stacked(a.x, a.dim), a.index, _stacked(a.out, a.dim))]
+
+
+@kernel("index_select_grad", on=("numba",), takes=_in_single)
+def index_select_grad(dev: Device, a: IndexSelectGrad) -> list[Step]:
+    """Each layer gets the sum of what was picked of it."""
+    if a.d_x is None:
+        return []
+    left = _whole("index_select_grad", dev, a, a.index, a.d_out, a.d_x)
+    if left is not None:
+        return left
+    return row_sums(dev, a.index, _stacked(a.d_out, a.dim), _stacked(a.d_x, a.dim))
+
+
+@kernel("index_sample", on=("numba",), takes=_in_single)
+def index_sample(dev: Device, a: IndexSample) -> list[Step]:
+    """Elements of each row by number."""
+    left = _whole("index_sample", dev, a, a.index, a.x, a.out)
+    if left is not None:
+        return left
+    check = checked_rows("index_sample", a.index, a.x.shape[1])
+    return [check, *rows(dev, a.x[..., np.newaxis], a.index, a.out[..., np.newaxis])]
+
+
+@kernel("index_sample_grad", on=("numba",), takes=_in_single)
+def index_sample_grad(dev: Device, a: IndexSampleGrad) -> list[Step]:
+    """Each element gets the sum of what was picked of it."""
+    if a.d_x is None:
+        return []
+    left = _whole("index_sample_grad", dev, a, a.index, a.d_out, a.d_x)
+    if left is not None:
+        return left
+    return row_sums(dev, a.index, a.d_out[..., np.newaxis], a.d_x[..., np.newaxis])
+
+
+@kernel("scatter_nd_add", on=("numba",), takes=_in_single)
+def scatter_nd_add(dev: Device, a: ScatterNdAdd) -> list[Step]:
+    """What is named twice gets both."""
+    left = _whole("scatter_nd_add", dev, a, a.index, a.updates, a.out)
+    if left is not None:
+        return left
+    target, places, steps = places_of(dev, a.out, a.index, "scatter_nd_add")
+    if a.out is not a.x:
+        steps.append(partial(np.copyto, a.out, a.x))
+    size = target[0].size
+    updates, sums = a.updates.reshape(1, places.size, size), target.reshape(1, len(target), size)
+    return [*steps, *add_rows(places, updates, sums)]

@@ -1,0 +1,151 @@
+"""Gradients of gradient ops that compute element by element: derived from their expressions.
+
+The slots are those of Paddle's ``*_grad_grad`` ops: what the gradient op reads (X, Y, Out; DOut, the gradient
+that comes down), DDX for the gradient of its result X@GRAD, and so on; results are DX, DY, DOut (DOutNew where
+DOut is read) and DDOut. What an op does not depend on is no slot of it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from . import expr as e
+from .differentiation import arguments, changed, derivable, substituted
+from .operands import attribute_name, parameter_name
+
+Scalar = Callable[..., Any]
+
+
+class Second(NamedTuple):
+    """What is derived for a gradient op: the slots of its own gradient op, and the expressions.
+
+    ``reads`` and ``writes`` map slots to slots of the gradient op, and to those with @GRAD for their
+    gradients; ``like`` maps what is written to slots of the same shape, of which one is in use. Beside the
+    gradients of several results slots may be ``optional``.
+    """
+
+    reads: Mapping[str, str]
+    writes: Mapping[str, str]
+    like: Mapping[str, Sequence[str]]
+    scalar: Scalar | None = None
+    optional: Sequence[str] = ()
+
+
+def bilinear(left: str, right: str, result: str) -> Second:
+    """Return the gradient of the gradient op of a product, which is linear in either operand (input slots)."""
+    sides = (left, right)
+    return Second(
+        {left: left, right: right, f"D{result}": f"{result}@GRAD"}
+        | {f"DD{side}": f"{side}@GRAD@GRAD" for side in sides},
+        {f"D{side}": f"{side}@GRAD" for side in sides} | {f"DD{result}": f"{result}@GRAD@GRAD"},
+        {f"D{side}": [side] for side in sides} | {f"DD{result}": [f"D{result}"]},
+    )
+
+
+def copied(result: str = "X", source: str = "Out") -> Second:
+    """Return the gradient of the gradient op of one that gives the same elements another shape."""
+    return Second(
+        {f"D{source}": f"{source}@GRAD", f"DD{result}": f"{result}@GRAD@GRAD"},
+        {f"DD{source}": f"{source}@GRAD@GRAD"},
+        {f"DD{source}": [f"D{source}"]},
+    )
+
+
+def derived(
+    scalar: Scalar,
+    slots: Sequence[str],
+    results: Sequence[str],
+    attrs: Mapping[str, Any],
+    *,
+    always: Sequence[str] = (),
+    direct: bool = False,
+) -> Second | None:
+    """Return the gradient of a gradient op with these input slots and results; None: it has none.
+
+    Args:
+        scalar: its expressions, which read some of its slots.
+        attrs: its attributes, at their defaults.
+        always: slots that are read though nothing depends on them.
+        direct: the gradients of X and Y are named X@GRAD and Y@GRAD, not DX and DY.
+    """
+    parameters = inspect.signature(scalar).parameters.values()
+    names = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    settings = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
+    slot_of = {parameter_name(slot): slot for slot in slots}
+    above = {slot: f"D{_short(slot)}" for slot in results}  # DDX for X@GRAD
+    weights = {slot: e.argument(parameter_name(name)) for slot, name in above.items()}
+
+    def changes(
+        chosen: Mapping[str, Any], absent: Collection[str] = ()
+    ) -> dict[str, e.Expr | None]:
+        """Return the gradient of each operand; ``absent`` are parameters for results without gradients."""
+        expressions = scalar(*map(e.argument, names), **chosen)
+        roots = expressions if isinstance(expressions, tuple) else (expressions,)
+        if not derivable(roots):
+            return {}
+        pairs = [
+            (root, weight)
+            for root, weight in zip(roots, weights.values(), strict=True)
+            if weight.value not in absent
+        ]
+        return {name: _total(name, pairs) for name in names}
+
+    every = changes({p.name: attrs[attribute_name(p.name)] for p in settings})
+    nonzero = {name: change for name, change in every.items() if change is not None}
+    if not nonzero:
+        return None
+    used = arguments(list(nonzero.values()))
+    reads = {_short(slot): slot for slot in slots if parameter_name(slot) in used or slot in always}
+    reads |= {name: f"{slot}@GRAD" for slot, name in above.items()}
+    writes = {}
+    for name in nonzero:
+        slot = slot_of[name]
+        short = f"{slot}@GRAD" if direct and "@GRAD" not in slot else f"D{_short(slot)}"
+        writes[f"{short}New" if short in reads else short] = f"{slot}@GRAD"
+    from_above = {weight.value for weight in weights.values()}
+    # The operands as they are called here, and in the expressions: dy for DY, which is d_y there.
+    called = {parameter_name(slot): parameter_name(of) for slot, of in reads.items()}
+    called |= {name: name for name in from_above}
+    operands = [name for name, old in called.items() if old in used | from_above]
+
+    def second(*values: e.Expr | None, **chosen: Any) -> tuple[e.Expr, ...]:
+        by_name = dict(zip((called[name] for name in operands), values, strict=True))
+        present = {name: value for name, value in by_name.items() if value is not None}
+        found = changes(chosen, by_name.keys() - present.keys())
+        zero = e.copy(e.constant(0))
+        roots = (found[name] for name in nonzero)
+        return tuple(zero if root is None else substituted(root, present) for root in roots)
+
+    positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    needed, optional = inspect.Parameter.empty, from_above if len(above) > 1 else set()
+    second.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            *(
+                inspect.Parameter(n, positional, default=None if n in optional else needed)
+                for n in operands
+            ),
+            *settings,
+        ]
+    )
+    like = {}
+    for slot, of in writes.items():
+        base = of.removesuffix("@GRAD")  # the slot of which it is the gradient
+        twin = above.get(f"{base}@GRAD", "")
+        like[slot] = [s for s in (_short(base), twin, *reversed(reads)) if s in reads]
+    return Second(reads, writes, like, second)
+
+
+def _short(slot: str) -> str:
+    """Return a slot as Paddle names it in ops of second order: DOut for Out@GRAD."""
+    return f"D{slot.removesuffix('@GRAD')}" if slot.endswith("@GRAD") else slot
+
+
+def _total(name: str, pairs: Sequence[tuple[e.Expr, e.Expr]]) -> e.Expr | None:
+    """Return the gradient of one operand: of each result, weighed with what comes down for it."""
+    total: e.Expr | None = None
+    for root, weight in pairs:
+        change = changed(root, {name: weight})
+        total = change if total is None else total if change is None else total + change
+    return total

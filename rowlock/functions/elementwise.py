@@ -1,0 +1,221 @@
+"""Elementwise functions with Paddle 2.x's signatures that are made of others."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..graph.layers import binary, unary
+from ..graph.layers import shape as layers
+from ..graph.layers.helper import check_variable
+from ..graph.layers.tensors import check_float
+from ..graph.program.variable import Variable
+from ..strategies.errors import InvalidType
+from ..strategies.types import FLOATS, INTEGERS
+from .creation import full_like
+from .math import floats, isnan, mod, most
+from .search import where
+
+sigmoid = unary.sigmoid
+remainder = floor_mod = mod
+
+
+def _two(x: Variable, y: Variable, layer: str) -> None:
+    check_variable(x, "x", layer)
+    check_variable(y, "y", layer)
+
+
+def neg(x: Variable, name: str | None = None) -> Variable:
+    """-x."""
+    check_variable(x, "x", "neg")
+    return unary.scale(x, -1.0, name=name)
+
+
+negative = neg
+
+
+def positive(x: Variable, name: str | None = None) -> Variable:
+    """x itself."""
+    check_variable(x, "x", "positive")
+    return x
+
+
+def lerp(x: Variable, y: Variable, weight: Any, name: str | None = None) -> Variable:
+    """x + weight (y - x); ``weight`` is a number or a Variable."""
+    _two(x, y, "lerp")
+    if isinstance(weight, bool) or not isinstance(weight, (int, float, Variable)):
+        raise InvalidType(f"lerp: weight must be a number or a Variable, got {weight!r}.")
+    return x + (y - x) * weight
+
+
+def logaddexp(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """log(exp(x) + exp(y)), without overflow."""
+    _two(x, y, "logaddexp")
+    x, y = floats(x, "logaddexp"), floats(y, "logaddexp")
+    behind = unary.scale(unary.abs(binary.elementwise_sub(x, y)), -1.0)
+    return unary.log1p(unary.exp(behind)) + binary.elementwise_max(x, y)
+
+
+def hypot(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """sqrt(x^2 + y^2)."""
+    _two(x, y, "hypot")
+    x, y = floats(x, "hypot"), floats(y, "hypot")
+    return unary.sqrt(binary.elementwise_add(unary.square(x), unary.square(y)), name)
+
+
+def ldexp(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """x times 2 to the power y."""
+    _two(x, y, "ldexp")
+    x, y = floats(x, "ldexp"), floats(y, "ldexp")
+    return binary.elementwise_mul(x, binary.elementwise_pow(full_like(y, 2.0), y))
+
+
+def logit(x: Variable, eps: float | None = None, name: str | None = None) -> Variable:
+    """log(x / (1 - x)), where x is cut to [eps, 1 - eps] first if there is an ``eps``."""
+    check_float(x, "x", "logit")
+    x = unary.clip(x, float(eps), 1.0 - float(eps)) if eps else x
+    return unary.log(x / (1.0 - x), name)
+
+
+def heaviside(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """0 where x is negative, 1 where it is positive, and y where it is 0."""
+    _two(x, y, "heaviside")
+    return where(binary.equal(x, full_like(x, 0)), y, layers.cast(x > 0, y.dtype))
+
+
+def fmax(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """The larger of x and y; a number rather than none."""
+    _two(x, y, "fmax")
+    return where(isnan(y), x, where(binary.greater_equal(x, y), x, y))
+
+
+def fmin(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """The smaller of x and y; a number rather than none."""
+    _two(x, y, "fmin")
+    return where(isnan(y), x, where(binary.less_equal(x, y), x, y))
+
+
+def nan_to_num(
+    x: Variable,
+    nan: float = 0.0,
+    posinf: float | None = None,
+    neginf: float | None = None,
+    name: str | None = None,
+) -> Variable:
+    """x with numbers for what is none and for infinities: by default 0 and the largest ones."""
+    check_float(x, "x", "nan_to_num")
+    largest = most(x)
+    x = where(isnan(x), full_like(x, nan), x)
+    x = where(isposinf(x), full_like(x, largest if posinf is None else posinf), x)
+    return where(isneginf(x), full_like(x, -largest if neginf is None else neginf), x)
+
+
+def isposinf(x: Variable, name: str | None = None) -> Variable:
+    """Which elements are infinite and positive."""
+    check_variable(x, "x", "isposinf")
+    return binary.not_equal(x, x) if x.dtype in INTEGERS else x > most(x)
+
+
+def isneginf(x: Variable, name: str | None = None) -> Variable:
+    """Which elements are infinite and negative."""
+    check_variable(x, "x", "isneginf")
+    return binary.not_equal(x, x) if x.dtype in INTEGERS else x < -most(x)
+
+
+def isreal(x: Variable, name: str | None = None) -> Variable:
+    """Which elements have no imaginary part: all."""
+    check_variable(x, "x", "isreal")
+    return full_like(x, True, "bool")
+
+
+def conj(x: Variable, name: str | None = None) -> Variable:
+    """The conjugates: of real numbers, the numbers."""
+    check_variable(x, "x", "conj")
+    return x
+
+
+def sgn(x: Variable, name: str | None = None) -> Variable:
+    """-1, 0 or 1."""
+    check_float(x, "x", "sgn")
+    return unary.sign(x)
+
+
+def sinc(x: Variable, name: str | None = None) -> Variable:
+    """sin(pi x) / (pi x), and 1 at 0."""
+    check_float(x, "x", "sinc")
+    angle = unary.scale(where(binary.equal(x, full_like(x, 0)), full_like(x, 1e-20), x), math.pi)
+    return unary.sin(angle) / angle
+
+
+def is_floating_point(x: Variable) -> bool:
+    """Tell whether the elements are floats."""
+    check_variable(x, "x", "is_floating_point")
+    return x.dtype in FLOATS
+
+
+def is_integer(x: Variable) -> bool:
+    """Tell whether the elements are integers."""
+    check_variable(x, "x", "is_integer")
+    return x.dtype in INTEGERS
+
+
+def is_complex(x: Variable) -> bool:
+    """Tell whether the elements are complex numbers: there are none."""
+    check_variable(x, "x", "is_complex")
+    return False
+
+
+def clone(x: Variable, name: str | None = None) -> Variable:
+    """A copy, through which gradients flow."""
+    check_variable(x, "x", "clone")
+    return layers.assign(x)
+
+
+def isin(
+    x: Variable,
+    test_x: Variable,
+    assume_unique: bool = False,
+    invert: bool = False,
+    name: str | None = None,
+) -> Variable:
+    """Which elements of x are among those of ``test_x`` (with ``invert``: are not)."""
+    check_variable(x, "x", "isin")
+    check_variable(test_x, "test_x", "isin")
+    row = layers.reshape(test_x, [1] * x.ndim + [-1])
+    row = row if row.dtype == x.dtype else layers.cast(row, x.dtype)
+    same = binary.equal(layers.unsqueeze(x, [x.ndim]), row)
+    among = layers.reduce_max(layers.cast(same, "int32"), [x.ndim]) > 0
+    return binary.logical_not(among) if invert else among
+
+
+def searchsorted(
+    sorted_sequence: Variable,
+    values: Variable,
+    out_int32: bool = False,
+    right: bool = False,
+    name: str | None = None,
+) -> Variable:
+    """How many elements of rising rows are below each of ``values`` (``right``: or are equal to it)."""
+    check_variable(sorted_sequence, "sorted_sequence", "searchsorted")
+    check_variable(values, "values", "searchsorted")
+    wide = layers.unsqueeze(values, [values.ndim])
+    if sorted_sequence.ndim == 1:
+        rows = layers.reshape(sorted_sequence, [1] * values.ndim + [-1])
+    else:
+        rows = layers.unsqueeze(sorted_sequence, [sorted_sequence.ndim - 1])
+    rows = rows if rows.dtype == wide.dtype else layers.cast(rows, wide.dtype)
+    below = (binary.greater_equal if right else binary.greater_than)(wide, rows)
+    count = layers.reduce_sum(layers.cast(below, "int32" if out_int32 else "int64"), [values.ndim])
+    count.stop_gradient = True
+    return count
+
+
+def bucketize(
+    x: Variable,
+    sorted_sequence: Variable,
+    out_int32: bool = False,
+    right: bool = False,
+    name: str | None = None,
+) -> Variable:
+    """How many boundaries of a rising vector are below each element (``right``: or equal to it)."""
+    return searchsorted(sorted_sequence, x, out_int32, right)

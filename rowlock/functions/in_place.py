@@ -1,0 +1,38 @@
+"""Names that end in "_": in a static program their result is a variable of its own, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from ..graph.layers import unary
+from . import creation, elementwise, manipulation, math, places, search
+
+
+def _as(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    @wraps(function)
+    def in_place(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    in_place.__name__ = in_place.__qualname__ = f"{name}_"
+    in_place.__doc__ = f"As ``{name}``: in a static program the result is a variable of its own."
+    return in_place
+
+
+_FUNCTIONS: dict[Any, str] = {
+    unary: "abs ceil cos exp floor log reciprocal rsqrt scale sigmoid sin sqrt square",
+    math: "acos acosh add addmm asin asinh atan atanh clip cosh cumsum divide erf expm1 floor_divide "
+    "frac log1p log2 log10 mod multiply pow round sinh subtract t tan trunc",
+    elementwise: "floor_mod hypot ldexp lerp logit nan_to_num neg remainder sinc",
+    creation: "tril triu",
+    manipulation: "cast flatten transpose",
+    places: "index_add index_put masked_fill put_along_axis",
+    search: "equal greater_equal greater_than less_equal less_than logical_and logical_not logical_or "
+    "logical_xor not_equal where",
+}
+IN_PLACE = {
+    f"{name}_": _as(getattr(home, name), name)
+    for home, names in _FUNCTIONS.items()
+    for name in names.split()
+}

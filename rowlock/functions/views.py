@@ -1,0 +1,273 @@
+"""Tensors cut, joined and seen in other shapes with Paddle 2.x's signatures, made of other functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..graph.layers import binary, tensors
+from ..graph.layers import shape as layers
+from ..graph.layers.helper import check_variable
+from ..graph.ops.rules import product
+from ..graph.program.variable import Variable
+from ..strategies.errors import InvalidType, InvalidValue, Unsupported
+from ..strategies.types import VarType
+from .creation import meshgrid, ones_like
+from .manipulation import concat, expand, flatten, gather, reshape, stack, transpose
+from .math import mod
+from .places import axis_of, known_sizes, swapaxes
+from .search import where
+
+
+def permute(input: Variable, dims: Sequence[int]) -> Variable:
+    """Dimension i of the result is dimension ``dims[i]``."""
+    return transpose(input, dims)
+
+
+def matrix_transpose(x: Variable, name: str | None = None) -> Variable:
+    """The last two dimensions exchanged."""
+    return swapaxes(x, -2, -1)
+
+
+def ravel(input: Variable) -> Variable:
+    """All elements in one row."""
+    return flatten(input)
+
+
+def unflatten(x: Variable, axis: int, shape: Any, name: str | None = None) -> Variable:
+    """Dimension ``axis`` in several; one of ``shape`` may be -1."""
+    check_variable(x, "x", "unflatten")
+    axis = axis_of(x, axis, "unflatten")
+    sizes = list(x.shape or ())
+    rest = product(tuple(size for size in shape if size != -1))
+    if -1 in shape and sizes[axis] > 0:
+        shape = [sizes[axis] // rest if size == -1 else size for size in shape]
+    return layers.reshape(x, [0] * axis + list(shape) + sizes[axis + 1 :])
+
+
+def view(x: Variable, shape_or_dtype: Any, name: str | None = None) -> Variable:
+    """The same elements in another shape.
+
+    Raises:
+        Unsupported: a dtype is asked for: no op reads the bytes of one type as another.
+    """
+    if not isinstance(shape_or_dtype, (list, tuple)):
+        raise Unsupported(f"view: {shape_or_dtype!r} is no shape. Use astype for another dtype.")
+    return reshape(x, list(shape_or_dtype))
+
+
+def view_as(x: Variable, other: Variable, name: str | None = None) -> Variable:
+    """The same elements in the shape of ``other``."""
+    return reshape(x, known_sizes(other, "view_as"))
+
+
+def _at_least(rank: int, layer: str, inputs: Sequence[Variable]) -> Any:
+    views = []
+    for one in inputs[0] if len(inputs) == 1 and isinstance(inputs[0], (list, tuple)) else inputs:
+        check_variable(one, "inputs", layer)
+        new = [0] if rank == 2 or one.ndim == 1 else []
+        new += [2] if rank == 3 else []
+        views.append(layers.unsqueeze(one, new) if one.ndim < rank else one)
+    return views[0] if len(views) == 1 else views
+
+
+def atleast_1d(*inputs: Any, name: str | None = None) -> Any:
+    """The tensors: all have a dimension here."""
+    return _at_least(1, "atleast_1d", inputs)
+
+
+def atleast_2d(*inputs: Any, name: str | None = None) -> Any:
+    """Vectors [N] as [1, N]."""
+    return _at_least(2, "atleast_2d", inputs)
+
+
+def atleast_3d(*inputs: Any, name: str | None = None) -> Any:
+    """Vectors [N] as [1, N, 1], matrices [M, N] as [M, N, 1]."""
+    return _at_least(3, "atleast_3d", inputs)
+
+
+def _listed(x: Any, layer: str) -> list[Variable]:
+    if not isinstance(x, (list, tuple)) or not x:
+        raise InvalidType(f"{layer} takes a list of Variables, got {x!r}.")
+    for one in x:
+        check_variable(one, "x", layer)
+    return list(x)
+
+
+def hstack(x: Sequence[Variable], name: str | None = None) -> Variable:
+    """Tensors joined along the second dimension, vectors along their only one."""
+    rows = _listed(x, "hstack")
+    return concat(rows, 0 if rows[0].ndim == 1 else 1, name)
+
+
+def vstack(x: Sequence[Variable], name: str | None = None) -> Variable:
+    """Tensors joined along the first dimension, vectors as rows."""
+    return concat([atleast_2d(one) for one in _listed(x, "vstack")], 0, name)
+
+
+row_stack = vstack
+
+
+def dstack(x: Sequence[Variable], name: str | None = None) -> Variable:
+    """Tensors joined along the third dimension."""
+    return concat([atleast_3d(one) for one in _listed(x, "dstack")], 2, name)
+
+
+def column_stack(x: Sequence[Variable], name: str | None = None) -> Variable:
+    """Tensors joined along the second dimension, vectors as columns."""
+    columns = [
+        layers.unsqueeze(one, [1]) if one.ndim == 1 else one for one in _listed(x, "column_stack")
+    ]
+    return concat(columns, 1, name)
+
+
+def block_diag(inputs: Sequence[Variable], name: str | None = None) -> Variable:
+    """Matrices along the diagonal of one, zeros elsewhere."""
+    blocks = [atleast_2d(one) for one in _listed(inputs, "block_diag")]
+    sizes = [known_sizes(one, "block_diag") for one in blocks]
+    width, before, rows = sum(columns for _, columns in sizes), 0, []
+    for block, (_, columns) in zip(blocks, sizes, strict=True):
+        rows.append(tensors.pad(block, [0, 0, before, width - before - columns]))
+        before += columns
+    return concat(rows, 0)
+
+
+def cartesian_prod(x: Sequence[Variable], name: str | None = None) -> Variable:
+    """Every choice of one element of each vector, as rows."""
+    vectors = _listed(x, "cartesian_prod")
+    if len(vectors) == 1:
+        return vectors[0]
+    return stack([layers.reshape(one, [-1]) for one in meshgrid(vectors)], 1)
+
+
+def broadcast_shape(x_shape: Sequence[int], y_shape: Sequence[int]) -> list[int]:
+    """Return the shape of a sum of tensors of two shapes.
+
+    Raises:
+        InvalidValue: sizes differ, and neither is 1.
+    """
+    rank = max(len(x_shape), len(y_shape))
+    pairs = [[1] * (rank - len(shape)) + list(shape) for shape in (x_shape, y_shape)]
+    for a, b in zip(*pairs, strict=True):
+        if a != b and 1 not in (a, b):
+            raise InvalidValue(f"broadcast_shape: {list(x_shape)} and {list(y_shape)} do not fit.")
+    return [b if a == 1 else a for a, b in zip(*pairs, strict=True)]
+
+
+def broadcast_tensors(input: Sequence[Variable], name: str | None = None) -> list[Variable]:
+    """Tensors, each repeated to the shape of their sum."""
+    operands, shape = _listed(input, "broadcast_tensors"), [1]
+    for one in operands:
+        shape = broadcast_shape(shape, known_sizes(one, "broadcast_tensors"))
+    return [expand(one, shape) for one in operands]
+
+
+def narrow(input: Variable, dim: int, start: int, length: int) -> Variable:
+    """``length`` elements along ``dim`` from ``start`` on."""
+    check_variable(input, "input", "narrow")
+    dim = axis_of(input, dim, "narrow")
+    size = (input.shape or ())[dim]
+    start = start + size if start < 0 else start
+    if not 0 <= start <= start + length or 0 <= size < start + length:
+        raise InvalidValue(f"narrow: {length} elements from {start} on do not lie in {size}.")
+    return layers.slice(input, [dim], [start], [start + length])
+
+
+def select_scatter(
+    x: Variable, values: Variable, axis: int, index: int, name: str | None = None
+) -> Variable:
+    """x with ``values`` at an index along ``axis``."""
+    check_variable(x, "x", "select_scatter")
+    check_variable(values, "values", "select_scatter")
+    axis = axis_of(x, axis, "select_scatter")
+    size = known_sizes(x, "select_scatter")[axis]
+    if not -size <= index < size:
+        raise InvalidValue(f"select_scatter: index {index} is outside {size} elements.")
+    index %= size
+    parts = [layers.unsqueeze(values, [axis])]
+    if index > 0:
+        parts.insert(0, layers.slice(x, [axis], [0], [index]))
+    if index < size - 1:
+        parts.append(layers.slice(x, [axis], [index + 1], [size]))
+    return concat(parts, axis)
+
+
+def diff(
+    x: Variable,
+    n: int = 1,
+    axis: int = -1,
+    prepend: Variable | None = None,
+    append: Variable | None = None,
+    name: str | None = None,
+) -> Variable:
+    """Differences of neighbours along ``axis``, ``n`` times, of x between ``prepend`` and ``append``."""
+    check_variable(x, "x", "diff")
+    axis = axis_of(x, axis, "diff")
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise InvalidValue(f"diff: n must be an int above 0, got {n!r}.")
+    parts = [one for one in (prepend, x, append) if one is not None]
+    x = concat(parts, axis) if len(parts) > 1 else x
+    for _ in range(n):
+        ahead = layers.slice(x, [axis], [1], [2**31 - 1])
+        behind = layers.slice(x, [axis], [0], [-1])
+        change = binary.logical_xor if x.dtype == VarType.BOOL else binary.elementwise_sub
+        x = change(ahead, behind)
+    return x
+
+
+def trapezoid(
+    y: Variable,
+    x: Variable | None = None,
+    dx: float | None = None,
+    axis: int = -1,
+    name: str | None = None,
+) -> Variable:
+    """The integral of y along ``axis`` by the trapezoidal rule, at places x or ``dx`` (1) apart."""
+    check_variable(y, "y", "trapezoid")
+    if x is not None and dx is not None:
+        raise InvalidValue("trapezoid takes x or dx, not both.")
+    axis = axis_of(y, axis, "trapezoid")
+    ends = layers.slice(y, [axis], [1], [2**31 - 1]) + layers.slice(y, [axis], [0], [-1])
+    if x is None:
+        return layers.reduce_sum(ends * (0.5 * (1.0 if dx is None else float(dx))), [axis])
+    steps = diff(x) if x.ndim == 1 else diff(x, axis=axis)
+    if x.ndim == 1:
+        steps = layers.reshape(steps, [-1 if i == axis else 1 for i in range(y.ndim)])
+    return layers.reduce_sum(ends * steps * 0.5, [axis])
+
+
+def vander(
+    x: Variable, n: int | None = None, increasing: bool = False, name: str | None = None
+) -> Variable:
+    """Powers of the elements of a vector as rows: x^(n-1) to 1, or, with ``increasing``, 1 to x^(n-1)."""
+    check_variable(x, "x", "vander")
+    if x.ndim != 1:
+        raise InvalidValue(f"vander takes a vector, got {x.ndim} dimensions.")
+    count = known_sizes(x, "vander")[0] if n is None else n
+    if count < 1:
+        raise InvalidValue(f"vander: n must be above 0, got {n}.")
+    powers = [ones_like(x)]
+    while len(powers) < count:
+        powers.append(x if len(powers) == 1 else powers[-1] * x)
+    return stack(powers if increasing else powers[::-1], 1)
+
+
+def take(x: Variable, index: Variable, mode: str = "raise", name: str | None = None) -> Variable:
+    """The elements at indices of x as one row: negative ones count from the end.
+
+    ``mode`` says what indices outside do: "raise" in the step, "wrap" around, "clip" to the ends.
+    """
+    check_variable(x, "x", "take")
+    check_variable(index, "index", "take")
+    if mode not in ("raise", "wrap", "clip"):
+        raise InvalidValue(f"take: mode is 'raise', 'wrap' or 'clip', got {mode!r}.")
+    count = product(tuple(known_sizes(x, "take")))
+    places = layers.reshape(index, [-1])
+    if mode == "wrap":
+        places = mod(places, count)
+    elif mode == "clip":
+        low, high = (layers.fill_constant([1], index.dtype, end) for end in (0, count - 1))
+        places = binary.elementwise_min(binary.elementwise_max(places, low), high)
+    else:
+        places = where(places < 0, places + count, places)
+    return layers.reshape(gather(layers.reshape(x, [-1]), places), list(index.shape or ()))

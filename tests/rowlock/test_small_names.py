@@ -1,0 +1,173 @@
+"""Small names of Paddle's: compat, nested structures, aliases, checks of feeds, programs as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rowlock
+import rowlock.fluid as fluid
+from rowlock.fluid import debugger, executor
+from rowlock.fluid.layers import utils
+
+
+@pytest.fixture
+def program() -> Iterator[Any]:
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        yield main
+
+
+def fetched(program: Any, *outs: Any, **feed: Any) -> list[np.ndarray]:
+    return fluid.Executor(fluid.CPUPlace()).run(program, feed=feed, fetch_list=list(outs))
+
+
+def test_compat_turns_text_and_numbers() -> None:
+    compat = rowlock.compat
+    names: list[Any] = [b"a", "b", None, 1.5]
+    assert compat.to_text(names) == ["a", "b", None, 1.5] and names[0] == b"a"
+    assert compat.to_text(names, inplace=True) is names and names[0] == "a"
+    assert compat.to_text({b"k": b"v"}) == {"k": "v"}
+    assert compat.to_bytes({"a", b"b"}) == {b"a", b"b"}
+    assert [compat.round(x, 1) for x in (0.25, -0.25, 0.0)] == [0.3, -0.3, 0.0]
+    assert compat.floor_division(7, 2) == 3 and compat.get_exception_message(OSError("x")) == "x"
+    with pytest.raises(AssertionError, match="takes an exception"):
+        compat.get_exception_message(None)
+
+
+def test_structures_are_taken_apart_and_packed() -> None:
+    nest = {"b": [0, 1], "a": (2,)}
+    assert utils.flatten(nest) == [2, 0, 1]
+    assert utils.pack_sequence_as(nest, [5, 6, 7]) == {"b": [6, 7], "a": (5,)}
+    assert utils.map_structure(lambda a, b: a + b, [1, (2,)], [3, (4,)]) == [4, (6,)]
+    assert utils.hold_mutable_vars(([],)) and not utils.hold_mutable_vars((1, ("a",)))
+    copied = utils.copy_mutable_vars(nest)
+    assert copied == nest and copied["b"] is not nest["b"]
+    assert utils.convert_to_list(3, 2, "stride") == [3, 3]
+    with pytest.raises(ValueError, match="stride must be a number or a list of 2 numbers"):
+        utils.convert_to_list([1, 2, 3], 2, "stride")
+    with pytest.raises(ValueError, match="3 leaves, and 1 to pack"):
+        utils.pack_sequence_as(nest, [1])
+    utils.assert_same_structure([1, (2,)], [3, (4,)])
+    with pytest.raises(TypeError, match="differ"):
+        utils.assert_same_structure([1, (2,)], [3, [4]])
+    with pytest.raises(ValueError, match="differ"):
+        utils.assert_same_structure([1], [3, 4])
+
+
+def test_names_that_layers_had_before(program: Any) -> None:
+    layers = fluid.layers
+    x = fluid.data("x", [2, 3])
+    low = layers.fill_constant([1], "float32", 0.5)
+    outs = [
+        layers.addcmul(x, x, x, 2.0),
+        layers.clamp(x, low, 2.0),
+        layers.clamp(x, max=1.0),
+        layers.elementwise_equal(x, x),
+        layers.t(x),
+        layers.full([2], 3, dtype="int64"),
+        layers.full_like(x, 1.5),
+    ]
+    value = np.float32([[-1, 0.25, 1], [2, 3, 4]])
+    expected = [value + 2 * value**2, value.clip(0.5, 2), np.minimum(value, 1), value == value]
+    expected += [value.T, np.int64([3, 3]), np.full((2, 3), 1.5, "float32")]
+    for one, other in zip(fetched(program, *outs, x=value), expected, strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_allclose(one, other)
+    with pytest.raises(TypeError, match="value must be of type float"):
+        layers.addcmul(x, x, x, 2)
+    with pytest.raises(AssertionError, match="give min or max"):
+        layers.clamp(x)
+    with pytest.raises(TypeError, match="min must be a float"):
+        layers.clamp(x, 1)
+    with pytest.raises(ValueError, match="device is"):
+        layers.full([1], 1, device="tpu")
+
+
+def test_what_paddle_does_not_compute_in_static_programs(program: Any) -> None:
+    i, k = fluid.data("i", [2, 3], "int64"), fluid.data("k", [2], "int64")
+    rows, x = fluid.data("rows", [2, 3]), fluid.data("x", [2, 3])
+    outs = [
+        rowlock.isin(i, k),
+        rowlock.isin(i, k, invert=True),
+        rowlock.searchsorted(rows, x, right=True),
+        rowlock.narrow(x, 1, -2, 2),
+        rowlock.view_as(x, rowlock.zeros([3, 2])),
+        rowlock.exp_(x),
+    ]
+    ids, wanted = np.int64([[1, 2, 3], [4, 5, 1]]), np.int64([1, 5])
+    sorted_rows, value = np.float32([[0, 1, 2], [1, 3, 5]]), np.float32([[1, 5, -1], [0, 3, 4]])
+    right = [np.searchsorted(a, b, "right") for a, b in zip(sorted_rows, value, strict=True)]
+    among = np.isin(ids, wanted)
+    expected = [among, ~among, np.stack(right), value[:, 1:], value.reshape(3, 2), np.exp(value)]
+    got = fetched(program, *outs, i=ids, k=wanted, rows=sorted_rows, x=value)
+    for one, other in zip(got, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+def test_variables_have_methods_and_refuse_imperative_ones(program: Any) -> None:
+    x = fluid.data("x", [2, 3])
+    x.stop_gradient = False
+    assert x.dim() == x.ndimension() == 2 and x.cpu() is x and x.cuda() is x
+    loss = rowlock.sum(x.detach() * x)
+    (slope,) = rowlock.static.gradients(loss, x)
+    value = np.ones([2, 3], "float32") * 3
+    np.testing.assert_allclose(fetched(program, slope, x=value)[0], value)
+    assert x.detach().stop_gradient and x.add(x).shape == (2, 3) and x.sqrt_().shape == (2, 3)
+    for name in ("backward", "numpy", "gradient", "clear_gradient", "register_hook", "tolist"):
+        with pytest.raises(NotImplementedError, match=f"Variable.{name} needs the imperative"):
+            getattr(x, name)()
+
+
+@pytest.mark.parametrize("name", ["grad", "Model", "real"])
+def test_names_that_are_not_built_say_what_to_use(name: str) -> None:
+    with pytest.raises(AttributeError, match=r"has not built it\. [A-Z].*\."):
+        getattr(rowlock, name)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda x: rowlock.take(x, x, "wrong"), "mode is 'raise', 'wrap' or 'clip'"),
+        (lambda x: rowlock.kthvalue(x, 4), "k is from 1 to 3, got 4"),
+        (lambda x: rowlock.diff(x, 0), "n must be an int above 0"),
+        (lambda x: rowlock.narrow(x, 0, 1, 2), "do not lie in 2"),
+        (lambda x: rowlock.broadcast_shape([2], [3]), "do not fit"),
+        (lambda x: rowlock.tensordot(x, x, 1), "sizes 3 and 2 differ"),
+        (lambda x: rowlock.vander(x), "takes a vector"),
+        (lambda x: rowlock.select_scatter(x, x, 0, 2), "index 2 is outside 2"),
+        (lambda x: rowlock.trapezoid(x, x, 1.0), "not both"),
+        (lambda x: rowlock.baddbmm(x, x, x), "must have 3 dimensions, got 2"),
+    ],
+)
+def test_mistakes_are_told(program: Any, call: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        call(fluid.data("x", [2, 3]))
+
+
+def test_feeds_are_compared_with_variables(program: Any) -> None:
+    x = fluid.data("x", [None, 3])
+    assert executor.check_feed_shape_type(x, np.zeros([5, 3], "float32"))
+    with pytest.raises(ValueError, match=r"shape \[-1, 3\], and is fed \[5, 2\]"):
+        executor.check_feed_shape_type(x, np.zeros([5, 2], "float32"))
+    with pytest.raises(ValueError, match="is fed int64"):
+        executor.check_feed_shape_type(x, np.zeros([5, 3], "int64"))
+    assert executor.dimension_is_compatible_with([2, -1], [2, 9])
+    assert not executor.dimension_is_compatible_with([2], [2, 9])
+    assert executor.dtype_is_compatible_with("float32", np.float32)
+    assert not executor.has_feed_operators(program.global_block(), {}, "feed")
+    assert not executor.has_fetch_operators(program.global_block(), [], "fetch")
+    assert executor.as_numpy([np.zeros(2)])[0].shape == (2,)
+
+
+def test_programs_are_printed_without_their_gradients(program: Any) -> None:
+    x = fluid.data("x", [2, 3])
+    loss = fluid.layers.mean(fluid.layers.fc(x, 1, bias_attr=False))
+    fluid.append_backward(loss)
+    text = debugger.pprint_program_codes(program)
+    assert "Tensor x (tensor(type=float32, shape=[2, 3]))" in text and "@GRAD" not in text
+    assert f"{loss.name} = mean(X=" in text
+    assert "@GRAD" in debugger.pprint_block_codes(program.global_block(), show_backward=True)
