@@ -95,7 +95,10 @@ class Splitter:
                 f"gives goes through list() first."
             )
         if len(feed) != count:
-            raise FeedError(f"the feed list has {len(feed)} elements for {count} places.")
+            raise FeedError(
+                f"the feed list has {len(feed)} elements for {count} places. Give a dict "
+                "for each place, or one dict, whose rows are split over the places."
+            )
         for item in feed:
             if not isinstance(item, Mapping):
                 raise InvalidType(

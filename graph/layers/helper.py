@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -109,7 +110,9 @@ class LayerHelper:
         """Have the startup program create a parameter, unless it does already."""
         startup = self.startup_program.global_block()
         already = name in startup.vars and any(name in op.output_arg_names for op in startup.ops)
-        if not already:
+        if already:
+            startup.check_same(name, shape, dtype)
+        else:
             initializer(startup.create_parameter(shape, dtype, **keywords), startup)
 
     def create_global(
@@ -160,5 +163,5 @@ def check_variable(x: Any, argument: str, layer: str) -> None:
     """Raise InvalidType unless ``x`` is a Variable."""
     if not isinstance(x, Variable):
         raise InvalidType(
-            f"{layer}: {argument} must be a Variable, got {x!r} ({type(x).__name__})."
+            f"{layer}: {argument} must be a Variable, got {reprlib.repr(x)} ({type(x).__name__})."
         )

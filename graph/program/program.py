@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue, NotFound, nearest
+from ...strategies.types import to_var_type
 from .operator import Operator
 from .role import CALLSTACK, DEVICE, NAMESCOPE, ROLE, ROLE_VAR, OpRole
 from .scopes import current_device, current_name_scope
@@ -98,12 +99,29 @@ class Block:
         return variable
 
     def create_parameter(self, shape: Any, dtype: Any, **settings: Any) -> Parameter:
-        """Add a parameter to block 0."""
+        """Add a parameter to block 0.
+
+        Raises:
+            InvalidValue: the block has a variable of that name with another shape or dtype.
+        """
         home = self.program.global_block()
         parameter = Parameter(home, shape, dtype, **settings)
+        home.check_same(parameter.name, parameter.shape, parameter.dtype)
         home.vars[parameter.name] = parameter
         self.program.touch()
         return parameter
+
+    def check_same(self, name: str, shape: Any, dtype: Any) -> None:
+        """Raise InvalidValue if this block's variable of that name has another shape or dtype."""
+        previous = self.vars.get(name)
+        before = previous and (list(previous.shape), previous.dtype.name)
+        now = [int(size) for size in shape], to_var_type(dtype).name
+        if before and before != now:
+            raise InvalidValue(
+                f"parameter {name!r} was created before as {before[1]}{before[0]}, and is asked for as "
+                f"{now[1]}{now[0]}. Layers that share a parameter need the same sizes; give others names of "
+                f"their own."
+            )
 
     def append_op(
         self, type: str, inputs: Any = None, outputs: Any = None, attrs: Any = None

@@ -167,3 +167,16 @@ def test_a_value_of_another_shape_is_refused_with_what_to_do(tmp_path: Path) -> 
                 continue
             with pytest.raises(StateMismatch, match=r"\[3\] in the program, and \[2\].*predicate="):
                 fluid.io.load_persistables(exe, str(tmp_path), main)
+
+
+def test_layers_of_other_sizes_cannot_share_a_parameter() -> None:
+    x = fluid.data("x", [None, 4])
+    fluid.layers.fc(fluid.layers.fc(x, 4, param_attr="w"), 4, param_attr="w")
+    with pytest.raises(InvalidValue, match=r"'w' .* as FP32\[4, 4\], .* as FP32\[4, 5\]\. .* same"):
+        fluid.layers.fc(x, 5, param_attr="w")
+    startup = fluid.default_startup_program()
+    with (
+        fluid.program_guard(fluid.Program(), startup),
+        pytest.raises(InvalidValue, match=r"'w' was created before"),
+    ):
+        fluid.layers.fc(fluid.data("x", [None, 3]), 4, param_attr="w")

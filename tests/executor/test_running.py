@@ -103,7 +103,7 @@ def test_a_list_feed_goes_place_by_place(gang: str) -> None:
     program, feeds = net.parallel(), [net.feed(3), net.feed(5)]
     (x,) = net.exe.run(program, feeds, ["x"])
     np.testing.assert_array_equal(x, np.concatenate([f["x"] for f in feeds]))
-    with pytest.raises(FeedError, match=r"1 elements for 2 places"):
+    with pytest.raises(FeedError, match=r"1 elements for 2 places. Give a dict for each place"):
         net.exe.run(program, feeds[:1], ["x"])
     with pytest.raises(TypeError, match=r"must be a dict"):
         net.exe.run(program, [feeds[0], 3], ["x"])
