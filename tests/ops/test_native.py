@@ -122,7 +122,8 @@ def test_special_values_are_numpys(name: str) -> None:
     for slot, (array,) in expected.items():
         (found,) = out[slot]
         np.testing.assert_array_equal(np.isnan(found), np.isnan(array))
-        near = np.isclose(found, array, rtol=1e-5, atol=1e-37, equal_nan=True)
+        least = 1e-6 if name.endswith("_grad_grad") else 1e-37  # terms of second order cancel
+        near = np.isclose(found, array, rtol=1e-5, atol=least, equal_nan=True)
         assert near.all(), (inputs, found[~near], array[~near])
 
 
