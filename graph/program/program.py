@@ -114,13 +114,14 @@ class Block:
     def check_same(self, name: str, shape: Any, dtype: Any) -> None:
         """Raise InvalidValue if this block's variable of that name has another shape or dtype."""
         previous = self.vars.get(name)
-        before = previous and (list(previous.shape), previous.dtype.name)
-        now = [int(size) for size in shape], to_var_type(dtype).name
-        if before and before != now:
+        if previous is None or previous.shape is None or previous.dtype is None:
+            return
+        before = f"{previous.dtype.name}{list(previous.shape)}"
+        now = f"{to_var_type(dtype).name}{[int(size) for size in shape]}"
+        if before != now:
             raise InvalidValue(
-                f"parameter {name!r} was created before as {before[1]}{before[0]}, and is asked for as "
-                f"{now[1]}{now[0]}. Layers that share a parameter need the same sizes; give others names of "
-                f"their own."
+                f"parameter {name!r} was created before as {before}, and is asked for as {now}. "
+                f"Layers that share a parameter need the same sizes; give others names of their own."
             )
 
     def append_op(
