@@ -21,9 +21,9 @@ def hint(default: Any = ..., **settings: Any) -> Any:
     return Field(default, json_schema_extra={"built": "none", "hint": True}, **settings)
 
 
-def semantic(default: Any = ..., *, built: tuple[Any, ...] = (), **settings: Any) -> Any:
-    """Declare a field that changes results: only the default and the values in ``built`` are carried out."""
-    names = [getattr(value, "name", value) for value in built]
+def semantic(default: Any = ..., *, choices: tuple[Any, ...] = (), **settings: Any) -> Any:
+    """Declare a field that changes results: only the default and the values in ``choices`` are carried out."""
+    names = [getattr(value, "name", value) for value in choices]
     return Field(default, json_schema_extra={"built": names}, **settings)
 
 
@@ -215,11 +215,11 @@ def unbuilt(strategy: Strategy) -> tuple[list[str], list[str]]:
     for name, value in strategy.changes().items():
         extra = type(strategy).model_fields[name].json_schema_extra
         assert isinstance(extra, dict), name
-        built = extra["built"]
-        if built == "all":
+        choices = extra["built"]
+        if choices == "all":
             continue
         if extra.get("hint"):
             ignored.append(name)
-        elif getattr(value, "name", value) not in built:  # type: ignore[operator]
+        elif getattr(value, "name", value) not in choices:  # type: ignore[operator]
             refused.append(f"{name}={value!r}")
     return ignored, refused

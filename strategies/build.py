@@ -84,13 +84,17 @@ class BuildStrategy(Strategy):
     cpu_math: Literal["float32", "bfloat16"] = effect("float32")
     # Not in Paddle. "tf32" rounds the factors of products that cuBLASLt and cuDNN compute to 10 bits.
     gpu_math: Literal["float32", "tf32"] = effect("float32")
+    # Not in Paddle. Gradients in low precision are widened before they are summed over the places.
+    reduce_in_float32: Flag = effect(False)
+    # Not in Paddle. None: as FLAGS_measure_kernels says. False: kernels are chosen by rule alone.
+    measure_kernels: bool | None = effect(None)
     memory_optimize: bool | None = effect(None)  # None: on
     allow_cuda_graph_capture: bool | None = effect(None)  # None: on (Paddle's default is off)
     enable_inplace: Flag = effect(True)
     enable_addto: Flag = effect(False)
-    num_trainers: int = semantic(1)
-    trainer_id: int = semantic(0)
-    trainers_endpoints: list[str] = semantic([])
+    num_trainers: int = effect(1)
+    trainer_id: int = effect(0)
+    trainers_endpoints: list[str] = effect([])
     async_mode: Flag = semantic(False)
 
     fuse_resunit: Flag = hint(False)

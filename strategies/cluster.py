@@ -12,6 +12,11 @@ from .base import Strategy, effect
 _OWN_FIELDS = {"CPU": "use num_cpus_per_replica", "GPU": "a place on a GPU reserves one"}
 _LEAST_AMOUNT = 0.0001  # Ray counts resources in these
 
+CPU_BUCKET_BYTES = 2 << 20
+GPU_BUCKET_BYTES = (
+    25 << 20
+)  # NCCL reaches a link's rate with some megabytes, and each launch takes microseconds
+
 
 class ClusterConfig(Strategy):
     """How gangs are launched.
@@ -20,7 +25,8 @@ class ClusterConfig(Strategy):
     ``address``: the Ray cluster to join if none is initialised (None: start a local one).
     ``threads_per_replica``: threads of the array library. ``pin_replicas``: each keeps to its share of its
     host's cores while no other process needs them.
-    ``*_deadline_s``: seconds. ``bucket_bytes``: gradient bytes that travel in one all-reduce.
+    ``*_deadline_s``: seconds. ``bucket_bytes``: gradient bytes that travel in one all-reduce (None: 2 MiB
+    among CPUs, 25 MiB among GPUs).
     ``memory_per_replica_bytes``: a step that needs more is refused before it runs (None: more than the host
     has available, divided by its replicas).
     ``collectives``: Rowlock's own, or those of ``ray.util.collective`` ("gloo" needs PyTorch, "nccl" GPUs).
@@ -40,6 +46,14 @@ class ClusterConfig(Strategy):
     ``nodes`` lists addresses or node ids, in the order in which they are to be used (an address stands for all
     nodes that have it); ``node_labels`` are labels that a node must have, all of them. Without either: all
     nodes with a CPU, by address. Nodes that lack a replica's resources are passed over.
+
+    Parameter servers: ``staleness_bound`` is how many steps of others may be applied between what a trainer
+    computes on and its own gradients (None: any number); who would make others' staler waits. When a trainer is
+    lost, ``lost_trainer`` "stop" ends the servers and names it, "continue" goes on with those that are left.
+    A parameter server that is lost is restored from its last snapshot: one in ``server_snapshot_steps`` steps,
+    in ``server_snapshot_folder``, which every node that may host it must see (None: no snapshots). Trainers
+    keep the gradients of the steps since, and send them again. ``trainer_deadline_s``: a trainer whose
+    connections ended, or that gives no sign of life, for so long is lost; one that comes again before is not.
 
     ``packing`` "fill" fills one node after the other, "spread" goes round them.
     ``replicas_per_node``: so many on each node, fewer only where no replicas are left; None: as many as the
@@ -61,7 +75,7 @@ class ClusterConfig(Strategy):
     step_deadline_s: float = effect(300.0, gt=0, strict=False)
     collective_deadline_s: float = effect(300.0, gt=0, strict=False)
     heartbeat_deadline_s: float = effect(0.75, gt=0, strict=False)
-    bucket_bytes: int = effect(2 << 20, ge=1)
+    bucket_bytes: int | None = effect(None, ge=1)
     memory_per_replica_bytes: int | None = effect(None, ge=1)
     collectives: Literal["rowlock", "gloo", "nccl"] = effect("rowlock")
     transport: Literal["socket", "actor"] = effect("socket")
@@ -69,6 +83,11 @@ class ClusterConfig(Strategy):
     on_failure: Literal["replace", "shrink", "raise"] = effect("replace")
     spares: int = effect(0, ge=0)
     max_failures: int = effect(3, ge=0)
+    staleness_bound: int | None = effect(None, ge=0)
+    lost_trainer: Literal["stop", "continue"] = effect("stop")
+    server_snapshot_folder: str | None = effect(None, min_length=1)
+    server_snapshot_steps: int = effect(10, ge=1)
+    trainer_deadline_s: float = effect(30.0, gt=0, strict=False)
 
     @field_validator("resources_per_replica")
     @classmethod

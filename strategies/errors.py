@@ -55,6 +55,12 @@ class NotInitialized(EnforceNotMet, RuntimeError):
     """A persistable variable is read before its startup program was run."""
 
 
+class MissingVariable(InvalidValue, KeyError):
+    """The environment lacks a variable that says which part a process plays."""
+
+    __str__ = Exception.__str__
+
+
 class MissingFile(EnforceNotMet, FileNotFoundError, ValueError):
     """A file or folder to load from is not there."""
 
@@ -113,6 +119,14 @@ class ReplicaLost(CollectiveError):
     def __init__(self, text: str, ranks: Sequence[int] = ()) -> None:
         super().__init__(text)
         self.ranks = list(ranks)
+
+
+class ServerLost(CollectiveError):
+    """A parameter server could not be reached, or ended; the text names its endpoint and the cause."""
+
+
+class TrainerLost(CollectiveError):
+    """A trainer that others wait for ended, or was silent for too long; the text names it and the cause."""
 
 
 class ValuesLost(ReplicaLost, InvalidState):

@@ -38,6 +38,11 @@ FLAGS: dict[str, Flag] = {
     "FLAGS_cpu_deterministic": Flag(
         False, "read back only: sums are always formed in the order of the places"
     ),
+    "FLAGS_measure_kernels": Flag(
+        True,
+        "kernels are chosen by what was measured for a program's shapes (not in Paddle); off: by rule alone, "
+        "for the same bits on every machine",
+    ),
     "FLAGS_check_nan_inf": Flag(
         False, "a step names the first op that makes NaN or infinity, and changes nothing then"
     ),

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 
 LEVEL = "ROWLOCK_LOG"
+REPORT_S = 10.0  # between two lines about what is waited for
 log = logging.getLogger("rowlock")
 
 
@@ -23,6 +25,20 @@ def follow_environment() -> None:
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("rowlock: %(message)s"))
         log.addHandler(handler)
+
+
+class WaitLog:
+    """Logs every ten seconds what is waited for, from when it is made."""
+
+    def __init__(self) -> None:
+        self._began = self._reported = time.monotonic()
+
+    def look(self, what: str) -> None:
+        """Log ``what`` if a line is due."""
+        now = time.monotonic()
+        if now - self._reported >= REPORT_S:
+            self._reported = now
+            log.warning("waiting for %s since %.0f s", what, now - self._began)
 
 
 follow_environment()
