@@ -1,0 +1,68 @@
+"""What ``transpile`` decided, and the programs as they were before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..program.program import Program
+from .placement import Shard, Trained
+from .table import Table
+from .topology import Topology
+
+
+@dataclass
+class Plan:
+    """A topology, what is trained (``dealt``: in the order in which servers were dealt), and all programs."""
+
+    topology: Topology
+    trained: list[Trained]
+    dealt: list[Trained]
+    main: Program
+    startup: Program
+    source: Program
+    startup_source: Program
+    servers: dict[str, tuple[Program, Program]] = field(default_factory=dict)
+    table: Table | None = None  # is_distributed=True
+    updates_dropped: bool = False
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """How a program is distributed, for those who run it or save what it trains: ``Program.distribution``.
+
+    ``shards``: by parameter. ``rows``: parameters whose gradients, or changes, are sent as rows. ``tables``:
+    those of which trainers have no copy. ``distributed_table``: that of ``table.py``, which has no shards.
+    """
+
+    topology: Topology
+    shards: dict[str, tuple[Shard, ...]]
+    rows: frozenset[str]
+    tables: frozenset[str]
+    distributed_table: str = ""
+
+    @classmethod
+    def of(
+        cls, topology: Topology, trained: Sequence[Trained], table: Table | None = None
+    ) -> Distribution:
+        """Return that of some parameters."""
+        return cls(
+            topology,
+            {entry.parameter.name: tuple(entry.shards) for entry in trained},
+            frozenset(entry.parameter.name for entry in trained if entry.sparse),
+            frozenset(entry.parameter.name for entry in trained if entry.table),
+            "" if table is None else table.name,
+        )
+
+    def vars_info(self) -> dict[str, dict[str, Any]]:
+        """Return of each parameter the names, rows and servers of its parts, for Paddle's communicator."""
+        return {
+            name: {
+                "var_names": [shard.parameter for shard in shards],
+                "sections": [str(shard.rows) for shard in shards],
+                "epmap": [shard.endpoint for shard in shards],
+                "is_sparse": [str(name in self.rows)],
+            }
+            for name, shards in self.shards.items()
+        }

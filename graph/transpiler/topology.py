@@ -1,0 +1,123 @@
+"""Who takes part: trainers by number, servers by endpoint, and in which mode they work together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from ...strategies.endpoints import LARGEST_PORT, is_endpoint
+from ...strategies.errors import InvalidType, InvalidValue
+
+COUNTER = "@LR_DECAY_COUNTER@"
+
+
+class DistributedMode(IntEnum):
+    """How servers work; Paddle's numbers."""
+
+    SYNC = 0
+    ASYNC = 1
+    HALF_ASYNC = 2
+    GEO = 3
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Trainers, servers and their mode, as one trainer sees them."""
+
+    trainer_id: int
+    trainers: int
+    endpoints: list[str]
+    sync_mode: bool
+    split_late: bool = False  # gradients are cut while they are sent
+    half_async: bool = (
+        False  # a trainer waits until the servers have what it sent, not for other trainers
+    )
+    push_every: int = 0  # in geo-SGD: after how many steps changes are sent
+
+    @property
+    def gradient_suffix(self) -> str:
+        """What the names of a trainer's gradients end in, where the servers add up those of several."""
+        return f".trainer_{self.trainer_id}" if self.merges else ""
+
+    @property
+    def merges(self) -> bool:
+        """Tell whether servers wait for the gradients of several trainers."""
+        return self.sync_mode and self.trainers > 1
+
+    @property
+    def server_mode(self) -> DistributedMode:
+        """The number of the mode in which servers work: Paddle's ``distributed_mode``."""
+        if self.push_every:
+            return DistributedMode.GEO
+        if self.sync_mode:
+            return DistributedMode.SYNC
+        return DistributedMode.ASYNC if self.split_late else DistributedMode.HALF_ASYNC
+
+    @property
+    def barrier(self) -> dict[str, Any]:
+        """Attributes of the operators that wait for all servers."""
+        return {"endpoints": self.endpoints, "trainer_id": self.trainer_id}
+
+
+def check_topology(
+    trainer_id: Any, trainers: Any, pservers: Any, sync_mode: Any
+) -> tuple[int, int, list[str]]:
+    """Return the number of a trainer, how many there are, and the endpoints of the servers.
+
+    Raises:
+        InvalidType: no whole number, no bool, or no text of endpoints.
+        InvalidValue: numbers out of range, or an endpoint that is no ``host:port`` or appears twice.
+    """
+    for name, value in (("trainer_id", trainer_id), ("trainers", trainers)):
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise InvalidType(
+                f"transpile: {name} must be a whole number, got {value!r} ({type(value).__name__})."
+                + (
+                    ' Endpoints of trainers belong to config.mode = "nccl2".'
+                    if name == "trainers"
+                    else ""
+                )
+            )
+    if trainers < 1:
+        raise InvalidValue(f"transpile: trainers must be at least 1, got {trainers}.")
+    if not 0 <= trainer_id < trainers:
+        raise InvalidValue(
+            f"transpile: trainer_id must be from 0 to {trainers - 1} (there are {trainers} trainers), got "
+            f"{trainer_id}."
+        )
+    if not isinstance(sync_mode, bool):
+        raise InvalidType(f"transpile: sync_mode must be a bool, got {sync_mode!r}.")
+    return trainer_id, trainers, check_endpoints("pservers", pservers)
+
+
+def check_endpoints(argument: str, endpoints: Any) -> list[str]:
+    """Return endpoints that were given as ``"host:port,host:port"`` or a list.
+
+    Raises:
+        InvalidType: they are no text and no list of it.
+        InvalidValue: there is none, one is no ``host:port``, or one appears twice.
+    """
+    names = endpoints.split(",") if isinstance(endpoints, str) else endpoints
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise InvalidType(
+            f'transpile: {argument} must be endpoints as "host:port,host:port", got {endpoints!r}.'
+        )
+    cleaned = [name.strip() for name in names]
+    for name in cleaned:
+        check_endpoint(argument, name)
+    twice = {name for name in cleaned if cleaned.count(name) > 1}
+    if not cleaned or twice:
+        what = f"{sorted(twice)[0]!r} appears twice" if twice else "there is none"
+        raise InvalidValue(f"transpile: {argument} names each endpoint once, but {what}.")
+    return cleaned
+
+
+def check_endpoint(argument: str, endpoint: str) -> None:
+    """Raise InvalidValue unless an endpoint is ``host:port``."""
+    if not is_endpoint(endpoint):
+        raise InvalidValue(
+            f"transpile: {argument} must be endpoints as host:port with ports from 1 to {LARGEST_PORT}, got "
+            f"{endpoint!r}."
+        )
