@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from itertools import count, takewhile
 
-from ..strategies.errors import nearest
+from ..strategies.errors import NotFound, Unsupported, nearest
 from ..strategies.types import to_numpy
-from .ir.capabilities import Capabilities
+from .ir.capabilities import Capabilities, variants
+from .ir.data_loops import Body
+from .ir.graph import Graph, Node
 from .ir.reader import from_program
-from .ir.replica_program import ReplicaProgram, lower
+from .ir.replica_program import NodeRecord, ReplicaProgram, lower
+from .ir.segments import Part, cut
+from .ir.sequences import level_name
 from .lowering.layout import lay_out
 from .lowering.placement import all_here, place_on_host
-from .lowering.select import refuse_exact, select_kernels
+from .lowering.select import alternatives, refuse_exact, select_kernels
+from .ops.collective import COLLECTIVES
+from .ops.host_call import HOST_CALL
 from .ops.region import REGION
 from .ops.registry import OPS
 from .ops.rules import product
 from .passes.replicated import place_states, replicated
+from .passes.sparse_rows import refuse_lazy
 from .passes.sync_batch_norm import expand_sync_ops
 from .passes.target import Target
 from .pipeline import Stage, run_pipeline
@@ -28,11 +36,15 @@ from .report.report import CompileReport
 
 @dataclass(frozen=True)
 class Compiled:
-    """A compiled program and the report of how it came about; ``stages`` if ``verify_passes`` wants them."""
+    """A compiled program and the report of how it came about; ``stages`` if ``verify_passes`` wants them.
+
+    ``alternatives``: for each node the kernels worth measuring, that of the program first; empty: no choice.
+    """
 
     program: ReplicaProgram
     report: CompileReport
     stages: tuple[Stage, ...] = ()
+    alternatives: tuple[tuple[str, ...], ...] = ()
 
 
 def compile_program(
@@ -52,29 +64,50 @@ def compile_program(
         NotFound: a fed or fetched name is no variable of the program.
         Unsupported: an op has no kernel on ``back_end``, or none with the precision of the strategy.
     """
+    _refuse_shared(program, fetch_names)
     graph = from_program(program, feed_names)
-    graph = graph if keep is None else graph.pruned(keep)
+    fetch_lods = _levels_of(graph, fetch_names)
+    level_names = list(dict.fromkeys(name for names in fetch_lods for name in names))
+    graph = graph if keep is None else graph.pruned([*keep, *level_names])
     graph = all_here(graph, program) if back_end == "numpy" else graph
+    graph = _with_bodies(graph, target, capabilities, back_end, seed_of(program))
     compilers = (able.takes.get(REGION) for able in capabilities.values())
     compiles = next((takes for takes in compilers if takes is not None), None)
-    target = replace(target, fetches=tuple(fetch_names), compiles=compiles)
+    names = (*fetch_names, *level_names)
+    # How many rows one of several places brings must be known before a step: nothing may depend on what that
+    # computes.
+    fixed = not any(
+        node.op == HOST_CALL or OPS[node.op].values_read(node.attrs, node.inputs)
+        for node in graph.nodes
+    )
+    # Nor does a trainer know it of the others.
+    alone = fixed or target.replicas == 1
+    rows = alone and back_end == "numpy" and target.trainers == 1
+    target = replace(target, fetches=names, compiles=compiles, rows=rows)
     verifies = target.strategy is not None and target.strategy.verify_passes
     stages: list[Stage] | None = [] if verifies else None
     graph = expand_sync_ops(graph, target)
+    refuse_lazy(graph, target)
     graph, records = run_pipeline(graph, target, stages)
     if back_end != "numpy":
         graph = place_on_host(graph, capabilities[back_end].takes)
-    selected = select_kernels(graph, capabilities, back_end, {"onednn": target.onednn_ops})
+    only = _only(target, capabilities)
+    selected = select_kernels(graph, capabilities, back_end, only)
     math = target.math(back_end)
     refuse_exact(selected, math, capabilities, back_end)
     for text in _without_effect(target):
         graph = graph.noted(text)
     graph, kernels = lay_out(graph, selected, capabilities, back_end, math)
+    choices = alternatives(graph, kernels, capabilities, only, math) if back_end == "numpy" else ()
     alike = replicated(graph, target)
     own_states = place_states(graph, alike, target)
     lowered = lower(
-        graph, fetch_names, kernels, seed_of(program), math, alike, own_states, target.checks
+        *(graph, fetch_names, kernels, seed_of(program), math, alike, own_states, target.checks),
+        fetch_lods=fetch_lods,
     )
+    parts = cut(lowered)  # refuses here what it would refuse at the first step
+    if len(parts) > 1:
+        graph = graph.noted(_describe_cuts(parts))
     graph = graph.noted(_describe_place_states(lowered)) if own_states else graph
     report = CompileReport(
         tuple(records),
@@ -85,12 +118,96 @@ def compile_program(
         _owned_bytes(lowered, target.replicas),
         Counter(kernels.values()),
     )
-    return Compiled(lowered, report, tuple(stages or ()))
+    return Compiled(lowered, report, tuple(stages or ()), choices)
+
+
+def _with_bodies(
+    graph: Graph, target: Target, capabilities: Capabilities, back_end: str, seed: int
+) -> Graph:
+    """Return the graph in which the blocks of loops are compiled, as plain data.
+
+    Raises:
+        Unsupported: a collective stands in a loop.
+    """
+
+    numbers = count()
+
+    def compiled(node: Node) -> Node:
+        body = node.attrs.get("block")
+        if not isinstance(body, Body):
+            return node
+        inside = replace(
+            target,
+            fetches=tuple(body.results),
+            has_loss=False,
+            rows=False,
+            keeps=False,
+            part=f"{target.part}_loop{next(numbers)}",
+        )
+        inner = _with_bodies(body.graph, inside, capabilities, back_end, seed)
+        inner, _ = run_pipeline(inner, inside)
+        meeting = next((n for n in inner.nodes if n.op in COLLECTIVES), None)
+        if meeting is not None:
+            raise Unsupported(
+                f"{meeting.op} cannot stand in a loop: replicas may make different numbers of rounds. Built "
+                f"at {meeting.where}."
+            )
+        if back_end != "numpy":
+            inner = place_on_host(inner, capabilities[back_end].takes)
+        math = target.math(back_end)
+        selected = select_kernels(inner, capabilities, back_end, _only(target, capabilities))
+        inner, kernels = lay_out(inner, selected, capabilities, back_end, math)
+        program = lower(inner, body.results, kernels, seed, math, checks=target.checks)
+        return replace(node, attrs={**node.attrs, "block": asdict(program)})
+
+    nodes = [compiled(node) for node in graph.nodes]
+    return graph if nodes == list(graph.nodes) else graph.with_nodes(nodes)
+
+
+def _only(target: Target, capabilities: Capabilities) -> dict[str, frozenset[str]]:
+    """Return the only op types that a library and its variants may compute (none: all that they can)."""
+    return {"onednn": target.onednn_ops, **dict.fromkeys(variants(capabilities), target.onednn_ops)}
+
+
+def _refuse_shared(program: Program, fetch_names: Sequence[str]) -> None:
+    for name in fetch_names:
+        if name in program.shared_variables:
+            raise NotFound(
+                f"{name!r} cannot be fetched: memory_optimize has other values take the variable "
+                f"{program.shared_variables[name]!r}, too. Name it in skip_opt_set, or take the call out."
+            )
+
+
+def _levels_of(graph: Graph, fetch_names: Sequence[str]) -> list[list[str]]:
+    """Return, per fetch, the names of the offsets of its sequences, outermost first."""
+    by_fetch = []
+    for name in fetch_names:
+        names = (level_name(name, level) for level in count())
+        by_fetch.append(list(takewhile(graph.latest.__contains__, names)))
+    return by_fetch
+
+
+def _describe_cuts(parts: Sequence[Part]) -> str:
+    """Say where a step is cut, and why."""
+    segments = [part for part in parts if isinstance(part, ReplicaProgram)]
+    calls = [part for part in parts if isinstance(part, NodeRecord)]
+    cuts = [
+        f"{part.nodes[0].op}, built at {part.nodes[0].where}" for part in segments[1:] if part.nodes
+    ]
+    runs = [f"{call.attrs['function']}, built at {call.where}" for call in calls]
+    why = "for shapes depend on elements that it computes"
+    if calls:
+        why = f"for what runs between them ({'; '.join(runs)}), and for shapes that depend on elements"
+    return (
+        f"a step is cut into {len(segments)} segments, {why}: values that pass a cut are copied to the host "
+        f"({'; '.join(cuts)})"
+    )
 
 
 def _describe_place_states(program: ReplicaProgram) -> str:
     """Describe how many persistables the driver stores for each place, and their bytes."""
-    nbytes = sum(_nbytes(program, i) for i in program.fetches[len(program.user_fetches) :])
+    states = program.fetches[len(program.fetches) - len(program.place_states) :]
+    nbytes = sum(_nbytes(program, i) for i in states)
     return (
         f"each place has its own value of {len(program.place_states)} persistable(s), which go to the driver "
         f"with every step ({nbytes:,} bytes a place), for a replica that takes the place of a lost one"

@@ -16,6 +16,7 @@ from .passes import (
     draw_noise,
     enable_addto,
     enable_auto_fusion,
+    fold_decay,
     fuse_adamw,
     fuse_bn_act,
     fuse_bn_add_act,
@@ -28,9 +29,13 @@ from .passes import (
     narrow_casts,
     order,
     place_updates,
+    reduce_in_float32,
     scale_loss_gradient,
+    score_loss,
+    sparse_rows,
     split_loss_scaling,
     sync_batch_norm,
+    wide_loss,
 )
 from .passes.target import Pass, Target
 from .report.pictures import places_dot, program_dot, write_picture
@@ -39,6 +44,9 @@ from .report.report import PassRecord, to_dot
 PIPELINE: tuple[Pass, ...] = (
     draw_noise.PASS,
     narrow_casts.PASS,
+    score_loss.PASS,
+    wide_loss.PASS,
+    fold_decay.PASS,
     sync_batch_norm.PASS,
     enable_addto.PASS,
     fuse_relu_depthwise_conv.PASS,
@@ -49,7 +57,9 @@ PIPELINE: tuple[Pass, ...] = (
     fuse_gemm_epilogue.PASS,
     fuse_elewise_add_act.PASS,
     scale_loss_gradient.PASS,
+    sparse_rows.PASS,
     enable_auto_fusion.PASS,
+    reduce_in_float32.PASS,
     collectives.INSERT,
     collectives.COALESCE,
     split_loss_scaling.PASS,
@@ -120,7 +130,8 @@ class _Pictures:
     """Writes pictures behind ``debug_graphviz_path``, if the user gave one."""
 
     def __init__(self, target: Target) -> None:
-        self._path = target.strategy.debug_graphviz_path if target.strategy is not None else ""
+        path = target.strategy.debug_graphviz_path if target.strategy is not None else ""
+        self._path = f"{path}{target.part}" if path else ""
         self._replicas = target.replicas
 
     def __call__(self, name: str, how: Callable[..., str], graph: Graph) -> None:

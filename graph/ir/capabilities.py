@@ -21,6 +21,9 @@ class BackEnd:
     ``arrays`` is the array module. ``takes`` tells of op types which nodes have a kernel (None: all),
     ``layouts`` in which order their kernels compute images fastest; others need them in that of their shape.
 
+    ``any_order``: the op types whose kernels take images in any order of memory. ``variant``: these are other
+    kernels of a library's ops, of which none is chosen but where it was measured to be faster.
+
     ``rounds``: to what it can round factors of products, and of which op types (None: of all that it computes);
     ``remedy``, of an array module, is what to do where no library rounds.
     """
@@ -30,6 +33,8 @@ class BackEnd:
     layouts: Mapping[str, Layout] = field(default_factory=dict)
     rounds: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
     remedy: str = ""
+    any_order: frozenset[str] = frozenset()
+    variant: bool = False
 
 
 # By name: array modules, and libraries in the order in which they are preferred
@@ -37,9 +42,14 @@ Capabilities = Mapping[str, BackEnd]
 
 
 def libraries(capabilities: Capabilities, array_module: str) -> dict[str, BackEnd]:
-    """Return the libraries that compute on arrays of a module."""
+    """Return the libraries that compute on arrays of a module, without variants."""
     return {
         name: back_end
         for name, back_end in capabilities.items()
-        if back_end.arrays == array_module and name != array_module
+        if back_end.arrays == array_module and name != array_module and not back_end.variant
     }
+
+
+def variants(capabilities: Capabilities) -> list[str]:
+    """Return the names of the variants of libraries."""
+    return [name for name, back_end in capabilities.items() if back_end.variant]

@@ -6,7 +6,7 @@ Passes take a graph and return a graph, the very same one if nothing matched.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -155,8 +155,12 @@ class Graph:
         return "\n".join(lines)
 
 
-def infer_node(node: Node, spec_of: Any) -> dict[str, list[Spec]]:
-    """Re-derive a node's output specs; ``spec_of`` maps a value to its spec.
+def infer_node(
+    node: Node, spec_of: Any, elements_of: Callable[[Value], Any] | None = None
+) -> dict[str, list[Spec]]:
+    """Re-derive a node's output specs; ``spec_of`` maps a value to its spec, ``elements_of`` to its array.
+
+    Without arrays, sizes that depend on elements are unknown.
 
     Raises:
         ShapeError: the operands do not fit together.
@@ -166,5 +170,10 @@ def infer_node(node: Node, spec_of: Any) -> dict[str, list[Spec]]:
         for slot, values in node.inputs.items()
     }
     names = {slot: [str(v) for v in values] for slot, values in node.inputs.items()}
-    op = OPS[node.op]
-    return op.infer(Inference(op, read, node.attrs, names, node.where))
+    op, values = OPS[node.op], None
+    if elements_of is not None:
+
+        def values(slot: str) -> list[Any]:
+            return [None if v is None else elements_of(v) for v in node.inputs.get(slot, ())]
+
+    return op.infer(Inference(op, read, node.attrs, names, node.where, values))

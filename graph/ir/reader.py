@@ -1,42 +1,39 @@
-"""Read a Program into a Graph: every write becomes a value of its own, and branches become choices.
+"""Read a Program into a Graph: every write becomes a value of its own.
 
-Paddle's schedules and ``layers.cond`` branch by ``conditional_block``. Its body is read into the graph as ops
-like any others; a write to a variable around it becomes a ``where`` between the new value and the old one
-(if-conversion: Allen, Kennedy, Porterfield and Warren, "Conversion of control dependence to data dependence",
-POPL 1983). Both sides are computed in every step, which suits bodies of a few small ops.
+Ops that hold blocks are read by ``branches.py`` and ``recurrent.py``, as if their ops stood in block 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from math import prod
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import count, zip_longest
 from typing import Any
 
-from ...strategies.errors import InvalidValue, Unsupported
-from ...strategies.types import VarType
-from ..ops.collective import COLLECTIVES
-from ..ops.python_function import PY_FUNC
-from ..ops.registry import Spec
-from ..program.formats.executable import (
-    CONDITIONAL_BLOCK,
-    SELECT_INPUT,
-    computed_attributes,
-    computed_ops,
-)
-from ..program.known import resolve_numbers
+from ...strategies.errors import InvalidValue
+from ..ops.registry import OFFSETS, Spec
+from ..program.formats.executable import computed_attributes, computed_ops
+from ..program.known import numbers_in_use, resolve_numbers
 from ..program.operator import Operator
 from ..program.program import Block, Program
-from ..program.role import DEVICE, EMPTY_VAR, NAMESCOPE, ROLE, ROLE_VAR
+from ..program.role import EMPTY_VAR, GRAD_SUFFIX
 from ..program.variable import Variable
-from .graph import FEED, STATE, TEMP, Graph, Node, Value
-
-Values = Mapping[str, tuple[Value | None, ...]]
+from .block_reader import Values, finished, node_of
+from .branches import Branches
+from .graph import FEED, STATE, TEMP, Graph, Node, Value, infer_node
+from .loops import Loops
+from .recurrent import Recurrence
+from .sequences import level_name, sequence_of
+from .trainer_ops import READERS as TRAINER_READERS
+from .trainer_ops import TrainerOps
 
 
 def from_program(program: Program, feed_names: Sequence[str]) -> Graph:
     """Return block 0 of a program as a graph in which ``feed_names`` arrive with each step.
 
     The program is only read. ``feed`` and ``fetch`` ops of a loaded model are left out: the caller says both.
+    The offsets of fed sequences are fed by names of their own, outermost first (see ``sequences.py``).
 
     Raises:
         Unsupported: an op is not built, or cannot stand in a branch.
@@ -44,14 +41,16 @@ def from_program(program: Program, feed_names: Sequence[str]) -> Graph:
     return _Reader(program, feed_names).read()
 
 
-class _Reader:
+class _Reader(Branches, Recurrence, Loops, TrainerOps):
     """Follows the program's ops in order and gives every write its own value."""
 
     def __init__(self, program: Program, feed_names: Sequence[str]) -> None:
+        super().__init__()
         self.block = program.global_block()
-        self.current: dict[str, Value] = {}
-        self.body: Block | None = None  # the branch that is being read
-        self.feeds = tuple(self._value(self.block.var(name), FEED) for name in feed_names)
+        self._copies = count()
+        written = Counter(n for b in program.blocks for op in b.ops for n in op.output_arg_names)
+        self._rewritten = {name for name, times in written.items() if times > 1}
+        self.feeds = tuple(map(self._feed, feed_names))
 
     def read(self) -> Graph:
         stores = tuple(self._store(value) for value in self.feeds if self._persistable(value))
@@ -59,10 +58,19 @@ class _Reader:
         for name, variable in self.block.vars.items():
             if name not in self.current and variable.persistable and variable.shape is not None:
                 self._value(variable, STATE)
-        return Graph(nodes, self.feeds, dict(self.current))
+        return Graph(nodes, self.feeds, {**self.levels, **self.current})
+
+    def _feed(self, name: str) -> Value:
+        source = sequence_of(name)
+        if source is None or name in self.block.vars:
+            return self._value(self.block.var(name), FEED)
+        level = self.levels[name] = Value(name, OFFSETS, FEED)
+        self.sequences.feed(self.current[source], level)
+        return level
 
     def _persistable(self, value: Value) -> bool:
-        return self.block.var(value.name).persistable
+        variable = self.block.vars.get(value.name)
+        return variable is not None and variable.persistable
 
     def _store(self, fed: Value) -> Node:
         """Return the node that stores a fed persistable's value for later steps."""
@@ -71,16 +79,24 @@ class _Reader:
 
     def _nodes(self, block: Block) -> Iterator[Node]:
         for op in computed_ops(block.ops):
-            if op.type == CONDITIONAL_BLOCK:
-                yield from self._branch(op)
-            elif op.type == SELECT_INPUT:
-                yield from self._selection(op)
-            else:
-                yield self._node(op)
+            kind = "array sum" if self._sums_arrays(op) else op.type
+            nodes = _READERS[kind](self, op) if kind in _READERS else self._node(op)
+            for node in nodes:
+                self._learn(node)
+                yield node
 
-    def _node(self, op: Operator) -> Node:
+    def _sums_arrays(self, op: Operator) -> bool:
+        names = op.inputs.get("X", ())
+        arrays = (name in self.arrays or self._is_array(name) for name in names)
+        return op.type in ("sum", "assign") and any(arrays)
+
+    def _node(self, op: Operator) -> Iterator[Node]:
+        """Read one op; what computes the offsets of its results stands before it."""
         operands, numbers = resolve_numbers(op)
         attrs = computed_attributes(op, numbers)
+        kind = op.type
+        if numbers_in_use(op.declaration, operands):  # which are known only when the program runs
+            kind = {"slice": "slice_at", "slice_grad": "slice_at_grad"}[kind]
         inputs = {
             slot: tuple(self._read(op.block, name) for name in names)
             for slot, names in operands.items()
@@ -91,59 +107,56 @@ class _Reader:
             for slot, names in op.outputs.items()
             if names
         }
-        pairs = op.attrs.get(ROLE_VAR) or []
-        written = {v.name: v for values in outputs.values() for v in values if v is not None}
-        grads = tuple(
-            (p, written[g]) for p, g in zip(pairs[::2], pairs[1::2], strict=True) if g in written
+        written = [v for values in outputs.values() for v in values if v is not None]
+        if self.inside or any(not v.spec.shape or v.name in self._rewritten for v in written):
+            outputs = self._with_shapes(op, inputs, outputs, attrs)
+        for value in (v for values in outputs.values() for v in values if v is not None):
+            self._forget_levels(value.name)
+        levels, newest = self.sequences.write(
+            op.declaration, inputs, outputs, attrs, op.role, op.where
         )
-        return _node(op, op.type, inputs, outputs, attrs, grads)
+        self.levels |= newest
+        yield from levels
+        inputs |= self.sequences.read(op.declaration, inputs, outputs, self._forward)
+        for slot in op.declaration.values_read(attrs, inputs):
+            for state in [v for v in inputs[slot] if v is not None and v.kind == STATE]:
+                # Its elements are known once a segment has copied them.
+                copy = Value(f"{state}@{op.type}@{next(self._copies)}", state.spec)
+                yield node_of(op, "assign", {"X": (state,)}, {"Out": (copy,)})
+                inputs[slot] = tuple(copy if v is state else v for v in inputs[slot])
+        by_name = {v.name: v for values in outputs.values() for v in values if v is not None}
+        yield node_of(op, kind, inputs, outputs, attrs, finished(op, by_name))
 
-    def _branch(self, op: Operator) -> Iterator[Node]:
-        """Read the body of a ``conditional_block``, then choose the values of the variables around it."""
-        block, condition = op.attrs.get("sub_block"), op.inputs.get("Cond", [])
-        if not isinstance(block, Block) or not op.attrs.get("is_scalar_condition"):
-            raise Unsupported(
-                f"{op.type}: branches that each take some rows of a batch (IfElse) are not built. {op.where}"
-            )
-        taken = self._read(op.block, condition[0]) if len(condition) == 1 else None
-        if taken is None or prod(taken.spec.shape) != 1:
-            raise Unsupported(
-                f"{op.type}: takes one condition of one element, got {condition}. {op.where}"
-            )
-        _check_body(op, block)
-        outer_values, outer_body = dict(self.current), self.body
-        self.body = block
-        yield from self._nodes(block)
-        inner_values = self.current
-        read = {name: value for name, value in inner_values.items() if value.kind != TEMP}
-        self.body, self.current = outer_body, {**read, **outer_values}
-        for name in dict.fromkeys(op.outputs.get("Out", ())):
-            value = inner_values.get(name)
-            if value is None or value is outer_values.get(name):
-                continue
-            if name in outer_values or op.block.var_recursive(name).persistable:
-                old = self._read(op.block, name)
-                inputs = {"Condition": (taken,), "X": (value,), "Y": (old,)}
-                yield _node(op, "where", inputs, {"Out": (self._write(op.block, name),)})
-            else:  # Nothing may read it unless the branch is taken.
-                yield _node(op, "assign", {"X": (value,)}, {"Out": (self._write(op.block, name),)})
+    def _with_shapes(
+        self, op: Operator, inputs: Values, outputs: Values, attrs: Mapping[str, Any]
+    ) -> dict[str, tuple[Value | None, ...]]:
+        """Return results with the specs that follow from the operands.
 
-    def _selection(self, op: Operator) -> Iterator[Node]:
-        """Choose between the results of two branches by a mask of one number, 0 or 1."""
-        names, mask = op.inputs.get("X", []), op.inputs.get("Mask", [])
-        if len(names) != 2 or len(mask) != 1:
-            raise Unsupported(f"{op.type}: takes two variables and one mask. {op.where}")
-        number = self._read(op.block, mask[0])
-        if number is None:
-            raise Unsupported(f"{op.type}: has no mask. {op.where}")
-        condition = Value(
-            f"{number.name}@{number.version}@BOOL", Spec(number.spec.shape, VarType.BOOL)
-        )
-        attrs = {"in_dtype": int(number.spec.dtype), "out_dtype": int(VarType.BOOL)}
-        yield _node(op, "cast", {"X": (number,)}, {"Out": (condition,)}, attrs)
-        no, yes = (self._read(op.block, name) for name in names)
-        outputs = {"Out": (self._write(op.block, op.outputs["Out"][0]),)}
-        yield _node(op, "where", {"Condition": (condition,), "X": (yes,), "Y": (no,)}, outputs)
+        A variable has that of the op which wrote it last; files leave out those of some.
+        """
+        node = node_of(op, op.type, inputs, outputs, attrs)
+        derived = infer_node(node, lambda value: value.spec)
+        shaped: dict[str, tuple[Value | None, ...]] = {}
+        for slot, values in outputs.items():
+            specs = derived.get(slot, ())
+            pairs = zip_longest(values, specs[: len(values)])
+            shaped[slot] = tuple(
+                v if v is None or s is None else replace(v, spec=s) for v, s in pairs
+            )
+            for name, value in zip(op.outputs[slot], shaped[slot], strict=True):
+                if value is not None:
+                    self.current[name] = value
+        return shaped
+
+    def _forward(self, gradient: Value) -> Value:
+        """Return the value of which another is the gradient, or that itself."""
+        return self.current.get(gradient.name.partition(GRAD_SUFFIX)[0], gradient)
+
+    def _forget_levels(self, name: str) -> None:
+        """Forget the sequences of a variable that is written again."""
+        for level in count():
+            if self.levels.pop(level_name(name, level), None) is None:
+                return
 
     def _read(self, block: Block, name: str) -> Value | None:
         if name == EMPTY_VAR:
@@ -159,8 +172,8 @@ class _Reader:
             return None
         variable = block.var_recursive(name)
         old = self.current.get(name)
-        if self.body is not None:
-            inside = f"{name}@BLOCK{self.body.idx}"
+        if self.inside:
+            inside = f"{name}{self.inside}"
             version = old.version + 1 if old is not None and old.name == inside else 0
             return self._value(variable, TEMP, version, inside)
         kind = STATE if variable.persistable else TEMP
@@ -180,29 +193,25 @@ class _Reader:
         return value
 
 
-def _node(
-    op: Operator,
-    type: str,
-    inputs: Values,
-    outputs: Values,
-    attrs: Mapping[str, Any] | None = None,
-    grads: tuple[tuple[str, Value], ...] = (),
-) -> Node:
-    """Return a node that stands for an op of the program."""
-    role, scope = int(op.attrs.get(ROLE, 0)), str(op.attrs.get(NAMESCOPE, ""))
-    host = op.attrs.get(DEVICE) == "cpu"
-    return Node(type, inputs, outputs, attrs or {}, role, op.where, grads, scope=scope, host=host)
-
-
-def _check_body(op: Operator, block: Block) -> None:
-    """Refuse ops with effects beside their results: a branch is computed whether it is taken or not.
-
-    Raises:
-        Unsupported: the body calls Python or holds a collective.
-    """
-    for body_op in block.ops:
-        if body_op.type == PY_FUNC or body_op.type in COLLECTIVES:
-            raise Unsupported(
-                f"{op.type}: {body_op.type!r} cannot stand in a branch, whose both sides are computed. "
-                f"{body_op.where or op.where}"
-            )
+_READERS: Mapping[str, Callable[[_Reader, Operator], Iterator[Node]]] = {
+    "array sum": _Reader._array_sum,
+    "conditional_block": _Reader._branch,
+    "conditional_block_grad": _Reader._branch_gradient,
+    "select_input": _Reader._selection,
+    "select_output": _Reader._selection_gradient,
+    "array_to_lod_tensor": _Reader._sequences_together,
+    "beam_search_decode": _Reader._hypotheses,
+    "lod_array_length": _Reader._array_length,
+    "lod_tensor_to_array": _Reader._sequences_apart,
+    "read_from_array": _Reader._array_read,
+    "recurrent": _Reader._recurrent,
+    "recurrent_grad": _Reader._recurrent_gradient,
+    "rnn_memory_helper": _Reader._memory,
+    "rnn_memory_helper_grad": _Reader._memory_gradient,
+    "tensor_array_to_tensor": _Reader._array_to_tensor,
+    "tensor_array_to_tensor_grad": _Reader._array_to_tensor_gradient,
+    "while": _Reader._while,
+    "while_grad": _Reader._while_gradient,
+    "write_to_array": _Reader._array_write,
+    **TRAINER_READERS,
+}

@@ -79,11 +79,12 @@ def _unplaced(attrs: Mapping[str, Any]) -> dict[str, Any]:
 class ReplicaProgram:
     """The values and nodes that one replica runs each step. Plain data: JSON there and back.
 
-    ``fetches`` are positions of the values to return: those that the user fetches, and behind them one for each
-    of ``place_states``, the persistables whose values by place the driver stores. ``buckets`` lists, per
-    collective in order, the positions of the values that lie side by side in its buffer; ``seed`` keys the
-    random ops; ``math`` is the precision of single-precision products; ``checked`` are the numbers of the nodes
-    that check that their results are finite.
+    ``fetches`` are positions of the values to return: those that the user fetches, the offsets of their
+    sequences (``fetch_lods`` has, per fetch of the user, which of ``fetches`` they are, outermost first), and
+    behind them one for each of ``place_states``, the persistables whose values by place the driver stores.
+    ``buckets`` lists, per collective in order, the positions of the values that lie side by side in its buffer;
+    ``seed`` keys the random ops; ``math`` is the precision of single-precision products; ``checked`` are the
+    numbers of the nodes that check that their results are finite.
     """
 
     values: tuple[ValueRecord, ...]
@@ -95,6 +96,7 @@ class ReplicaProgram:
     math: str = "float32"
     place_states: tuple[str, ...] = ()
     checked: tuple[int, ...] = ()
+    fetch_lods: tuple[tuple[int, ...], ...] = ()
 
     def to_json(self) -> str:
         """Return the program as JSON text."""
@@ -103,7 +105,11 @@ class ReplicaProgram:
     @staticmethod
     def from_json(text: str) -> ReplicaProgram:
         """Return the program that :meth:`to_json` wrote."""
-        data = json.loads(text)
+        return ReplicaProgram.from_data(json.loads(text))
+
+    @staticmethod
+    def from_data(data: Mapping[str, Any]) -> ReplicaProgram:
+        """Return the program of which :func:`dataclasses.asdict` made plain data."""
         return ReplicaProgram(
             values=tuple(ValueRecord(**{**v, "shape": tuple(v["shape"])}) for v in data["values"]),
             nodes=tuple(NodeRecord(**n) for n in data["nodes"]),
@@ -114,6 +120,7 @@ class ReplicaProgram:
             math=data["math"],
             place_states=tuple(data["place_states"]),
             checked=tuple(data["checked"]),
+            fetch_lods=tuple(tuple(places) for places in data["fetch_lods"]),
         )
 
     @functools.cached_property
@@ -140,6 +147,20 @@ class ReplicaProgram:
         text = json.dumps([nodes, values, self.math], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
+    @functools.cached_property
+    def meetings(self) -> str:
+        """Hash of the collectives in order, with attributes and the types of what they carry.
+
+        It is all on which programs must agree that only meet, and are not copies of one.
+        """
+
+        def carried(node: NodeRecord) -> list[object]:
+            values = (self.values[i] for i in node.touches())
+            return [(v.shape[1:] if v.varies else v.shape, v.dtype) for v in values]
+
+        nodes = [(n.op, n.attrs, carried(n)) for n in self.nodes if n.op in COLLECTIVES]
+        return hashlib.sha256(json.dumps(nodes, sort_keys=True).encode()).hexdigest()[:16]
+
     def state_names(self) -> list[str]:
         """Names of the persistables the program reads or writes, in order of first appearance."""
         return list(dict.fromkeys(v.name for v in self.values if v.kind == STATE))
@@ -162,8 +183,8 @@ class ReplicaProgram:
         }
 
     @property
-    def user_fetches(self) -> tuple[int, ...]:
-        """Positions of the values that the user fetches."""
+    def answers(self) -> tuple[int, ...]:
+        """Positions of the values that the user fetches, and of the offsets of their sequences."""
         return self.fetches[: len(self.fetches) - len(self.place_states)]
 
     def functions(self) -> list[int]:
@@ -269,17 +290,22 @@ def lower(
     alike: frozenset[Value] = frozenset(),
     place_states: Sequence[Value] = (),
     checks: bool = False,
+    fetch_lods: Sequence[Sequence[str]] = (),
 ) -> ReplicaProgram:
     """Return a checked graph as plain data.
 
     The values ``alike`` are the same on all replicas; the driver stores ``place_states`` for each place.
-    ``checks``: the nodes check that their results are finite.
+    ``checks``: the nodes check that their results are finite. ``fetch_lods`` names, per fetch, the offsets of
+    its sequences.
 
     Raises:
         FeedError: an op reads a variable that is neither fed, persistable nor computed.
         NotFound: a fetch names no variable.
     """
-    fetched = [*(graph.fetched(name) for name in fetch_names), *place_states]
+    level_names = list(dict.fromkeys(name for names in fetch_lods for name in names))
+    answers = [graph.fetched(name) for name in (*fetch_names, *level_names)]
+    fetched = [*answers, *place_states]
+    level_places = {name: len(fetch_names) + k for k, name in enumerate(level_names)}
     values_used = list(dict.fromkeys([*graph.values(), *fetched]))
     _refuse_unfed(graph, values_used)
     position = {value: i for i, value in enumerate(values_used)}
@@ -297,11 +323,15 @@ def lower(
         nodes=nodes,
         feeds=tuple(position[v] for v in graph.feeds),
         fetches=tuple(position[v] for v in fetched),
-        buckets=tuple(tuple(position[v] for v in node.reads()) for node in meetings),
+        buckets=tuple(
+            tuple(position[v] for v in node.inputs.get("X", ()) if v is not None)
+            for node in meetings
+        ),
         seed=seed,
         math=math,
         place_states=tuple(value.name for value in place_states),
         checked=_checked_nodes(graph) if checks else (),
+        fetch_lods=tuple(tuple(level_places[n] for n in names) for names in fetch_lods),
     )
 
 

@@ -340,3 +340,63 @@ def conv3d_transpose(
         3, input, num_filters, output_size, filter_size, (stride, padding, dilation), groups,
         param_attr, bias_attr, use_cudnn, act, name, data_format,
     )  # fmt: skip
+
+
+def deformable_conv(
+    input: Variable,
+    offset: Variable,
+    mask: Variable | None,
+    num_filters: int,
+    filter_size: int | Sequence[int],
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int | None = None,
+    deformable_groups: int | None = None,
+    im2col_step: int | None = None,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    modulated: bool = True,
+    name: str | None = None,
+) -> Variable:
+    """Convolution of images [N, C, H, W] whose windows data bend: Dai et al., arXiv 1703.06211.
+
+    Args:
+        offset: [N, 2 deformable_groups kh kw, oh, ow]: how far each place is moved, row and column in turn.
+        mask: [N, deformable_groups kh kw, oh, ow]: how much each place counts; None unless ``modulated``.
+        im2col_step: images that Paddle takes at a time (64), of which the batch must be a multiple.
+
+    Raises:
+        InvalidType, InvalidValue: an argument does not fit.
+    """
+    layer = "deformable_conv"
+    _check(layer, param_attr, True)
+    check_variable(offset, "offset", layer)
+    if modulated:
+        check_variable(mask, "mask", layer)
+    num_filters = integer(num_filters, "num_filters", layer)
+    groups = 1 if groups is None else integer(groups, "groups", layer)
+    channels = known_channels(input, layer, 2, "NCHW", num_filters, groups)
+    size = several(filter_size, 2, "filter_size")
+    deviation = math.sqrt(2.0 / (math.prod(size) * channels))
+    helper = LayerHelper(layer, name)
+    w = helper.create_parameter(
+        param_attr,
+        [num_filters, channels // groups, *size],
+        input.dtype,
+        default_initializer=NormalInitializer(0.0, deviation),
+    )
+    attrs: dict[str, Any] = {
+        "strides": several(stride, 2, "stride"),
+        "paddings": several(padding, 2, "padding"),
+        "dilations": several(dilation, 2, "dilation"),
+        "groups": groups,
+    }
+    for name, value in (("deformable_groups", deformable_groups), ("im2col_step", im2col_step)):
+        if value is not None:
+            attrs[name] = integer(value, name, layer)
+    inputs = {"Input": input, "Offset": offset, "Filter": w}
+    inputs |= {"Mask": mask} if modulated else {}
+    op_type = layer if modulated else f"{layer}_v1"
+    out = helper.apply(op_type, inputs, attrs, out="Output", dtype=input.dtype)
+    return helper.add_bias(out, bias_attr, dim_start=1, dim_end=2)

@@ -6,7 +6,7 @@ import reprlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...strategies.errors import InvalidType
+from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import FLOATS, to_var_type
 from ..program import unique_name
 from ..program.operator import Operator
@@ -157,6 +157,19 @@ class LayerHelper:
 COMPOSED: dict[
     type[ParamAttr], Callable[[LayerHelper, Any, list[int], Any, Initializer], Variable]
 ] = {}
+
+
+def check_memory(before: Variable, after: Variable, layer: str) -> None:
+    """Raise InvalidValue unless a memory is followed by one of its shape, as far as it is known, and type."""
+    shapes = before.shape or (), after.shape or ()
+    sizes = zip(*shapes, strict=False)
+    same = len(shapes[0]) == len(shapes[1]) and all(
+        -1 in pair or len({*pair}) == 1 for pair in sizes
+    )
+    if not same or before.dtype != after.dtype:
+        raise InvalidValue(
+            f"{layer}: the memory {before} is followed by {after}: both must have one shape and type."
+        )
 
 
 def check_variable(x: Any, argument: str, layer: str) -> None:

@@ -10,7 +10,7 @@ from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue
 from ...strategies.types import INTEGERS
 from ..program.variable import Variable
 from .helper import LayerHelper, check_variable
-from .numbers import integer
+from .numbers import as_variables, integer
 
 _OPS = {
     "NEAREST": ("nearest_interp", 4),
@@ -128,21 +128,12 @@ def _new_sizes(
         raise InvalidValue(f"{layer}: out_shape must have {count} sizes, got {list(sizes)}.")
     names = _SIZES[-count:]
     if any(isinstance(size, Variable) for size in sizes):
-        inputs["SizeTensor"] = [as_variable(size) for size in sizes]
+        inputs["SizeTensor"] = as_variables(sizes)
         return
     plain = [integer(size, "out_shape", layer) for size in sizes]
     if min(plain) <= 0:
         raise InvalidArgument(f"{layer}: sizes in out_shape must be above 0, got {plain}.")
     attrs |= dict(zip(names, plain, strict=True))
-
-
-def as_variable(size: Any) -> Variable:
-    """Return a size as a variable of one element."""
-    if isinstance(size, Variable):
-        return size
-    attrs = {"shape": [1], "dtype": 2, "value": float(size), "force_cpu": True}
-    helper = LayerHelper("fill_constant")
-    return helper.apply("fill_constant", None, attrs, dtype="int32", stop_gradient=True)
 
 
 def resize_bilinear(

@@ -13,7 +13,8 @@ from .shape import fill_constant
 from .tensors import check_float
 
 
-def _check_integers(x: Variable, argument: str, layer: str) -> None:
+def check_integers(x: Variable, argument: str, layer: str) -> None:
+    """Raise InvalidType unless ``x`` is a Variable of integers."""
     check_variable(x, argument, layer)
     if x.dtype is not None and x.dtype not in INTEGERS:
         raise InvalidType(
@@ -111,8 +112,8 @@ def sigmoid_focal_loss(
         fg_num: [1], integer: what losses are divided by, if above 1.
     """
     check_float(x, "x", "sigmoid_focal_loss")
-    _check_integers(label, "label", "sigmoid_focal_loss")
-    _check_integers(fg_num, "fg_num", "sigmoid_focal_loss")
+    check_integers(label, "label", "sigmoid_focal_loss")
+    check_integers(fg_num, "fg_num", "sigmoid_focal_loss")
     attrs = {
         "gamma": number(gamma, "gamma", "sigmoid_focal_loss"),
         "alpha": number(alpha, "alpha", "sigmoid_focal_loss"),
@@ -186,7 +187,7 @@ def bpr_loss(input: Variable, label: Variable, name: str | None = None) -> Varia
         label: [N, 1], int64.
     """
     check_float(input, "input", "bpr_loss")
-    _check_integers(label, "label", "bpr_loss")
+    check_integers(label, "label", "bpr_loss")
     inputs = {"X": input, "Label": label}
     return LayerHelper("bpr_loss", name).apply("bpr_loss", inputs, out="Y", dtype=input.dtype)
 
@@ -232,7 +233,7 @@ def center_loss(
         InvalidType: ``alpha`` is neither, or ``param_attr`` False.
     """
     check_float(input, "input", "center_loss")
-    _check_integers(label, "label", "center_loss")
+    check_integers(label, "label", "center_loss")
     helper = LayerHelper("center_loss")
     shape = [integer(num_classes, "num_classes", "center_loss"), (input.shape or (0, -1))[1]]
     centers = helper.create_parameter(param_attr, shape, input.dtype)

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ...strategies.errors import InvalidType, InvalidValue, Unsupported
+from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import VarType, to_var_type
 from ..program.variable import Variable
 from .helper import LayerHelper, check_variable
 from .moves import layer
 from .numbers import integer
-from .shape import assign, cast, fill_constant, stack
+from .shape import assign, cast, fill_constant, stack, where
 
 _NUMBERS = (VarType.FP32, VarType.FP64, VarType.INT32, VarType.INT64)
 
@@ -179,37 +179,37 @@ def allclose(
     return layer("allclose", inputs, attrs, name, dtype="bool", stop_gradient=True)
 
 
-def unknown_size(layer_name: str, what: str, instead: str) -> Unsupported:
-    """Return the refusal of a layer whose result has a size that depends on values."""
-    return Unsupported(
-        f"{layer_name}: the result has as many rows as {what}, and sizes that depend on values are not "
-        f"built. {instead}"
-    )
+def unique(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable]:
+    """Return the elements of a list that differ, in the order they come first, and which of them each is.
 
-
-def unique(x: Variable, dtype: Any = "int32") -> Any:
-    """Refuse.
-
-    Raises:
-        Unsupported: how many elements are left depends on values.
+    Their number comes out of the data: the step is cut in two here.
     """
-    raise unknown_size("unique", "x has different elements", "Find them before feeding x.")
+    check_variable(x, "x", "unique")
+    helper = LayerHelper("unique")
+    number = to_var_type(dtype)
+    outputs = {"Out": helper.new(x.dtype, True), "Index": helper.new(number, True)}
+    helper.append_op("unique", {"X": x}, outputs, {"dtype": int(number)})
+    return outputs["Out"], outputs["Index"]
 
 
-def unique_with_counts(x: Variable, dtype: Any = "int32") -> Any:
-    """Refuse.
-
-    Raises:
-        Unsupported: how many elements are left depends on values.
-    """
-    raise unknown_size("unique_with_counts", "x has different elements", "Count before feeding x.")
+def unique_with_counts(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable, Variable]:
+    """Return what :func:`unique` does, and how often each element comes."""
+    check_variable(x, "x", "unique_with_counts")
+    helper = LayerHelper("unique_with_counts")
+    number = to_var_type(dtype)
+    out, index, count = (helper.new(kind, True) for kind in (x.dtype, number, number))
+    outputs = {"Out": out, "Index": index, "Count": count}
+    helper.append_op("unique_with_counts", {"X": x}, outputs, {"dtype": int(number)})
+    return out, index, count
 
 
 def nonzero(input: Variable, as_tuple: bool = False) -> Any:
-    """Refuse.
+    """Return the places of elements that are not zero, int64 [count, dimensions]; or [count, 1] by dimension.
 
-    Raises:
-        Unsupported: how many elements are not zero depends on values.
+    Their number comes out of the data: the step is cut in two here.
     """
-    what = "the operand has elements that are not zero"
-    raise unknown_size("nonzero", what, "Use where(x != 0, a, b), or multiply by x != 0.")
+    check_variable(input, "input", "nonzero")
+    places = where(input)
+    if not as_tuple:
+        return places
+    return tuple(places[:, k : k + 1] for k, _ in enumerate(input.shape or ()))

@@ -11,6 +11,7 @@ from .binary import elementwise_mul, matmul
 from .conv import conv2d
 from .nn import batch_norm
 from .pool import pool2d
+from .sequence import sequence_conv, sequence_pool
 from .shape import reshape, split, transpose
 from .unary import dropout, scale, sigmoid, softmax
 
@@ -77,6 +78,22 @@ def img_conv_group(
             x = batch_norm(x, act=conv_act)
             x = dropout(x, drop) if abs(drop) > 1e-5 else x
     return pool2d(x, pool_size, pool_type, pool_stride, use_cudnn=use_cudnn)
+
+
+def sequence_conv_pool(
+    input: Variable,
+    num_filters: int,
+    filter_size: int,
+    param_attr: Any = None,
+    act: str | None = "sigmoid",
+    pool_type: str = "max",
+    bias_attr: Any = None,
+) -> Variable:
+    """A convolution inside sequences and a pooling of each: [N, D] to [sequences, num_filters]."""
+    conv = sequence_conv(
+        input, num_filters, filter_size, bias_attr=bias_attr, param_attr=param_attr, act=act
+    )
+    return sequence_pool(conv, pool_type)
 
 
 def glu(input: Variable, dim: int = -1) -> Variable:

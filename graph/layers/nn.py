@@ -99,6 +99,19 @@ def embedding_v2(
     return _lookup("lookup_table_v2", input, size, flags, param_attr, dtype)
 
 
+def merge_selected_rows(x: Variable, name: str | None = None) -> Variable:
+    """The gradient ``x`` of an embedding; of one that stays rows, equal ones are added up."""
+    check_variable(x, "x", "merge_selected_rows")
+    return LayerHelper("merge_selected_rows", name).apply("merge_selected_rows", {"X": x})
+
+
+def get_tensor_from_selected_rows(x: Variable, name: str | None = None) -> Variable:
+    """The gradient ``x`` of an embedding as a whole: [vocabulary, width], zeros where no row is."""
+    check_variable(x, "x", "get_tensor_from_selected_rows")
+    helper = LayerHelper("get_tensor_from_selected_rows", name)
+    return helper.apply("get_tensor_from_selected_rows", {"X": x})
+
+
 def batch_norm(
     input: Variable,
     act: str | None = None,
@@ -115,7 +128,10 @@ def batch_norm(
     do_model_average_for_mean_and_var: bool = True,
     use_global_stats: bool = False,
 ) -> Variable:
-    """Normalise each channel over the batch; running statistics are used when testing."""
+    """Normalise each channel over the batch; running statistics are used when testing.
+
+    ``in_place`` is a hint: the result takes the operand's memory where nothing reads that again.
+    """
     check_variable(input, "input", "batch_norm")
     assert input.shape is not None
     helper = LayerHelper("batch_norm", name)
@@ -138,7 +154,7 @@ def batch_norm(
     ]
     saved_mean = helper.new(dtype, stop_gradient=True)
     saved_variance = helper.new(dtype, stop_gradient=True)
-    y = input if in_place else helper.new(input.dtype)
+    y = helper.new(input.dtype)
     inputs, attrs = real_number(momentum, "MomentumTensor", "momentum", "momentum", "batch_norm")
     inputs |= {"X": input, "Scale": scale, "Bias": bias, "Mean": running[0]}
     helper.append_op(

@@ -62,11 +62,18 @@ def real_number(value: Any, slot: str, attr: str, argument: str, layer: str) -> 
 
 
 def several_numbers(
-    values: Any, slot: str, list_slot: str, attr: str, argument: str, layer: str
+    values: Any,
+    slot: str,
+    list_slot: str,
+    attr: str,
+    argument: str,
+    layer: str,
+    helper: LayerHelper | None = None,
 ) -> tuple[Slots, Slots]:
     """Return (inputs, attributes) for a list of whole numbers and Variables, or one Variable with all of them.
 
-    In the attribute -1 stands where the list has a Variable.
+    In the attribute -1 stands where the list has a Variable. Numbers beside Variables are named after
+    ``helper``.
 
     Raises:
         InvalidType: ``values`` is neither, or holds something else.
@@ -85,16 +92,18 @@ def several_numbers(
     plain = [-1 if isinstance(v, Variable) else v for v in items]
     if not any(isinstance(v, Variable) for v in items):
         return {}, {attr: plain}
-    return {list_slot: _as_variables(items)}, {attr: plain}
+    return {list_slot: as_variables(items, helper)}, {attr: plain}
 
 
-def _as_variables(items: Sequence[Any]) -> list[Variable]:
+def as_variables(items: Sequence[Any], owner: LayerHelper | None = None) -> list[Variable]:
+    """Return whole numbers and Variables as Variables of one element; new ones are named after ``owner``."""
     variables = []
     for value in items:
         if not isinstance(value, Variable):
             attrs = {"shape": [1], "dtype": 2, "value": float(value), "force_cpu": True}
             helper = LayerHelper("fill_constant")
-            value = helper.apply("fill_constant", None, attrs, dtype="int32", stop_gradient=True)
+            value = (owner or helper).new("int32", stop_gradient=True)
+            helper.append_op("fill_constant", None, {"Out": value}, attrs)
         variables.append(value)
     return variables
 

@@ -69,6 +69,19 @@ def scatter_nd(index: Variable, updates: Variable, shape: Any, name: str | None 
     return scatter_nd_add(zeros, index, updates, name)
 
 
+def hash(input: Variable, hash_size: int, num_hash: int = 1, name: str | None = None) -> Variable:
+    """Hashes of rows of integers [N, M], below ``hash_size``: [N, num_hash, 1], each of another seed.
+
+    They are xxHash64's, of the rows' bytes.
+    """
+    check_index(input, "input", "hash")
+    attrs = {
+        "num_hash": integer(num_hash, "num_hash", "hash"),
+        "mod_by": integer(hash_size, "hash_size", "hash"),
+    }
+    return layer("hash", {"X": input}, attrs, dtype=input.dtype, stop_gradient=True)
+
+
 def shard_index(
     input: Variable, index_num: int, nshards: int, shard_id: int, ignore_value: int = -1
 ) -> Variable:

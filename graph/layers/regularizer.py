@@ -50,9 +50,9 @@ class L1DecayRegularizer(WeightDecayRegularizer):
 
     def append(self, parameter: Parameter, block: Block) -> Variable:
         """Append ``sign`` and ``scale``."""
-        sign, term = _term(block, parameter), _term(block, parameter)
-        block.append_op("sign", {"X": parameter}, {"Out": sign})
-        block.append_op("scale", {"X": sign}, {"Out": term}, {"scale": float(self.coeff)})
+        term = _term(block, parameter)
+        block.append_op("sign", {"X": parameter}, {"Out": term})
+        block.append_op("scale", {"X": term}, {"Out": term}, {"scale": float(self.coeff)})
         return term
 
     def __str__(self) -> str:

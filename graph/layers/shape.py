@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...strategies.errors import InvalidType, InvalidValue, Unsupported
+from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import VarType, to_var_type
 from ..program.variable import Variable
 from .helper import LayerHelper, check_variable
@@ -174,8 +174,9 @@ def expand(x: Variable, expand_times: Any, name: str | None = None) -> Variable:
     """Repeat dimension i ``expand_times[i]`` times (numbers or Variables)."""
     check_variable(x, "x", "expand")
     slots = ("ExpandTimes", "expand_times_tensor", "expand_times", "expand_times", "expand")
-    inputs, attrs = several_numbers(expand_times, *slots)
-    return LayerHelper("expand", name).apply("expand", {"X": x, **inputs}, attrs, dtype=x.dtype)
+    helper = LayerHelper("expand", name)
+    inputs, attrs = several_numbers(expand_times, *slots, helper)
+    return helper.apply("expand", {"X": x, **inputs}, attrs, dtype=x.dtype)
 
 
 def gather(input: Variable, index: Variable, overwrite: bool = True) -> Variable:
@@ -342,16 +343,11 @@ def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variabl
 
 
 def where(condition: Variable, x: Variable | None = None, y: Variable | None = None) -> Variable:
-    """x where the condition holds, else y.
-
-    Raises:
-        Unsupported: x and y are None: the positions of true elements have a size that depends on values.
-    """
+    """x where the condition holds, else y; of a condition alone the places of what is not zero, int64."""
     check_variable(condition, "condition", "where")
     if x is None and y is None:
-        raise Unsupported(
-            "where(condition) has as many rows as the condition has true elements, and sizes that depend on "
-            "values are not built. Use where(condition, x, y), or multiply by the condition."
+        return LayerHelper("where_index").apply(
+            "where_index", {"Condition": condition}, dtype="int64", stop_gradient=True
         )
     check_variable(x, "x", "where")
     check_variable(y, "y", "where")

@@ -12,7 +12,7 @@ from ...strategies.errors import InvalidType, InvalidValue, Unsupported
 from ...strategies.types import INTEGERS, VarType
 from ..program import unique_name
 from ..program.variable import Variable
-from .shape import unsqueeze
+from .shape import gather, reshape, unsqueeze, where
 
 END = 10_000_000  # stands for "to the last element", as in Paddle
 
@@ -41,8 +41,10 @@ def getitem(self: Variable, item: Any) -> Variable:
     Raises:
         InvalidType: an index is of a type that picks nothing.
         InvalidValue: there are more indices than dimensions, or one is outside its dimension.
-        Unsupported: the result's size would depend on values.
+        Unsupported: a mask stands beside other subscripts.
     """
+    if isinstance(item, Variable) and item.dtype == VarType.BOOL:
+        return masked(self, item)
     items = list(item) if isinstance(item, tuple) else [item]
     rank = _rank(self)
     indices, new_axes = _expanded(self, items, rank)
@@ -108,11 +110,29 @@ def _note(x: Variable, window: _Window, axis: int, index: Any) -> None:
         )
 
 
+def masked(x: Variable, mask: Variable) -> Variable:
+    """Return the elements, or rows, that a mask of the leading dimensions keeps; the step is cut here.
+
+    Raises:
+        InvalidValue: the mask has other sizes.
+    """
+    lead, sizes = mask.ndim, x.shape or ()
+    if not 0 < lead <= x.ndim or any(
+        a != b and -1 not in (a, b) for a, b in zip(mask.shape or (), sizes, strict=False)
+    ):
+        raise InvalidValue(
+            f"{x.name!r}: the mask {mask.name!r} of shape {list(mask.shape or ())} does not fit the leading "
+            f"dimensions of {list(sizes)}."
+        )
+    places = reshape(where(reshape(mask, [-1])), [-1])
+    return gather(reshape(x, [-1, *sizes[lead:]]), places)
+
+
 def _position(x: Variable, index: Variable) -> Variable:
     if index.dtype == VarType.BOOL:
         raise Unsupported(
-            f"{x.name!r}[{index.name!r}]: how many elements a mask keeps is known only when the program "
-            "runs; that is not built. Multiply by the mask, or use where(mask, x, y)."
+            f"{x.name!r}: the mask {index.name!r} stands beside other subscripts, which is not built. "
+            f"Take {x.name!r}[mask] first."
         )
     if index.dtype not in INTEGERS:
         raise InvalidType(f"{x.name!r}: the index {index.name!r} must hold integers.")

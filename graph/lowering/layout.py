@@ -56,7 +56,7 @@ def lay_out(
     ``math`` says how exact products of single-precision numbers are.
     """
     planner = _Planner(kernels, capabilities, array_module, math)
-    nodes = [made for node in graph.nodes for made in planner.place(node)]
+    nodes = [n for node in graph.nodes for n in planner.place(node)]
     if not planner.moved:
         return graph, dict(kernels)
     copies = sum(node.op == TRANSFER for node in nodes)
@@ -74,7 +74,7 @@ class _Planner:
         array_module: str,
         math: str,
     ) -> None:
-        self.given, self.capabilities, self.math = kernels, capabilities, math
+        self.back_ends, self.capabilities, self.math = kernels, capabilities, math
         able = libraries(capabilities, array_module)
         self.copies_by = next((n for n, b in able.items() if TRANSFER in b.takes), array_module)
         self.kernels: dict[Node, str] = {}
@@ -84,7 +84,7 @@ class _Planner:
 
     def place(self, node: Node) -> Iterator[Node]:
         """Yield the node with its operands in the layout that it needs, behind the copies that this takes."""
-        back_end = self.given[node]
+        back_end = self.back_ends[node]
         node = node.reading(self.swap)
         images: Sequence[str] = ()
         follows = False
@@ -97,16 +97,16 @@ class _Planner:
             follows = not images and either and self._any_moved(node)
         inputs: dict[str, tuple[Value | None, ...]] = {}
         for slot, values in node.inputs.items():
-            held = []
+            operands = []
             for value in values:
-                wanted = IN_ORDER
+                order = IN_ORDER
                 if value is not None and (slot in images or follows) and is_image(value):
-                    wanted = CHANNELS_LAST
-                if value is not None and value.layout != wanted:
-                    yield from self._copy(value, wanted, node)
-                    value = self._copies[value, wanted]
-                held.append(value)
-            inputs[slot] = tuple(held)
+                    order = CHANNELS_LAST
+                if value is not None and value.layout != order:
+                    yield from self._copy(value, order, node)
+                    value = self._copies[value, order]
+                operands.append(value)
+            inputs[slot] = tuple(operands)
         outputs = {
             slot: tuple(self._made(v, slot in images or follows) for v in values)
             for slot, values in node.outputs.items()
@@ -137,9 +137,9 @@ class _Planner:
         if (value, layout) in self._copies:
             return
         name = f"{value.name}@{layout or 'NCHW'}"
-        made = Value(name, value.spec, TEMP, value.version, layout)
-        self._copies[value, layout] = made
-        copy = Node(TRANSFER, {"X": (value,)}, {"Out": (made,)}, {}, node.role, node.where)
+        result = Value(name, value.spec, TEMP, value.version, layout)
+        self._copies[value, layout] = result
+        copy = Node(TRANSFER, {"X": (value,)}, {"Out": (result,)}, {}, node.role, node.where)
         copy = replace(copy, at=node.at)
         self.kernels[copy] = self.copies_by
         yield copy

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import NamedTuple
@@ -19,18 +19,25 @@ from typing import NamedTuple
 from ...strategies.types import FLOATS, INTEGERS, VarType, to_numpy
 from ..ir.graph import FEED, STATE
 from ..ir.replica_program import NodeRecord, ReplicaProgram
-from ..ops.collective import BROADCAST, COLLECTIVES
+from ..ops.collective import BROADCAST, BUCKETED, COLLECTIVES
 from ..ops.registry import OPS, Inference, Spec
 
 ALIGNMENT = 64  # bytes; a cache line, and what vector units like best
+GPU_ALIGNMENT = (
+    256  # bytes; what libraries of a GPU are tuned for, and a whole number of its transactions
+)
 _BEFORE = -1  # feeds are there before the first node
 
 
 class MemoryOptions(NamedTuple):
-    """What the strategy wants: ``reuse`` of memory, and results in the place of operands (``in_place``)."""
+    """What the strategy wants: ``reuse`` of memory, and results in the place of operands (``in_place``).
+
+    Values begin on multiples of ``alignment`` bytes.
+    """
 
     reuse: bool = True
     in_place: bool = True
+    alignment: int = ALIGNMENT
 
 
 ALL_MEMORY_OPTIONS = MemoryOptions()
@@ -40,11 +47,12 @@ class Pair(NamedTuple):
     """A result that may lie where an operand of its node does: unchanged (``view``), or written over it."""
 
     node: int
-    made: int
+    result: int
     source: int
     view: bool
 
 
+_APART = ("cudnn",)  # libraries that take it that no result lies where an operand does
 _ITEM_SIZES = {t: to_numpy(t).itemsize for t in (VarType.BOOL, *INTEGERS, *FLOATS)}
 
 
@@ -53,9 +61,12 @@ def nbytes(spec: Spec) -> int:
     return prod(spec.shape) * _ITEM_SIZES[spec.dtype]
 
 
-def aligned(size: int) -> int:
+def aligned(size: int, alignment: int = ALIGNMENT) -> int:
     """Return a size rounded up, so that what lies behind it begins well."""
-    return -(-size // ALIGNMENT) * ALIGNMENT
+    return -(-size // alignment) * alignment
+
+
+_STEADY = 1 + 1 / 16  # how much larger an arena may be for values to keep their places
 
 
 class Usage:
@@ -64,7 +75,7 @@ class Usage:
     ``nodes`` are those of the program that run on this rank, in order. ``grouped``: gradients lie in the
     buckets of a collective group, outside the arena. ``fed``: so do feeds. What is fetched, and what is made
     before the last collective and read behind it, stays to the end of the step: the writes that follow the
-    vote may have to be made again.
+    vote may have to be made again. ``fixed`` are the values in the arena whose size no feed changes.
     """
 
     def __init__(
@@ -89,6 +100,8 @@ class Usage:
         for k, node in enumerate(nodes):
             for i in node.touches():
                 self._note(i, k)
+        declared = {i: program.values[i].spec.shape for i in self.first}
+        self.fixed = {i for i, shape in declared.items() if -1 not in shape}
         self._keep_to_the_end(grouped)
         self.pairs = [p for k, n in enumerate(nodes) for p in self._pairs(k, n, grouped)]
 
@@ -111,31 +124,33 @@ class Usage:
 
     def _pairs(self, k: int, node: NodeRecord, grouped: bool) -> Iterable[Pair]:
         op = OPS[node.op]
-        if node.op in COLLECTIVES:
+        if node.op in BUCKETED:
             if grouped:
                 both = zip(node.inputs.get("X", ()), node.outputs.get("Out", ()), strict=True)
                 yield from (Pair(k, out, x, True) for x, out in both if out in self.first)
             return
-        read = [i for held in node.inputs.values() for i in held if i >= 0]
-        for view, shared in ((True, op.views), (False, op.in_place)):
+        read = [i for operands in node.inputs.values() for i in operands if i >= 0]
+        views = op.views if op.keeps_order(node.attrs) else {}
+        in_place = op.in_place if node.kernel not in _APART else {}
+        for view, shared in ((True, views), (False, in_place)):
             for slot, source in shared.items():
-                made, held = node.outputs.get(slot, ()), node.inputs.get(source, ())
-                here = made and held and made[0] in self.first and held[0] in self.first
-                if here and (view or read.count(held[0]) == 1):
-                    yield Pair(k, made[0], held[0], view)
+                results, operands = node.outputs.get(slot, ()), node.inputs.get(source, ())
+                here = results and operands and {results[0], operands[0]} <= self.first.keys()
+                if here and (view or read.count(operands[0]) == 1):
+                    yield Pair(k, results[0], operands[0], view)
 
 
 def _outside(program: ReplicaProgram, grouped: bool) -> set[int]:
     """Return the values that do not lie in the arena: what lasts, and what meets in a bucket."""
-    found = {i for i, value in enumerate(program.values) if value.kind == STATE}
+    outside = {i for i, value in enumerate(program.values) if value.kind == STATE}
     if grouped:
         for node in program.nodes:
             if node.op == BROADCAST:  # what it makes lies where its operand does
                 pairs = zip(node.inputs["X"], node.outputs["Out"], strict=True)
-                found.update(out for x, out in pairs if x in found)
-            elif node.op in COLLECTIVES:
-                found.update(i for i in node.touches())
-    return found
+                outside.update(out for x, out in pairs if x in outside)
+            elif node.op in BUCKETED:
+                outside.update((*node.inputs.get("X", ()), *node.outputs.get("Out", ())))
+    return outside
 
 
 @dataclass(frozen=True)
@@ -157,6 +172,7 @@ class MemoryPlan:
     offsets: Mapping[int, int]
     size: int
     host_size: int = 0
+    alignment: int = ALIGNMENT
 
     def on_host(self, position: int) -> bool:
         """Tell whether a value lies in the arena of the host."""
@@ -174,21 +190,23 @@ class MemoryPlan:
     @cached_property
     def most(self) -> tuple[int, int]:
         """The node at which most bytes are needed at once, and how many: no arena can be smaller."""
-        sizes = {r: aligned(size) for r, size in self.sizes.items() if not self.on_host(r)}
+        sizes = {r: self._aligned(n) for r, n in self.sizes.items() if not self.on_host(r)}
         return most_at_once({r: self.spans[r] for r in sizes}, sizes)
 
     def largest(self, count: int = 5) -> list[tuple[int, int]]:
         """Return the largest storages that are needed when most bytes are: (value, bytes)."""
         when = self.most[0]
-        held = ((r, span) for r, span in self.spans.items() if not self.on_host(r))
-        live = [(r, self.sizes[r]) for r, (a, b) in held if a <= when <= b]
+        spans = ((r, span) for r, span in self.spans.items() if not self.on_host(r))
+        live = [(r, self.sizes[r]) for r, (a, b) in spans if a <= when <= b]
         return sorted(live, key=lambda one: -one[1])[:count]
 
     def spread(self, spans: Mapping[int, tuple[int, int]]) -> MemoryPlan:
         """Return the plan for storages that are needed for longer, because lanes run side by side."""
-        offsets, size = place(spans, {r: aligned(n) for r, n in self.sizes.items()})
-        shared = (self.usage, self.specs, self.roots, self.same, self.views)
-        return MemoryPlan(*shared, spans, offsets, size)
+        offsets, size = place(spans, {r: self._aligned(n) for r, n in self.sizes.items()})
+        return replace(self, spans=spans, offsets=offsets, size=size, host_size=0)
+
+    def _aligned(self, size: int) -> int:
+        return aligned(size, self.alignment)
 
 
 def plan_memory(
@@ -201,27 +219,30 @@ def plan_memory(
     views: set[int] = set()
     for pair in sorted([*usage.pairs, *_pairs_by_shape(usage, specs)], key=lambda p: p.node):
         if (
-            memory_options.in_place or usage.nodes[pair.node].op in COLLECTIVES
+            memory_options.in_place or usage.nodes[pair.node].op in BUCKETED
         ):  # these have one memory
             _share(usage, specs, pair, roots, last, same, views)
     spans = {i: (first, last[i]) for i, first in usage.first.items() if roots[i] == i}
-    sizes = {i: aligned(nbytes(specs[i])) for i in spans}
+    alignment = memory_options.alignment
+    sizes = {i: aligned(nbytes(specs[i]), alignment) for i in spans}
     host = {i for i in spans if usage.program.values[i].host}
     offsets, totals = {}, []
-    for held in (spans.keys() - host, host):
-        part = {i: size for i, size in sizes.items() if i in held}
-        placed, total = place(spans, part) if memory_options.reuse else _side_by_side(part)
+    for storages in (spans.keys() - host, host):
+        part = {i: size for i, size in sizes.items() if i in storages}
+        placed, total = _placed(usage, spans, part) if memory_options.reuse else _side_by_side(part)
         offsets.update(placed)
         totals.append(total)
-    return MemoryPlan(usage, specs, roots, same, views, spans, offsets, *totals)
+    return MemoryPlan(
+        usage, specs, roots, same, views, spans, offsets, totals[0], totals[1], alignment
+    )
 
 
 def _pairs_by_shape(usage: Usage, specs: Sequence[Spec]) -> Iterable[Pair]:
     """Return the pairs of nodes that only tell for given shapes."""
     for k, node in enumerate(usage.nodes):
-        for made, source in places(node, lambda i: specs[i]):
-            if made in usage.first and source in usage.first:
-                yield Pair(k, made, source, False)
+        for result, source in places(node, lambda i: specs[i]):
+            if result in usage.first and source in usage.first:
+                yield Pair(k, result, source, False)
 
 
 def places(node: NodeRecord, spec: Callable[[int], Spec]) -> list[tuple[int, int]]:
@@ -229,10 +250,10 @@ def places(node: NodeRecord, spec: Callable[[int], Spec]) -> list[tuple[int, int
     op = OPS[node.op]
     if op.places is None:
         return []
-    read = {slot: [None if i < 0 else spec(i) for i in held] for slot, held in node.inputs.items()}
-    found = op.places(Inference(op, read, node.attrs, where=node.where))
-    pairs = [(node.outputs[slot][k], node.inputs[source][j]) for slot, k, source, j in found]
-    return [(made, source) for made, source in pairs if made >= 0]
+    read = {slot: [None if i < 0 else spec(i) for i in ids] for slot, ids in node.inputs.items()}
+    by_slot = op.places(Inference(op, read, node.attrs, where=node.where))
+    pairs = [(node.outputs[slot][k], node.inputs[source][j]) for slot, k, source, j in by_slot]
+    return [(result, source) for result, source in pairs if result >= 0]
 
 
 def _share(
@@ -244,34 +265,49 @@ def _share(
     same: dict[int, int],
     views: set[int],
 ) -> None:
-    """Let the result of a pair lie where its operand does, if nobody is disturbed by it."""
-    node, made, source, view = pair
-    if roots[made] != made or last[made] < node:
+    """Let the result of a pair lie where its operand does, if that disturbs no other."""
+    node, result, source, view = pair
+    if roots[result] != result or last[result] < node:
         return
     root, values = roots[source], usage.program.values
-    made_spec, source_spec = specs[made], specs[source]
-    if made_spec.dtype != source_spec.dtype or values[made].layout != values[source].layout:
+    result_spec, source_spec = specs[result], specs[source]
+    if result_spec.dtype != source_spec.dtype or values[result].layout != values[source].layout:
         return
-    if values[made].host != values[source].host:
+    if values[result].host != values[source].host:
         return
-    if made_spec.shape != source_spec.shape:
-        if not view or values[made].layout or prod(made_spec.shape) != prod(source_spec.shape):
+    if result_spec.shape != source_spec.shape:
+        if not view or values[result].layout or prod(result_spec.shape) != prod(source_spec.shape):
             return
-    elif not view or usage.nodes[node].op in COLLECTIVES:
-        same[made] = source
+    elif not view or usage.nodes[node].op in BUCKETED:
+        same[result] = source
     if not view and (last[root] != node or _meets_itself(usage.nodes[node], roots, root)):
-        same.pop(made, None)
+        same.pop(result, None)
         return
-    if view and usage.nodes[node].op not in COLLECTIVES:
-        views.add(made)
-    roots[made] = root
-    last[root] = max(last[root], last[made])
+    if view and usage.nodes[node].op not in BUCKETED:
+        views.add(result)
+    roots[result] = root
+    last[root] = max(last[root], last[result])
 
 
 def _meets_itself(node: NodeRecord, roots: Mapping[int, int], root: int) -> bool:
     """Tell whether a node has several operands, or already a result, in one storage."""
-    touched = [i for held in (*node.inputs.values(), *node.outputs.values()) for i in held]
+    touched = [i for values in (*node.inputs.values(), *node.outputs.values()) for i in values]
     return sum(roots.get(i) == root for i in touched) > 1
+
+
+def _placed(
+    usage: Usage, spans: Mapping[int, tuple[int, int]], sizes: Mapping[int, int]
+) -> tuple[dict[int, int], int]:
+    """Return offsets and size of the arena; what no feed changes is placed first if that costs little.
+
+    Such values, gradients of parameters above all, then lie at the same offsets for all shapes.
+    """
+    placed = place(spans, sizes)
+    fixed = usage.fixed.intersection(sizes)
+    if not fixed or len(fixed) == len(sizes):
+        return placed
+    steady = place(spans, sizes, fixed)
+    return steady if steady[1] <= placed[1] * _STEADY else placed
 
 
 def _side_by_side(sizes: Mapping[int, int]) -> tuple[dict[int, int], int]:
@@ -283,13 +319,16 @@ def _side_by_side(sizes: Mapping[int, int]) -> tuple[dict[int, int], int]:
 
 
 def place(
-    spans: Mapping[int, tuple[int, int]], sizes: Mapping[int, int]
+    spans: Mapping[int, tuple[int, int]], sizes: Mapping[int, int], early: Collection[int] = ()
 ) -> tuple[dict[int, int], int]:
-    """Return an offset for each storage, and the bytes of all: what is needed at one time does not overlap."""
+    """Return an offset for each storage, and the bytes of all: what is needed at one time does not overlap.
+
+    The largest is placed first, of those that are ``early`` and then of the others.
+    """
     offsets: dict[int, int] = {}
     placed: list[tuple[int, int, int, int]] = []  # begin, end, first node, last node; by begin
     total = 0
-    for root in sorted(sizes, key=lambda r: (-sizes[r], spans[r])):
+    for root in sorted(sizes, key=lambda r: (r not in early, -sizes[r], spans[r])):
         size, (first, last) = sizes[root], spans[root]
         if not size:
             offsets[root] = 0

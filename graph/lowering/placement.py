@@ -32,9 +32,9 @@ def all_here(graph: Graph, program: Program) -> Graph:
     if not asked:
         return graph
     nodes = [replace(node, host=False) if node.host else node for node in graph.nodes]
-    told = ", ".join(f'{count} for "{device}"' for device, count in sorted(asked.items()))
+    counts = ", ".join(f'{count} for "{device}"' for device, count in sorted(asked.items()))
     return graph.with_nodes(nodes).noted(
-        f"device_guard: no effect on CPU places, everything runs on the CPU; ops that ask: {told}"
+        f"device_guard: no effect on CPU places, everything runs on the CPU; ops that ask: {counts}"
     )
 
 
@@ -51,7 +51,7 @@ def place_on_host(graph: Graph, gpu: Collection[str]) -> Graph:
     if stay & lacking:
         return place_on_host(_written_by_copies(graph, stay & lacking), gpu)
     placer = _Placer(graph, host - stay, shared)
-    nodes = [*placer.ahead(), *(made for node in graph.nodes for made in placer.place(node))]
+    nodes = [*placer.ahead(), *(n for node in graph.nodes for n in placer.place(node))]
     feeds = tuple(placer.swap.get(value, value) for value in graph.feeds)
     placed = replace(graph.with_nodes(nodes, placer.swap), feeds=feeds)
     for text in (*_told(host - stay, lacking, placer), *_kept_back(stay)):
@@ -66,7 +66,7 @@ def _meetings(nodes: Iterable[Node]) -> set[Node]:
 def _that_stay(graph: Graph, host: Collection[Node]) -> tuple[set[Node], set[str]]:
     """Return the nodes that must run on the GPU after all, and the persistables that lie there.
 
-    A persistable that ops on both sides use lies on the GPU, and who writes it writes it in place.
+    A persistable that ops on both sides use lies on the GPU, and an op that writes it does so in place.
     """
     stay: set[Node] = set()
     while True:
@@ -148,15 +148,15 @@ class _Placer:
         here = node in self._host
         inputs: dict[str, tuple[Value | None, ...]] = {}
         for slot, values in node.inputs.items():
-            held: list[Value | None] = []
+            operands: list[Value | None] = []
             for value in values:
                 if value is not None and (value in self.swap) != here:
                     if (value, here) not in self._copied:
                         yield self._copy(value, here, node)
-                    held.append(self._copied[value, here])
+                    operands.append(self._copied[value, here])
                 else:
-                    held.append(value if value is None else self.swap.get(value, value))
-            inputs[slot] = tuple(held)
+                    operands.append(value if value is None else self.swap.get(value, value))
+            inputs[slot] = tuple(operands)
         outputs = {
             slot: tuple(v if v is None else self.swap.get(v, v) for v in values)
             for slot, values in node.outputs.items()
@@ -168,8 +168,8 @@ class _Placer:
     def _copy(self, value: Value, to_host: bool, node: Node) -> Node:
         """Return the node that copies a value for its readers on one side, wherever these run."""
         name = f"{value.name}@{'HOST' if to_host else 'GPU'}"
-        made = Value(name, value.spec, TEMP, value.version, host=to_host)
-        self._copied[value, to_host] = made
+        result = Value(name, value.spec, TEMP, value.version, host=to_host)
+        self._copied[value, to_host] = result
         self.copies.append(_Copy(str(value), value.spec, to_host))
         maker = self._maker.get(value)
         ranks = {n.at for n in self._readers[value] if (n in self._host) == to_host}
@@ -177,7 +177,7 @@ class _Placer:
         return Node(
             COPY,
             {"X": (self.swap.get(value, value),)},
-            {"Out": (made,)},
+            {"Out": (result,)},
             {"dst_place_type": _TO_HOST if to_host else _TO_GPU},
             node.role,
             node.where,
@@ -199,8 +199,8 @@ def _told(host: Collection[Node], lacking: Collection[Node], placer: _Placer) ->
         if specs:
             yield f"device_guard: {len(specs)} value(s) are copied {side}, {_size(specs)}"
     if placer.lasting:
-        held = _listed(placer.lasting)
-        yield f"device_guard: only ops on the host use {held}; there these persistables lie"
+        persistables = _listed(placer.lasting)
+        yield f"device_guard: only ops on the host use {persistables}; there these persistables lie"
 
 
 def _size(specs: Mapping[str, Spec]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ...strategies.errors import Unsupported
 from ...strategies.types import LOW, VarType
 from ..ir.capabilities import BackEnd, Capabilities, libraries
-from ..ir.graph import Graph, Node
+from ..ir.graph import Graph, Node, Value
 
 
 def in_single(node: Node) -> Node:
@@ -20,7 +20,7 @@ def in_single(node: Node) -> Node:
         if v.spec.dtype in LOW:
             values[v] = replace(v, spec=v.spec._replace(dtype=VarType.FP32))
     inputs, outputs = (
-        {s: tuple(v if v is None else values[v] for v in held) for s, held in slots.items()}
+        {s: tuple(v if v is None else values[v] for v in members) for s, members in slots.items()}
         for slots in (node.inputs, node.outputs)
     )
     return replace(node, inputs=inputs, outputs=outputs)
@@ -55,16 +55,17 @@ def select_kernels(
     }
 
 
-# Ops that multiply; libraries can round their factors.
-_PRODUCTS = (
-    "mul",
-    "matmul",
+_CONVOLUTIONS = (
     "conv2d",
     "depthwise_conv2d",
     "conv3d",
     "conv2d_transpose",
     "depthwise_conv2d_transpose",
     "conv3d_transpose",
+)
+# Ops that multiply; libraries can round their factors.
+_PRODUCTS = (
+    *("mul", "matmul", *_CONVOLUTIONS),
     "fused_gemm_epilogue",
     "fused_feedforward",
     "fused_dot_product_attention",
@@ -93,6 +94,56 @@ def refuse_exact(
                 f'BuildStrategy.{field}="{math}": {node.op} (built at {node.where}) would be computed in '
                 f'float32 by {library}; {capabilities[array_module].remedy}, or use "float32".'
             )
+
+
+# Ops of which no kernel is the fastest for all shapes; so are their gradients.
+_MEASURED = frozenset({*("mul", "matmul", *_CONVOLUTIONS), "pool2d", "pool3d"})
+
+
+def alternatives(
+    graph: Graph,
+    kernels: Mapping[Node, str],
+    capabilities: Capabilities,
+    only: Mapping[str, Collection[str]],
+    math: str,
+) -> tuple[tuple[str, ...], ...]:
+    """Return, node by node, the kernels that are worth measuring on a CPU, the one chosen by rule first.
+
+    There are none (an empty tuple) where there is no choice. A node's values lie as they do for the kernel
+    chosen by rule, and factors are rounded alike, so a choice makes a difference to no other node.
+    ``only``: library -> the only op types that it and its variants may compute (none: all that it can).
+    """
+
+    def can(node: Node, name: str) -> bool:
+        back_end, by_rule = capabilities[name], capabilities[kernels[node]]
+        takes = back_end.takes.get(node.op)
+        if back_end.arrays != by_rule.arrays or node.op not in back_end.takes:
+            return False
+        if math in by_rule.rounds and math not in back_end.rounds:
+            return False
+        if node.op not in back_end.any_order and any(v.layout for v in _touched(node)):
+            return False
+        return takes is None or takes(node)
+
+    able = {
+        name: {op for op in back_end.takes if not only.get(name) or op in only[name]}
+        for name, back_end in capabilities.items()
+    }
+    choices = []
+    for node in graph.nodes:
+        names: list[str] = []
+        if node.op.removesuffix("_grad") in _MEASURED and not node.host:
+            names = [n for n in able if node.op in able[n] and n != kernels[node] and can(node, n)]
+            if any(
+                capabilities[n].variant for n in names
+            ):  # one computes as the module, but faster
+                names = [n for n in names if n != capabilities[n].arrays]
+        choices.append((kernels[node], *names) if names else ())
+    return tuple(choices)
+
+
+def _touched(node: Node) -> list[Value]:
+    return [*node.reads(), *node.writes()]
 
 
 def _choose(node: Node, always: BackEnd, able: Mapping[str, BackEnd], array_module: str) -> str:

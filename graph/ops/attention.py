@@ -33,8 +33,8 @@ NO_DROPOUT = {
 
 def draws_by_row(attrs: Mapping[str, Any]) -> bool:
     """Tell whether a fused op holds a dropout that draws numbers: a row's depend on which row it is."""
-    dropouts = (given for name, given in attrs.items() if name.startswith("dropout"))
-    return any(not given.get("is_test") for given in dropouts if given)
+    dropouts = (settings for name, settings in attrs.items() if name.startswith("dropout"))
+    return any(not settings.get("is_test") for settings in dropouts if settings)
 
 
 def _to_heads(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
@@ -57,12 +57,12 @@ def _operands(op: Inference) -> list[tuple[int, ...]]:
 
 
 def _agreed(op: Inference, what: str, *sizes: int) -> int:
-    found = sizes[0]
+    common = sizes[0]
     for size in sizes[1:]:
-        merged = merge_dims(found, size)
+        merged = merge_dims(common, size)
         op.require(merged is not None, f"{what} differ: {', '.join(map(str, sizes))}")
-        found = merged if merged is not None else found
-    return found
+        common = merged if merged is not None else common
+    return common
 
 
 def attention_shape(op: Inference) -> Mapping[str, Specs]:
@@ -78,8 +78,8 @@ def attention_shape(op: Inference) -> Mapping[str, Specs]:
     x = op.spec("Q")
     out = (*lead, q[-2], v[-1])
     rows = Spec(out[:-1], statistic(x.dtype))
-    made = of_shape(_to_heads(out, "bhtd" if op.attr("layout") == "bhtd" else "bthd"), x)
-    return {"Out": made, "SoftmaxMax": rows, "SoftmaxSum": rows}
+    result = of_shape(_to_heads(out, "bhtd" if op.attr("layout") == "bhtd" else "bthd"), x)
+    return {"Out": result, "SoftmaxMax": rows, "SoftmaxSum": rows}
 
 
 def _check_mask(op: Inference, scores: tuple[int, ...]) -> None:

@@ -58,8 +58,8 @@ _OPERANDS = {"param": normal(3, 4), **{f"in_{name}": normal(3, 4) for name in _S
 
 def _counts(accumulates: int, updates: int) -> dict[str, object]:
     old = integers(1, low=2, high=9)
-    given = zip(_COUNTS, (accumulates, None, updates), strict=True)
-    return {f"in_{n}": old if k is None else integers(1, low=k, high=k + 1) for n, k in given}
+    counts = zip(_COUNTS, (accumulates, None, updates), strict=True)
+    return {f"in_{n}": old if k is None else integers(1, low=k, high=k + 1) for n, k in counts}
 
 
 define(

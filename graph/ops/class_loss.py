@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...strategies.types import FLOATS, INTEGERS
+from . import formula as f
 from .operands import Input, Operands, Output, named
 from .registry import Inference, Op, Specs, define
 from .rules import merge_dims, of_shape
@@ -57,6 +58,27 @@ class NllLossGrad(NllLossAttributes):
     d_x: Output | None
 
 
+def nll_loss(a: NllLoss) -> f.Results:
+    """-weight * X at the label, 0 where it is ignored; or their sum, or their mean by weight."""
+    classes = a.x.shape[1]
+    labels = a.label.reshape(-1)
+    counts = f.not_equal(labels, a.ignore_index)
+    label = f.checked(f.where(counts, labels, 0), classes, "label", "classes")
+    scores = a.x.transpose([0, *range(2, a.x.ndim), 1]).reshape(-1)
+    index = label + f.table(range(label.size), "int64") * classes
+    weight = counts.astype(a.x.dtype)
+    if a.weight is not None:
+        weight = weight * f.take(a.weight, label)
+    loss = -(f.take(scores, index) * weight)
+    total = weight.sum(keepdims=True)
+    if a.reduction == "none":
+        return {"out": loss.reshape(a.out.shape), "total_weight": total * 0}
+    loss = loss.sum(keepdims=True)
+    if a.reduction == "mean":
+        loss = loss / f.where(f.not_equal(total, 0), total, 1)
+    return {"out": loss, "total_weight": total}
+
+
 _ROWS = {"X": normal(4, 3), "Label": integers(4, high=3)}
 _WEIGHTED = {**_ROWS, "Weight": uniform(3, low=0.5, high=2.0)}
 _PIXELS = {**_WEIGHTED, "X": normal(2, 3, 2, 2), "Label": integers(2, 2, 2, high=3)}
@@ -65,6 +87,7 @@ define(
         type="nll_loss",
         record=NllLoss,
         shape=nll_shape,
+        formula=nll_loss,
         samples=(
             sample(_ROWS),
             sample(_WEIGHTED, reduction="sum", ignore_index=1),
@@ -108,11 +131,25 @@ class BprLossGrad(Operands):
     d_x: Output | None
 
 
+def bpr_loss(a: BprLoss) -> f.Results:
+    """The mean of log(1 + exp(x - x[label])) over the other classes: Hidasi et al., arXiv 1511.06939."""
+    classes = a.x.shape[-1]
+    x = a.x.reshape(-1, classes)
+    label = f.checked(a.label.reshape(-1), classes, "label", "classes")
+    chosen = f.take(x.reshape(-1), label + f.table(range(x.shape[0]), "int64") * classes)
+    gap = x - chosen.reshape(-1, 1)
+    loss = f.log1p(f.exp(-f.absolute(gap))) + f.maximum(gap, 0)
+    others = f.not_equal(f.table([range(classes)], "int64"), label.reshape(-1, 1))
+    total = f.where(others, loss, 0).sum(1) * (1 / max(classes - 1, 1))
+    return {"y": total.reshape(*a.x.shape[:-1], 1)}
+
+
 define(
     Op(
-        type="bpr_loss",  # Hidasi et al., arXiv 1511.06939
+        type="bpr_loss",
         record=BprLoss,
         shape=bpr_shape,
+        formula=bpr_loss,
         samples=(
             sample({"X": normal(4, 5), "Label": integers(4, 1, high=5)}),
             sample({"X": normal(2, 3, 4), "Label": integers(2, 3, 1, high=4)}),
@@ -170,6 +207,27 @@ class CenterLossGrad(CenterLossAttributes):
     d_x: Output | None
 
 
+def center_loss(a: CenterLoss) -> f.Results:
+    """Half the squared distance to the center of the class; centers move to their rows.
+
+    Wen et al., "A discriminative feature learning approach for deep face recognition", ECCV 2016, equations 2
+    and 4.
+    """
+    clusters = a.centers.shape[0]
+    label = f.checked(a.label.reshape(-1), clusters, "label", "classes")
+    difference = a.x - f.take(a.centers, label)
+    centers = a.centers
+    if a.need_update:
+        total = f.row_sums(label, difference, clusters)
+        count = f.row_sums(label, f.full(label.shape, 1, a.x.dtype), clusters)
+        centers = centers + total * a.center_update_rate / (1 + count.reshape(-1, 1))
+    return {
+        "centers_out": centers,
+        "sample_center_diff": difference,
+        "loss": (difference * difference).sum(1, keepdims=True) * 0.5,
+    }
+
+
 _CLUSTERED = {
     "X": normal(5, 3),
     "Label": integers(5, 1, high=4),
@@ -178,9 +236,10 @@ _CLUSTERED = {
 }
 define(
     Op(
-        type="center_loss",  # Wen et al., "A discriminative feature learning approach", ECCV 2016
+        type="center_loss",
         record=CenterLoss,
         shape=center_shape,
+        formula=center_loss,
         in_place={"CentersOut": "Centers"},
         only_uses=lambda attrs: not attrs["need_update"],
         needs=centers_need,
@@ -195,5 +254,9 @@ define(
             ),
         ),
     ),
-    Op(type="center_loss_grad", record=CenterLossGrad),
+    Op(
+        type="center_loss_grad",
+        record=CenterLossGrad,
+        formula=lambda a: {"d_x": a.sample_center_diff * a.d_loss},
+    ),
 )

@@ -7,12 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .operands import Inputs, Operands, Outputs
+from .operands import Input, Inputs, Operands, Output, Outputs
 from .registry import Inference, Op, Specs, define
+from .rules import of_shape
 
 ALL_REDUCE, REDUCE, BROADCAST = "fused_all_reduce", "fused_reduce", "fused_broadcast"
 BARRIER = "replica_barrier"
-COLLECTIVES = frozenset({ALL_REDUCE, REDUCE, BROADCAST, BARRIER})
+GATHER_ROWS, SPREAD_ROWS = "gather_rows", "spread_rows"  # declared in ``selected_rows.py``
+# Of users' own programs, on values of any size: they lie in no bucket.
+RING_REDUCE, RING_BROADCAST = "ring_all_reduce", "ring_broadcast"
+RING_GATHER, RING_SCATTER = "ring_all_gather", "ring_reduce_scatter"
+RING_OPS = frozenset({RING_REDUCE, RING_BROADCAST, RING_GATHER, RING_SCATTER})
+BUCKETED = frozenset({ALL_REDUCE, REDUCE, BROADCAST, BARRIER, GATHER_ROWS, SPREAD_ROWS})
+COLLECTIVES = BUCKETED | RING_OPS
 
 
 def like_operands(op: Inference) -> Mapping[str, Specs]:
@@ -29,9 +36,15 @@ def rooted(op: Inference) -> Mapping[str, Specs]:
 
 
 class FusedAllReduce(Operands):
+    """With ``step`` the one operand is sparse from ``rampup_begin_step`` on: see ``dgc.elements_sent``."""
+
     x: Inputs
+    step: Input | None
     out: Outputs
     bucket: int = 0
+    sparsity: Sequence[float] = []
+    rampup_begin_step: float = 0.0
+    rampup_step: float = 1.0
 
 
 define(Op(type=ALL_REDUCE, record=FusedAllReduce, shape=like_operands, in_place={"Out": "X"}))
@@ -55,3 +68,40 @@ class ReplicaBarrier(Operands):
 
 
 define(Op(type=BARRIER, record=ReplicaBarrier, shape=lambda op: {}))
+
+
+class RingCollective(Operands):
+    """``reduce`` is "sum", "product", "min" or "max"; ``root`` the rank whose value all get."""
+
+    x: Input
+    out: Output
+    bucket: int = 0
+    reduce: str = "sum"
+    root: int = 0
+    nranks: int = 1
+
+
+def like_operand(op: Inference) -> Mapping[str, Specs]:
+    """The result is like the operand."""
+    return {"Out": op.spec("X")}
+
+
+def gathered_rows(op: Inference) -> Mapping[str, Specs]:
+    """The rows of every rank, behind each other."""
+    x = op.spec("X")
+    rows = x.shape[0] * op.attr("nranks") if x.shape[0] >= 0 else -1
+    return {"Out": of_shape((rows, *x.shape[1:]), x)}
+
+
+def scattered_rows(op: Inference) -> Mapping[str, Specs]:
+    """One share of the rows for each rank."""
+    x, ranks = op.spec("X"), op.attr("nranks")
+    op.require(x.shape[0] < 0 or x.shape[0] % ranks == 0, f"the rows of X must divide by {ranks}")
+    rows = x.shape[0] // ranks if x.shape[0] >= 0 else -1
+    return {"Out": of_shape((rows, *x.shape[1:]), x)}
+
+
+define(Op(type=RING_REDUCE, record=RingCollective, shape=like_operand))
+define(Op(type=RING_BROADCAST, record=RingCollective, shape=like_operand))
+define(Op(type=RING_GATHER, record=RingCollective, shape=gathered_rows))
+define(Op(type=RING_SCATTER, record=RingCollective, shape=scattered_rows))

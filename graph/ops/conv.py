@@ -111,6 +111,10 @@ def conv_shape(op: Inference) -> Mapping[str, Specs]:
         f"Input has {shape[1]} channels, Filter takes {w[1]} in {groups} group(s)",
     )
     op.require(w[0] % groups == 0, f"{w[0]} filters cannot be split into {groups} groups")
+    op.require(0 not in w, f"Filter {list(w)} holds no elements")
+    op.require(
+        min(op.attr("paddings")) >= 0, f"paddings={list(op.attr('paddings'))} must not be negative"
+    )
     pads, dilations = windows(op.attrs, shape[2:], w[2:])
     extent = [(k - 1) * d + 1 for k, d in zip(w[2:], dilations, strict=True)]
     dims = []
@@ -139,6 +143,8 @@ _SAMPLES = (
         paddings=[1, 0, 2, 1],
     ),
     sample({"Input": normal(1, 3, 5, 5), "Filter": normal(2, 3, 1, 1)}),
+    sample({"Input": normal(3, 1, 7, 5), "Filter": normal(4, 1, 3, 5)}),
+    sample({"Input": normal(2, 2, 6, 9), "Filter": normal(3, 2, 2, 5)}, dilations=[1, 2]),
     sample(
         {"Input": normal(1, 2, 5, 5), "Filter": normal(2, 2, 3, 3)},
         padding_algorithm="SAME",
@@ -190,6 +196,8 @@ _OF_VOLUMES = (
 _REFUSES = (
     sample({"Input": normal(2, 3, 6, 5), "Filter": normal(4, 2, 3, 3)}),
     sample({"Input": normal(2, 3, 2, 2), "Filter": normal(4, 3, 3, 3)}),
+    sample({"Input": normal(2, 3, 6, 5), "Filter": normal(0, 3, 3, 3)}),
+    sample({"Input": normal(2, 3, 6, 5), "Filter": normal(4, 3, 3, 3)}, paddings=[-1, 0]),
 )
 
 

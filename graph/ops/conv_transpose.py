@@ -28,8 +28,8 @@ def transposed_shape(op: Inference) -> Mapping[str, Specs]:
     )
     op.require(w[0] % groups == 0, f"{w[0]} channels cannot be split into {groups} groups")
     dims = _sizes(op, shape[2:], w[2:])
-    made = (x.shape[0], w[1] * groups, *dims)
-    return {"Output": of_shape(as_given(made, op.attr("data_format")), x)}
+    result = (x.shape[0], w[1] * groups, *dims)
+    return {"Output": of_shape(as_given(result, op.attr("data_format")), x)}
 
 
 def _sizes(op: Inference, image: Sequence[int], kernel: Sequence[int]) -> list[int]:
@@ -42,7 +42,7 @@ def _sizes(op: Inference, image: Sequence[int], kernel: Sequence[int]) -> list[i
         )
     op.require(not (sizes and extra), "output_size and output_padding exclude each other")
     sizes, extra = sizes or [-1] * len(image), extra or [0] * len(image)
-    made = []
+    dims = []
     for i, (size, stride, k, d, pad) in enumerate(
         zip(image, op.attr("strides"), kernel, dilations, pads, strict=True)
     ):
@@ -52,7 +52,7 @@ def _sizes(op: Inference, image: Sequence[int], kernel: Sequence[int]) -> list[i
             f"output_padding {extra} must lie between 0 and the strides {op.attr('strides')}",
         )
         if size < 0:
-            made.append(sizes[i])
+            dims.append(sizes[i])
             continue
         result = sizes[i] if sizes[i] >= 0 else least + extra[i]
         op.require(
@@ -60,8 +60,8 @@ def _sizes(op: Inference, image: Sequence[int], kernel: Sequence[int]) -> list[i
             f"output_size {sizes} must be from {least} to {least + stride - 1} in dimension {i} of images",
         )
         op.require(result > 0, f"the paddings {pads} leave nothing of the result")
-        made.append(result)
-    return made
+        dims.append(result)
+    return dims
 
 
 class TransposedOperands(ConvOperands):

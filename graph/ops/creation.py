@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...strategies.types import VarType
-from .operands import Input, Inputs, Operands, Output, Unary, named
+from .lod import no_sequences
+from .operands import Input, Inputs, Offsets, Operands, Output, Unary, named
 from .registry import Grad, Inference, Op, Spec, Specs, define
-from .rules import normal_axis, of_shape, same
-from .samples import integers, normal, sample
+from .rules import normal_axis, of_shape, product, same
+from .samples import integers, normal, offsets, sample
 
 
 def attribute_shape(op: Inference) -> Mapping[str, Specs]:
     """Shape and dtype are attributes."""
-    return {"Out": Spec(tuple(op.attr("shape")), VarType(op.attr("dtype")))}
+    shape = tuple(op.attr("shape"))
+    op.require(min(shape, default=0) >= 0, f"shape {list(shape)} must not have negative sizes")
+    return {"Out": Spec(shape, VarType(op.attr("dtype")))}
 
 
 class FillConstant(Operands):
@@ -39,6 +42,7 @@ define(
             sample(shape=[2, 3], value=1.5),
             sample(shape=[1], value=7.0, dtype=int(VarType.INT64)),
         ),
+        refuses=(sample(shape=[2, -1]),),
     )
 )
 SAMPLE_SHARE = "sample_share"  # not in Paddle: this place's rows as a part of the whole batch
@@ -61,6 +65,15 @@ define(
 )
 
 
+def values_shape(op: Inference) -> Mapping[str, Specs]:
+    """The shape that is said, which has as many elements as there are values."""
+    size = product(tuple(op.attr("shape")))
+    kinds = ("bool", "fp32", "int32", "int64")  # one of them is in use
+    count = max(len(op.attrs.get(f"{kind}_values", ())) for kind in kinds)
+    op.require(size == count, f"shape {list(op.attr('shape'))} does not hold {count} values")
+    return attribute_shape(op)
+
+
 class AssignValue(Operands):
     out: Output
     shape: Sequence[int] = []
@@ -75,10 +88,14 @@ define(
     Op(
         type="assign_value",
         record=AssignValue,
-        shape=lambda op: {"Out": Spec(tuple(op.attr("shape")), VarType(op.attr("dtype")))},
+        shape=values_shape,
         samples=(
             sample(shape=[2], fp32_values=[1.0, 2.0]),
             sample(shape=[1], int64_values=[3], dtype=3),
+        ),
+        refuses=(
+            sample(shape=[3], fp32_values=[1.0, 2.0]),
+            sample(shape=[-2], fp32_values=[1.0, 2.0]),
         ),
     )
 )
@@ -90,14 +107,21 @@ def batch_size_like(op: Inference) -> Mapping[str, Specs]:
     source = op.shape("Input")
     at, place = op.attr("input_dim_idx"), op.attr("output_dim_idx")
     op.require(
-        at < len(source) and place < len(shape), "input_dim_idx or output_dim_idx is out of range"
+        0 <= at < len(source) and 0 <= place < len(shape),
+        f"input_dim_idx={at} or output_dim_idx={place} is out of range",
     )
-    shape[place] = source[at]
+    others = shape[:place] + shape[place + 1 :]
+    op.require(
+        min(others, default=0) >= 0, f"shape {shape} has a negative size that is not at {place}"
+    )
+    sequences = at == 0 and op.has("Input@LOD")
+    shape[place] = op.sequences("Input") if sequences else source[at]
     return {"Out": Spec(tuple(shape), VarType(op.attr("dtype")))}
 
 
 class FillConstantBatchSizeLike(Operands):
     input: Input
+    input_lod: Offsets  # a batch of sequences is as large as there are of them
     out: Output
     shape: Sequence[int] = []
     input_dim_idx: int = 0
@@ -112,8 +136,16 @@ define(
     Op(
         type="fill_constant_batch_size_like",
         record=FillConstantBatchSizeLike,
+        lod=no_sequences,
         shape=batch_size_like,
-        samples=(sample({"Input": normal(4, 2)}, shape=[-1, 3], value=2.0),),
+        samples=(
+            sample({"Input": normal(4, 2)}, shape=[-1, 3], value=2.0),
+            sample({"Input": normal(5, 2), "Input@LOD": [offsets(2, 0, 3)]}, shape=[-1, 3]),
+        ),
+        refuses=(
+            sample({"Input": normal(4, 2)}, shape=[-1, 3], input_dim_idx=-3),
+            sample({"Input": normal(4, 2)}, shape=[3, -1]),
+        ),
     )
 )
 define(
@@ -293,8 +325,9 @@ def arg_shape(op: Inference) -> Mapping[str, Specs]:
     axis = normal_axis(op, op.attr("axis"), len(shape))
     dtype = VarType.INT64 if op.attr("dtype") < 0 else VarType(op.attr("dtype"))
     op.require(dtype in (VarType.INT32, VarType.INT64), "dtype must be int32 or int64")
-    kept = shape[:axis] + ([1] if op.attr("keepdims") else []) + shape[axis + 1 :]
-    return {"Out": Spec(tuple(kept) or (1,), dtype)}
+    op.require(shape[axis] != 0, f"there is no element along axis {axis}")
+    dims = shape[:axis] + ([1] if op.attr("keepdims") else []) + shape[axis + 1 :]
+    return {"Out": Spec(tuple(dims) or (1,), dtype)}
 
 
 class ArgExtreme(Unary):
@@ -308,11 +341,13 @@ for _name in ("arg_max", "arg_min"):
         Op(
             type=_name,
             record=ArgExtreme,
+            lod=no_sequences,
             shape=arg_shape,
             samples=(
                 sample({"X": normal(3, 4)}),
                 sample({"X": normal(3, 4)}, axis=0, keepdims=True),
                 sample({"X": normal(3, 4)}, dtype=int(VarType.INT32)),
             ),
+            refuses=(sample({"X": normal(3, 0)}), sample({"X": normal(3, 4)}, axis=2)),
         )
     )

@@ -20,9 +20,9 @@ MASTER, SKIP = "MasterParam", "SkipUpdate"
 
 
 def _shapes(
-    state: Sequence[str], singles: Sequence[str], sources: Mapping[str, str]
+    like_param: Sequence[str], singles: Sequence[str], sources: Mapping[str, str]
 ) -> Callable[[Inference], Mapping[str, Specs]]:
-    """Return the shape rule of an update: state and gradient are like Param, ``singles`` have one element.
+    """Return the shape rule of an update: ``like_param`` are like Param, ``singles`` have one element.
 
     ``sources`` maps an output slot to the input it updates; those of ``singles`` may be left out.
 
@@ -33,7 +33,7 @@ def _shapes(
         param = op.spec("Param")
         wide = param._replace(dtype=VarType.FP32)
         low = param.dtype in LOW
-        for slot in ("Grad", *state):
+        for slot in like_param:
             fits = op.spec(slot) == param or (low and op.spec(slot) == wide)
             op.require(fits, f"{slot} must be like Param")
         for slot in singles:
@@ -75,6 +75,8 @@ def declare_update(
     operand's. ``unread`` are attributes that the rule has no use for, ``numbers`` slots that stand for
     attributes, ``optional`` which of MasterParam and SkipUpdate it takes. An op may do without what is
     ``dispensable``, a kernel only where the rule does not read it. ``tried`` are the sample's attributes.
+
+    Where a gradient of zero changes an element, what is done to elements without gradient is an op, too.
     """
 
     def declare(rule: Rule) -> Rule:
@@ -82,11 +84,11 @@ def declare_update(
         named = {name: _slot(name) for name in update.operands}
         written = {name: (outputs or {}).get(name, f"{named[name]}Out") for name in update.updated}
         singles = [named[name] for name in update.scalars]
-        state = [s for s in named.values() if s not in (*singles, "Param", "Grad")]
         masters = {f"{slot}Out": slot for slot in optional if slot == MASTER}
-        operands = {"Param": normal(3, 4), "Grad": normal(3, 4)}
-        signed = ("Velocity", "Moment1", "LinearAccumulator", "Prev")
-        for slot in state:
+        like = [s for s in named.values() if s not in (*singles, "Param")]
+        operands = {"Param": normal(3, 4)}
+        signed = ("Grad", "Velocity", "Moment1", "LinearAccumulator", "Prev")
+        for slot in like:
             operands[slot] = normal(3, 4) if slot in signed else uniform(3, 4, low=0.1)
         operands |= {slot: uniform(1, low=0.5, high=0.9) for slot in singles}
         if "LearningRate" in operands:
@@ -105,14 +107,16 @@ def declare_update(
             Op(
                 type=rule.__name__,
                 record=record(rule.__name__, inputs, results, attrs),
-                shape=_shapes(state, singles, sources),
+                shape=_shapes(like, singles, sources),
                 update=update,
                 numbers=numbers or {},
                 in_place={**sources, **masters},
                 samples=(sample(operands, **(tried or {})),),
-                refuses=(sample({**operands, "Grad": normal(4, 3)}),),
+                refuses=(sample({**operands, [*like, *singles][0]: normal(4, 3)}),),
             )
         )
+        if "grad" in named and update.by_element and not update.keeps({**attrs, **(tried or {})}):
+            declare(update.without_grad)
         return rule
 
     return declare

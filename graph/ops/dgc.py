@@ -1,24 +1,131 @@
-"""What deep gradient compression needs beside momentum."""
+"""Deep gradient compression: Lin et al., arXiv 1712.01887."""
 
 from __future__ import annotations
 
-from .operands import Unary
-from .registry import Op, define
-from .rules import same
-from .samples import sample, uniform
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-RAMPUP_LIMIT = "rampup_limit"  # not in Paddle: refuses the steps that Paddle compresses
+from . import formula as f
+from .operands import Input, Operands, Output, named
+from .registry import Inference, Op, Specs, define
+from .rules import product, same, same_shape
+from .samples import normal, sample, uniform
+
+DGC, CLIP = "dgc", "dgc_clip_by_norm"
 
 
-class RampupLimit(Unary):
-    rampup_begin_step: float = 0.0
+class DgcClipByNorm(Operands):
+    current_step: Input = named("current_step")
+    x: Input
+    out: Output
+    rampup_begin_step: float
+    max_norm: float
 
 
+def dgc_clip_by_norm(a: DgcClipByNorm) -> f.Results:
+    """X, from step ``rampup_begin_step`` on scaled to a norm of at most ``max_norm``."""
+    axes = range(a.x.ndim)
+    norm = f.sqrt((a.x * a.x).sum(axes, keepdims=True))
+    scale = f.where(norm > a.max_norm, a.max_norm / f.maximum(norm, a.max_norm), 1.0)
+    step = a.current_step.reshape((1,) * a.x.ndim)
+    return {"out": a.x * f.where(step < a.rampup_begin_step, 1.0, scale)}
+
+
+def clip_shape(op: Inference) -> Mapping[str, Specs]:
+    """Like X."""
+    op.require(product(op.shape("current_step")) == 1, "current_step must have one element")
+    op.require(op.attr("max_norm") > 0, f"max_norm {op.attr('max_norm')} must be above 0")
+    return same()(op)
+
+
+_STEP = {"current_step": uniform(1, low=4.0, high=5.0), "X": normal(3, 4)}
 define(
     Op(
-        type=RAMPUP_LIMIT,
-        record=RampupLimit,
-        shape=same("X", "Out"),
-        samples=(sample({"X": uniform(1)}, rampup_begin_step=3.0),),
+        type=CLIP,
+        record=DgcClipByNorm,
+        shape=clip_shape,
+        formula=dgc_clip_by_norm,
+        samples=(
+            sample(_STEP, rampup_begin_step=4.0, max_norm=0.5),
+            sample(_STEP, rampup_begin_step=6.0, max_norm=0.5),
+        ),
+        refuses=(
+            sample(_STEP, rampup_begin_step=4.0, max_norm=0.0),
+            sample({**_STEP, "current_step": uniform(2)}, rampup_begin_step=4.0, max_norm=1.0),
+        ),
+    )
+)
+
+
+class Dgc(Operands):
+    """``regular_type``: 1 is L1, 2 is L2 decay; ``share``: the part of the decay that this place adds."""
+
+    u: Input
+    v: Input
+    grad: Input
+    param: Input
+    current_step: Input = named("current_step")
+    u_out: Output = named("U_out")
+    v_out: Output = named("V_out")
+    grad_out: Output = named("Grad_out")
+    m: float = 0.9
+    use_nesterov: bool = True
+    sparsity: Sequence[float] = []
+    rampup_begin_step: float = 0.0
+    rampup_step: float = 1.0
+    regular_coeff: float = 0.0
+    regular_type: int = 0
+    share: float = 1.0
+
+
+def elements_sent(attrs: Mapping[str, Any], step: int, size: int) -> int | None:
+    """Return how many elements a step (counted from 0) sends of ``size``; None before compression begins.
+
+    The ratios in ``sparsity`` share ``rampup_step`` steps evenly; the last one stays.
+    """
+    late, ratios = step - int(attrs["rampup_begin_step"]), attrs["sparsity"]
+    if late < 0:
+        return None
+    stage = min(int(late * len(ratios) / attrs["rampup_step"]), len(ratios) - 1)
+    return counts_sent(attrs, size)[stage]
+
+
+def counts_sent(attrs: Mapping[str, Any], size: int) -> list[int]:
+    """Return how many elements are sent of ``size`` at each of the ratios."""
+    return [max(int(size * (1 - ratio)), 1) for ratio in attrs["sparsity"]]
+
+
+def dgc_shape(op: Inference) -> Mapping[str, Specs]:
+    """All have the parameter's shape."""
+    for slot in ("U", "V", "Grad"):
+        same_shape(op, slot, "Param")
+    op.require(product(op.shape("current_step")) == 1, "current_step must have one element")
+    ratios = op.attr("sparsity")
+    op.require(bool(ratios) and 0 <= min(ratios) <= max(ratios) <= 1, "sparsity must be in [0, 1]")
+    param = op.spec("Param")
+    return {"U_out": param, "V_out": param, "Grad_out": param}
+
+
+_STATE = {slot: normal(4, 5) for slot in ("U", "V", "Grad", "Param")}
+_STATE["current_step"] = uniform(1, low=4.2, high=4.8)
+_RAMP = {"rampup_begin_step": 2.0, "rampup_step": 4.0, "sparsity": [0.5, 0.75, 0.9]}
+define(
+    Op(
+        type=DGC,
+        record=Dgc,
+        shape=dgc_shape,
+        in_place={"U_out": "U", "V_out": "V"},
+        samples=(
+            sample(_STATE, **_RAMP),
+            sample(_STATE, **_RAMP, use_nesterov=False, regular_coeff=0.1, regular_type=2),
+            sample(
+                _STATE, **{**_RAMP, "rampup_begin_step": 5.0}, regular_coeff=0.1, regular_type=1
+            ),
+            sample(_STATE, rampup_begin_step=0.0, sparsity=[0.0]),
+        ),
+        refuses=(
+            sample(_STATE, **{**_RAMP, "sparsity": [1.5]}),
+            sample({**_STATE, "V": normal(4, 4)}, **_RAMP),
+        ),
     )
 )

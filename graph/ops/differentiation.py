@@ -68,7 +68,7 @@ def substituted(
 
 def arguments(roots: list[Expr]) -> set[str]:
     """Return the names of the operands that expressions read."""
-    found: set[str] = set()
+    names: set[str] = set()
     seen: set[int] = set()
     waiting = list(roots)
     while waiting:
@@ -77,5 +77,5 @@ def arguments(roots: list[Expr]) -> set[str]:
             seen.add(id(node))
             waiting += node.args
             if node.fn == "arg":
-                found.add(node.value)
-    return found
+                names.add(node.value)
+    return names

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ...strategies.types import FLOATS, VarType
 from .creation import batch_size_like
+from .lod import no_sequences
 from .operands import Input, Inputs, Operands, Output, Unary
 from .random import drawn_shape
 from .registry import Inference, Op, Spec, Specs, define
@@ -114,6 +115,7 @@ for _name, _record in (("uniform", UniformLike), ("gaussian", GaussianLike)):
         Op(
             type=f"{_name}_random_batch_size_like",
             record=_record,
+            lod=no_sequences,
             shape=batch_size_like,
             random=True,
             by_place=lambda attrs: True,

@@ -97,7 +97,7 @@ def _second_order(name: str) -> Second:
     if name == "elementwise_div":
         return _QUOTIENT
     first, second = BINARY_GRADS[name]
-    found = derived(
+    gradient = derived(
         lambda x, y, d_out: (first(x, y, d_out), second(x, y, d_out)),
         ("X", "Y", "Out@GRAD"),
         ("X@GRAD", "Y@GRAD"),
@@ -105,8 +105,8 @@ def _second_order(name: str) -> Second:
         always=("Y", "Out@GRAD"),
         direct=True,
     )
-    assert found is not None
-    return found
+    assert gradient is not None
+    return gradient
 
 
 def _quotient(

@@ -1,4 +1,4 @@
-"""Embedding lookups. ``is_sparse`` is accepted: the gradient is dense and has the same numbers.
+"""Embedding lookups. The gradient is dense; with ``is_sparse`` ``passes/sparse_rows.py`` lets it be rows.
 
 ``is_distributed`` and ``remote_prefetch`` matter to parameter servers only; without endpoints rows come from W.
 """
@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...strategies.types import INTEGERS
-from .operands import Input, Operands, Output
+from . import formula as f
+from .lod import like, no_sequences
+from .operands import Input, Offsets, Operands, Output
 from .registry import Inference, Op, Specs, define
 from .rules import of_shape
-from .samples import integers, normal, sample
+from .samples import integers, normal, offsets, sample
 
 
 class Lookup(Operands):
@@ -67,6 +69,7 @@ for _name, _last, _record, _gradient in (
             linear=("W",),
             record=_record,
             shape=lookup_shape,
+            lod=like("Ids", "Out"),
             samples=(
                 sample({"W": normal(7, 3), "Ids": integers(4, 2, *_last, high=7)}),
                 sample({"W": normal(7, 3), "Ids": integers(9, *_last, high=7)}, padding_idx=2),
@@ -78,3 +81,61 @@ for _name, _last, _record, _gradient in (
         ),
         Op(type=f"{_name}_grad", record=_gradient),
     )
+
+
+class SumAttributes(Operands):
+    w: Input
+    ids: Input
+    ids_lod: Offsets
+    combiner: str = "sum"
+    padding_idx: int = -1
+    grad_inplace: bool = False
+    is_sparse: bool = False
+
+
+class FusedEmbeddingSeqPool(SumAttributes):
+    out: Output
+
+
+class FusedEmbeddingSeqPoolGrad(SumAttributes):
+    d_out: Input
+    d_w: Output | None
+
+
+def sum_shape(op: Inference) -> Mapping[str, Specs]:
+    """[sequences, width] of Ids [rows, 1]."""
+    w, ids = op.spec("W"), op.spec("Ids")
+    op.require(len(w.shape) == 2, "W must be a matrix")
+    op.require(ids.dtype in INTEGERS, "Ids must be integers")
+    op.require(len(ids.shape) == 2 and ids.shape[1] in (1, -1), "Ids must be [rows, 1]")
+    op.require(op.attr("combiner") == "sum", f"combiner must be 'sum', got {op.attr('combiner')!r}")
+    return {"Out": of_shape((op.sequences("Ids"), w.shape[1]), w)}
+
+
+def fused_embedding_seq_pool(a: FusedEmbeddingSeqPool) -> f.Results:
+    """The sum of the rows of W that each sequence names, without those of ``padding_idx``."""
+    count, ends = a.ids.shape[0], a.ids_lod[-1]
+    ids = f.checked(a.ids.reshape(-1).astype("int64"), a.w.shape[0], "id", "rows of W")
+    rows = f.take(a.w, ids)
+    if a.padding_idx != -1:
+        rows = f.where(f.not_equal(ids, a.padding_idx).reshape(-1, 1), rows, 0)
+    number = f.sequence_of(ends, count, "Ids")
+    return {"out": f.row_sums(number, rows, ends.shape[0] - 1)}
+
+
+_IDS = {"W": normal(7, 3), "Ids": integers(5, 1, high=7), "Ids@LOD": [offsets(2, 0, 3)]}
+define(
+    Op(
+        type="fused_embedding_seq_pool",
+        record=FusedEmbeddingSeqPool,
+        shape=sum_shape,
+        lod=no_sequences,
+        formula=fused_embedding_seq_pool,
+        samples=(sample(_IDS), sample(_IDS, padding_idx=2)),
+        refuses=(
+            sample(_IDS, combiner="mean"),
+            sample({"W": normal(7, 3), "Ids": integers(5, 2, high=7)}),
+        ),
+    ),
+    Op(type="fused_embedding_seq_pool_grad", record=FusedEmbeddingSeqPoolGrad),
+)

@@ -134,10 +134,10 @@ def replaced(root: Expr, other: Callable[[Expr], Expr | None], known: dict[Expr,
     ``known`` remembers what was made of parts that expressions share.
     """
     if root not in known:
-        found = other(root)
-        args = tuple(replaced(arg, other, known) for arg in root.args) if found is None else ()
+        swap = other(root)
+        args = tuple(replaced(arg, other, known) for arg in root.args) if swap is None else ()
         same = all(new is old for new, old in zip(args, root.args, strict=False))
-        known[root] = found or (root if same else Expr(root.fn, args, root.value))
+        known[root] = swap or (root if same else Expr(root.fn, args, root.value))
     return known[root]
 
 

@@ -40,8 +40,9 @@ class Term(e.Arithmetic):
     (axes keep size 1), ``reshape``, ``transpose``, ``broadcast``, ``slice``, ``place`` (zeros, but for what
     ``slice`` would take), ``concat``, ``matmul``, ``rows`` (those of a stack of matrices that the second
     operand names), ``row_sums`` (sums of rows in the second operand by the numbers in the first), ``inverse``
-    and ``cholesky`` (of matrices), ``checked`` (whole numbers below a limit) and ``argmax``. ``options`` say
-    the rest.
+    and ``cholesky`` (of matrices), ``checked`` (whole numbers below a limit), ``argmax``, ``segments`` (the
+    number of each row's sequence) and ``segment_argmax`` (the row of the largest element by sequence and
+    column). ``options`` say the rest.
     """
 
     __slots__ = ("args", "dtype", "fn", "options", "shape")
@@ -55,7 +56,7 @@ class Term(e.Arithmetic):
         options: Any = None,
     ) -> None:
         self.fn, self.args, self.options = fn, tuple(args), options
-        self.shape: tuple[int, ...] = tuple(int(n) for n in shape)
+        self.shape: tuple[int, ...] = tuple(map(int, shape))
         self.dtype = np.dtype(dtype)
 
     @property
@@ -80,7 +81,8 @@ class Term(e.Arithmetic):
         terms = [a if isinstance(a, Term) else Term("number", (), (), dtype, a) for a in args]
         if fn in _TRUTHS:
             dtype = np.dtype(np.bool_)
-        shape = np.broadcast_shapes(*(t.shape for t in terms))
+        shapes = {t.shape for t in terms if t.shape}
+        shape = shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*shapes)
         plain = _plain(fn, terms, shape, dtype)
         return Term(fn, terms, shape, dtype) if plain is None else plain
 
@@ -210,22 +212,18 @@ def _function(function: Callable[..., Any]) -> Callable[..., Array]:
 
 
 absolute = _function(e.abs_)
-cos = _function(e.cos)
-erf = _function(e.erf)
+equal = _function(e.equal)
 exp = _function(e.exp)
-expm1 = _function(e.expm1)
 floor = _function(e.floor)
+floor_divide = _function(e.floor_divide)
 log = _function(e.log)
 log1p = _function(e.log1p)
 maximum = _function(e.maximum)
 minimum = _function(e.minimum)
 not_equal = _function(e.not_equal)
 sign = _function(e.sign)
-sin = _function(e.sin)
 sqrt = _function(e.sqrt)
-square = _function(e.square)
 tanh = _function(e.tanh)
-trunc = _function(e.trunc)
 where = _function(e.where)
 
 
@@ -261,13 +259,6 @@ def concatenate(arrays: Sequence[Array], axis: int = 0) -> Array:
     return cast(Array, Term("concat", terms, shape, dtype, axis))
 
 
-def stack(arrays: Sequence[Array], axis: int = 0) -> Array:
-    """Return arrays of one shape behind each other along a new axis."""
-    at = axis % (arrays[0].ndim + 1)
-    shape = (*arrays[0].shape[:at], 1, *arrays[0].shape[at:])
-    return concatenate([a.reshape(shape) for a in arrays], at)
-
-
 def padded(x: Array, widths: Sequence[tuple[int, int]], value: float = 0.0) -> Array:
     """Return an array with elements of one number before and behind it, by dimension."""
     shape = [low + n + high for n, (low, high) in zip(x.shape, widths, strict=True)]
@@ -278,12 +269,6 @@ def padded(x: Array, widths: Sequence[tuple[int, int]], value: float = 0.0) -> A
     mask = np.full(shape, value, x.dtype)
     mask[tuple(slice(*cut) for cut in cuts)] = 0
     return inside + table(mask)
-
-
-def flip(x: Array, axis: int | Sequence[int]) -> Array:
-    """Return an array with axes in reverse."""
-    axes = {a % x.ndim for a in ([axis] if isinstance(axis, int) else axis)}
-    return x[tuple(slice(None, None, -1) if i in axes else slice(None) for i in range(x.ndim))]
 
 
 def take(x: Array, index: Any, axis: int = 0) -> Array:
@@ -329,10 +314,31 @@ def _row_sums(index: Term, values: Term, rows: int) -> Term:
     return Term("row_sums", [index, values], shape, values.dtype)
 
 
-def checked(index: Array, limit: int, what: str) -> Array:
-    """Return whole numbers that must lie in 0 .. ``limit`` - 1: else the step fails and says ``what``."""
+def checked(index: Array, limit: int, what: str, of: str = "rows") -> Array:
+    """Return whole numbers that must lie in 0 .. ``limit`` - 1; a step fails otherwise.
+
+    ``what`` names one of them in the error, ``of`` what they count.
+    """
     term = cast(Term, index)
-    return cast(Array, Term("checked", [term], term.shape, term.dtype, (limit, what)))
+    return cast(Array, Term("checked", [term], term.shape, term.dtype, (limit, what, of)))
+
+
+def sequence_of(offsets: Array, rows: int, what: str = "X") -> Array:
+    """Return the number of the sequence that each of so many rows belongs to, int64 [rows].
+
+    A step fails if the sequences do not end where the rows of ``what`` do.
+    """
+    return cast(Array, Term("segments", [cast(Term, offsets)], (rows,), np.int64, what))
+
+
+def row_of_largest(offsets: Array, x: Array) -> Array:
+    """Return, by sequence and column, the first row that has the largest element; -1 of no rows.
+
+    ``x`` is [rows, columns], the result int64 [sequences, columns].
+    """
+    terms = [cast(Term, offsets), cast(Term, x)]
+    shape = (terms[0].shape[0] - 1, terms[1].shape[1])
+    return cast(Array, Term("segment_argmax", terms, shape, np.int64))
 
 
 def constant(x: Array) -> Array:
@@ -435,7 +441,10 @@ _MOVED: Mapping[str, Callable[..., tuple[Term | None, ...]]] = {
     "rows": _of_rows,
     "row_sums": _of_row_sums,
 }
-_ENDS = FLAT | {"arg", "unread", "number", "table", "constant", "checked", "argmax"}
+_ENDS = FLAT | {
+    *("arg", "unread", "number", "table", "constant", "checked", "argmax"),
+    *("segments", "segment_argmax"),
+}
 
 
 def in_order(roots: Iterable[Term]) -> list[Term]:
@@ -450,7 +459,7 @@ def in_order(roots: Iterable[Term]) -> list[Term]:
             ordered[id(term)] = term
         else:
             waiting.append((term, True))
-            waiting += [(arg, False) for arg in reversed(term.args)]
+            waiting += [(arg, False) for arg in reversed(term.args) if id(arg) not in ordered]
     return list(ordered.values())
 
 

@@ -62,10 +62,10 @@ def slope_of(act: str, settings: Mapping[str, Any]) -> Callable[..., Expr]:
 def _filled_in(op_type: str, settings: Mapping[str, Any]) -> Callable[..., Expr]:
     scalar = OPS[op_type].scalar
     assert scalar is not None, op_type
-    wanted = inspect.signature(scalar).parameters.values()
-    chosen = {**OPS[op_type].attrs, **settings}
-    held = {p.name: chosen[attribute_name(p.name)] for p in wanted if p.kind is p.KEYWORD_ONLY}
-    return lambda *operands: scalar(*operands, **held)
+    params = inspect.signature(scalar).parameters.values()
+    values = {**OPS[op_type].attrs, **settings}
+    options = {p.name: values[attribute_name(p.name)] for p in params if p.kind is p.KEYWORD_ONLY}
+    return lambda *operands: scalar(*operands, **options)
 
 
 def binary_is_outer(functor_list: Sequence[str]) -> bool:
@@ -80,8 +80,8 @@ def sums(functor_list: Sequence[str]) -> bool:
 
 def activation_in(functor_list: Sequence[str]) -> str:
     """Return the activation's op type."""
-    found = functor_list[1] if binary_is_outer(functor_list) else functor_list[0]
-    return found.removesuffix("_grad")
+    functor = functor_list[1] if binary_is_outer(functor_list) else functor_list[0]
+    return functor.removesuffix("_grad")
 
 
 def settings_in(

@@ -47,22 +47,22 @@ def gemm_shape(op: Inference) -> Mapping[str, Specs]:
 
 def gemm_grad_shape(op: Inference) -> Mapping[str, Specs]:
     """Each gradient is like its operand."""
-    made = grads_like("X", "Y")(op)
+    like = grads_like("X", "Y")(op)
     width = op.shape("DOut")[-1]
     below = op.attr("activation_below")
     op.require(
         below in ("none", "gelu_grad"), f"activation_below={below!r} must be none or gelu_grad"
     )
     op.require(below == "none" or not op.attr("trans_x"), "activation_below takes no trans_x")
-    return {"DX": made["X@GRAD"], "DY": made["Y@GRAD"], "DBias": of_shape((width,), op.spec("Y"))}
+    return {"DX": like["X@GRAD"], "DY": like["Y@GRAD"], "DBias": of_shape((width,), op.spec("Y"))}
 
 
 def backward_attrs(forward: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes of the gradient op."""
     act = forward["activation"]
-    kept = {k: forward[k] for k in ("trans_x", "trans_y", "approximate", "x_num_col_dims")}
+    attrs = {k: forward[k] for k in ("trans_x", "trans_y", "approximate", "x_num_col_dims")}
     name = "none" if act == "none" else f"{act}_grad"
-    return {**kept, "activation_grad": name, "activation_below": "none"}
+    return {**attrs, "activation_grad": name, "activation_below": "none"}
 
 
 _ROW = {"X": normal(3, 4), "Y": normal(4, 5), "Bias": normal(5)}

@@ -33,8 +33,8 @@ SOMETIMES = (MASTER, SKIP, "LearningRate", f"{MASTER}Out", "Beta1PowOut", "Beta2
 
 def fused_slots(op: Op, slots: Sequence[Slot]) -> list[Slot]:
     """Return a single op's slots (inputs, or outputs) as the fused op has them."""
-    kept = (slot for slot in slots if slot.name not in op.numbers)
-    return [Slot(s.name, True, s.optional and s.name in SOMETIMES, s.parameter) for s in kept]
+    arrays = (slot for slot in slots if slot.name not in op.numbers)
+    return [Slot(s.name, True, s.optional and s.name in SOMETIMES, s.parameter) for s in arrays]
 
 
 def _each(single: Op, op: Inference) -> dict[str, list[Spec]]:
@@ -45,40 +45,41 @@ def _each(single: Op, op: Inference) -> dict[str, list[Spec]]:
     slots = [slot.name for slot in single.input_slots if op.has(slot.name)]
     for slot in slots:
         op.require(len(op.specs(slot)) == count, f"{slot} must have one entry per parameter")
-    made: dict[str, list[Spec]] = {
+    results: dict[str, list[Spec]] = {
         slot.name: [] for slot in fused_slots(single, single.output_slots)
     }
     for k in range(count):
         read = {slot: [op.specs(slot)[k]] for slot in slots}
         for slot, specs in single.infer(Inference(op.op, read, op.attrs)).items():
-            made[slot] += specs
-    return made
+            results[slot] += specs
+    return results
 
 
 def _sample(single: Op) -> Sample:
     """Return two parameters of unlike shapes."""
-    (given,) = single.samples
+    (first,) = single.samples
     other = {
         slot: normal(5)
         if slot in ("Param", "Grad")
         else uniform(*((1,) if drawn.shape == (1,) else (5,)), low=0.1, high=0.9)
-        for slot, drawn in given.inputs.items()
+        for slot, drawn in first.inputs.items()
     }
-    attrs = dict(given.attrs)
+    attrs = dict(first.attrs)
     for name in OWN[single.type]:
         attrs[name] = [attrs[name], single.attrs[name]]
-    return sample({slot: [drawn, other[slot]] for slot, drawn in given.inputs.items()}, **attrs)
+    return sample({slot: [drawn, other[slot]] for slot, drawn in first.inputs.items()}, **attrs)
 
 
 def _define(single: Op, name: str) -> None:
-    used, made = fused_slots(single, single.input_slots), fused_slots(single, single.output_slots)
+    inputs = fused_slots(single, single.input_slots)
+    outputs = fused_slots(single, single.output_slots)
     attrs = {**single.attrs, **{own: [] for own in OWN[single.type]}}
     define(
         Op(
             type=name,
-            record=record(name, used, made, attrs),
+            record=record(name, inputs, outputs, attrs),
             shape=lambda op: _each(single, op),
-            in_place={slot.name: single.in_place[slot.name] for slot in made},
+            in_place={slot.name: single.in_place[slot.name] for slot in outputs},
             samples=(_sample(single),),
         )
     )

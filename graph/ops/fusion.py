@@ -52,9 +52,9 @@ def _places(op: Inference) -> list[Place]:
     shape = max(specs.values(), key=extent).shape
     return [
         ("Out", k, "X", j)
-        for k, made in enumerate(op.attr("results"))
-        for j, given in enumerate(op.specs("X"))
-        if given.shape == shape and specs[made] == given
+        for k, value in enumerate(op.attr("results"))
+        for j, spec in enumerate(op.specs("X"))
+        if spec.shape == shape and specs[value] == spec
     ]
 
 

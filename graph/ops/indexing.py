@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from ...strategies.types import INTEGERS, VarType
+from .lod import no_sequences, sliced
 from .operands import Input, Inputs, Operands, Output, Unary
 from .registry import Inference, Op, Spec, Specs, define
-from .rules import merge_dims, normal_axis, of_shape, same
-from .samples import booleans, integers, normal, sample
+from .rules import as_many, merge_dims, normal_axis, of_shape, same
+from .samples import booleans, integers, lengths, normal, sample
 
 _SLICE_NUMBERS = {
     "StartsTensorList": "starts",
@@ -25,19 +28,37 @@ def slice_bounds(size: int, start: int, end: int) -> tuple[int, int]:
     return start, max(end, start)
 
 
+def _bounds(op: Inference, name: str) -> Sequence[int | None]:
+    """Return where windows start or end; None for what is known only when the program runs."""
+    for slot in (f"{name.capitalize()}TensorList", f"{name.capitalize()}Tensor"):
+        if op.has(slot):
+            values = [op.value(slot, k) for k in range(len(op.specs(slot)))]
+            known = [np.ravel(value).tolist() for value in values if value is not None]
+            return [n for many in known for n in many] or [None] * len(op.attr("axes"))
+    return list(op.attr(name))
+
+
 def slice_shape(op: Inference) -> Mapping[str, Specs]:
     """Elements ``starts`` to ``ends`` of each of ``axes``; ``decrease_axis`` then drops sizes of 1."""
     x = op.spec("Input")
     dims = list(x.shape)
-    for axis, start, end in zip(op.attr("axes"), op.attr("starts"), op.attr("ends"), strict=True):
+    starts, ends = (_bounds(op, name) for name in ("starts", "ends"))
+    for axis, start, end in as_many(op, axes=op.attr("axes"), starts=starts, ends=ends):
         op.require(0 <= axis < len(dims), f"axis {axis} is outside the {len(dims)} dimensions")
-        if dims[axis] >= 0:
+        if start is None or end is None:
+            dims[axis] = 1 if axis in op.attr("decrease_axis") else -1
+        elif dims[axis] >= 0:
             low, high = slice_bounds(dims[axis], start, end)
             dims[axis] = high - low
+            dropped = axis in op.attr("decrease_axis")
+            op.require(
+                not dropped or high - low == 1,
+                f"index {start} is outside dimension {axis} of {x.shape[axis]} elements",
+            )
         elif start >= 0 and 0 <= end - start < 1 << 20 and end >= 0:
             dims[axis] = end - start if axis in op.attr("decrease_axis") else -1
-    kept = [d for i, d in enumerate(dims) if i not in op.attr("decrease_axis")]
-    return {"Out": of_shape(tuple(kept) or (1,), x)}
+    shape = [d for i, d in enumerate(dims) if i not in op.attr("decrease_axis")]
+    return {"Out": of_shape(tuple(shape) or (1,), x)}
 
 
 class SliceOperands(Operands):
@@ -57,6 +78,12 @@ class Slice(SliceOperands):
     out: Output
 
 
+class SliceAt(SliceOperands):
+    """A slice whose numbers are read in each step; no program holds it."""
+
+    out: Output
+
+
 class SliceGrad(SliceOperands):
     d_out: Input
     d_input: Output | None
@@ -68,14 +95,41 @@ define(
         linear=("Input",),
         record=Slice,
         numbers=_SLICE_NUMBERS,
+        lod=sliced,
         shape=slice_shape,
         samples=(
             sample({"Input": normal(4, 5)}, axes=[0, 1], starts=[1, -3], ends=[3, 1000]),
             sample({"Input": normal(4, 5)}, axes=[1], starts=[2], ends=[3], decrease_axis=[1]),
         ),
-        refuses=(sample({"Input": normal(4, 5)}, axes=[2], starts=[0], ends=[1]),),
+        refuses=(
+            sample({"Input": normal(4, 5)}, axes=[2], starts=[0], ends=[1]),
+            sample({"Input": normal(4, 5)}, axes=[1], starts=[0, 1], ends=[1]),
+            sample({"Input": normal(4, 5)}, axes=[1], starts=[5], ends=[6], decrease_axis=[1]),
+        ),
     ),
     Op(type="slice_grad", record=SliceGrad, numbers=_SLICE_NUMBERS),
+)
+
+
+_WINDOWS = {"Input": normal(4, 5), "EndsTensorList": [lengths(3), lengths(5)]}
+define(
+    Op(
+        type="slice_at",
+        record=SliceAt,
+        lod=sliced,
+        shape=slice_shape,
+        reads_values=lambda attrs: tuple(_SLICE_NUMBERS),
+        samples=(
+            sample({**_WINDOWS, "StartsTensor": lengths(1, -3)}, axes=[0, 1]),
+            sample(
+                {**_WINDOWS, "StartsTensorList": [lengths(2), lengths(0)]},
+                axes=[0, 1],
+                decrease_axis=[0],
+            ),
+        ),
+        refuses=(sample(_WINDOWS, axes=[0, 2], starts=[0, 0]),),
+    ),
+    Op(type="slice_at_grad", record=SliceGrad),
 )
 
 
@@ -106,6 +160,7 @@ define(
         type="gather",
         linear=("X",),
         record=Gather,
+        lod=no_sequences,
         shape=gather_shape,
         samples=(
             sample({"X": normal(5, 3), "Index": integers(1, high=5)}),
@@ -239,6 +294,7 @@ define(
     Op(
         type="scatter",
         record=Scatter,
+        lod=no_sequences,
         shape=scatter_shape,
         in_place={"Out": "X"},
         samples=(

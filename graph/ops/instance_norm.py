@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from . import formula as f
+from .double_gradient import of_normed, twice
 from .operands import Input, Operands, Output
 from .registry import Inference, Op, Spec, Specs, define, differentiable
 from .rules import merge_dims, product, statistic
 from .samples import normal, sample
-from .second_order import Second
 
 
 def instance_norm_shape(op: Inference) -> Mapping[str, Specs]:
@@ -73,52 +73,16 @@ def instance_norm(a: InstanceNorm) -> f.Results:
     }
 
 
-class Slope(Operands):
-    """The gradient op as a function of all that it depends on: statistics are computed again."""
-
-    x: Input
-    scale: Input | None
-    dy: Input
-    gx: Output | None
-    g_scale: Output | None
-    g_bias: Output | None
-    epsilon: float = 1e-5
+_gradient = f.gradient(instance_norm, InstanceNorm)
 
 
-_first = f.gradient(instance_norm, InstanceNorm)
+def _from_x_alone(a: InstanceNormGrad) -> f.Results:
+    """The gradients, with statistics that are computed again."""
+    return _gradient(a.replace(saved_mean=None, saved_variance=None))
 
 
-def _slope(a: Slope) -> f.Results:
-    results = _first(
-        Operands.of(
-            {
-                "x": a.x,
-                "scale": a.scale,
-                "d_y": a.dy,
-                "d_x": a.gx,
-                "d_scale": a.g_scale,
-                "d_bias": a.g_bias,
-                "epsilon": a.epsilon,
-            }
-        )
-    )
-    return {"gx": results["d_x"], "g_scale": results["d_scale"], "g_bias": results["d_bias"]}
-
-
-_second = f.gradient(_slope, Slope)
-
-
-def instance_norm_grad_grad(a: Operands) -> f.Results:
-    """The gradients of X, Scale and Y@GRAD, derived twice."""
-    fields = vars(a)
-    above = {"d_gx": "ddx", "d_g_scale": "dd_scale", "d_g_bias": "dd_bias"}
-    targets = {"d_x": "dx", "d_scale": "d_scale", "d_dy": "ddy"}
-    same = {name: name for name in ("x", "scale", "dy", "epsilon")}
-    names = {**same, **above, **targets}
-    results = _second(Operands.of({ours: fields[name] for ours, name in names.items()}))
-    return {name: results[ours] for ours, name in targets.items()}
-
-
+_SLOPE = Op(type="instance_norm_grad", record=InstanceNormGrad, shape=instance_norm_grad_shape)
+_SECOND = of_normed("SavedMean", "SavedVariance")
 _CHANNELS = {"Scale": normal(3), "Bias": normal(3)}
 
 define(
@@ -134,22 +98,8 @@ define(
         refuses=(sample({"X": normal(2, 4, 3), **_CHANNELS}),),
     ),
     differentiable(
-        Op(type="instance_norm_grad", record=InstanceNormGrad, shape=instance_norm_grad_shape),
-        Second(
-            {
-                "X": "X",
-                "Scale": "Scale",
-                "SavedMean": "SavedMean",
-                "SavedVariance": "SavedVariance",
-                "DY": "Y@GRAD",
-                "DDX": "X@GRAD@GRAD",
-                "DDScale": "Scale@GRAD@GRAD",
-                "DDBias": "Bias@GRAD@GRAD",
-            },
-            {"DX": "X@GRAD", "DScale": "Scale@GRAD", "DDY": "Y@GRAD@GRAD"},
-            {"DX": ["X"], "DScale": ["Scale"], "DDY": ["DY"]},
-            optional=("Scale",),
-        ),
-        formula=instance_norm_grad_grad,
+        _SLOPE,
+        _SECOND,
+        formula=twice(_from_x_alone, _SLOPE, _SECOND),
     ),
 )

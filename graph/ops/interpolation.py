@@ -33,6 +33,7 @@ def interpolation_shape(op: Inference) -> Mapping[str, Specs]:
     op.require(len(x.shape) in ranks, f"X must have {ranks[0]} dimensions, has {len(x.shape)}")
     axes = len(x.shape) - 2
     n, c, *image = channels_first(x.shape, layout)
+    op.require(0 not in image, f"images of {image} hold nothing to interpolate")
     scale, sizes = op.attr("scale"), [op.attr(name) for name in _SIZES[-axes:]]
     if scale > 0 and min(sizes) <= 0:
         sizes = [-1 if size < 0 else int(size * scale) for size in image]
@@ -166,11 +167,6 @@ def _along(x: Array, axis: int, taps: Taps) -> Array:
     return total
 
 
-def interpolation_grad_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like X."""
-    return {"X@GRAD": op.spec("X")}
-
-
 def _declare(op_type: str, method: str, sizes: Sequence[str], x: tuple[int, ...]) -> None:
     outs = dict(zip(sizes, (6, 3, 4), strict=False))
     last = (x[0], *x[2:], x[1])
@@ -210,7 +206,6 @@ def _declare(op_type: str, method: str, sizes: Sequence[str], x: tuple[int, ...]
             type=f"{op_type}_grad",
             record=InterpolationGrad,
             numbers=numbers,
-            shape=interpolation_grad_shape,
         ),
     )
 

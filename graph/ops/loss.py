@@ -6,10 +6,13 @@ from collections.abc import Mapping
 
 from ...strategies.types import INTEGERS
 from . import expr as e
+from . import formula as f
+from .double_gradient import twice
 from .operands import Input, Operands, Output, SlopeOfOut, Unary
-from .registry import Inference, Op, Spec, Specs, define
+from .registry import Inference, Op, Spec, Specs, define, differentiable
 from .rules import merge_dims, normal_axis, of_shape, same, same_shape
 from .samples import distribution, integers, normal, sample, uniform
+from .second_order import Second
 
 
 def softmax_shape(op: Inference) -> Mapping[str, Specs]:
@@ -32,6 +35,22 @@ class Softmax(Unary, SoftmaxAttributes): ...
 class SoftmaxGrad(SlopeOfOut, SoftmaxAttributes): ...
 
 
+def _softmax_grad(a: SoftmaxGrad) -> f.Results:
+    return {"d_x": (a.d_out - (a.d_out * a.out).sum(a.axis, keepdims=True)) * a.out}
+
+
+_SOFTMAX_GRAD = Op(
+    type="softmax_grad",
+    record=SoftmaxGrad,
+    shape=same("Out", "X@GRAD"),
+    in_place={"X@GRAD": "Out@GRAD"},
+)
+_SECOND = Second(
+    {"Out": "Out", "DOut": "Out@GRAD", "DDX": "X@GRAD@GRAD"},
+    {"DOutNew": "Out@GRAD", "DDOut": "Out@GRAD@GRAD"},
+    {"DOutNew": ["Out"], "DDOut": ["Out"]},
+)
+
 define(
     Op(
         type="softmax",
@@ -41,12 +60,7 @@ define(
         samples=(sample({"X": normal(3, 5)}), sample({"X": normal(2, 3, 4)}, axis=1)),
         refuses=(sample({"X": normal(3, 5)}, axis=2),),
     ),
-    Op(
-        type="softmax_grad",
-        record=SoftmaxGrad,
-        shape=same("Out", "X@GRAD"),
-        in_place={"X@GRAD": "Out@GRAD"},
-    ),
+    differentiable(_SOFTMAX_GRAD, _SECOND, formula=twice(_softmax_grad, _SOFTMAX_GRAD, _SECOND)),
 )
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from .lod import joined, no_sequences
 from .operands import Input, Inputs, Operands, Output, Outputs, Unary, named
 from .registry import Grad, Inference, Op, Spec, Specs, define
-from .rules import merge_dims, normal_axis, of_shape
+from .rules import UNKNOWN_SIZE, merge_dims, normal_axis, of_shape
 from .samples import normal, sample
 
 
@@ -54,6 +55,7 @@ define(
         linear=("X",),
         record=Concat,
         numbers={"AxisTensor": "axis"},
+        lod=joined,
         shape=concat_shape,
         samples=(
             sample({"X": [normal(2, 3), normal(4, 3)]}),
@@ -206,6 +208,7 @@ define(
         type="unstack",
         linear=("X",),
         record=Unstack,
+        lod=no_sequences,
         shape=unstack_shape,
         samples=(
             sample({"X": normal(2, 3)}, num=2),
@@ -227,12 +230,10 @@ def expand_shape(op: Inference) -> Mapping[str, Specs]:
     op.require(
         len(times) == len(x.shape), f"expand_times {times} needs a number for each dimension"
     )
-    op.require(all(t > 0 for t in times), f"expand_times {times} must be above 0")
-    return {
-        "Out": of_shape(
-            tuple(d * t if d >= 0 else -1 for d, t in zip(x.shape, times, strict=True)), x
-        )
-    }
+    known = [t for t in times if t != UNKNOWN_SIZE]
+    op.require(all(t > 0 for t in known), f"expand_times {times} must be above 0")
+    pairs = zip(x.shape, times, strict=True)
+    return {"Out": of_shape(tuple(d * t if min(d, t) >= 0 else -1 for d, t in pairs), x)}
 
 
 _EXPAND_NUMBERS = {"ExpandTimes": "expand_times", "expand_times_tensor": "expand_times"}

@@ -6,8 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .operands import Input, Operands, Output
-from .registry import Inference, Op, Spec, Specs, define
+from . import formula as f
+from .double_gradient import of_normed, twice
+from .operands import Array, Input, Operands, Output
+from .registry import Inference, Op, Spec, Specs, define, differentiable
 from .rules import merge_dims, product, statistic
 from .samples import normal, sample, uniform
 
@@ -22,9 +24,9 @@ def batch_norm_shape(op: Inference) -> Mapping[str, Specs]:
     )
     channels = x.shape[-1] if op.attr("data_layout") == "NHWC" else x.shape[1]
     for slot in ("Scale", "Bias", "Mean", "Variance"):
-        found = op.shape(slot)
+        shape = op.shape(slot)
         op.require(
-            len(found) == 1 and merge_dims(found[0], channels) is not None,
+            len(shape) == 1 and merge_dims(shape[0], channels) is not None,
             f"{slot} must have one element for each of the {channels} channels",
         )
     statistic = op.spec("Scale")
@@ -100,6 +102,44 @@ class BatchNormGrad(BatchNormAttributes):
     d_bias: Output | None
 
 
+def by_channel(x: Array, data_layout: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the axes a statistic is taken over, and the shape that spreads it over X."""
+    axis = x.ndim - 1 if data_layout == "NHWC" else 1
+    axes = tuple(i for i in range(x.ndim) if i != axis)
+    return axes, tuple(n if i == axis else 1 for i, n in enumerate(x.shape))
+
+
+def slope_of_batch(
+    normed: Array, d: Array, scale: Array, inverse: Array, data_layout: str, fixed: bool
+) -> f.Results:
+    """Return a batch norm's gradients from what was normalised and 1 / sqrt(variance + epsilon) of channels.
+
+    Statistics of the batch (not ``fixed``) take the mean of ``d``, and what of it goes along ``normed``, away.
+    """
+    axes, spread = by_channel(normed, data_layout)
+    d_scale, d_bias = (d * normed).sum(axes), d.sum(axes)
+    if not fixed:
+        share = scale.size / max(normed.size, 1)
+        d = d - (d_bias * share).reshape(spread) - normed * (d_scale * share).reshape(spread)
+    return {"d_x": d * (scale * inverse).reshape(spread), "d_scale": d_scale, "d_bias": d_bias}
+
+
+def _batch_norm_grad(a: BatchNormGrad) -> f.Results:
+    """The gradients, from X alone where the statistics are the batch's."""
+    axes, spread = by_channel(a.x, a.data_layout)
+    fixed = a.use_global_stats or a.is_test
+    mean, inverse = a.saved_mean, a.saved_variance
+    if not fixed:
+        mean = a.x.mean(axes)
+        centred = a.x - mean.reshape(spread)
+        inverse = 1 / f.sqrt((centred * centred).mean(axes) + a.epsilon)
+    normed = (a.x - mean.reshape(spread)) * inverse.reshape(spread)
+    return slope_of_batch(normed, a.d_y, a.scale, inverse, a.data_layout, fixed)
+
+
+_SECOND = of_normed("SavedMean", "SavedVariance")
+_SLOPE = Op(type="batch_norm_grad", record=BatchNormGrad, in_place={"X@GRAD": "Y@GRAD"})
+
 define(
     Op(
         type="batch_norm",
@@ -118,7 +158,7 @@ define(
         ),
         refuses=(sample({"X": normal(4, 2, 2, 2), **STATISTICS}),),
     ),
-    Op(type="batch_norm_grad", record=BatchNormGrad, in_place={"X@GRAD": "Y@GRAD"}),
+    differentiable(_SLOPE, _SECOND, formula=twice(_batch_norm_grad, _SLOPE, _SECOND)),
 )
 
 
@@ -132,9 +172,9 @@ def layer_norm_shape(op: Inference) -> Mapping[str, Specs]:
     width = product(x.shape[axis:])
     for slot in ("Scale", "Bias"):
         if op.has(slot):
-            found = math.prod(op.shape(slot))
+            count = math.prod(op.shape(slot))
             op.require(
-                width < 0 or found == width, f"{slot} has {found} elements for {width} features"
+                width < 0 or count == width, f"{slot} has {count} elements for {width} features"
             )
     rows = Spec((product(x.shape[:axis]),), statistic(x.dtype))
     return {"Y": x, "Mean": rows, "Variance": rows}
@@ -165,6 +205,23 @@ class LayerNormGrad(Operands):
     epsilon: float = 1e-5
 
 
+def _layer_norm_grad(a: LayerNormGrad) -> f.Results:
+    """The gradients, from X alone."""
+    rows = math.prod(a.x.shape[: a.begin_norm_axis])
+    x, d = (array.reshape(rows, -1) for array in (a.x, a.d_y))
+    centred = x - x.mean(1, keepdims=True)
+    inverse = 1 / f.sqrt((centred * centred).mean(1, keepdims=True) + a.epsilon)
+    normed = centred * inverse
+    results = {"d_scale": (d * normed).sum(0), "d_bias": d.sum(0)}
+    d = d if a.scale is None else d * a.scale.reshape(-1)
+    along = (d * normed).mean(1, keepdims=True)
+    d_x = (d - d.mean(1, keepdims=True) - normed * along) * inverse
+    return {"d_x": d_x.reshape(a.x.shape), **results}
+
+
+_SECOND_BY_ROW = of_normed("Mean", "Variance")
+_SLOPE_BY_ROW = Op(type="layer_norm_grad", record=LayerNormGrad)
+
 define(
     Op(
         type="layer_norm",
@@ -179,5 +236,9 @@ define(
         ),
         refuses=(sample({"X": normal(4, 6), "Scale": normal(5)}),),
     ),
-    Op(type="layer_norm_grad", record=LayerNormGrad),
+    differentiable(
+        _SLOPE_BY_ROW,
+        _SECOND_BY_ROW,
+        formula=twice(_layer_norm_grad, _SLOPE_BY_ROW, _SECOND_BY_ROW),
+    ),
 )

@@ -9,6 +9,9 @@
 ``Inputs`` and ``Outputs`` take any number of variables. Slots are named after fields: ``x_shape`` is XShape,
 ``d_x`` is X@GRAD; ``named`` gives another name. Every result of a gradient op may be left out.
 
+``x_lod: Offsets`` asks for the sequences of X: int64 offsets [sequences + 1] by level, outermost first; none if
+X has no sequences. No program names this slot, X@LOD: it is filled when a graph is read (``ir/sequences.py``).
+
 A kernel is bound to an instance: slots are arrays (None, or an empty list, where not in use).
 """
 
@@ -30,6 +33,7 @@ Input: TypeAlias = Array
 Inputs: TypeAlias = list[Array]
 Output: TypeAlias = Array
 Outputs: TypeAlias = list[Array | None]
+Offsets: TypeAlias = list[Array]
 
 
 class _Name(str):
@@ -76,11 +80,12 @@ def attribute_name(parameter: str) -> str:
 
 
 class Declared(NamedTuple):
-    """The slots and attributes of a record."""
+    """The slots and attributes of a record; ``lods`` are the slots of offsets, which no program names."""
 
     inputs: tuple[Slot, ...]
     outputs: tuple[Slot, ...]
     attrs: Mapping[str, Any]
+    lods: tuple[Slot, ...] = ()
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
@@ -96,21 +101,22 @@ class Operands:
     @classmethod
     def of(cls, values: dict[str, Any]) -> Self:
         """Return the record of these values, which may be more than its fields; the mapping becomes its own."""
-        made = cls.__new__(cls)
-        object.__setattr__(made, "__dict__", values)
-        return made
+        record = cls.__new__(cls)
+        object.__setattr__(record, "__dict__", values)
+        return record
 
     def replace(self, **changes: Any) -> Self:
         """Return a record in which these fields differ."""
         return self.of({**self.__dict__, **changes})
 
     @classmethod
+    @cache
     def declared(cls) -> Declared:
         """Return what the fields say, in their order: those of base classes come first.
 
         A field that is declared again takes its place among the new ones.
         """
-        sides: dict[str, list[Slot]] = {"Input": [], "Output": []}
+        sides: dict[str, list[Slot]] = {"Input": [], "Output": [], "Offset": []}
         attrs: dict[str, Any] = {}
         fields: dict[str, str] = {}
         for base in reversed(cls.__mro__):
@@ -124,9 +130,12 @@ class Operands:
                 attrs[field] = default
                 continue
             name = default if isinstance(default, _Name) else slot_name(field)
+            if side == "Offset" and name is not default:
+                name = lod_slot(slot_name(field.removesuffix("_lod")))
             dispensable = bool(optional) or (side == "Output" and "@GRAD" in name)
             sides[side].append(Slot(str(name), kind != side, dispensable, field))
-        return Declared(tuple(sides["Input"]), tuple(sides["Output"]), attrs)
+        inputs, outputs, lods = (tuple(slots) for slots in sides.values())
+        return Declared(inputs, outputs, attrs, lods)
 
 
 def record(
@@ -141,6 +150,14 @@ def record(
             defaults[slot.parameter] = named(slot.name)
     kinds |= dict.fromkeys(attrs, "Any")
     return type(name, (Operands,), {**defaults, "__annotations__": kinds})
+
+
+LOD_SUFFIX = "@LOD"
+
+
+def lod_slot(slot: str) -> str:
+    """Return the slot of the offsets of a slot's sequences."""
+    return slot + LOD_SUFFIX
 
 
 def slot_name(field: str) -> str:

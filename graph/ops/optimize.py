@@ -14,10 +14,25 @@ from .expr import Expr
 from .update import Number, Results
 
 
+def _decayed(param: Expr, grad: Expr, l2_decay: float) -> Expr:
+    """Return g + l2_decay p: L2 decay that a pass found before the update (no attribute of Paddle's)."""
+    return grad + param * l2_decay if l2_decay else grad
+
+
 @declare_update(optional=(MASTER,))
-def sgd(param: Expr, grad: Expr, learning_rate: Expr) -> Results:
+def sgd(param: Expr, grad: Expr, learning_rate: Expr, *, l2_decay: float = 0.0) -> Results:
     """p -= lr g."""
-    return {"param": param - learning_rate * grad}
+    return {"param": param - learning_rate * _decayed(param, grad, l2_decay)}
+
+
+@declare_update(optional=(MASTER,))
+def asgd(param: Expr, grad: Expr, learning_rate: Expr, d: Expr, y: Expr) -> Results:
+    """d is the sum of the gradients of batches, y the one of this batch that it holds: d += g - y; p -= lr d.
+
+    Schmidt, Le Roux and Bach, Mathematical Programming 162 (2017), of one batch.
+    """
+    total = d - y + grad
+    return {"d": total, "y": grad, "param": param - learning_rate * total}
 
 
 @declare_update(optional=(MASTER,))
@@ -29,11 +44,13 @@ def momentum(
     *,
     mu: float = 0.0,
     use_nesterov: bool = False,
+    l2_decay: float = 0.0,
 ) -> Results:
     """v = mu v + g; p -= lr v, or with Nesterov's step p -= lr (g + mu v).
 
     Sutskever, Martens, Dahl and Hinton, ICML 2013, with the rate outside v as in Paddle.
     """
+    grad = _decayed(param, grad, l2_decay)
     velocity = velocity * mu + grad
     step = velocity * mu + grad if use_nesterov else velocity
     return {"velocity": velocity, "param": param - learning_rate * step}
@@ -59,20 +76,26 @@ def adam(
     beta1: float = 0.9,
     beta2: float = 0.999,
     epsilon: Number = 1e-8,
+    powers_first: bool = False,
+    l2_decay: float = 0.0,
 ) -> Results:
     """lr_t = lr sqrt(1 - b2^t) / (1 - b1^t), then p -= lr_t m / (sqrt(v) + e). The powers advance after use.
 
-    Kingma and Ba, arXiv 1412.6980; as in Paddle, epsilon is not corrected for the bias of v.
+    Kingma and Ba, arXiv 1412.6980; as in Paddle, epsilon is not corrected for the bias of v. With
+    ``powers_first`` the powers advance before use, as in Paddle's lazy update of rows.
     """
-    rate = learning_rate * e.sqrt(1 - beta2_pow) / (1 - beta1_pow)
+    grad = _decayed(param, grad, l2_decay)
+    first, second = beta1_pow * beta1, beta2_pow * beta2
+    used = (first, second) if powers_first else (beta1_pow, beta2_pow)
+    rate = learning_rate * e.sqrt(1 - used[1]) / (1 - used[0])
     moment1 = averaged(moment1, grad, beta1)
     moment2 = averaged(moment2, grad * grad, beta2)
     return {
         "moment1": moment1,
         "moment2": moment2,
         "param": param - moment1 / (e.sqrt(moment2) + epsilon) * rate,
-        "beta1_pow": beta1_pow * beta1,
-        "beta2_pow": beta2_pow * beta2,
+        "beta1_pow": first,
+        "beta2_pow": second,
     }
 
 

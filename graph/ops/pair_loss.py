@@ -11,6 +11,7 @@ import numpy as np
 from ...strategies.types import FLOATS, INTEGERS
 from . import expr as e
 from .activation import logistic
+from .lod import no_sequences
 from .operands import Input, Operands, Output
 from .registry import Grad, Inference, Op, ShapeRule, Shapes, Specs, define
 from .rules import merge_dims, of_shape, product, same, same_shape
@@ -134,6 +135,7 @@ define(
         type="kldiv_loss",
         inputs=("X", "Target"),
         outputs=("Loss",),
+        lod=no_sequences,
         shape=kldiv_shape,
         scalar=lambda x, target, *, share: e.where(
             target > 0, share * target * (e.log(target) - x), 0
@@ -230,6 +232,7 @@ define(
         type="rank_loss",  # Burges et al., "Learning to rank using gradient descent", ICML 2005
         inputs=("Label", "Left", "Right"),
         outputs=("Out",),
+        lod=no_sequences,
         shape=alike("Left", "Right", "Label"),
         scalar=lambda label, left, right: softplus(left - right) - label * (left - right),
         samples=(sample(_RANKED),),
@@ -252,6 +255,7 @@ def smooth_l1_shape(op: Inference) -> Mapping[str, Specs]:
             same_shape(op, "X", other)
             op.require(op.spec(other).dtype == x.dtype, f"X and {other} must have one dtype")
     op.require(len(x.shape) > 1, "X must have 2 dimensions or more")
+    op.require(op.attr("sigma") != 0, "sigma must not be 0")
     weighted = op.has("InsideWeight"), op.has("OutsideWeight")
     op.require(weighted[0] == weighted[1], "InsideWeight and OutsideWeight go together")
     return {"Diff": x, "Out": of_shape((x.shape[0], 1), x)}
@@ -300,6 +304,7 @@ define(
         type="smooth_l1_loss",  # Girshick, arXiv 1504.08083
         inputs=("X", "Y", "InsideWeight?", "OutsideWeight?"),
         outputs=("Diff", "Out"),
+        lod=no_sequences,
         shape=smooth_l1_shape,
         scalar=_smooth_l1,
         samples=(
@@ -310,6 +315,7 @@ define(
         refuses=(
             sample({"X": normal(3, 4), "Y": normal(4, 3)}),
             sample({"X": normal(3), "Y": normal(3)}),
+            sample(_APART, sigma=0.0),
         ),
         **_SMOOTH_L1,
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...strategies.types import INTEGERS
+from .lod import no_sequences
 from .operands import Input, Inputs, Operands, Output, Outputs, Unary
 from .registry import Inference, Op, Specs, define
 from .rules import merge_dims, normal_axis, of_shape, same
@@ -128,6 +129,7 @@ define(
     Op(
         type="multiplex",
         record=Multiplex,
+        lod=no_sequences,
         shape=multiplex_shape,
         samples=(
             sample({"Ids": integers(4, 1, high=2), "X": _ROWS}),

@@ -72,11 +72,11 @@ def expressions(op_type: str, operands: Operands, attrs: Mapping[str, Any]) -> d
     scalar = _OTHERS.get(op_type) or OPS[op_type].scalar
     assert scalar is not None
     parameters = inspect.signature(scalar).parameters.values()
-    given = [operands.get(p.name) for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    positional = [operands.get(p.name) for p in parameters if p.kind is not p.KEYWORD_ONLY]
     named = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
     settings = {name: attrs[attribute_name(name)] for name in named}
-    made = scalar(*given, **settings)
-    results = made if isinstance(made, tuple) else (made,)
+    value = scalar(*positional, **settings)
+    results = value if isinstance(value, tuple) else (value,)
     return {
         slot.name: result for slot, result in zip(OPS[op_type].output_slots, results, strict=True)
     }

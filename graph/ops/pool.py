@@ -17,8 +17,8 @@ def pool_shape(op: Inference) -> Mapping[str, Specs]:
     kind = op.attr("pooling_type")
     op.require(kind in ("max", "avg"), f"pooling_type {kind!r} is unknown")
     pads = (op.attr("paddings"), op.attr("padding_algorithm"))
-    made = (n, c, *pooled(op, image, *pads))
-    return {"Out": of_shape(as_given(made, op.attr("data_format")), op.spec("X"))}
+    result = (n, c, *pooled(op, image, *pads))
+    return {"Out": of_shape(as_given(result, op.attr("data_format")), op.spec("X"))}
 
 
 def pooled(
@@ -29,6 +29,7 @@ def pooled(
     if op.attr("global_pooling"):
         return list(image) if op.attr("adaptive") else [1] * len(image)
     op.require(min(*k, *strides) > 0, "ksize and strides must be above 0")
+    op.require(min(paddings) >= 0, f"paddings={list(paddings)} must not be negative")
     if op.attr("adaptive"):
         return list(k)
     pads = window_paddings(paddings, algorithm, image, k, strides)

@@ -140,7 +140,10 @@ _OF_VOLUMES = (
     sample({"X": normal(1, 2, 4, 3, 4)}, ksize=[2, 2, 3], strides=[2, 1, 1], paddings=[0, 1, 1]),
     sample({"X": normal(1, 2, 3, 4, 5)}, ksize=[2, 2, 3], adaptive=True),
 )
-_REFUSES = (sample({"X": normal(1, 1, 3, 3)}, ksize=[5, 5]),)
+_REFUSES = (
+    sample({"X": normal(1, 1, 3, 3)}, ksize=[5, 5]),
+    sample({"X": normal(1, 1, 3, 3)}, ksize=[2, 2], paddings=[-1, 0]),
+)
 
 define(
     Op(

@@ -7,16 +7,21 @@ from collections.abc import Mapping
 import numpy as np
 
 from . import formula as f
-from .operands import Input, Operands, Output
+from .operands import Input, Offsets, Operands, Output
 from .registry import Inference, Op, Specs, define
-from .samples import normal, sample
+from .samples import normal, offsets, sample
+from .sequence import bounds_of_rows, one_level
 
 
 def add_position_encoding_shape(op: Inference) -> Mapping[str, Specs]:
-    """Out like X [N, length, width], with an even width."""
+    """Out like X [N, length, width], or rows of sequences [N, width], with an even width."""
     x = op.spec("X")
-    op.require(len(x.shape) == 3, f"X must have 3 dimensions, has {len(x.shape)}")
-    op.require(x.shape[2] % 2 == 0 or x.shape[2] < 0, f"the width must be even, is {x.shape[2]}")
+    if len(x.shape) == 2:
+        op.sequences("X")
+        one_level(op, "X")
+    op.require(len(x.shape) in (2, 3), f"X must have 2 or 3 dimensions, has {len(x.shape)}")
+    width = x.shape[-1]
+    op.require(width % 2 == 0 or width < 0, f"the width must be even, is {width}")
     return {"Out": x}
 
 
@@ -27,6 +32,7 @@ class AddPositionEncodingAttributes(Operands):
 
 class AddPositionEncoding(AddPositionEncodingAttributes):
     x: Input
+    x_lod: Offsets
     out: Output
 
 
@@ -37,13 +43,17 @@ class AddPositionEncodingGrad(AddPositionEncodingAttributes):
 
 def add_position_encoding(a: AddPositionEncoding) -> f.Results:
     """Out = alpha X + beta (sines, then cosines of the position): Vaswani et al., arXiv 1706.03762, 3.5."""
-    length, half = a.x.shape[1], a.x.shape[2] // 2
+    length, half = a.x.shape[-2], a.x.shape[-1] // 2
     rate = 10000.0 ** -(np.arange(half) / max(half - 1, 1))
     if half == 1:
         rate = np.full(1, 1e-4)  # Paddle divides by 10000 itself then
     angles = np.arange(length)[:, None] * rate
     waves = np.concatenate([np.sin(angles), np.cos(angles)], 1)
-    return {"out": a.x * a.alpha + f.table(waves * a.beta, a.x.dtype)}
+    added = f.table(waves * a.beta, a.x.dtype)
+    if a.x.ndim == 2:
+        _, begin, _ = bounds_of_rows(a, length)
+        added = f.take(added, f.table(range(length), "int64") - begin)
+    return {"out": a.x * a.alpha + added}
 
 
 define(
@@ -55,6 +65,7 @@ define(
         samples=(
             sample({"X": normal(2, 3, 4)}),
             sample({"X": normal(2, 5, 2)}, alpha=0.5, beta=2.0),
+            sample({"X": normal(5, 4), "X@LOD": [offsets(2, 0, 3)]}, alpha=0.5, beta=2.0),
         ),
         refuses=(sample({"X": normal(2, 3, 3)}), sample({"X": normal(2, 4)})),
     ),

@@ -87,21 +87,21 @@ def function_of(number: int, where: str = "") -> PythonFunction:
 
 def py_func_shape(op: Inference) -> Mapping[str, Specs]:
     """Results are as the program declares them; their unknown sizes are those of operands."""
-    found = function_of(op.attr("forward_callable_id"), op.where)
-    given = op.specs("X")
+    function = function_of(op.attr("forward_callable_id"), op.where)
+    operands = op.specs("X")
     # A number is all that a saved program holds, and in another process it may be another function's.
     op.require(
-        len(given) == len(found.operands) and all(map(_fits, given, found.operands)),
-        f"{found} was registered for X = {', '.join(map(str, found.operands)) or 'nothing'}",
+        len(operands) == len(function.operands) and all(map(_fits, operands, function.operands)),
+        f"{function} was registered for X = {', '.join(map(str, function.operands)) or 'nothing'}",
     )
-    sizes = [spec.shape for spec in given]
-    shapes = (found.result_shape(k, sizes) for k in range(len(found.results)))
-    return {"Out": [r._replace(shape=s) for r, s in zip(found.results, shapes, strict=True)]}
+    sizes = [spec.shape for spec in operands]
+    shapes = (function.result_shape(k, sizes) for k in range(len(function.results)))
+    return {"Out": [r._replace(shape=s) for r, s in zip(function.results, shapes, strict=True)]}
 
 
-def _fits(given: Spec, declared: Spec) -> bool:
-    alike = given.dtype == declared.dtype and len(given.shape) == len(declared.shape)
-    return alike and None not in map(merge_dims, given.shape, declared.shape)
+def _fits(operand: Spec, declared: Spec) -> bool:
+    alike = operand.dtype == declared.dtype and len(operand.shape) == len(declared.shape)
+    return alike and None not in map(merge_dims, operand.shape, declared.shape)
 
 
 def _backward(attrs: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ...strategies.types import FLOATS, VarType, to_numpy
+from .lod import no_sequences
 from .operands import Input, Inputs, Operands, Output, Outputs, Unary, named
 from .registry import Inference, Op, Spec, Specs, define
-from .rules import merge_dims, of_shape, product
+from .rules import UNKNOWN_SIZE, merge_dims, of_shape, product
 from .samples import booleans, integers, normal, sample
 
 
@@ -93,7 +94,8 @@ def linspace_shape(op: Inference) -> Mapping[str, Specs]:
     """``num`` elements of Start's type."""
     start, num = op.spec("Start"), op.attr("num")
     op.require(
-        op.spec("Stop").dtype == start.dtype and product(start.shape) in (1, -1),
+        op.spec("Stop").dtype == start.dtype
+        and all(product(op.shape(slot)) in (1, -1) for slot in ("Start", "Stop")),
         "Start and Stop must be one number each, of one type",
     )
     op.require(num > 0, f"Num must be above 0, got {num}")
@@ -134,6 +136,8 @@ def range_size(start: float, end: float, step: float, dtype: VarType) -> int:
 def range_shape(op: Inference) -> Mapping[str, Specs]:
     """start, start + step, ... up to but without end."""
     start, end, step, dtype = (op.attr(name) for name in ("start", "end", "step", "dtype"))
+    if UNKNOWN_SIZE in (start, end, step):
+        return {"Out": Spec((-1,), VarType(dtype))}
     op.require(
         (start < end and step > 0) or (start > end and step < 0),
         f"there is nothing from {start} to {end} by {step}",
@@ -211,7 +215,8 @@ def expand_as_shape(op: Inference) -> Mapping[str, Specs]:
     x, target = op.spec("X"), op.shape("target_tensor")
     pairs = zip(x.shape, target, strict=False)
     op.require(
-        len(x.shape) == len(target) and all(a < 0 or b < 0 or b % a == 0 for a, b in pairs),
+        len(x.shape) == len(target)
+        and all(a < 0 or b < 0 or a == b or (a and b % a == 0) for a, b in pairs),
         f"{list(x.shape)} does not repeat to {list(target)}",
     )
     return {"Out": of_shape(target, x)}
@@ -232,6 +237,7 @@ define(
     Op(
         type="expand_as",
         record=ExpandAs,
+        lod=no_sequences,
         shape=expand_as_shape,
         samples=(
             sample({"X": normal(2, 3), "target_tensor": normal(4, 3)}),
@@ -240,6 +246,7 @@ define(
         refuses=(
             sample({"X": normal(2, 3), "target_tensor": normal(3, 3)}),
             sample({"X": normal(2, 3), "target_tensor": normal(2, 3, 1)}),
+            sample({"X": normal(0, 3), "target_tensor": normal(2, 3)}),
         ),
     ),
     Op(type="expand_as_grad", record=ExpandAsGrad),

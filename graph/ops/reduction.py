@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ...strategies.types import FLOATS, VarType
 from .operands import Inputs, Operands, Output, SlopeOfBoth, SlopeOfX, Unary
-from .registry import Grad, Inference, Op, Spec, Specs, define
+from .registry import Grad, Inference, Op, ShapeRule, Spec, Specs, define
 from .rules import merge_dims, normal_axis, product, same
 from .samples import Draw, booleans, normal, sample, uniform
 
@@ -114,11 +114,24 @@ def reduce_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": Spec(shape or (1,), x.dtype if out_dtype < 0 else VarType(out_dtype))}
 
 
+def extreme_shape(op: Inference) -> Mapping[str, Specs]:
+    """As other reductions, of one element at least."""
+    shape = op.shape("X")
+    axes = reduced_axes(op, len(shape))
+    op.require(
+        0 not in (shape[axis] for axis in axes),
+        f"there is no element along dimensions {list(axes)}",
+    )
+    return reduce_shape(op)
+
+
 _SAMPLES = (
     sample({"X": normal(3, 4)}, dim=[0]),
     sample({"X": normal(2, 3, 4)}, dim=[1, -1], keep_dim=True),
     sample({"X": normal(2, 3)}, reduce_all=True),
     sample({"X": normal(2, 3, 4)}, dim=[0, 2]),
+    sample({"X": normal(300, 4)}, dim=[0]),  # many short rows
+    sample({"X": normal(40, 30, 3)}, dim=[0, 2], keep_dim=True),
 )
 _POSITIVE = (
     sample({"X": uniform(3, 4, low=0.5, high=2.0)}, dim=[1]),
@@ -131,14 +144,16 @@ def _define(
     gradient: type[Operands],
     samples: tuple[object, ...],
     linear: Sequence[str] = (),
+    shape: ShapeRule = reduce_shape,
+    refuses: tuple[object, ...] = (),
 ) -> None:
     define(
         Op(
             type=name,
             record=Reduce,
-            shape=reduce_shape,
+            shape=shape,
             samples=samples,
-            refuses=(sample({"X": normal(3, 4)}, dim=[2]),),
+            refuses=(sample({"X": normal(3, 4)}, dim=[2]), *refuses),
             linear=linear,
         ),
         Op(type=f"{name}_grad", record=gradient),
@@ -147,8 +162,9 @@ def _define(
 
 _define("reduce_sum", ReduceGrad, _SAMPLES, ("X",))
 _define("reduce_mean", ReduceGrad, _SAMPLES, ("X",))
-_define("reduce_max", ReduceGradOfOut, _SAMPLES)
-_define("reduce_min", ReduceGradOfOut, _SAMPLES)
+for _name in ("reduce_max", "reduce_min"):
+    _of_none = sample({"X": normal(3, 0)}, dim=[1])
+    _define(_name, ReduceGradOfOut, _SAMPLES, shape=extreme_shape, refuses=(_of_none,))
 _define("reduce_prod", ReduceGradOfOut, _POSITIVE)
 
 

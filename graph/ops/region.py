@@ -17,22 +17,22 @@ REGION = "xla_region"
 Body = Sequence[Mapping[str, Any]]
 
 
-def infer_body(body: Body, given: Sequence[Spec]) -> dict[int, Spec]:
+def infer_body(body: Body, operands: Sequence[Spec]) -> dict[int, Spec]:
     """Return the spec of every value of a region, by number.
 
     Raises:
         ShapeError: operands of a node do not fit together.
     """
-    specs: dict[int, Spec] = dict(enumerate(given))
+    specs: dict[int, Spec] = dict(enumerate(operands))
     for node in body:
         read = {
-            slot: [None if i < 0 else specs[i] for i in held]
-            for slot, held in node["inputs"].items()
+            slot: [None if i < 0 else specs[i] for i in numbers]
+            for slot, numbers in node["inputs"].items()
         }
         op = OPS[node["op"]]
-        made = op.infer(Inference(op, read, node["attrs"], where=node["where"]))
-        for slot, held in node["outputs"].items():
-            for i, spec in zip(held, made.get(slot, ()), strict=False):
+        results = op.infer(Inference(op, read, node["attrs"], where=node["where"]))
+        for slot, numbers in node["outputs"].items():
+            for i, spec in zip(numbers, results.get(slot, ()), strict=False):
                 if i >= 0:
                     specs[i] = spec
     return specs

@@ -8,15 +8,18 @@ expression where one fits, and samples that the conformance suite runs. Kernels 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, NoReturn
 
+import numpy as np
+
 from ...strategies.errors import ShapeError
 from ...strategies.types import VarType
 from .formula import Formula, gradient
-from .operands import Declared, Operands, Slot, named, parameter_name
+from .lod import LodRule, shared
+from .operands import Declared, Operands, Slot, lod_slot, named, parameter_name
 from .second_order import Second, derived
 from .update import Update
 
@@ -31,8 +34,19 @@ class Spec(NamedTuple):
         return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
 
 
+OFFSETS = Spec((-1,), VarType.INT64)  # of a level of sequences: one more than there are
+
+Values = Callable[
+    [str], Sequence[np.ndarray | None]
+]  # the elements of what a slot reads, where known
+
+
 class Inference:
-    """What a shape rule may look at: operand specs and attributes of one op."""
+    """What a shape rule may look at: operand specs and attributes of one op.
+
+    ``values`` tells elements that are known before a step begins (None: while a program is built or compiled,
+    and none is).
+    """
 
     def __init__(
         self,
@@ -41,10 +55,12 @@ class Inference:
         attrs: Mapping[str, Any],
         names: Mapping[str, Sequence[str]] | None = None,
         where: str = "",
+        values: Values | None = None,
     ) -> None:
         self.op = op
         self.attrs = attrs
         self.where = where
+        self._values = values
         self._read = read
         self._names = names or {}
 
@@ -73,6 +89,34 @@ class Inference:
     def attr(self, name: str) -> Any:
         """Return an attribute."""
         return self.attrs[name]
+
+    @property
+    def exact(self) -> bool:
+        """Tell whether a step is about to be bound, so that all sizes and all sequences are known."""
+        return self._values is not None
+
+    def sequences(self, slot: str) -> int:
+        """Return how many sequences of the last level a slot has (-1: not known yet)."""
+        levels = self._read.get(lod_slot(slot))
+        if not levels:
+            if self.exact:
+                self.fail(
+                    f"{slot!r} holds no sequences: feed a LoDTensor (fluid.create_lod_tensor) where they begin"
+                )
+            return -1
+        (size,) = self.specs(lod_slot(slot))[-1].shape
+        return size - 1 if size > 0 else -1
+
+    def offsets(self, slot: str) -> np.ndarray | None:
+        """Return the offsets of a slot's sequences of the last level, or None if they are not known yet."""
+        return None if self.sequences(slot) < 0 else self.value(lod_slot(slot), -1)
+
+    def value(self, slot: str, position: int = 0) -> np.ndarray | None:
+        """Return the elements of what a slot reads, or None if they are not known yet.
+
+        The op declares in ``reads_values`` that its results' shapes depend on them.
+        """
+        return None if self._values is None else self._values(slot)[position]
 
     def require(self, holds: bool, problem: str) -> None:
         """Refuse the operands with ``problem`` unless ``holds``."""
@@ -182,10 +226,17 @@ class Op:
     # ... and attributes that change with it
     numbers_set: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     numbers_dtype: str = ""  # ... and the slot whose element type becomes the attribute ``dtype``
+    # attributes -> input slots whose elements the shape rule reads: they must be known before a step
+    reads_values: Callable[[Mapping[str, Any]], Sequence[str]] = lambda attrs: ()
+    reads_none_with: str = ""  # an input slot: if it is in use, the rule reads no elements
+    lod: LodRule = shared  # which sequences the results have
     places: Callable[[Inference], Sequence[Place]] | None = None  # what ``in_place`` cannot say
     views: Mapping[str, str] = field(
         default_factory=dict
     )  # output slot -> input slot whose elements it has, in their order, if it has as many
+    keeps_order: Callable[[Mapping[str, Any]], bool] = lambda attrs: (
+        True
+    )  # attributes -> so in ``views``
     # input slots of which the result is a linear function, the others being no floats: the gradient of its
     # gradient op is the op itself
     linear: Sequence[str] = ()
@@ -201,6 +252,7 @@ class Op:
     refuses: tuple[Any, ...] = ()  # samples that the shape rule must turn down
     input_slots: tuple[Slot, ...] = field(init=False)
     output_slots: tuple[Slot, ...] = field(init=False)
+    lod_slots: tuple[Slot, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         declared = self.record.declared()
@@ -209,6 +261,7 @@ class Op:
             declared = Declared(inputs, outputs, self.attrs)
         object.__setattr__(self, "input_slots", declared.inputs)
         object.__setattr__(self, "output_slots", declared.outputs)
+        object.__setattr__(self, "lod_slots", declared.lods)
         object.__setattr__(self, "attrs", declared.attrs)
         object.__setattr__(self, "inputs", tuple(slot.text for slot in declared.inputs))
         object.__setattr__(self, "outputs", tuple(slot.text for slot in declared.outputs))
@@ -221,15 +274,20 @@ class Op:
     ) -> Operands:
         """Return the record of these arrays (slot -> arrays; None for an unwanted output) and attributes."""
         values = {**self.attrs, **attrs}
-        for slots, given in zip(self.parameters, (inputs, outputs), strict=True):
+        for slots, by_slot in zip(self.parameters, (inputs, outputs), strict=True):
             for slot, name, several in slots:
-                held = given.get(slot, ())
-                values[name] = list(held) if several else (held[0] if held else None)
+                arrays = by_slot.get(slot, ())
+                values[name] = list(arrays) if several else (arrays[0] if arrays else None)
         return self.record.of(values)
 
     def settings(self, shapes: Shapes, attrs: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what ``scalar`` is told beside its operands: attributes, and what follows from shapes."""
         return attrs if self.counts is None else {**attrs, **self.counts(shapes, attrs)}
+
+    def values_read(self, attrs: Mapping[str, Any], used: Container[str]) -> Sequence[str]:
+        """Return the input slots, of those in use, whose elements the shape rule reads."""
+        none = self.reads_none_with in used
+        return () if none else [slot for slot in self.reads_values(attrs) if slot in used]
 
     def filled(self, values: Mapping[str, Any]) -> Operands:
         """Return the record of these fields; other slots are empty, other attributes as declared."""
@@ -245,7 +303,7 @@ class Op:
     @cached_property
     def parameters(self) -> tuple[tuple[tuple[str, str, bool], ...], ...]:
         """Of the input slots, and of the output slots: name, parameter, whether it takes any number."""
-        sides = (self.input_slots, self.output_slots)
+        sides = ((*self.input_slots, *self.lod_slots), self.output_slots)
         return tuple(tuple((s.name, s.parameter, s.duplicable) for s in slots) for slots in sides)
 
     def infer(self, inference: Inference) -> dict[str, list[Spec]]:
@@ -254,8 +312,7 @@ class Op:
         Raises:
             ShapeError: the operands do not fit together.
         """
-        made = self.shape(inference)
-        return {slot: _as_list(specs) for slot, specs in made.items()}
+        return {slot: _as_list(specs) for slot, specs in self.shape(inference).items()}
 
 
 def _as_list(specs: Specs) -> list[Spec]:
@@ -265,6 +322,16 @@ def _as_list(specs: Specs) -> list[Spec]:
 
 
 OPS: dict[str, Op] = {}
+BLOCK_OPS: dict[
+    str, Op
+] = {}  # ops without kernels, which are read into a graph as others: ``blocks.py``
+# Ops without kernels that move values between processes: trainers and servers, or trainers. ``rpc.py``
+MESSAGE_OPS: dict[str, Op] = {}
+
+
+def declaration(type: str) -> Op | None:
+    """Return the declaration of an op that programs may hold (None: there is none)."""
+    return OPS.get(type) or BLOCK_OPS.get(type) or MESSAGE_OPS.get(type)
 
 
 def define(op: Op, slope: Op | None = None) -> Op:
@@ -292,8 +359,8 @@ def again(op: Op) -> Grad:
     reads = {s.name: s.name + "@GRAD@GRAD" * (s.name in op.linear) for s in op.input_slots}
     result = op.output_slots[0].name
 
-    def attributes(given: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {**{name: given[name] for name in op.attrs if name in given}, **op.made_linear}
+    def attributes(attrs: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {**{name: attrs[name] for name in op.attrs if name in attrs}, **op.made_linear}
 
     return Grad(op.type, reads, {result: f"{result}@GRAD@GRAD"}, attrs=attributes)
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ...strategies.types import LOW, VarType
 from .registry import Inference, ShapeRule, Spec, Specs
+
+UNKNOWN_SIZE = -(
+    2**63
+)  # stands for a size, given as a variable, that is known when the program runs
 
 
 def same(source: str = "X", *outputs: str) -> ShapeRule:
@@ -48,6 +53,14 @@ def normal_axis(op: Inference, axis: int, rank: int, *, extra: int = 0) -> int:
     limit = rank + extra
     op.require(-limit <= axis < max(limit, 1), f"axis {axis} is outside the {rank} dimensions")
     return axis + limit if axis < 0 else axis
+
+
+def as_many(op: Inference, **lists: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Return what lists of numbers hold, in turn; refuse lists of different lengths."""
+    listed = ", ".join(f"{name}={list(numbers)}" for name, numbers in lists.items())
+    same_length = len({len(numbers) for numbers in lists.values()}) == 1
+    op.require(same_length, f"{listed} must have as many numbers each")
+    return list(zip(*lists.values(), strict=True))
 
 
 def product(dims: tuple[int, ...]) -> int:

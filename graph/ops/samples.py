@@ -18,6 +18,8 @@ class Draw:
     ``special`` is a normal array that begins with nan, inf and -inf.
 
     ``away_from`` lists values near which an element is moved off by 0.1 (kinks have no gradient).
+
+    ``offsets`` and ``lengths`` are those of sequences of these ``lengths``, a ``table`` of these ``numbers``.
     """
 
     shape: tuple[int, ...]
@@ -25,9 +27,19 @@ class Draw:
     low: float = 0.0
     high: float = 1.0
     away_from: tuple[float, ...] = ()
+    lengths: tuple[int, ...] = ()
+    numbers: Any = ()
 
     def array(self, rng: np.random.Generator, dtype: Any) -> np.ndarray:
         """Return the array; ``dtype`` applies to the kinds that make floats."""
+        if self.kind == "offsets":
+            return np.cumsum([0, *self.lengths], dtype=np.int64)
+        if self.kind == "table":
+            return np.array(
+                self.numbers, dtype if isinstance(np.ravel(self.numbers)[0], float) else np.int64
+            )
+        if self.kind == "lengths":
+            return np.array(self.lengths, np.int64).reshape(self.shape)
         if self.kind == "integers":
             return rng.integers(int(self.low), int(self.high), self.shape).astype(np.int64)
         if self.kind == "bool":
@@ -70,6 +82,21 @@ def distribution(*shape: int) -> Draw:
 def integers(*shape: int, low: int = 0, high: int) -> Draw:
     """int64 from ``low`` up to but without ``high``."""
     return Draw(shape, "integers", low, high)
+
+
+def offsets(*lengths: int) -> Draw:
+    """Where sequences of these lengths begin and end, int64."""
+    return Draw((len(lengths) + 1,), "offsets", lengths=lengths)
+
+
+def lengths(*lengths: int) -> Draw:
+    """How long sequences are, int64."""
+    return Draw((len(lengths),), "lengths", lengths=lengths)
+
+
+def table(numbers: Any) -> Draw:
+    """These numbers: floats, or int64."""
+    return Draw(np.shape(numbers), "table", numbers=numbers)
 
 
 def booleans(*shape: int) -> Draw:

@@ -22,6 +22,7 @@ def affine_channel_shape(op: Inference) -> Mapping[str, Specs]:
     op.require(
         op.attr("data_layout") in ("NCHW", "NHWC", "AnyLayout"), "data_layout must be NCHW or NHWC"
     )
+    op.require(len(x.shape) >= 2, f"X must have 2 dimensions or more, has {len(x.shape)}")
     channels = x.shape[-1 if op.attr("data_layout") == "NHWC" else 1]
     for slot in ("Scale", "Bias"):
         shape = op.shape(slot)
@@ -68,7 +69,10 @@ define(
             sample({"X": normal(2, 4, 2, 3), **_CHANNELS}, data_layout="NHWC"),
             sample({"X": normal(4, 3), **_CHANNELS}),
         ),
-        refuses=(sample({"X": normal(2, 4, 2, 3), **_CHANNELS}, data_layout="NCHW"),),
+        refuses=(
+            sample({"X": normal(2, 4, 2, 3), **_CHANNELS}, data_layout="NCHW"),
+            sample({"X": normal(3), **_CHANNELS}),
+        ),
     ),
     Op(
         type="affine_channel_grad",
@@ -159,7 +163,9 @@ define(
 def grid_sampler_shape(op: Inference) -> Mapping[str, Specs]:
     """X [N, C, H, W] at Grid [N, H', W', 2] to [N, C, H', W']."""
     x, grid = op.spec("X"), op.spec("Grid")
-    op.require(len(x.shape) == 4, "X must be [N, C, H, W]")
+    op.require(
+        len(x.shape) == 4 and 0 not in x.shape[2:], "X must be [N, C, H, W], H and W above 0"
+    )
     fits = (
         len(grid.shape) == 4
         and grid.shape[3] == 2
@@ -203,11 +209,14 @@ def grid_sampler(a: GridSampler) -> f.Results:
     first = f.table(np.arange(n).reshape(n, 1, 1) * (height * width), np.int64)
     total = None
     for (column, x_share), (row, y_share) in (
-        (x, y) for y in _neighbours(places[1], height, a) for x in _neighbours(places[0], width, a)
+        (x, y)
+        for y in neighbours(places[1], height, a.mode)
+        for x in neighbours(places[0], width, a.mode)
     ):
         index = first + row * width + column
-        share = (x_share * y_share).reshape(-1, 1)
-        term = f.take(x_RC, index.reshape(-1)) * share
+        term = f.take(x_RC, index.reshape(-1))
+        if a.mode == "bilinear" or a.padding_mode == "zeros":  # otherwise every weight is 1
+            term = term * (x_share * y_share).reshape(-1, 1)
         total = term if total is None else total + term
     assert total is not None
     return {"output": total.reshape(n, *a.grid.shape[1:3], c).transpose(0, 3, 1, 2)}
@@ -222,20 +231,19 @@ def _pixels(position: Array, size: int, a: GridSampler) -> Array:
         low, span = (0.0, size - 1.0) if a.align_corners else (-0.5, float(size))
         if span == 0:
             return place * 0
-        turns = f.absolute(place - low)
-        rest = turns - f.floor(turns / span) * span
-        odd = f.floor(turns / span) - f.floor(turns / (2 * span)) * 2
-        place = f.where(odd > 0.5, span - rest, rest) + low
+        way = f.absolute(place - low)
+        way = way - f.floor(way * (0.5 / span)) * (2 * span)  # there and back
+        place = f.minimum(way, 2 * span - way) + low
     if a.padding_mode != "zeros":
         place = f.minimum(f.maximum(place, 0.0), size - 1.0)
     return place
 
 
-def _neighbours(place: Array, size: int, a: GridSampler) -> list[tuple[Array, Array]]:
+def neighbours(place: Array, size: int, mode: str = "bilinear") -> list[tuple[Array, Array]]:
     """Return the elements around positions along an axis, and their weights: 0 outside."""
-    low = f.floor(place + 0.5) if a.mode == "nearest" else f.floor(place)
+    low = f.floor(place + 0.5) if mode == "nearest" else f.floor(place)
     share = place - low
-    sides = [(low, 1 - share), (low + 1, share)] if a.mode == "bilinear" else [(low, place * 0 + 1)]
+    sides = [(low, 1 - share), (low + 1, share)] if mode == "bilinear" else [(low, place * 0 + 1)]
     pairs = []
     for side, weight in sides:
         inside = (side >= 0) & (side <= size - 1)
@@ -263,6 +271,7 @@ define(
         refuses=(
             sample({"X": normal(2, 3, 4), "Grid": _GRID}),
             sample({"X": normal(3, 3, 4, 5), "Grid": _GRID}),
+            sample({"X": normal(2, 3, 0, 5), "Grid": _GRID}),
             sample({"X": normal(2, 3, 4, 5), "Grid": _GRID}, mode="cubic"),
         ),
     ),

@@ -113,9 +113,9 @@ def derived(
     def second(*values: e.Expr | None, **chosen: Any) -> tuple[e.Expr, ...]:
         by_name = dict(zip((called[name] for name in operands), values, strict=True))
         present = {name: value for name, value in by_name.items() if value is not None}
-        found = changes(chosen, by_name.keys() - present.keys())
+        gradients = changes(chosen, by_name.keys() - present.keys())
         zero = e.copy(e.constant(0))
-        roots = (found[name] for name in nonzero)
+        roots = (gradients[name] for name in nonzero)
         return tuple(zero if root is None else substituted(root, present) for root in roots)
 
     positional = inspect.Parameter.POSITIONAL_OR_KEYWORD

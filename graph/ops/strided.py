@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from .lod import no_sequences
 from .operands import Input, Inputs, Operands, Output, Unary
 from .registry import Grad, Inference, Op, Specs, define
-from .rules import normal_axis, of_shape, same
+from .rules import as_many, normal_axis, of_shape, same
 from .samples import normal, sample
 
 _BOUNDS = ("Starts", "Ends", "Strides")
@@ -26,8 +27,9 @@ def strided_slice_shape(op: Inference) -> Mapping[str, Specs]:
     """Every ``strides``-th element from ``starts`` to ``ends`` of each of ``axes``."""
     x = op.spec("Input")
     dims = list(x.shape)
-    bounds = (op.attr(name) for name in ("axes", "starts", "ends", "strides"))
-    for axis, start, end, stride in zip(*bounds, strict=True):
+    for axis, start, end, stride in as_many(
+        op, **{name: op.attr(name) for name in ("axes", "starts", "ends", "strides")}
+    ):
         op.require(0 <= axis < len(dims), f"axis {axis} is outside the {len(dims)} dimensions")
         op.require(stride != 0, "a stride of 0 never ends")
         dropped = axis in op.attr("decrease_axis")
@@ -36,8 +38,8 @@ def strided_slice_shape(op: Inference) -> Mapping[str, Specs]:
             op.require(not dropped or dims[axis] == 1, f"index {start} is outside dimension {axis}")
         elif dropped:
             dims[axis] = 1
-    kept = [d for i, d in enumerate(dims) if i not in op.attr("decrease_axis")]
-    return {"Out": of_shape(tuple(kept) or (1,), x)}
+    shape = [d for i, d in enumerate(dims) if i not in op.attr("decrease_axis")]
+    return {"Out": of_shape(tuple(shape) or (1,), x)}
 
 
 class StridedSliceOperands(Operands):
@@ -88,6 +90,7 @@ define(
         refuses=(
             sample({"Input": normal(4, 5)}, axes=[2], starts=[0], ends=[1], strides=[1]),
             sample({"Input": normal(4, 5)}, axes=[1], starts=[0], ends=[1], strides=[0]),
+            sample({"Input": normal(4, 5)}, axes=[0, 1], starts=[0], ends=[1], strides=[1]),
         ),
     ),
     Op(type="strided_slice_grad", record=StridedSliceGrad, numbers=_NUMBERS),
@@ -109,6 +112,7 @@ define(
     Op(
         type="reverse",
         record=Reverse,
+        lod=no_sequences,
         shape=reverse_shape,
         grad=Grad("reverse", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}),
         samples=(

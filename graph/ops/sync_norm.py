@@ -3,7 +3,7 @@
 ``Stats`` holds, in float64, the number of elements behind each channel, their sums, and the sums of their
 squares ([2C + 1]); added up over the replicas they are those of the whole batch. ``Local`` and ``Total`` hold,
 per channel, the sums of dy and of dy times the normalised x ([2C]): this replica's, and (once reduced)
-everybody's. None of these ops exists in Paddle, whose ``sync_batch_norm`` is one kernel. An op of that name
+that of all. None of these ops exists in Paddle, whose ``sync_batch_norm`` is one kernel. An op of that name
 is a batch norm whose statistics a program wants to meet; compiling takes it apart, or makes it a plain one.
 """
 
@@ -40,9 +40,9 @@ def apply_shape(op: Inference) -> Mapping[str, Specs]:
     """Like batch_norm."""
     wanted = 2 * _channels(op) + 1
     op.require(op.shape("Stats") == (wanted,), f"Stats must have {wanted} elements")
-    made = dict(batch_norm_shape(op))
-    del made["ReserveSpace"]
-    return made
+    specs = dict(batch_norm_shape(op))
+    del specs["ReserveSpace"]
+    return specs
 
 
 def grad_partial_shape(op: Inference) -> Mapping[str, Specs]:
@@ -192,4 +192,4 @@ define(
 _slope = OPS["batch_norm"].grad
 assert _slope is not None
 define(replace(OPS["batch_norm"], type=SYNC, grad=replace(_slope, type=SYNC_GRAD)))
-define(replace(OPS["batch_norm_grad"], type=SYNC_GRAD))
+define(replace(OPS["batch_norm_grad"], type=SYNC_GRAD, grad=None))

@@ -16,6 +16,7 @@ import numpy as np
 
 from .expr import Expr, argument, constant, folded, replaced
 
+WITHOUT_GRAD = "_without_grad"  # the end of an op's name
 Number = float | Expr
 Results = Mapping[str, Expr]
 Rule = Callable[..., Results]
@@ -43,8 +44,8 @@ class Update:
     @cached_property
     def attributes(self) -> dict[str, Any]:
         """The attributes that the rule reads, and their defaults."""
-        given = self._parameters.items()
-        return {name: p.default for name, p in given if p.kind is p.KEYWORD_ONLY}
+        parameters = self._parameters.items()
+        return {name: p.default for name, p in parameters if p.kind is p.KEYWORD_ONLY}
 
     @cached_property
     def scalars(self) -> tuple[str, ...]:
@@ -58,6 +59,36 @@ class Update:
         """The operands that the rule updates."""
         results = self.results(self.attributes, np.float32)
         return tuple(name for name in self.operands if f"{name}_out" in results)
+
+    def keeps(self, attrs: Mapping[str, Any]) -> bool:
+        """Tell whether a parameter without gradient, and its state, stay as they are: tried on numbers."""
+        numbers = {name: 0.25 + k / 16 for k, name in enumerate(self.operands)}
+        numbers["grad"] = 0.0
+        settings = {name: attrs[name] for name in self.attributes}
+        settings |= {name: constant(settings[name]) for name in self.own}
+        results = self.rule(*(constant(numbers[name]) for name in self.operands), **settings)
+        tables = {n: r for n, r in results.items() if n not in self.scalars}
+        return all(folded(r, np.float64, {}).value == numbers[n] for n, r in tables.items())
+
+    @cached_property
+    def without_grad(self) -> Rule:
+        """The rule of a parameter whose gradient is zero; powers, which advance once a step, stay."""
+        names = [name for name in self.operands if name != "grad"]
+
+        def rule(*operands: Expr, **settings: Any) -> Results:
+            known = dict(zip(names, operands, strict=True))
+            results = self.rule(**known, grad=constant(0.0), **settings)
+            return {name: r for name, r in results.items() if name not in self.scalars}
+
+        rule.__name__ = f"{self.rule.__name__}{WITHOUT_GRAD}"
+        parameters = [p for name, p in self._parameters.items() if name != "grad"]
+        rule.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return rule
+
+    @cached_property
+    def by_element(self) -> bool:
+        """Whether each element is updated by itself: nothing is summed."""
+        return not self.totals(self.attributes, np.float32)
 
     def results(self, attrs: Mapping[str, Any], dtype: Any, *, own_read: bool = False) -> Results:
         """Return the results by output parameter, such as ``param_out``.

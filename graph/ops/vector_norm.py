@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from . import expr as e
 from . import formula as f
+from .lod import no_sequences
 from .operands import (
     Array,
     Binary,
@@ -68,6 +69,7 @@ define(
     Op(
         type="norm",
         record=Norm,
+        lod=no_sequences,
         shape=norm_shape,
         formula=norm,
         samples=(
@@ -200,8 +202,8 @@ def p_norm_shape(op: Inference) -> Mapping[str, Specs]:
     x, order = op.spec("X"), op.attr("porder")
     axis = normal_axis(op, op.attr("axis"), len(x.shape))
     op.require(0 < order < math.inf, f"porder must be above 0 and finite, is {order}")
-    kept = (1,) if op.attr("keepdim") else ()
-    shape = (*x.shape[:axis], *kept, *x.shape[axis + 1 :])
+    middle = (1,) if op.attr("keepdim") else ()
+    shape = (*x.shape[:axis], *middle, *x.shape[axis + 1 :])
     return {"Out": of_shape(shape or (1,), x)}
 
 
@@ -224,10 +226,13 @@ def p_norm(a: PNorm) -> f.Results:
 
 
 def p_norm_grad(a: PNormGrad) -> f.Results:
-    """See :func:`slope_of_size`."""
+    """See :func:`slope_of_size`; what it divides by, Out^(porder - 1), has epsilon added, as in Paddle."""
     axis = a.axis % a.x.ndim
     rows = (*a.x.shape[:axis], 1, *a.x.shape[axis + 1 :])
-    return {"d_x": slope_of_size(a.x, a.porder, a.out.reshape(rows), a.d_out.reshape(rows))}
+    size, d = a.out.reshape(rows), a.d_out.reshape(rows)
+    if a.epsilon:
+        d = d / (1 + a.epsilon * size ** (1 - a.porder))
+    return {"d_x": slope_of_size(a.x, a.porder, size, d)}
 
 
 define(

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from .lod import no_sequences
 from .operands import (
     Gradient,
     Input,
@@ -55,16 +56,21 @@ def _define_views(
 
     views = {"X@GRAD": "Out@GRAD"} if "views" in settings else {}
     numbers = settings.get("numbers", {})
+    keeps_order = settings.get("keeps_order", Op.keeps_order)
     for form, rule, grad_rule, record, grad_record in (
         (name, first_rule, grads_like("X"), records.first, records.first_grad),
         (f"{name}2", second_rule, _like_x_shape, records.second, records.second_grad),
     ):
         reads = {slot.name for slot in grad_record.declared().inputs}
-        kept = {slot: attr for slot, attr in numbers.items() if slot in reads}
         gradient = Op(
-            type=f"{form}_grad", record=grad_record, shape=grad_rule, numbers=kept, views=views
+            type=f"{form}_grad",
+            record=grad_record,
+            shape=grad_rule,
+            numbers={slot: attr for slot, attr in numbers.items() if slot in reads},
+            views=views,
+            keeps_order=keeps_order,
         )
-        if views:
+        if views and "linear" not in settings:
             gradient = differentiable(gradient, copied(), views={"DDOut": "DDX"})
         define(Op(type=form, record=record, shape=rule, **settings), gradient)
 
@@ -267,9 +273,13 @@ _define_views(
     transposed,
     Views(Transpose, TransposeGrad, Transpose2, Transpose2Grad),
     linear=("X",),
+    views={"Out": "X"},
+    keeps_order=lambda attrs: list(attrs["axis"]) == sorted(attrs["axis"]),
+    lod=no_sequences,
     samples=(
         sample({"X": normal(2, 3, 4)}, axis=[2, 0, 1]),
         sample({"X": normal(3, 4)}, axis=[1, 0]),
+        sample({"X": normal(3, 4)}, axis=[0, 1]),
     ),
     refuses=(sample({"X": normal(3, 4)}, axis=[0, 2]),),
 )

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from ...strategies.types import to_numpy
 from ..ir.graph import Graph, Node, Value
-from ..ops.collective import ALL_REDUCE, REDUCE
+from ..ops.collective import ALL_REDUCE, GATHER_ROWS, REDUCE
+from ..ops.dgc import DGC
 from ..ops.rules import product
 from ..program.role import OpRole
 from .target import Pass, Target
@@ -42,6 +43,12 @@ def make_collective(
     return node, results
 
 
+def roots_of(node: Node) -> dict[Value, int]:
+    """Return the owner of each value that a collective brings to one rank."""
+    roots = node.attrs["roots"] if node.op == REDUCE else [node.attrs["root"]] * 2
+    return dict(zip(node.writes(), roots, strict=True))
+
+
 def insert_collectives(graph: Graph, target: Target) -> Graph:
     """Sum each parameter's gradient over the replicas, behind the node that finishes it.
 
@@ -52,6 +59,12 @@ def insert_collectives(graph: Graph, target: Target) -> Graph:
     owned = [0] * target.replicas
     newest = newest_versions(graph)
     for node in graph.nodes:
+        if node.op == DGC:  # each place adds its part of the decay
+            node = replace(node, attrs={**node.attrs, "share": 1 / target.replicas})
+        if node.op == GATHER_ROWS and target.reduces_to == "Reduce":
+            owner = owned.index(min(owned))
+            owned[owner] += abs(node.attrs["height"] * node.reads()[1].spec.shape[1])
+            node = replace(node, attrs={**node.attrs, "root": owner})
         nodes.append(node.reading(swap))
         if node.role & OpRole.Backward:
             for parameter, grad in node.grads:
@@ -59,6 +72,8 @@ def insert_collectives(graph: Graph, target: Target) -> Graph:
                     collective, sums = make_collective(
                         ALL_REDUCE, [grad], node.where, int(OpRole.Backward), newest
                     )
+                    if node.op == DGC:
+                        collective = _of_the_largest(collective, node)
                 else:
                     owner = owned.index(min(owned))
                     owned[owner] += abs(product(grad.spec.shape))
@@ -68,6 +83,13 @@ def insert_collectives(graph: Graph, target: Target) -> Graph:
                 nodes.append(replace(collective, grads=((parameter, sums[grad]),)))
                 swap.update(sums)
     return graph.with_nodes(nodes, swap) if swap else graph
+
+
+def _of_the_largest(collective: Node, node: Node) -> Node:
+    """Return an all-reduce that knows how many elements of what a node sends are not zero, by its step."""
+    ramp = {name: node.attrs[name] for name in ("sparsity", "rampup_begin_step", "rampup_step")}
+    inputs = {**collective.inputs, "Step": node.inputs["current_step"]}
+    return replace(collective, inputs=inputs, attrs={**collective.attrs, **ramp})
 
 
 def coalesce_gradients(graph: Graph, target: Target) -> Graph:
@@ -83,7 +105,7 @@ def _coalesce(graph: Graph, target: Target) -> Iterator[Node]:
     pending: list[Node] = []
     size = 0
     for node in graph.nodes:
-        if not (node.op in (ALL_REDUCE, REDUCE) and node.grads):
+        if not (node.op in (ALL_REDUCE, REDUCE) and node.grads) or "Step" in node.inputs:
             results = {value for member in pending for value in member.writes()}
             if results.intersection(node.reads()):
                 yield from _bucket(pending)

@@ -69,7 +69,7 @@ class GraphRewriter:
             why = "is fetched"
         elif value.kind == STATE:
             why = "is persistable"
-        elif any(value is grad for _, grad in maker.grads):
+        elif maker.role & OpRole.Backward and any(value is grad for _, grad in maker.grads):
             why = "is a parameter's gradient"
         elif others:
             why = f"has another reader, {' and '.join(sorted({n.op for n in others}))}"

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ..ir.graph import FEED, STATE, Graph, Node, Value
-from ..ops.collective import BROADCAST, COLLECTIVES, REDUCE
+from ..ops.collective import BROADCAST, COLLECTIVES, GATHER_ROWS, REDUCE, SPREAD_ROWS
+from ..ops.registry import OPS
 from ..program.role import OpRole
-from .collectives import make_collective, newest_versions
+from .collectives import make_collective, newest_versions, roots_of
 from .target import Pass, Target
 
 
@@ -46,9 +47,13 @@ class _Placer:
 
     def place(self, node: Node) -> Iterator[Node]:
         node = node.reading(self.swap)
-        if node.op == REDUCE:
-            self.owner.update(zip(node.writes(), node.attrs["roots"], strict=True))
+        if node.op in (REDUCE, GATHER_ROWS):
+            self.owner.update(roots_of(node))
             yield node
+            return
+        if node.op == SPREAD_ROWS:
+            (rows, *_) = node.reads()
+            yield replace(node, attrs={**node.attrs, "root": self.owner[rows]})
             return
         owned = [value for value in dict.fromkeys(node.reads()) if value in self.owner]
         owners = {self.owner[value] for value in owned}
@@ -62,8 +67,17 @@ class _Placer:
             node = replace(node, at=rank)
             self.owner.update(dict.fromkeys(node.writes(), rank))
         if differs and node.op not in COLLECTIVES:
-            self.local.update(node.writes())
+            self.local.update(self._local_results(node))
         yield node
+
+    def _local_results(self, node: Node) -> Iterator[Value]:
+        """Yield what a node computes from local values; a result may need some of the operands only."""
+        needs = OPS[node.op].needs(node.attrs)
+        for slot, results in node.outputs.items():
+            slots = needs.get(slot, node.inputs)
+            read = [value for name in slots for value in node.inputs.get(name, ())]
+            if not self.local.isdisjoint(read):
+                yield from (value for value in results if value is not None)
 
     def broadcast(self, values: list[Value], where: str) -> Node:
         roots = [self.owner[value] for value in values]

@@ -13,12 +13,13 @@ from typing import Any
 
 from ...strategies.types import to_numpy
 from ..ir.graph import EVERYWHERE, FEED, STATE, Graph, Value
-from ..ops.collective import ALL_REDUCE, BROADCAST, REDUCE
+from ..ops.collective import BARRIER, COLLECTIVES, REDUCE, RING_SCATTER
 from ..ops.region import REGION
 from ..ops.registry import OPS
 from ..ops.rules import product
 from .target import Target
 
+_ALIKE = COLLECTIVES - {REDUCE, BARRIER, RING_SCATTER}  # they leave the same with all
 KEPT_BYTES = 1 << 20  # the most that the driver stores of a place's own values
 
 
@@ -74,9 +75,9 @@ def _find_alike(graph: Graph, target: Target, own: set[str]) -> frozenset[Value]
         if value not in computed and _begins_alike(value, target, own)
     }
     for node in graph.nodes:
-        if node.op in (ALL_REDUCE, BROADCAST):
+        if node.op in _ALIKE:
             alike.update(node.writes())
-        elif node.at == EVERYWHERE and node.op != REDUCE:
+        elif node.at == EVERYWHERE and node.op not in (REDUCE, RING_SCATTER):
             results_alike = _results_alike(node.op, node.attrs, node.inputs, alike, target)
             for slot, values in node.outputs.items():
                 alike.update(v for k, v in enumerate(values) if v and results_alike(slot, k))

@@ -8,8 +8,9 @@ from dataclasses import replace
 from ...strategies.types import VarType
 from ..ir.graph import EVERYWHERE, Graph, Node, Value
 from ..ops.amp import CHECK, UPDATE, ZERO
-from ..ops.collective import REDUCE
+from ..ops.collective import GATHER_ROWS, REDUCE
 from ..ops.registry import OPS, Spec
+from .collectives import roots_of
 from .target import Pass, Target
 
 Groups = list[list[int]]  # positions in X, by owner
@@ -32,8 +33,8 @@ def _owners(graph: Graph) -> dict[Value, int]:
     """Return the owner of each reduced gradient, and of values computed from one owner's gradients alone."""
     owner: dict[Value, int] = {}
     for node in graph.nodes:
-        if node.op == REDUCE:
-            owner.update(zip(node.writes(), node.attrs["roots"], strict=True))
+        if node.op in (REDUCE, GATHER_ROWS):
+            owner.update(roots_of(node))
         elif node.op in (CHECK, UPDATE):
             owner.update(
                 (result, owner[read])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from ...strategies.errors import Unsupported
 from ...strategies.types import VarType
 from ..ir.graph import Graph, Node, Value
 from ..ops.collective import ALL_REDUCE
@@ -14,6 +15,7 @@ from .collectives import make_collective
 from .target import Pass, Target
 
 _NOTE = "sync_batch_norm: {} batch norm(s) share their statistics"
+_TWICE = "batch_norm_grad_grad"
 _PLAIN = {SYNC: "batch_norm", SYNC_GRAD: "batch_norm_grad"}
 
 
@@ -44,6 +46,10 @@ def sync_batch_norm(graph: Graph, target: Target) -> Graph:
             nodes += _forward(node, stats)
         elif node.op == "batch_norm_grad" and node.inputs["SavedMean"][0] in stats:
             nodes += _backward(node, stats)
+        elif node.op == _TWICE and node.inputs["SavedMean"][0] in stats:
+            raise Unsupported(
+                "sync_batch_norm: gradients of a batch norm's gradients are of one place's statistics alone"
+            )
         else:
             fixed += node.op == "batch_norm"
             nodes.append(node)

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 class Target:
     """The places and switches that a graph is compiled for.
 
-    ``replicas`` copies in lockstep; ``strategy`` the user's switches (None: one place, no switches);
+    ``replicas`` copies in lockstep, those of all ``trainers``;
+    ``strategy`` the user's switches (None: one place, no switches);
     ``has_loss`` whether the program trains, so that gradients are reduced; ``bucket_bytes`` how much
     gradient data travels in one collective, and ``bucket_members`` how many gradients (0: any number);
     ``delay_collectives`` and ``barrier`` are the execution strategy's ``allow_op_delay`` and
@@ -26,10 +27,12 @@ class Target:
     ``whole_feeds`` names the fed variables of which all places get the same value; ``own_states`` the
     persistables of which other programs left each place a value of its own. ``keeps``: the driver stores the
     values that differ by place, for a replica that takes the place of a lost one. ``checks``: every op checks
-    that its results are finite, before any persistable is written.
+    that its results are finite, before any persistable is written. ``rows``: gradients of sparse embeddings may
+    stay rows. ``part`` names the block of a loop, behind the path of pictures.
     """
 
     replicas: int = 1
+    trainers: int = 1
     strategy: BuildStrategy | None = None
     has_loss: bool = False
     bucket_bytes: int = 2 << 20
@@ -42,6 +45,8 @@ class Target:
     own_states: frozenset[str] = frozenset()
     keeps: bool = False
     checks: bool = False
+    rows: bool = False
+    part: str = ""
 
     @property
     def many(self) -> bool:

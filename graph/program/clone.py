@@ -12,6 +12,11 @@ from .program import Block, Program
 from .role import EMPTY_VAR, OpRole
 from .variable import Variable
 
+_DISTRIBUTED = (
+    *("_trainers_endpoints", "_nccl_comm_num", "_use_hierarchical_allreduce"),
+    *("_hierarchical_allreduce_inter_nranks", "distribution", "_is_distributed", "_is_chief"),
+    *("_endpoints", "_ps_endpoint", "_distributed_lookup_table"),
+)
 _NOT_FORWARD = int(OpRole.Backward | OpRole.Optimize | OpRole.LRSched)
 
 
@@ -23,10 +28,12 @@ def copy_program(program: Program) -> Program:
     clone.readers = list(program.readers)
     clone._current_role, clone._op_role_var = program._current_role, list(program._op_role_var)
     clone._appending_grad_times = program._appending_grad_times
-    clone._trainers_endpoints = list(program._trainers_endpoints)
+    for name in _DISTRIBUTED:
+        setattr(clone, name, getattr(program, name))
     clone.blocks = [Block(clone, block.idx, block.parent_idx) for block in program.blocks]
     clone.current_block_idx = program.current_block_idx
     clone.file_fields = dict(program.file_fields)
+    clone.shared_variables = dict(program.shared_variables)
     for source, block in zip(program.blocks, clone.blocks, strict=True):
         block.forward_block_idx = source.forward_block_idx
         block.from_file, block.file_fields = source.from_file, source.file_fields
@@ -66,18 +73,26 @@ def _copy_value(value: Any, program: Program) -> Any:
 
 
 def for_test_program(program: Program) -> Program:
-    """Return the forward part alone, with ``is_test`` set; its seed is the default."""
+    """Return the forward part alone, with ``is_test`` set; its seed is the default.
+
+    Of what a trainer exchanges with parameter servers it only looks rows up.
+    """
     clone = copy_program(program)
     clone.random_seed = Program().random_seed
     clone.lr_scheduler = None
     clone._appending_grad_times = 0
     for block in clone.blocks:
-        block.ops = [op for op in block.ops if not op.role & _NOT_FORWARD]
+        block.ops = [op for op in block.ops if not (op.role & _NOT_FORWARD or _exchanges(op))]
         for op in block.ops:
             if "is_test" in op.attrs:
                 op.attrs["is_test"] = True
     _drop_unused(clone)
     return clone
+
+
+def _exchanges(op: Operator) -> bool:
+    """Tell whether an op sends to servers what a step computed, or receives what the next one reads."""
+    return bool(op.role & (OpRole.RPC | OpRole.Dist)) and op.type != "prefetch"
 
 
 def prune(program: Program, feed_names: Sequence[str], targets: Any) -> Program:
@@ -117,8 +132,21 @@ def prune(program: Program, feed_names: Sequence[str], targets: Any) -> Program:
     return clone
 
 
+def _held(block: Block) -> list[Block]:
+    """Return a block and those that its ops hold, and theirs."""
+    inner = [value for op in block.ops for value in op.attrs.values() if isinstance(value, Block)]
+    return [block, *(block for each in inner for block in _held(each))]
+
+
 def _drop_unused(program: Program, keep: set[str] | frozenset[str] = frozenset()) -> None:
-    """Drop the variables that no op mentions, and sort the others by name, as Paddle does."""
+    """Drop blocks that no op holds and variables that no op mentions; sort others by name, as Paddle does."""
+    in_use = {block.idx for block in _held(program.global_block())}
+    numbers = {old: new for new, old in enumerate(sorted(in_use))}
+    program.blocks = [block for block in program.blocks if block.idx in in_use]
+    for block in program.blocks:
+        block.idx = numbers[block.idx]
+        block.parent_idx = numbers.get(block.parent_idx, -1)
+        block.forward_block_idx = numbers.get(block.forward_block_idx, -1)
     for block in program.blocks:
         used = {n for op in block.ops for n in (*op.input_arg_names, *op.output_arg_names)} - {
             EMPTY_VAR

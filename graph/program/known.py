@@ -17,16 +17,18 @@ from ...strategies.errors import InvalidValue
 from ...strategies.types import to_numpy, to_var_type
 from ..ops.indexing import slice_bounds
 from ..ops.registry import Op
-from ..ops.rules import product
+from ..ops.rules import UNKNOWN_SIZE, product
 from .role import EMPTY_VAR
 
 if TYPE_CHECKING:
     from .operator import Operator
     from .program import Block
 
-UNKNOWN_SIZE = np.iinfo(np.int64).min  # stands for a size that is known when the program runs
 _LARGEST = 1024  # elements: numbers of an op are few
 _LEFT_TO_RUN = ("reshape", "reshape2")  # -1 in their shape stands for one size that is not known
+# known when the program is compiled for what is fed: see ``sizes.py``
+LEFT_TO_FEEDS = ("sequence_mask", "expand", "expand_grad", "range")
+_LEFT_TO_STEPS = ("slice", "slice_grad")  # read while the program runs
 
 
 class Number(NamedTuple):
@@ -63,7 +65,7 @@ def with_numbers(
             if number.elements is None:
                 raise _unknown(op, slot, attr, number.name, where)
             numbers += np.ravel(number.elements).tolist()
-        if UNKNOWN_SIZE in numbers:
+        if UNKNOWN_SIZE in numbers and op.type not in LEFT_TO_FEEDS:
             if op.type.removesuffix("_grad") not in _LEFT_TO_RUN:
                 raise _unknown(op, slot, attr, numbers_by_slot[slot][0].name, where)
             numbers = [-1 if n == UNKNOWN_SIZE else n for n in numbers]
@@ -91,6 +93,8 @@ def _unknown(op: Op, slot: str, attr: str | tuple[str, ...], name: str, where: s
 def resolve_numbers(op: Operator) -> tuple[Mapping[str, list[str]], dict[str, Any]]:
     """Return an operator's inputs without its slots of numbers, and its attributes with those numbers.
 
+    Of an op that can read numbers while the program runs both stay as they are, unless all are known.
+
     Raises:
         InvalidValue: as :func:`with_numbers`.
     """
@@ -103,10 +107,13 @@ def resolve_numbers(op: Operator) -> tuple[Mapping[str, list[str]], dict[str, An
         slot: [Number(_value(op.block, name, end), name) for name in op.inputs[slot]]
         for slot in used
     }
+    absent = any(n.elements is None for numbers in numbers_by_slot.values() for n in numbers)
+    if absent and op.type in _LEFT_TO_STEPS:
+        return op.inputs, op.attrs
     attrs = with_numbers(op.declaration, numbers_by_slot, op.attrs, op.where)
     for slot, numbers in numbers_by_slot.items():
         open_size = any(n.elements is not None and UNKNOWN_SIZE in n.elements for n in numbers)
-        if open_size and not _takes_the_rest(op, attrs["shape"]):
+        if open_size and op.type not in LEFT_TO_FEEDS and not _takes_the_rest(op, attrs["shape"]):
             raise _unknown(op.declaration, slot, "shape", numbers[0].name, op.where)
     return {slot: names for slot, names in op.inputs.items() if slot not in used}, attrs
 
@@ -129,7 +136,7 @@ def _value(block: Block, name: str, end: int) -> np.ndarray | None:
         if name in op.output_arg_names:
             break
     else:
-        return None
+        return _value_around(block, name)
     maker = _MAKERS.get(op.type)
     variable = block.find_var_recursive(name)
     if maker is None or variable is None or variable.shape is None or variable.dtype is None:
@@ -156,6 +163,38 @@ def _value(block: Block, name: str, end: int) -> np.ndarray | None:
         return None
     result = maker(operands, attrs)
     return None if result is None else np.asarray(result).astype(to_numpy(variable.dtype))
+
+
+def _value_around(block: Block, name: str) -> np.ndarray | None:
+    """Return the value of a variable of the block around one, before the op that holds it.
+
+    A gradient block sees what the block that it belongs to has computed at its end.
+    """
+    if block.forward_block_idx >= 0:
+        forward = block.program.block(block.forward_block_idx)
+        if name in forward.vars:
+            return _value(forward, name, len(forward.ops))
+    written = any(name in op.output_arg_names for op in block.ops)  # in a loop, by the round before
+    if written or name in block.vars or block.parent_idx < 0:
+        return None
+    parent = block.program.block(block.parent_idx)
+    ops = enumerate(parent.ops)
+    end = next((i for i, op in ops if op.attrs.get("sub_block") is block), len(parent.ops))
+    return _value(parent, name, end)
+
+
+def computed(
+    type: str, operands: Sequence[Any], attrs: Mapping[str, Any], dtype: Any
+) -> np.ndarray | None:
+    """Return what an op makes of known operands, or None if that is not known here."""
+    compute = _MAKERS.get(type) or _TESTS.get(type)
+    few = all(operand.size <= _LARGEST for operand in operands)
+    if compute is None or type in ("shape", "size", *_VIEWS) or not few:
+        return None
+    if type == "fill_constant" and prod(attrs["shape"]) > _LARGEST:
+        return None
+    result = compute(list(operands), attrs)
+    return None if result is None else np.asarray(result).astype(to_numpy(dtype))
 
 
 def _sizes(shape: Sequence[int]) -> np.ndarray:
@@ -243,4 +282,15 @@ _MAKERS: dict[str, Callable[[list[Any], Mapping[str, Any]], Any]] = {
     "elementwise_min": _binary(np.minimum),
     "reduce_prod": _reduced(np.prod),
     "reduce_sum": _reduced(np.sum),
+}
+_TESTS: dict[str, Callable[[list[Any], Mapping[str, Any]], Any]] = {
+    "less_than": _binary(np.less),
+    "less_equal": _binary(np.less_equal),
+    "greater_than": _binary(np.greater),
+    "greater_equal": _binary(np.greater_equal),
+    "equal": _binary(np.equal),
+    "not_equal": _binary(np.not_equal),
+    "logical_and": _binary(np.logical_and),
+    "logical_or": _binary(np.logical_or),
+    "logical_not": lambda operands, attrs: np.logical_not(operands[0]),
 }

@@ -7,16 +7,18 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue, Unsupported, nearest
-from ..ops.operands import Slot
-from ..ops.registry import OPS, Inference, Op, Spec
+from ..ops.lod import Lods
+from ..ops.operands import LOD_SUFFIX, Slot
+from ..ops.registry import OFFSETS, OPS, Inference, Op, Spec, declaration
 from .known import resolve_numbers
-from .role import CALLSTACK, EMPTY_VAR, ROLE, STAMPED
+from .role import CALLSTACK, EMPTY_VAR, GRAD_SUFFIX, ROLE, STAMPED
 from .variable import Variable
 
 if TYPE_CHECKING:
     from .program import Block
 
 Names = dict[str, list[str]]
+_LEVEL = None  # all that is known of one is that it is there
 
 
 class Operator:
@@ -36,11 +38,12 @@ class Operator:
     ) -> None:
         if type is None:
             raise InvalidValue("an operator needs a type, got None.")
-        if type not in OPS:
+        declared = declaration(type)
+        if declared is None:
             raise InvalidValue(f"no operator {type!r} is declared.{nearest(type, OPS)}")
         self.block = block
         self.type = type
-        self.declaration: Op = OPS[type]
+        self.declaration: Op = declared
         self.inputs = self._arguments("input", self.declaration.input_slots, inputs)
         self.outputs = self._arguments("output", self.declaration.output_slots, outputs)
         self.attrs = self._attributes(attrs or {})
@@ -65,7 +68,7 @@ class Operator:
         """
         op = cls.__new__(cls)
         op.block, op.type = block, type
-        op.declaration = OPS.get(type) or _unbuilt(type)
+        op.declaration = declaration(type) or _unbuilt(type)
         op.inputs, op.outputs, op.attrs = inputs, outputs, attrs
         op.explicit, op.names_inputs = set(attrs), True
         op.file_kinds, op.file_fields = kinds, {}
@@ -230,18 +233,30 @@ class Operator:
         """
         inputs, attrs = resolve_numbers(self)
         read = {slot: [self._spec(name) for name in names] for slot, names in inputs.items()}
+        lods = _LodLevels(self)
+        for lod in self.declaration.lod_slots:
+            levels = lods.of(lod.name.removesuffix(LOD_SUFFIX))
+            if levels:
+                read[lod.name] = [OFFSETS] * len(levels)
         specs = self.declaration.infer(Inference(self.declaration, read, attrs, inputs, self.where))
         for slot, names in self.outputs.items():
             for name, spec in zip(names, specs.get(slot, ()), strict=False):
                 if name != EMPTY_VAR and spec is not None:
                     variable = self.block.var_recursive(name)
                     variable.shape, variable.dtype = spec.shape, spec.dtype
+        for result, levels in self.declaration.lod(lods).items():
+            for name in self.outputs.get(result, ()):
+                if name != EMPTY_VAR:
+                    self.block.var_recursive(name).lod_level = len(levels)
 
     def _spec(self, name: str) -> Spec | None:
         if name == EMPTY_VAR:
             return None
-        variable = self.block.var_recursive(name)
-        if variable.shape is None or variable.dtype is None:
+        variable = self.block.find_var_recursive(name)
+        if variable is None and GRAD_SUFFIX not in name:
+            self.block.var_recursive(name)
+        # The gradient of a step's state comes from the next step: no op of the program computes it.
+        if variable is None or variable.shape is None or variable.dtype is None:
             return None
         return Spec(variable.shape, variable.dtype)
 
@@ -254,6 +269,45 @@ class Operator:
         )
 
     __repr__ = __str__ = to_string
+
+
+class _LodLevels(Lods[None]):
+    """How many levels of sequences an operator's variables have: all that is known while a program is built."""
+
+    def __init__(self, op: Operator) -> None:
+        self._op = op
+        self.attrs = op.attrs
+        self.input_slots = op.declaration.input_slots
+        self.output_slots = op.declaration.output_slots
+
+    def of(self, slot: str, position: int = 0) -> tuple[None, ...]:
+        """Return as many levels as the variable is declared to have."""
+        names = self._op.inputs.get(slot, ())
+        if position >= len(names) or names[position] == EMPTY_VAR:
+            return ()
+        return (_LEVEL,) * self._op.block.var_recursive(names[position]).lod_level
+
+    def uses(self, slot: str) -> int:
+        """Return how many variables stand in an input slot."""
+        return len(self._op.inputs.get(slot, ()))
+
+    def as_long(self, slot: str, result: str) -> bool:
+        """Compare the declared shapes."""
+        names = [*self._op.inputs.get(slot, ())[:1], *self._op.outputs.get(result, ())[:1]]
+        if len(names) < 2 or EMPTY_VAR in names:
+            return False
+        shapes = [self._op.block.var_recursive(name).shape or () for name in names]
+        return all(shapes) and shapes[0][0] == shapes[1][0]
+
+    def level(
+        self, op: str, inputs: Mapping[str, Sequence[None]], attrs: Mapping[str, Any] | None = None
+    ) -> None:
+        """Return a level."""
+        return _LEVEL
+
+    def value(self, slot: str) -> None:
+        """Return what stands for any value."""
+        return _LEVEL
 
 
 def user_frame(stack: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -66,12 +66,16 @@ class Block:
         return variable
 
     def find_var_recursive(self, name: str) -> Variable | None:
-        """Return the variable from this block or the nearest enclosing one that holds it (None: none does)."""
-        block: Block | None = self
-        while block is not None:
-            if name in block.vars:
-                return block.vars[name]
-            block = None if block.parent_idx < 0 else self.program.block(block.parent_idx)
+        """Return the variable from this block or the nearest enclosing one that holds it (None: none does).
+
+        A gradient block sees the block whose gradients it computes, too, before those around.
+        """
+        if name in self.vars:
+            return self.vars[name]
+        for index in (self.forward_block_idx, self.parent_idx):
+            variable = None if index < 0 else self.program.block(index).find_var_recursive(name)
+            if variable is not None:
+                return variable
         return None
 
     _var_recursive = var_recursive
@@ -217,6 +221,15 @@ class Program:
         self.minimized: list[tuple[str, set[str], str]] = []  # loss, parameters, the user's line
         self._nccl_comm_num = 1
         self._trainers_endpoints: list[str] = []
+        self._use_hierarchical_allreduce = False
+        self._hierarchical_allreduce_inter_nranks = 0
+        # Of programs that ``graph/transpiler`` wrote; ``distribution`` is a Distribution
+        self.distribution: Any = None
+        self._is_distributed = self._is_chief = False
+        self.shared_variables: dict[str, str] = {}  # by ``memory_optimize``: old name -> variable
+        self._endpoints: list[str] = []
+        self._ps_endpoint: str | None = None
+        self._distributed_lookup_table: str | None = None
         self.file_fields: dict[str, Any] = {}  # versions, as in the file that it was loaded from
 
     # -- building ---------------------------------------------------------------------------------
@@ -398,10 +411,17 @@ class Program:
             f"numbers), feeds {feeds or 'nothing'}. print() shows all>"
         )
 
-    def _repr_html_(self) -> str:
-        from ..report.page import of_program
+    def _repr_html_(self) -> str | None:
+        return None if _page is None else _page(self)
 
-        return of_program(self)
+
+_page: Callable[[Program], str] | None = None
+
+
+def register_page(page: Callable[[Program], str]) -> None:
+    """Have programs shown in notebooks as the HTML that ``page`` returns."""
+    global _page
+    _page = page
 
 
 _default_seed = 0

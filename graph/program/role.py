@@ -27,6 +27,10 @@ STAMPED = (ROLE, ROLE_VAR, NAMESCOPE, CALLSTACK, DEVICE)
 EMPTY_VAR = "@EMPTY@"
 GRAD_SUFFIX = "@GRAD"
 _RECOMPUTED = ".subprog_"
+_IN_BLOCK, _ON_HOST = (
+    "@BLOCK",
+    "@HOST",
+)  # what readers of blocks, and copies to hosts, put behind names
 
 
 def grad_name(name: str) -> str:
@@ -42,3 +46,8 @@ def recomputed_name(name: str, number: int) -> str:
 def original_name(name: str) -> str:
     """Return the name of the variable that this one computes again, if it does, else its own."""
     return name.partition(_RECOMPUTED)[0]
+
+
+def program_name(name: str) -> str:
+    """Return the name that a value of a graph has in the program: in every round of a block the same."""
+    return name.partition(_IN_BLOCK)[0].removesuffix(_ON_HOST)

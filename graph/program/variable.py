@@ -41,6 +41,8 @@ class Variable:
     ) -> None:
         self.block = block
         self.name = name or unique_name.generate("_generated_var")
+        if type == VarType.LOD_RANK_TABLE:  # files do not say what it consists of
+            shape, dtype = (-1, 2), VarType.INT64
         self.shape: tuple[int, ...] | None = None if shape is None else tuple(int(d) for d in shape)
         self.dtype: VarType | None = None if dtype is None else to_var_type(dtype)
         self.type = type

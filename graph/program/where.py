@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
@@ -13,7 +14,7 @@ _USERS = os.path.join(_PACKAGE, "demo.py")  # builds a program like a user's scr
 def user_line() -> str:
     """Return ``"file.py:12, in train"`` for the innermost caller outside the package."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and is_ours(frame.f_code.co_filename):
+    while frame.f_back is not None and _stands_between(frame.f_code.co_filename):
         frame = frame.f_back
     code = frame.f_code
     return f"{code.co_filename}:{frame.f_lineno}, in {code.co_name}"
@@ -28,6 +29,11 @@ def user_frames() -> int:
     while frame.f_back is not None and is_ours(frame.f_code.co_filename):
         frame, count = frame.f_back, count + 1
     return count
+
+
+def _stands_between(path: str) -> bool:
+    """Tell whether a frame is of this package, or leads out of a context of its own."""
+    return is_ours(path) or path == contextlib.__file__
 
 
 def called_by_user() -> bool:

@@ -95,7 +95,7 @@ def summary(main_prog: Program) -> None:
             source, result = (_sample(block, names) for names in (_data(op), op.output_arg_names))
             rows.append((str(len(rows)), op.type, source, result, str(own), str(op_flops)))
             parameters, flops = parameters + own, flops + op_flops
-    print(_table(("No.", "TYPE", "INPUT", "OUTPUT", "PARAMs", "FLOPs"), rows))
+    print(table(("No.", "TYPE", "INPUT", "OUTPUT", "PARAMs", "FLOPs"), rows))
     print(f"Total PARAMs: {parameters} ({parameters / 1e6:.4f}M)")
     print(f"Total FLOPs: {flops} ({flops / 1e9:.2f}G)")
 
@@ -141,7 +141,8 @@ def _sample(block: Block, names: Sequence[str]) -> str:
     return str(tuple((variable.shape or ())[1:])) if variable is not None else "?"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return rows of cells under a head, as text."""
     widths = [max(len(row[k]) for row in [head, *rows]) for k in range(len(head))]
     rule = "+".join(["", *("-" * (width + 2) for width in widths), ""])
 

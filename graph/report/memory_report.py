@@ -79,7 +79,7 @@ def report(
     without = {
         name: plan_memory(plan.usage, plan.specs, memory_options._replace(**{name: False})).size
         - plan.size
-        for name in MemoryOptions._fields
+        for name in ("reuse", "in_place")
     }
     program = plan.usage.program
     return MemoryReport(

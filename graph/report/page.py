@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from ...strategies.errors import EnforceNotMet
 from ..ir.reader import from_program
 from .svg import to_svg
 
@@ -25,9 +26,16 @@ def of_program(program: Program) -> str:
     ]
     return (
         f"<p>{escape(repr(program))}</p>"
-        + folded("Graph", picture(from_program(program, feeds)))
+        + folded("Graph", _graph(program, feeds))
         + folded("Parameters", table(("name", "shape", "type", "trainable"), rows))
     )
+
+
+def _graph(program: Program, feeds: Sequence[str]) -> str:
+    try:
+        return picture(from_program(program, feeds))
+    except EnforceNotMet as error:  # it depends on sizes that are fed
+        return f"<p>{escape(str(error))}</p>"
 
 
 def picture(graph: Any) -> str:

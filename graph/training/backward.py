@@ -1,7 +1,8 @@
 """Backward: appends the gradient ops of a program to it, Paddle's way.
 
 ``append_backward`` walks the ops that lead to a loss in reverse and emits each one's gradient op; a gradient
-written more than once is written under other names and summed just before its first reader.
+written more than once is written under other names and summed just before its first reader. An op that holds a
+block (a branch, the step of a recurrent net) gets a gradient op with a block of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue, Unsupported
-from ..ops.registry import OPS, Grad
+from ...strategies.types import VarType
+from ..ops.registry import Grad, declaration
 from ..program.operator import Operator
 from ..program.program import Block, Program
 from ..program.role import (
@@ -31,6 +33,7 @@ from ..program.unique_name import generate
 from ..program.variable import Parameter, Variable
 from .recompute import Segment, segments
 
+WHILE, INCREMENT = "while", "increment"
 Callback = Callable[[Block, dict[str, Any]], None]
 
 
@@ -44,6 +47,7 @@ class GradOp:
     attrs: dict[str, Any]
     of: dict[str, str] = field(default_factory=dict)  # gradient name -> forward name
     recomputes: bool = False  # it is a forward op, computed again
+    body: list[GradOp] | None = None  # of its block, the attribute ``sub_block``
 
     def read(self) -> list[str]:
         """Names read."""
@@ -55,6 +59,8 @@ class GradOp:
 
     def rename(self, slots: dict[str, list[str]], old: str, new: str) -> None:
         """Replace a name in inputs or outputs."""
+        if old in self.of:
+            self.of[new] = self.of[old]
         for slot, names in slots.items():
             slots[slot] = [new if name == old else name for name in names]
 
@@ -198,6 +204,11 @@ def _producer(block: Block, loss: Variable) -> Operator:
     for op in reversed(block.ops):
         if loss.name in op.output_arg_names:
             return op
+    if loss.block.idx:
+        raise Unsupported(
+            f"append_backward: {loss.name!r} is made in a branch, step or loop; gradients are built outside "
+            f"them: call it for what the block returns."
+        )
     raise InvalidValue(f"append_backward: no operator of the program makes {loss.name!r}.")
 
 
@@ -209,7 +220,13 @@ def _stopped(program: Program, no_grad_set: Any) -> set[str]:
     return stopped.union(_names(no_grad_set or (), "no_grad_set"))
 
 
-def _path(block: Block, targets: set[str], inputs: set[str], stopped: set[str]) -> list[Operator]:
+def _path(
+    block: Block,
+    targets: set[str],
+    inputs: set[str],
+    stopped: set[str],
+    with_counters: bool = False,
+) -> list[Operator]:
     """Return the ops that lead to the targets (from the inputs, if any), in program order.
 
     Gradient ops without a gradient of their own are among them: see :func:`_gradient_ops`.
@@ -220,7 +237,9 @@ def _path(block: Block, targets: set[str], inputs: set[str], stopped: set[str]) 
         reached = op.role & 0xFF in (OpRole.Forward, OpRole.Backward) or inputs
         grad = op.declaration.grad
         differentiable = op.type.endswith("_grad") or (grad is not None and grad.exists(op.attrs))
-        if reached and differentiable and needed.intersection(op.output_arg_names):
+        if with_counters and op.type == INCREMENT:
+            back.append(op)
+        elif reached and differentiable and needed.intersection(op.output_arg_names):
             back.append(op)
             needed.update(n for n in op.input_arg_names if n not in stopped)
     if not inputs:
@@ -247,6 +266,12 @@ class _GradientNames:
         self._prefix = "grad/" * program._appending_grad_times
         self._names: dict[str, str] = {}
 
+    def inside(self, block: Block) -> _GradientNames:
+        """Return the names in the gradient block of ``block``, which no other pass shares."""
+        names = _GradientNames(block.program, block)
+        names._prefix = ""
+        return names
+
     def of(self, name: str) -> str:
         """Return the name of a variable's gradient."""
         if name not in self._names:
@@ -263,7 +288,7 @@ class _GradientNames:
     def source(self, name: str) -> str:
         """Return the variable of the forward pass of which ``name`` is the gradient, of any order."""
         first = name.partition(GRAD_SUFFIX)[0].rpartition("grad/")[2]
-        return first if self._block.has_var(first) else name
+        return name if self._block.find_var_recursive(first) is None else first
 
 
 def _backward_ops(
@@ -287,7 +312,8 @@ def _with_recomputation(
     for segment in segments(block, path, checkpoints):
         grads = _gradient_ops(segment.ops, reached, stopped, names)
         for grad in grads:
-            grad.inputs = _renamed(grad.inputs, segment.again)
+            if grad.body is None:  # a block reads what its forward block left
+                grad.inputs = _renamed(grad.inputs, segment.again)
         read = {name for grad in grads for name in grad.read()}
         ops += [_repeated(op, segment) for op in segment.repeated(read)] + grads
     return ops
@@ -323,6 +349,9 @@ def _gradient_ops(
     ops: list[GradOp] = []
     for op in reversed(path):
         grad = op.declaration.grad
+        if op.type == INCREMENT and op.block.idx and grad is None:
+            ops.append(_counted_back(op))
+            continue
         if grad is None or not grad.exists(op.attrs):
             if reached.intersection(map(names.of, op.output_arg_names)):
                 raise Unsupported(
@@ -335,10 +364,77 @@ def _gradient_ops(
             incoming = [n for n in candidate.read() if n in candidate.of]
             if not candidate.writes() or not any(n in reached for n in incoming):
                 continue
-            ops += _zeros(candidate, incoming, reached, names)
+            if isinstance(op.attrs.get("sub_block"), Block):
+                _add_body(candidate, op, reached, stopped, names)
+            else:
+                ops += _zeros(candidate, incoming, reached, names)
             ops.append(candidate)
             reached.update(candidate.writes())
     return ops
+
+
+def _add_body(
+    candidate: GradOp, op: Operator, reached: set[str], stopped: set[str], names: _GradientNames
+) -> None:
+    """Give the gradient op of an op that holds a block a block of its own, with the gradient ops of that.
+
+    It leaves out the gradients that no op around it computes; those of a step's results are 0 then.
+    """
+    forward, program = op.attrs["sub_block"], op.block.program
+    block = program._create_block()
+    block.forward_block_idx = forward.idx
+    inside = names.inside(forward)
+    targets = set(op.output_arg_names)
+    if "states" in op.attrs:  # the next step computes their gradients
+        targets.update(op.attrs["states"])
+    else:
+        targets = {name for name in targets if names.of(name) in reached}
+    if op.type == WHILE:
+        grads = _loop_gradients(op, targets, stopped, inside)
+    else:
+        path = _path(forward, targets, set(), stopped)
+        grads = _gradient_ops(path, {grad_name(name) for name in targets}, stopped, inside)
+    candidate.body = _accumulate(grads, {}, forward.idx)
+    candidate.attrs["sub_block"] = block
+    program._rollback()
+    if op.type == WHILE:
+        _wire_loop(candidate, op, names)
+
+
+def _loop_gradients(
+    op: Operator, targets: set[str], stopped: set[str], names: _GradientNames
+) -> list[GradOp]:
+    """Return the gradient ops of a loop's block: of what a round writes and the next one reads, too."""
+    forward, program = op.attrs["sub_block"], op.block.program
+    carried = set(op.output("Out")).intersection(op.input("X")) - stopped
+    first = len(program.blocks)
+    while True:
+        path = _path(forward, targets, set(), stopped, with_counters=True)
+        grads = _gradient_ops(path, {grad_name(name) for name in targets}, stopped, names)
+        written = {name for grad in grads for name in grad.writes()}
+        more = {name for name in carried - targets if grad_name(name) in written}
+        if not more:
+            return grads
+        targets = targets | more
+        del program.blocks[first:]  # those of the attempt
+
+
+def _wire_loop(candidate: GradOp, op: Operator, names: _GradientNames) -> None:
+    """Leave out the gradients that no round computes or reads."""
+    body = candidate.body or []
+    written = {name for grad in body for name in grad.writes()}
+    read = {name for grad in body for name in grad.read()}
+    pairs = zip(candidate.outputs["X@GRAD"], op.input("X"), strict=True)
+    candidate.outputs["X@GRAD"] = [g if grad_name(x) in written else EMPTY_VAR for g, x in pairs]
+    results = [x for x in op.output("Out") if grad_name(x) in read]
+    candidate.inputs["Out@GRAD"] = [names.of(x) for x in results]
+    candidate.attrs["original_output_grad"] = [grad_name(x) for x in results]
+
+
+def _counted_back(op: Operator) -> GradOp:
+    """Return the op that takes back a step of a loop's counter."""
+    attrs = {"step": -op.attrs["step"], CALLSTACK: op.attrs.get(CALLSTACK, [""])}
+    return GradOp(INCREMENT, {"X": op.output("Out")}, {"Out": op.input("X")}, attrs)
 
 
 def _instances(op: Operator, grad: Grad) -> list[int | None]:
@@ -351,7 +447,9 @@ def _wire(
 ) -> GradOp:
     """Fill the gradient op's slots with the op's names and those of their gradients."""
     of: dict[str, str] = {}
-    needed = {slot.name for slot in OPS[grad.type].input_slots if not slot.optional}
+    slope = declaration(grad.type)
+    assert slope is not None
+    needed = {slot.name for slot in slope.input_slots if not slot.optional}
     omitted = set(op.attrs[grad.without]) if grad.without else set()
 
     def gradients_of(variables: Iterable[str]) -> list[str]:
@@ -411,19 +509,21 @@ def _zeros(
     return fills
 
 
-def _accumulate(grads: list[GradOp], seeds: dict[str, str]) -> list[GradOp]:
+def _accumulate(grads: list[GradOp], seeds: dict[str, str], block: int = 0) -> list[GradOp]:
     """Give each write of a name written more than once its own, and sum them before the first reader.
 
-    ``seeds`` hold what the gradients of targets (by name) begin with.
+    ``seeds`` hold what the gradients of targets (by name) begin with; ``block`` is the number of the block of
+    which these are the gradient ops.
     """
     writers: dict[str, list[GradOp]] = defaultdict(list)
     parts: dict[str, list[str]] = {name: [seed] for name, seed in seeds.items()}
     result: list[GradOp] = []
     for op in grads:
-        for name in dict.fromkeys(op.read()):
+        read = list(dict.fromkeys(op.read()))
+        for name in read:
             if len(parts.get(name, ())) > 1:
                 result.append(_sum(name, parts.pop(name)))
-                writers[name] = []
+                writers[name] = result[-1:]
             elif name in seeds and parts.get(name) == [seeds[name]]:
                 op.rename(op.inputs, name, seeds[name])
                 op.of[seeds[name]] = op.of[name]
@@ -432,21 +532,34 @@ def _accumulate(grads: list[GradOp], seeds: dict[str, str]) -> list[GradOp]:
             for i, name in enumerate(names):
                 if name == EMPTY_VAR:
                     continue
+                if name in read:
+                    # The op wrote over its operand: this is another value's gradient, no second part.
+                    parts[name] = [name]
+                    writers[name].append(op)
+                    continue
                 parts_so_far = parts.setdefault(name, [])
+                if not parts_so_far:
+                    writers[name] = []
                 if parts_so_far == [name]:
-                    first = f"{name}@RENAME@block0@0"
-                    writer = writers[name][0]
-                    writer.rename(writer.outputs, name, first)
-                    for reader in result:  # of a variable that was written again in between
+                    first = f"{name}@RENAME@block{block}@0"
+                    for writer in writers[name]:
+                        writer.rename(writer.outputs, name, first)
+                    # of a variable that was written again in between, or that the op itself writes
+                    for reader in _behind(writers[name][0], [*result, op]):
                         reader.rename(reader.inputs, name, first)
                     parts_so_far[0] = first
-                own = f"{name}@RENAME@block0@{len(parts_so_far)}" if parts_so_far else name
+                own = f"{name}@RENAME@block{block}@{len(parts_so_far)}" if parts_so_far else name
                 op.outputs[slot][i] = own
                 parts_so_far.append(own)
                 writers[name].append(op)
         result.append(op)
     result += [_sum(name, names) for name, names in parts.items() if len(names) > 1]
     return result
+
+
+def _behind(writer: GradOp, ops: list[GradOp]) -> list[GradOp]:
+    """Return the ops that stand behind one of them."""
+    return ops[next(i for i, op in enumerate(ops) if op is writer) + 1 :]
 
 
 def _sum(name: str, parts: list[str]) -> GradOp:
@@ -490,11 +603,45 @@ def _append(
 ) -> None:
     context: dict[str, Any] = {}
     for op in grads:
+        if op.body is not None:
+            _declare_above(op)
+            _declare_arrays(block, op.body)
+            _append(op.attrs["sub_block"], op.body, callbacks, 0)
         context |= op.of
         appended = block.append_op(op.type, op.inputs, op.outputs, {DEVICE: "", **op.attrs})
         context["__current_op_desc__"] = appended
+        for name in set(op.writes()).intersection(op.of):
+            if block.var_recursive(op.of[name]).type == VarType.LOD_TENSOR_ARRAY:
+                block.var_recursive(name).type = VarType.LOD_TENSOR_ARRAY
         for callback in callbacks or ():
             callback(block, context)
+
+
+def _declare_above(op: GradOp) -> None:
+    """Declare gradients that have other names around a block than the block reads them by.
+
+    Those of arrays that only the block writes and reads have the same name: they begin empty, around it.
+    """
+    block = op.attrs["sub_block"]
+    for name, variable in op.of.items():
+        inside = grad_name(variable)
+        if name not in op.read() or block.find_var_recursive(inside) is not None:
+            continue
+        like = block.var_recursive(variable)
+        if name != inside:
+            block.create_var(name=inside, shape=like.shape, dtype=like.dtype)
+        elif like.type == VarType.LOD_TENSOR_ARRAY:
+            around = block.program.block(block.parent_idx)
+            around.create_var(name=name, shape=like.shape, dtype=like.dtype, type=like.type)
+
+
+def _declare_arrays(block: Block, body: list[GradOp]) -> None:
+    """Declare gradients of arrays that only rounds of a loop read, one from another."""
+    for name in {name for op in body for name in op.read()}:
+        variable = block.find_var_recursive(name.partition(GRAD_SUFFIX)[0])
+        array = variable is not None and variable.type == VarType.LOD_TENSOR_ARRAY
+        if array and variable is not None and block.find_var_recursive(name) is None:
+            block.create_var(name=name, type=variable.type, dtype=variable.dtype)
 
 
 def _pairs(

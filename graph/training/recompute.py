@@ -95,17 +95,22 @@ class _Places:
     def crossing(self, spans: Iterable[tuple[int, int]]) -> set[str]:
         """Return the names that a segment must not compute again.
 
-        They are used outside it, hold a value from before its first write, or come from a Python function.
+        They are used outside it, hold a value from before its first write, or come from a Python function or an
+        op that holds a block.
         """
         segment_of = {i: start for start, stop in spans for i in range(start, stop)}
         names = set()
         for name, writes in self.writes.items():
             used = {segment_of.get(i) for i in (*writes, *self.reads[name])}
             before = min(self.reads[name], default=len(self.path)) <= writes[0]
-            called = any(self.path[i].type == PY_FUNC for i in writes)
+            called = any(_called_once(self.path[i]) for i in writes)
             if len(used) > 1 or before or called or name == EMPTY_VAR:
                 names.add(name)
         return names
+
+
+def _called_once(op: Operator) -> bool:
+    return op.type == PY_FUNC or "sub_block" in op.attrs
 
 
 def _first_free(block: Block) -> int:

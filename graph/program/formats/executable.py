@@ -6,15 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ....strategies.errors import Unsupported
-from ...ops.registry import OPS
+from ...ops.registry import MESSAGE_OPS, declaration
+from ...ops.rings import RING_TYPES
 from ..operator import Operator
 from ..role import STAMPED
 from .op_table import entry_of
 
-# Branches: the compiler reads them into the graph (see ``graph/ir/reader.py``).
-CONDITIONAL_BLOCK, SELECT_INPUT = "conditional_block", "select_input"
-_READ_WHOLE = (CONDITIONAL_BLOCK, SELECT_INPUT)
-_MODEL_ONLY = ("feed", "fetch")  # they name the feeds and fetches, and compute nothing
+# They name the feeds and fetches, or end the life of variables, and compute nothing.
+_MODEL_ONLY = ("feed", "fetch", "delete_var")
 # Which library computes an op, and how it is tuned, changes no value beyond rounding.
 _TUNING = {
     "use_cudnn",
@@ -42,7 +41,7 @@ def computed_ops(ops: Sequence[Operator]) -> list[Operator]:
     computed = [op for op in ops if op.type not in _MODEL_ONLY]
     unbuilt: dict[str, str] = {}
     for op in computed:
-        if op.type not in OPS and op.type not in _READ_WHOLE:
+        if declaration(op.type) is None or (op.type in MESSAGE_OPS and op.type not in RING_TYPES):
             unbuilt.setdefault(op.type, op.where)
     if unbuilt:
         named = ", ".join(

@@ -50,7 +50,9 @@ class AdamW(AdamOptimizer):
             raise InvalidArgument(
                 "AdamW: groups of parameters are not built; use apply_decay_param_fun and lr_ratio."
             )
-        options = (parameter_list, None, grad_clip, name, lazy_mode)
+        if lazy_mode:
+            raise InvalidArgument("AdamW: lazy_mode=True is not built; Adam has it.")
+        options = (parameter_list, None, grad_clip, name)
         super().__init__(learning_rate, beta1, beta2, epsilon, *options)
         self._multi_precision = bool(multi_precision)
         self._coeff = float(weight_decay)

@@ -129,6 +129,36 @@ class Rprop(Method):
         return self._numbers
 
 
+class ASGD(Method):
+    """The averaged gradient's steps, as static programs of Paddle 3.3.1 take them.
+
+    They never count their batches, so ``batch_num`` does not tell, and every step is SGD's.
+
+    Raises:
+        InvalidValue: ``batch_num`` is below 1.
+    """
+
+    type = "asgd"
+    has_master = True
+    slots = {"d": "D", "y": "Y"}  # noqa: RUF012
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        batch_num: int = 1,
+        parameters: Any = None,
+        weight_decay: Any = None,
+        grad_clip: Any = None,
+        multi_precision: bool = False,
+        name: str | None = None,
+    ) -> None:
+        if not isinstance(batch_num, int) or batch_num < 1:
+            raise InvalidValue(f"ASGD: batch_num must be an int from 1 up, got {batch_num!r}.")
+        decay = as_regularizer(weight_decay)
+        super().__init__(learning_rate, parameters, decay, grad_clip, name)
+        self._multi_precision = bool(multi_precision)
+
+
 def _checked(
     optimizer: str, learning_rate: Any, beta1: Any, beta2: Any, **coefficients: Any
 ) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from ....strategies.errors import InvalidType
+from ....strategies.errors import InvalidType, InvalidValue
 from ....strategies.types import LOW, VarType
 from ...layers import binary, shape, tensors
 from ...layers.helper import LayerHelper
@@ -104,6 +104,10 @@ class ExponentialMovingAverage(_Averages):
         if thres_steps is not None and not isinstance(thres_steps, Variable):
             raise InvalidType(
                 f"ExponentialMovingAverage: thres_steps must be a Variable, got {thres_steps!r}."
+            )
+        if isinstance(decay, bool) or not isinstance(decay, (int, float)) or not 0 <= decay <= 1:
+            raise InvalidValue(
+                f"ExponentialMovingAverage: decay must be a number in [0, 1], got {decay!r}."
             )
         prefix = name or ""
         self._decay = self._create_decay(decay, thres_steps)

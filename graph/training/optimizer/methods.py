@@ -121,13 +121,13 @@ class AdamOptimizer(Method):
         if isinstance(beta1, Variable) or isinstance(beta2, Variable):
             raise InvalidArgument("Adam: beta1 and beta2 must be numbers; variables are not built.")
         self._beta1, self._beta2, self._epsilon = beta1, beta2, epsilon
-        if lazy_mode:
-            raise InvalidArgument(
-                "Adam(lazy_mode=True) needs sparse gradients, which are not built."
-            )
+        self._lazy_mode = bool(lazy_mode)
 
     def _attrs(self) -> dict[str, Any]:
         return {"beta1": self._beta1, "beta2": self._beta2, "epsilon": self._epsilon}
+
+    def _attrs_of(self, parameter: Parameter) -> dict[str, Any]:
+        return {**self._attrs(), "lazy_mode": self._lazy_mode}
 
 
 class AdamaxOptimizer(Method):

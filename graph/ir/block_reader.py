@@ -1,0 +1,173 @@
+"""What reading ops of a block needs of the reader: the values of names, and what blocks left behind."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from ...strategies.errors import Unsupported
+from ..ops.registry import Spec
+from ..program.operator import Operator
+from ..program.program import Block
+from ..program.role import DEVICE, NAMESCOPE, ROLE, ROLE_VAR, grad_name
+from .graph import TEMP, Node, Value
+from .sequences import Sequences
+
+Values = Mapping[str, tuple[Value | None, ...]]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a block computed, once: values by name, and what the blocks in it left, by their scope variable."""
+
+    values: dict[str, Value]
+    scopes: Mapping[str, Any]
+
+
+class BlockReader(ABC):
+    """Follows ops in order; ``current`` holds the value of each name.
+
+    ``inside`` is added to the names of what a block computes, so that no two steps or branches share one;
+    ``scopes`` holds what each block left, by step, under the variable that stands for it in the program;
+    ``arrays`` the entries of arrays of tensors. ``levels`` has the newest offsets of sequences by name.
+    """
+
+    def __init__(self) -> None:
+        self.sequences = Sequences()
+        self.levels: dict[str, Value] = {}
+        self.current: dict[str, Value] = {}
+        self.scopes: dict[str, Any] = {}
+        self.arrays: dict[str, tuple[Value | None, ...]] = {}
+        self.inside = ""
+
+    @abstractmethod
+    def _nodes(self, block: Block) -> Iterator[Node]:
+        """Read the ops of a block."""
+
+    @abstractmethod
+    def _read(self, block: Block, name: str) -> Value | None:
+        """Return the value of a name that ``block`` sees."""
+
+    @abstractmethod
+    def _write(self, block: Block, name: str) -> Value | None:
+        """Return a new value for a name that ``block`` sees."""
+
+    @abstractmethod
+    def _forget_levels(self, name: str) -> None:
+        """Forget the sequences of a variable that is written again."""
+
+    def _operand(self, op: Operator, slot: str, names: Mapping[str, list[str]]) -> Value:
+        """Return the only value of a slot.
+
+        Raises:
+            Unsupported: it holds none, or several.
+        """
+        values = [self._read(op.block, name) for name in names.get(slot, ())]
+        if len(values) != 1 or values[0] is None:
+            raise Unsupported(f"{op.type}: takes one variable as {slot}, got {values}. {op.where}")
+        return values[0]
+
+    @contextmanager
+    def _body(
+        self,
+        mark: str,
+        values: Mapping[str, Value],
+        arrays: Mapping[str, tuple[Value | None, ...]] | None = None,
+    ) -> Iterator[None]:
+        """Read a block with these values and arrays beside those around it, which it leaves as they are.
+
+        Raises:
+            Unsupported: it writes another array that stands around it.
+        """
+        around, scopes, inside = self.current, self.scopes, self.inside
+        outer_arrays, own_arrays = self.arrays, arrays or {}
+        self.current, self.scopes = {**around, **values}, dict(scopes)
+        self.arrays = {**outer_arrays, **own_arrays}
+        self.inside = inside + mark
+        try:
+            yield
+            for name, entries in outer_arrays.items():
+                if name not in own_arrays and self.arrays[name] is not entries:
+                    raise Unsupported(
+                        f"the array {name!r} cannot be written in a branch or in a step of a recurrent net: "
+                        f"which entries it has must be known before the program runs."
+                    )
+        finally:
+            # What it read that outlives steps, or that is fed, is the same around it.
+            read = {n: v for n, v in self.current.items() if v.kind != TEMP}
+            self.current, self.scopes, self.inside = {**read, **around}, scopes, inside
+            self.arrays = outer_arrays
+
+    def _left(self, around: Mapping[str, Value], names: Sequence[str] = ()) -> Scope:
+        """Return what the body being read computed, and the values that it found for ``names``."""
+        own = {n: v for n, v in self.current.items() if around.get(n) is not v or n in names}
+        return Scope(own, dict(self.scopes))
+
+    def _new(self, name: str, spec: Spec) -> Value:
+        """Return a value that the program has no variable for."""
+        return Value(f"{name}{self.inside}", spec)
+
+    def _above(self, op: Operator, slot: str) -> dict[str, Value]:
+        """Return the gradients of a slot's variables that were computed, by the names they have in a block."""
+        pairs = zip(op.inputs.get(slot, ()), op.inputs.get(f"{slot}@GRAD", ()), strict=False)
+        return {grad_name(x): self.current[name] for x, name in pairs if name in self.current}
+
+    def _of(self, op: Operator, scope: str) -> Any:
+        """Return what the forward op of a gradient op left.
+
+        Raises:
+            Unsupported: the program does not hold that op.
+        """
+        (name,) = op.inputs.get(scope, [""])
+        if name not in self.scopes:
+            raise Unsupported(
+                f"{op.type}: the program does not hold the op whose gradient it is. {op.where}"
+            )
+        return self.scopes[name]
+
+
+def finished(op: Operator, written: Mapping[str, Value]) -> tuple[tuple[str, Value], ...]:
+    """Return those of an op's pairs (parameter, gradient) whose gradient is ``written``, by its name."""
+    pairs = op.attrs.get(ROLE_VAR) or []
+    return tuple(
+        (p, written[g]) for p, g in zip(pairs[::2], pairs[1::2], strict=True) if g in written
+    )
+
+
+def node_of(
+    op: Operator,
+    type: str,
+    inputs: Values,
+    outputs: Values,
+    attrs: Mapping[str, Any] | None = None,
+    grads: tuple[tuple[str, Value], ...] = (),
+) -> Node:
+    """Return a node that stands for an op of the program."""
+    role, scope = int(op.attrs.get(ROLE, 0)), str(op.attrs.get(NAMESCOPE, ""))
+    host = op.attrs.get(DEVICE) == "cpu"
+    return Node(type, inputs, outputs, attrs or {}, role, op.where, grads, scope=scope, host=host)
+
+
+def block_of(op: Operator) -> Block:
+    """Return the block that an op holds.
+
+    Raises:
+        Unsupported: it holds none.
+    """
+    block = op.attrs.get("sub_block")
+    if not isinstance(block, Block):
+        raise Unsupported(f"{op.type}: holds no block. {op.where}")
+    return block
+
+
+def replaced(block: Block) -> set[str]:
+    """Return the names that a block writes and does not read again: its gradient ops read what stood there."""
+    written: set[str] = set()
+    read: set[str] = set()
+    for op in block.ops:
+        read.update(written.intersection(op.input_arg_names))
+        written.update(op.output_arg_names)
+    return written - read

@@ -1,0 +1,226 @@
+"""Read branches into a graph: both sides are computed, and every result is chosen.
+
+A write to a variable around a ``conditional_block`` becomes a ``where`` between the new value and the old one
+(if-conversion: Allen, Kennedy, Porterfield and Warren, "Conversion of control dependence to data dependence",
+POPL 1983). The gradient of a side that is not taken is chosen to be 0, whatever was computed for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import replace
+from math import prod
+
+from ...strategies.errors import Unsupported
+from ...strategies.types import VarType
+from ..ops.printing import PRINT, PRINT_IF
+from ..ops.python_function import PY_FUNC
+from ..ops.registry import Spec
+from ..ops.rings import MEETINGS
+from ..program.operator import Operator
+from ..program.program import Block
+from ..program.role import EMPTY_VAR, grad_name
+from .block_reader import BlockReader, Scope, block_of, finished, node_of, replaced
+from .graph import Node, Value
+from .sequences import level_name
+
+_FLAG = Spec((1,), VarType.BOOL)
+_TAKEN = "taken"
+
+
+class Branches(BlockReader):
+    """Reads branches, selections and their gradient ops; ``choices`` holds the booleans by their masks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.choices: dict[Value, Value] = {}
+
+    def _condition(self, op: Operator) -> Generator[Node, None, Value]:
+        """Return whether a branch is taken, a boolean of one element."""
+        if not op.attrs.get("is_scalar_condition"):
+            return (yield from self._where_rows_are(op))
+        taken = self._operand(op, "Cond", op.inputs)
+        if prod(taken.spec.shape) != 1:
+            raise Unsupported(
+                f"{op.type}: takes one condition of one element, got {op.inputs['Cond']}. {op.where}"
+            )
+        return taken
+
+    def _where_rows_are(self, op: Operator) -> Generator[Node, None, Value]:
+        """Return whether nothing is empty that a branch for some rows of a batch reads."""
+        (scope,) = op.outputs["Scope"]
+        flags: list[Value] = []
+        for name in op.inputs.get("Input", ()):
+            value = self._read(op.block, name)
+            if value is not None and -1 in value.spec.shape:
+                flags.append(self._new(f"{scope}@EMPTY{len(flags)}", _FLAG))
+                yield node_of(op, "is_empty", {"X": (value,)}, {"Out": (flags[-1],)})
+        empty = flags[0] if flags else self._new(f"{scope}@EMPTY", _FLAG)
+        if not flags:
+            attrs = {"shape": [1], "dtype": int(VarType.BOOL), "bool_values": [0]}
+            yield node_of(op, "assign_value", {}, {"Out": (empty,)}, attrs)
+        for k, flag in enumerate(flags[1:]):
+            either = self._new(f"{scope}@ANY{k}", _FLAG)
+            yield node_of(op, "logical_or", {"X": (empty,), "Y": (flag,)}, {"Out": (either,)})
+            empty = either
+        taken = self._new(f"{scope}@TAKEN", _FLAG)
+        yield node_of(op, "logical_not", {"X": (empty,)}, {"Out": (taken,)})
+        return taken
+
+    def _branch(self, op: Operator) -> Iterator[Node]:
+        """Read the body of a ``conditional_block``, then choose the values of the variables around it."""
+        block = block_of(op)
+        _check_both_sides(op, block)
+        taken = yield from self._condition(op)
+        for name in op.inputs.get("Input", ()):
+            self._read(op.block, name)
+        before = dict(self.current)
+        with self._body(f"@BLOCK{block.idx}", {}):
+            yield from self._printing_if(op, taken, self._nodes(block))
+            scope = self._left(before, op.inputs.get("Input", ()))
+            for name in replaced(block):
+                if name in before:  # its gradient ops read what the branch read
+                    scope.values[name] = before[name]
+            written = self.current
+        for name in dict.fromkeys(op.outputs.get("Out", ())):
+            value = written.get(name)
+            if value is None or value is before.get(name):
+                continue
+            if name in before or op.block.var_recursive(name).persistable:
+                old = self._read(op.block, name)
+                inputs = {"Condition": (taken,), "X": (value,), "Y": (old,)}
+                yield node_of(op, "where", inputs, {"Out": (self._write(op.block, name),)})
+            else:  # Nothing may read it unless the branch is taken.
+                result = self._write(op.block, name)
+                assert result is not None
+                self._share_levels(value, result)
+                yield node_of(op, "assign", {"X": (value,)}, {"Out": (result,)})
+        overwritten = {n: v for n, v in before.items() if n in op.outputs.get("Out", ())}
+        for name in op.outputs.get("Scope", ()):
+            self.scopes[name] = (scope, Scope(overwritten, {}), Scope({_TAKEN: taken}, {}))
+
+    def _printing_if(self, op: Operator, taken: Value, nodes: Iterable[Node]) -> Iterator[Node]:
+        """Yield the nodes of a branch; what prints among them does so only where the branch is taken."""
+        for node in nodes:
+            if node.op in (PRINT, PRINT_IF) and op.attrs.get("is_scalar_condition"):
+                both = taken
+                for inner in node.inputs.get("Condition", ()):
+                    both = self._new(f"{inner}@AND@{taken}", _FLAG)
+                    slots = {"X": (inner,), "Y": (taken,)}
+                    yield node_of(op, "logical_and", slots, {"Out": (both,)})
+                node = replace(node, op=PRINT_IF, inputs={**node.inputs, "Condition": (both,)})
+            yield node
+
+    def _branch_gradient(self, op: Operator) -> Iterator[Node]:
+        """Read the gradient block of a branch, and choose between what it computes and 0."""
+        block, (scope, overwritten, condition) = block_of(op), self._of(op, "Scope")
+        taken = condition.values[_TAKEN]
+        with self._body(f"@BLOCK{block.idx}", {**scope.values, **self._above(op, "Out")}):
+            self.scopes |= scope.scopes
+            yield from self._printing_if(op, taken, self._nodes(block))
+            inner = self.current
+        operands = zip(op.inputs.get("Input", ()), op.outputs.get("Input@GRAD", ()), strict=True)
+        above = self._above(op, "Out")
+        for operand, name in operands:
+            if name == EMPTY_VAR:
+                continue
+            if operand in self.arrays:
+                raise Unsupported(
+                    f"{op.type}: the array {operand!r} is read in a branch, through which it cannot be "
+                    f"differentiated: read it before. {op.where}"
+                )
+            gradient = grad_name(operand)
+            like, value = self._read(op.block, operand), inner.get(gradient)
+            if value is self.current.get(gradient) or value is above.get(gradient):
+                value = None  # the branch does not compute it
+            assert like is not None
+            zero = self._new(f"{name}@ZERO", like.spec)
+            yield node_of(op, "fill_zeros_like", {"X": (like,)}, {"Out": (zero,)})
+            # What the branch overwrites is, where it is not taken, what stands there behind it.
+            other = above.get(gradient, zero) if operand in overwritten.values else zero
+            result = self._write(op.block, name)
+            assert result is not None
+            self._share_levels(like, result)
+            inputs = {"Condition": (taken,), "X": (value or zero,), "Y": (other,)}
+            outputs, grads = {"Out": (result,)}, finished(op, {name: result})
+            yield node_of(op, "where", inputs, outputs, None, grads)
+        yield from self._below(op, taken, overwritten)
+
+    def _share_levels(self, source: Value, result: Value) -> None:
+        """Give a value the sequences of another."""
+        levels = self.sequences.levels.get(source)
+        if levels:
+            self.sequences.levels[result] = levels
+            self.levels |= {level_name(result.name, k): level for k, level in enumerate(levels)}
+
+    def _below(self, op: Operator, taken: Value, overwritten: Scope) -> Iterator[Node]:
+        """Give a value that the branch overwrites no gradient where that is taken."""
+        for result, name in zip(op.inputs["Out"], op.inputs.get("Out@GRAD", ()), strict=False):
+            value = self.current.get(name)
+            done = name in op.outputs.get("Input@GRAD", ())
+            if result not in overwritten.values or value is None or done:
+                continue
+            zero = self._new(f"{name}@TAKEN", value.spec)
+            yield node_of(op, "fill_zeros_like", {"X": (value,)}, {"Out": (zero,)})
+            inputs = {"Condition": (taken,), "X": (zero,), "Y": (value,)}
+            yield node_of(op, "where", inputs, {"Out": (self._write(op.block, name),)})
+
+    def _choice(self, op: Operator) -> tuple[Value, list[Node]]:
+        """Return a boolean of a mask of one number, 0 or 1, and the nodes that make it, where none did yet."""
+        number = self._operand(op, "Mask", op.inputs)
+        if number in self.choices:
+            return self.choices[number], []
+        spec = Spec(number.spec.shape, VarType.BOOL)
+        choice = Value(f"{number.name}@{number.version}@BOOL", spec)
+        self.choices[number] = choice
+        attrs = {"in_dtype": int(number.spec.dtype), "out_dtype": int(VarType.BOOL)}
+        return choice, [node_of(op, "cast", {"X": (number,)}, {"Out": (choice,)}, attrs)]
+
+    def _selection(self, op: Operator) -> Iterator[Node]:
+        """Choose between the results of two branches."""
+        names = op.inputs.get("X", [])
+        if len(names) != 2:
+            raise Unsupported(f"{op.type}: takes two variables and one mask. {op.where}")
+        choice, nodes = self._choice(op)
+        yield from nodes
+        no, yes = (self._read(op.block, name) for name in names)
+        assert no is not None and yes is not None
+        if len(no.spec.shape) != len(yes.spec.shape) or no.spec.dtype != yes.spec.dtype:
+            raise Unsupported(
+                f"{op.type}: the branches' results {yes.spec!s} and {no.spec!s} must have one shape and "
+                f"type: both are computed, and one is chosen. {op.where}"
+            )
+        inputs = {"Condition": (choice,), "X": (yes,), "Y": (no,)}
+        yield node_of(op, "where", inputs, {"Out": (self._write(op.block, op.outputs["Out"][0]),)})
+
+    def _selection_gradient(self, op: Operator) -> Iterator[Node]:
+        """Give the gradient to the result that was chosen, and 0 to the other."""
+        above = self._operand(op, "X", op.inputs)
+        choice, nodes = self._choice(op)
+        zero = self._new(f"{above.name}@{above.version}@ZERO", above.spec)
+        yield from nodes
+        yield node_of(op, "fill_zeros_like", {"X": (above,)}, {"Out": (zero,)})
+        for name, sides in zip(op.outputs["Out"], ((zero, above), (above, zero)), strict=True):
+            if name != EMPTY_VAR:
+                yes, no = sides
+                inputs = {"Condition": (choice,), "X": (yes,), "Y": (no,)}
+                yield node_of(op, "where", inputs, {"Out": (self._write(op.block, name),)})
+
+
+def _check_both_sides(op: Operator, block: Block) -> None:
+    """Refuse ops with effects beside their results: a branch is computed whether it is taken or not.
+
+    What prints may stand in one: it is told whether the branch is taken; where that is computed for some rows
+    and there are none, nothing is printed.
+
+    Raises:
+        Unsupported: the branch, or a block in it, calls Python or holds a collective.
+    """
+    for body_op in block.ops:
+        if body_op.type == PY_FUNC or body_op.type in MEETINGS:
+            raise Unsupported(
+                f"{op.type}: {body_op.type!r} cannot stand in a branch, whose both sides are computed. "
+                f"{body_op.where or op.where}"
+            )
+        if "sub_block" in body_op.attrs:
+            _check_both_sides(op, block_of(body_op))

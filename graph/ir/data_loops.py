@@ -1,0 +1,373 @@
+"""Read loops whose rounds only a step tells into a graph: each is one node, its block a graph of its own.
+
+What the block writes outside itself is carried: fed to a round, fetched from it, and fed to the next. What it
+only reads is fed to every round; persistables it reads from their scope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from ...strategies.errors import InvalidType, Unsupported
+from ...strategies.types import VarType
+from ..ops.registry import Spec
+from ..program.operator import Operator
+from ..program.program import Block
+from ..program.role import EMPTY_VAR, grad_name
+from .arrays import Arrays
+from .block_reader import Scope, block_of, finished, node_of, replaced
+from .graph import FEED, STATE, Graph, Node, Value
+from .sequences import Sequences
+
+_ANY = Spec((-1,), VarType.FP32)  # of an array of which no entry is known
+
+
+@dataclass(frozen=True)
+class Body:
+    """The graph of a block, and what a round computes, by the names that ``graph.latest`` has.
+
+    First of ``results`` stand the values for the next round, then those that the gradient needs of this one.
+    """
+
+    graph: Graph
+    results: list[str]
+    latest: dict[str, Value]
+
+    @staticmethod
+    def of(nodes: Sequence[Node], feeds: Sequence[Value], results: Sequence[Value]) -> Body:
+        """Return the body with these nodes, feeds and results."""
+        latest = {str(value): value for value in results}
+        return Body(Graph(tuple(nodes), tuple(feeds), latest), list(map(str, results)), latest)
+
+    def save(self, value: Value) -> None:
+        """Add a value to what a round computes."""
+        self.latest[str(value)] = value
+        self.results.append(str(value))
+
+
+@dataclass(frozen=True)
+class DataLoop:
+    """A loop that was read: what its gradient needs of it.
+
+    ``carried`` counts the values for the next round; ``scope`` is what a round left; ``outside`` are the values
+    around it by those of its block that are the same in each round; ``states`` the persistables; ``rounds`` the
+    value that holds, by round, what was saved.
+    """
+
+    body: Body
+    carried: int
+    scope: Scope
+    outside: Mapping[Value, Value]
+    states: Sequence[Value]
+    rounds: Value
+
+
+class DataLoops(Arrays):
+    """Reads ``while`` and its gradient op as calls."""
+
+    def _on_data(self, op: Operator) -> Iterator[Node]:
+        block, outer_names = block_of(op), touched(block_of(op))
+        for name in outer_names:
+            if name not in self.current and _is_array_variable(op.block, name):
+                self.arrays.setdefault(name, ())
+            yield from self._gathered(op, name)
+        (condition,) = op.inputs["Condition"]
+        carried = [condition, *(n for n, w in outer_names.items() if w and n != condition)]
+        operands: dict[str, Value | None] = {}
+        states: list[Value] = []
+        for name in (*carried, *(n for n in outer_names if n not in carried)):
+            written = name in carried
+            if written and name not in self.current and not _lasts(op.block, name):
+                operands[name] = None  # nothing wrote it before the loop
+                continue
+            value = self._read(op.block, name)
+            if value is not None and value.kind == STATE:
+                if not written and value.version == 0:
+                    states.append(value)
+                    continue
+                copy = self._new(f"{name}@{value.version}@BLOCK{block.idx}", value.spec)
+                yield node_of(op, "assign", {"X": (value,)}, {"Out": (copy,)})
+                value = copy
+            operands[name] = value
+        loop, results = self._read_loop(op, operands, states, carried)
+        outputs: list[Value] = []
+        lasting: dict[str, Value] = {}
+        for name, result in zip(carried, results, strict=True):
+            if result in self.array_levels:
+                value = self._array(name, result.spec, self.array_levels[result])
+            elif _lasts(op.block, name):
+                value = lasting[name] = self._new(f"{name}@BLOCK{block.idx}@OUT", result.spec)
+            else:
+                value = self._tensor(op.block, name, self._levels(result))
+            outputs.append(value)
+        (scopes,) = op.outputs["StepScopes"]
+        self.scopes[scopes] = loop
+        outputs.append(loop.rounds)
+        yield self._call(
+            op, op.type, list(operands.values()), outputs, block=loop.body, states=states
+        )
+        for name, value in lasting.items():
+            slots = {"X": (value,)}, {"Out": (self._write(op.block, name),)}
+            yield node_of(op, "assign", *slots)
+
+    def _read_loop(
+        self,
+        op: Operator,
+        operands: Mapping[str, Value | None],
+        states: Sequence[Value],
+        carried: Sequence[str],
+    ) -> tuple[DataLoop, list[Value]]:
+        """Read the block of a loop; return it with what a round computes of the names that are carried.
+
+        It is read again where a round leaves other sizes than it found: these are unknown then.
+        """
+        specs = {n: _spec(op, n) if v is None else v.spec for n, v in operands.items()}
+        while True:
+            loop, results = self._read_round(op, operands, specs, states, carried)
+            left = {n: _joined(specs[n], r.spec) for n, r in zip(carried, results, strict=True)}
+            if left.items() <= specs.items():
+                return loop, results
+            specs |= left
+
+    def _read_round(
+        self,
+        op: Operator,
+        operands: Mapping[str, Value | None],
+        specs: Mapping[str, Spec],
+        states: Sequence[Value],
+        carried: Sequence[str],
+    ) -> tuple[DataLoop, list[Value]]:
+        """Read the block of a loop, given the specs of what a round is fed."""
+        block = block_of(op)
+        feeds: list[Value] = []
+        outside: dict[Value, Value] = {}
+        rounds = self._array(f"{op.outputs['StepScopes'][0]}@ROUNDS", _ANY, 0)
+        with self._alone(f"@BLOCK{block.idx}"):
+            for state in states:
+                self.current[state.name] = Value(state.name, state.spec, STATE)
+            for name, outer in operands.items():
+                value = Value(f"{name}{self.inside}@IN", specs[name], FEED)
+                self.current[name] = value
+                if outer in self.array_levels:
+                    self.array_levels[value] = self.array_levels[outer]
+                elif outer is not None:
+                    self._give_levels(value, self._levels(outer), FEED)
+                feeds += _flat([value], self.sequences)
+                if outer is not None and name not in carried:
+                    flat = _flat([value], self.sequences), _flat([outer], self.sequences)
+                    outside |= zip(*flat, strict=True)
+            before = dict(self.current)
+            nodes = list(self._nodes(block))
+            results = [self.current[name] for name in carried]
+            scope = self._left({})
+            scope.values.update(
+                (n, before[n]) for n in replaced(block) - counters(block) if n in before
+            )
+        for name, result in zip(carried, results, strict=True):
+            outer = operands[name]
+            if result.spec.dtype != specs[name].dtype and result not in self.array_levels:
+                raise InvalidType(
+                    f"{op.type}: {name!r} is {specs[name]} before a round and {result.spec} behind it: what is "
+                    f"carried keeps the type of its elements. {op.where}"
+                )
+            if outer is not None and self._levels(outer) != self._levels(result):
+                raise Unsupported(
+                    f"{op.type}: {name!r} has {self._levels(outer)} levels of sequences before the loop and "
+                    f"{self._levels(result)} behind a round; give it as many before. {op.where}"
+                )
+        body = Body.of(nodes, feeds, _flat(results, self.sequences))
+        return DataLoop(body, len(body.results), scope, outside, states, rounds), results
+
+    def _gradient_on_data(self, op: Operator, loop: DataLoop) -> Iterator[Node]:
+        """Run the gradient block for each round, from the last to the first.
+
+        Gradients of what a round overwrites go on to the round before, those of what all rounds read are
+        added up.
+        """
+        block = block_of(op)
+        inner_names = op.attrs.get("original_output_grad") or op.inputs.get("Out@GRAD", [])
+        above = list(zip(inner_names, op.inputs.get("Out@GRAD", ()), strict=True))
+        for _, name in above:
+            if name not in self.current and _is_array_variable(op.block, name):
+                # Nothing behind the loop reads what it wrote there.
+                self.arrays.setdefault(name, ())
+            yield from self._gathered(op, name)
+        pairs = zip(op.inputs["X"], op.outputs.get("X@GRAD", ()), strict=False)
+        wanted = {x: name for x, name in pairs if name != EMPTY_VAR}
+        written = set(op.inputs.get("Out", ()))
+        # By the names that the block has for them: what one round hands to the one before.
+        state = {inner: self.current[name] for inner, name in above if name in self.current}
+        state |= {n: self.current[n] for n in counters(block)}
+        for x in wanted:
+            like = self._read(op.block, x)
+            if x in written or like is None:
+                continue
+            if like in self.array_levels:
+                zero = self._array(f"{wanted[x]}@ZERO", like.spec, 0)
+                yield self._call(op, "array", [], [zero], {"places": [], "count": 0})
+            else:
+                zero = self._new(f"{wanted[x]}@ZERO", like.spec)
+                yield node_of(op, "fill_zeros_like", {"X": (like,)}, {"Out": (zero,)})
+            state[grad_name(x)] = zero
+        totals = {grad_name(x) for x in wanted if x not in written}
+        nodes, feeds, behind = self._read_back(op, loop, state, totals)
+        body, captured, options = self._body_back(op, loop, nodes, feeds, list(behind.values()))
+        results = {
+            name: self._array(f"{name}@TOTAL", value.spec, 0)
+            if value in self.array_levels
+            else self._new(f"{name}@BLOCK{block.idx}@TOTAL", value.spec)
+            for name, value in behind.items()
+        }
+        operands = [loop.rounds, *(state[name] for name in results), *captured]
+        yield self._call(
+            *(op, op.type, operands, list(results.values()), options),
+            block=body,
+            states=loop.states,
+            bare=True,
+        )
+        taken = op.outputs.get("X@GRAD", ())
+        self.current |= {n: results[n] for n in counters(block)}
+        self.current |= {n: results[i] for i, n in above if i in results and n not in taken}
+        for x, name in wanted.items():
+            value = results.get(grad_name(x))
+            if value is not None and value in self.array_levels:
+                self.current[name] = value
+                continue
+            like, result = self._read(op.block, x), self._write(op.block, name)
+            assert like is not None and result is not None
+            kind, source = ("fill_zeros_like", like) if value is None else ("assign", value)
+            grads = finished(op, {name: result})
+            yield node_of(op, kind, {"X": (source,)}, {"Out": (result,)}, None, grads)
+
+    def _body_back(
+        self,
+        op: Operator,
+        loop: DataLoop,
+        nodes: Sequence[Node],
+        feeds: Sequence[Value],
+        results: Sequence[Value],
+    ) -> tuple[Body, list[Value], dict[str, int]]:
+        """Return the gradient's body, what it is fed of values around it, and where saved ones stand.
+
+        It is fed, first, what is saved of each round of the loop for it.
+        """
+        computed = {value for node in nodes for value in node.writes()} | {*feeds}
+        read = dict.fromkeys([*(v for node in nodes for v in node.reads()), *results])
+        forward = loop.body.graph
+        inner = {value for node in forward.nodes for value in node.writes()} | {*forward.feeds}
+        swap: dict[Value, Value] = {}
+        saved, captured, first = list[Value](), list[Value](), len(loop.body.results)
+        for value in read:
+            if value in computed or value.kind == STATE:
+                continue
+            swap[value] = Value(f"{value}@BLOCK{block_of(op).idx}@SAVED", value.spec, FEED)
+            if value in self.array_levels:
+                self.array_levels[swap[value]] = self.array_levels[value]
+            if value in inner and value not in loop.outside:
+                loop.body.save(value)
+                saved.append(swap[value])
+            else:
+                captured.append(value)
+        fed = [*saved, *feeds, *(swap[value] for value in captured)]
+        body = Body.of(
+            [node.reading(swap) for node in nodes], fed, [swap.get(v, v) for v in results]
+        )
+        options = {"first": first - loop.carried, "saved": len(saved)}
+        return body, [loop.outside.get(value, value) for value in captured], options
+
+    def _read_back(
+        self, op: Operator, loop: DataLoop, state: Mapping[str, Value], totals: set[str]
+    ) -> tuple[list[Node], list[Value], dict[str, Value]]:
+        """Read the gradient block; return its nodes, what it is fed of ``state``, and the state behind it."""
+        block = block_of(op)
+        around, nodes = dict(self.current), list[Node]()
+        with self._alone(f"@BLOCK{block.idx}"):
+            self.current |= {**around, **loop.scope.values}
+            self.scopes |= loop.scope.scopes
+            feeds: dict[str, Value] = {}
+            for name, outer in state.items():
+                value = feeds[name] = Value(f"{name}{self.inside}@IN", outer.spec, FEED)
+                if outer in self.array_levels:
+                    self.array_levels[value] = 0
+            counted = counters(block)
+            self.current |= {n: v for n, v in feeds.items() if n not in counted}
+            for name in totals:
+                if feeds[name] not in self.array_levels:
+                    self.current.pop(name)
+            nodes += self._nodes(block)
+            results: dict[str, Value] = {}
+            for name, fed in feeds.items():
+                value = results[name] = self.current.get(name, fed)
+                if value in self.array_levels or name in counted:
+                    continue
+                if name in totals and value is not fed:
+                    results[name] = self._new(f"{name}@SUM", value.spec)
+                    slots = {"X": (fed, value)}, {"Out": (results[name],)}
+                    nodes.append(node_of(op, "sum", *slots))
+                elif name not in totals and value is fed:
+                    # The round writes the variable without reading what stood there.
+                    results[name] = self._new(f"{name}@NONE", value.spec)
+                    operand = {"X": (value,)}
+                    nodes.append(node_of(op, "fill_zeros_like", operand, {"Out": (results[name],)}))
+        return nodes, list(feeds.values()), results
+
+    @contextmanager
+    def _alone(self, mark: str) -> Iterator[None]:
+        """Read a block of which nothing around it is seen."""
+        around = self.current, self.arrays, self.scopes, self.levels, self.inside
+        self.current, self.arrays, self.scopes, self.levels = {}, {}, {}, {}
+        self.inside += mark
+        try:
+            yield
+        finally:
+            self.current, self.arrays, self.scopes, self.levels, self.inside = around
+
+
+def _flat(values: Sequence[Value], sequences: Sequences) -> list[Value]:
+    """Return values with their levels behind them."""
+    return [each for value in values for each in (value, *sequences.levels.get(value, ()))]
+
+
+def counters(block: Block) -> set[str]:
+    """Return the names that a block counts up, which gradient blocks count back."""
+    return {n for op in block.ops if op.type == "increment" for n in op.output_arg_names}
+
+
+def _lasts(block: Block, name: str) -> bool:
+    return block.var_recursive(name).persistable
+
+
+def touched(block: Block) -> dict[str, bool]:
+    """Return the names outside a block that it reads or writes, and whether it writes them."""
+    names: dict[str, bool] = {}
+    for op in block.ops:
+        inner = op.attrs.get("sub_block")
+        used = dict.fromkeys(op.input_arg_names, False)
+        used |= touched(inner) if isinstance(inner, Block) else {}
+        used |= dict.fromkeys(op.output_arg_names, True)
+        for name, written in used.items():
+            outside = name != EMPTY_VAR and name not in block.vars
+            if outside and block.find_var_recursive(name) is not None:
+                names[name] = names.get(name, False) or written
+    return names
+
+
+def _is_array_variable(block: Block, name: str) -> bool:
+    variable = block.find_var_recursive(name)
+    return variable is not None and variable.type == VarType.LOD_TENSOR_ARRAY
+
+
+def _joined(one: Spec, other: Spec) -> Spec:
+    """Return a spec whose sizes are unknown where two have others; of another rank it is the first."""
+    if len(one.shape) != len(other.shape):
+        return one
+    sizes = zip(one.shape, other.shape, strict=True)
+    return Spec(tuple(n if n == m else -1 for n, m in sizes), one.dtype)
+
+
+def _spec(op: Operator, name: str) -> Spec:
+    """Return the spec of a variable that nothing wrote before the loop."""
+    variable = op.block.var_recursive(name)
+    return Spec(tuple(variable.shape or ()), variable.dtype or VarType.FP32)

@@ -1,0 +1,129 @@
+"""Write nodes that run between the plans of a step: see ``graph/ops/host_call.py``.
+
+An array of tensors whose entries are known only when the program runs is one value of the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ...strategies.errors import Unsupported
+from ...strategies.types import VarType
+from ..ops.host_call import ARRAY, HOST_CALL, plain
+from ..ops.registry import OFFSETS, Spec
+from ..program.operator import Operator
+from ..program.program import Block
+from ..program.role import GRAD_SUFFIX
+from .block_reader import BlockReader, Values, finished, node_of
+from .graph import TEMP, Node, Value
+from .sequences import level_name
+
+
+class HostCalls(BlockReader):
+    """Values that are arrays (``array_levels``: how many levels their entries have), and calls on them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.array_levels: dict[Value, int] = {}
+        self._arrays_written: dict[str, int] = {}
+
+    def _is_array(self, name: str) -> bool:
+        """Tell whether a name stands for an array whose entries are not known."""
+        return self.current.get(name) in self.array_levels
+
+    def _levels(self, value: Value) -> int:
+        """Return how many levels follow a value among operands and results."""
+        return ARRAY if value in self.array_levels else len(self.sequences.levels.get(value, ()))
+
+    def _group(
+        self, values: Sequence[Value | None], bare: bool = False
+    ) -> tuple[tuple[Value | None, ...], list[int]]:
+        """Return operands with their levels behind them, and how many these are."""
+        flat: list[Value | None] = []
+        for value in values:
+            flat.append(value)
+            flat += () if value is None or bare else self.sequences.levels.get(value, ())
+        levels = [0 if value is None else self._levels(value) for value in values]
+        return tuple(flat), [min(level, 0) if bare else level for level in levels]
+
+    def _call(
+        self,
+        op: Operator,
+        function: str,
+        operands: Sequence[Value | None],
+        results: Sequence[Value],
+        options: Mapping[str, Any] | None = None,
+        block: Any = None,
+        states: Sequence[Value] = (),
+        bare: bool = False,
+    ) -> Node:
+        """Return the node of a call; ``bare``: operands and results go without their levels."""
+        read, operand_levels = self._group(operands, bare)
+        written, result_levels = self._group(results, bare)
+        inputs: Values = {"X": read, "States": tuple(states)}
+        attrs = {
+            "function": function,
+            "operands": operand_levels,
+            "results": result_levels,
+            "options": dict(options or {}),
+            "specs": [plain(value.spec) for value in written if value is not None],
+            "block": block,
+        }
+        by_name = {name: v for name, v in self.current.items() if v in results}
+        pairs = finished(op, by_name)
+        slots = {slot: values for slot, values in inputs.items() if values}
+        return node_of(op, HOST_CALL, slots, {"Out": written}, attrs, pairs)
+
+    def _tensor(self, block: Block, name: str, levels: int) -> Value:
+        """Return a new value for a name, with sequences of so many levels that the call computes."""
+        value = self._write(block, name)
+        assert value is not None
+        self._forget_levels(value.name)
+        self._give_levels(value, levels, TEMP)
+        return value
+
+    def _give_levels(self, value: Value, levels: int, kind: str) -> None:
+        own = []
+        for k in range(levels):
+            name = level_name(str(value), k)
+            own.append(Value(name, OFFSETS, kind))
+            self.levels[level_name(value.name, k)] = own[-1]
+        if own:
+            self.sequences.levels[value] = tuple(own)
+
+    def _share_levels(self, source: Value, value: Value) -> None:
+        """Note that a value has the sequences of another."""
+        self._forget_levels(value.name)
+        levels = self.sequences.levels.get(source, ())
+        if levels:
+            self.sequences.levels[value] = levels
+            self.levels |= {level_name(value.name, k): level for k, level in enumerate(levels)}
+
+    def _array(self, name: str, spec: Spec, levels: int) -> Value:
+        """Return a new value for an array of entries with this spec and so many levels."""
+        inside = f"{name}{self.inside}"
+        self._arrays_written[inside] = version = self._arrays_written.get(inside, -1) + 1
+        value = Value(inside, spec, version=version)
+        self.current[name] = value
+        self.array_levels[value] = levels
+        return value
+
+    def _gathered(self, op: Operator, name: str) -> Iterator[Node]:
+        """Make an array, whose entries were known so far, a value."""
+        if name not in self.arrays:
+            return
+        entries = self.arrays.pop(name)
+        values = [entry for entry in entries if entry is not None]
+        places = [k for k, entry in enumerate(entries) if entry is not None]
+        bare = GRAD_SUFFIX in name
+        levels = {len(self.sequences.levels.get(value, ())) for value in values}
+        if len(levels) > 1 and not bare:
+            raise Unsupported(
+                f"{op.type}: entries of {name!r} have sequences of {sorted(levels)} levels; in a loop whose "
+                f"rounds depend on data all must have as many. {op.where}"
+            )
+        spec = values[0].spec if values else Spec((-1,), VarType.FP32)
+        array = self._array(name, spec, 0 if bare else max(levels, default=0))
+        options = {"places": places, "count": len(entries)}
+        yield self._call(op, "array", values, [array], options, bare=bare)

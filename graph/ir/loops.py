@@ -1,0 +1,135 @@
+"""Read loops into a graph: the block is read as often as it will run, which constants must tell.
+
+Each round reads what the one before wrote. The gradient block is read for each round, too, from the last to
+the first: gradients of what a round overwrites go on to the round before, those of what all rounds read are
+added up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..program.operator import Operator
+from ..program.role import EMPTY_VAR, grad_name
+from .block_reader import Scope, block_of, finished, node_of, replaced
+from .data_loops import DataLoop, DataLoops, counters, touched
+from .graph import Node, Value
+
+_ROUNDS = 10_000  # rounds of a loop that are read at most
+
+
+class Loops(DataLoops):
+    """Reads ``while`` and its gradient op."""
+
+    def _goes_on(self, op: Operator) -> bool | None:
+        """Tell whether there is another round; None if only a step tells."""
+        condition = self.constants.get(self._operand(op, "Condition", op.inputs))
+        return None if condition is None else bool(np.ravel(condition)[0])
+
+    def _while(self, op: Operator) -> Iterator[Node]:
+        state = self.current, self.arrays, self.scopes, self.levels
+        self.current, self.arrays = dict(self.current), dict(self.arrays)
+        self.scopes, self.levels = dict(self.scopes), dict(self.levels)
+        nodes = self._unrolled(op)
+        if nodes is not None:
+            yield from nodes
+            return
+        self.current, self.arrays, self.scopes, self.levels = state
+        yield from self._on_data(op)
+
+    def _unrolled(self, op: Operator) -> list[Node] | None:
+        """Read each round; return None if constants do not tell how many there are."""
+        block, rounds, nodes = block_of(op), list[Scope](), list[Node]()
+        if any(map(self._is_array, touched(block))):
+            return None
+        for name in op.inputs.get("X", ()):
+            if name not in self.arrays:
+                self._read(op.block, name)
+        inside, first = self.inside, dict(self.current)
+        while goes_on := self._goes_on(op):
+            if len(rounds) == _ROUNDS:
+                return None
+            before = dict(self.current)
+            self.inside = f"{inside}@BLOCK{block.idx}@ROUND{len(rounds)}"
+            nodes += self._nodes(block)
+            self.inside = inside
+            scope = self._left(before, op.inputs.get("X", ()))
+            scope.values.update(
+                (n, before[n]) for n in replaced(block) - counters(block) if n in before
+            )
+            rounds.append(scope)
+            self.current = {n: v for n, v in self.current.items() if n not in block.vars}
+        if goes_on is None or any(map(self._is_array, op.outputs.get("Out", ()))):
+            return None
+        for name in dict.fromkeys(op.outputs.get("Out", ())):
+            value = self.current.get(name)
+            if name not in self.arrays and value is not None and value is not first.get(name):
+                outputs = {"Out": (self._write(op.block, name),)}
+                nodes.append(node_of(op, "assign", {"X": (value,)}, outputs))
+        self.scopes[op.outputs["StepScopes"][0]] = rounds
+        return nodes
+
+    def _while_gradient(self, op: Operator) -> Iterator[Node]:
+        block, rounds = block_of(op), self._of(op, "StepScopes")
+        if isinstance(rounds, DataLoop):
+            yield from self._gradient_on_data(op, rounds)
+            return
+        inner_names = op.attrs.get("original_output_grad") or op.inputs.get("Out@GRAD", [])
+        above = list(zip(inner_names, op.inputs.get("Out@GRAD", ()), strict=True))
+        arrays = {inner: self.arrays[name] for inner, name in above if name in self.arrays}
+        carried = {inner: self.current[name] for inner, name in above if name in self.current}
+        wanted = [
+            (x, name)
+            for x, name in zip(op.inputs["X"], op.outputs.get("X@GRAD", ()), strict=False)
+            if name != EMPTY_VAR
+        ]
+        written = list(dict.fromkeys(op.inputs.get("Out", ())))
+        own = [x for x, _ in wanted if x not in written]
+        sums: dict[str, Value] = {}
+        counted: dict[str, Value] = {}
+        for number in range(len(rounds))[::-1]:
+            scope = rounds[number]
+            mark = f"@BLOCK{block.idx}@ROUND{number}"
+            with self._body(mark, {**scope.values, **carried}, arrays):
+                self.scopes |= scope.scopes
+                start = dict(self.current)
+                for x in own:
+                    self.current.pop(grad_name(x), None)  # those around it are other values
+                yield from self._nodes(block)
+                arrays = {n: a for n, a in self.arrays.items() if n not in block.vars}
+                counted = {n: self.current[n] for n in counters(block)}
+                for x in own:
+                    value = self.current.get(grad_name(x))
+                    if value is not None:
+                        if x in sums:
+                            terms = (sums[x], value)
+                            value = self._new(f"{grad_name(x)}@SUM", value.spec)
+                            yield node_of(op, "sum", {"X": terms}, {"Out": (value,)})
+                        sums[x] = value
+                for name in map(grad_name, written):
+                    value = self.current.get(name)
+                    if value is not None and value is start.get(name) and name in carried:
+                        # The round writes it without reading what stood there.
+                        value = self._new(f"{name}@NONE", value.spec)
+                        operand = (carried[name],)
+                        yield node_of(op, "fill_zeros_like", {"X": operand}, {"Out": (value,)})
+                    if value is not None and value is not start.get(name):
+                        carried[name] = value
+        # Counted back, they say again where entries were written before the loop.
+        self.current |= counted
+        outputs = op.outputs.get("X@GRAD", ())
+        self.current |= {n: carried[i] for i, n in above if i in carried and n not in outputs}
+        for x, name in wanted:
+            if grad_name(x) in arrays:
+                self.arrays[name] = arrays[grad_name(x)]
+                continue
+            if x in self.arrays:
+                continue
+            value = carried.get(grad_name(x)) if x in written else sums.get(x)
+            like, result = self._read(op.block, x), self._write(op.block, name)
+            assert like is not None and result is not None
+            kind, source = ("fill_zeros_like", like) if value is None else ("assign", value)
+            grads = finished(op, {name: result})
+            yield node_of(op, kind, {"X": (source,)}, {"Out": (result,)}, None, grads)

@@ -1,0 +1,118 @@
+"""Beam search, step by step over sequences (LoD)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.types import VarType
+from ..program.variable import Variable
+from .arrays import check_array
+from .helper import LayerHelper, check_variable
+from .numbers import integer
+from .tensors import check_float
+
+
+def check_beam(beam_size: Any, end_id: Any, layer: str, argument: str = "end_id") -> None:
+    """Refuse a beam of no hypotheses, and an end that is no token.
+
+    Raises:
+        InvalidType: one is no integer.
+        InvalidValue: ``beam_size`` is below 1, or the end below 0.
+    """
+    if integer(beam_size, "beam_size", layer) < 1:
+        raise InvalidValue(f"{layer}: beam_size must be 1 or more, got {beam_size}.")
+    if integer(end_id, argument, layer) < 0:
+        raise InvalidValue(
+            f"{layer}: {argument} must be a token, 0 or more, got {end_id}. For an end that never comes, take "
+            f"the size of the vocabulary."
+        )
+
+
+def _check_words(x: Any, argument: str, layer: str) -> None:
+    check_variable(x, argument, layer)
+    if x.dtype != VarType.INT64:
+        raise InvalidType(
+            f"{layer}: {argument} must hold int64, {x.name!r} is {x.dtype and x.dtype.name}."
+        )
+
+
+def beam_search(
+    pre_ids: Variable,
+    pre_scores: Variable,
+    ids: Variable | None,
+    scores: Variable,
+    beam_size: int,
+    end_id: int,
+    level: int = 0,
+    is_accumulated: bool = True,
+    name: str | None = None,
+    return_parent_idx: bool = False,
+) -> tuple[Variable, ...]:
+    """Let the ``beam_size`` best continuations of each source go on.
+
+    Args:
+        pre_ids: int64 [N, 1], the last word of each hypothesis; one that is ``end_id`` has ended.
+        pre_scores: floats [N, 1], the scores of the hypotheses.
+        ids: int64 [N, K], words that may follow; None: word k is column k of ``scores``.
+        scores: floats [N, K], with sequences: those at ``level`` tell which hypotheses are of one source.
+        is_accumulated: ``scores`` are those of whole hypotheses; else probabilities, whose logarithms are added
+            to ``pre_scores``.
+
+    Returns:
+        Words and scores [n, 1] with two levels of sequences, the hypotheses of a source and what goes on of
+        each; with ``return_parent_idx`` also the row of the hypothesis that each continues, int32 [n]. A source
+        whose best hypotheses have all ended has no rows.
+
+    Raises:
+        InvalidType, InvalidValue: an argument does not fit.
+    """
+    _check_words(pre_ids, "pre_ids", "beam_search")
+    check_float(pre_scores, "pre_scores", "beam_search")
+    check_float(scores, "scores", "beam_search")
+    check_beam(beam_size, end_id, "beam_search")
+    inputs = {"pre_ids": pre_ids, "pre_scores": pre_scores, "scores": scores}
+    if ids is not None:
+        _check_words(ids, "ids", "beam_search")
+        inputs["ids"] = ids
+    helper = LayerHelper("beam_search", name)
+    best = helper.new(pre_scores.dtype)
+    outputs = {
+        "selected_ids": helper.new("int64"),
+        "selected_scores": best,
+        "parent_idx": helper.new("int32"),
+    }
+    attrs = {
+        "level": integer(level, "level", "beam_search"),
+        "beam_size": beam_size,
+        "end_id": end_id,
+        "is_accumulated": is_accumulated,
+    }
+    helper.append_op("beam_search", inputs, outputs, attrs)
+    return tuple(outputs.values())[: 3 if return_parent_idx else 2]
+
+
+def beam_search_decode(
+    ids: Variable, scores: Variable, beam_size: int, end_id: int, name: str | None = None
+) -> tuple[Variable, Variable]:
+    """Return whole hypotheses from the words that :func:`beam_search` chose, step by step.
+
+    Args:
+        ids, scores: arrays of what it returned in each step; the first entry is what the search began with.
+
+    Returns:
+        Words and scores [n] with two levels of sequences: ``beam_size`` hypotheses of each source, the best
+        first, and their words.
+
+    Raises:
+        InvalidType: ``ids`` or ``scores`` is no array, or an argument of another type.
+        InvalidValue: there is no such beam or end.
+    """
+    check_array(ids, "beam_search_decode", "ids")
+    check_array(scores, "beam_search_decode", "scores")
+    check_beam(beam_size, end_id, "beam_search_decode")
+    helper = LayerHelper("beam_search_decode", name)
+    outputs = {"SentenceIds": helper.new(ids.dtype), "SentenceScores": helper.new(scores.dtype)}
+    attrs = {"beam_size": beam_size, "end_id": end_id}
+    helper.append_op("beam_search_decode", {"Ids": ids, "Scores": scores}, outputs, attrs)
+    return outputs["SentenceIds"], outputs["SentenceScores"]

@@ -1,0 +1,315 @@
+"""Layers of boxes: those that detectors begin with, and how boxes overlap."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...strategies.errors import InvalidType, InvalidValue
+from ..program.variable import Variable
+from .helper import LayerHelper, check_variable
+from .numbers import integer, number
+
+_VARIANCES = (0.1, 0.1, 0.2, 0.2)
+
+
+def iou_similarity(
+    x: Variable, y: Variable, box_normalized: bool = True, name: str | None = None
+) -> Variable:
+    """What boxes [N, 4] and [M, 4] share of what both cover: [N, M].
+
+    Boxes are (x0, y0, x1, y1); without ``box_normalized`` x1 and y1 are pixels that belong to them.
+    """
+    check_variable(x, "x", "iou_similarity")
+    check_variable(y, "y", "iou_similarity")
+    attrs = {"box_normalized": bool(box_normalized)}
+    helper = LayerHelper("iou_similarity", name)
+    return helper.apply("iou_similarity", {"X": x, "Y": y}, attrs, dtype=x.dtype)
+
+
+def polygon_box_transform(input: Variable, name: str | None = None) -> Variable:
+    """Offsets [N, 2 corners, H, W] from pixels, four apart, as places in the image."""
+    check_variable(input, "input", "polygon_box_transform")
+    helper = LayerHelper("polygon_box_transform", name)
+    inputs = {"Input": input}
+    return helper.apply("polygon_box_transform", inputs, out="Output", dtype=input.dtype)
+
+
+def _numbers(value: Any, argument: str, layer: str, count: int = 0) -> list[float]:
+    """Return one number or several as a list of floats, of ``count`` numbers if that is given."""
+    items = value if isinstance(value, (list, tuple)) else [value]
+    if count and (items is not value or len(items) != count):
+        raise InvalidValue(f"{layer}: {argument} must be a list of {count} numbers, got {value!r}.")
+    return [number(item, argument, layer) for item in items]
+
+
+def _pair(
+    op_type: str, inputs: dict[str, Variable], attrs: Any, first: str, name: str | None
+) -> tuple[Variable, Variable]:
+    """Append an op that makes boxes and their variances; no gradient passes."""
+    for slot, variable in inputs.items():
+        check_variable(variable, slot.lower(), op_type)
+    helper = LayerHelper(op_type, name)
+    dtype = inputs["Input"].dtype
+    boxes, variances = helper.new(dtype, True), helper.new(dtype, True)
+    helper.append_op(op_type, inputs, {first: boxes, "Variances": variances}, attrs)
+    return boxes, variances
+
+
+def anchor_generator(
+    input: Variable,
+    anchor_sizes: Any = None,
+    aspect_ratios: Any = None,
+    variance: Any = _VARIANCES,
+    stride: Any = None,
+    offset: float = 0.5,
+    name: str | None = None,
+) -> tuple[Variable, Variable]:
+    """Boxes of each ratio and size around each cell of ``input`` [N, C, H, W], in pixels, and their variances.
+
+    Both are [H, W, ratios x sizes, 4]; cells are ``stride`` (width, height) apart. arXiv 1506.01497.
+    """
+    layer = "anchor_generator"
+    attrs = {
+        "anchor_sizes": _numbers(anchor_sizes, "anchor_sizes", layer),
+        "aspect_ratios": _numbers(aspect_ratios, "aspect_ratios", layer),
+        "variances": _numbers(variance, "variance", layer, 4),
+        "stride": _numbers(stride, "stride", layer, 2),
+        "offset": number(offset, "offset", layer),
+    }
+    return _pair(layer, {"Input": input}, attrs, "Anchors", name)
+
+
+def _places(layer: str, variance: Any, clip: bool, steps: Any, offset: float) -> dict[str, Any]:
+    step_w, step_h = _numbers(steps, "steps", layer, 2)
+    return {
+        "variances": _numbers(variance, "variance", layer, 4),
+        "clip": bool(clip),
+        "step_w": step_w,
+        "step_h": step_h,
+        "offset": number(offset, "offset", layer),
+    }
+
+
+def prior_box(
+    input: Variable,
+    image: Variable,
+    min_sizes: Any,
+    max_sizes: Any = None,
+    aspect_ratios: Any = (1.0,),
+    variance: Any = _VARIANCES,
+    flip: bool = False,
+    clip: bool = False,
+    steps: Any = (0.0, 0.0),
+    offset: float = 0.5,
+    name: str | None = None,
+    min_max_aspect_ratios_order: bool = False,
+) -> tuple[Variable, Variable]:
+    """Boxes around each cell of ``input`` as shares of ``image``, and their variances: [H, W, boxes, 4].
+
+    Each of ``min_sizes`` has a box for every ratio (and its inverse with ``flip``), and one for its largest.
+    Liu et al., arXiv 1512.02325.
+    """
+    layer = "prior_box"
+    attrs = {
+        "min_sizes": _numbers(min_sizes, "min_sizes", layer),
+        "aspect_ratios": _numbers(aspect_ratios, "aspect_ratios", layer),
+        "flip": bool(flip),
+        "min_max_aspect_ratios_order": bool(min_max_aspect_ratios_order),
+        **_places(layer, variance, clip, steps, offset),
+    }
+    largest = _numbers(max_sizes or (), "max_sizes", layer)
+    if largest and largest[0] > 0:
+        attrs["max_sizes"] = largest
+    return _pair(layer, {"Input": input, "Image": image}, attrs, "Boxes", name)
+
+
+def density_prior_box(
+    input: Variable,
+    image: Variable,
+    densities: Any = None,
+    fixed_sizes: Any = None,
+    fixed_ratios: Any = None,
+    variance: Any = _VARIANCES,
+    clip: bool = False,
+    steps: Any = (0.0, 0.0),
+    offset: float = 0.5,
+    flatten_to_2d: bool = False,
+    name: str | None = None,
+) -> tuple[Variable, Variable]:
+    """As :func:`prior_box`; each of ``fixed_sizes`` has boxes at its density squared places in each cell.
+
+    With ``flatten_to_2d`` [boxes of all cells, 4]. Zhang et al., "FaceBoxes", arXiv 1708.05234.
+    """
+    layer = "density_prior_box"
+    lists = {"densities": densities, "fixed_sizes": fixed_sizes, "fixed_ratios": fixed_ratios}
+    for argument, value in lists.items():
+        if not isinstance(value, (list, tuple)):
+            raise InvalidType(f"{layer}: {argument} must be a list or a tuple, got {value!r}.")
+    if len(densities) != len(fixed_sizes):
+        raise InvalidValue(f"{layer}: densities and fixed_sizes must have one length.")
+    attrs = {
+        "densities": [int(n) for n in _numbers(densities, "densities", layer)],
+        "fixed_sizes": _numbers(fixed_sizes, "fixed_sizes", layer),
+        "fixed_ratios": _numbers(fixed_ratios, "fixed_ratios", layer),
+        "flatten_to_2d": bool(flatten_to_2d),
+        **_places(layer, variance, clip, steps, offset),
+    }
+    return _pair(layer, {"Input": input, "Image": image}, attrs, "Boxes", name)
+
+
+def box_coder(
+    prior_box: Variable,
+    prior_box_var: Any,
+    target_box: Variable,
+    code_type: str = "encode_center_size",
+    box_normalized: bool = True,
+    name: str | None = None,
+    axis: int = 0,
+) -> Variable:
+    """Boxes [N, 4] as offsets [N, M, 4] from priors [M, 4], or ("decode_center_size") boxes of offsets.
+
+    ``prior_box_var`` scales offsets: [M, 4], a list of 4 numbers, or None. Of offsets [N, M, 4] the priors go
+    along dimension 1, with ``axis`` 1 along 0.
+    """
+    layer = "box_coder"
+    check_variable(prior_box, "prior_box", layer)
+    check_variable(target_box, "target_box", layer)
+    inputs = {"PriorBox": prior_box, "TargetBox": target_box}
+    attrs: dict[str, Any] = {"code_type": code_type, "box_normalized": bool(box_normalized)}
+    attrs["axis"] = integer(axis, "axis", layer)
+    if isinstance(prior_box_var, Variable):
+        inputs["PriorBoxVar"] = prior_box_var
+    elif prior_box_var is not None:
+        attrs["variance"] = _numbers(prior_box_var, "prior_box_var", layer, 4)
+    return LayerHelper(layer, name).apply(
+        layer, inputs, attrs, out="OutputBox", dtype=prior_box.dtype
+    )
+
+
+def yolo_box(
+    x: Variable,
+    img_size: Variable,
+    anchors: Any,
+    class_num: int,
+    conf_thresh: float,
+    downsample_ratio: int,
+    clip_bbox: bool = True,
+    name: str | None = None,
+    scale_x_y: float = 1.0,
+) -> tuple[Variable, Variable]:
+    """Boxes [N, A H W, 4] in pixels and scores [N, A H W, classes] of YOLOv3's output.
+
+    Args:
+        x: [N, A (5 + classes), H, W], for A anchors.
+        img_size: [N, 2], integers: the heights and widths of the images.
+        anchors: A pairs of width and height, of an image that is ``downsample_ratio`` times x.
+        conf_thresh: below which confidence boxes and scores are zeros.
+
+    Raises:
+        InvalidType, InvalidValue: an argument does not fit.
+    """
+    layer = "yolo_box"
+    check_variable(x, "x", layer)
+    check_variable(img_size, "img_size", layer)
+    attrs = {
+        "anchors": [int(n) for n in _numbers(anchors, "anchors", layer)],
+        "class_num": integer(class_num, "class_num", layer),
+        "conf_thresh": number(conf_thresh, "conf_thresh", layer),
+        "downsample_ratio": integer(downsample_ratio, "downsample_ratio", layer),
+        "clip_bbox": bool(clip_bbox),
+        "scale_x_y": number(scale_x_y, "scale_x_y", layer),
+    }
+    helper = LayerHelper(layer, name)
+    boxes, scores = helper.new(x.dtype), helper.new(x.dtype)
+    helper.append_op(
+        layer, {"X": x, "ImgSize": img_size}, {"Boxes": boxes, "Scores": scores}, attrs
+    )
+    return boxes, scores
+
+
+def _regions(
+    op_type: str, x: Variable, rois: Variable, size: Any, scale: float, attrs: Any, **more: Any
+) -> Variable:
+    """Append a pool over regions."""
+    check_variable(x, "input", op_type)
+    check_variable(rois, "rois", op_type)
+    height, width = (integer(n, "pooled_height and pooled_width", op_type) for n in size)
+    bins = {"pooled_height": height, "pooled_width": width}
+    settings = {**bins, "spatial_scale": number(scale, "spatial_scale", op_type), **attrs}
+    inputs = {"X": x, "ROIs": rois, **{slot: v for slot, v in more.items() if v is not None}}
+    helper = LayerHelper(op_type)
+    out = helper.new(x.dtype)
+    results = {"Out": out}
+    if op_type == "roi_pool":
+        results["Argmax"] = helper.new("int64", True)
+    helper.append_op(op_type, inputs, results, settings)
+    return out
+
+
+def roi_pool(
+    input: Variable,
+    rois: Variable,
+    pooled_height: int = 1,
+    pooled_width: int = 1,
+    spatial_scale: float = 1.0,
+    rois_lod: Variable | None = None,
+) -> Variable:
+    """The largest pixel of each bin of regions of images [N, C, H, W]: [regions, C, height, width].
+
+    ``rois`` [regions, 4] are (x0, y0, x1, y1), of which ``spatial_scale`` makes pixels; those of image n are
+    sequence n, or begin where ``rois_lod`` (int64 [N + 1]) says.
+    """
+    size = (pooled_height, pooled_width)
+    return _regions("roi_pool", input, rois, size, spatial_scale, {}, RoisLod=rois_lod)
+
+
+def roi_align(
+    input: Variable,
+    rois: Variable,
+    pooled_height: int = 1,
+    pooled_width: int = 1,
+    spatial_scale: float = 1.0,
+    sampling_ratio: int = -1,
+    name: str | None = None,
+    rois_lod: Variable | None = None,
+) -> Variable:
+    """The mean of ``sampling_ratio`` by as many points in each bin of regions, as for :func:`roi_pool`.
+
+    A ratio up to 0 stands for a point for each pixel that a bin is high and wide.
+    """
+    size, attrs = (pooled_height, pooled_width), {"sampling_ratio": sampling_ratio}
+    return _regions("roi_align", input, rois, size, spatial_scale, attrs, RoisLod=rois_lod)
+
+
+def psroi_pool(
+    input: Variable,
+    rois: Variable,
+    output_channels: int,
+    spatial_scale: float,
+    pooled_height: int,
+    pooled_width: int,
+    name: str | None = None,
+) -> Variable:
+    """The mean of the pixels of each bin, of channels of its own: [regions, output_channels, height, width].
+
+    ``input`` has ``output_channels`` x height x width channels; ``rois`` are as for :func:`roi_pool`.
+    """
+    size, attrs = (pooled_height, pooled_width), {"output_channels": output_channels}
+    return _regions("psroi_pool", input, rois, size, spatial_scale, attrs)
+
+
+def prroi_pool(
+    input: Variable,
+    rois: Variable,
+    spatial_scale: float = 1.0,
+    pooled_height: int = 1,
+    pooled_width: int = 1,
+    batch_roi_nums: Variable | None = None,
+    name: str | None = None,
+) -> Variable:
+    """The mean over each bin of what is linear between pixels; regions have a gradient, too.
+
+    ``rois`` are as for :func:`roi_pool`, or ``batch_roi_nums`` (int64 [N]) says how many belong to each image.
+    """
+    size = (pooled_height, pooled_width)
+    return _regions("prroi_pool", input, rois, size, spatial_scale, {}, BatchRoINums=batch_roi_nums)

@@ -1,0 +1,103 @@
+"""Chains of tags and alignments of labels, over sequences (LoD) or padded batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...strategies.errors import InvalidValue
+from ..program.variable import Variable
+from .helper import LayerHelper
+from .label_loss import check_integers
+from .numbers import integer
+from .param_attr import ParamAttr
+from .tensors import check_float
+
+
+def linear_chain_crf(
+    input: Variable, label: Variable, param_attr: Any = None, length: Variable | None = None
+) -> Variable:
+    """Return the negative log-likelihood of each sequence of tags, [sequences, 1].
+
+    Creates the scores of transitions, [tags + 2, tags]: of the first tag, of the last, of j after i.
+
+    Args:
+        input: scores of tags, [N, tags] with one level of sequences, or [B, T, tags] with ``length``.
+        label: the tags, [N, 1], or [B, T].
+        length: how many steps of each row count, [B, 1].
+    """
+    check_float(input, "input", "linear_chain_crf")
+    check_integers(label, "label", "linear_chain_crf")
+    helper = LayerHelper("linear_chain_crf")
+    assert input.shape is not None
+    tags = input.shape[1 if length is None else 2]
+    transition = helper.create_parameter(param_attr, [tags + 2, tags], input.dtype)
+    slots = ("Alpha", "EmissionExps", "TransitionExps", "LogLikelihood")
+    outputs = {slot: helper.new(input.dtype) for slot in slots}
+    inputs = {"Emission": input, "Transition": transition, "Label": label, "Length": length}
+    helper.append_op("linear_chain_crf", inputs, outputs)
+    return outputs["LogLikelihood"]
+
+
+def crf_decoding(
+    input: Variable,
+    param_attr: Any,
+    label: Variable | None = None,
+    length: Variable | None = None,
+) -> Variable:
+    """Return the best tags of each sequence, int64; with ``label`` 1 where they are the same, else 0.
+
+    Args:
+        input: see :func:`linear_chain_crf`.
+        param_attr: names the transitions that ``linear_chain_crf`` created.
+
+    Returns:
+        [N, 1] with the sequences of ``input``, or [B, T] with ``length``: 0 behind the end.
+
+    Raises:
+        InvalidValue: there is no such parameter.
+    """
+    check_float(input, "input", "crf_decoding")
+    helper = LayerHelper("crf_decoding")
+    settings = ParamAttr.of(param_attr)
+    name = None if settings is None else settings.name
+    block = helper.main_program.global_block()
+    if not name or not block.has_var(name):
+        raise InvalidValue(
+            f"crf_decoding: param_attr must name the transitions of linear_chain_crf, and the program has no "
+            f"{name!r}: give both layers ParamAttr(name=...)."
+        )
+    inputs = {"Emission": input, "Transition": block.var(name), "Label": label, "Length": length}
+    return helper.apply(
+        "crf_decoding", inputs, out="ViterbiPath", dtype="int64", stop_gradient=True
+    )
+
+
+def warpctc(
+    input: Variable,
+    label: Variable,
+    blank: int = 0,
+    norm_by_times: bool = False,
+    input_length: Variable | None = None,
+    label_length: Variable | None = None,
+) -> Variable:
+    """Return the loss of connectionist temporal classification of each sequence, [sequences, 1].
+
+    It is 0, and has no gradient, where no path reads as the labels.
+
+    Args:
+        input: logits, which softmax is not applied to yet: [N, C] with sequences, or [T, B, C] with lengths.
+        label: [M, 1] with sequences, or [B, L] with lengths.
+        blank: the class that stands between labels.
+        norm_by_times: divide the gradient of each sequence by its steps; the loss stays.
+        input_length, label_length: both, or neither: [B].
+    """
+    check_float(input, "input", "warpctc")
+    check_integers(label, "label", "warpctc")
+    helper = LayerHelper("warpctc")
+    inputs = {"Logits": input, "Label": label}
+    if input_length is not None and label_length is not None:
+        inputs |= {"LogitsLength": input_length, "LabelLength": label_length}
+    outputs = {"WarpCTCGrad": helper.new(input.dtype), "Loss": helper.new(input.dtype)}
+    attrs = {"blank": integer(blank, "blank", "warpctc"), "norm_by_times": norm_by_times}
+    helper.append_op("warpctc", inputs, outputs, attrs)
+    return outputs["Loss"]

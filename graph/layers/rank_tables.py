@@ -1,0 +1,111 @@
+"""Layers that put sequences in the order of their lengths, and that split and merge batches by masks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...strategies.errors import InvalidType
+from ...strategies.types import VarType
+from ..program import unique_name
+from ..program.variable import Variable
+from .arrays import check_array
+from .helper import LayerHelper, check_variable
+from .numbers import integer
+
+
+def check_table(table: Any, argument: str, layer: str) -> None:
+    """Raise InvalidType unless ``table`` is what lod_rank_table returns."""
+    check_variable(table, argument, layer)
+    if table.type != VarType.LOD_RANK_TABLE:
+        raise InvalidType(
+            f"{layer}: {argument} must be what lod_rank_table returns, {table.name!r} is no rank table."
+        )
+
+
+def lod_rank_table(x: Variable, level: int = 0) -> Variable:
+    """The numbers and lengths of the sequences of ``x`` at a level, the longest first; equals in their order.
+
+    Where a program runs it is an int64 tensor [sequences, 2], which may be fetched.
+    """
+    check_variable(x, "x", "lod_rank_table")
+    helper = LayerHelper("lod_rank_table")
+    name = unique_name.generate("lod_rank_table")
+    table = helper.block.create_var(name=name, type=VarType.LOD_RANK_TABLE)
+    attrs = {"level": integer(level, "level", "lod_rank_table")}
+    helper.append_op("lod_rank_table", {"X": x}, {"Out": table}, attrs)
+    return table
+
+
+def max_sequence_len(rank_table: Variable) -> Variable:
+    """The length of the longest sequence of a rank table, int64 [1]."""
+    check_table(rank_table, "rank_table", "max_sequence_len")
+    helper = LayerHelper("max_seqence_len")  # so it is in Paddle, which names the result after it
+    return helper.apply("max_sequence_len", {"RankTable": rank_table}, dtype="int64")
+
+
+def lod_tensor_to_array(x: Variable, table: Variable) -> Variable:
+    """An array of tensors: entry t has the t-th row of each sequence that has one, the longest sequence first.
+
+    ``table`` ranks the sequences of ``x`` at the level that is taken apart; entries keep the levels within.
+    """
+    check_variable(x, "x", "lod_tensor_to_array")
+    check_table(table, "table", "lod_tensor_to_array")
+    helper = LayerHelper("lod_tensor_to_array")
+    name = unique_name.generate("lod_tensor_to_array")
+    array = helper.block.create_var(name=name, type=VarType.LOD_TENSOR_ARRAY, dtype=x.dtype)
+    helper.append_op("lod_tensor_to_array", {"X": x, "RankTable": table}, {"Out": array})
+    return array
+
+
+def array_to_lod_tensor(x: Variable, table: Variable) -> Variable:
+    """The sequences whose t-th rows are in entry t of an array, in the order that they had before ``table``."""
+    check_array(x, "array_to_lod_tensor")
+    check_table(table, "table", "array_to_lod_tensor")
+    helper = LayerHelper("array_to_lod_tensor")
+    return helper.apply("array_to_lod_tensor", {"X": x, "RankTable": table}, dtype=x.dtype)
+
+
+def shrink_memory(x: Variable, i: Variable, table: Variable) -> Variable:
+    """The first rows (or sequences) of ``x``: as many as there are sequences longer than ``i``, int64 [1]."""
+    check_variable(x, "x", "shrink_memory")
+    check_variable(i, "i", "shrink_memory")
+    check_table(table, "table", "shrink_memory")
+    helper = LayerHelper("shrink_memory")
+    return helper.apply("shrink_rnn_memory", {"X": x, "I": i, "RankTable": table}, dtype=x.dtype)
+
+
+def reorder_lod_tensor_by_rank(x: Variable, rank_table: Variable) -> Variable:
+    """The sequences (or rows) of ``x`` in the order of a rank table."""
+    check_variable(x, "x", "reorder_lod_tensor_by_rank")
+    check_table(rank_table, "rank_table", "reorder_lod_tensor_by_rank")
+    helper = LayerHelper("reorder_lod_tensor_by_rank")
+    inputs = {"X": x, "RankTable": rank_table}
+    return helper.apply("reorder_lod_tensor_by_rank", inputs, dtype=x.dtype)
+
+
+def split_lod_tensor(input: Variable, mask: Variable, level: int = 0) -> tuple[Variable, Variable]:
+    """The sequences at a level (or rows) where a bool mask is true, and the others."""
+    check_variable(input, "input", "split_lod_tensor")
+    check_variable(mask, "mask", "split_lod_tensor")
+    helper = LayerHelper("split_lod_tensor")
+    yes, no = helper.new(input.dtype), helper.new(input.dtype)
+    outputs = {"OutTrue": yes, "OutFalse": no}
+    attrs = {"level": integer(level, "level", "split_lod_tensor")}
+    helper.append_op("split_lod_tensor", {"X": input, "Mask": mask}, outputs, attrs)
+    return yes, no
+
+
+def merge_lod_tensor(
+    in_true: Variable, in_false: Variable, x: Variable, mask: Variable, level: int = 0
+) -> Variable:
+    """What split_lod_tensor took apart: rows of ``in_true`` where a mask is true, else those of ``in_false``.
+
+    ``x`` was split; the result has its levels above ``level``.
+    """
+    pairs = {"in_true": in_true, "in_false": in_false, "x": x, "mask": mask}
+    for argument, variable in pairs.items():
+        check_variable(variable, argument, "merge_lod_tensor")
+    helper = LayerHelper("merge_lod_tensor")
+    inputs = {"X": x, "Mask": mask, "InTrue": in_true, "InFalse": in_false}
+    attrs = {"level": integer(level, "level", "merge_lod_tensor")}
+    return helper.apply("merge_lod_tensor", inputs, attrs, dtype=in_true.dtype)

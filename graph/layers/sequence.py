@@ -1,0 +1,382 @@
+"""Layers on sequences of rows (LoD)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...strategies.errors import InvalidType, InvalidValue, Unsupported
+from ...strategies.types import to_var_type
+from ..program.variable import Variable
+from .helper import LayerHelper, check_variable
+from .numbers import integer, one_number
+from .tensors import check_float
+
+
+def sequence_pool(
+    input: Variable, pool_type: str, is_test: bool = False, pad_value: float = 0.0
+) -> Variable:
+    """Pool the rows of each sequence of the last level: [N, ...] to [sequences, ...].
+
+    Args:
+        pool_type: ``average``, ``sum``, ``sqrt`` (sum / sqrt(length)), ``max``, ``last`` or ``first``.
+        pad_value: the row of an empty sequence.
+    """
+    check_float(input, "input", "sequence_pool")
+    if not input.lod_level:
+        raise InvalidValue(
+            f"sequence_pool: {input.name!r} holds no sequences (lod_level 0): declare it with lod_level=1."
+        )
+    helper = LayerHelper("sequence_pool")
+    outputs = {"Out": helper.new(input.dtype), "MaxIndex": helper.new("int32", stop_gradient=True)}
+    attrs = {"pooltype": pool_type.upper(), "is_test": is_test, "pad_value": float(pad_value)}
+    helper.append_op("sequence_pool", {"X": input}, outputs, attrs)
+    return outputs["Out"]
+
+
+def sequence_first_step(input: Variable) -> Variable:
+    """Return the first row of each sequence."""
+    return sequence_pool(input, "first")
+
+
+def sequence_last_step(input: Variable) -> Variable:
+    """Return the last row of each sequence."""
+    return sequence_pool(input, "last")
+
+
+def sequence_softmax(input: Variable, use_cudnn: bool = False, name: str | None = None) -> Variable:
+    """Softmax over the numbers of each sequence, [N, 1] or [N]."""
+    check_float(input, "input", "sequence_softmax")
+    helper = LayerHelper("sequence_softmax", name)
+    return helper.apply(
+        "sequence_softmax", {"X": input}, {"use_cudnn": use_cudnn}, dtype=input.dtype
+    )
+
+
+def sequence_expand(
+    x: Variable, y: Variable, ref_level: int = -1, name: str | None = None
+) -> Variable:
+    """Repeat sequence (or row) i of ``x`` as often as sequence i of ``y`` is long at ``ref_level``."""
+    for variable, argument in ((x, "x"), (y, "y")):
+        check_variable(variable, argument, "sequence_expand")
+    helper = LayerHelper("sequence_expand", name)
+    attrs = {"ref_level": integer(ref_level, "ref_level", "sequence_expand")}
+    return helper.apply("sequence_expand", {"X": x, "Y": y}, attrs, dtype=x.dtype)
+
+
+def sequence_expand_as(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Repeat row i of ``x`` for each row of sequence i of ``y``, whose sequences the result has."""
+    for variable, argument in ((x, "x"), (y, "y")):
+        check_variable(variable, argument, "sequence_expand_as")
+    helper = LayerHelper("sequence_expand_as", name)
+    return helper.apply("sequence_expand_as", {"X": x, "Y": y}, dtype=x.dtype)
+
+
+def sequence_reverse(x: Variable, name: str | None = None) -> Variable:
+    """Return the rows of each sequence from the last to the first."""
+    check_variable(x, "x", "sequence_reverse")
+    helper = LayerHelper("sequence_reverse", name)
+    return helper.apply("sequence_reverse", {"X": x}, out="Y", dtype=x.dtype)
+
+
+def sequence_pad(
+    x: Variable, pad_value: Variable, maxlen: int | None = None, name: str | None = None
+) -> tuple[Variable, Variable]:
+    """Pad sequences to one length.
+
+    Args:
+        pad_value: one number, or a row of ``x``.
+        maxlen: the length; that of the longest sequence unless told.
+
+    Returns:
+        [sequences, maxlen, ...], and the lengths, int64 [sequences].
+    """
+    for variable, argument in ((x, "x"), (pad_value, "pad_value")):
+        check_variable(variable, argument, "sequence_pad")
+    helper = LayerHelper("sequence_pad", name)
+    out, length = helper.new(x.dtype), helper.new("int64", stop_gradient=True)
+    attrs = {"padded_length": -1 if maxlen is None else integer(maxlen, "maxlen", "sequence_pad")}
+    inputs = {"X": x, "PadValue": pad_value}
+    helper.append_op("sequence_pad", inputs, {"Out": out, "Length": length}, attrs)
+    return out, length
+
+
+def sequence_unpad(x: Variable, length: Variable, name: str | None = None) -> Variable:
+    """Return the first ``length[i]`` steps of row i as sequence i; lengths must follow from what is fed."""
+    for variable, argument in ((x, "x"), (length, "length")):
+        check_variable(variable, argument, "sequence_unpad")
+    helper = LayerHelper("sequence_unpad", name)
+    return helper.apply("sequence_unpad", {"X": x, "Length": length}, dtype=x.dtype)
+
+
+def sequence_mask(
+    x: Variable, maxlen: Any = None, dtype: Any = "int64", name: str | None = None
+) -> Variable:
+    """Return x.shape + [maxlen]: 1 where the position is below ``x``.
+
+    Args:
+        x: lengths, integers.
+        maxlen: an int or a Variable; None is the largest of ``x``, which must follow from what is fed.
+    """
+    check_variable(x, "x", "sequence_mask")
+    helper = LayerHelper("sequence_mask", name)
+    number = to_var_type(dtype)
+    longest = -1 if maxlen is None else maxlen
+    slots, attrs = one_number(longest, "MaxLenTensor", "maxlen", "maxlen", "sequence_mask")
+    return helper.apply(
+        "sequence_mask",
+        {"X": x, **slots},
+        {**attrs, "out_dtype": int(number)},
+        out="Y",
+        dtype=number,
+        stop_gradient=True,
+    )
+
+
+def lod_reset(x: Variable, y: Variable | None = None, target_lod: Any = None) -> Variable:
+    """Give rows other sequences: those of ``y`` (or its elements as offsets), or offsets ``target_lod``."""
+    check_variable(x, "x", "lod_reset")
+    helper = LayerHelper("lod_reset")
+    if y is not None:
+        check_variable(y, "y", "lod_reset")
+        return helper.apply("lod_reset", {"X": x, "Y": y}, dtype=x.dtype)
+    if target_lod is None:
+        raise InvalidValue("lod_reset: y and target_lod should not be both None.")
+    attrs = {"target_lod": _offsets(target_lod, "target_lod", "lod_reset")}
+    return helper.apply("lod_reset", {"X": x}, attrs, dtype=x.dtype)
+
+
+def lod_append(x: Variable, level: Any) -> Variable:
+    """Put a level of sequences behind those of ``x``: offsets, or the sequences of a Variable instead."""
+    check_variable(x, "x", "lod_append")
+    helper = LayerHelper("lod_append")
+    if isinstance(level, Variable):
+        return helper.apply("lod_reset", {"X": x, "Y": level}, {"append": True}, dtype=x.dtype)
+    attrs = {"append": True, "target_lod": _offsets(level, "level", "lod_append")}
+    return helper.apply("lod_reset", {"X": x}, attrs, dtype=x.dtype)
+
+
+def _offsets(values: Any, argument: str, layer: str) -> list[int]:
+    if not isinstance(values, Sequence):
+        raise InvalidType(f"{layer}: {argument} must be a list of offsets, got {values!r}.")
+    return [integer(value, argument, layer) for value in values]
+
+
+def sequence_conv(
+    input: Variable,
+    num_filters: int,
+    filter_size: int = 3,
+    filter_stride: int = 1,
+    padding: Any = True,
+    padding_start: int | None = None,
+    bias_attr: Any = None,
+    param_attr: Any = None,
+    act: str | None = None,
+    name: str | None = None,
+) -> Variable:
+    """Convolve the rows of each sequence: [N, D] to [N, num_filters]; outside of it are zeros.
+
+    Args:
+        padding_start: where the window begins, from its row on; ``-(filter_size // 2)`` unless told.
+        padding: has no effect, as in Paddle.
+    """
+    check_float(input, "input", "sequence_conv")
+    size = integer(filter_size, "filter_size", "sequence_conv")
+    helper = LayerHelper("sequence_conv", name)
+    assert input.shape is not None
+    weight = helper.create_parameter(param_attr, [size * input.shape[1], num_filters], input.dtype)
+    attrs = {
+        "contextStride": integer(filter_stride, "filter_stride", "sequence_conv"),
+        "contextStart": -(size // 2)
+        if padding_start is None
+        else integer(padding_start, "padding_start", "sequence_conv"),
+        "contextLength": size,
+    }
+    out = helper.apply("sequence_conv", {"X": input, "Filter": weight}, attrs, dtype=input.dtype)
+    return helper.activate(helper.add_bias(out, bias_attr), act)
+
+
+def row_conv(
+    input: Variable, future_context_size: int, param_attr: Any = None, act: str | None = None
+) -> Variable:
+    """Add up a row and ``future_context_size`` behind it in its sequence, each times a row of weights.
+
+    Args:
+        input: rows of sequences [N, D], or padded ones [B, T, D].
+    """
+    check_float(input, "input", "row_conv")
+    helper = LayerHelper("row_conv")
+    assert input.shape is not None
+    size = integer(future_context_size, "future_context_size", "row_conv") + 1
+    weight = helper.create_parameter(param_attr, [size, input.shape[-1]], input.dtype)
+    out = helper.apply("row_conv", {"X": input, "Filter": weight}, dtype=input.dtype)
+    return helper.activate(out, act)
+
+
+def sequence_slice(
+    input: Variable, offset: Variable, length: Variable, name: str | None = None
+) -> Variable:
+    """Return ``length[i]`` rows of sequence i from ``offset[i]`` on; both are integers [B, 1]."""
+    operands = {"input": input, "offset": offset, "length": length}
+    for argument, variable in operands.items():
+        check_variable(variable, argument, "sequence_slice")
+    offset.stop_gradient = length.stop_gradient = True
+    helper = LayerHelper("sequence_slice", name)
+    inputs = {"X": input, "Offset": offset, "Length": length}
+    return helper.apply("sequence_slice", inputs, dtype=input.dtype)
+
+
+def sequence_concat(input: Sequence[Variable], name: str | None = None) -> Variable:
+    """Put sequence i of each operand behind each other."""
+    if not isinstance(input, list):
+        raise InvalidType(f"sequence_concat: input must be a list of Variables, got {input!r}.")
+    for k, variable in enumerate(input):
+        check_variable(variable, f"input[{k}]", "sequence_concat")
+    helper = LayerHelper("sequence_concat", name)
+    return helper.apply("sequence_concat", {"X": input}, dtype=input[0].dtype)
+
+
+def sequence_reshape(input: Variable, new_dim: int) -> Variable:
+    """Give the elements of each sequence rows of ``new_dim``."""
+    check_variable(input, "input", "sequence_reshape")
+    attrs = {"new_dim": integer(new_dim, "new_dim", "sequence_reshape")}
+    helper = LayerHelper("sequence_reshape")
+    return helper.apply("sequence_reshape", {"X": input}, attrs, dtype=input.dtype)
+
+
+def sequence_scatter(
+    input: Variable, index: Variable, updates: Variable, name: str | None = None
+) -> Variable:
+    """Add the numbers of sequence i of ``updates`` to row i of ``input``, in the columns of ``index``."""
+    operands = {"input": input, "index": index, "updates": updates}
+    for argument, variable in operands.items():
+        check_variable(variable, argument, "sequence_scatter")
+    helper = LayerHelper("sequence_scatter", name)
+    inputs = {"X": input, "Ids": index, "Updates": updates}
+    return helper.apply("sequence_scatter", inputs, dtype=input.dtype)
+
+
+def sequence_enumerate(
+    input: Variable, win_size: int, pad_value: int = 0, name: str | None = None
+) -> Variable:
+    """Return each number and those behind it in its sequence, [N, win_size], then ``pad_value``."""
+    check_variable(input, "input", "sequence_enumerate")
+    helper = LayerHelper("sequence_enumerate", name)
+    attrs = {
+        "win_size": integer(win_size, "win_size", "sequence_enumerate"),
+        "pad_value": integer(pad_value, "pad_value", "sequence_enumerate"),
+    }
+    return helper.apply(
+        "sequence_enumerate", {"X": input}, attrs, dtype=input.dtype, stop_gradient=True
+    )
+
+
+def im2sequence(
+    input: Variable,
+    filter_size: Any = 1,
+    stride: Any = 1,
+    padding: Any = 0,
+    input_image_size: Variable | None = None,
+    out_stride: Any = 1,
+    name: str | None = None,
+) -> Variable:
+    """Return the patches of each image as a sequence: [B, C, H, W] to [patches, C kernel elements].
+
+    Args:
+        filter_size, stride: one number, or [height, width].
+        padding: one number, [up and down, left and right], or [up, left, down, right].
+
+    Raises:
+        Unsupported: ``input_image_size``: images of several sizes in one array.
+    """
+    check_float(input, "input", "im2sequence")
+    if input_image_size is not None:
+        raise Unsupported("im2sequence: images of several sizes (input_image_size) are not built.")
+    paddings = _pair(padding, "padding")
+    attrs = {
+        "kernels": _pair(filter_size, "filter_size"),
+        "strides": _pair(stride, "stride"),
+        "paddings": paddings * 2 if len(paddings) == 2 else paddings,
+    }
+    helper = LayerHelper("im2sequence", name)
+    return helper.apply("im2sequence", {"X": input}, attrs, dtype=input.dtype)
+
+
+def _pair(value: Any, argument: str) -> list[int]:
+    numbers = list(value) if isinstance(value, (list, tuple)) else [value, value]
+    return [integer(number, argument, "im2sequence") for number in numbers]
+
+
+def match_matrix_tensor(
+    x: Variable,
+    y: Variable,
+    channel_num: int,
+    act: str | None = None,
+    param_attr: Any = None,
+    dtype: Any = "float32",
+    name: str | None = None,
+) -> tuple[Variable, Variable]:
+    """Return x_i W[:, c] y_j for each pair of sequences, channel c and rows i, j: a sequence of [.., 1].
+
+    Args:
+        x, y: equally many sequences, [N, D] and [M, E]; W is [D, channel_num, E].
+
+    Returns:
+        These, and x times W.
+    """
+    for argument, variable in (("x", x), ("y", y)):
+        check_float(variable, argument, "match_matrix_tensor")
+    assert x.shape is not None and y.shape is not None
+    helper = LayerHelper("match_matrix_tensor", name)
+    channels = integer(channel_num, "channel_num", "match_matrix_tensor")
+    weight = helper.create_parameter(param_attr, [x.shape[-1], channels, y.shape[-1]], dtype)
+    out, tmp = helper.new(dtype), helper.new(dtype, stop_gradient=True)
+    inputs = {"X": x, "Y": y, "W": weight}
+    helper.append_op("match_matrix_tensor", inputs, {"Out": out, "Tmp": tmp}, {"dim_t": channels})
+    return helper.activate(out, act), tmp
+
+
+def sequence_topk_avg_pooling(
+    input: Variable, row: Variable, col: Variable, topks: Sequence[int], channel_num: int
+) -> Variable:
+    """Average the largest numbers of each row of pairs of sequences: [rows, channels * len(topks)].
+
+    Args:
+        input: for each pair its numbers [channels, rows, columns], as a sequence of [N, 1].
+        row, col: sequences as long as the pairs have rows and columns; the result has those of ``row``.
+        topks: how many of the largest, rising; a sum is divided by that even where there are fewer.
+    """
+    for argument, variable in (("input", input), ("row", row), ("col", col)):
+        check_variable(variable, argument, "sequence_topk_avg_pooling")
+    helper = LayerHelper("sequence_topk_avg_pooling")
+    out, pos = helper.new(input.dtype), helper.new("int32", stop_gradient=True)
+    attrs = {
+        "topks": list(topks),
+        "channel_num": integer(channel_num, "channel_num", "sequence_topk_avg_pooling"),
+    }
+    inputs = {"X": input, "ROW": row, "COLUMN": col}
+    helper.append_op("sequence_topk_avg_pooling", inputs, {"Out": out, "pos": pos}, attrs)
+    return out
+
+
+def fused_embedding_seq_pool(
+    input: Variable,
+    size: Sequence[int],
+    is_sparse: bool = False,
+    padding_idx: int | None = None,
+    combiner: str = "sum",
+    param_attr: Any = None,
+    dtype: Any = "float32",
+) -> Variable:
+    """Return the sum of the rows of a [vocabulary, width] table that each sequence of ids names.
+
+    With ``is_sparse`` the gradient is rows on CPU places. Rows of ``padding_idx`` (negative: from the end)
+    count as zeros.
+    """
+    check_variable(input, "input", "fused_embedding_seq_pool")
+    helper = LayerHelper("fused_embedding_seq_pool")
+    weight = helper.create_parameter(param_attr, size, dtype)
+    padding = -1 if padding_idx is None else padding_idx + size[0] * (padding_idx < 0)
+    attrs = {"is_sparse": is_sparse, "combiner": combiner, "padding_idx": padding}
+    inputs = {"Ids": input, "W": weight}
+    return helper.apply("fused_embedding_seq_pool", inputs, attrs, dtype=dtype)

@@ -1,0 +1,175 @@
+"""LSTMs on top of each other over padded batches, their weights in one parameter as cuDNN lays them out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from ...strategies.errors import InvalidValue
+from ..program.variable import Variable
+from . import shape as tensors
+from .binary import mul
+from .helper import LayerHelper, check_variable
+from .initializer import Initializer
+from .numbers import integer
+from .sequence import (
+    sequence_first_step,
+    sequence_last_step,
+    sequence_pad,
+    sequence_unpad,
+)
+from .unary import dropout
+
+_GATES = (2, 0, 1, 3)  # of cuDNN's input, forget, cell and output: the order that ``lstm`` has
+
+
+class _Walk(NamedTuple):
+    """The parameters of one direction of one layer: [in, 4D], [D, 4D] and [1, 4D]."""
+
+    input: Variable
+    recurrent: Variable
+    bias: Variable
+
+
+def lstm(
+    input: Variable,
+    init_h: Variable,
+    init_c: Variable,
+    max_len: int,
+    hidden_size: int,
+    num_layers: int,
+    dropout_prob: float = 0.0,
+    is_bidirec: bool = False,
+    is_test: bool = False,
+    name: str | None = None,
+    default_initializer: Initializer | None = None,
+    seed: int = -1,
+) -> tuple[Variable, Variable, Variable]:
+    """Run LSTMs of D cells without peepholes, each over the states of the one below.
+
+    All weights are one parameter, in cuDNN's order: by layer and direction the matrices of the inputs and of
+    the states, [D, in] and [D, D], of the gates input, forget, cell and output; behind all of them two biases
+    for each.
+
+    Args:
+        input: [steps, batch, in].
+        init_h, init_c: the first states, [layers * directions, batch, D]; a layer's directions stand together.
+        max_len: not needed: the steps are those of ``input``.
+        hidden_size: D.
+        dropout_prob: of what a layer above the first reads; nothing is dropped if ``is_test``.
+        is_bidirec: a second LSTM in each layer walks from the last step to the first.
+        seed: of what is dropped; -1: the program's.
+
+    Returns:
+        The states of the last layer, [steps, batch, directions * D]; its last states and cells as ``init_h``.
+
+    Raises:
+        InvalidValue: a size is below 1, ``input`` is not [steps, batch, in], or a first state has another
+            shape.
+    """
+    for each, argument in ((input, "input"), (init_h, "init_h"), (init_c, "init_c")):
+        check_variable(each, argument, "lstm")
+    size, layers = (
+        integer(hidden_size, "hidden_size", "lstm"),
+        integer(num_layers, "num_layers", "lstm"),
+    )
+    sizes = input.shape or ()
+    if size < 1 or layers < 1 or len(sizes) != 3 or sizes[2] < 1:
+        raise InvalidValue(
+            f"lstm: takes [steps, batch, in], hidden_size and num_layers from 1 on, got {input}, {size} and "
+            f"{layers}."
+        )
+    directions = 2 if is_bidirec else 1
+    for state, argument in ((init_h, "init_h"), (init_c, "init_c")):
+        shape = state.shape or ()
+        if len(shape) != 3 or shape[0] != layers * directions or shape[2] != size:
+            raise InvalidValue(
+                f"lstm: {argument} must be [layers * directions, batch, hidden_size] = "
+                f"[{layers * directions}, batch, {size}], got {state}."
+            )
+    helper = LayerHelper("cudnn_lstm", name)
+    widths = [sizes[2], *[directions * size] * (layers - 1)]
+    walks = _parameters(helper, widths, size, directions, input.dtype, default_initializer)
+    rows = _as_sequences(input)
+    states = [_unstacked(each, layers * directions) for each in (init_h, init_c)]
+    ends: list[tuple[Variable, Variable]] = []
+    for layer in range(layers):
+        if layer and dropout_prob:
+            rows = dropout(
+                rows, dropout_prob, is_test, seed if seed >= 0 else None,
+                dropout_implementation="upscale_in_train",
+            )  # fmt: skip
+        both: list[Variable] = []
+        for backwards in (False, True)[:directions]:
+            number = len(ends)
+            hidden, cell = _walk(rows, next(walks), [s[number] for s in states], backwards)
+            last = sequence_first_step if backwards else sequence_last_step
+            ends.append((last(hidden), last(cell)))
+            both.append(hidden)
+        rows = tensors.concat(both, 1) if is_bidirec else both[0]
+    padded, _ = sequence_pad(rows, tensors.fill_constant([1], input.dtype, 0.0))
+    last_h, last_c = (tensors.stack([end[k] for end in ends]) for k in (0, 1))
+    return tensors.transpose(padded, [1, 0, 2]), last_h, last_c
+
+
+def _parameters(
+    helper: LayerHelper,
+    widths: Sequence[int],
+    size: int,
+    directions: int,
+    dtype: Any,
+    initializer: Initializer | None,
+) -> Iterator[_Walk]:
+    """Create the parameter, and yield what it holds for each direction of each layer."""
+    matrices = sum(4 * size * (width + size) * directions for width in widths)
+    shape = [matrices + 8 * size * directions * len(widths)]
+    weight = helper.create_parameter(None, shape, dtype, default_initializer=initializer)
+    assert weight is not None
+    at, biases_at = 0, matrices
+
+    def part(begin: int, rows: int, columns: int) -> Variable:
+        """Return [columns, 4D] of a stored [4D, columns], its gates in the order of ``lstm``."""
+        flat = tensors.slice(weight, [0], [begin], [begin + rows * columns])
+        gates = tensors.split(tensors.reshape(flat, [rows, columns]), 4, 0)
+        return tensors.transpose(tensors.concat([gates[k] for k in _GATES], 0), [1, 0])
+
+    for width in (width for width in widths for _ in range(directions)):
+        biases = [part(biases_at + k * 4 * size, 4 * size, 1) for k in (0, 1)]
+        recurrent = part(at + 4 * size * width, 4 * size, size)
+        yield _Walk(part(at, 4 * size, width), recurrent, tensors.sums(biases))
+        at += 4 * size * (width + size)
+        biases_at += 8 * size
+
+
+def _as_sequences(x: Variable) -> Variable:
+    """Return [steps, batch, in] as sequences of as many steps: [batch * steps, in]."""
+    by_batch = tensors.transpose(x, [1, 0, 2])
+    ones = tensors.fill_constant_batch_size_like(by_batch, [-1], "int64", 1)
+    steps = tensors.cast(tensors.slice(tensors.shape(x), [0], [0], [1]), "int64")
+    return sequence_unpad(by_batch, ones * steps)
+
+
+def _unstacked(states: Variable, number: int) -> list[Variable]:
+    """Return each of the states that stand behind each other along dimension 0: [batch, D]."""
+    parts = (tensors.slice(states, [0], [k], [k + 1]) for k in range(number))
+    return [tensors.squeeze(part, [0]) for part in parts]
+
+
+def _walk(
+    rows: Variable, walk: _Walk, states: Sequence[Variable], backwards: bool
+) -> tuple[Variable, Variable]:
+    """Run one LSTM over sequences; return its states and cells, row by row."""
+    helper = LayerHelper("lstm")
+    gates = mul(rows, walk.input)
+    slots = ("Hidden", "Cell", "BatchGate", "BatchCellPreAct")
+    outputs = {slot: helper.new(rows.dtype) for slot in slots}
+    inputs = {
+        "Input": gates,
+        "H0": states[0],
+        "C0": states[1],
+        "Weight": walk.recurrent,
+        "Bias": walk.bias,
+    }
+    attrs = {"use_peepholes": False, "is_reverse": backwards}
+    helper.append_op("lstm", inputs, outputs, attrs)
+    return outputs["Hidden"], outputs["Cell"]

@@ -1,0 +1,44 @@
+"""Layers that keep the sequences with some tags."""
+
+from __future__ import annotations
+
+from ..program.variable import Variable
+from .helper import LayerHelper, check_variable
+from .label_loss import check_integers
+from .numbers import integer
+
+
+def filter_by_instag(
+    ins: Variable,
+    ins_tag: Variable,
+    filter_tag: Variable,
+    is_lod: bool,
+    out_val_if_empty: int = 0,
+) -> list[Variable]:
+    """Return the sequences of ``ins`` that have one of the tags, and the weight 1 for each, [sequences, 1].
+
+    How many are left is known only in a step. If there are none, the result is one row of ``out_val_if_empty``
+    with the weight 0, and ``ins`` has no gradient.
+
+    Args:
+        ins: [N, D], sequences with ``is_lod``; else each row counts as one.
+        ins_tag: the tags of each sequence, integers [M, 1]: as many sequences of tags as of ``ins``.
+        filter_tag: those that are wanted, integers [K, 1].
+
+    Raises:
+        InvalidType: ``ins`` is no Variable, or tags are no integers.
+    """
+    check_variable(ins, "ins", "filter_by_instag")
+    for argument, variable in (("ins_tag", ins_tag), ("filter_tag", filter_tag)):
+        check_integers(variable, argument, "filter_by_instag")
+    helper = LayerHelper("filter_by_instag")
+    outputs = {
+        "Out": helper.new(ins.dtype),
+        "LossWeight": helper.new("float32"),
+        "IndexMap": helper.new("int64", stop_gradient=True),
+    }
+    value = integer(out_val_if_empty, "out_val_if_empty", "filter_by_instag")
+    attrs = {"is_lod": bool(is_lod), "out_val_if_empty": value}
+    inputs = {"Ins": ins, "Ins_tag": ins_tag, "Filter_tag": filter_tag}
+    helper.append_op("filter_by_instag", inputs, outputs, attrs)
+    return [outputs["Out"], outputs["LossWeight"]]

@@ -1,0 +1,139 @@
+"""Layers that follow trees: of words, of classes, and of beams."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...strategies.errors import InvalidValue
+from ..program.variable import Variable
+from .helper import LayerHelper
+from .label_loss import check_integers
+from .numbers import integer
+from .tensors import check_float
+
+
+def tree_conv(
+    nodes_vector: Variable,
+    edge_set: Variable,
+    output_size: int,
+    num_filters: int = 1,
+    max_depth: int = 2,
+    act: str | None = "tanh",
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    name: str | None = None,
+) -> Variable:
+    """Convolve trees: what lies less than ``max_depth`` below each node. Mou et al., arXiv 1409.5718.
+
+    Args:
+        nodes_vector: [trees, nodes, features], floats.
+        edge_set: [trees, edges, 2], integers: parent and child, from 1; 0 ends the edges.
+
+    Returns:
+        [trees, nodes, output_size, num_filters].
+
+    Raises:
+        InvalidType, InvalidValue: an argument does not fit.
+    """
+    check_float(nodes_vector, "nodes_vector", "tree_conv")
+    check_integers(edge_set, "edge_set", "tree_conv")
+    if nodes_vector.ndim != 3 or (nodes_vector.shape or ())[2] < 0:
+        raise InvalidValue(
+            "tree_conv: nodes_vector must be [trees, nodes, features] of known width."
+        )
+    helper = LayerHelper("tree_conv", name)
+    sizes = [integer(output_size, "output_size", "tree_conv")]
+    sizes.append(integer(num_filters, "num_filters", "tree_conv"))
+    shape = [(nodes_vector.shape or ())[2], 3, *sizes]
+    filters = helper.create_parameter(param_attr, shape, nodes_vector.dtype)
+    if filters is None:
+        raise InvalidValue("tree_conv: param_attr cannot be False: a convolution needs filters.")
+    inputs = {"NodesVector": nodes_vector, "EdgeSet": edge_set, "Filter": filters}
+    attrs = {"max_depth": integer(max_depth, "max_depth", "tree_conv")}
+    out = helper.apply("tree_conv", inputs, attrs, dtype=nodes_vector.dtype)
+    return helper.activate(helper.add_bias(out, bias_attr), act)
+
+
+def gather_tree(ids: Variable, parents: Variable) -> Variable:
+    """Follow beams back from their last steps: ids and parents (of beams), integers [steps, batch, beams]."""
+    check_integers(ids, "ids", "gather_tree")
+    check_integers(parents, "parents", "gather_tree")
+    helper = LayerHelper("gather_tree")
+    return helper.apply("gather_tree", {"Ids": ids, "Parents": parents}, dtype=ids.dtype)
+
+
+def hsigmoid(
+    input: Variable,
+    label: Variable,
+    num_classes: int | None,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    name: str | None = None,
+    path_table: Variable | None = None,
+    path_code: Variable | None = None,
+    is_custom: bool = False,
+    is_sparse: bool = False,
+) -> Variable:
+    """The loss of binary decisions on the way to each class: [N, 1]. Morin and Bengio, AISTATS 2005.
+
+    Args:
+        input: [N, D], floats.
+        label: [N, 1], integers below ``num_classes``.
+        num_classes: of the default tree 2 or more; with ``is_custom`` the nodes that are no classes.
+        path_table: [N, steps], the nodes on each row's way, -1 behind its end; only with ``is_custom``.
+        path_code: [N, steps], 0 or 1 for each.
+        is_sparse: with ``is_custom`` the weight's gradient is rows on CPU places.
+
+    Raises:
+        InvalidType, InvalidValue: an argument does not fit.
+    """
+    check_float(input, "input", "hsigmoid")
+    check_integers(label, "label", "hsigmoid")
+    if num_classes is None or (num_classes < 2 and not is_custom):
+        raise InvalidValue(f"hsigmoid: num_classes must be 2 or more, got {num_classes}.")
+    if is_custom != (path_table is not None) or is_custom != (path_code is not None):
+        raise InvalidValue("hsigmoid: path_table and path_code go with is_custom, both.")
+    width = (input.shape or (0, -1))[1:]
+    if len(width) != 1 or width[0] < 0:
+        raise InvalidValue(f"hsigmoid: input must be [N, D] with D known, not {input.shape}.")
+    helper = LayerHelper("hierarchical_sigmoid", name)
+    nodes = num_classes if is_custom else num_classes - 1
+    weight = helper.create_parameter(param_attr, [nodes, width[0]], input.dtype)
+    if weight is None:
+        raise InvalidValue("hsigmoid: param_attr cannot be False: decisions need weights.")
+    bias = helper.create_parameter(bias_attr, [nodes, 1], input.dtype, is_bias=True)
+    return way_loss(
+        input,
+        label,
+        num_classes,
+        weight,
+        bias,
+        path_table,
+        path_code,
+        bool(is_sparse and is_custom),
+        helper,
+    )
+
+
+def way_loss(
+    input: Variable,
+    label: Variable,
+    num_classes: int,
+    weight: Variable,
+    bias: Variable | None,
+    path_table: Variable | None,
+    path_code: Variable | None,
+    is_sparse: bool,
+    helper: LayerHelper,
+) -> Variable:
+    """Append hierarchical_sigmoid with parameters that exist."""
+    operands = {"X": input, "W": weight, "Label": label, "PathTable": path_table}
+    operands |= {"PathCode": path_code, "Bias": bias}
+    loss, costs = helper.new(input.dtype), helper.new(input.dtype)
+    helper.append_op(
+        "hierarchical_sigmoid",
+        {slot: variable for slot, variable in operands.items() if variable is not None},
+        {"Out": loss, "PreOut": costs, "W_Out": weight},
+        {"num_classes": num_classes, "is_sparse": is_sparse, "remote_prefetch": is_sparse},
+    )
+    return loss

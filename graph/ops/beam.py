@@ -1,0 +1,205 @@
+"""Beam search, one step: of what continues each hypothesis, what goes on.
+
+A source has several prefixes, its beam; their candidates compete with each other. Legend: N prefixes, K
+candidates of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...strategies.types import FLOATS, VarType
+from .lod import Lods, no_sequences
+from .lod_levels import absolute
+from .operands import Input, Offsets, Operands, Output, named
+from .registry import OFFSETS, Inference, Op, Spec, Specs, define
+from .rules import of_shape
+from .samples import integers, normal, offsets, sample, uniform
+
+
+class Candidates(Operands):
+    pre_ids: Input = named("pre_ids")
+    pre_scores: Input = named("pre_scores")
+    ids: Input | None = named("ids")
+    scores: Input = named("scores")
+    level: int = 0
+    beam_size: int = 0
+    end_id: int = 0
+    is_accumulated: bool = True
+
+
+class BeamSearch(Candidates):
+    scores_lod: Offsets = named("scores@LOD")
+    selected_ids: Output = named("selected_ids")
+    selected_scores: Output = named("selected_scores")
+    parent_idx: Output | None = named("parent_idx")
+
+
+class OffsetsSelected(Candidates):
+    x: Input
+    out: Output
+
+
+class Selection(NamedTuple):
+    """What goes on, by prefix and then by score: [n] each; ``parents`` are rows of prefixes."""
+
+    ids: np.ndarray
+    scores: np.ndarray
+    parents: np.ndarray
+
+
+def select(a: Any, sources: np.ndarray) -> Selection:
+    """Choose the ``beam_size`` best candidates of each source, whose prefixes lie between offsets.
+
+    A prefix that has ended has one candidate, itself; a source all of whose chosen candidates are such is done,
+    and none of them goes on.
+    """
+    pre_ids, pre_scores = a.pre_ids.reshape(-1), a.pre_scores.reshape(-1, 1)
+    scores = a.scores if a.is_accumulated else pre_scores + np.log(a.scores)
+    columns = np.arange(scores.shape[1])
+    ids = np.broadcast_to(columns, scores.shape) if a.ids is None else a.ids
+    ended = (pre_ids == a.end_id)[:, None]
+    offered = ~ended | (columns == 0)
+    ids, scores = np.where(ended, a.end_id, ids), np.where(ended, pre_scores, scores)
+    chosen: list[tuple[int, int]] = []
+    for begin, end in pairwise(sources):
+        rows, places = np.nonzero(offered[begin:end])
+        best = _best(scores[rows + begin, places], rows + begin, a.beam_size)
+        pairs = [(int(rows[k] + begin), int(places[k])) for k in best]
+        if not all(ended[row, 0] for row, _ in pairs):
+            chosen += sorted(pairs, key=lambda pair: pair[0])
+    rows, places = np.array(chosen, np.int64).reshape(-1, 2).T
+    return Selection(ids[rows, places], scores[rows, places], rows)
+
+
+def _best(scores: np.ndarray, rows: np.ndarray, count: int) -> list[int]:
+    """Return the positions of the ``count`` highest scores, best first.
+
+    Among equal scores the later row comes first. In one row the earlier candidate does, but the last place goes
+    to the latest.
+    """
+    least = np.partition(scores, -count)[-count] if scores.size > count else -np.inf
+    best: list[int] = []
+    for k in np.flatnonzero(scores >= least).tolist():
+        key = (scores[k], rows[k])
+        if len(best) == count:
+            if key < (scores[best[-1]], rows[best[-1]]):
+                continue
+            best.pop()
+        place = sum((scores[other], rows[other]) >= key for other in best)
+        best.insert(place, k)
+    return best
+
+
+def _rows(op: Inference) -> int:
+    """Check candidates; return the number of prefixes."""
+    scores, shapes = op.spec("scores"), {slot: op.shape(slot) for slot in ("pre_ids", "pre_scores")}
+    op.require(op.spec("pre_ids").dtype == VarType.INT64, "pre_ids must hold int64")
+    floats = scores.dtype in FLOATS and op.spec("pre_scores").dtype == scores.dtype
+    op.require(floats, "pre_scores and scores must hold floats of one type")
+    op.require(len(scores.shape) == 2, "scores must be [prefixes, candidates]")
+    for slot, shape in shapes.items():
+        column = len(shape) == 2 and shape[1] in (1, -1)
+        fits = column and (shape[0] == scores.shape[0] or min(shape[0], scores.shape[0]) < 0)
+        op.require(fits, f"{slot} must be [prefixes, 1], a row for each of scores")
+    if op.has("ids"):
+        ids = op.spec("ids")
+        op.require(ids.dtype == VarType.INT64, "ids must hold int64")
+        pairs = zip(ids.shape, scores.shape, strict=False)
+        fits = len(ids.shape) == 2 and all(n == m or min(n, m) < 0 for n, m in pairs)
+        op.require(fits, "ids must have the shape of scores")
+    op.require(op.attr("beam_size") > 0, f"beam_size must be 1 or more, got {op.attr('beam_size')}")
+    op.require(op.attr("end_id") >= 0, f"end_id must not be negative, got {op.attr('end_id')}")
+    op.require(op.attr("level") >= 0, f"level must not be negative, got {op.attr('level')}")
+    return scores.shape[0]
+
+
+def beam_search_shape(op: Inference) -> Mapping[str, Specs]:
+    """As many rows as candidates go on."""
+    rows, count, level = _rows(op), -1, op.attr("level")
+    if op.exact:
+        op.sequences("scores")
+        levels = op.specs("scores@LOD")
+        depth = f"level {level} is outside the {len(levels)} levels of sequences of scores"
+        op.require(level < len(levels), depth)
+        sources = absolute([op.value("scores@LOD", k) for k in range(level, len(levels))])
+        ends = f"the sequences of scores end at row {sources[-1]}, and it has {rows} rows"
+        op.require(sources[-1] == rows, ends)
+        slots = ("pre_ids", "pre_scores", "ids", "scores")
+        values = {slot: op.value(slot) if op.has(slot) else None for slot in slots}
+        count = select(Candidates.of({**op.attrs, **values}), sources).ids.size
+    return {
+        "selected_ids": Spec((count, 1), VarType.INT64),
+        "selected_scores": of_shape((count, 1), op.spec("scores")),
+        "parent_idx": Spec((count,), VarType.INT32),
+    }
+
+
+def beam_search_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
+    """Sources in rows of prefixes, and of each prefix what goes on."""
+    levels = op.of("scores")[op.attrs["level"] :]
+    if not levels:
+        return {}
+    sources = op.level("lod_absolute", {"X": levels}) if len(levels) > 1 else levels[0]
+    slots = ("pre_ids", "pre_scores", "ids", "scores")
+    operands = {slot: [op.value(slot)] for slot in slots if op.uses(slot)}
+    names = ("beam_size", "end_id", "is_accumulated")
+    attrs = {name: op.attrs[name] for name in names}
+    inner = op.level("lod_selected", {**operands, "X": [sources]}, attrs)
+    return {"selected_ids": (sources, inner), "selected_scores": (sources, inner)}
+
+
+def selected_shape(op: Inference) -> Mapping[str, Specs]:
+    """One more offset than there are prefixes."""
+    rows = _rows(op)
+    return {"Out": OFFSETS._replace(shape=(rows + 1 if rows >= 0 else -1,))}
+
+
+_STEP = {
+    "pre_ids": integers(5, 1, high=3),
+    "pre_scores": normal(5, 1),
+    "ids": integers(5, 4, high=9),
+    "scores": uniform(5, 4, low=0.1),
+}
+_SOURCES = [offsets(2, 1), offsets(2, 0, 3)]
+define(
+    Op(
+        type="beam_search",
+        record=BeamSearch,
+        shape=beam_search_shape,
+        reads_values=lambda attrs: ("pre_ids", "pre_scores", "ids", "scores", "scores@LOD"),
+        lod=beam_search_lod,
+        samples=(
+            sample({**_STEP, "scores@LOD": _SOURCES}, beam_size=2),
+            sample({**_STEP, "scores@LOD": _SOURCES}, beam_size=9, is_accumulated=False),
+            sample({**_STEP, "scores@LOD": _SOURCES}, beam_size=2, level=1, end_id=1),
+        ),
+        refuses=(
+            sample({**_STEP, "scores@LOD": _SOURCES}, beam_size=0),
+            sample({**_STEP, "scores@LOD": _SOURCES}, beam_size=2, end_id=-1),
+            sample({**_STEP, "scores@LOD": _SOURCES}, beam_size=2, level=2),
+            sample({**_STEP, "scores@LOD": [offsets(2, 2)]}, beam_size=2),
+            sample(_STEP, beam_size=2),
+            sample(
+                {**_STEP, "pre_ids": integers(4, 1, high=3), "scores@LOD": _SOURCES}, beam_size=2
+            ),
+            sample({**_STEP, "ids": integers(5, 3, high=9), "scores@LOD": _SOURCES}, beam_size=2),
+        ),
+    )
+)
+define(
+    Op(
+        type="lod_selected",
+        record=OffsetsSelected,
+        shape=selected_shape,
+        lod=no_sequences,
+        samples=(
+            sample({**_STEP, "X": offsets(2, 3)}, beam_size=2),
+            sample({**_STEP, "X": offsets(2, 0, 3)}, beam_size=3, is_accumulated=False),
+        ),
+    )
+)

@@ -1,0 +1,60 @@
+"""Functions of the bits of integers; of booleans, they are logic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...strategies.types import INTEGERS, VarType
+from . import expr as e
+from .elementwise import Elementwise, beside, elementwise_shape
+from .operands import Unary
+from .registry import Inference, Op, Specs, define
+from .samples import Sample, booleans, integers, normal, sample
+
+
+def _shape(op: Inference) -> Mapping[str, Specs]:
+    for slot in ("X", "Y"):
+        whole = not op.has(slot) or op.spec(slot).dtype in (*INTEGERS, VarType.BOOL)
+        op.require(whole, f"{slot} must be of integers or booleans")
+    return elementwise_shape(op) if op.has("Y") else {"Out": op.spec("X")}
+
+
+_NUMBERS = integers(3, 4, low=-99, high=99)
+_MIXED = (
+    sample({"X": _NUMBERS, "Y": integers(4, low=-99, high=99)}),
+    sample({"X": booleans(3, 4), "Y": booleans(3, 4)}),
+)
+_SHIFTS = (sample({"X": _NUMBERS, "Y": integers(3, 4, low=0, high=9)}),)
+
+_OF_TWO: dict[str, tuple[Callable[..., Any], tuple[Sample, ...]]] = {
+    "bitwise_and": (lambda x, y: e.call("bitwise_and", x, y), _MIXED),
+    "bitwise_or": (lambda x, y: e.call("bitwise_or", x, y), _MIXED),
+    "bitwise_xor": (lambda x, y: e.call("bitwise_xor", x, y), _MIXED),
+    "bitwise_left_shift": (lambda x, y: e.call("left_shift", x, y), _SHIFTS),
+    "bitwise_right_shift": (lambda x, y: e.call("right_shift", x, y), _SHIFTS),
+}
+
+for _name, (_scalar, _samples) in _OF_TWO.items():
+    define(
+        Op(
+            type=_name,
+            record=Elementwise,
+            shape=_shape,
+            scalar=_scalar,
+            aligned=beside,
+            samples=_samples,
+            refuses=(sample({"X": normal(3, 4), "Y": normal(3, 4)}),),
+        )
+    )
+
+define(
+    Op(
+        type="bitwise_not",
+        record=Unary,
+        shape=_shape,
+        scalar=lambda x: e.call("bitwise_not", x),
+        samples=(sample({"X": _NUMBERS}), sample({"X": booleans(3, 4)})),
+        refuses=(sample({"X": normal(3, 4)}),),
+    )
+)

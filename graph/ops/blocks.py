@@ -1,0 +1,324 @@
+"""Ops that hold a block of the program, those that stand around and in such blocks, and arrays of tensors.
+
+They have no kernels: when a program is read into a graph, their blocks become ops like any others (see
+``graph/ir/branches.py`` and ``graph/ir/recurrent.py``). Slots and attributes are Paddle's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...strategies.types import VarType
+from .operands import Input, Inputs, Operands, Output, Outputs, named
+from .registry import BLOCK_OPS, Grad, Inference, Op, ShapeRule, Spec, Specs
+from .rules import normal_axis
+
+
+def _as_declared(op: Inference) -> Mapping[str, Specs]:
+    """What a block writes around it has the shapes that its layer gave it."""
+    return {}
+
+
+def _like(slot: str, results: int = 1) -> ShapeRule:
+    return lambda op: {op.op.output_slots[0].name: [op.spec(slot)] * results}
+
+
+def _selected(op: Inference) -> Mapping[str, Specs]:
+    """Like the first of X: the result of the branch that is taken where the condition is false."""
+    return {"Out": op.specs("X")[0]}
+
+
+class ConditionalBlock(Operands):
+    cond: Inputs
+    input: Inputs | None
+    out: Outputs | None
+    scope: Output | None
+    sub_block: Any = None
+    is_scalar_condition: bool = False
+    skip_eager_deletion_vars: Sequence[str] = []
+
+
+class ConditionalBlockGrad(Operands):
+    cond: Inputs
+    input: Inputs | None
+    out: Inputs | None
+    d_out: Inputs | None
+    scope: Input | None
+    d_input: Outputs | None
+    sub_block: Any = None
+    is_scalar_condition: bool = False
+
+
+class SelectInput(Operands):
+    x: Inputs
+    mask: Input
+    out: Output
+
+
+class SelectOutput(Operands):
+    x: Input
+    mask: Input
+    out: Outputs
+
+
+class RecurrentAttributes(Operands):
+    has_states: bool = False
+    ex_states: Sequence[str] = []
+    states: Sequence[str] = []
+    sub_block: Any = None
+    reverse: bool = False
+    is_train: bool = True
+    skip_eager_deletion_vars: Sequence[str] = []
+
+
+class Recurrent(RecurrentAttributes):
+    inputs: Inputs | None = named("inputs")
+    initial_states: Inputs | None = named("initial_states")
+    parameters: Inputs | None = named("parameters")
+    outputs: Outputs | None = named("outputs")
+    step_scopes: Output | None = named("step_scopes")
+
+
+class RecurrentGrad(RecurrentAttributes):
+    inputs: Inputs | None = named("inputs")
+    initial_states: Inputs | None = named("initial_states")
+    parameters: Inputs | None = named("parameters")
+    outputs: Inputs | None = named("outputs")
+    step_scopes: Input | None = named("step_scopes")
+    d_outputs: Inputs | None = named("outputs@GRAD")
+    d_step_scopes: Input | None = named("step_scopes@GRAD")
+    d_inputs: Outputs | None = named("inputs@GRAD")
+    d_initial_states: Outputs | None = named("initial_states@GRAD")
+    d_parameters: Outputs | None = named("parameters@GRAD")
+
+
+class MemoryHelper(Operands):
+    x: Input
+    out: Output
+    dtype: int = 5
+
+
+class MemoryHelperGrad(Operands):
+    x: Input
+    out: Input
+    d_out: Input | None
+    d_x: Output | None
+    dtype: int = 5
+
+
+class WhileAttributes(Operands):
+    sub_block: Any = None
+    is_test: bool = False
+    skip_eager_deletion_vars: Sequence[str] = []
+
+
+class While(WhileAttributes):
+    x: Inputs | None
+    condition: Inputs
+    out: Outputs | None
+    step_scopes: Output
+
+
+class WhileGrad(WhileAttributes):
+    x: Inputs | None
+    out: Inputs | None
+    d_out: Inputs | None
+    step_scopes: Input
+    d_x: Outputs | None
+    original_output_grad: Sequence[str] = []
+
+
+class WriteToArray(Operands):
+    x: Input
+    i: Input
+    out: Output
+
+
+class ReadFromArray(Operands):
+    x: Input
+    i: Input
+    x_w: Input | None = named("X_W")
+    out: Output
+
+
+class ArrayLength(Operands):
+    x: Input
+    out: Output
+
+
+class Ranked(Operands):
+    x: Input
+    rank_table: Input
+    out: Output
+
+
+class Joined(Operands):
+    axis: int = 0
+    use_stack: bool = False
+
+
+class TensorArrayToTensor(Joined):
+    x: Inputs
+    out: Output
+    out_index: Output
+
+
+class TensorArrayToTensorGrad(Joined):
+    x: Inputs
+    out_index: Input
+    d_out: Input
+    d_x: Outputs | None
+
+
+class BeamSearchDecode(Operands):
+    ids: Input
+    scores: Input
+    sentence_ids: Output
+    sentence_scores: Output
+    beam_size: int = 0
+    end_id: int = 0
+
+
+def _sentences(op: Inference) -> Mapping[str, Specs]:
+    """How many words all hypotheses have together is known behind the last step."""
+    kinds = {"SentenceIds": op.spec("Ids").dtype, "SentenceScores": op.spec("Scores").dtype}
+    return {slot: Spec((-1,), kind) for slot, kind in kinds.items()}
+
+
+def _entry(op: Inference) -> Mapping[str, Specs]:
+    """An array has the shape of the entry that was written last; the gradient of a write that of the entry."""
+    return {"Out": op.spec("X_W" if op.has("X_W") else "X")}
+
+
+def _parts(slot: str) -> ShapeRule:
+    """Entries have other numbers of rows than what they are parts of."""
+
+    def rule(op: Inference) -> Mapping[str, Specs]:
+        x = op.spec(slot)
+        return {"Out": x._replace(shape=(-1, *x.shape[1:]))}
+
+    return rule
+
+
+def _joined(op: Inference) -> Mapping[str, Specs]:
+    """How many entries an array has is not known from its shape."""
+    x = op.spec("X")
+    rank = len(x.shape) + op.attr("use_stack")
+    axis = normal_axis(op, op.attr("axis"), rank)
+    rest = x.shape[axis + (not op.attr("use_stack")) :]
+    return {
+        "Out": Spec((*x.shape[:axis], -1, *rest), x.dtype),
+        "OutIndex": Spec((-1,), VarType.INT32),
+    }
+
+
+def _block_attributes(attrs: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"is_scalar_condition": attrs["is_scalar_condition"]}
+
+
+for _op in (
+    Op(
+        type="conditional_block",
+        record=ConditionalBlock,
+        shape=_as_declared,
+        grad=Grad(
+            "conditional_block_grad",
+            ("Cond", "Input", "Out", "Out@GRAD", "Scope"),
+            ("Input@GRAD",),
+            attrs=_block_attributes,
+        ),
+    ),
+    Op(type="conditional_block_grad", record=ConditionalBlockGrad),
+    Op(
+        type="select_input",
+        record=SelectInput,
+        shape=_selected,
+        grad=Grad("select_output", {"X": "Out@GRAD", "Mask": "Mask"}, {"Out": "X@GRAD"}),
+    ),
+    Op(
+        type="select_output",
+        record=SelectOutput,
+        shape=_like("X", 2),
+        grad=Grad("select_input", {"X": "Out@GRAD", "Mask": "Mask"}, {"Out": "X@GRAD"}),
+    ),
+    Op(
+        type="recurrent",
+        record=Recurrent,
+        shape=_as_declared,
+        grad=Grad(
+            "recurrent_grad",
+            {
+                **{s: s for s in ("inputs", "initial_states", "parameters", "outputs")},
+                "step_scopes": "step_scopes",
+                "outputs@GRAD": "outputs@GRAD",
+                "step_scopes@GRAD": "step_scopes",
+            },
+            ("inputs@GRAD", "initial_states@GRAD", "parameters@GRAD"),
+        ),
+    ),
+    Op(type="recurrent_grad", record=RecurrentGrad),
+    Op(
+        type="rnn_memory_helper",
+        record=MemoryHelper,
+        shape=_like("X"),
+        grad=Grad("rnn_memory_helper_grad", ("X", "Out", "Out@GRAD"), ("X@GRAD",)),
+    ),
+    Op(type="rnn_memory_helper_grad", record=MemoryHelperGrad),
+    Op(
+        type="while",
+        record=While,
+        shape=_as_declared,
+        grad=Grad("while_grad", ("X", "Out", "Out@GRAD", "StepScopes"), ("X@GRAD",)),
+    ),
+    Op(type="while_grad", record=WhileGrad),
+    Op(
+        type="write_to_array",
+        record=WriteToArray,
+        shape=_like("X"),
+        grad=Grad("read_from_array", {"X": "Out@GRAD", "I": "I", "X_W": "X"}, {"Out": "X@GRAD"}),
+    ),
+    Op(
+        type="read_from_array",
+        record=ReadFromArray,
+        shape=_entry,
+        grad=Grad("write_to_array", {"X": "Out@GRAD", "I": "I"}, {"Out": "X@GRAD"}),
+    ),
+    Op(
+        type="lod_tensor_to_array",
+        record=Ranked,
+        shape=_parts("X"),
+        lod=lambda op: {"Out": op.of("X")[1:]},
+        grad=Grad(
+            "array_to_lod_tensor", {"X": "Out@GRAD", "RankTable": "RankTable"}, {"Out": "X@GRAD"}
+        ),
+    ),
+    Op(
+        type="array_to_lod_tensor",
+        record=Ranked,
+        shape=_parts("X"),
+        lod=lambda op: {"Out": (op.level("lod_from_lengths", {}), *op.of("X"))},
+        grad=Grad(
+            "lod_tensor_to_array", {"X": "Out@GRAD", "RankTable": "RankTable"}, {"Out": "X@GRAD"}
+        ),
+    ),
+    Op(
+        type="lod_array_length",
+        record=ArrayLength,
+        shape=lambda op: {"Out": Spec((1,), VarType.INT64)},
+    ),
+    Op(
+        type="tensor_array_to_tensor",
+        record=TensorArrayToTensor,
+        shape=_joined,
+        grad=Grad("tensor_array_to_tensor_grad", ("X", "OutIndex", "Out@GRAD"), ("X@GRAD",)),
+    ),
+    Op(type="tensor_array_to_tensor_grad", record=TensorArrayToTensorGrad),
+    Op(
+        type="beam_search_decode",
+        record=BeamSearchDecode,
+        shape=_sentences,
+        lod=lambda op: dict.fromkeys(("SentenceIds", "SentenceScores"), (None, None)),
+    ),
+):
+    BLOCK_OPS[_op.type] = _op

@@ -1,0 +1,190 @@
+"""Boxes as offsets from others, and back.
+
+R-CNN: Girshick et al., arXiv 1311.2524, appendix C. YOLOv3: Redmon and Farhadi, arXiv 1804.02767, section 2.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ...strategies.types import INTEGERS
+from . import formula as f
+from .operands import Array, Input, Operands, Output
+from .registry import Inference, Op, Specs, define
+from .rules import merge_dims, of_shape
+from .samples import integers, normal, sample, uniform
+
+
+def box_coder_shape(op: Inference) -> Mapping[str, Specs]:
+    """Boxes [N, 4] and M priors to [N, M, 4]; decoding, offsets [N, M, 4] to boxes."""
+    prior, target, axis = op.shape("PriorBox"), op.spec("TargetBox"), op.attr("axis")
+    kind, variance = op.attr("code_type"), op.attr("variance")
+    known = ("encode_center_size", "decode_center_size")
+    op.require(kind in known, f"code_type {kind!r} must be one of {known}")
+    op.require(len(prior) == 2 and prior[1] == 4, "PriorBox must be boxes [M, 4]")
+    op.require(axis in (0, 1), f"axis {axis} must be 0 or 1")
+    op.require(len(variance) in (0, 4), f"variance {list(variance)} must have 4 numbers")
+    if op.has("PriorBoxVar"):
+        op.require(not variance, "PriorBoxVar and variance cannot both be given")
+        alike = merge_dims(op.shape("PriorBoxVar")[0], prior[0]) is not None
+        op.require(alike and op.shape("PriorBoxVar")[1:] == (4,), "PriorBoxVar must be [M, 4]")
+    shape = target.shape
+    if kind == known[0]:
+        op.require(len(shape) == 2 and shape[1] == 4, "TargetBox must be boxes [N, 4]")
+        return {"OutputBox": of_shape((shape[0], prior[0], 4), target)}
+    fits = len(shape) == 3 and shape[2] == 4 and merge_dims(shape[1 - axis], prior[0]) is not None
+    op.require(fits, f"TargetBox must be [N, M, 4], with {prior[0]} priors along {1 - axis}")
+    return {"OutputBox": target}
+
+
+class BoxCoder(Operands):
+    prior_box: Input
+    prior_box_var: Input | None
+    target_box: Input
+    output_box: Output
+    code_type: str = "encode_center_size"
+    box_normalized: bool = True
+    axis: int = 0
+    variance: Sequence[float] = []
+
+
+def _middles(boxes: Array, end: int) -> tuple[Array, Array]:
+    """Return the middles and the sizes of boxes, [..., 2] each."""
+    size = boxes[..., 2:] - boxes[..., :2] + end
+    return boxes[..., :2] + size * 0.5, size
+
+
+def box_coder(a: BoxCoder) -> f.Results:
+    """Offsets of middles by a prior's size, and logarithms of relative sizes, by their variance; and back."""
+    end = 0 if a.box_normalized else 1
+    decoded = a.code_type == "decode_center_size"
+    spread = (-1, 1, 4) if decoded and a.axis == 1 else (1, -1, 4)
+    middle, size = _middles(a.prior_box.reshape(spread), end)
+    scale = f.table(np.array(a.variance or [1.0] * 4), a.target_box.dtype)
+    scale = scale if a.prior_box_var is None else a.prior_box_var.reshape(spread)
+    if decoded:
+        offset = a.target_box * scale
+        middle, size = offset[..., :2] * size + middle, f.exp(offset[..., 2:]) * size
+        corners = [middle - size * 0.5, middle + size * 0.5 - end]
+        return {"output_box": f.concatenate(corners, -1)}
+    _, size_of_target = _middles(a.target_box, end)
+    target = (a.target_box[:, :2] + a.target_box[:, 2:]) * 0.5
+    moved = (target.reshape(-1, 1, 2) - middle) / size
+    grown = f.log(f.absolute(size_of_target.reshape(-1, 1, 2) / size))
+    return {"output_box": f.concatenate([moved, grown], -1) / scale}
+
+
+_PRIORS = {"PriorBox": uniform(3, 4)}
+_ENCODED = {**_PRIORS, "TargetBox": uniform(2, 4, low=2.0, high=4.0)}
+_DECODED = {**_PRIORS, "PriorBoxVar": uniform(3, 4), "TargetBox": normal(2, 3, 4)}
+define(
+    Op(
+        type="box_coder",
+        record=BoxCoder,
+        shape=box_coder_shape,
+        formula=box_coder,
+        samples=(
+            sample(_ENCODED, box_normalized=False),
+            sample({**_ENCODED, "PriorBoxVar": uniform(3, 4, low=0.5)}, box_normalized=False),
+            sample(_DECODED, code_type="decode_center_size"),
+            sample(
+                {**_PRIORS, "TargetBox": normal(3, 2, 4)},
+                code_type="decode_center_size",
+                axis=1,
+                box_normalized=False,
+                variance=[0.1, 0.1, 0.2, 0.2],
+            ),
+        ),
+        refuses=(
+            sample(_ENCODED, code_type="encode"),
+            sample({**_ENCODED, "TargetBox": uniform(2, 3)}),
+            sample(_DECODED, code_type="decode_center_size", axis=1),
+            sample(_DECODED, code_type="decode_center_size", variance=[0.1]),
+        ),
+    )
+)
+
+
+def yolo_box_shape(op: Inference) -> Mapping[str, Specs]:
+    """X [N, anchors (5 + classes), H, W] to boxes and scores [N, anchors H W, 4 or classes]."""
+    x, sizes, anchors = op.spec("X"), op.spec("ImgSize"), op.attr("anchors")
+    count, classes = len(anchors) // 2, op.attr("class_num")
+    fits = bool(anchors) and len(anchors) % 2 == 0 and min(anchors) > 0
+    op.require(fits, f"anchors {list(anchors)} must be pairs of sizes")
+    op.require(classes > 0, f"class_num {classes} must be above 0")
+    fits = len(x.shape) == 4 and merge_dims(x.shape[1], count * (5 + classes)) is not None
+    op.require(fits, f"X must have {count * (5 + classes)} channels: [N, C, H, W]")
+    alike = merge_dims(sizes.shape[0], x.shape[0]) is not None and sizes.dtype in INTEGERS
+    op.require(alike and sizes.shape[1:] == (2,), "ImgSize must be integers [N, 2]")
+    height, width = x.shape[2:]
+    cells = -1 if min(height, width) < 0 else count * height * width
+    shapes = ((x.shape[0], cells, last) for last in (4, classes))
+    return dict(zip(("Boxes", "Scores"), (of_shape(s, x) for s in shapes), strict=True))
+
+
+class YoloBox(Operands):
+    x: Input
+    img_size: Input
+    boxes: Output
+    scores: Output
+    class_num: int = 1
+    anchors: Sequence[int] = []
+    downsample_ratio: int = 32
+    conf_thresh: float = 0.01
+    clip_bbox: bool = True
+    scale_x_y: float = 1.0
+
+
+def _sigmoid(x: Array) -> Array:
+    return 1 / (1 + f.exp(-x))
+
+
+def yolo_box(a: YoloBox) -> f.Results:
+    """Boxes around cells, in pixels of the images, and scores of classes; zeros below ``conf_thresh``."""
+    n, _, height, width = a.x.shape
+    sizes = np.array(a.anchors, float).reshape(-1, 2)
+    x = a.x.reshape(n, len(sizes), 5 + a.class_num, height, width)
+    image = a.img_size.astype(a.x.dtype)
+    rows, columns = np.indices((height, width))
+    corners: list[list[Array]] = [[], []]
+    sure = _sigmoid(x[:, :, 4])
+    for k, (place, cells) in enumerate(((columns, width), (rows, height))):
+        pixels = image[:, 1 - k].reshape(n, 1, 1, 1)
+        share = _sigmoid(x[:, :, k]) * a.scale_x_y - 0.5 * (a.scale_x_y - 1)
+        middle = (share + f.table(place, a.x.dtype)) * pixels * (1 / cells)
+        anchor = f.table(sizes[:, k].reshape(-1, 1, 1) / (a.downsample_ratio * cells), a.x.dtype)
+        half = f.exp(x[:, :, 2 + k]) * anchor * pixels * 0.5
+        low, high = middle - half, middle + half
+        if a.clip_bbox:
+            low, high = f.maximum(low, 0), f.minimum(high, pixels - 1)
+        for side, edge in zip(corners, (low, high), strict=True):
+            side.append(f.where(sure < a.conf_thresh, 0, edge).reshape(n, -1, 1))
+    scores = _sigmoid(x[:, :, 5:]) * f.where(sure < a.conf_thresh, 0, sure)[:, :, None]
+    return {
+        "boxes": f.concatenate([*corners[0], *corners[1]], 2),
+        "scores": scores.transpose(0, 1, 3, 4, 2).reshape(n, -1, a.class_num),
+    }
+
+
+_CELLS = {"X": normal(2, 14, 2, 3), "ImgSize": integers(2, 2, low=20, high=60)}
+define(
+    Op(
+        type="yolo_box",
+        record=YoloBox,
+        shape=yolo_box_shape,
+        formula=yolo_box,
+        samples=(
+            sample(_CELLS, class_num=2, anchors=[10, 13, 16, 30], downsample_ratio=8),
+            sample(
+                _CELLS, class_num=2, anchors=[10, 13, 16, 30], conf_thresh=0.5, clip_bbox=False,
+                scale_x_y=1.2,
+            ),
+        ),
+        refuses=(
+            sample(_CELLS, class_num=3, anchors=[10, 13, 16, 30]),
+            sample(_CELLS, class_num=2, anchors=[10, 13, 16]),
+        ),
+    )
+)  # fmt: skip

@@ -1,0 +1,108 @@
+"""Connectionist temporal classification. Legend: T steps, B sequences, C classes, L labels.
+
+Logits and labels are sequences (LoD), or padded batches with their lengths: logits [T, B, C], labels [B, L].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...strategies.types import FLOATS, INTEGERS
+from .lod import no_sequences
+from .operands import Input, Offsets, Operands, Output, named
+from .registry import Inference, Op, Specs, define
+from .rules import merge_dims, of_shape
+from .samples import integers, lengths, normal, offsets, sample
+from .sequence import one_level
+
+
+class CtcAttributes(Operands):
+    blank: int = 0
+    norm_by_times: bool = False
+
+
+class WarpCtc(CtcAttributes):
+    logits: Input
+    logits_lod: Offsets
+    label: Input
+    label_lod: Offsets
+    logits_length: Input | None
+    label_length: Input | None
+    warp_ctc_grad: Output = named("WarpCTCGrad")
+    loss: Output
+
+
+class WarpCtcGrad(CtcAttributes):
+    logits: Input
+    logits_lod: Offsets
+    logits_length: Input | None
+    warp_ctc_grad: Input = named("WarpCTCGrad")
+    d_loss: Input
+    d_logits: Output | None
+
+
+def ctc_shape(op: Inference) -> Mapping[str, Specs]:
+    """The loss of each sequence, [B, 1]; its gradient is like Logits."""
+    x, label = op.spec("Logits"), op.spec("Label")
+    op.require(x.dtype in FLOATS, "Logits must hold floats")
+    op.require(label.dtype in INTEGERS, "Label must hold integers")
+    padded = op.has("LogitsLength")
+    op.require(
+        padded == op.has("LabelLength"), "LogitsLength and LabelLength must be given together"
+    )
+    if padded:
+        op.require(len(x.shape) == 3, "Logits must be [T, B, C] where there are lengths")
+        op.require(len(label.shape) == 2, "Label must be [B, L] where there are lengths")
+        count = x.shape[1]
+        for slot in ("LogitsLength", "LabelLength"):
+            spec = op.spec(slot)
+            size = spec.shape[0] if len(spec.shape) in (1, 2) else 0
+            fits = spec.dtype in INTEGERS and merge_dims(size, count) is not None
+            op.require(fits, f"{slot} must hold an integer for each of the {count} sequences")
+        op.require(merge_dims(label.shape[0], count) is not None, "Label must have B rows")
+    else:
+        op.require(len(x.shape) == 2, "Logits must be [N, C]")
+        count, labels = op.sequences("Logits"), op.sequences("Label")
+        one_level(op, "Logits")
+        one_level(op, "Label")
+        op.require(
+            merge_dims(count, labels) is not None,
+            f"Logits has {count} sequences, Label {labels}",
+        )
+    classes, blank = x.shape[-1], op.attr("blank")
+    op.require(
+        blank >= 0 and (classes < 0 or blank < classes),
+        f"blank must be one of the {classes} classes, got {blank}",
+    )
+    return {"WarpCTCGrad": x, "Loss": of_shape((count, 1), x)}
+
+
+_LOD = {
+    "Logits": normal(8, 4),
+    "Logits@LOD": [offsets(3, 5, 0)],
+    "Label": integers(4, 1, low=1, high=4),
+    "Label@LOD": [offsets(1, 3, 0)],
+}
+_PADDED = {
+    "Logits": normal(5, 3, 4),
+    "Label": integers(3, 3, high=3),
+    "LogitsLength": lengths(5, 3, 4),
+    "LabelLength": lengths(2, 0, 2),
+}
+define(
+    Op(
+        type="warpctc",
+        record=WarpCtc,
+        shape=ctc_shape,
+        lod=no_sequences,
+        # With norm_by_times the gradient is not the slope of the loss: see tests/reference/op_cases/chains.py.
+        samples=(sample(_LOD), sample(_PADDED, blank=3)),
+        refuses=(
+            sample(_LOD, blank=4),
+            sample({**_LOD, "Label@LOD": [offsets(1, 3)]}),
+            sample({**_PADDED, "Logits": normal(5, 2, 4)}, blank=3),
+            sample({**_LOD, "Label": normal(4, 1)}),
+        ),
+    ),
+    Op(type="warpctc_grad", record=WarpCtcGrad),
+)

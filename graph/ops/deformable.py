@@ -1,0 +1,180 @@
+"""Convolutions whose windows are bent by data.
+
+Dai and others, "Deformable convolutional networks", arXiv 1703.06211; with a mask: Zhu and others,
+arXiv 1811.11168.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from . import formula as f
+from .operands import Array, Input, Operands, Output
+from .registry import Inference, Op, Specs, define
+from .rules import merge_dims, of_shape
+from .samples import Draw, normal, sample, uniform
+from .sampling import neighbours
+
+
+def deformable_conv_shape(op: Inference) -> Mapping[str, Specs]:
+    """[N, C, H, W] and [O, C / groups, kh, kw] make [N, O, H', W'], like the images of Offset and Mask."""
+    x, w = op.spec("Input"), op.spec("Filter")
+    groups, parts, step = op.attr("groups"), op.attr("deformable_groups"), op.attr("im2col_step")
+    op.require(len(x.shape) == 4, "Input must be [N, C, H, W]")
+    op.require(len(w.shape) == 4, "Filter must be [O, C / groups, kh, kw]")
+    for name in ("strides", "paddings", "dilations"):
+        numbers = op.attr(name)
+        fits = len(numbers) == 2 and min(numbers) >= (0 if name == "paddings" else 1)
+        op.require(fits, f"{name} {list(numbers)} must be a pair of sizes")
+    op.require(min(groups, parts, step) > 0, "groups and im2col_step must be above 0")
+    n, channels = x.shape[:2]
+    op.require(
+        merge_dims(channels, w.shape[1] * groups) is not None,
+        f"Input has {channels} channels, Filter takes {w.shape[1]} in {groups} group(s)",
+    )
+    op.require(w.shape[0] % groups == 0, f"{w.shape[0]} filters do not split in {groups} groups")
+    op.require(channels % parts == 0, f"{channels} channels do not split in {parts} groups")
+    op.require(n <= step or n % step == 0, f"{n} images are no multiple of im2col_step {step}")
+    ends = zip(x.shape[2:], op.attr("paddings"), op.attr("dilations"), w.shape[2:], strict=True)
+    rooms = [-1 if size < 0 else size + 2 * p - d * (k - 1) - 1 for size, p, d, k in ends]
+    known = [room for room, size in zip(rooms, x.shape[2:], strict=True) if size >= 0]
+    op.require(min(known, default=0) >= 0, f"the windows of {w.shape[2:]} are larger than images")
+    sizes = zip(rooms, op.attr("strides"), strict=True)
+    image = [-1 if room < 0 else room // stride + 1 for room, stride in sizes]
+    taps = parts * w.shape[2] * w.shape[3]
+    for slot, count in (("Offset", 2 * taps), ("Mask", taps)):
+        if slot in {s.name for s in op.op.input_slots}:
+            shape, expected = op.shape(slot), (n, count, *image)
+            pairs = zip(shape, expected, strict=False)
+            fits = len(shape) == 4 and all(merge_dims(a, b) is not None for a, b in pairs)
+            op.require(fits, f"{slot} must have shape {list(expected)}")
+    return {"Output": of_shape((n, w.shape[0], *image), x)}
+
+
+class DeformableAttributes(Operands):
+    strides: Sequence[int] = [1, 1]
+    paddings: Sequence[int] = [0, 0]
+    dilations: Sequence[int] = [1, 1]
+    groups: int = 1
+    deformable_groups: int = 1
+    im2col_step: int = 64
+
+
+class DeformableConvV1(DeformableAttributes):
+    input: Input
+    offset: Input
+    filter: Input
+    output: Output
+
+
+class DeformableConv(DeformableConvV1):
+    mask: Input
+
+
+class DeformableConvV1Grad(DeformableAttributes):
+    input: Input
+    offset: Input
+    filter: Input
+    d_output: Input
+    d_input: Output | None
+    d_offset: Output | None
+    d_filter: Output | None
+
+
+class DeformableConvGrad(DeformableConvV1Grad):
+    mask: Input
+    d_mask: Output | None
+
+
+def deformable_conv_v1(a: DeformableConvV1) -> f.Results:
+    """Weigh the four elements around each position of each window, then one product."""
+    return {"output": _product(a, _windows(a))}
+
+
+def deformable_conv(a: DeformableConv) -> f.Results:
+    """As without a mask; what lies at a position counts by its share."""
+    taps_NGKPC = _windows(a)
+    mask = a.mask.reshape(*taps_NGKPC.shape[:4], 1)
+    return {"output": _product(a, taps_NGKPC * mask)}
+
+
+def _windows(a: DeformableConvV1) -> Array:
+    """Return what lies where the windows lead: [images, groups, taps, pixels, channels of a group]."""
+    n, c, height, width = a.input.shape
+    kernel, image = a.filter.shape[2:], a.output.shape[2:]
+    groups, taps = a.deformable_groups, kernel[0] * kernel[1]
+    x = a.input.reshape(n, groups, c // groups, -1).transpose(0, 1, 3, 2).reshape(-1, c // groups)
+    offset = a.offset.reshape(n, groups, taps, 2, *image)
+    places = []
+    for k in range(2):
+        starts = np.arange(image[k]) * a.strides[k] - a.paddings[k]
+        tap = (
+            np.indices(kernel)[k].reshape(-1, 1) * a.dilations[k] + starts
+        )  # [taps, rows or columns]
+        tap = tap[:, :, None] if k == 0 else tap[:, None, :]
+        places.append(offset[:, :, :, k] + f.table(tap, a.input.dtype))
+    first = f.table(np.arange(n * groups).reshape(n, groups, 1, 1, 1) * (height * width), np.int64)
+    total = None
+    for row, y_share in neighbours(places[0], height):
+        for column, x_share in neighbours(places[1], width):
+            index = first + row * width + column
+            term = f.take(x, index.reshape(-1)) * (y_share * x_share).reshape(-1, 1)
+            total = term if total is None else total + term
+    assert total is not None
+    return total.reshape(n, groups, taps, -1, c // groups)
+
+
+def _product(a: DeformableConvV1, taps_NGKPC: Array) -> Array:
+    """Multiply windows and filters, by group."""
+    n, pixels = taps_NGKPC.shape[0], taps_NGKPC.shape[3]
+    windows = taps_NGKPC.transpose(0, 1, 4, 2, 3).reshape(n, a.groups, -1, pixels)
+    filters = a.filter.reshape(a.groups, a.filter.shape[0] // a.groups, -1)
+    return (filters @ windows).reshape(n, a.filter.shape[0], *a.output.shape[2:])
+
+
+def _operands(
+    x: tuple[int, ...], w: tuple[int, ...], image: tuple[int, int], parts: int, mask: bool
+) -> dict[str, Draw]:
+    taps = parts * w[2] * w[3]
+    operands = {
+        "Input": normal(*x),
+        "Offset": uniform(x[0], 2 * taps, *image, low=-1.4, high=1.4),
+        "Filter": normal(*w),
+    }
+    return {**operands, "Mask": uniform(x[0], taps, *image)} if mask else operands
+
+
+for _v1 in (True, False):
+    _one = _operands((2, 3, 5, 4), (4, 3, 3, 2), (3, 3), 1, not _v1)
+    _some = _operands((2, 4, 5, 6), (6, 2, 3, 3), (3, 3), 2, not _v1)
+    define(
+        Op(
+            type="deformable_conv_v1" if _v1 else "deformable_conv",
+            record=DeformableConvV1 if _v1 else DeformableConv,
+            shape=deformable_conv_shape,
+            formula=deformable_conv_v1 if _v1 else deformable_conv,
+            samples=(
+                sample(_one),
+                sample(
+                    _some, groups=2, deformable_groups=2, strides=[2, 2], paddings=[1, 1],
+                    im2col_step=2,
+                ),
+                sample(
+                    _operands((1, 2, 5, 5), (2, 2, 2, 2), (5, 4), 1, not _v1),
+                    dilations=[2, 3], paddings=[1, 1],
+                ),
+            ),
+            refuses=(
+                sample(_one, strides=[2, 2]),
+                sample(_one, groups=2),
+                sample(_one, deformable_groups=2),
+                sample({**_one, "Offset": normal(2, 6, 3, 3)}),
+            ),
+        ),
+        Op(
+            type="deformable_conv_v1_grad" if _v1 else "deformable_conv_grad",
+            record=DeformableConvV1Grad if _v1 else DeformableConvGrad,
+        ),
+    )  # fmt: skip

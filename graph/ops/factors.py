@@ -1,0 +1,287 @@
+"""Determinants, eigenvalues, singular values and triangular factors of matrices.
+
+Libraries find them; the gradients are formulas. Legend: M rows, N columns, K the smaller of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from . import formula as f
+from .inverse import square_matrices
+from .operands import Array, Input, Operands, Output, named
+from .registry import Inference, Op, Spec, Specs, define
+from .samples import definite, normal, sample
+
+
+class Determinant(Operands):
+    input: Input
+    out: Output
+
+
+class DeterminantGrad(Operands):
+    input: Input
+    out: Input
+    d_out: Input
+    d_input: Output | None
+
+
+def _spread(x: Array, like: Array) -> Array:
+    """Return one number for each matrix beside the matrices."""
+    return x.reshape(*like.shape[:-2], 1, 1)
+
+
+def _of_determinant(a: DeterminantGrad) -> f.Results:
+    """d det(A) = det(A) tr(A^-1 dA)."""
+    factor = _spread(a.d_out * a.out, a.input)
+    return {"d_input": factor * f.turned(f.inverse(a.input))}
+
+
+def _of_log_determinant(a: DeterminantGrad) -> f.Results:
+    """d log |det(A)| = tr(A^-1 dA); the sign is flat."""
+    return {"d_input": _spread(a.d_out[1], a.input) * f.turned(f.inverse(a.input))}
+
+
+def _numbers(op: Inference) -> Mapping[str, Specs]:
+    """One number for each matrix."""
+    x = op.spec("Input")
+    square_matrices("Input", "Out")(op)
+    return {"Out": Spec(x.shape[:-2] or (1,), x.dtype)}
+
+
+def _signs_and_logs(op: Inference) -> Mapping[str, Specs]:
+    """Two numbers for each matrix, in front."""
+    x = op.spec("Input")
+    square_matrices("Input", "Out")(op)
+    return {"Out": Spec((2, *x.shape[:-2]), x.dtype)}
+
+
+for _name, _shape, _formula in (
+    ("determinant", _numbers, _of_determinant),
+    ("slogdeterminant", _signs_and_logs, _of_log_determinant),
+):
+    define(
+        Op(
+            type=_name,
+            record=Determinant,
+            shape=_shape,
+            samples=(sample({"Input": normal(3, 3)}), sample({"Input": definite(2, 2, 2)})),
+            refuses=(sample({"Input": normal(3, 2)}), sample({"Input": normal(3)})),
+        ),
+        Op(type=f"{_name}_grad", record=DeterminantGrad, formula=_formula),
+    )
+
+
+class SvdAttributes(Operands):
+    full_matrices: bool = False
+
+
+class Svd(SvdAttributes):
+    x: Input
+    u: Output
+    s: Output
+    vh: Output = named("VH")
+
+
+class SvdGrad(SvdAttributes):
+    x: Input
+    u: Input
+    s: Input
+    vh: Input = named("VH")
+    d_u: Input | None
+    d_s: Input | None
+    d_vh: Input | None = named("VH@GRAD")
+    d_x: Output | None
+
+
+def _matrices(op: Inference) -> tuple[tuple[int, ...], int, int, int]:
+    """Return the leading dimensions, M, N and K (-1: unknown)."""
+    shape = op.shape("X")
+    op.require(len(shape) >= 2, "X must hold matrices")
+    rows, columns = shape[-2:]
+    return shape[:-2], rows, columns, -1 if min(rows, columns) < 0 else min(rows, columns)
+
+
+def _svd_shape(op: Inference) -> Mapping[str, Specs]:
+    lead, rows, columns, both = _matrices(op)
+    whole, dtype = op.attr("full_matrices"), op.spec("X").dtype
+    return {
+        "U": Spec((*lead, rows, rows if whole else both), dtype),
+        "S": Spec((*lead, both), dtype),
+        "VH": Spec((*lead, columns if whole else both, columns), dtype),
+    }
+
+
+def _unit(size: int, like: Array) -> Array:
+    return f.table(np.eye(size), like.dtype)
+
+
+def _skew_over(m: Array, differences: Array) -> Array:
+    return (m - f.turned(m)) / differences
+
+
+def svd_slope(a: SvdGrad) -> f.Results:
+    """The gradient of singular vectors and values; vectors of equal values have none.
+
+    Giles, An extended collection of matrix derivative results (2008), section 3.5.
+    """
+    k = a.s.shape[-1]
+    u, vh = a.u[..., :k], a.vh[..., :k, :]
+    s_row, s_column = a.s[..., None, :], a.s[..., :, None]
+    unit = _unit(k, a.s)
+    apart = s_row * s_row - s_column * s_column + unit
+    inner: Any = unit * 0.0
+    if a.d_s is not None:
+        inner = inner + a.d_s[..., None] * unit
+    d_u = None if a.d_u is None else a.d_u[..., :k]
+    d_vh = None if a.d_vh is None else a.d_vh[..., :k, :]
+    if d_u is not None:
+        inner = inner + _skew_over(f.turned(u) @ d_u, apart) * s_row
+    if d_vh is not None:
+        inner = inner + s_column * _skew_over(vh @ f.turned(d_vh), apart)
+    slope = u @ inner @ vh
+    if d_u is not None and u.shape[-2] > k:
+        outside = d_u - u @ (f.turned(u) @ d_u)
+        slope = slope + outside / s_row @ vh
+    if d_vh is not None and vh.shape[-1] > k:
+        outside = d_vh - (d_vh @ f.turned(vh)) @ vh
+        slope = slope + u @ (outside / s_column)
+    return {"d_x": slope}
+
+
+define(
+    Op(
+        type="svd",
+        record=Svd,
+        shape=_svd_shape,
+        samples=(
+            sample({"X": normal(3, 3)}),
+            sample({"X": normal(2, 4, 3)}),
+            sample({"X": normal(2, 3)}),
+        ),
+        refuses=(sample({"X": normal(3)}),),
+    ),
+    Op(type="svd_grad", record=SvdGrad, formula=svd_slope),
+)
+
+
+class EighAttributes(Operands):
+    UPLO: str = "L"
+
+
+class Eigh(EighAttributes):
+    x: Input
+    eigenvalues: Output
+    eigenvectors: Output
+
+
+class EighGrad(EighAttributes):
+    eigenvalues: Input
+    eigenvectors: Input
+    d_eigenvalues: Input | None
+    d_eigenvectors: Input | None
+    d_x: Output | None
+
+
+def _eigh_shape(op: Inference) -> Mapping[str, Specs]:
+    x = square_matrices("X", "X")(op)["X"]
+    assert isinstance(x, Spec)
+    return {"Eigenvalues": x._replace(shape=x.shape[:-1]), "Eigenvectors": x}
+
+
+def eigh_slope(a: EighGrad) -> f.Results:
+    """The gradient of the triangle that is read; vectors of equal values have none. Giles, section 3.1."""
+    w, v = a.eigenvalues, a.eigenvectors
+    unit = _unit(w.shape[-1], w)
+    inner: Any = unit * 0.0
+    if a.d_eigenvalues is not None:
+        inner = inner + a.d_eigenvalues[..., None] * unit
+    if a.d_eigenvectors is not None:
+        apart = w[..., None, :] - w[..., :, None] + unit
+        inner = inner + (f.turned(v) @ a.d_eigenvectors) / apart * (1.0 - unit)
+    slope = v @ inner @ f.turned(v)
+    ones = np.ones((w.shape[-1],) * 2)
+    side = np.tril(ones, -1) if a.UPLO == "L" else np.triu(ones, 1)
+    return {"d_x": slope * unit + (slope + f.turned(slope)) * f.table(side, w.dtype)}
+
+
+define(
+    Op(
+        type="eigh",
+        record=Eigh,
+        shape=_eigh_shape,
+        samples=(sample({"X": definite(3, 3)}), sample({"X": definite(2, 3, 3)}, UPLO="U")),
+        refuses=(sample({"X": normal(3, 2)}),),
+    ),
+    Op(
+        type="eigh_grad",
+        record=EighGrad,
+        shape=lambda op: {"X@GRAD": op.spec("Eigenvectors")},
+        formula=eigh_slope,
+    ),
+)
+
+
+class QrAttributes(Operands):
+    mode: str = "reduced"
+
+
+class Qr(QrAttributes):
+    x: Input
+    q: Output
+    r: Output
+
+
+class QrGrad(QrAttributes):
+    x: Input
+    q: Input
+    r: Input
+    d_q: Input | None
+    d_r: Input | None
+    d_x: Output | None
+
+
+def _qr_shape(op: Inference) -> Mapping[str, Specs]:
+    lead, rows, columns, both = _matrices(op)
+    inner = rows if op.attr("mode") == "complete" else both
+    dtype = op.spec("X").dtype
+    return {"Q": Spec((*lead, rows, inner), dtype), "R": Spec((*lead, inner, columns), dtype)}
+
+
+def qr_slope(a: QrGrad) -> f.Results:
+    """The gradient of Q and R, where Q has no more columns than X. Walter and Lehmann, arXiv 1001.1654."""
+    k = a.q.shape[-1]
+    triangle, rest = a.r[..., :k], a.x[..., k:]
+    d_q: Any = a.q * 0.0 if a.d_q is None else a.d_q
+    d_triangle: Any = triangle * 0.0 if a.d_r is None else a.d_r[..., :k]
+    d_rest: Any = None
+    if rest.shape[-1] and a.d_r is not None:
+        d_rest = a.d_r[..., k:]
+        d_q = d_q + rest @ f.turned(d_rest)
+    inner = triangle @ f.turned(d_triangle) - f.turned(d_q) @ a.q
+    below = inner * f.table(np.tril(np.ones((k, k)), -1), a.q.dtype)
+    both = below + f.turned(below) + inner * _unit(k, a.q)
+    slope = (d_q + a.q @ both) @ f.turned(f.inverse(triangle))
+    if not rest.shape[-1]:
+        return {"d_x": slope}
+    d_rest = rest * 0.0 if d_rest is None else a.q @ d_rest
+    return {"d_x": f.concatenate([slope, d_rest], -1)}
+
+
+define(
+    Op(
+        type="qr",
+        record=Qr,
+        shape=_qr_shape,
+        samples=(
+            sample({"X": normal(3, 3)}),
+            sample({"X": normal(2, 4, 3)}),
+            sample({"X": normal(2, 4)}),
+        ),
+        refuses=(sample({"X": normal(3)}),),
+    ),
+    Op(type="qr_grad", record=QrGrad, formula=qr_slope),
+)

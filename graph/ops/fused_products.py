@@ -1,0 +1,165 @@
+"""Products fused with what follows, as Paddle's passes over inference programs write them: no gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from . import formula as f
+from .operands import Array, Input, Inputs, Operands, Output, Outputs, named
+from .registry import Inference, Op, Spec, Specs, define
+from .rules import merge_dims, of_shape, product
+from .samples import normal, sample
+
+
+def _rows(op: Inference, x: Spec, w: Spec, columns: int, bias: Spec | None) -> Spec:
+    """Return the spec of x @ w + bias; x is a matrix whose rows the first ``columns`` dimensions count."""
+    op.require(0 < columns < len(x.shape), f"{columns} dimensions of rows do not fit {x}")
+    width = product(x.shape[columns:])
+    fits = len(w.shape) == 2 and merge_dims(width, w.shape[0]) is not None
+    op.require(fits, f"W must be [{width}, columns]")
+    fits = bias is None or (math.prod(bias.shape) == w.shape[1] and len(bias.shape) <= 2)
+    op.require(fits, f"Bias must have {w.shape[1]} numbers")
+    return of_shape((*x.shape[:columns], w.shape[1]), x)
+
+
+def fc_shape(op: Inference) -> Mapping[str, Specs]:
+    """Rows of Input times W, and Bias."""
+    quantized = op.attr("use_quantizer") or op.attr("padding_weights")
+    op.require(not quantized, "use_quantizer and padding_weights are not built")
+    kind = op.attr("activation_type")
+    op.require(kind in ("", "relu"), f"activation_type {kind!r} must be 'relu' or empty")
+    bias = op.spec("Bias") if op.has("Bias") else None
+    columns = op.attr("in_num_col_dims")
+    return {"Out": _rows(op, op.spec("Input"), op.spec("W"), columns, bias)}
+
+
+class Fc(Operands):
+    input: Input
+    w: Input
+    bias: Input | None
+    out: Output
+    in_num_col_dims: int = 1
+    activation_type: str = ""
+    use_mkldnn: bool = False
+    padding_weights: bool = False
+    use_quantizer: bool = False
+    Scale_in: float = 1.0
+    Scale_weights: Sequence[float] = [1.0]
+    Scale_out: float = 1.0
+    force_fp32_output: bool = False
+
+
+def _product(x: Array, w: Array, bias: Array | None) -> Array:
+    out = x.reshape(-1, w.shape[0]) @ w
+    return out if bias is None else out + bias.reshape(-1)
+
+
+def fc(a: Fc) -> f.Results:
+    """Input W + Bias, and what is above 0 of it for "relu"."""
+    out = _product(a.input, a.w, a.bias)
+    out = f.maximum(out, 0) if a.activation_type else out
+    return {"out": out.reshape(a.out.shape)}
+
+
+_LAYER = {"Input": normal(2, 3, 4), "W": normal(4, 5), "Bias": normal(5)}
+define(
+    Op(
+        type="fc",
+        record=Fc,
+        shape=fc_shape,
+        formula=fc,
+        samples=(
+            sample(_LAYER, in_num_col_dims=2, activation_type="relu"),
+            sample({"Input": normal(2, 3, 4), "W": normal(12, 5)}),
+        ),
+        refuses=(
+            sample(_LAYER),
+            sample(_LAYER, in_num_col_dims=2, activation_type="tanh"),
+            sample({**_LAYER, "Bias": normal(4)}, in_num_col_dims=2),
+        ),
+    )
+)
+
+
+class FusionRepeatedFcRelu(Operands):
+    x: Input
+    w: Inputs
+    bias: Inputs
+    relu_out: Outputs
+    out: Output
+
+
+def repeated_shape(op: Inference) -> Mapping[str, Specs]:
+    """Each product's rows; all but the last are ReluOut."""
+    x, ws, biases = op.spec("X"), op.specs("W"), op.specs("Bias")
+    op.require(len(ws) == len(biases) > 1, "W and Bias must be as many, and more than one")
+    specs = []
+    for w, bias in zip(ws, biases, strict=True):
+        x = _rows(op, x, w, 1, bias)
+        specs.append(x)
+    return {"ReluOut": specs[:-1], "Out": specs[-1]}
+
+
+def fusion_repeated_fc_relu(a: FusionRepeatedFcRelu) -> f.Results:
+    """max(X W + Bias, 0), again and again."""
+    outs = [a.x]
+    for w, bias in zip(a.w, a.bias, strict=True):
+        outs.append(f.maximum(_product(outs[-1], w, bias), 0))
+    return {"relu_out": outs[1:-1], "out": outs[-1]}
+
+
+_LAYERS = {"X": normal(3, 4), "W": [normal(4, 5), normal(5, 2)], "Bias": [normal(5), normal(2)]}
+define(
+    Op(
+        type="fusion_repeated_fc_relu",
+        record=FusionRepeatedFcRelu,
+        shape=repeated_shape,
+        formula=fusion_repeated_fc_relu,
+        samples=(sample(_LAYERS),),
+        refuses=(
+            sample({**_LAYERS, "Bias": [normal(5)]}),
+            sample({**_LAYERS, "W": [normal(4, 5), normal(4, 2)]}),
+        ),
+    )
+)
+
+
+class FusionSquaredMatSub(Operands):
+    x: Input
+    y: Input
+    squared_x: Output
+    squared_y: Output
+    squared_xy: Output = named("SquaredXY")
+    out: Output
+    scalar: float = 1.0
+
+
+def squared_shape(op: Inference) -> Mapping[str, Specs]:
+    """Matrices X and Y, their squares, and their product's shape."""
+    x, y = op.spec("X"), op.spec("Y")
+    fits = len(x.shape) == 2 and len(y.shape) == 2
+    fits = fits and merge_dims(x.shape[1], y.shape[0]) is not None
+    op.require(fits, "X and Y must be matrices that have a product")
+    out = of_shape((x.shape[0], y.shape[1]), x)
+    return {"SquaredX": x, "SquaredY": y, "SquaredXY": out, "Out": out}
+
+
+def fusion_squared_mat_sub(a: FusionSquaredMatSub) -> f.Results:
+    """((X Y)^2 - X^2 Y^2) scalar: what pairs of features add in a factorization machine."""
+    x, y, both = a.x * a.x, a.y * a.y, a.x @ a.y
+    squared = both * both
+    out = (squared - x @ y) * a.scalar
+    return {"squared_x": x, "squared_y": y, "squared_xy": squared, "out": out}
+
+
+define(
+    Op(
+        type="fusion_squared_mat_sub",
+        record=FusionSquaredMatSub,
+        shape=squared_shape,
+        formula=fusion_squared_mat_sub,
+        samples=(sample({"X": normal(3, 4), "Y": normal(4, 2)}, scalar=0.5),),
+        refuses=(sample({"X": normal(3, 4), "Y": normal(3, 2)}),),
+    )
+)

@@ -1,0 +1,97 @@
+"""GRU over sequences of rows. Legend: N rows, B sequences, D wide.
+
+Gates stand in the order update, reset, candidate. ``Weight`` is [D, 3D] by its size alone: its memory holds
+[D, 2D] of update and reset gate, and behind that [D, D] of the candidate. ``Batch`` results have their rows by
+time, see ``lstm.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .lod import like
+from .lstm import check_activations, check_sequences, check_state
+from .operands import Input, Offsets, Operands, Output
+from .registry import Inference, Op, Specs, define
+from .rules import of_shape
+from .samples import normal, offsets, sample
+
+
+class GruAttributes(Operands):
+    activation: str = "tanh"
+    gate_activation: str = "sigmoid"
+    is_reverse: bool = False
+    origin_mode: bool = False
+
+
+class GruOperands(GruAttributes):
+    input: Input
+    input_lod: Offsets
+    h0: Input | None
+    weight: Input
+
+
+class Gru(GruOperands):
+    bias: Input | None
+    batch_gate: Output
+    batch_reset_hidden_prev: Output
+    batch_hidden: Output
+    hidden: Output
+
+
+class GruGrad(GruOperands):
+    bias: Input | None
+    batch_gate: Input
+    batch_reset_hidden_prev: Input
+    batch_hidden: Input
+    hidden: Input
+    d_hidden: Input
+    d_input: Output | None
+    d_h0: Output | None
+    d_weight: Output | None
+    d_bias: Output | None
+
+
+def gru_shape(op: Inference) -> Mapping[str, Specs]:
+    """Hidden [N, D] of Input [N, 3D] and Weight [D, 3D]."""
+    weight = op.shape("Weight")
+    op.require(len(weight) == 2, "Weight must be a matrix")
+    width = weight[0]
+    check_activations(op, "activation", "gate_activation")
+    x = check_sequences(op, "Input", 3, width)
+    op.require(weight == (width, 3 * width), f"Weight must be [{width}, {3 * width}]")
+    if op.has("Bias"):
+        op.require(op.shape("Bias") == (1, 3 * width), f"Bias must be [1, {3 * width}]")
+    check_state(op, "H0", width)
+    hidden = of_shape((x.shape[0], width), x)
+    gates = of_shape((x.shape[0], 3 * width), x)
+    return {
+        "BatchGate": gates,
+        "BatchResetHiddenPrev": hidden,
+        "BatchHidden": hidden,
+        "Hidden": hidden,
+    }
+
+
+_X = {"Input": normal(5, 6), "Input@LOD": [offsets(2, 0, 3)], "Weight": normal(2, 6)}
+define(
+    Op(
+        type="gru",
+        record=Gru,
+        shape=gru_shape,
+        lod=like("Input", "Hidden"),
+        samples=(
+            sample({**_X, "Bias": normal(1, 6)}),
+            sample({**_X, "H0": normal(3, 2)}, origin_mode=True, is_reverse=True),
+            sample({**_X, "H0": normal(3, 2)}, gate_activation="identity", activation="sigmoid"),
+        ),
+        refuses=(
+            sample({**_X, "Bias": normal(1, 4)}),
+            sample({**_X, "Input": normal(5, 8)}),
+            sample({**_X, "Weight": normal(2, 4)}),
+            sample({**_X, "H0": normal(2, 2)}),
+            sample(_X, activation="softmax"),
+        ),
+    ),
+    Op(type="gru_grad", record=GruGrad),
+)

@@ -1,0 +1,236 @@
+"""Ops that compute offsets of sequences: no program holds them, they are put in when a graph is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...strategies.types import INTEGERS
+from .lod import no_sequences
+from .operands import Input, Inputs, Operands, Output
+from .registry import OFFSETS, Inference, Op, Specs, define
+from .rules import product
+from .samples import integers, normal, offsets, sample
+
+
+class Offsets(Operands):
+    x: Input
+    out: Output
+
+
+class OffsetsOfCopies(Operands):
+    x: Input
+    y: Input
+    out: Output
+
+
+class OffsetsTogether(Operands):
+    x: Inputs
+    out: Output
+
+
+class OffsetsReshaped(Operands):
+    x: Input
+    rows: Input
+    out: Output
+    new_dim: int = 1
+
+
+class OffsetsErased(Operands):
+    x: Input
+    rows: Input
+    out: Output
+    tokens: Sequence[int] = []
+
+
+class OffsetsAligned(Operands):
+    x: Input
+    rows: Input
+    out: Output
+    blank: int = 0
+    merge_repeated: bool = True
+
+
+class OffsetsOfPairs(Operands):
+    x: Input
+    y: Input
+    out: Output
+    dim_t: int = 1
+
+
+class OffsetsOfPatches(Operands):
+    x: Input
+    out: Output
+    kernels: Sequence[int] = [1, 1]
+    strides: Sequence[int] = [1, 1]
+    paddings: Sequence[int] = [0, 0, 0, 0]
+
+
+def offsets_shape(op: Inference) -> Mapping[str, Specs]:
+    """As many offsets as X has elements."""
+    x = op.spec("X")
+    op.require(x.dtype in INTEGERS, "offsets must be integers")
+    return {"Out": OFFSETS._replace(shape=(product(x.shape),))}
+
+
+def lengths_shape(op: Inference) -> Mapping[str, Specs]:
+    """One more offset than X has lengths."""
+    size = product(op.shape("X"))
+    op.require(op.spec("X").dtype in INTEGERS, "lengths must be integers")
+    return {"Out": OFFSETS._replace(shape=(size + 1 if size >= 0 else -1,))}
+
+
+def copies_shape(op: Inference) -> Mapping[str, Specs]:
+    """Y ends with the number of copies."""
+    counts = op.value("Y")
+    return {"Out": OFFSETS._replace(shape=(-1 if counts is None else int(counts[-1]) + 1,))}
+
+
+def together_shape(op: Inference) -> Mapping[str, Specs]:
+    """As many offsets as each operand has."""
+    sizes = {spec.shape[0] for spec in op.specs("X")} - {-1}
+    op.require(len(sizes) <= 1, "the operands must have equally many sequences")
+    return {"Out": OFFSETS._replace(shape=(max(sizes, default=-1),))}
+
+
+def joined_shape(op: Inference) -> Mapping[str, Specs]:
+    """One offset, and as many as each operand has sequences."""
+    sizes = [spec.shape[0] for spec in op.specs("X")]
+    size = sum(sizes) - len(sizes) + 1 if min(sizes) >= 0 else -1
+    return {"Out": OFFSETS._replace(shape=(size,))}
+
+
+def absolute(levels: Sequence[Any]) -> Any:
+    """Return the offsets of the outermost of some levels, counted in rows."""
+    *outer, offsets = levels
+    for level in reversed(outer):
+        offsets = offsets[level]
+    return offsets
+
+
+def outermost_shape(op: Inference) -> Mapping[str, Specs]:
+    """As many offsets as the first operand has."""
+    return {"Out": op.specs("X")[0]}
+
+
+def pairs_shape(op: Inference) -> Mapping[str, Specs]:
+    """As many offsets as both operands have."""
+    sizes = {op.shape("X")[0], op.shape("Y")[0]} - {-1}
+    op.require(len(sizes) <= 1, "the operands must have equally many sequences")
+    return {"Out": OFFSETS._replace(shape=(max(sizes, default=-1),))}
+
+
+def patches_shape(op: Inference) -> Mapping[str, Specs]:
+    """One more offset than X has images."""
+    count = op.shape("X")[0]
+    return {"Out": OFFSETS._replace(shape=(count + 1 if count >= 0 else -1,))}
+
+
+define(
+    Op(
+        type="lod_offsets",
+        record=Offsets,
+        shape=offsets_shape,
+        lod=no_sequences,
+        samples=(sample({"X": offsets(2, 0, 3)}),),
+    )
+)
+define(
+    Op(
+        type="lod_from_lengths",
+        record=Offsets,
+        shape=lengths_shape,
+        lod=no_sequences,
+        samples=(sample({"X": integers(4, high=5)}), sample({"X": integers(3, 1, high=5)})),
+    )
+)
+define(
+    Op(
+        type="lod_of_copies",
+        record=OffsetsOfCopies,
+        shape=copies_shape,
+        reads_values=lambda attrs: ("Y",),
+        lod=no_sequences,
+        samples=(sample({"X": offsets(2, 0, 3), "Y": offsets(1, 2, 3)}),),
+    )
+)
+define(
+    Op(
+        type="lod_together",
+        record=OffsetsTogether,
+        shape=together_shape,
+        lod=no_sequences,
+        samples=(sample({"X": [offsets(2, 0, 3), offsets(1, 1, 0)]}),),
+    )
+)
+define(
+    Op(
+        type="lod_joined",
+        record=OffsetsTogether,
+        shape=joined_shape,
+        lod=no_sequences,
+        samples=(sample({"X": [offsets(2, 0, 3), offsets(1, 1)]}),),
+    )
+)
+define(
+    Op(
+        type="lod_absolute",
+        record=OffsetsTogether,
+        shape=outermost_shape,
+        lod=no_sequences,
+        samples=(sample({"X": [offsets(1, 2), offsets(2, 0, 3)]}),),
+    )
+)
+define(
+    Op(
+        type="lod_reshaped",
+        record=OffsetsReshaped,
+        shape=offsets_shape,
+        needs=lambda attrs: {"Out": ("X",)},
+        lod=no_sequences,
+        samples=(sample({"X": offsets(2, 0, 4), "Rows": normal(6, 3)}, new_dim=6),),
+    )
+)
+define(
+    Op(
+        type="lod_erased",
+        record=OffsetsErased,
+        shape=offsets_shape,
+        lod=no_sequences,
+        samples=(
+            sample({"X": offsets(2, 0, 3), "Rows": integers(5, 1, high=3)}, tokens=[1]),
+            sample({"X": offsets(2, 0, 3), "Rows": integers(5, high=3)}, tokens=[0, 2]),
+        ),
+    )
+)
+define(
+    Op(
+        type="lod_aligned",
+        record=OffsetsAligned,
+        shape=offsets_shape,
+        lod=no_sequences,
+        samples=(
+            sample({"X": offsets(5, 0, 4), "Rows": integers(9, 1, high=2)}),
+            sample({"X": offsets(5, 0, 4), "Rows": integers(9, 1, high=3)}, merge_repeated=False),
+        ),
+    )
+)
+define(
+    Op(
+        type="lod_of_patches",
+        record=OffsetsOfPatches,
+        shape=patches_shape,
+        needs=lambda attrs: {"Out": ()},
+        lod=no_sequences,
+        samples=(sample({"X": normal(2, 3, 4, 5)}, kernels=[2, 2], strides=[1, 2]),),
+    )
+)
+define(
+    Op(
+        type="lod_of_pairs",
+        record=OffsetsOfPairs,
+        shape=pairs_shape,
+        lod=no_sequences,
+        samples=(sample({"X": offsets(2, 0, 3), "Y": offsets(3, 1, 2)}, dim_t=2),),
+    )
+)

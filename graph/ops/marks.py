@@ -1,0 +1,133 @@
+"""Ops that mark where images are alike, and that take counts of impressions and clicks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ...strategies.types import FLOATS
+from . import formula as f
+from .operands import Input, Operands, Output, Unary, named
+from .registry import Inference, Op, Specs, define
+from .rules import merge_dims, of_shape, same
+from .samples import normal, sample, uniform
+
+
+def similarity_focus_shape(op: Inference) -> Mapping[str, Specs]:
+    """Like X, [N, A, B, C]; ``indexes`` are places along ``axis``."""
+    shape, axis, indexes = op.shape("X"), op.attr("axis"), op.attr("indexes")
+    op.require(len(shape) == 4, "X must have 4 dimensions")
+    op.require(axis in (1, 2, 3), f"axis {axis} must be 1, 2 or 3")
+    size = shape[axis]
+    fits = bool(indexes) and (size < 0 or all(0 <= i < size for i in indexes))
+    op.require(fits, f"indexes {list(indexes)} must lie in the {size} of dimension {axis}")
+    return same()(op)
+
+
+class SimilarityFocus(Unary):
+    axis: int
+    indexes: Sequence[int]
+
+
+def similarity_focus(a: SimilarityFocus) -> f.Results:
+    """1 where a matrix is largest, then where the rows and columns left are, and so on; of any index."""
+    rest = [d for d in (1, 2, 3) if d != a.axis]
+    rows, columns = (a.x.shape[d] for d in rest)
+    x = a.x.transpose([0, a.axis, *rest])
+    number = f.table(np.arange(rows * columns), np.int64)
+    lines = [f.table(line, np.int64) for line in np.divmod(np.arange(rows * columns), columns)]
+    least, focus = -float(np.finfo(a.x.dtype).max), None
+    for index in sorted(set(a.indexes)):
+        matrix, covered = x[:, index].reshape(-1, rows * columns), None
+        for _ in range(min(rows, columns)):
+            left = matrix if covered is None else f.where(covered, least, matrix)
+            place = left.argmax(1).reshape(-1, 1)
+            here = f.equal(number, place)
+            focus = here if focus is None else focus | here
+            for line in lines:
+                crossed = f.equal(line, f.take(line, place.reshape(-1)).reshape(-1, 1))
+                covered = crossed if covered is None else covered | crossed
+    assert focus is not None
+    one = f.where(focus, 1, 0).astype(a.x.dtype).reshape(-1, 1, rows, columns)
+    out = f.broadcast(one, (a.x.shape[0], a.x.shape[a.axis], rows, columns))
+    order = [0, a.axis, *rest]
+    return {"out": out.transpose([order.index(d) for d in range(4)])}
+
+
+define(
+    Op(
+        type="similarity_focus",
+        record=SimilarityFocus,
+        shape=similarity_focus_shape,
+        formula=similarity_focus,
+        samples=(
+            sample({"X": normal(2, 3, 4, 3)}, axis=1, indexes=[0]),
+            sample({"X": normal(2, 3, 2, 4)}, axis=3, indexes=[2, 0]),
+        ),
+        refuses=(
+            sample({"X": normal(2, 3, 4)}, axis=1, indexes=[0]),
+            sample({"X": normal(2, 3, 4, 3)}, axis=0, indexes=[0]),
+            sample({"X": normal(2, 3, 4, 3)}, axis=1, indexes=[3]),
+        ),
+    )
+)
+
+
+def cvm_shape(op: Inference) -> Mapping[str, Specs]:
+    """Like X [N, D], or without its first two columns; CVM [N, 2] has these."""
+    x, shown = op.spec("X"), op.shape("CVM")
+    op.require(len(x.shape) == 2 and x.dtype in FLOATS, "X must be a matrix of floats")
+    op.require(
+        x.shape[1] < 0 or x.shape[1] > 2, f"X must have more than 2 columns, has {x.shape[1]}"
+    )
+    fits = len(shown) == 2 and shown[1] == 2 and merge_dims(x.shape[0], shown[0]) is not None
+    op.require(fits, "CVM must be [rows of X, 2]")
+    width = x.shape[1] if op.attr("use_cvm") or x.shape[1] < 0 else x.shape[1] - 2
+    return {"Y": of_shape((x.shape[0], width), x)}
+
+
+class Cvm(Operands):
+    x: Input
+    cvm: Input = named("CVM")
+    y: Output
+    use_cvm: bool = True
+
+
+class CvmGrad(Operands):
+    x: Input
+    cvm: Input = named("CVM")
+    d_y: Input
+    d_x: Output | None
+    use_cvm: bool = True
+
+
+def cvm(a: Cvm) -> f.Results:
+    """The logarithms of 1 + impressions and of the share of clicks, and the other columns; or these alone."""
+    if not a.use_cvm:
+        return {"y": a.x[:, 2:]}
+    shown = f.log1p(a.x[:, :1])
+    return {"y": f.concatenate([shown, f.log1p(a.x[:, 1:2]) - shown, a.x[:, 2:]], 1)}
+
+
+def cvm_grad(a: CvmGrad) -> f.Results:
+    """In place of a gradient the first two columns get the counts: tables of embeddings add them up."""
+    return {"d_x": f.concatenate([a.cvm, a.d_y[:, 2:] if a.use_cvm else a.d_y], 1)}
+
+
+_COUNTED = {"X": uniform(3, 5), "CVM": uniform(3, 2)}
+
+define(
+    Op(
+        type="cvm",
+        record=Cvm,
+        shape=cvm_shape,
+        formula=cvm,
+        samples=(sample(_COUNTED), sample(_COUNTED, use_cvm=False)),
+        refuses=(
+            sample({**_COUNTED, "CVM": uniform(3, 3)}),
+            sample({**_COUNTED, "X": uniform(3, 2)}),
+        ),
+    ),
+    Op(type="cvm_grad", record=CvmGrad, formula=cvm_grad),
+)

@@ -1,0 +1,164 @@
+"""Steps of recurrent nets as single ops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from . import formula as f
+from .operands import Array, Input, Operands, Output, named
+from .registry import Inference, Op, Spec, Specs, define
+from .rules import merge_dims
+from .samples import normal, sample
+
+
+def _sigmoid(x: Array) -> Array:
+    return f.tanh(x * 0.5) * 0.5 + 0.5
+
+
+def _rows_fit(op: Inference, slot: str, of: str, factor: int) -> Spec:
+    """Check that the rows of a slot are ``factor`` times as long as those of another, and return that."""
+    wide, narrow = op.spec(slot), op.spec(of)
+    op.require(
+        len(wide.shape) == len(narrow.shape) == 2
+        and merge_dims(wide.shape[0], narrow.shape[0]) is not None
+        and merge_dims(wide.shape[1], factor * narrow.shape[1]) is not None,
+        f"{slot} must be [N, {factor} D] for {of} [N, D]",
+    )
+    return narrow
+
+
+def lstm_unit_shape(op: Inference) -> Mapping[str, Specs]:
+    """C and H like C_prev [N, D]; X is [N, 4 D]."""
+    cell = _rows_fit(op, "X", "C_prev", 4)
+    return {"C": cell, "H": cell}
+
+
+class LstmUnitAttributes(Operands):
+    forget_bias: float = 0.0
+
+
+class LstmUnit(LstmUnitAttributes):
+    x: Input
+    c_prev: Input = named("C_prev")
+    c: Output
+    h: Output
+
+
+class LstmUnitGrad(LstmUnitAttributes):
+    x: Input
+    c_prev: Input = named("C_prev")
+    c: Input
+    d_c: Input
+    d_h: Input
+    d_x: Output | None
+    d_c_prev: Output | None = named("C_prev@GRAD")
+
+
+def lstm_unit(a: LstmUnit) -> f.Results:
+    """Zaremba, Sutskever and Vinyals' cell (arXiv 1409.2329); gates: input, forget, output, candidate."""
+    width = a.c_prev.shape[1]
+    i, forget, o, g = (a.x[:, k * width : (k + 1) * width] for k in range(4))
+    c = _sigmoid(forget + a.forget_bias) * a.c_prev + _sigmoid(i) * f.tanh(g)
+    return {"c": c, "h": _sigmoid(o) * f.tanh(c)}
+
+
+define(
+    Op(
+        type="lstm_unit",
+        record=LstmUnit,
+        shape=lstm_unit_shape,
+        formula=lstm_unit,
+        samples=(
+            sample({"X": normal(3, 8), "C_prev": normal(3, 2)}),
+            sample({"X": normal(2, 4), "C_prev": normal(2, 1)}, forget_bias=1.0),
+        ),
+        refuses=(sample({"X": normal(3, 8), "C_prev": normal(3, 3)}),),
+    ),
+    Op(type="lstm_unit_grad", record=LstmUnitGrad),
+)
+
+_ACTIVATIONS = (lambda x: x, _sigmoid, f.tanh, lambda x: f.maximum(x, 0))  # by number
+
+
+def gru_unit_shape(op: Inference) -> Mapping[str, Specs]:
+    """Hidden and ResetHiddenPrev like HiddenPrev [N, D], Gate like Input [N, 3 D]; Weight is [D, 3 D]."""
+    hidden = _rows_fit(op, "Input", "HiddenPrev", 3)
+    width = hidden.shape[1]
+    op.require(op.shape("Weight") == (width, 3 * width), f"Weight must be [{width}, {3 * width}]")
+    if op.has("Bias"):
+        op.require(op.shape("Bias") == (1, 3 * width), f"Bias must be [1, {3 * width}]")
+    for name in ("activation", "gate_activation"):
+        number = op.attr(name)
+        op.require(0 <= number < len(_ACTIVATIONS), f"there is no {name} {number}")
+    return {"Gate": op.spec("Input"), "ResetHiddenPrev": hidden, "Hidden": hidden}
+
+
+class GruUnitAttributes(Operands):
+    activation: int = 2
+    gate_activation: int = 1
+    origin_mode: bool = False
+
+
+class GruUnitOperands(GruUnitAttributes):
+    input: Input
+    hidden_prev: Input
+    weight: Input
+    bias: Input | None
+
+
+class GruUnit(GruUnitOperands):
+    gate: Output
+    reset_hidden_prev: Output
+    hidden: Output
+
+
+class GruUnitGrad(GruUnitOperands):
+    gate: Input
+    reset_hidden_prev: Input
+    d_hidden: Input
+    d_input: Output | None
+    d_hidden_prev: Output | None
+    d_weight: Output | None
+    d_bias: Output | None
+
+
+def gru_unit(a: GruUnit) -> f.Results:
+    """Cho et al.'s cell (arXiv 1406.1078); gates: update, reset, candidate.
+
+    Weight holds [D, 2 D] for update and reset, and behind it [D, D] for the candidate, of reset * HiddenPrev.
+    """
+    h, width = a.hidden_prev, a.hidden_prev.shape[1]
+    act, gate_act = _ACTIVATIONS[a.activation], _ACTIVATIONS[a.gate_activation]
+    weights, split = a.weight.reshape(-1), 2 * width * width
+    sums = a.input if a.bias is None else a.input + a.bias
+    gates = gate_act(sums[:, : 2 * width] + h @ weights[:split].reshape(width, 2 * width))
+    update, reset = gates[:, :width], gates[:, width:]
+    reset_hidden = reset * h
+    candidate = act(sums[:, 2 * width :] + reset_hidden @ weights[split:].reshape(width, width))
+    change = update * (h - candidate) if a.origin_mode else update * (candidate - h)
+    return {
+        "gate": f.concatenate([gates, candidate], 1),
+        "reset_hidden_prev": reset_hidden,
+        "hidden": change + (candidate if a.origin_mode else h),
+    }
+
+
+_GRU = {"Input": normal(3, 6), "HiddenPrev": normal(3, 2), "Weight": normal(2, 6)}
+
+define(
+    Op(
+        type="gru_unit",
+        record=GruUnit,
+        shape=gru_unit_shape,
+        formula=gru_unit,
+        samples=(
+            sample({**_GRU, "Bias": normal(1, 6)}),
+            sample(_GRU, activation=3, gate_activation=1, origin_mode=True),
+        ),
+        refuses=(
+            sample({**_GRU, "Weight": normal(2, 5)}),
+            sample(_GRU, activation=4),
+        ),
+    ),
+    Op(type="gru_unit_grad", record=GruUnitGrad),
+)

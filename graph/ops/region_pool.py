@@ -1,0 +1,179 @@
+"""Pools over regions of images (ROIs): each region is cut in pooled_height by pooled_width bins.
+
+The regions of image n are sequence n of ROIs, or RoisLod and BatchRoINums say which they are. Girshick, Fast
+R-CNN (arXiv 1504.08083), section 2.1; He and others, Mask R-CNN (1703.06870); Li and others, R-FCN
+(1605.06409); Jiang and others, precise pooling (1807.11590).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...strategies.types import VarType
+from .lod import no_sequences
+from .operands import Input, Offsets, Operands, Output, named
+from .registry import Inference, Op, ShapeRule, Spec, Specs, define
+from .samples import Draw, normal, offsets, sample, table
+
+
+class Bins(Operands):
+    x: Input
+    rois: Input = named("ROIs")
+    rois_at: Offsets = named("ROIs@LOD")
+    spatial_scale: float = 1.0
+    pooled_height: int = 1
+    pooled_width: int = 1
+
+
+class RegionPool(Bins):
+    rois_lod: Input | None
+    out: Output
+
+
+class RegionPoolGrad(Bins):
+    rois_lod: Input | None
+    d_out: Input
+    d_x: Output | None
+
+
+class RoiPool(RegionPool):
+    argmax: Output | None
+
+
+class RoiPoolGrad(RegionPoolGrad):
+    argmax: Input
+
+
+class RoiAlign(RegionPool):
+    sampling_ratio: int = -1
+
+
+class RoiAlignGrad(RegionPoolGrad):
+    sampling_ratio: int = -1
+
+
+class PsroiPool(Bins):
+    out: Output
+    output_channels: int = 1
+
+
+class PsroiPoolGrad(Bins):
+    d_out: Input
+    d_x: Output | None
+    output_channels: int = 1
+
+
+class PrroiPool(Bins):
+    batch_ro_i_nums: Input | None = named("BatchRoINums")
+    out: Output
+
+
+class PrroiPoolGrad(Bins):
+    batch_ro_i_nums: Input | None = named("BatchRoINums")
+    out: Input
+    d_out: Input
+    d_x: Output | None
+    d_rois: Output | None = named("ROIs@GRAD")
+
+
+def _pooled(positions: bool = False, *results: str) -> ShapeRule:
+    """Return the rule of one window of bins for each region; of ``positions`` each has its own channels."""
+
+    def rule(op: Inference) -> Mapping[str, Specs]:
+        x, rois = op.spec("X"), op.spec("ROIs")
+        height, width = op.attr("pooled_height"), op.attr("pooled_width")
+        op.require(len(x.shape) == 4, "X must be [N, C, H, W]")
+        fits = len(rois.shape) == 2 and rois.shape[1] in (4, -1)
+        op.require(fits, "ROIs must be [regions, 4]")
+        op.require(rois.dtype == x.dtype, "ROIs must have the element type of X")
+        op.require(min(height, width) > 0, "pooled_height and pooled_width must be above 0")
+        if not op.has("RoisLod") and not op.has("BatchRoINums"):
+            op.sequences("ROIs")
+        channels = x.shape[1]
+        if positions:
+            channels = op.attr("output_channels")
+            fits = x.shape[1] in (-1, channels * height * width)
+            op.require(fits, f"X must have {channels} x {height} x {width} channels")
+        shape = (rois.shape[0], channels, height, width)
+        return {"Out": Spec(shape, x.dtype), **{r: Spec(shape, VarType.INT64) for r in results}}
+
+    return rule
+
+
+def _slopes(op: Inference) -> Mapping[str, Specs]:
+    return {slot.name: op.spec(slot.name.removesuffix("@GRAD")) for slot in op.op.output_slots}
+
+
+_ROIS = table([[1.0, 0.5, 4.2, 3.1], [0.3, 1.2, 9.7, 6.4], [2.1, 2.6, 3.3, 7.8]])
+_AT = {"ROIs": _ROIS, "ROIs@LOD": [offsets(2, 1)]}
+_BY_SLOT = {"ROIs": _ROIS, "RoisLod": table([0, 1, 3])}
+
+
+def _x(channels: int = 2) -> dict[str, Draw]:
+    return {"X": normal(2, channels, 6, 8)}
+
+
+_BINS = {"pooled_height": 2, "pooled_width": 3}
+_REFUSES = (
+    sample({"X": normal(2, 6, 8), **_AT}),
+    sample({**_x(), **_AT, "ROIs": normal(3, 5)}),
+)
+
+define(
+    Op(
+        type="roi_pool",
+        record=RoiPool,
+        shape=_pooled(False, "Argmax"),
+        lod=no_sequences,
+        samples=(
+            sample({**_x(), **_AT}, **_BINS),
+            sample({**_x(), **_BY_SLOT}, **_BINS, spatial_scale=0.5),
+        ),
+        refuses=_REFUSES,
+    ),
+    Op(type="roi_pool_grad", record=RoiPoolGrad, shape=_slopes),
+)
+define(
+    Op(
+        type="roi_align",
+        record=RoiAlign,
+        shape=_pooled(),
+        lod=no_sequences,
+        samples=(
+            sample({**_x(), **_AT}, **_BINS),
+            sample({**_x(), **_BY_SLOT}, **_BINS, spatial_scale=0.7, sampling_ratio=2),
+        ),
+        refuses=_REFUSES,
+    ),
+    Op(type="roi_align_grad", record=RoiAlignGrad, shape=_slopes),
+)
+define(
+    Op(
+        type="psroi_pool",
+        record=PsroiPool,
+        shape=_pooled(True),
+        lod=no_sequences,
+        samples=(
+            sample({**_x(12), **_AT}, **_BINS, output_channels=2),
+            sample({**_x(6), **_AT}, **_BINS, spatial_scale=0.5),
+        ),
+        refuses=(*_REFUSES, sample({**_x(7), **_AT}, **_BINS)),
+    ),
+    Op(type="psroi_pool_grad", record=PsroiPoolGrad, shape=_slopes),
+)
+define(
+    Op(
+        type="prroi_pool",
+        record=PrroiPool,
+        shape=_pooled(),
+        lod=no_sequences,
+        samples=(
+            sample({**_x(), **_AT}, **_BINS),
+            sample(
+                {**_x(), "ROIs": _ROIS, "BatchRoINums": table([1, 2])}, **_BINS, spatial_scale=0.7
+            ),
+        ),
+        refuses=_REFUSES,
+    ),
+    Op(type="prroi_pool_grad", record=PrroiPoolGrad, shape=_slopes),
+)

@@ -1,0 +1,335 @@
+"""Losses that look at few of many classes. Legend: N rows, D wide, C classes, T true ones a row, S drawn.
+
+With ``is_sparse`` the gradient of Weight is rows (``passes/sparse_rows.py``). Parameter servers are not built.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...strategies.types import FLOATS, INTEGERS, VarType
+from . import formula as f
+from .lod import no_sequences
+from .operands import Array, Input, Operands, Output
+from .registry import Inference, Op, Spec, Specs, define
+from .rules import merge_dims, of_shape, product
+from .samples import distribution, integers, normal, sample, uniform
+
+UNIFORM, LOG_UNIFORM, CUSTOM = range(3)
+
+
+class NceAttributes(Operands):
+    num_total_classes: int = 0
+    num_neg_samples: int = 10
+    sampler: int = UNIFORM
+    seed: int = 0
+    is_sparse: bool = False
+    remote_prefetch: bool = False
+    trainer_id: int = 0
+    height_sections: Sequence[int] = []
+    epmap: Sequence[str] = []
+    table_names: Sequence[str] = []
+    custom_neg_classes: Sequence[int] = []
+
+
+class NceOperands(NceAttributes):
+    input: Input
+    label: Input
+    weight: Input
+    bias: Input | None
+    sample_weight: Input | None
+    custom_dist_probs: Input | None
+    custom_dist_alias: Input | None
+    custom_dist_alias_probs: Input | None
+
+
+class Nce(NceOperands):
+    cost: Output
+    sample_logits: Output
+    sample_labels: Output
+
+
+class NceGrad(NceOperands):
+    sample_logits: Input
+    sample_labels: Input
+    d_cost: Input
+    d_input: Output | None
+    d_weight: Output | None
+    d_bias: Output | None
+
+
+def nce_shape(op: Inference) -> Mapping[str, Specs]:
+    """The cost of each row, [N, 1]; its classes, true ones first, and their sigmoids, [N, T + S]."""
+    x, label, weight = op.spec("Input"), op.spec("Label"), op.spec("Weight")
+    classes, drawn = op.attr("num_total_classes"), op.attr("num_neg_samples")
+    op.require(x.dtype in FLOATS and len(x.shape) == 2, "Input must be [N, D] of floats")
+    op.require(
+        label.dtype in INTEGERS and len(label.shape) in (1, 2) and
+        merge_dims(label.shape[0], x.shape[0]) is not None,
+        "Label must be [N, true classes] of integers",
+    )  # fmt: skip
+    op.require(
+        weight.shape == (classes, x.shape[1]),
+        f"Weight must be [{classes}, {x.shape[1]}]: a row for each of num_total_classes",
+    )
+    if op.has("Bias"):
+        size = math.prod(op.shape("Bias"))
+        op.require(size == classes, f"Bias must have {classes} elements, one a class")
+    op.require(drawn > 0, f"num_neg_samples must be above 0, got {drawn}")
+    fixed = list(op.attr("custom_neg_classes"))
+    op.require(
+        not fixed or (len(fixed) == drawn and all(0 <= k < classes for k in fixed)),
+        f"custom_neg_classes must be num_neg_samples = {drawn} of the {classes} classes, got {fixed}",
+    )
+    sampler = op.attr("sampler")
+    op.require(
+        sampler in (UNIFORM, LOG_UNIFORM, CUSTOM),
+        f"sampler must be 0 (uniform), 1 (log_uniform) or 2 (custom_dist), got {sampler}",
+    )
+    if sampler == CUSTOM:
+        op.require(op.has("CustomDistProbs"), "CustomDistProbs is missing (sampler is custom_dist)")
+        op.require(
+            op.shape("CustomDistProbs") == (classes,), f"CustomDistProbs must be [{classes}]"
+        )
+    op.require(not op.attr("epmap"), "rows on parameter servers are not built")
+    if op.has("SampleWeight"):
+        fits = merge_dims(math.prod(op.shape("SampleWeight")), x.shape[0]) is not None
+        op.require(
+            fits or -1 in (*op.shape("SampleWeight"), x.shape[0]), "SampleWeight must be [N, 1]"
+        )
+    width = label.shape[1] if len(label.shape) == 2 else 1
+    shape = (x.shape[0], width + drawn if width >= 0 else -1)
+    return {
+        "Cost": of_shape((x.shape[0], 1), x),
+        "SampleLogits": of_shape(shape, x),
+        "SampleLabels": Spec(shape, VarType.INT64),
+    }
+
+
+class NceRows(NceAttributes):
+    """The gradient of Weight as rows: that of each class of each row, and its values."""
+
+    input: Input
+    sample_weight: Input | None
+    custom_dist_probs: Input | None
+    sample_logits: Input
+    sample_labels: Input
+    d_cost: Input
+    rows: Output
+    values: Output
+    height: int = 0
+
+
+def nce_slope(a: NceGrad | NceRows) -> Array:
+    """Return the gradients of the scores, [N, T + S].
+
+    With s the sigmoid of a score and p how often its class is drawn: -(1 - s) p / (s + p) of a true class,
+    s (1 - s) / (s + p) of a drawn one.
+    """
+    s, labels = a.sample_logits, a.sample_labels
+    columns = s.shape[1]
+    p = drawn_share(a, labels, s.dtype) * a.num_neg_samples
+    true = columns - a.num_neg_samples
+    is_true = f.table([[k < true for k in range(columns)]])
+    slope = (1 - s) * f.where(is_true, -p, s) / (s + p) * a.d_cost.reshape(-1, 1)
+    if a.sample_weight is not None:
+        slope = slope * a.sample_weight.reshape(-1, 1)
+    return slope
+
+
+def nce_gradient(a: NceGrad) -> f.Results:
+    """Products of the scores' gradients with Weight and Input, which are what the scores are made of."""
+    slope, labels = nce_slope(a), a.sample_labels
+    (rows, columns), classes = labels.shape, a.num_total_classes
+    of_classes = f.take(a.weight, labels)  # [N, T + S, D]
+    x, deep = a.input.reshape(rows, 1, -1), slope.reshape(rows, columns, 1)
+    d_bias = None
+    if a.d_bias is not None:
+        d_bias = f.row_sums(labels.reshape(-1), slope.reshape(-1, 1), classes)
+        d_bias = d_bias.reshape(a.d_bias.shape)
+    return {
+        "d_input": (deep * of_classes).sum(1),
+        "d_weight": f.row_sums(labels.reshape(-1), (deep * x).reshape(rows * columns, -1), classes),
+        "d_bias": d_bias,
+    }
+
+
+def nce_rows(a: NceRows) -> f.Results:
+    """A row for each class that a row of Input has: the gradient of its score times that row."""
+    rows, columns = a.sample_labels.shape
+    deep, x = nce_slope(a).reshape(rows, columns, 1), a.input.reshape(rows, 1, -1)
+    values = (deep * x).reshape(rows * columns, -1)
+    return {"rows": a.sample_labels.reshape(-1), "values": values}
+
+
+def rows_of_scores(op: Inference, scores: Spec, x: Spec) -> Mapping[str, Specs]:
+    """Return the specs of a row, as wide as ``x``, for each score."""
+    count = product(scores.shape)
+    return {"Rows": Spec((count,), VarType.INT64), "Values": of_shape((count, x.shape[1]), x)}
+
+
+def drawn_share(a: NceGrad | NceRows, labels: Array, dtype: Any) -> Array:
+    """Return how likely classes are drawn at a time; that of log_uniform is Paddle's, for C - 1 classes."""
+    if a.sampler == CUSTOM:
+        assert a.custom_dist_probs is not None
+        return f.take(a.custom_dist_probs.astype(dtype), labels)
+    if a.sampler == UNIFORM:
+        return f.full(labels.shape, 1 / a.num_total_classes, dtype)
+    return f.log1p(1 / (labels.astype(dtype) + 1)) / math.log(a.num_total_classes)
+
+
+_X = {"Input": normal(4, 3), "Label": integers(4, 1, high=6), "Weight": normal(6, 3)}
+_FIXED = {"num_total_classes": 6, "num_neg_samples": 3, "custom_neg_classes": [0, 2, 2]}
+_SCORES = {
+    "Input": normal(4, 3),
+    "SampleLogits": uniform(4, 5, low=0.1),
+    "SampleLabels": integers(4, 5, high=6),
+    "Cost@GRAD": normal(4, 1),
+}
+_SHARES = {"num_total_classes": 6, "num_neg_samples": 3, "height": 6}
+define(
+    Op(
+        type="nce",
+        record=Nce,
+        shape=nce_shape,
+        random=True,
+        by_place=lambda attrs: not attrs["custom_neg_classes"],
+        samples=(
+            sample({**_X, "Bias": normal(6, 1)}, **_FIXED),
+            sample({**_X, "SampleWeight": uniform(4, 1)}, sampler=LOG_UNIFORM, **_FIXED),
+            sample(
+                {**_X, "Label": integers(4, 2, high=6), "CustomDistProbs": distribution(6)},
+                sampler=CUSTOM,
+                **_FIXED,
+            ),
+        ),
+        refuses=(
+            sample(_X, num_total_classes=5, num_neg_samples=3),
+            sample(_X, num_total_classes=6, num_neg_samples=3, sampler=2),
+            sample(_X, num_total_classes=6, num_neg_samples=3, sampler=3),
+            sample(_X, num_total_classes=6, num_neg_samples=2, custom_neg_classes=[0, 6]),
+        ),
+    ),
+    Op(type="nce_grad", record=NceGrad, formula=nce_gradient),
+)
+define(
+    Op(
+        type="nce_rows",
+        record=NceRows,
+        shape=lambda op: rows_of_scores(op, op.spec("SampleLabels"), op.spec("Input")),
+        formula=nce_rows,
+        lod=no_sequences,
+        samples=(
+            sample({**_SCORES, "SampleWeight": uniform(4, 1)}, **_SHARES),
+            sample(_SCORES, sampler=LOG_UNIFORM, **_SHARES),
+            sample({**_SCORES, "CustomDistProbs": distribution(6)}, sampler=CUSTOM, **_SHARES),
+        ),
+    ),
+)
+
+
+class SampleLogits(Operands):
+    logits: Input
+    labels: Input
+    customized_samples: Input | None
+    customized_probabilities: Input | None
+    samples: Output
+    probabilities: Output
+    logits_dim: Output
+    labels_dim: Output
+    sampled_logits: Output
+    sampled_labels: Output
+    use_customized_samples: bool = False
+    uniq: bool = True
+    remove_accidental_hits: bool = True
+    num_samples: int = 0
+    seed: int = 0
+
+
+class SampleLogitsGrad(Operands):
+    samples: Input
+    logits_dim: Input
+    labels_dim: Input
+    d_sampled_logits: Input
+    d_logits: Output | None
+    use_customized_samples: bool = False
+    uniq: bool = True
+    remove_accidental_hits: bool = True
+    num_samples: int = 0
+    seed: int = 0
+
+
+def sample_logits_shape(op: Inference) -> Mapping[str, Specs]:
+    """Logits of T true and S drawn classes for each row, [N, T + S]; dimensions are shapes without elements."""
+    x, labels, drawn = op.spec("Logits"), op.spec("Labels"), op.attr("num_samples")
+    op.require(x.dtype in FLOATS and len(x.shape) == 2, "Logits must be [N, C] of floats")
+    op.require(
+        labels.dtype in INTEGERS and len(labels.shape) == 2, "Labels must be [N, T] of integers"
+    )
+    op.require(merge_dims(labels.shape[0], x.shape[0]) is not None, "Labels must have N rows")
+    op.require(op.attr("uniq"), "samples that repeat (uniq=False) are not built")
+    classes = x.shape[1]
+    op.require(
+        drawn > 0 and (drawn <= classes or classes < 0),
+        f"num_samples must be above 0 and at most the {classes} classes, got {drawn}",
+    )
+    shape = (x.shape[0], labels.shape[1] + drawn)
+    if op.attr("use_customized_samples"):
+        for slot in ("CustomizedSamples", "CustomizedProbabilities"):
+            op.require(op.has(slot), f"{slot} is missing (use_customized_samples is True)")
+            shape_of_slot = op.shape(slot)
+            fits = len(shape_of_slot) == 2 and shape_of_slot[1] == shape[1]
+            op.require(fits, f"{slot} must be [N, {shape[1]}]: true classes and num_samples more")
+    return {
+        "Samples": Spec(shape, VarType.INT64),
+        "Probabilities": of_shape(shape, x),
+        "LogitsDim": of_shape((*x.shape, 0), x),
+        "LabelsDim": of_shape((*labels.shape, 0), x),
+        "SampledLogits": of_shape(shape, x),
+        "SampledLabels": Spec(labels.shape, VarType.INT64),
+    }
+
+
+def sample_logits_gradient(a: SampleLogitsGrad) -> f.Results:
+    """Add to the picked logits, in their rows."""
+    assert a.d_logits is not None
+    rows, classes = a.d_logits.shape
+    place = f.table([[row * classes] for row in range(rows)], "int64") + a.samples
+    d = f.row_sums(place.reshape(-1), a.d_sampled_logits.reshape(-1, 1), rows * classes)
+    return {"d_logits": d.reshape(rows, classes)}
+
+
+_GIVEN = {
+    "Logits": normal(3, 6),
+    "Labels": integers(3, 1, high=6),
+    "CustomizedSamples": integers(3, 4, high=6),
+    "CustomizedProbabilities": uniform(3, 4, low=0.1),
+}
+define(
+    Op(
+        type="sample_logits",
+        record=SampleLogits,
+        shape=sample_logits_shape,
+        random=True,
+        samples=(
+            sample(_GIVEN, use_customized_samples=True, num_samples=3),
+            sample({"Logits": normal(3, 6), "Labels": integers(3, 2, high=6)}, num_samples=4),
+        ),
+        refuses=(
+            sample(_GIVEN, use_customized_samples=True, num_samples=2),
+            sample({"Logits": normal(3, 6), "Labels": integers(3, 2, high=6)}, num_samples=7),
+            sample({"Logits": normal(3, 6), "Labels": integers(2, 2, high=6)}, num_samples=3),
+            sample(_GIVEN, num_samples=3, uniq=False),
+        ),
+    ),
+    Op(
+        type="sample_logits_grad",
+        record=SampleLogitsGrad,
+        shape=lambda op: {
+            "Logits@GRAD": of_shape(op.shape("LogitsDim")[:-1], op.spec("LogitsDim"))
+        },
+        formula=sample_logits_gradient,
+    ),
+)

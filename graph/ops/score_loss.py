@@ -1,0 +1,73 @@
+"""The loss of scores without their softmax: its gradient is made from the scores again.
+
+``softmax_with_cross_entropy`` keeps a softmax in the precision of its scores. In bfloat16 a probability above
+0.998 is 1, and the gradient of its score is lost. Here a row keeps one number, the logarithm of its sum of
+exponentials, in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...strategies.types import LOW, VarType
+from .loss import check_labels
+from .operands import Input, Operands, Output
+from .registry import Inference, Op, Spec, Specs, define
+from .rules import same
+from .samples import integers, normal, sample
+
+SCORE_LOSS = "cross_entropy_of_scores"
+
+
+def score_loss_shape(op: Inference) -> Mapping[str, Specs]:
+    """One loss and one LogSum per row; LogSum, and the loss where it is ``wide``, are not in low precision."""
+    logits = op.spec("Logits")
+    rows = check_labels(op, logits, op.spec("Label"), False, -1)
+    kind = VarType.FP32 if logits.dtype in LOW else logits.dtype
+    loss = Spec(rows, kind if op.attr("wide") else logits.dtype)
+    return {"Loss": loss, "LogSum": Spec((*logits.shape[:-1], 1), kind)}
+
+
+class ScoreLossAttributes(Operands):
+    ignore_index: int = -100
+    wide: bool = False
+
+
+class ScoreLoss(ScoreLossAttributes):
+    logits: Input
+    label: Input
+    loss: Output
+    log_sum: Output
+
+
+class ScoreLossGrad(ScoreLossAttributes):
+    logits: Input
+    label: Input
+    log_sum: Input
+    d_loss: Input
+    d_logits: Output | None
+
+
+define(
+    Op(
+        type=SCORE_LOSS,
+        record=ScoreLoss,
+        shape=score_loss_shape,
+        samples=(
+            sample({"Logits": normal(4, 5), "Label": integers(4, 1, high=5)}),
+            sample({"Logits": normal(4, 5), "Label": integers(4, 1, high=5)}, ignore_index=1),
+            sample({"Logits": normal(2, 3, 8), "Label": integers(2, 3, 1, high=8)}, wide=True),
+            sample({"Logits": normal(4, 5), "Label": integers(4, high=5)}),
+        ),
+        refuses=(
+            sample({"Logits": normal(4, 5), "Label": integers(3, high=5)}),
+            sample({"Logits": normal(4, 5), "Label": normal(4, 1)}),
+        ),
+    ),
+    Op(
+        type=f"{SCORE_LOSS}_grad",
+        record=ScoreLossGrad,
+        shape=same("Logits", "Logits@GRAD"),
+        in_place={"Logits@GRAD": "Logits"},
+    ),
+)

@@ -1,0 +1,242 @@
+"""Gradients of embeddings as rows: only those that a step looks up are sent and updated.
+
+A gradient is (Rows, Values): row Rows[k] of the table has Values[k]. Merged rows are each there once, in order;
+places that are left over name row ``height``, which the table does not have, and have zeros. An update takes
+its rows out of the parameter and its state, is the same op as that of a whole parameter, and puts them back.
+
+In a program all gradients are dense, so Paddle's two ops on rows, the first here, hand on what they are given;
+``passes/sparse_rows.py`` puts the others in place of dense gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...strategies.types import INTEGERS, VarType
+from . import formula as f
+from .collective import GATHER_ROWS, SPREAD_ROWS
+from .lod import no_sequences
+from .operands import Input, Offsets, Operands, Output
+from .registry import Inference, Op, Spec, Specs, define
+from .rules import of_shape, product, same
+from .samples import integers, lengths, normal, offsets, sample
+
+
+class HandedOn(Operands):
+    x: Input
+    out: Output
+
+
+for _op_type in ("merge_selected_rows", "get_tensor_from_selected_rows"):
+    define(
+        Op(
+            type=_op_type,
+            record=HandedOn,
+            shape=same(),
+            formula=lambda a: {"out": a.x},
+            lod=no_sequences,
+            samples=(sample({"X": normal(4, 3)}),),
+        )
+    )
+
+
+class EmbeddingRows(Operands):
+    """With sequences (``ids_lod``) their rows were summed: the ids of one share what comes down for it."""
+
+    ids: Input
+    ids_lod: Offsets
+    d_out: Input
+    rows: Output
+    values: Output
+    padding_idx: int = -1
+    height: int = 0
+
+
+def embedding_rows_shape(op: Inference) -> Mapping[str, Specs]:
+    """A row and its values for each id."""
+    ids, d_out = op.spec("Ids"), op.spec("Out@GRAD")
+    op.require(ids.dtype in INTEGERS, "Ids must be integers")
+    count = product(ids.shape)
+    rows = Spec((count,), VarType.INT64)
+    return {"Rows": rows, "Values": of_shape((count, d_out.shape[-1]), d_out)}
+
+
+def embedding_rows(a: EmbeddingRows) -> f.Results:
+    """The ids, and what comes down for them; nothing for the padding."""
+    values = a.d_out.reshape(-1, a.d_out.shape[-1])
+    if a.ids_lod:
+        values = f.take(values, f.sequence_of(a.ids_lod[-1], a.ids.size, "Ids"))
+    padding = a.padding_idx if a.padding_idx >= -1 else a.padding_idx + a.height
+    if padding != -1:
+        values = f.where(f.not_equal(a.ids.reshape(-1, 1), padding), values, 0)
+    return {"rows": a.ids.reshape(-1).astype("int64"), "values": values}
+
+
+define(
+    Op(
+        type="embedding_rows",
+        record=EmbeddingRows,
+        shape=embedding_rows_shape,
+        formula=embedding_rows,
+        lod=no_sequences,
+        samples=(
+            sample({"Ids": integers(4, 1, high=7), "Out@GRAD": normal(4, 3)}, height=7),
+            sample(
+                {"Ids": integers(2, 5, high=7), "Out@GRAD": normal(2, 5, 3)},
+                height=7,
+                padding_idx=-2,
+            ),
+            sample(
+                {
+                    "Ids": integers(5, 1, high=7),
+                    "Ids@LOD": [offsets(2, 0, 3)],
+                    "Out@GRAD": normal(3, 4),
+                },
+                height=7,
+            ),
+        ),
+        refuses=(sample({"Ids": normal(4), "Out@GRAD": normal(4, 3)}, height=7),),
+    )
+)
+
+
+class MergeRows(Operands):
+    rows: Input
+    values: Input
+    out_rows: Output
+    out_values: Output
+    height: int = 0
+
+
+define(
+    Op(
+        type="merge_rows",
+        record=MergeRows,
+        shape=lambda op: {"OutRows": op.spec("Rows"), "OutValues": op.spec("Values")},
+        lod=no_sequences,
+        samples=(sample({"Rows": integers(6, high=4), "Values": normal(6, 3)}, height=4),),
+    )
+)
+
+
+class TakeRows(Operands):
+    table: Input
+    rows: Input
+    out: Output
+
+
+def take_shape(op: Inference) -> Mapping[str, Specs]:
+    """A row of Table for each of Rows."""
+    table = op.spec("Table")
+    op.require(len(table.shape) == 2, "Table must be a matrix")
+    return {"Out": of_shape((*op.shape("Rows"), table.shape[1]), table)}
+
+
+_ROWS = {"Table": normal(7, 3), "Rows": lengths(0, 2, 5)}
+define(
+    Op(
+        type="take_rows",
+        record=TakeRows,
+        shape=take_shape,
+        lod=no_sequences,
+        samples=(sample(_ROWS),),
+        refuses=(sample({**_ROWS, "Table": normal(7)}),),
+    )
+)
+
+
+class PutRows(Operands):
+    table: Input
+    rows: Input
+    values: Input
+    out: Output
+
+
+def put_shape(op: Inference) -> Mapping[str, Specs]:
+    """Like Table, whose rows are as wide as Values."""
+    table, values = op.spec("Table"), op.spec("Values")
+    op.require(table.shape[1:] == values.shape[1:], "Values must be as wide as Table")
+    return {"Out": table}
+
+
+define(
+    Op(
+        type="put_rows",
+        record=PutRows,
+        shape=put_shape,
+        in_place={"Out": "Table"},
+        lod=no_sequences,
+        samples=(sample({**_ROWS, "Values": normal(3, 3)}),),
+        refuses=(sample({**_ROWS, "Values": normal(3, 2)}),),
+    )
+)
+
+
+class DenseRows(Operands):
+    rows: Input
+    values: Input
+    out: Output
+    height: int = 0
+
+
+def dense_shape(op: Inference) -> Mapping[str, Specs]:
+    """``height`` rows, each as wide as Values."""
+    values = op.spec("Values")
+    return {"Out": of_shape((op.attr("height"), values.shape[1]), values)}
+
+
+def dense_rows(a: DenseRows) -> f.Results:
+    """The whole gradient; equal rows are added up, and what is left over adds zeros to the last row."""
+    return {"out": f.row_sums(f.minimum(a.rows, a.height - 1), a.values, a.height)}
+
+
+define(
+    Op(
+        type="dense_rows",
+        record=DenseRows,
+        shape=dense_shape,
+        formula=dense_rows,
+        lod=no_sequences,
+        samples=(sample({"Rows": integers(6, high=4), "Values": normal(6, 3)}, height=5),),
+    )
+)
+
+
+class RowsCollective(Operands):
+    """Rows of all ranks, which only ``root`` needs (-1: all do), or those that ``root`` has for all.
+
+    ``number`` is that of the gradient, whose table has ``height`` rows.
+    """
+
+    rows: Input
+    values: Input
+    counts: Input
+    out_rows: Output
+    out_values: Output
+    bucket: int = 0
+    number: int = 0
+    height: int = 0
+    root: int = -1
+
+
+def meeting_shape(op: Inference) -> Mapping[str, Specs]:
+    """The rows of all ranks, in their order; Counts has how many each brings, by number of the gradient."""
+    counts = op.value("Counts")
+    total = -1 if counts is None else int(counts[op.attr("number")].sum())
+    rows, values = op.spec("Rows"), op.spec("Values")
+    return {
+        "OutRows": of_shape((total,), rows),
+        "OutValues": of_shape((total, values.shape[1]), values),
+    }
+
+
+for _op_type in (GATHER_ROWS, SPREAD_ROWS):
+    define(
+        Op(
+            type=_op_type,
+            record=RowsCollective,
+            shape=meeting_shape,
+            reads_values=lambda attrs: ("Counts",),
+            lod=no_sequences,
+        )
+    )

@@ -1,0 +1,115 @@
+"""Ops whose results have as many rows as elements differ, or are not zero: sizes come out of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ...strategies.types import INTEGERS, VarType
+from .lod import no_sequences
+from .operands import Input, Operands, Output, named
+from .registry import Inference, Op, Spec, Specs, define
+from .rules import of_shape, product
+from .samples import booleans, integers, normal, sample
+
+
+class WhereIndex(Operands):
+    condition: Input
+    out: Output
+
+
+def where_index_shape(op: Inference) -> Mapping[str, Specs]:
+    """[elements that are not zero, dimensions]."""
+    condition, rank = op.value("Condition"), len(op.shape("Condition"))
+    op.require(rank > 0, "Condition must have dimensions")
+    count = -1 if condition is None else int(np.count_nonzero(condition))
+    return {"Out": Spec((count, rank), VarType.INT64)}
+
+
+define(
+    Op(
+        type="where_index",
+        record=WhereIndex,
+        shape=where_index_shape,
+        reads_values=lambda attrs: ("Condition",),
+        lod=no_sequences,
+        samples=(
+            sample({"Condition": booleans(3, 4)}),
+            sample({"Condition": integers(7, high=2)}),
+            sample({"Condition": normal(2, 2, 2)}),
+        ),
+    )
+)
+
+
+class Unique(Operands):
+    x: Input
+    out: Output
+    index: Output
+    indices: Output | None
+    counts: Output | None
+    dtype: int = int(VarType.INT32)
+    return_index: bool = False
+    return_inverse: bool = False
+    return_counts: bool = False
+    axis: Sequence[int] = []
+    is_sorted: bool = False
+
+
+class UniqueWithCounts(Operands):
+    x: Input
+    out: Output
+    index: Output
+    counts: Output = named("Count")
+    dtype: int = int(VarType.INT32)
+
+
+def unique_shape(op: Inference) -> Mapping[str, Specs]:
+    """What differs along an axis (of all elements without one), where it was, and how often."""
+    x, kind = op.spec("X"), VarType(op.attr("dtype"))
+    axes = list(op.attrs.get("axis", []))
+    op.require(kind in INTEGERS, f"dtype must be an integer type, got {kind.name}")
+    op.require(bool(axes) or len(x.shape) == 1, "X must be a list")
+    op.require(all(-len(x.shape) <= a < len(x.shape) for a in axes), f"X has no axis {axes}")
+    axis = axes[0] % len(x.shape) if axes else None
+    values = op.value("X")
+    count = -1 if values is None else np.unique(values, axis=axis).shape[axis or 0]
+    shape: tuple[int, ...] = (count,)
+    size = product(x.shape)
+    if axis is not None:
+        shape, size = (*x.shape[:axis], count, *x.shape[axis + 1 :]), x.shape[axis]
+    rows = Spec((count,), kind)
+    results = {"Out": of_shape(shape, x), "Index": Spec((size,), kind)}
+    return {**results, "Indices": rows, "Counts": rows, "Count": rows}
+
+
+define(
+    Op(
+        type="unique",
+        record=Unique,
+        shape=unique_shape,
+        reads_values=lambda attrs: ("X",),
+        lod=no_sequences,
+        samples=(
+            sample({"X": integers(7, high=4)}),
+            sample({"X": integers(7, high=4)}, is_sorted=True, dtype=int(VarType.INT64)),
+            sample({"X": integers(6, 2, high=2)}, is_sorted=True, axis=[0]),
+        ),
+        refuses=(
+            sample({"X": integers(3, 2, high=2)}),
+            sample({"X": integers(7, high=4)}, dtype=int(VarType.FP32)),
+        ),
+    )
+)
+define(
+    Op(
+        type="unique_with_counts",
+        record=UniqueWithCounts,
+        shape=unique_shape,
+        reads_values=lambda attrs: ("X",),
+        lod=no_sequences,
+        samples=(sample({"X": integers(7, high=4)}),),
+        refuses=(sample({"X": integers(3, 2, high=2)}),),
+    )
+)

@@ -1,0 +1,417 @@
+"""Ops that choose and order whole sequences (LoD): by their lengths, and by a mask. Legend: B sequences.
+
+A sequence is one of the outermost level, with all levels within; without levels, each row is a sequence.
+A rank table is an int64 tensor [B, 2]: number and length of each sequence of a level, the longest first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...strategies.types import INTEGERS, VarType
+from .lod import LodRule, Lods, no_sequences
+from .operands import Input, Inputs, Offsets, Operands, Output
+from .registry import OFFSETS, Grad, Inference, Op, Spec, Specs, define
+from .rules import merge_dims, of_shape, product
+from .samples import Draw, booleans, normal, offsets, sample
+
+Levels = Sequence[np.ndarray]
+RANK, UNRANK, LONGER = "rank", "unrank", "longer"
+TRUE, FALSE, MERGED = "true", "false", "merged"
+
+
+def chosen(by: str, y: np.ndarray, i: np.ndarray | None = None) -> np.ndarray:
+    """Return the numbers of sequences in the order in which a result has them.
+
+    ``y`` is a rank table or a mask. By ``rank``: all, the longest first; ``unrank``: all of these, in the order
+    from before; ``longer``: those of ranked sequences that are longer than ``i``; ``true`` and ``false``: those
+    that a mask names; ``merged``: all, where those that it names stand before the others, in the places that it
+    gives them.
+    """
+    if by == RANK:
+        return y[:, 0]
+    if by == UNRANK:
+        return np.argsort(y[:, 0])
+    if by == LONGER:
+        assert i is not None
+        return np.arange(np.count_nonzero(y[:, 1] > i.reshape(-1)[0]))
+    mask = y.reshape(-1).astype(bool)
+    if by == MERGED:
+        return np.argsort(np.argsort(~mask, kind="stable"))
+    return np.flatnonzero(mask == (by == TRUE))
+
+
+def within(level: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the offsets of some sequences behind each other, and the numbers of what lies in them."""
+    lengths = np.diff(level)[numbers]
+    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return ends, np.arange(ends[-1]) + np.repeat(level[:-1][numbers] - ends[:-1], lengths)
+
+
+def rows_of(levels: Levels, numbers: np.ndarray) -> np.ndarray:
+    """Return the numbers of the rows of some sequences, in order."""
+    for level in levels:
+        _, numbers = within(level, numbers)
+    return numbers
+
+
+class RankTable(Operands):
+    x: Input
+    x_lod: Offsets
+    out: Output
+    level: int = 0
+
+
+class MaxSequenceLen(Operands):
+    rank_table: Input
+    out: Output
+
+
+class ShrinkRnnMemory(Operands):
+    x: Input
+    x_lod: Offsets
+    rank_table: Input
+    i: Input
+    out: Output
+
+
+class ShrinkRnnMemoryGrad(Operands):
+    x: Input
+    d_out: Input
+    d_x: Output
+
+
+class ReorderByRank(Operands):
+    x: Input
+    x_lod: Offsets
+    rank_table: Input
+    out: Output
+
+
+class ReorderByRankGrad(Operands):
+    x: Input  # the gradient of the result
+    x_lod: Offsets
+    rank_table: Input
+    out: Output
+
+
+class SplitLodTensor(Operands):
+    x: Input
+    x_lod: Offsets
+    mask: Input
+    out_true: Output
+    out_false: Output
+    level: int = 0
+
+
+class MergeLodTensor(Operands):
+    x: Input
+    mask: Input
+    in_true: Input
+    in_true_lod: Offsets
+    in_false: Input
+    in_false_lod: Offsets
+    out: Output
+    level: int = 0
+
+
+class OffsetsPicked(Operands):
+    x: Inputs
+    y: Input
+    i: Input | None
+    out: Output
+    by: str = RANK
+
+
+def _levels(op: Inference, slot: str) -> Levels | None:
+    """Return the levels of a slot, none if it has no sequences; None: they are not known yet."""
+    specs = op.specs(slot) if op.has(slot) else []
+    levels = [op.value(slot, k) for k in range(len(specs))]
+    return None if any(level is None for level in levels) else levels  # type: ignore[return-value]
+
+
+def _count(op: Inference, slot: str, level: int = 0) -> int:
+    """Return how many sequences a slot has at a level (its rows without any); -1: not known yet."""
+    lod = f"{slot}@LOD"
+    if not op.has(lod):
+        return op.shape(slot)[0] if op.exact else -1
+    levels = op.specs(lod)
+    op.require(-1 < level < len(levels), f"{slot} has {len(levels)} level(s), none is {level}")
+    return max(levels[level].shape[0] - 1, -1)
+
+
+def _check_table(op: Inference, count: int) -> None:
+    table = op.spec("RankTable")
+    fits = len(table.shape) == 2 and merge_dims(table.shape[1], 2) and table.dtype in INTEGERS
+    op.require(bool(fits), "RankTable must be what lod_rank_table returns")
+    op.require(
+        merge_dims(table.shape[0], count) is not None,
+        f"RankTable ranks {table.shape[0]} sequences, X has {count}",
+    )
+
+
+def table_shape(op: Inference) -> Mapping[str, Specs]:
+    """[B, 2], int64."""
+    op.sequences("X")
+    count = _count(op, "X", op.attr("level")) if op.has("X@LOD") else -1
+    return {"Out": Spec((count, 2), VarType.INT64)}
+
+
+def reordered_shape(op: Inference) -> Mapping[str, Specs]:
+    """Like X, of which the table ranks all sequences."""
+    _check_table(op, _count(op, "X"))
+    return {"Out": op.spec("X")}
+
+
+def shrunk_shape(op: Inference) -> Mapping[str, Specs]:
+    """The rows of the first sequences of X, as many as are longer than I."""
+    x, table, i, levels = op.spec("X"), op.value("RankTable"), op.value("I"), _levels(op, "X@LOD")
+    _check_table(op, -1)
+    op.require(product(op.shape("I")) in (1, -1), "I must have one element")
+    if table is None or i is None or levels is None:
+        return {"Out": of_shape((-1, *x.shape[1:]), x)}
+    numbers, count = chosen(LONGER, table, i), _count(op, "X")
+    op.require(len(numbers) <= count, f"{len(numbers)} sequences are longer than I, X has {count}")
+    return {"Out": of_shape((len(rows_of(levels, numbers)), *x.shape[1:]), x)}
+
+
+def split_shape(op: Inference) -> Mapping[str, Specs]:
+    """The rows of the sequences that Mask names, and those of the others."""
+    x, mask, levels = op.spec("X"), op.value("Mask"), _levels(op, "X@LOD")
+    count, size = _count(op, "X", op.attr("level")), product(op.shape("Mask"))
+    op.require(
+        merge_dims(size, count) is not None, f"Mask has {size} elements, X has {count} sequences"
+    )
+    if mask is None or levels is None:
+        return dict.fromkeys(("OutTrue", "OutFalse"), of_shape((-1, *x.shape[1:]), x))
+    inner = levels[op.attr("level") :]
+    return {
+        out: of_shape((len(rows_of(inner, chosen(by, mask))), *x.shape[1:]), x)
+        for out, by in (("OutTrue", TRUE), ("OutFalse", FALSE))
+    }
+
+
+def merged_shape(op: Inference) -> Mapping[str, Specs]:
+    """The rows of both, which are of one shape and type."""
+    yes, no = op.spec("InTrue"), op.spec("InFalse")
+    same = yes.dtype == no.dtype and len(yes.shape) == len(no.shape) > 0
+    same = same and None not in map(merge_dims, yes.shape[1:], no.shape[1:])
+    op.require(same, "InTrue and InFalse must have rows of one shape and type")
+    levels = [len(op.specs(s)) if op.has(s) else 0 for s in ("InTrue@LOD", "InFalse@LOD")]
+    op.require(
+        not op.exact or levels[0] == levels[1],
+        f"InTrue has {levels[0]} levels of sequences, InFalse {levels[1]}: make them alike",
+    )
+    mask, count = op.value("Mask"), _count(op, "InTrue")
+    if mask is not None:
+        named_rows = int(np.count_nonzero(mask))
+        op.require(
+            (named_rows, mask.size - named_rows) == (count, _count(op, "InFalse")),
+            f"Mask names {named_rows} of {mask.size} sequences, InTrue has {count} and InFalse "
+            f"{_count(op, 'InFalse')}",
+        )
+    rows = -1 if min(yes.shape[0], no.shape[0]) < 0 else yes.shape[0] + no.shape[0]
+    return {"Out": of_shape((rows, *yes.shape[1:]), yes)}
+
+
+def picked_shape(op: Inference) -> Mapping[str, Specs]:
+    """One more offset than there are sequences of the last level of X in those chosen."""
+    levels, y = _levels(op, "X"), op.value("Y")
+    if levels is None or y is None:
+        return {"Out": OFFSETS}
+    numbers = chosen(op.attr("by"), y, op.value("I") if op.has("I") else None)
+    return {"Out": OFFSETS._replace(shape=(len(rows_of(levels[:-1], numbers)) + 1,))}
+
+
+def _picked(op: Lods[Any], levels: Sequence[Any], by: str, y: str, i: str = "") -> tuple[Any, ...]:
+    """Return the levels of chosen sequences."""
+    inputs = {"Y": [op.value(y)], **({"I": [op.value(i)]} if i else {})}
+    return tuple(
+        op.level("lod_picked", {"X": levels[: k + 1], **inputs}, {"by": by})
+        for k in range(len(levels))
+    )
+
+
+def _split_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
+    levels = op.of("X")[op.attrs["level"] :]
+    return {
+        out: _picked(op, levels, by, "Mask") for out, by in (("OutTrue", TRUE), ("OutFalse", FALSE))
+    }
+
+
+def _merged_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
+    """Those of both, behind the levels of X that were not split."""
+    yes, no = op.of("InTrue"), op.of("InFalse")
+    if len(yes) != len(no):
+        return {}
+    together = [op.level("lod_joined", {"X": pair}) for pair in zip(yes, no, strict=True)]
+    outer = op.of("X")[: op.attrs["level"]]
+    return {"Out": (*outer, *_picked(op, together, MERGED, "Mask"))}
+
+
+def _chosen_lod(by: str, i: str = "") -> LodRule:
+    return lambda op: {"Out": _picked(op, op.of("X"), by, "RankTable", i)}
+
+
+_LENGTHS = (2, 0, 3)
+_ROWS = {"X": normal(5, 2), "X@LOD": [offsets(*_LENGTHS)]}
+_NESTED = {"X": normal(6, 2), "X@LOD": [offsets(2, 1), offsets(3, 1, 2)]}
+_FIRST = {"I": Draw((1,), "lengths", lengths=(1,))}
+
+
+def _table(*rows: tuple[int, int]) -> Draw:
+    flat = [n for row in rows for n in row]
+    return Draw((len(rows), 2), "lengths", lengths=tuple(flat))
+
+
+def _mask(*truth: int) -> Draw:
+    return Draw((len(truth), 1), "lengths", lengths=truth)
+
+
+_THREE, _TWO = _table((2, 3), (0, 2), (1, 0)), _table((0, 2), (1, 1))
+
+for _op in (
+    Op(
+        type="lod_rank_table",
+        record=RankTable,
+        shape=table_shape,
+        needs=lambda attrs: {"Out": ("X@LOD",)},
+        lod=no_sequences,
+        samples=(sample(_ROWS), sample(_NESTED), sample(_NESTED, level=1)),
+        refuses=(sample({"X": normal(5, 2)}), sample(_ROWS, level=1)),
+    ),
+    Op(
+        type="max_sequence_len",
+        record=MaxSequenceLen,
+        shape=lambda op: {"Out": Spec((1,), VarType.INT64)},
+        lod=no_sequences,
+        samples=(sample({"RankTable": _THREE}),),
+    ),
+    Op(
+        type="reorder_lod_tensor_by_rank",
+        record=ReorderByRank,
+        shape=reordered_shape,
+        grad=Grad(
+            "reorder_lod_tensor_by_rank_grad",
+            {"X": "Out@GRAD", "RankTable": "RankTable"},
+            {"Out": "X@GRAD"},
+        ),
+        lod=_chosen_lod(RANK),
+        samples=(
+            sample({**_ROWS, "RankTable": _THREE}),
+            sample({"X": normal(3, 2), "RankTable": _THREE}),
+            sample({**_NESTED, "RankTable": _TWO}),
+        ),
+        refuses=(sample({**_ROWS, "RankTable": _TWO}), sample({**_ROWS, "RankTable": _mask(1)})),
+    ),
+    Op(
+        type="reorder_lod_tensor_by_rank_grad",
+        record=ReorderByRankGrad,
+        shape=lambda op: {"Out": op.spec("X")},
+        lod=_chosen_lod(UNRANK),
+    ),
+    Op(
+        type="shrink_rnn_memory",
+        record=ShrinkRnnMemory,
+        shape=shrunk_shape,
+        grad=Grad("shrink_rnn_memory_grad", ("X", "Out@GRAD"), ("X@GRAD",)),
+        reads_values=lambda attrs: ("RankTable", "I", "X@LOD"),
+        lod=_chosen_lod(LONGER, "I"),
+        samples=(
+            sample({**_ROWS, **_FIRST, "RankTable": _THREE}),
+            sample({"X": normal(2, 2), **_FIRST, "RankTable": _THREE}),
+            sample({**_NESTED, **_FIRST, "RankTable": _TWO}),
+        ),
+        refuses=(sample({"X": normal(1, 2), **_FIRST, "RankTable": _THREE}),),
+    ),
+    Op(type="shrink_rnn_memory_grad", record=ShrinkRnnMemoryGrad),
+    Op(
+        type="split_lod_tensor",
+        record=SplitLodTensor,
+        shape=split_shape,
+        grad=Grad(
+            "merge_lod_tensor",
+            {"X": "X", "Mask": "Mask", "InTrue": "OutTrue@GRAD", "InFalse": "OutFalse@GRAD"},
+            {"Out": "X@GRAD"},
+        ),
+        reads_values=lambda attrs: ("Mask", "X@LOD"),
+        lod=_split_lod,
+        samples=(
+            sample({"X": normal(4, 2), "Mask": booleans(4, 1)}),
+            sample({**_ROWS, "Mask": _mask(1, 0, 0)}),
+            sample({**_NESTED, "Mask": _mask(0, 1)}),
+            sample({**_NESTED, "Mask": _mask(1, 0, 1)}, level=1),
+        ),
+        refuses=(sample({**_ROWS, "Mask": booleans(5, 1)}),),
+    ),
+    Op(
+        type="merge_lod_tensor",
+        record=MergeLodTensor,
+        shape=merged_shape,
+        grad=Grad(
+            "split_lod_tensor",
+            {"X": "Out@GRAD", "Mask": "Mask"},
+            {"OutTrue": "InTrue@GRAD", "OutFalse": "InFalse@GRAD"},
+        ),
+        reads_values=lambda attrs: ("Mask",),
+        lod=_merged_lod,
+        samples=(
+            sample(
+                {
+                    "X": normal(3, 1),
+                    "Mask": _mask(0, 1, 0),
+                    "InTrue": normal(1, 2),
+                    "InFalse": normal(2, 2),
+                }
+            ),
+            sample(
+                {
+                    "X": normal(3, 1),
+                    "Mask": _mask(0, 1, 0),
+                    "InTrue": normal(2, 2),
+                    "InTrue@LOD": [offsets(2)],
+                    "InFalse": normal(4, 2),
+                    "InFalse@LOD": [offsets(1, 3)],
+                }
+            ),
+        ),
+        refuses=(
+            sample(
+                {
+                    "X": normal(3, 1),
+                    "Mask": _mask(0, 1, 0),
+                    "InTrue": normal(1, 3),
+                    "InFalse": normal(2, 2),
+                }
+            ),
+            sample(
+                {
+                    "X": normal(3, 1),
+                    "Mask": _mask(1, 1, 0),
+                    "InTrue": normal(1, 2),
+                    "InFalse": normal(2, 2),
+                }
+            ),
+        ),
+    ),
+    Op(
+        type="lod_picked",
+        record=OffsetsPicked,
+        shape=picked_shape,
+        reads_values=lambda attrs: ("X", "Y", "I"),
+        lod=no_sequences,
+        samples=(
+            sample({"X": [offsets(*_LENGTHS)], "Y": _THREE}),
+            sample({"X": [offsets(2, 1), offsets(3, 1, 2)], "Y": _table((1, 2), (0, 1))}),
+            sample({"X": [offsets(3, 2, 0)], "Y": _table((2, 3), (0, 2), (1, 0))}, by=UNRANK),
+            sample({"X": [offsets(3, 2, 0)], "Y": _THREE, **_FIRST}, by=LONGER),
+            sample({"X": [offsets(*_LENGTHS)], "Y": _mask(1, 0, 1)}, by=TRUE),
+            sample({"X": [offsets(*_LENGTHS)], "Y": _mask(1, 0, 1)}, by=FALSE),
+            sample({"X": [offsets(*_LENGTHS)], "Y": _mask(0, 1, 1)}, by=MERGED),
+        ),
+    ),
+):
+    define(_op)

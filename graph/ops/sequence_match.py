@@ -1,0 +1,107 @@
+"""Two sequences (LoD), each row of one against each row of the other. Legend: D, E elements of a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from . import formula as f
+from .lod import Lods
+from .operands import Input, Offsets, Operands, Output, named
+from .registry import Inference, Op, Specs, define
+from .rules import of_shape, product
+from .samples import normal, offsets, sample
+from .sequence import one_level, result
+
+
+class MatchOperands(Operands):
+    x: Input
+    y: Input
+    w: Input
+    x_lod: Offsets
+    y_lod: Offsets
+    dim_t: int = 1
+
+
+class MatchMatrixTensor(MatchOperands):
+    out_lod: Offsets
+    out: Output
+    tmp: Output
+
+
+class MatchMatrixTensorGrad(MatchOperands):
+    tmp: Input
+    out_lod: Offsets = named("Out@GRAD@LOD")
+    d_out: Input
+    d_x: Output | None
+    d_y: Output | None
+    d_w: Output | None
+
+
+def match_shape(op: Inference) -> Mapping[str, Specs]:
+    """[numbers of all pairs, 1] of X [N, D], Y [M, E] and W [D, dim_t, E]; Tmp, X times W, as [.., 1]."""
+    x, y, w = op.spec("X"), op.shape("Y"), op.shape("W")
+    count = {op.sequences("X"), op.sequences("Y")} - {-1}
+    for slot in ("X", "Y"):
+        one_level(op, slot)
+    op.require(len(x.shape) == len(y) == 2, "X and Y must be rows of numbers")
+    fits = w == (x.shape[1], op.attr("dim_t"), y[1]) or min(x.shape[1], y[1]) < 0
+    op.require(fits, f"W must be [{x.shape[1]}, dim_t {op.attr('dim_t')}, {y[1]}]")
+    op.require(len(count) <= 1, "X and Y must have equally many sequences")
+    ends = op.value("Out@LOD") if op.has("Out@LOD") else None
+    return {
+        "Out": of_shape((-1 if ends is None else int(ends[-1]), 1), x),
+        "Tmp": of_shape((product((x.shape[0], *w[1:])), 1), x),
+    }
+
+
+def match_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
+    """The numbers of a pair are a sequence."""
+    x, y = op.of("X"), op.of("Y")
+    if not x or not y:
+        return {}
+    operands = {"X": x[-1:], "Y": y[-1:]}
+    return {"Out": (op.level("lod_of_pairs", operands, {"dim_t": op.attrs["dim_t"]}),)}
+
+
+def match_matrix_tensor(a: MatchMatrixTensor) -> f.Results:
+    """x_i W[:, t] y_j by pair of sequences, t, i and j."""
+    rows, (count, width) = result(a).shape[0], a.x.shape
+    pair = f.sequence_of(a.out_lod[-1], rows, "Out")
+    place = f.table(range(rows), "int64") - f.take(a.out_lod[-1], pair)
+    first, second = f.take(a.x_lod[-1], pair), f.take(a.y_lod[-1], pair)
+    height = f.take(a.x_lod[-1][1:], pair) - first
+    length = f.take(a.y_lod[-1][1:], pair) - second
+    t = f.floor_divide(place, height * length)
+    i = f.floor_divide(place, length) - t * height
+    j = place - (t * height + i) * length
+    tmp = a.x @ a.w.reshape(width, -1)
+    left = f.take(tmp.reshape(count * a.dim_t, -1), (first + i) * a.dim_t + t)
+    out = (left * f.take(a.y, second + j)).sum(1)
+    return {"out": out.reshape(rows, 1), "tmp": tmp.reshape(-1, 1)}
+
+
+_MATCH = {
+    "X": normal(5, 2),
+    "Y": normal(6, 3),
+    "W": normal(2, 2, 3),
+    "X@LOD": [offsets(2, 0, 3)],
+    "Y@LOD": [offsets(3, 1, 2)],
+    "Out@LOD": [offsets(12, 0, 12)],
+}
+define(
+    Op(
+        type="match_matrix_tensor",
+        record=MatchMatrixTensor,
+        shape=match_shape,
+        reads_values=lambda attrs: ("Out@LOD",),
+        lod=match_lod,
+        formula=match_matrix_tensor,
+        samples=(sample(_MATCH, dim_t=2),),
+        refuses=(
+            sample(_MATCH, dim_t=1),
+            sample({**_MATCH, "Y@LOD": [offsets(3, 3)]}, dim_t=2),
+        ),
+    ),
+    Op(type="match_matrix_tensor_grad", record=MatchMatrixTensorGrad),
+)

@@ -1,0 +1,237 @@
+"""Measures and decoders of sequences of labels. Legend: B sequences, T labels of a padded one; N in all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ...strategies.types import INTEGERS, VarType
+from .lod import Lods, no_sequences
+from .operands import Input, Offsets, Operands, Output, named
+from .registry import Inference, Op, Spec, Specs, define
+from .rules import of_shape
+from .samples import integers, lengths, normal, offsets, sample
+
+SCHEMES = {"plain": 1, "IOB": 2, "IOE": 2, "IOBES": 4}  # tags of a chunk type
+
+
+def _labels(op: Inference, slot: str, length: str) -> int:
+    """Check labels, [N, 1] in sequences or [B, T] with lengths; return how many sequences there are, or -1."""
+    spec = op.spec(slot)
+    op.require(spec.dtype in INTEGERS, f"{slot} must hold integers")
+    if not op.has(length):
+        one = len(spec.shape) == 1 or (len(spec.shape) == 2 and spec.shape[1] in (1, -1))
+        op.require(one, f"{slot} must have one label in a row, [N, 1], or {length} must be given")
+        return op.sequences(slot)
+    padded = len(spec.shape) == 2 or (len(spec.shape) == 3 and spec.shape[2] in (1, -1))
+    op.require(padded, f"{slot} must be padded sequences [B, T], as {length} is given")
+    counts = op.shape(length)
+    one = len(counts) == 1 or (len(counts) == 2 and counts[1] in (1, -1))
+    fits = one and (counts[0] == spec.shape[0] or min(counts[0], spec.shape[0]) < 0)
+    op.require(fits, f"{length} must have one number for each row of {slot}")
+    return spec.shape[0]
+
+
+# -- edit_distance ----------------------------------------------------------------------------------
+
+
+class EditDistance(Operands):
+    hyps: Input
+    refs: Input
+    hyps_length: Input | None
+    refs_length: Input | None
+    hyps_lod: Offsets
+    refs_lod: Offsets
+    sequence_num: Output
+    out: Output
+    normalized: bool = False
+
+
+def distance_shape(op: Inference) -> Mapping[str, Specs]:
+    """A distance for each pair, float32 [B, 1], and their number, int64 [1]."""
+    counts = [_labels(op, "Hyps", "HypsLength"), _labels(op, "Refs", "RefsLength")]
+    together = op.has("HypsLength") == op.has("RefsLength")
+    op.require(together, "HypsLength and RefsLength must be given together")
+    known = {count for count in counts if count >= 0}
+    op.require(len(known) <= 1, f"Hyps has {counts[0]} sequences, Refs {counts[1]}")
+    return {
+        "Out": Spec((max(counts), 1), VarType.FP32),
+        "SequenceNum": Spec((1,), VarType.INT64),
+    }
+
+
+_PAIR = {
+    "Hyps": integers(7, 1, high=3),
+    "Hyps@LOD": [offsets(3, 0, 4)],
+    "Refs": integers(6, 1, high=3),
+    "Refs@LOD": [offsets(2, 1, 3)],
+}
+define(
+    Op(
+        type="edit_distance",
+        record=EditDistance,
+        shape=distance_shape,
+        lod=no_sequences,
+        samples=(
+            sample(_PAIR),
+            sample(_PAIR, normalized=True),
+            sample(
+                {
+                    "Hyps": integers(3, 4, high=3),
+                    "Refs": integers(3, 5, high=3),
+                    "HypsLength": lengths(4, 0, 2),
+                    "RefsLength": lengths(3, 2, 5),
+                },
+                normalized=True,
+            ),
+        ),
+        refuses=(
+            sample({**_PAIR, "Refs@LOD": [offsets(2, 4)]}),
+            sample({**_PAIR, "Hyps": normal(7, 1)}),
+            sample({"Hyps": integers(7, 1, high=3), "Refs": integers(6, 1, high=3)}),
+        ),
+    )
+)
+
+
+# -- ctc_align --------------------------------------------------------------------------------------
+
+
+class CtcAlign(Operands):
+    input: Input
+    input_length: Input | None
+    input_lod: Offsets
+    output: Output
+    output_length: Output | None
+    blank: int = 0
+    merge_repeated: bool = True
+    padding_value: int = 0
+
+
+def left(labels: np.ndarray, ends: np.ndarray, blank: int, merged: bool) -> int:
+    """Return how many labels are left without blanks and, if ``merged``, repetitions; a row of -1 if none."""
+    count, labels = 0, labels.reshape(-1)
+    for begin, end in pairwise(ends):
+        part = labels[begin:end]
+        new = part != np.concatenate([[blank], part[:-1]]) if merged else True
+        count += int(((part != blank) & new).sum())
+    return max(count, 1)
+
+
+def align_shape(op: Inference) -> Mapping[str, Specs]:
+    """What is left of [N, 1], or of [B, T] in as many columns, with lengths [B, 1]."""
+    count = _labels(op, "Input", "InputLength")
+    labels = op.spec("Input")
+    if op.has("InputLength"):
+        return {"Output": labels, "OutputLength": Spec((count, 1), VarType.INT64)}
+    elements, ends = op.value("Input"), op.offsets("Input")
+    rows = -1
+    if elements is not None and ends is not None:
+        rows = left(elements, ends, op.attr("blank"), op.attr("merge_repeated"))
+    return {"Output": of_shape((rows, 1), labels)}
+
+
+def align_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
+    """What is left of a sequence stays one."""
+    levels = op.of("Input")
+    if not levels or op.uses("InputLength"):
+        return {}
+    attrs = {name: op.attrs[name] for name in ("blank", "merge_repeated")}
+    operands = {"X": levels[-1:], "Rows": [op.value("Input")]}
+    return {"Output": (op.level("lod_aligned", operands, attrs),)}
+
+
+_PATHS = {"Input": integers(9, 1, high=3), "Input@LOD": [offsets(5, 0, 4)]}
+define(
+    Op(
+        type="ctc_align",
+        record=CtcAlign,
+        shape=align_shape,
+        reads_values=lambda attrs: ("Input", "Input@LOD"),
+        reads_none_with="InputLength",
+        lod=align_lod,
+        samples=(
+            sample(_PATHS),
+            sample(_PATHS, blank=2, merge_repeated=False),
+            sample(
+                {"Input": integers(3, 5, high=3), "InputLength": lengths(5, 0, 3)},
+                padding_value=-1,
+            ),
+        ),
+        refuses=(
+            sample({"Input": integers(9, 1, high=3)}),
+            sample({"Input": integers(3, 5, high=3), "InputLength": lengths(5, 0)}),
+        ),
+    )
+)
+
+
+# -- chunk_eval -------------------------------------------------------------------------------------
+
+
+class ChunkEval(Operands):
+    inference: Input
+    label: Input
+    seq_length: Input | None
+    inference_lod: Offsets
+    label_lod: Offsets
+    precision: Output
+    recall: Output
+    f1_score: Output = named("F1-Score")
+    num_infer_chunks: Output
+    num_label_chunks: Output
+    num_correct_chunks: Output
+    num_chunk_types: int = 1
+    chunk_scheme: str = "IOB"
+    excluded_chunk_types: Sequence[int] = []
+
+
+def chunk_shape(op: Inference) -> Mapping[str, Specs]:
+    """Precision, recall and F1, float32 [1]; counts, int64 [1]."""
+    scheme = op.attr("chunk_scheme")
+    op.require(
+        scheme in SCHEMES, f"chunk_scheme must be one of {', '.join(SCHEMES)}, got {scheme!r}"
+    )
+    for slot in ("Inference", "Label"):
+        _labels(op, slot, "SeqLength")
+    shapes = op.shape("Inference"), op.shape("Label")
+    fits = all(n == m or min(n, m) < 0 for n, m in zip(*shapes, strict=False))
+    op.require(fits and len(shapes[0]) == len(shapes[1]), "Inference and Label must have one shape")
+    ratio, count = Spec((1,), VarType.FP32), Spec((1,), VarType.INT64)
+    counts = ("NumInferChunks", "NumLabelChunks", "NumCorrectChunks")
+    return {"Precision": ratio, "Recall": ratio, "F1-Score": ratio, **dict.fromkeys(counts, count)}
+
+
+def _tags(scheme: str, types: int = 2) -> dict[str, Any]:
+    labels = integers(12, 1, high=types * SCHEMES[scheme] + 1)
+    ends = [offsets(7, 0, 5)]
+    return {"Inference": labels, "Label": labels, "Inference@LOD": ends, "Label@LOD": ends}
+
+
+define(
+    Op(
+        type="chunk_eval",
+        record=ChunkEval,
+        shape=chunk_shape,
+        lod=no_sequences,
+        samples=(
+            *(sample(_tags(scheme), num_chunk_types=2, chunk_scheme=scheme) for scheme in SCHEMES),
+            sample(_tags("IOB", 3), num_chunk_types=3, excluded_chunk_types=[1]),
+            sample(
+                {
+                    "Inference": integers(3, 5, high=5),
+                    "Label": integers(3, 5, high=5),
+                    "SeqLength": lengths(5, 2, 0),
+                },
+                num_chunk_types=2,
+            ),
+        ),
+        refuses=(
+            sample(_tags("IOB"), num_chunk_types=2, chunk_scheme="BIO"),
+            sample({"Inference": integers(4, 1, high=3), "Label": integers(4, 1, high=3)}),
+        ),
+    )
+)

@@ -1,0 +1,347 @@
+"""Ops that cut, join and fill sequences (LoD) of rows. Legend: N rows, B sequences, D elements of a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...strategies.types import INTEGERS
+from . import formula as f
+from .lod import Lods, no_sequences
+from .operands import Input, Inputs, Offsets, Operands, Output, Outputs, named
+from .registry import Inference, Op, Specs, define
+from .rules import of_shape
+from .samples import integers, lengths, normal, offsets, sample
+from .sequence import one_level, result
+
+_LENGTHS = offsets(2, 0, 3)
+
+
+# -- sequence_slice ---------------------------------------------------------------------------------
+
+
+class SliceOperands(Operands):
+    x: Input
+    offset: Input
+    length: Input
+    x_lod: Offsets
+
+
+class SequenceSlice(SliceOperands):
+    out_lod: Offsets
+    out: Output
+
+
+class SequenceSliceGrad(SliceOperands):
+    out_lod: Offsets = named("Out@GRAD@LOD")
+    d_out: Input
+    d_x: Output | None
+
+
+def slice_shape(op: Inference) -> Mapping[str, Specs]:
+    """[sum of Length, ...]: Length rows of each sequence from Offset on."""
+    x, count = op.spec("X"), op.sequences("X")
+    one_level(op, "X")
+    for slot in ("Offset", "Length"):
+        shape = op.shape(slot)
+        op.require(op.spec(slot).dtype in INTEGERS, f"{slot} must hold integers")
+        one = len(shape) == 1 or (len(shape) == 2 and shape[1] in (1, -1))
+        fits = one and (count < 0 or shape[0] in (count, -1))
+        op.require(fits, f"{slot} must have one number for each sequence of X: [{count}, 1]")
+    ends, first, length = op.offsets("X"), op.value("Offset"), op.value("Length")
+    if ends is None or first is None or length is None:
+        return {"Out": of_shape((-1, *x.shape[1:]), x)}
+    first, length, sizes = first.reshape(-1), length.reshape(-1), np.diff(ends)
+    wrong = np.flatnonzero((first < 0) | (length < 0) | (first + length > sizes))
+    for i in wrong[:1]:
+        op.fail(
+            f"rows {first[i]} to {first[i] + length[i]} are outside sequence {i} of X, which has {sizes[i]}"
+        )
+    return {"Out": of_shape((int(length.sum()), *x.shape[1:]), x)}
+
+
+def sequence_slice(a: SequenceSlice) -> f.Results:
+    """Row r of sequence b of the result is row Offset[b] + r of that of X."""
+    rows = result(a).shape[0]
+    number = f.sequence_of(a.out_lod[-1], rows, "Out")
+    position = f.table(range(rows), "int64") - f.take(a.out_lod[-1], number)
+    first = f.take(a.x_lod[-1], number) + f.take(a.offset.reshape(-1).astype("int64"), number)
+    return {"out": f.take(a.x, first + position)}
+
+
+def _cut(first: tuple[int, ...], length: tuple[int, ...]) -> dict[str, Any]:
+    return {
+        "X": normal(5, 2),
+        "X@LOD": [_LENGTHS],
+        "Offset": lengths(*first),
+        "Length": lengths(*length),
+        "Out@LOD": [offsets(*length)],
+    }
+
+
+define(
+    Op(
+        type="sequence_slice",
+        record=SequenceSlice,
+        shape=slice_shape,
+        reads_values=lambda attrs: ("Length", "Offset", "X@LOD"),
+        lod=lambda op: {"Out": (op.level("lod_from_lengths", {"X": [op.value("Length")]}),)},
+        formula=sequence_slice,
+        samples=(
+            sample(_cut((1, 0, 0), (1, 0, 2))),
+            sample(_cut((0, 0, 1), (0, 0, 2))),
+        ),
+        refuses=(
+            sample(_cut((1, 0, 0), (2, 0, 2))),
+            sample(_cut((-1, 0, 0), (1, 0, 2))),
+            sample(_cut((1, 0), (1, 0))),
+        ),
+    ),
+    Op(type="sequence_slice_grad", record=SequenceSliceGrad),
+)
+
+
+# -- sequence_concat --------------------------------------------------------------------------------
+
+
+class SequenceConcat(Operands):
+    x: Inputs
+    x_lod: Offsets
+    out: Output
+
+
+class SequenceConcatGrad(Operands):
+    x: Inputs
+    x_lod: Offsets
+    d_out: Input
+    d_x: Outputs
+
+
+def concat_shape(op: Inference) -> Mapping[str, Specs]:
+    """All rows of all operands, which have equally many sequences."""
+    specs = op.specs("X")
+    first = specs[0]
+    same = {(spec.shape[1:], spec.dtype) for spec in specs}
+    op.require(len(same) == 1, "the operands must have rows of one shape and type")
+    op.sequences("X")
+    levels = op.specs("X@LOD") if op.has("X@LOD") else []
+    if op.exact:
+        op.require(len(levels) == len(specs), "each operand must hold sequences")
+    counts = {level.shape[0] for level in levels} - {-1}
+    op.require(len(counts) <= 1, "the operands must have equally many sequences")
+    rows = [spec.shape[0] for spec in specs]
+    return {"Out": of_shape((sum(rows) if min(rows) >= 0 else -1, *first.shape[1:]), first)}
+
+
+def concat_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
+    """A sequence is as long as those of all operands together."""
+    levels = [op.of("X", k)[-1:] for k in range(op.uses("X"))]
+    if not all(levels):
+        return {}
+    return {"Out": (op.level("lod_together", {"X": [level for (level,) in levels]}),)}
+
+
+def sequence_concat(a: SequenceConcat) -> f.Results:
+    """Sequence i of each operand behind each other."""
+    rows = sum(x.shape[0] for x in a.x)
+    number = f.sequence_of(sum(a.x_lod[1:], a.x_lod[0]), rows, "Out")
+    bounds = [(f.take(lod, number), f.take(lod[1:], number)) for lod in a.x_lod]
+    position = f.table(range(rows), "int64") - sum(begin for begin, _ in bounds)
+    at, above = position, 0
+    for x, (begin, end) in zip(a.x, bounds, strict=True):
+        # A row is of the last operand behind whose predecessors' rows it stands.
+        at = f.where(position < 0, at, position + begin + above)
+        position, above = position - (end - begin), above + x.shape[0]
+    return {"out": f.take(f.concatenate(a.x), at)}
+
+
+define(
+    Op(
+        type="sequence_concat",
+        record=SequenceConcat,
+        shape=concat_shape,
+        lod=concat_lod,
+        formula=sequence_concat,
+        samples=(
+            sample(
+                {
+                    "X": [normal(5, 2), normal(4, 2), normal(2, 2)],
+                    "X@LOD": [_LENGTHS, offsets(1, 3, 0), offsets(0, 1, 1)],
+                }
+            ),
+            sample({"X": [integers(5, 1, high=4)], "X@LOD": [_LENGTHS]}),
+        ),
+        refuses=(
+            sample({"X": [normal(5, 2), normal(4, 3)], "X@LOD": [_LENGTHS, offsets(1, 3, 0)]}),
+            sample({"X": [normal(5, 2), normal(4, 2)], "X@LOD": [_LENGTHS, offsets(1, 3)]}),
+            sample({"X": [normal(5, 2), normal(4, 2)], "X@LOD": [_LENGTHS]}),
+        ),
+    ),
+    Op(type="sequence_concat_grad", record=SequenceConcatGrad),
+)
+
+
+# -- sequence_reshape -------------------------------------------------------------------------------
+
+
+class SequenceReshape(Operands):
+    x: Input
+    out: Output
+    new_dim: int = 1
+
+
+class SequenceReshapeGrad(Operands):
+    x: Input
+    d_out: Input
+    d_x: Output | None
+    new_dim: int = 1
+
+
+def reshape_shape(op: Inference) -> Mapping[str, Specs]:
+    """[N D / new_dim, new_dim]."""
+    x, width = op.spec("X"), op.attr("new_dim")
+    op.require(len(x.shape) == 2, "X must be rows of numbers: [N, D]")
+    op.require(width > 0, f"new_dim must be positive, got {width}")
+    rows = x.shape[0] * x.shape[1] if min(x.shape) >= 0 else -1
+    op.require(rows < 0 or rows % width == 0, f"{rows} elements do not fill rows of {width}")
+    return {"Out": of_shape((rows // width if rows >= 0 else -1, width), x)}
+
+
+def reshape_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
+    """The elements of a sequence stay in it."""
+    if not op.of("X"):
+        return {}
+    operands = {"X": op.of("X")[-1:], "Rows": [op.value("X")]}
+    return {"Out": (op.level("lod_reshaped", operands, {"new_dim": op.attrs["new_dim"]}),)}
+
+
+define(
+    Op(
+        type="sequence_reshape",
+        record=SequenceReshape,
+        shape=reshape_shape,
+        lod=reshape_lod,
+        formula=lambda a: {"out": a.x.reshape(-1, a.new_dim)},
+        samples=(sample({"X": normal(4, 6)}, new_dim=3), sample({"X": normal(4, 3)}, new_dim=6)),
+        refuses=(sample({"X": normal(4, 6)}, new_dim=5), sample({"X": normal(4, 6)}, new_dim=0)),
+    ),
+    Op(type="sequence_reshape_grad", record=SequenceReshapeGrad),
+)
+
+
+# -- sequence_scatter -------------------------------------------------------------------------------
+
+
+class SequenceScatter(Operands):
+    x: Input
+    ids: Input
+    updates: Input
+    ids_lod: Offsets
+    out: Output
+
+
+class SequenceScatterGrad(Operands):
+    ids: Input
+    updates: Input
+    ids_lod: Offsets
+    d_out: Input
+    d_updates: Output | None
+    d_x: Output | None
+
+
+def scatter_shape(op: Inference) -> Mapping[str, Specs]:
+    """Like X [rows, width]: sequence i of Ids says where those of Updates are added to row i."""
+    x, ids, updates = op.spec("X"), op.spec("Ids"), op.spec("Updates")
+    count = op.sequences("Ids")
+    one_level(op, "Ids")
+    op.require(ids.dtype in INTEGERS, "Ids must hold integers")
+    op.require(len(x.shape) == 2, "X must be a matrix")
+    op.require(updates.dtype == x.dtype, "Updates must have the type of X")
+    for slot, shape in (("Ids", ids.shape), ("Updates", updates.shape)):
+        one = len(shape) == 1 or (len(shape) == 2 and shape[1] in (1, -1))
+        op.require(one, f"{slot} must have one number in a row: [N, 1]")
+    unlike = ids.shape[0] != updates.shape[0] and min(ids.shape[0], updates.shape[0]) >= 0
+    op.require(not unlike, "Ids and Updates must have equally many rows")
+    op.require(
+        count <= x.shape[0] or x.shape[0] < 0, f"Ids has {count} sequences, X {x.shape[0]} rows"
+    )
+    return {"Out": x}
+
+
+def sequence_scatter(a: SequenceScatter) -> f.Results:
+    """X, and in row i the updates of sequence i; equal ids add up."""
+    rows, width = result(a).shape
+    number = f.sequence_of(a.ids_lod[-1], a.ids.shape[0], "Ids")
+    column = f.checked(a.ids.reshape(-1).astype("int64"), width, "id", "columns of X")
+    added = f.row_sums(number * width + column, a.updates.reshape(-1, 1), rows * width)
+    return {"out": a.x + added.reshape(rows, width)}
+
+
+_SCATTER = {"X": normal(4, 3), "Ids": integers(5, 1, high=3), "Ids@LOD": [_LENGTHS]}
+define(
+    Op(
+        type="sequence_scatter",
+        record=SequenceScatter,
+        shape=scatter_shape,
+        formula=sequence_scatter,
+        samples=(sample({**_SCATTER, "Updates": normal(5, 1)}),),
+        refuses=(
+            sample({**_SCATTER, "Updates": normal(4, 1)}),
+            sample({**_SCATTER, "X": normal(2, 3), "Updates": normal(5, 1)}),
+        ),
+    ),
+    Op(
+        type="sequence_scatter_grad",
+        record=SequenceScatterGrad,
+        shape=lambda op: {"X@GRAD": op.spec("Out@GRAD"), "Updates@GRAD": op.spec("Updates")},
+        lod=no_sequences,
+    ),
+)
+
+
+# -- sequence_erase ---------------------------------------------------------------------------------
+
+
+class SequenceErase(Operands):
+    x: Input
+    out: Output
+    tokens: Sequence[int] = []
+
+
+def erase_shape(op: Inference) -> Mapping[str, Specs]:
+    """The rows of X, [N, 1] or [N], that are none of ``tokens``."""
+    x, elements = op.spec("X"), op.value("X")
+    op.require(x.dtype in INTEGERS, "X must hold integers")
+    one = len(x.shape) == 1 or (len(x.shape) == 2 and x.shape[1] in (1, -1))
+    op.require(one, "X must have one number in a row: [N, 1]")
+    rows = -1 if elements is None else int((~np.isin(elements, op.attr("tokens"))).sum())
+    return {"Out": of_shape((rows, *x.shape[1:]), x)}
+
+
+def erase_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
+    """The last level is of what is left."""
+    levels = op.of("X")
+    if not levels:
+        return {}
+    operands = {"X": levels[-1:], "Rows": [op.value("X")]}
+    last = op.level("lod_erased", operands, {"tokens": op.attrs["tokens"]})
+    return {"Out": (*levels[:-1], last)}
+
+
+define(
+    Op(
+        type="sequence_erase",
+        record=SequenceErase,
+        shape=erase_shape,
+        reads_values=lambda attrs: ("X",),
+        lod=erase_lod,
+        samples=(
+            sample({"X": integers(6, 1, high=4)}, tokens=[1, 3]),
+            sample({"X": integers(6, high=4)}, tokens=[0]),
+            sample({"X": integers(4, 1, high=4)}),
+        ),
+        refuses=(sample({"X": normal(6, 1)}), sample({"X": integers(6, 2, high=4)})),
+    )
+)

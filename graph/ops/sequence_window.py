@@ -1,0 +1,400 @@
+"""Windows of rows inside sequences (LoD), and of images as sequences.
+
+Legend: N rows, B sequences, D elements of a row, K rows of a window; C channels, P patches of an image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...strategies.types import FLOATS, INTEGERS, VarType
+from . import formula as f
+from .lod import Lods, like, no_sequences
+from .operands import Array, Input, Offsets, Operands, Output, named
+from .registry import Inference, Op, Spec, Specs, define
+from .rules import of_shape, product
+from .samples import integers, normal, offsets, sample
+from .sequence import bounds_of_rows, one_level
+
+_LENGTHS = offsets(2, 0, 3)
+
+
+def _window(a: Any, rows: int, start: int, size: int) -> tuple[Array, Array, Array, Array]:
+    """Return the rows of each row's window [N, K], the nearest inside its sequence, and where that lies."""
+    _, begin, end = bounds_of_rows(a, rows)
+    begin, end = begin.reshape(-1, 1), end.reshape(-1, 1)
+    at = f.table(np.arange(rows)[:, None] + np.arange(start, start + size), "int64")
+    return at, f.minimum(f.maximum(at, begin), end - 1), begin, end
+
+
+# -- sequence_conv ----------------------------------------------------------------------------------
+
+
+class ConvAttributes(Operands):
+    x: Input
+    padding_data: Input | None
+    filter: Input
+    x_lod: Offsets
+    paddingTrainable: bool = False
+    contextLength: int = 1
+    contextStart: int = 0
+    contextStride: int = 1
+
+
+class SequenceConv(ConvAttributes):
+    out: Output
+
+
+class SequenceConvGrad(ConvAttributes):
+    d_out: Input
+    d_padding_data: Output | None
+    d_filter: Output | None
+    d_x: Output | None
+
+
+def conv_shape(op: Inference) -> Mapping[str, Specs]:
+    """[N, filters] of X [N, D] and Filter [K D, filters]; PaddingData has the rows that a window overlaps."""
+    x, weights = op.spec("X"), op.shape("Filter")
+    start, size = op.attr("contextStart"), op.attr("contextLength")
+    op.sequences("X")
+    one_level(op, "X")
+    op.require(len(x.shape) == 2, "X must be rows of numbers: [N, D]")
+    op.require(size > 0, f"contextLength must be positive, got {size}")
+    op.require(
+        op.attr("contextStride") == 1, f"contextStride must be 1, got {op.attr('contextStride')}"
+    )
+    fits = len(weights) == 2 and (x.shape[1] < 0 or weights[0] == size * x.shape[1])
+    op.require(fits, f"Filter must be [contextLength * {x.shape[1]}, filters]")
+    if op.attr("paddingTrainable"):
+        over = max(0, -start) + max(0, start + size - 1)
+        padding = op.shape("PaddingData")
+        op.require(tuple(padding) == (over, x.shape[1]), f"PaddingData must have {over} rows of X")
+    return {"Out": of_shape((x.shape[0], weights[1]), x)}
+
+
+def sequence_conv(a: SequenceConv) -> f.Results:
+    """The rows around each row, beside each other, times Filter; outside a sequence are 0, or PaddingData.
+
+    Its first rows stand before the start (the last of them just before it), the others behind the end.
+    """
+    rows, width = a.x.shape
+    at, inside, begin, end = _window(a, rows, a.contextStart, a.contextLength)
+    if a.paddingTrainable:
+        before = rows + max(0, -a.contextStart)
+        beyond = f.where(at < begin, at - begin, at - end) + before
+        assert a.padding_data is not None  # as the shape rule demands
+        source = f.concatenate([a.x, a.padding_data])
+        window = f.take(source, f.where(f.not_equal(at, inside), beyond, inside))
+    else:
+        outside = f.not_equal(at, inside).reshape(rows, a.contextLength, 1)
+        window = f.where(outside, 0, f.take(a.x, inside))
+    return {"out": window.reshape(rows, a.contextLength * width) @ a.filter}
+
+
+_CONV = {"X": normal(5, 2), "X@LOD": [_LENGTHS]}
+_CONV_3 = {**_CONV, "Filter": normal(6, 4)}
+define(
+    Op(
+        type="sequence_conv",
+        record=SequenceConv,
+        shape=conv_shape,
+        formula=sequence_conv,
+        samples=(
+            sample(_CONV_3, contextLength=3, contextStart=-1),
+            sample(_CONV_3, contextLength=3, contextStart=-3),
+            sample({**_CONV, "Filter": normal(4, 3)}, contextLength=2, contextStart=1),
+            sample(
+                {**_CONV_3, "PaddingData": normal(2, 2)},
+                contextLength=3,
+                contextStart=-1,
+                paddingTrainable=True,
+            ),
+        ),
+        refuses=(
+            sample(_CONV_3, contextLength=2),
+            sample(_CONV_3, contextLength=3, contextStride=2),
+            sample(
+                {**_CONV_3, "PaddingData": normal(3, 2)},
+                contextLength=3,
+                contextStart=-1,
+                paddingTrainable=True,
+            ),
+            sample({"X": normal(5, 2), "X@LOD": [offsets(1, 1), _LENGTHS], "Filter": normal(2, 4)}),
+        ),
+    ),
+    Op(type="sequence_conv_grad", record=SequenceConvGrad),
+)
+
+
+# -- row_conv ---------------------------------------------------------------------------------------
+
+
+class RowConv(Operands):
+    x: Input
+    filter: Input
+    x_lod: Offsets
+    out: Output
+
+
+class RowConvGrad(Operands):
+    x: Input
+    filter: Input
+    x_lod: Offsets
+    d_out: Input
+    d_filter: Output | None
+    d_x: Output | None
+
+
+def row_conv_shape(op: Inference) -> Mapping[str, Specs]:
+    """Like X, rows of sequences [N, D] or padded ones [B, T, D]; Filter is [rows from here on, D]."""
+    x, weights = op.spec("X"), op.shape("Filter")
+    op.require(len(x.shape) in (2, 3), "X must be rows [N, D] or padded sequences [B, T, D]")
+    if len(x.shape) == 2:
+        op.sequences("X")
+        one_level(op, "X")
+    fits = len(weights) == 2 and (weights[1] == x.shape[-1] or x.shape[-1] < 0)
+    op.require(fits, f"Filter must be [rows, {x.shape[-1]}]")
+    return {"Out": x}
+
+
+def row_conv(a: RowConv) -> f.Results:
+    """The sum of a row and those behind it in its sequence, each times its row of Filter."""
+    size = a.filter.shape[0]
+    if a.x.ndim == 3:
+        ahead = f.padded(a.x, [(0, 0), (0, size - 1), (0, 0)])
+        parts = [ahead[:, k : k + a.x.shape[1]] * a.filter[k] for k in range(size)]
+        return {"out": sum(parts[1:], parts[0])}
+    at, inside, _, _ = _window(a, a.x.shape[0], 0, size)
+    outside = f.not_equal(at, inside).reshape(-1, size, 1)
+    return {"out": (f.where(outside, 0, f.take(a.x, inside)) * a.filter).sum(1)}
+
+
+define(
+    Op(
+        type="row_conv",
+        record=RowConv,
+        shape=row_conv_shape,
+        formula=row_conv,
+        samples=(
+            sample({"X": normal(5, 2), "X@LOD": [_LENGTHS], "Filter": normal(3, 2)}),
+            sample({"X": normal(2, 4, 3), "Filter": normal(2, 3)}),
+        ),
+        refuses=(
+            sample({"X": normal(5, 2), "X@LOD": [_LENGTHS], "Filter": normal(3, 3)}),
+            sample({"X": normal(5, 2), "Filter": normal(3, 2)}),
+        ),
+    ),
+    Op(type="row_conv_grad", record=RowConvGrad, lod=no_sequences),
+)
+
+
+# -- sequence_enumerate -----------------------------------------------------------------------------
+
+
+class SequenceEnumerate(Operands):
+    x: Input
+    x_lod: Offsets
+    out: Output
+    win_size: int = 2
+    pad_value: int = 0
+
+
+def enumerate_shape(op: Inference) -> Mapping[str, Specs]:
+    """[N, win_size] of X [N, 1], integers."""
+    x, size = op.spec("X"), op.attr("win_size")
+    op.sequences("X")
+    one_level(op, "X")
+    op.require(x.dtype in INTEGERS, "X must hold integers")
+    op.require(
+        len(x.shape) == 2 and x.shape[1] in (1, -1), "X must have one number in a row: [N, 1]"
+    )
+    op.require(size >= 2, f"win_size must be 2 or more, got {size}")
+    return {"Out": of_shape((x.shape[0], size), x)}
+
+
+def sequence_enumerate(a: SequenceEnumerate) -> f.Results:
+    """A number and those behind it in its sequence, then ``pad_value``."""
+    at, inside, _, _ = _window(a, a.x.shape[0], 0, a.win_size)
+    return {"out": f.where(f.not_equal(at, inside), a.pad_value, f.take(a.x.reshape(-1), inside))}
+
+
+define(
+    Op(
+        type="sequence_enumerate",
+        record=SequenceEnumerate,
+        shape=enumerate_shape,
+        formula=sequence_enumerate,
+        samples=(
+            sample({"X": integers(5, 1, high=9), "X@LOD": [_LENGTHS]}, win_size=2),
+            sample({"X": integers(5, 1, high=9), "X@LOD": [_LENGTHS]}, win_size=4, pad_value=-1),
+        ),
+        refuses=(
+            sample({"X": integers(5, high=9), "X@LOD": [_LENGTHS]}),
+            sample({"X": integers(5, 1, high=9), "X@LOD": [_LENGTHS]}, win_size=1),
+            sample({"X": normal(5, 1), "X@LOD": [_LENGTHS]}),
+        ),
+    )
+)
+
+
+# -- im2sequence ------------------------------------------------------------------------------------
+
+
+class PatchAttributes(Operands):
+    kernels: Sequence[int] = [1, 1]
+    strides: Sequence[int] = [1, 1]
+    paddings: Sequence[int] = [0, 0, 0, 0]
+    out_stride: Sequence[int] = [1, 1]
+
+
+class Im2Sequence(PatchAttributes):
+    x: Input
+    y: Input | None
+    out: Output
+
+
+class Im2SequenceGrad(PatchAttributes):
+    x: Input
+    d_out: Input
+    d_x: Output | None
+
+
+def patches(shape: Sequence[int], attrs: Mapping[str, Any]) -> tuple[int, int]:
+    """Return how many rows and columns of patches images [B, C, height, width] have; -1: unknown."""
+    up, left, down, right = attrs["paddings"]
+    sizes = zip(
+        shape[2:], (up + down, left + right), attrs["kernels"], attrs["strides"], strict=True
+    )
+    rows, columns = (
+        max(0, (n + pad - k) // step + 1) if n >= 0 else -1 for n, pad, k, step in sizes
+    )
+    return rows, columns
+
+
+def im2sequence_shape(op: Inference) -> Mapping[str, Specs]:
+    """[B P, C height width of a kernel] of images [B, C, height, width]."""
+    x = op.spec("X")
+    op.require(not op.has("Y"), "patches of images of several sizes (Y) are not built")
+    op.require(len(x.shape) == 4 and x.dtype in FLOATS, "X must hold images [B, C, height, width]")
+    for name, count, least in (("kernels", 2, 1), ("strides", 2, 1), ("paddings", 4, 0)):
+        good = len(op.attr(name)) == count and min(op.attr(name)) >= least
+        op.require(good, f"{name} must be {count} numbers from {least} on, got {op.attr(name)}")
+    counts = (*x.shape[:1], *patches(x.shape, op.attrs))
+    op.require(0 not in counts[1:], "the kernel exceeds the padded images")
+    height, width = op.attr("kernels")
+    return {"Out": of_shape((product(counts), product((x.shape[1], height, width))), x)}
+
+
+def im2sequence(a: Im2Sequence) -> f.Results:
+    """The patches of each image, row by row; the elements of one channel by channel."""
+    up, left, down, right = a.paddings
+    x = f.padded(a.x, [(0, 0), (0, 0), (up, down), (left, right)])
+    rows, columns = patches(a.x.shape, vars(a))
+    corner = [np.arange(n) * step for n, step in zip((rows, columns), a.strides, strict=True)]
+    inside = [np.arange(n) for n in a.kernels]
+    at_h, at_w = (c[:, None] + i for c, i in zip(corner, inside, strict=True))
+    at = at_h[:, None, :, None] * x.shape[3] + at_w[None, :, None, :]
+    count, channels = a.x.shape[:2]
+    picked = f.take(x.reshape(count, channels, -1), at.reshape(rows * columns, -1), axis=2)
+    out = picked.transpose(0, 2, 1, 3)
+    return {"out": out.reshape(count * rows * columns, channels * a.kernels[0] * a.kernels[1])}
+
+
+def patch_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
+    """The patches of an image are a sequence."""
+    names = ("kernels", "strides", "paddings")
+    attrs = {name: op.attrs[name] for name in names}
+    return {"Out": (op.level("lod_of_patches", {"X": [op.value("X")]}, attrs),)}
+
+
+define(
+    Op(
+        type="im2sequence",
+        record=Im2Sequence,
+        shape=im2sequence_shape,
+        lod=patch_lod,
+        formula=im2sequence,
+        samples=(
+            sample({"X": normal(2, 3, 4, 5)}, kernels=[2, 2], strides=[1, 2]),
+            sample({"X": normal(2, 2, 3, 3)}, kernels=[3, 2], paddings=[1, 0, 2, 1]),
+        ),
+        refuses=(
+            sample({"X": normal(2, 4, 5)}, kernels=[2, 2]),
+            sample({"X": normal(2, 3, 4, 5)}, kernels=[6, 2]),
+            sample({"X": normal(2, 3, 4, 5)}, kernels=[2, 2], paddings=[1, 1]),
+            sample({"X": normal(1, 3, 4, 5), "Y": normal(1, 2)}, kernels=[2, 2]),
+        ),
+    ),
+    Op(type="im2sequence_grad", record=Im2SequenceGrad),
+)
+
+
+# -- sequence_topk_avg_pooling ----------------------------------------------------------------------
+
+
+class TopKOperands(Operands):
+    x: Input
+    row: Input = named("ROW")
+    column: Input = named("COLUMN")
+    x_lod: Offsets
+    row_lod: Offsets = named("ROW@LOD")
+    column_lod: Offsets = named("COLUMN@LOD")
+    topks: Sequence[int] = [1]
+    channel_num: int = 1
+
+
+class SequenceTopKAvgPooling(TopKOperands):
+    out: Output
+    pos: Output = named("pos")
+
+
+class SequenceTopKAvgPoolingGrad(TopKOperands):
+    pos: Input = named("pos")
+    d_out: Input
+    d_x: Output | None
+
+
+def topk_shape(op: Inference) -> Mapping[str, Specs]:
+    """[rows of ROW, channels * averages]; ``pos`` says where the largest stand, -1 where there is none."""
+    x, rows = op.spec("X"), op.shape("ROW")[0]
+    topks, channels = list(op.attr("topks")), op.attr("channel_num")
+    good = bool(topks) and topks == sorted(topks) and topks[0] > 0
+    op.require(good, f"topks must be positive and rise, got {topks}")
+    op.require(channels > 0, f"channel_num must be positive, got {channels}")
+    op.require(
+        len(x.shape) == 2 and x.shape[1] in (1, -1), "X must have one number in a row: [N, 1]"
+    )
+    counts = {op.sequences(slot) for slot in ("X", "ROW", "COLUMN")} - {-1}
+    op.require(len(counts) <= 1, "X, ROW and COLUMN must have equally many sequences")
+    places = rows * channels * topks[-1] if rows >= 0 else -1
+    return {
+        "Out": of_shape((rows, channels * len(topks)), x),
+        "pos": Spec((places,), VarType.INT32),
+    }
+
+
+_PAIRS = {
+    "X": normal(20, 1),
+    "ROW": normal(5, 2),
+    "COLUMN": normal(5, 3),
+    "X@LOD": [offsets(12, 0, 8)],
+    "ROW@LOD": [offsets(2, 1, 2)],
+    "COLUMN@LOD": [offsets(3, 0, 2)],
+}
+define(
+    Op(
+        type="sequence_topk_avg_pooling",
+        record=SequenceTopKAvgPooling,
+        shape=topk_shape,
+        lod=like("ROW", "Out"),
+        samples=(sample(_PAIRS, topks=[1, 3], channel_num=2),),
+        refuses=(
+            sample(_PAIRS, topks=[3, 1], channel_num=2),
+            sample({**_PAIRS, "X": normal(20, 2)}, topks=[1]),
+        ),
+    ),
+    Op(type="sequence_topk_avg_pooling_grad", record=SequenceTopKAvgPoolingGrad),
+)

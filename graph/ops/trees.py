@@ -1,0 +1,342 @@
+"""Ops that follow trees: of words, of classes, and of beams."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...strategies.types import FLOATS, INTEGERS
+from . import formula as f
+from .lod import no_sequences
+from .operands import Array, Input, Operands, Output, named
+from .registry import Inference, Op, Specs, define
+from .rules import merge_dims, of_shape, same_shape
+from .sampled_classes import rows_of_scores
+from .samples import integers, normal, sample, uniform
+
+
+def tree_conv_shape(op: Inference) -> Mapping[str, Specs]:
+    """Nodes [N, n, F], edges [N, E, 2] and filters [F, 3, W, K] to [N, n, W, K]."""
+    nodes, edges, w = op.spec("NodesVector"), op.spec("EdgeSet"), op.spec("Filter")
+    op.require(len(nodes.shape) == 3, "NodesVector must be [trees, nodes, features]")
+    fits = len(edges.shape) == 3 and edges.shape[2] == 2 and edges.dtype in INTEGERS
+    op.require(fits, "EdgeSet must be integers [trees, edges, 2]")
+    op.require(merge_dims(nodes.shape[0], edges.shape[0]) is not None, "as many edges as trees")
+    fits = len(w.shape) == 4 and w.shape[1] == 3
+    fits = fits and merge_dims(w.shape[0], nodes.shape[2]) is not None
+    op.require(fits, f"Filter must be [{nodes.shape[2]}, 3, width, filters]")
+    op.require(op.attr("max_depth") > 1, "max_depth must be above 1")
+    return {"Out": of_shape((*nodes.shape[:2], *w.shape[2:]), nodes)}
+
+
+class TreeConv(Operands):
+    nodes_vector: Input
+    edge_set: Input
+    filter: Input
+    out: Output
+    max_depth: int = 2
+
+
+class TreeConvGrad(Operands):
+    nodes_vector: Input
+    edge_set: Input
+    filter: Input
+    d_out: Input
+    d_nodes_vector: Output | None
+    d_filter: Output | None
+    max_depth: int = 2
+
+
+def tree_conv(a: TreeConv) -> f.Results:
+    """Weigh what lies below each node, by depth and by place among siblings.
+
+    Mou et al., arXiv 1409.5718, section 3.2: eta of the top, the left and the right. Edges lead from parent to
+    child, which count from 1; an edge of 0 ends them. Nodes that a tree does not have are zeros.
+    """
+    n, dtype = a.nodes_vector.shape[1], a.nodes_vector.dtype
+    edges = f.checked(a.edge_set, n + 1, "node", "nodes and none")
+    real = (edges[..., 0] > 0) & (edges[..., 1] > 0)
+    count = edges.shape[1]
+    before = f.table(np.tri(count, k=-1), dtype)
+    ended = before @ f.where(real, 0, 1).astype(dtype).reshape(-1, count, 1)
+    real = real & (ended.reshape(-1, count) < 0.5)
+    number = f.table(np.arange(1, n + 1), edges.dtype)
+
+    def ends(k: int) -> Array:
+        return (f.equal(edges[..., k : k + 1], number) & real.reshape(-1, count, 1)).astype(dtype)
+
+    parent_BEn, child_BEn = ends(0), ends(1)
+    below_Bnn = f.turned(parent_BEn) @ child_BEn
+    siblings_BEE = parent_BEn @ f.turned(parent_BEn)
+    place = (siblings_BEE * before).sum(2, keepdims=True)
+    others = siblings_BEE.sum(2, keepdims=True) - 1
+    share = f.where(others > 0.5, place / f.maximum(others, 1), 0.5)
+    right_B1n = f.turned(f.turned(child_BEn) @ share)
+    exists = number.reshape(n, 1) <= real.astype(edges.dtype).sum(1).reshape(-1, 1, 1) + 1
+    reach = f.where(exists, f.table(np.eye(n), dtype), 0)
+    left, right, top = reach * 0, reach * 0, reach
+    for depth in range(1, a.max_depth):
+        reach, down = reach @ below_Bnn, depth / a.max_depth
+        left = left + reach * right_B1n * down
+        right = right + reach * (1 - right_B1n * down) * down
+        top = top + reach * (1 - down)
+    filters = a.filter.reshape(a.filter.shape[0], 3, -1)
+    parts = [
+        (f.constant(weights) @ a.nodes_vector) @ filters[:, k]
+        for k, weights in enumerate((left, right, top))
+    ]
+    return {"out": (parts[0] + parts[1] + parts[2]).reshape(a.out.shape)}
+
+
+_TREE = {
+    "NodesVector": normal(2, 4, 3),
+    "EdgeSet": integers(2, 3, 2, high=1),
+    "Filter": normal(3, 3, 2, 2),
+}
+
+define(
+    Op(
+        type="tree_conv",
+        record=TreeConv,
+        shape=tree_conv_shape,
+        formula=tree_conv,
+        samples=(
+            sample(_TREE),
+            sample({**_TREE, "EdgeSet": integers(2, 1, 2, low=1, high=3)}, max_depth=3),
+        ),
+        refuses=(
+            sample({**_TREE, "EdgeSet": normal(2, 3, 2)}),
+            sample({**_TREE, "Filter": normal(3, 2, 2, 2)}),
+            sample(_TREE, max_depth=1),
+        ),
+    ),
+    Op(type="tree_conv_grad", record=TreeConvGrad),
+)
+
+
+def gather_tree_shape(op: Inference) -> Mapping[str, Specs]:
+    """Like Ids: integers [steps, batch, beams], and Parents too."""
+    ids, parents = op.spec("Ids"), op.spec("Parents")
+    op.require(ids.dtype in INTEGERS and parents.dtype == ids.dtype, "both must be integers alike")
+    op.require(len(ids.shape) == 3, "Ids must be [steps, batch, beams]")
+    return {"Out": of_shape(same_shape(op, "Ids", "Parents"), ids)}
+
+
+class GatherTree(Operands):
+    ids: Input
+    parents: Input
+    out: Output
+
+
+def gather_tree(a: GatherTree) -> f.Results:
+    """Follow each beam from its last step back to the first, by the parents."""
+    steps, batch, beams = a.ids.shape
+    first = f.table(np.arange(batch).reshape(batch, 1) * beams, np.int64)
+    parents = f.checked(a.parents, beams, "parent", "beams").astype(np.int64)
+    index = first + f.table(np.arange(beams), np.int64)
+    path = []
+    for step in reversed(range(steps)):
+        path.append(f.take(a.ids[step].reshape(-1), index.reshape(-1)).reshape(1, batch, beams))
+        index = first + f.take(parents[step].reshape(-1), index.reshape(-1)).reshape(batch, beams)
+    return {"out": f.concatenate(path[::-1])}
+
+
+define(
+    Op(
+        type="gather_tree",
+        record=GatherTree,
+        shape=gather_tree_shape,
+        formula=gather_tree,
+        samples=(sample({"Ids": integers(4, 2, 3, high=9), "Parents": integers(4, 2, 3, high=3)}),),
+        refuses=(
+            sample({"Ids": integers(4, 2, 3, high=9), "Parents": integers(4, 2, 2, high=2)}),
+            sample({"Ids": normal(4, 2, 3), "Parents": integers(4, 2, 3, high=3)}),
+        ),
+    )
+)
+
+
+def hierarchical_sigmoid_shape(op: Inference) -> Mapping[str, Specs]:
+    """One loss a row of X; PreOut has a column for each class that a path may pass."""
+    x, w, label, classes = op.spec("X"), op.spec("W"), op.spec("Label"), op.attr("num_classes")
+    op.require(x.dtype in FLOATS and w.dtype == x.dtype, "X and W must be of one float type")
+    op.require(len(x.shape) == 2 and len(w.shape) == 2, "X and W must be matrices")
+    op.require(merge_dims(x.shape[1], w.shape[1]) is not None, "rows of X and W must be alike")
+    fits = label.dtype in INTEGERS and label.shape[1:] in ((), (1,))
+    fits = fits and merge_dims(label.shape[0], x.shape[0]) is not None
+    op.require(fits, "Label has one integer for each row of X")
+    op.require(op.has("PathTable") == op.has("PathCode"), "PathTable and PathCode go together")
+    if op.has("PathTable"):
+        table = op.spec("PathTable")
+        fits = len(table.shape) == 2 and table.dtype in INTEGERS
+        fits = fits and op.spec("PathCode").dtype in INTEGERS
+        fits = fits and len(same_shape(op, "PathTable", "PathCode")) == 2
+        op.require(fits, "PathTable and PathCode must be integers [rows, steps]")
+        steps = table.shape[1]
+    else:
+        op.require(classes >= 2, f"num_classes {classes} must be 2 or more")
+        op.require(w.shape[0] >= classes - 1, f"W must have {classes - 1} rows, has {w.shape[0]}")
+        steps = int(classes - 1).bit_length()
+    if op.has("Bias"):
+        shape = op.shape("Bias")
+        op.require(shape in ((w.shape[0], 1), (w.shape[0],)), "Bias must have a number a row of W")
+    rows = x.shape[0]
+    return {"Out": of_shape((rows, 1), x), "PreOut": of_shape((rows, steps), x), "W_Out": w}
+
+
+class HierarchicalAttributes(Operands):
+    num_classes: int = 2
+    remote_prefetch: bool = False
+    trainer_id: int = 0
+    height_sections: Sequence[int] = []
+    epmap: Sequence[str] = []
+    table_names: Sequence[str] = []
+    is_sparse: bool = False
+
+
+class HierarchicalSigmoid(HierarchicalAttributes):
+    x: Input
+    w: Input
+    label: Input
+    path_table: Input | None
+    path_code: Input | None
+    bias: Input | None
+    out: Output
+    pre_out: Output
+    w_out: Output | None = named("W_Out")
+
+
+class HierarchicalSigmoidGrad(HierarchicalAttributes):
+    x: Input
+    w: Input
+    label: Input
+    path_table: Input | None
+    path_code: Input | None
+    bias: Input | None
+    pre_out: Input
+    d_out: Input
+    d_x: Output | None
+    d_w: Output | None
+    d_bias: Output | None
+
+
+class HierarchicalSigmoidRows(Operands):
+    """The gradient of W as rows: of each node on each way, and its values; ``height`` behind a way's end."""
+
+    x: Input
+    label: Input
+    path_table: Input | None
+    path_code: Input | None
+    pre_out: Input
+    d_out: Input
+    rows: Output
+    values: Output
+    num_classes: int = 2
+    height: int = 0
+
+
+def _paths(classes: int) -> tuple[Any, Any]:
+    """Return the inner nodes on the way to each class of a full binary tree, -1 behind them, and the turns.
+
+    The node of class c is c + classes, counted as in a heap from 1; the way leads up.
+    """
+    steps = int(classes - 1).bit_length()
+    nodes, turns = np.full((2, classes, steps), -1)
+    for label in range(classes):
+        code = label + classes
+        for k in range(code.bit_length() - 1):
+            nodes[label, k], turns[label, k] = (code >> (k + 1)) - 1, code >> k & 1
+    return nodes, turns
+
+
+def _ways(a: HierarchicalSigmoid | HierarchicalSigmoidRows) -> tuple[Array, Array]:
+    """Return the nodes on the way to each row's class, -1 behind its end, and the turns: [rows, steps]."""
+    if a.path_table is not None and a.path_code is not None:
+        return a.path_table.astype(np.int64), a.path_code
+    label = f.checked(a.label.reshape(-1), a.num_classes, "label", "classes")
+    nodes, turns = (f.take(f.table(one, np.int64), label) for one in _paths(a.num_classes))
+    return nodes, turns
+
+
+def hierarchical_sigmoid(a: HierarchicalSigmoid) -> f.Results:
+    """The sum of log(1 + exp(z)) - turn * z along the way to the class: Morin and Bengio, AISTATS 2005.
+
+    z is cut to [-40, 40], and 0 behind the way's end, where it counts log 2, as in Paddle.
+    """
+    nodes, turns = _ways(a)
+    rows, steps = nodes.shape
+    used = nodes >= 0
+    index = f.checked(f.where(used, nodes, 0), a.w.shape[0], "node", "rows of W").reshape(-1)
+    z = (f.take(a.w, index).reshape(rows, steps, -1) * a.x.reshape(rows, 1, -1)).sum(2)
+    if a.bias is not None:
+        z = z + f.take(a.bias.reshape(-1), index).reshape(rows, steps)
+    z = f.where(used, z, 0)
+    z = z + f.constant(f.minimum(f.maximum(z, -40.0), 40.0) - z)  # the slope goes on where z is cut
+    turned = f.where(f.equal(turns, 1) & used, z, 0)
+    cost = f.log1p(f.exp(z))
+    return {"out": (cost - turned).sum(1, keepdims=True), "pre_out": cost, "w_out": a.w}
+
+
+def hierarchical_sigmoid_rows(a: HierarchicalSigmoidRows) -> f.Results:
+    """The slope of a step is sigmoid(z) - turn, where log(1 + exp(z)) is its cost."""
+    nodes, turns = _ways(a)
+    rows, steps = nodes.shape
+    used = nodes >= 0
+    slope = 1 - f.exp(-a.pre_out) - f.where(f.equal(turns, 1), 1.0, 0.0).astype(a.x.dtype)
+    slope = f.where(used, slope, 0) * a.d_out.reshape(-1, 1)
+    values = slope.reshape(rows, steps, 1) * a.x.reshape(rows, 1, -1)
+    index = f.where(used, nodes, a.height)
+    return {"rows": index.reshape(-1), "values": values.reshape(rows * steps, -1)}
+
+
+_CLASSES = {"X": normal(4, 3), "W": normal(5, 3), "Label": integers(4, 1, high=6)}
+_CUSTOM = {
+    **_CLASSES,
+    "PathTable": integers(4, 3, low=-1, high=5),
+    "PathCode": integers(4, 3, high=2),
+}
+_CUSTOM_WAY = {slot: _CUSTOM[slot] for slot in ("Label", "PathTable", "PathCode")}
+_COSTS = {
+    "X": normal(4, 3),
+    "PreOut": uniform(4, 3, low=0.1),
+    "Out@GRAD": normal(4, 1),
+}
+
+define(
+    Op(
+        type="hierarchical_sigmoid",
+        record=HierarchicalSigmoid,
+        shape=hierarchical_sigmoid_shape,
+        formula=hierarchical_sigmoid,
+        in_place={"W_Out": "W"},
+        only_uses=lambda attrs: True,
+        needs=lambda attrs: {"W_Out": ("W",)},
+        samples=(
+            sample({**_CLASSES, "Bias": normal(5, 1)}, num_classes=6),
+            sample({**_CLASSES, "Label": integers(4, high=6)}, num_classes=6),
+            sample(_CUSTOM, num_classes=5),
+        ),
+        refuses=(
+            sample(_CLASSES, num_classes=1),
+            sample(_CLASSES, num_classes=9),
+            sample({**_CLASSES, "Label": integers(3, 1, high=6)}, num_classes=6),
+            sample({**_CLASSES, "PathCode": integers(4, 3, high=2)}, num_classes=6),
+        ),
+    ),
+    Op(type="hierarchical_sigmoid_grad", record=HierarchicalSigmoidGrad),
+)
+define(
+    Op(
+        type="hierarchical_sigmoid_rows",
+        record=HierarchicalSigmoidRows,
+        shape=lambda op: rows_of_scores(op, op.spec("PreOut"), op.spec("X")),
+        formula=hierarchical_sigmoid_rows,
+        lod=no_sequences,
+        samples=(
+            sample({**_COSTS, "Label": integers(4, 1, high=6)}, num_classes=6, height=5),
+            sample({**_CUSTOM_WAY, **_COSTS}, num_classes=5, height=5),
+        ),
+    ),
+)

@@ -1,0 +1,51 @@
+"""Let an update of a float32 master add L2 decay itself, in float32, instead of two ops in low precision."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..ir.graph import Graph, Node
+from ..ops.declare_update import MASTER
+from .match import Change, GraphRewriter, sole_value
+from .target import Pass, Target
+
+_NAME = "fold_decay"
+_UPDATES = ("sgd", "momentum", "adam")
+
+
+def fold_decay(graph: Graph, target: Target) -> Graph:
+    """sum(gradient, scale(parameter)) before an update that has a master becomes an attribute of the update."""
+    if not any(node.op in _UPDATES and MASTER in node.inputs for node in graph.nodes):
+        return graph
+    edit, count = GraphRewriter(graph, target), 0
+    for update in edit.nodes(*_UPDATES):
+        change = _change(edit, update) if sole_value(update.inputs, MASTER) is not None else None
+        count += change is not None and edit.fuse_all([change])
+    return edit.result(_NAME, {"decays into updates": count}, "no update of a master has L2 decay")
+
+
+def _change(edit: GraphRewriter, update: Node) -> Change | None:
+    param, decayed = sole_value(update.inputs, "Param"), sole_value(update.inputs, "Grad")
+    total = edit.maker.get(decayed) if decayed is not None else None
+    if decayed is None or total is None or total.op != "sum" or len(total.reads()) != 2:
+        return None
+    grad, term = total.reads()
+    scale, backward = edit.maker.get(term), edit.maker.get(grad)
+    if scale is None or scale.op != "scale" or sole_value(scale.inputs, "X") is not param:
+        return None
+    rows = backward is not None and backward.attrs.get("is_sparse", False)
+    if rows or scale.attrs["bias"] != 0 or len(scale.reads()) != 1:
+        return None
+    old = (scale, total, update)
+    if not (edit.can_fuse_away(term, old) and edit.can_fuse_away(decayed, old)):
+        return None
+    attrs = {**update.attrs, "l2_decay": scale.attrs["scale"]}
+    return old, replace(update, inputs={**update.inputs, "Grad": (grad,)}, attrs=attrs)
+
+
+PASS = Pass(
+    _NAME,
+    fold_decay,
+    lambda target: True,
+    "an update that is fused with others has its decay already",
+)

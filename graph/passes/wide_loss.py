@@ -1,0 +1,114 @@
+"""Keep the loss of low scores in float32, to the mean over rows that is fetched, and its gradient back to them.
+
+At level O2 of mixed precision a loss is in low precision, so one of 10 would move in steps of 1/16. The rows'
+losses, what sums them, and the gradients of these are small: float32 costs nothing. Others read the loss
+rounded, as the program says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from ...strategies.types import LOW, VarType
+from ..ir.graph import TEMP, Graph, Node, Value
+from ..ops.score_loss import SCORE_LOSS
+from .target import Pass, Target
+
+_NAME = "wide_loss"
+_SUMS = ("mean", "reduce_mean", "reduce_sum", "scale")
+_SLOPES = tuple(f"{name}_grad" for name in ("mean", "reduce_mean", "reduce_sum"))
+
+
+def wide_loss(graph: Graph, target: Target) -> Graph:
+    """Widen what lies between a loss of low scores and the scalar made of it, and the gradients between."""
+    if not any(node.op == SCORE_LOSS and not node.attrs["wide"] for node in graph.nodes):
+        return graph
+    swap = _widened(graph)
+    if not swap:
+        return graph
+    nodes = _unread_casts_removed(_rewritten(graph, swap), graph.needed(target.fetches))
+    return graph.with_nodes(nodes, swap).noted(f"{_NAME}: {len(swap)} values are in float32")
+
+
+def _widened(graph: Graph) -> dict[Value, Value]:
+    """Return each value of the chains from a loss and back to it, and the one in float32 in its place."""
+    swap: dict[Value, Value] = {}
+    for node in graph.nodes:
+        loss = node.op == SCORE_LOSS and not node.attrs["wide"]
+        chain = node.op in _SUMS and node.reads()[0] in swap
+        slope = node.op in _SLOPES and node.inputs["X"][0] in swap
+        if loss or chain or slope:
+            results = node.outputs["Loss"] if loss else node.writes()
+            swap.update((value, _wide(value)) for value in results if value and _narrow(value))
+    return swap
+
+
+def _narrow(value: Value) -> bool:
+    return value.kind == TEMP and value.spec.dtype in LOW
+
+
+def _wide(value: Value) -> Value:
+    return replace(value, spec=value.spec._replace(dtype=VarType.FP32))
+
+
+def _rewritten(graph: Graph, swap: Mapping[Value, Value]) -> Iterator[Node]:
+    """Yield the nodes of the chains in float32, and casts where others read their results."""
+    sources = {n.writes()[0]: n.reads()[0] for n in graph.nodes if n.op == "cast"}
+    rounded: dict[Value, Value] = {}
+    for node in graph.nodes:
+        if node.op.startswith(SCORE_LOSS) or swap.keys() & set(node.writes()):
+            reads = swap
+            for value in node.inputs.get("Out@GRAD", ()):
+                if value is not None and value not in swap and _narrow(value):
+                    source = sources.get(value)
+                    if source is None or source.spec.dtype != VarType.FP32:
+                        source = Value(
+                            f"{value.name}.wide", _wide(value).spec, version=value.version
+                        )
+                        yield _cast(value, source, node)
+                    reads = {**swap, value: source}
+            yield _in_float32(node.reading(reads), swap)
+            continue
+        if node.op == "cast" and node.reads()[0] in swap:
+            wide = node.reading(swap)
+            yield replace(wide, attrs={**node.attrs, "in_dtype": int(VarType.FP32)})
+            continue
+        for value in dict.fromkeys(node.reads()):
+            if value in swap and value not in rounded:
+                rounded[value] = replace(value, name=f"{value.name}.narrow")
+                yield _cast(swap[value], rounded[value], node)
+        yield node.reading(rounded)
+
+
+def _in_float32(node: Node, swap: Mapping[Value, Value]) -> Node:
+    outputs = {
+        slot: tuple(swap.get(value, value) if value else None for value in values)
+        for slot, values in node.outputs.items()
+    }
+    attrs = {**node.attrs, "wide": True} if node.op.startswith(SCORE_LOSS) else node.attrs
+    return replace(node, outputs=outputs, attrs=attrs)
+
+
+def _cast(source: Value, result: Value, like: Node) -> Node:
+    attrs = {"in_dtype": int(source.spec.dtype), "out_dtype": int(result.spec.dtype)}
+    slots = {"X": (source,)}, {"Out": (result,)}
+    return Node("cast", *slots, attrs, like.role, like.where, (), like.at, like.scope)
+
+
+def _unread_casts_removed(nodes: Iterable[Node], fetched: frozenset[Value]) -> list[Node]:
+    """Return the nodes without casts from float32 that nothing reads any more."""
+    nodes = list(nodes)
+    read = {value for node in nodes for value in node.reads()} | fetched
+    return [
+        node for node in nodes
+        if node.op != "cast" or node.grads or node.writes()[0] in read or node.writes()[0].kind != TEMP
+    ]  # fmt: skip
+
+
+PASS = Pass(
+    _NAME,
+    wide_loss,
+    lambda target: True,
+    "it widens the losses that score_loss made of scores in low precision",
+)

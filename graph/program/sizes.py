@@ -1,0 +1,73 @@
+"""Programs whose ops depend on sizes of what is fed, beyond its rows: they are compiled for each of them.
+
+A recurrent block is computed once for each step. Where the program leaves open how many there are, a copy of it
+is made for the sizes that came, in which every shape that follows from them is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..ops.rules import UNKNOWN_SIZE
+from .clone import copy_program
+from .known import LEFT_TO_FEEDS, resolve_numbers
+from .operator import Operator
+from .program import Block, Program
+from .seeds import keep_seed
+
+Sizes = tuple[tuple[str, tuple[int, ...]], ...]  # of feeds, by name
+
+
+def needs_sizes(program: Program) -> bool:
+    """Tell whether ops of a program depend on sizes that it leaves open."""
+    return any(_is_open(op) for block in program.blocks for op in block.ops)
+
+
+def _is_open(op: Operator) -> bool:
+    if op.type == "recurrent":
+        shapes = [op.block.var_recursive(name).shape for name in op.inputs.get("inputs", ())]
+        return all(shape is None or shape[0] < 0 for shape in shapes)
+    if op.type not in LEFT_TO_FEEDS:
+        return False
+    _, attrs = resolve_numbers(op)
+    values = (attrs[name] for name in op.declaration.numbers.values() if isinstance(name, str))
+    return any(UNKNOWN_SIZE in (v if isinstance(v, list) else [v]) for v in values)
+
+
+def with_sizes(program: Program, shapes: Mapping[str, tuple[int, ...]], rows: bool) -> Program:
+    """Return a copy of a program for feeds of these shapes; without ``rows`` dimension 0 stays open."""
+    sized = copy_program(program)
+    keep_seed(program, sized)
+    for name, shape in shapes.items():
+        variable = sized.global_block().vars.get(name)
+        if (
+            variable is not None
+            and variable.shape is not None
+            and len(variable.shape) == len(shape)
+        ):
+            variable.shape = tuple(
+                size if declared < 0 and (i or rows) else declared
+                for i, (declared, size) in enumerate(zip(variable.shape, shape, strict=True))
+            )
+    _infer(sized.global_block())
+    return sized
+
+
+def _infer(block: Block) -> None:
+    """Infer the shapes of a block's variables again."""
+    for op in block.ops:
+        body = op.attrs.get("sub_block")
+        steps = -1
+        if op.type == "recurrent" and isinstance(body, Block):
+            for name in op.inputs.get("inputs", ()):
+                steps, *rest = block.var_recursive(name).shape or (-1,)
+                body.vars[name].shape = tuple(rest)
+            pairs = zip(op.attrs["ex_states"], op.inputs.get("initial_states", ()), strict=True)
+            for state, start in pairs:
+                body.vars[state].shape = block.var_recursive(start).shape
+        if isinstance(body, Block):
+            _infer(body)
+        op.infer()
+        if op.type == "recurrent" and isinstance(body, Block):
+            for name in op.outputs.get("outputs", ()):
+                block.var_recursive(name).shape = (steps, *(body.vars[name].shape or ()))
