@@ -12,6 +12,7 @@ import numpy as np
 from ...graph.ops.expr import Expr, argument
 from ...graph.ops.operands import attribute_name
 from ..device.device import Device
+from ..host.bounded_dict import BoundedDict
 from .erf import erf_into
 
 _BOOLEAN = {
@@ -32,15 +33,14 @@ def trace(
     used = [None if name in unused else argument(name) for name in operands]
     key = scalar, repr(settings), tuple(operand is None for operand in used)
     if key not in _traced:
-        made = scalar(*used, **settings)
-        _traced[key] = made if isinstance(made, tuple) else (made,)
-        if len(_traced) > _TRACED_KEPT:
-            _traced.pop(next(iter(_traced)), None)
+        result = scalar(*used, **settings)
+        _traced[key] = result if isinstance(result, tuple) else (result,)
     return _traced[key]
 
 
 _TRACED_KEPT = 1000
-_traced: dict[tuple[Callable[..., Any], str, tuple[bool, ...]], tuple[Expr, ...]] = {}
+_traced: BoundedDict[tuple[Callable[..., Any], str, tuple[bool, ...]], tuple[Expr, ...]]
+_traced = BoundedDict(_TRACED_KEPT)
 
 
 @cache

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from ...graph.ops import expr as e
 from ...graph.ops.formula import Term, in_order, slices
 from ...graph.ops.operands import Operands
 from ...graph.ops.registry import Op
-from ...strategies.errors import InvalidValue
+from ...strategies.errors import InvalidValue, SequenceError
 from ..device.device import Device
 
 Step = Callable[[], Any]
@@ -59,14 +60,18 @@ _APART = {
     "rows",
     "row_sums",
     "argmax",
+    "segments",
+    "segment_argmax",
 }
+_NO_FUNCTION = frozenset({*_VIEWS, *_KNOWN, *_APART, "sum"})
 _COSTS = {"exp", "expm1", "log", "log1p", "tanh", "erf", "sin", "cos", "power", "sqrt", "divide"}
+_LONG = 1024  # elements of a sequence for which a call is not too much
 _CHEAP = 4  # functions that are computed twice rather than written and read
 
 
 def elementwise(term: Term) -> bool:
     """Tell whether a term is a function of single elements."""
-    return term.fn not in _VIEWS | _KNOWN | _APART and term.fn != "sum"
+    return term.fn not in _NO_FUNCTION
 
 
 def _type(term: Term) -> Any:
@@ -93,11 +98,11 @@ def traced(op: Op, a: Operands) -> tuple[list[tuple[Term, Any, tuple[str, int]]]
 
     for slots, fn in zip(op.parameters, ("arg", "result"), strict=True):
         for _, name, several in slots:
-            held = fields[name]
+            value = fields[name]
             if several:
-                fields[name] = [term(x, f"{name}{k}", fn) for k, x in enumerate(held)]
+                fields[name] = [term(x, f"{name}{k}", fn) for k, x in enumerate(value)]
             else:
-                fields[name] = term(held, name, fn)
+                fields[name] = term(value, name, fn)
     assert op.formula is not None
     results = op.formula(a.of(fields))
     roots = []
@@ -124,10 +129,15 @@ def _merged(roots: Sequence[Term]) -> list[Term]:
     merged: dict[int, Term] = {}
     for term in in_order(roots):
         args = [merged[id(arg)] for arg in term.args]
-        known = id(term.options) if isinstance(term.options, np.ndarray) else repr(term.options)
-        key = (term.fn, *map(id, args), term.shape, term.dtype, known)
+        options = term.options
+        if isinstance(options, np.ndarray):
+            options = id(options)
+        elif isinstance(options, float):
+            options = repr(options)  # -0.0 is not 0.0
+        key = (term.fn, *map(id, args), term.shape, term.dtype, type(options), options)
         if key not in same:
-            same[key] = Term(term.fn, args, term.shape, term.dtype, term.options)
+            own = all(map(is_, args, term.args))
+            same[key] = term if own else Term(term.fn, args, term.shape, term.dtype, term.options)
         merged[id(term)] = same[key]
     return [merged[id(root)] for root in roots]
 
@@ -365,6 +375,10 @@ class _Program:
             self.steps.append(partial(xp.matmul, first, args[1], out))
         elif term.fn in ("inverse", "cholesky"):
             self.steps.append(partial(_factor, dev, self.op, term.fn, first, out))
+        elif term.fn == "segments":
+            self.steps.append(partial(_segments, dev, self.op, term.options, first, out))
+        elif term.fn == "segment_argmax":
+            self.steps.append(partial(_segment_argmax, xp, first, args[1], out))
         elif term.fn == "argmax":
             self.steps.append(lambda: xp.copyto(out, first.argmax(term.options)))
         else:
@@ -380,9 +394,48 @@ def _factor(dev: Device, op: str, fn: str, matrices: Any, out: Any) -> None:
         raise InvalidValue(f"{op}: a matrix has no {fn}: {error}.") from None
 
 
-def _check(op: str, index: Any, limit: int, what: str) -> None:
+def _segments(dev: Device, op: str, what: str, offsets: Any, out: Any) -> None:
+    """Write the number of each row's sequence."""
+    if dev.runtime is None:  # the host does not see offsets on a GPU
+        if offsets[-1] != out.size:
+            raise SequenceError(
+                f"{op}: the sequences of {what} end at row {offsets[-1]}, and it has {out.size} rows"
+            )
+        out[...] = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
+    else:
+        xp = dev.xp
+        out[...] = xp.searchsorted(offsets[1:], xp.arange(out.size), side="right")
+
+
+def _segment_argmax(xp: Any, offsets: Any, values: Any, out: Any) -> None:
+    """Write the first row of the largest element, by sequence and column."""
+    rows, filled = values.shape[0], offsets[1:] > offsets[:-1]
+    if xp is np and values.size > _LONG * out.shape[0]:  # faster than ``reduceat`` for all of them
+        for row, begin, end in zip(out, offsets[:-1], offsets[1:], strict=True):
+            row[...] = values[begin:end].argmax(0) + begin if end > begin else -1
+        return
+    number = xp.searchsorted(offsets[1:], xp.arange(rows), side="right")
+    if xp is np:
+        starts = offsets[:-1][filled]
+        largest = np.empty(out.shape, values.dtype)
+        largest[filled] = np.maximum.reduceat(values, starts, axis=0)
+    else:
+        largest = xp.full(out.shape, -xp.inf, values.dtype)
+        xp.maximum.at(largest, number, values)
+    position = xp.where(values == largest[number], xp.arange(rows)[:, None], rows)
+    out.fill(rows)
+    if xp is np:
+        out[filled] = np.minimum.reduceat(position, starts, axis=0)
+    else:
+        xp.minimum.at(out, number, position)
+    out[~filled] = -1
+
+
+def _check(op: str, index: Any, limit: int, what: str, of: str) -> None:
     if index.size:
         low, high = int(index.min()), int(index.max())
         if low < 0 or high >= limit:
             wrong = low if low < 0 else high
-            raise InvalidValue(f"{op}: {what} {wrong} is outside 0 to {limit - 1}")
+            raise InvalidValue(
+                f"{op}: {what} {wrong} is outside the {limit} {of} (0 to {limit - 1})"
+            )

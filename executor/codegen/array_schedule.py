@@ -43,8 +43,8 @@ def schedule(results: Mapping[str, Expr], scalars: Collection[str]) -> ArraySche
     computed once, and such results are written last.
     """
     whole = {n: r for n, r in results.items() if n.removesuffix("_out") not in scalars}
-    found = dict.fromkeys(part for result in whole.values() for part in _steady(result, scalars))
-    steady = {part: f"number{k}" for k, part in enumerate(found)}
+    numbers = dict.fromkeys(part for result in whole.values() for part in _steady(result, scalars))
+    steady = {part: f"number{k}" for k, part in enumerate(numbers)}
     once = _Order({name: part for part, name in steady.items()}, {}, "part")
     each = _Order(whole, steady, "scratch")
     last = _Order({n: r for n, r in results.items() if n not in whole}, {}, "part")

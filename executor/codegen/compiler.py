@@ -115,9 +115,9 @@ def load(context: Any, pointer: Any, index: Any, scope: Any, scopes: Any) -> Any
     """pointer[index]; what lies in other places is elsewhere."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        made = builder.load(builder.gep(arguments[0], [arguments[1]]))
-        _set_apart(made, builder, scope.literal_value, scopes.literal_value)
-        return made
+        instruction = builder.load(builder.gep(arguments[0], [arguments[1]]))
+        _set_apart(instruction, builder, scope.literal_value, scopes.literal_value)
+        return instruction
 
     return pointer.dtype(pointer, types.int64, scope, scopes), emit
 
@@ -127,8 +127,8 @@ def store(context: Any, pointer: Any, index: Any, value: Any, scope: Any, scopes
     """pointer[index] = value; what lies in other places is elsewhere."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        made = builder.store(arguments[2], builder.gep(arguments[0], [arguments[1]]))
-        _set_apart(made, builder, scope.literal_value, scopes.literal_value)
+        instruction = builder.store(arguments[2], builder.gep(arguments[0], [arguments[1]]))
+        _set_apart(instruction, builder, scope.literal_value, scopes.literal_value)
         return context.get_dummy_value()
 
     return types.none(pointer, types.int64, pointer.dtype, scope, scopes), emit

@@ -94,9 +94,9 @@ class _Loops:
             return [self._launch((grid[0], 1, 1), block, [])]
         count = nest.places * (nest.sizes[-1] if nest.sums == "columns" else 1)
         summed = [j for j, one in enumerate(nest.summed) if one]
-        made = [self.dev.scratch((parts, count), _TOTALS[nest.total(j)]) for j in summed]
-        steps = [self._launch((grid[0], parts, 1), block, made)]
-        for part, j in zip(made, summed, strict=True):
+        buffers = [self.dev.scratch((parts, count), _TOTALS[nest.total(j)]) for j in summed]
+        steps = [self._launch((grid[0], parts, 1), block, buffers)]
+        for part, j in zip(buffers, summed, strict=True):
             last = _Loops(self.dev, self._last(part, nest.writes[j][1], parts))
             steps += last.steps(parted=False)
         return steps
@@ -137,15 +137,15 @@ class _Loops:
     def _last(self, part: Any, k: int, parts: int) -> Nest:
         """Return the loops that add up the parts of one result."""
         nest, out = self.nest, self.nest.memories[k]
-        kept = [(n, s) for n, s in zip(nest.sizes, out.strides, strict=True)]
-        kept = kept[: nest.kept] + (kept[-1:] if nest.sums == "columns" else [])
-        sizes = [n for n, _ in kept]
+        dims = [(n, s) for n, s in zip(nest.sizes, out.strides, strict=True)]
+        dims = dims[: nest.lead] + (dims[-1:] if nest.sums == "columns" else [])
+        sizes = [n for n, _ in dims]
         steps = [math.prod(sizes[d + 1 :]) for d in range(len(sizes))]
         whole = math.prod(sizes)
         at = max(len(sizes) - 1, 0)  # where the dimension of the parts comes: before the innermost
         sizes.insert(at, parts)
         steps.insert(at, whole)
-        strides = [s for _, s in kept]
+        strides = [s for _, s in dims]
         strides.insert(at, 0)
         memories = [
             Memory(part, self.runtime.address(part), tuple(steps)),

@@ -38,7 +38,7 @@ class Nest:
     memories: list[Memory]
     reads: dict[str, int]
     writes: list[tuple[Expr, int]]
-    kept: int = 0  # leading dimensions over which nothing is summed, where something is
+    lead: int = 0  # leading dimensions over which nothing is summed, where something is
     summed: list[bool] = field(default_factory=list)  # by write
 
     @staticmethod
@@ -77,10 +77,10 @@ class Nest:
         """Order the dimensions as memory has them, and join those that lie behind each other in every array."""
         shape = self.sizes
         guide = max(self.memories, key=lambda m: sum(s != 0 for s in m.strides)).strides
-        kept = [i for i, size in enumerate(shape) if size > 1]
+        dims = [i for i, size in enumerate(shape) if size > 1]
         sizes: list[int] = []
         joined: list[list[int]] = [[] for _ in self.memories]
-        for i in sorted(kept, key=lambda i: -abs(guide[i])):
+        for i in sorted(dims, key=lambda i: -abs(guide[i])):
             strides = [m.strides[i] for m in self.memories]
             fits = all(j and j[-1] == s * shape[i] for j, s in zip(joined, strides, strict=True))
             if fits:
@@ -92,8 +92,8 @@ class Nest:
                 for j, s in zip(joined, strides, strict=True):
                     j.append(s)
         self.sizes = tuple(sizes) or (1,)
-        for memory, found in zip(self.memories, joined, strict=True):
-            memory.strides = tuple(found) if sizes else (0 if not memory.written else 1,)
+        for memory, strides in zip(self.memories, joined, strict=True):
+            memory.strides = tuple(strides) if sizes else (0 if not memory.written else 1,)
 
     def _split(self) -> Nest:
         """Put the dimensions over which something is summed behind the others, but leave the innermost last."""
@@ -106,11 +106,11 @@ class Nest:
         if not over:
             return self
         outer = range(len(self.sizes) - 1)
-        kept = [d for d in outer if not over[d]]
-        order = [*kept, *(d for d in outer if over[d]), len(self.sizes) - 1]
+        lead = [d for d in outer if not over[d]]
+        order = [*lead, *(d for d in outer if over[d]), len(self.sizes) - 1]
         memories = [replace(m, strides=tuple(m.strides[d] for d in order)) for m in self.memories]
         sizes = tuple(self.sizes[d] for d in order)
-        return replace(self, sizes=sizes, memories=memories, kept=len(kept))
+        return replace(self, sizes=sizes, memories=memories, lead=len(lead))
 
     @property
     def sums(self) -> str:
@@ -124,12 +124,12 @@ class Nest:
     @property
     def places(self) -> int:
         """How many sums there are, of one innermost row if it is not summed over."""
-        return math.prod(self.sizes[: self.kept])
+        return math.prod(self.sizes[: self.lead])
 
     @property
     def rows(self) -> int:
         """How many innermost rows a sum goes over, or a loop without sums has."""
-        return math.prod(self.sizes[self.kept : -1])
+        return math.prod(self.sizes[self.lead : -1])
 
     @property
     def read(self) -> list[int]:
@@ -153,13 +153,13 @@ class Nest:
 
     def form(self) -> tuple[object, ...]:
         """Return what nests have in common that differ in addresses, sizes and wider strides alone."""
-        told = {(k, d) for k, d in self.strided()}
+        wide = {(k, d) for k, d in self.strided()}
         memories = tuple(
-            (m.dtype, m.written, *(2 if (k, d) in told else s for d, s in enumerate(m.strides)))
+            (m.dtype, m.written, *(2 if (k, d) in wide else s for d, s in enumerate(m.strides)))
             for k, m in enumerate(self.memories)
         )
         what = tuple((expression.form, k) for expression, k in self.writes)
-        return what, memories, tuple(self.reads.items()), tuple(self.summed), self.kept
+        return what, memories, tuple(self.reads.items()), tuple(self.summed), self.lead
 
     def index(self) -> str:
         """Return the type that holds every offset."""

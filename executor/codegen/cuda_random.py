@@ -46,7 +46,7 @@ class Place:
 def stream_arguments(
     dev: Device, stream: Stream, count: int, sample: int, start: int = 0
 ) -> list[Any]:
-    """Return the arguments of ``STREAM``: ``sample`` elements have one row of the batch."""
+    """Return the arguments of ``STREAM``: a row of the batch has ``sample`` elements."""
     keys = [int(k) for k in stream.key]
     of_row = sample if stream.per_row else 0
     return [dev.ticks, count, of_row, start, int(stream.every_step), *keys]
@@ -75,7 +75,7 @@ def bind_draws(
     assert dev.runtime is not None
     text = _Text(dev, places, one, [(kind, name) for kind, name, _ in numbers], draws)
     arguments = [
-        *(p.array for p in text.held),
+        *(p.array for p in text.own),
         *stream_arguments(dev, stream, count, sample, start),
     ]
     arguments += [*text.numbers, *(value for _, _, value in numbers)]
@@ -96,7 +96,7 @@ class _Text:
         draws: int,
     ) -> None:
         assert dev.runtime is not None
-        self.places, self.draws, self.given = places, draws, numbers
+        self.places, self.draws, self.scalars = places, draws, numbers
         addresses = [dev.runtime.address(p.array) for p in places]
         # An operand in whose place the result comes is read through the result's pointer.
         results = {a: p.name for p, a in zip(places, addresses, strict=True) if p.written}
@@ -104,25 +104,25 @@ class _Text:
             p.name: p.name if p.written else results.get(a, p.name)
             for p, a in zip(places, addresses, strict=True)
         }
-        self.held = [p for p in places if self.pointer[p.name] == p.name]
+        self.own = [p for p in places if self.pointer[p.name] == p.name]
         self.dense = all(p.array.flags.c_contiguous for p in places)
         self.vector = self.dense and all(a % 16 == 0 for a in addresses)
         shape = places[0].array.shape
-        strides = [[s // p.array.itemsize for s in p.array.strides] for p in self.held]
+        strides = [[s // p.array.itemsize for s in p.array.strides] for p in self.own]
         self.rank = len(shape)
         self.numbers = [] if self.dense else [*shape, *(s for own in strides for s in own)]
         words = [f"unsigned w{d}" for d in range(draws)]
-        taken = [f"{p.kind}& {p.name}" for p in places]
-        taken += [f"{kind} {name}" for kind, name in numbers]
-        head = f"static __device__ __forceinline__ void one({', '.join([*words, *taken])})"
+        params = [f"{p.kind}& {p.name}" for p in places]
+        params += [f"{kind} {name}" for kind, name in numbers]
+        head = f"static __device__ __forceinline__ void one({', '.join([*words, *params])})"
         self.definitions = f"{head} {{\n{one}\n}}\n"
 
     def kernel(self) -> CudaKernel:
-        given = [(f"{'' if p.written else 'const '}{p.kind}*", f"{p.name}_") for p in self.held]
-        given += STREAM
+        params = [(f"{'' if p.written else 'const '}{p.kind}*", f"{p.name}_") for p in self.own]
+        params += STREAM
         if not self.dense:
-            given += [("long long", f"n{d}") for d in range(self.rank)]
-            given += [("long long", f"{p.name}_s{d}") for p in self.held for d in range(self.rank)]
+            params += [("long long", f"n{d}") for d in range(self.rank)]
+            params += [("long long", f"{p.name}_s{d}") for p in self.own for d in range(self.rank)]
         body = [
             STREAM_HEAD,
             "const long long blocks = (skip + n + 7) / 8;",
@@ -133,7 +133,7 @@ class _Text:
         ]
         return CudaKernel(
             "draw",
-            (*given, *self.given),
+            (*params, *self.scalars),
             "\n".join(body),
             ("philox.cuh",),
             self.definitions,
@@ -180,7 +180,7 @@ class _Text:
 
     def _call(self, elements: list[str]) -> str:
         words = [f"w{d}.at[i]" for d in range(self.draws)]
-        return f"one({', '.join([*words, *elements, *(name for _, name in self.given)])});"
+        return f"one({', '.join([*words, *elements, *(name for _, name in self.scalars)])});"
 
     def _singly(self) -> list[str]:
         lines = [
@@ -193,7 +193,7 @@ class _Text:
             lines.append("  long long rest = e;")
             for d in reversed(range(self.rank)):
                 lines.append(f"  const long long i{d} = rest % n{d}; rest /= n{d};")
-        for p in self.held:
+        for p in self.own:
             terms = [f"i{d} * {p.name}_s{d}" for d in range(self.rank)]
             lines.append(
                 f"  const long long {p.name}o = {'e' if self.dense else ' + '.join(terms) or 0};"

@@ -28,6 +28,8 @@ _COMPARISONS = {
     "greater": ">", "greater_equal": ">=", "less": "<", "less_equal": "<=", "equal": "==",
     "not_equal": "!=",
 }  # fmt: skip
+_BITS = {"bitwise_and": "{0} & {1}", "bitwise_or": "{0} | {1}", "bitwise_xor": "{0} ^ {1}",
+         "left_shift": "{0} << {1}", "right_shift": "{0} >> {1}", "bitwise_not": "~{0}"}  # fmt: skip
 _LOGIC = {"logical_and": "{0} && {1}", "logical_or": "{0} || {1}", "logical_xor": "{0} != {1}",
           "logical_not": "!{0}"}  # fmt: skip
 _C_NAMES = {"arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan",
@@ -50,8 +52,8 @@ _PATTERNS = {
 }
 _PLAIN = (0, 0.5, 1, 2, 3)  # numbers that help the compiler when it knows them
 _ALL = {
-    *_INFIX, *_COMPARISONS, *_LOGIC, *_OF_FLOATS, *_STEPS, *_PATTERNS, "arg", "const", "where", "maximum",
-    "minimum", "power", "divide", "reciprocal", "absolute", "isfinite",
+    *_INFIX, *_BITS, *_COMPARISONS, *_LOGIC, *_OF_FLOATS, *_STEPS, *_PATTERNS, "arg", "const", "where",
+    "maximum", "minimum", "power", "divide", "reciprocal", "absolute", "isfinite",
 }  # fmt: skip
 
 
@@ -124,10 +126,10 @@ class CudaWriter:
 
     def element(self, node: Expr, dtype: Any) -> str:
         """Return the text of an expression's value as an array's element, rounded to its type."""
-        kind, held = kind_of(dtype), c_type(dtype)
+        kind, storage = kind_of(dtype), c_type(dtype)
         return (
-            f"element<{held}>({self.number(node, kind)})"
-            if held != kind
+            f"element<{storage}>({self.number(node, kind)})"
+            if storage != kind
             else self.number(node, kind)
         )
 
@@ -169,7 +171,8 @@ class CudaWriter:
         broken = any(not float(n).is_integer() for n in numbers)
         if kind not in _FLOATS and (broken or fn in (*_OF_FLOATS, "divide", "reciprocal")):
             return "double"
-        if kind == "bool" and fn not in _COMPARISONS and fn not in ("where", "positive"):
+        same = (*_COMPARISONS, *_BITS, "where", "positive")  # leave booleans as they are
+        if kind == "bool" and fn not in same:
             return self._kind if self._kind != "bool" else "int"
         return kind
 
@@ -177,6 +180,10 @@ class CudaWriter:
         fn, suffix = node.fn, "f" if kind == "float" else ""
         if fn in _INFIX:
             return f"{args[0]} {_INFIX[fn]} {args[1]}"
+        if fn in _BITS:
+            return (
+                f"!{args[0]}" if (fn, kind) == ("bitwise_not", "bool") else _BITS[fn].format(*args)
+            )
         if fn in _PATTERNS:
             return _PATTERNS[fn].format(*args)
         if fn in ("divide", "reciprocal"):
@@ -207,36 +214,36 @@ class CudaWriter:
         return f"({first} {sign} {second} || {second} != {second}) ? {second} : {first}"
 
     def _power(self, exponent: Expr, args: list[str], kind: str) -> str:
-        given = exponent.value if exponent.fn == "const" else None
-        if given in (1, 2, 3):
-            return " * ".join([args[0]] * int(given))
+        value = exponent.value if exponent.fn == "const" else None
+        if value in (1, 2, 3):
+            return " * ".join([args[0]] * int(value))
         if kind not in _FLOATS:
             return f"whole_power({args[0]}, {args[1]})"
         suffix = "f" if kind == "float" else ""
-        return f"sqrt{suffix}({args[0]})" if given == 0.5 else f"pow{suffix}({', '.join(args)})"
+        return f"sqrt{suffix}({args[0]})" if value == 0.5 else f"pow{suffix}({', '.join(args)})"
 
-    def _constant(self, given: Any, kind: str) -> str:
+    def _constant(self, value: Any, kind: str) -> str:
         if kind == "bool":
-            return "true" if given else "false"
+            return "true" if value else "false"
         whole = kind not in _FLOATS
-        number = int(given) if whole else float(given)
+        number = int(value) if whole else float(value)
         if abs(number) in _PLAIN and not (number == 0 and math.copysign(1, number) < 0):
             literal = str(number) if whole else f"{number}{'f' if kind == 'float' else ''}"
             return f"({literal})" if number < 0 else literal
         parameter = "long long" if whole else kind
-        for held in self.constants:
-            if held.kind == parameter and held.value == number:
+        for constant in self.constants:
+            if constant.kind == parameter and constant.value == number:
                 break
         else:
-            held = Constant(parameter, f"{self._prefix}c{len(self.constants)}", number)
-            self.constants.append(held)
-        return f"(({kind}){held.name})" if kind != parameter else held.name
+            constant = Constant(parameter, f"{self._prefix}c{len(self.constants)}", number)
+            self.constants.append(constant)
+        return f"(({kind}){constant.name})" if kind != parameter else constant.name
 
     def _named(self, text: str, kind: str) -> Value:
-        made = self._names.get((text, kind))
-        if made is None:
-            made = self._names[text, kind] = Value(f"{self._prefix}t{len(self._names)}", kind)
+        value = self._names.get((text, kind))
+        if value is None:
+            value = self._names[text, kind] = Value(f"{self._prefix}t{len(self._names)}", kind)
             narrow = kind in ("signed char", "unsigned char", "short")
             text = f"({kind})({text})" if narrow else text
-            self.lines.append(f"const {kind} {made.text} = {text};")
-        return made
+            self.lines.append(f"const {kind} {value.text} = {text};")
+        return value

@@ -5,15 +5,17 @@ A thread loads a vector from several rows before it computes and stores: that ma
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..cuda.kernel import CudaKernel
+from ..host.bounded_dict import BoundedDict
 from .cuda_nest import Nest
 from .cuda_source import SCALAR_SOURCE, Constant, CudaWriter, Value, kind_of
 
 THREADS = 256  # of a block
 _KEPT = 4096  # kernels whose text is not written again
-_kernels: dict[tuple[object, ...], tuple[CudaKernel, list[Constant]]] = {}
+_kernels: BoundedDict[tuple[object, ...], tuple[CudaKernel, list[Constant]]] = BoundedDict(_KEPT)
 
 
 def kernel_of(
@@ -21,13 +23,11 @@ def kernel_of(
 ) -> tuple[CudaKernel, list[Constant]]:
     """Return the kernel of a nest of loops, and the numbers among its arguments."""
     key = (nest.form(), width, index, parted)
-    found = _kernels.get(key)
-    if found is None:
+    entry = _kernels.get(key)
+    if entry is None:
         text = Text(nest, width, index, parted)
-        found = _kernels[key] = text.kernel(), text.constants
-        if len(_kernels) > _KEPT:
-            _kernels.pop(next(iter(_kernels)), None)
-    return found
+        entry = _kernels[key] = text.kernel(), text.constants
+    return entry
 
 
 @dataclass
@@ -77,22 +77,22 @@ class Text:
     def kernel(self) -> CudaKernel:
         """Return the kernel: its arguments are the memories, parts, sizes, strides and constants."""
         nest = self.nest
-        given = [
+        arguments = [
             (f"{'' if m.written else 'const '}{nest.held(k)}*", f"m{k}")
             for k, m in enumerate(nest.memories)
         ]
         if self.parted:
-            given += [(f"{nest.total(j)}*", f"part{j}") for j, s in enumerate(nest.summed) if s]
-        given += [(self.index, f"n{d}") for d in range(self.depth)]
-        given += [(self.index, f"s{k}_{d}") for k, d in self.nest.strided()]
-        given += [(c.kind, c.name) for c in self.constants]
+            arguments += [(f"{nest.total(j)}*", f"part{j}") for j, s in enumerate(nest.summed) if s]
+        arguments += [(self.index, f"n{d}") for d in range(self.depth)]
+        arguments += [(self.index, f"s{k}_{d}") for k, d in self.nest.strided()]
+        arguments += [(c.kind, c.name) for c in self.constants]
         name, body = {
             "columns": ("sum_columns", self._columns),
             "rows": ("sum_rows", self._rows),
             "": ("elementwise", self._flat if self.depth == 1 else self._grid),
         }[nest.sums]
         return CudaKernel(
-            name, tuple(given), _indented(body()), (SCALAR_SOURCE,), self.definitions, THREADS
+            name, tuple(arguments), _indented(body()), (SCALAR_SOURCE,), self.definitions, THREADS
         )
 
     # ---- parts that all loops have -----------------------------------------------------------------------
@@ -123,9 +123,9 @@ class Text:
         return self.width > 1 and self.nest.memories[k].strides[-1] != 0
 
     def _declared(self, k: int, count: str = "") -> str:
-        held = self.nest.held(k)
+        kind = self.nest.held(k)
         return (
-            f"Vec<{held}, {self.width}> v{k}{count};" if self._vector(k) else f"{held} v{k}{count};"
+            f"Vec<{kind}, {self.width}> v{k}{count};" if self._vector(k) else f"{kind} v{k}{count};"
         )
 
     def _load(self, k: int, at: str, u: str = "") -> str:
@@ -253,10 +253,10 @@ class Text:
 
     def _at_place(self) -> list[str]:
         """Return the lines that find a sum's first element in every memory."""
-        kept = range(self.nest.kept)
-        lines = self._coordinates("place", kept)
+        dims = range(self.nest.lead)
+        lines = self._coordinates("place", dims)
         return lines + [
-            f"const {self.index} b{k} = {' + '.join(self._offset(k, kept)) or '0'};"
+            f"const {self.index} b{k} = {' + '.join(self._offset(k, dims)) or '0'};"
             for k in range(len(self.nest.memories))
         ]
 
@@ -269,7 +269,7 @@ class Text:
 
     def _columns(self) -> list[str]:
         """Threads beside each other have columns, threads above each other add up rows of them."""
-        rows = range(self.nest.kept, self.inner)
+        rows = range(self.nest.lead, self.inner)
         lines = [
             self._pieces(),
             f"const {self.index} across = (pieces + blockDim.x - 1) / blockDim.x;",
@@ -283,29 +283,37 @@ class Text:
         base = {k: " + ".join([f"b{k}", *self._inner_offset(k, "c")])
                 for k in range(len(self.nest.memories))}  # fmt: skip
         lines += [_indented(self._several("row0", "rows", "step", rows, base, "")), "}"]
-        for j, summed in enumerate(self.nest.summed):
-            lines += self._column_sum(j) if summed else []
+        return [*lines, *self._in_turn(self._column_sum, THREADS * self.width)]
+
+    def _in_turn(self, add_up: Callable[[int], list[str]], count: int) -> list[str]:
+        """Return the text that adds up one sum after the other: a block's memory has room for few."""
+        summed = [j for j, one in enumerate(self.nest.summed) if one]
+        kind = "double" if any(self.nest.total(j) != "float" for j in summed) else "float"
+        lines = [f"__shared__ {kind} room[{count}];"]
+        for j in summed:
+            lines += ["__syncthreads();"] if j != summed[0] else []
+            lines += add_up(j)
         return lines
 
     def _column_sum(self, j: int) -> list[str]:
         k, width = self.nest.writes[j][1], self.width
         stride = f" * s{k}_{self.inner}" if (k, self.inner) in self.nest.strided() else ""
-        at, held = f"(c * {width} + i)", f"held[i * {THREADS} + own]"
+        at, slot = f"(c * {width} + i)", f"held[i * {THREADS} + own]"
         if self.parted:
-            count = " * ".join([f"n{d}" for d in range(self.nest.kept)] + [f"n{self.inner}"])
-            store = f"part{j}[blockIdx.y * ({count}) + place * n{self.inner} + {at}] = {held};"
+            count = " * ".join([f"n{d}" for d in range(self.nest.lead)] + [f"n{self.inner}"])
+            store = f"part{j}[blockIdx.y * ({count}) + place * n{self.inner} + {at}] = {slot};"
         else:
-            store = f"m{k}[b{k} + {at}{stride}] = element<{self.nest.held(k)}>({held});"
+            store = f"m{k}[b{k} + {at}{stride}] = element<{self.nest.held(k)}>({slot});"
         return [
             "{",
-            f"  __shared__ {self.nest.total(j)} held[{THREADS * width}];",
+            f"  {self.nest.total(j)}* held = ({self.nest.total(j)}*)room;",
             "  const int x = blockDim.x, own = threadIdx.y * x + threadIdx.x;",
-            f"  for (int i = 0; i < {width}; i++) {held} = a{j}[i];",
+            f"  for (int i = 0; i < {width}; i++) {slot} = a{j}[i];",
             "  for (int half = blockDim.y / 2; half > 0; half /= 2) {",
             "    __syncthreads();",
             "    if (threadIdx.y < half)",
             f"      for (int i = 0; i < {width}; i++)",
-            f"        {held} += held[i * {THREADS} + own + half * x];",
+            f"        {slot} += held[i * {THREADS} + own + half * x];",
             "  }",
             "  __syncthreads();",
             "  if (threadIdx.y == 0 && c < pieces)",
@@ -315,7 +323,7 @@ class Text:
 
     def _rows(self) -> list[str]:
         """A block adds up all that belongs to one sum, or its part of it."""
-        rows = range(self.nest.kept, self.inner)
+        rows = range(self.nest.lead, self.inner)
         lines = [
             self._pieces(),
             f"const {self.index} place = blockIdx.x, step = gridDim.y * blockDim.x;",
@@ -326,9 +334,7 @@ class Text:
         base = {k: f"b{k}" for k in range(len(self.nest.memories))}
         own = f"({self.index})blockIdx.y * blockDim.x + threadIdx.x"
         lines += self._several(own, "all", "step", rows, base, "c" if rows else "t")
-        for j, summed in enumerate(self.nest.summed):
-            lines += self._row_sum(j) if summed else []
-        return lines
+        return [*lines, *self._in_turn(self._row_sum, THREADS)]
 
     def _row_sum(self, j: int) -> list[str]:
         k = self.nest.writes[j][1]
@@ -338,7 +344,7 @@ class Text:
             target, value = f"part{j}[({self.index})blockIdx.y * gridDim.x + place]", "held[0]"
         return [
             "{",
-            f"  __shared__ {kind} held[{THREADS}];",
+            f"  {kind}* held = ({kind}*)room;",
             f"  {kind} mine = 0;",
             f"  for (int i = 0; i < {self.width}; i++) mine += a{j}[i];",
             "  held[threadIdx.x] = mine;",

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.ops.expr import Expr
+from ..host.bounded_dict import BoundedDict
 from . import native
 from .scalar_math import definitions
 from .scalar_source import Writer
@@ -23,7 +24,8 @@ from .scalar_source import Writer
 Outputs = Sequence[tuple[Expr, Any]]
 _CHUNK = 1024  # elements that are summed in float32 before the sum is added up in float64
 _SOURCES_KEPT = 4096
-_sources: dict[tuple[Any, ...], tuple[str, list[float]]] = {}  # and the table of constants
+_sources: BoundedDict[tuple[Any, ...], tuple[str, list[float]]]  # and the table of constants
+_sources = BoundedDict(_SOURCES_KEPT)
 _KINDS = {np.dtype(np.float32): "f32", np.dtype(np.bool_): "u8", np.dtype(np.int32): "i32",
           np.dtype(np.int64): "i64"}  # fmt: skip
 
@@ -57,14 +59,14 @@ def bind_loops(entries: Sequence[tuple[Outputs, Mapping[str, Any]]]) -> list[nat
         if math.prod(shape) == 0:
             continue
         loop = _Loop(outputs, arrays, shape)
-        _, words, held = forms.setdefault(loop.source, (loop, [], []))
+        _, words, operands = forms.setdefault(loop.source, (loop, [], []))
         words += loop.words
-        held += [m.array for m in loop.memories]
-    for source, (loop, words, held) in forms.items():
+        operands += [m.array for m in loop.memories]
+    for source, (loop, words, operands) in forms.items():
         table = np.array(loop.constants, np.float32)
         count = len(words) // len(loop.words)
         head = [count, table.ctypes.data]
-        calls.append(native.launch(source, [*head, *words], table, *held))
+        calls.append(native.launch(source, [*head, *words], table, *operands))
     return calls
 
 
@@ -108,8 +110,8 @@ class _Loop:
     def _collapse(self, shape: tuple[int, ...]) -> list[int]:
         """Order the dimensions as memory has them, and join those that lie behind each other in every array."""
         guide = max(self.memories, key=lambda m: sum(s != 0 for s in m.strides)).strides
-        kept = [i for i, size in enumerate(shape) if size > 1]
-        order = sorted(kept, key=lambda i: -abs(guide[i]))
+        dims = [i for i, size in enumerate(shape) if size > 1]
+        order = sorted(dims, key=lambda i: -abs(guide[i]))
         sizes: list[int] = []
         joined: list[list[int]] = [[] for _ in self.memories]
         for i in order:
@@ -142,13 +144,11 @@ class _Loop:
         what = tuple(expression.form for expression in expressions)
         where = (*self._read.items(), *self._write, *self._summed)
         key = (what, where, len(self.sizes), memories)
-        found = _sources.get(key)
-        if found is None:
+        entry = _sources.get(key)
+        if entry is None:
             text = self._text(expressions)
-            found = _sources[key] = (text, self.constants)
-            if len(_sources) > _SOURCES_KEPT:
-                _sources.pop(next(iter(_sources)), None)
-        source, self.constants = found
+            entry = _sources[key] = (text, self.constants)
+        source, self.constants = entry
         return source
 
     def _text(self, expressions: list[Expr]) -> str:

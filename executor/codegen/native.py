@@ -46,20 +46,20 @@ def cpu() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return hashlib.sha256(platform.processor().encode()).hexdigest()[:16]
-    told = ("cpu family", "model", "flags", "Features", "CPU part")
-    kept = dict.fromkeys(line for line in lines if line.partition(":")[0].strip() in told)
-    return hashlib.sha256("\n".join(kept).encode()).hexdigest()[:16]
+    fields = ("cpu family", "model", "flags", "Features", "CPU part")
+    features = dict.fromkeys(line for line in lines if line.partition(":")[0].strip() in fields)
+    return hashlib.sha256("\n".join(features).encode()).hexdigest()[:16]
 
 
 def compiled(source: str) -> Callable[..., Any]:
     """Return the native form of the function ``run(words)`` in ``source``."""
-    found = _loaded.get(source)
-    if found is None:
+    entry = _loaded.get(source)
+    if entry is None:
         with _lock:
-            found = _loaded.get(source)
-            if found is None:
-                found = _loaded[source] = _made(source)
-    function: Callable[..., Any] = found[0]
+            entry = _loaded.get(source)
+            if entry is None:
+                entry = _loaded[source] = _made(source)
+    function: Callable[..., Any] = entry[0]
     return function
 
 
@@ -88,9 +88,9 @@ def launch(source: str, words: Sequence[int], *alive: Any) -> Launch:
 class _Launch(partial[Any]):
     """A call with its arguments, which keeps alive what they point to."""
 
-    def kept(self, *held: Any) -> _Launch:
+    def kept(self, *objects: Any) -> _Launch:
         """Hold on to objects; returns the call."""
-        self.held = held
+        self.objects = objects
         return self
 
 

@@ -112,11 +112,11 @@ class Writer:
 
     def _power(self, node: Expr) -> str:
         base, exponent = node.args
-        given = exponent.value if exponent.fn == "const" else None
-        if given == 0.5:
+        value = exponent.value if exponent.fn == "const" else None
+        if value == 0.5:
             return self._named(f"root({self.number(base)})")
-        if given in (1, 2, 3):
-            return self._named(" * ".join([self.number(base)] * int(given)))
+        if value in (1, 2, 3):
+            return self._named(" * ".join([self.number(base)] * int(value)))
         return self._named(f"pow_({self.number(base)}, {self.number(exponent)})")
 
     def _constant(self, number: float) -> str:

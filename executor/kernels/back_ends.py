@@ -9,9 +9,11 @@ LIBRARIES: Mapping[str, tuple[str, ...]] = {
     "numpy": ("onednn", "numba", "xla"),
     "cupy": ("cudnn", "cublaslt", "cuda"),
 }
+# Other kernels of a library for ops that it has one for: none is chosen but where it was measured to be faster.
+VARIANTS: Mapping[str, str] = {"windows": "onednn", "blocked": "onednn"}
 BACK_ENDS = tuple(LIBRARIES)
 ALL_LIBRARIES = tuple(name for names in LIBRARIES.values() for name in names)
-ON_HOST = frozenset({"numpy", *LIBRARIES["numpy"]})
+ON_HOST = frozenset({"numpy", *LIBRARIES["numpy"], *VARIANTS})
 ON_GPU = frozenset({"cupy", *LIBRARIES["cupy"]})
 
 # Library -> to what it can round the factors of products
@@ -24,3 +26,8 @@ REMEDIES: Mapping[str, str] = {
 }
 # Whose compiled loops leave products to oneDNN, where that is
 PRODUCTS_BY_ONEDNN = frozenset({"fused_dot_product_attention"})
+
+
+def library_of(kernel: str) -> str:
+    """Return the library, or array module, whose kernel has this name."""
+    return VARIANTS.get(kernel, kernel)

@@ -12,6 +12,7 @@ from ...graph.ir.capabilities import BackEnd, Capabilities, Takes
 from ...graph.ir.graph import Node
 from ...graph.lowering.select import in_single
 from ...graph.ops.collective import COLLECTIVES
+from ...graph.ops.host_call import HOST_CALL
 from ...graph.ops.registry import OPS
 from ...graph.report.report import SLOWER
 from ..codegen import native
@@ -23,6 +24,8 @@ from .back_ends import (
     PRODUCTS_BY_ONEDNN,
     REMEDIES,
     ROUNDS,
+    VARIANTS,
+    library_of,
 )
 from .onednn.library import version as onednn_version
 from .registry import KERNELS, Kernel, has_kernel
@@ -37,7 +40,7 @@ def capabilities(libraries: frozenset[str] | None = None) -> Capabilities:
     Collectives run on every array module. ``libraries`` are those that all replicas have (None: this process).
     """
     here = frozenset(installed()) if libraries is None else libraries
-    names = [name for name in ALL_LIBRARIES if name in here]
+    names = [name for name in (*ALL_LIBRARIES, *VARIANTS) if library_of(name) in here]
     if here.isdisjoint(("onednn", "numba", "cuda")):
         _log.warning(SLOWER)
     return {name: back_end(name, here) for name in (*BACK_ENDS, *names)}
@@ -45,33 +48,41 @@ def capabilities(libraries: frozenset[str] | None = None) -> Capabilities:
 
 def back_end(name: str, here: frozenset[str]) -> BackEnd:
     """Describe an array module, or a library where the libraries ``here`` are."""
+    any_order = frozenset(
+        op for (op, library), kernel in KERNELS.items() if library == name and kernel.any_order
+    )
     if name in BACK_ENDS:
         ops = [op for op in OPS if has_kernel(op, name)]
-        return BackEnd(name, dict.fromkeys((*ops, *COLLECTIVES)), remedy=REMEDIES[name])
+        between = (HOST_CALL,) if name == "numpy" else ()
+        takes = dict.fromkeys((*ops, *COLLECTIVES, *between))
+        return BackEnd(name, takes, remedy=REMEDIES[name], any_order=any_order)
     kernels = {
-        op: found
-        for (op, library), found in KERNELS.items()
-        if library == name and here.issuperset(found.needs)
+        op: kernel
+        for (op, library), kernel in KERNELS.items()
+        if library == name and here.issuperset(kernel.needs)
     }
-    rounds: dict[str, frozenset[str] | None] = {ROUNDS[name]: None} if name in ROUNDS else {}
+    library = library_of(name)
+    rounds: dict[str, frozenset[str] | None] = {ROUNDS[library]: None} if library in ROUNDS else {}
     if name == "numba" and "onednn" in here:
         rounds = {ROUNDS["onednn"]: PRODUCTS_BY_ONEDNN}
     return BackEnd(
-        next(module for module, names in LIBRARIES.items() if name in names),
-        {op: _widened(op, found, "numba" in here) for op, found in kernels.items()},
-        {op: found.layout for op, found in kernels.items() if found.layout},
+        next(module for module, names in LIBRARIES.items() if library in names),
+        {op: _widened(op, kernel, "numba" in here) for op, kernel in kernels.items()},
+        {op: kernel.layout for op, kernel in kernels.items() if kernel.layout},
         rounds,
+        any_order=any_order,
+        variant=library != name,
     )
 
 
-def _widened(op: str, found: Kernel, looped: bool) -> Takes | None:
+def _widened(op: str, kernel: Kernel, looped: bool) -> Takes | None:
     """Take low-precision nodes like those of float32, in which they are computed.
 
     What only moves elements stays with the array module, which takes them as they are.
     """
-    takes = _left(op, found.takes) if found.prefer_loops and looped else found.takes
+    takes = _left(op, kernel.takes) if kernel.prefer_loops and looped else kernel.takes
     plain = KERNELS.get((op, "numpy"))
-    if takes is None or found.low or (plain is not None and plain.low):
+    if takes is None or kernel.low or (plain is not None and plain.low):
         return takes
     return lambda node: takes(in_single(node))
 
@@ -96,8 +107,8 @@ def installed(runtime: Runtime | None = None) -> dict[str, str]:
     """
     there = {} if runtime is None else runtime.versions()
     here = [name for name in _VERSIONS if runtime is None or name != "xla"]
-    found = {name: _VERSIONS[name]() for name in here} | there
-    return {name: version for name, version in found.items() if version}
+    versions = {name: _VERSIONS[name]() for name in here} | there
+    return {name: version for name, version in versions.items() if version}
 
 
 @cache

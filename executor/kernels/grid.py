@@ -77,8 +77,8 @@ def _cell(op_type: str, name: str) -> Cell | None:
         named = name in BACK_ENDS or (name == "xla" and not op.random)
         if op.formula is not None and (name in BACK_ENDS or name == "xla"):
             return Cell(FORMULA, why, place(op.formula))
-        made = op.scalar is not None and named
-        return Cell(EXPRESSION, why, place(op.scalar)) if made else None
+        expressible = op.scalar is not None and named
+        return Cell(EXPRESSION, why, place(op.scalar)) if expressible else None
     if update is not None:
         return Cell(EXPRESSION, why, place(update.rule))
     function = kernel.function if kernel is not None else lowered[0] if lowered else None

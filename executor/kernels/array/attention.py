@@ -118,9 +118,9 @@ class Space:
 
     def half(self, which: int, size: int) -> Space:
         """Return the part of ``size`` elements that begins after ``which`` such parts."""
-        made = copy(self)
-        made.flat = self.flat[which * size : (which + 1) * size]
-        return made
+        space = copy(self)
+        space.flat = self.flat[which * size : (which + 1) * size]
+        return space
 
 
 class Attention:
@@ -161,8 +161,8 @@ class Attention:
             yield partial(xp.divide, rows, total[block.at], rows)
             yield from scaled(self.dev, rows, self.dropout.factor, rows)
 
-    def backward(self, kept: Views, d_out: Array, wanted: Views, d_mask: Any) -> Iterator[Step]:
-        """Yield the calls of all blocks: ``kept`` are Out and two columns, ``wanted`` gradients or None."""
+    def backward(self, results: Views, d_out: Array, wanted: Views, d_mask: Any) -> Iterator[Step]:
+        """Yield the calls of all blocks: ``results`` are Out and two columns, ``wanted`` gradients or None."""
         slopes = self.space(self.shape[3])
         tall = [self._tall(*like) for like in ((self.k,), (self.v,), (self.k, self.v))]
         values, shares = self.space(d_out.shape[3]), self.space(1)
@@ -177,8 +177,8 @@ class Attention:
             d_rows = values((*block.shape[:3], d_out.shape[3]))
             share, d_scores = shares((*block.shape[:3], 1)), slopes(block.shape)
             yield from self._score(block)
-            yield from self._shares(block, kept[0], d_out, d_rows, share)
-            yield from self._weigh(block, kept, d_rows, d_scores, share)
+            yield from self._shares(block, results[0], d_out, d_rows, share)
+            yield from self._weigh(block, results, d_rows, d_scores, share)
             if d_mask is not None:
                 yield from add_part(self.dev, part(d_mask, block), d_scores, sums)
             yield from self._products(block, d_rows, d_scores, wanted, tall)
@@ -246,11 +246,11 @@ class Attention:
         ]
 
     def _weigh(
-        self, block: Block, kept: Views, d_rows: Array, d_scores: Array, share: Any
+        self, block: Block, results: Views, d_rows: Array, d_scores: Array, share: Any
     ) -> Iterator[Step]:
         """Weights again, where the scores are, with dropped ones zero; and the gradient of the scores."""
         scores, mark = self.scores(block.shape), self._mark(block)
-        top, total = (a[block.at] for a in kept[1:])
+        top, total = (a[block.at] for a in results[1:])
         values, copies = self._near(block, self.v, self.near_v)
         yield from self.soften_again(scores, self._masked(block), top, total)
         yield from copies
@@ -288,9 +288,9 @@ class Attention:
             yield from self.product(d_scores, keys, rows)
             yield from scaled(self.dev, rows, self.scale, rows)
         pairs = ((d_k, d_scores, self._queries(block)), (d_v, self.scores(block.shape), d_rows))
-        for (made, left, right), space in zip(pairs, spaces, strict=False):
-            if made is not None:
-                target = made[block.at[:2]]
+        for (gradient, left, right), space in zip(pairs, spaces, strict=False):
+            if gradient is not None:
+                target = gradient[block.at[:2]]
                 yield from self._sum(block, left.swapaxes(-1, -2), right, target, space, spaces[2])
 
     def _sum(
@@ -347,8 +347,8 @@ def _backward(
     d_mask = mask_view(a.d_mask, a.softmax_max.ndim + 1, a.mask_axis)
     if all(d is None for d in (*wanted, d_mask)):
         return []
-    kept = (heads_first(a.out, layout), columns(a.softmax_max), columns(a.softmax_sum))
-    return list(bound.backward(kept, heads_first(a.d_out, layout), wanted, d_mask))
+    results = (heads_first(a.out, layout), columns(a.softmax_max), columns(a.softmax_sum))
+    return list(bound.backward(results, heads_first(a.d_out, layout), wanted, d_mask))
 
 
 def _bound(

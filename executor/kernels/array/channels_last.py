@@ -60,9 +60,9 @@ def in_order(
     if any_order:
         return list(bind(a.replace(**views)))
     written = [slot.parameter for slot in op.output_slots if slot.parameter in views]
-    made = {name: dev.scratch(views[name].shape, views[name].dtype) for name in written}
-    copies = [partial(dev.xp.copyto, views[name], array) for name, array in made.items()]
-    return [*bind(a.replace(**{**views, **made})), *copies]
+    scratch = {name: dev.scratch(views[name].shape, views[name].dtype) for name in written}
+    copies = [partial(dev.xp.copyto, views[name], array) for name, array in scratch.items()]
+    return [*bind(a.replace(**{**views, **scratch})), *copies]
 
 
 def first(array: Array) -> Any:

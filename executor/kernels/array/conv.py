@@ -3,6 +3,10 @@
 A convolution y = x * w, its gradients and a transposed convolution are three products (``Product``): a back
 end has a function for these, of which ``product_kernels`` makes the kernels of all ops.
 
+Windows are unfolded into matrices [K, L], in the order of memory in which whole rows of images are copied: for
+images whose channels come last, and where windows are as wide as the image, what one window meets lies side by
+side; else what one element of the kernel meets does.
+
 Legend: N images, G groups, C channels of a group, O filters of a group, K = C * the sizes of the kernel, L =
 elements of a channel of the result. Images have any number of dimensions.
 """
@@ -11,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -57,18 +61,18 @@ def products(a: ConvOperands, x: Any) -> list[Product]:
             return [Product("x", a.output, a.filter, x)]
         return [Product("y", x, a.filter, a.output)]
     assert isinstance(a, ConvSlopes)
-    found = []
+    products = []
     if isinstance(a, TransposedOperands):
         if a.d_filter is not None:
-            found.append(Product("w", a.d_output, a.d_filter, x))
+            products.append(Product("w", a.d_output, a.d_filter, x))
         if a.d_input is not None:
-            found.append(Product("y", a.d_output, a.filter, a.d_input))
-        return found
+            products.append(Product("y", a.d_output, a.filter, a.d_input))
+        return products
     if a.d_filter is not None:
-        found.append(Product("w", x, a.d_filter, a.d_output))
+        products.append(Product("w", x, a.d_filter, a.d_output))
     if a.d_input is not None:
-        found.append(Product("x", a.d_input, a.filter, a.d_output))
-    return found
+        products.append(Product("x", a.d_input, a.filter, a.d_output))
+    return products
 
 
 Compute = Callable[[Device, ConvOperands, Product], list[Step]]
@@ -127,14 +131,37 @@ class Geometry:
         sides = zip(self.x[2:], self.pads, strict=True)
         return padded[(..., *(slice(before, before + size) for size, (before, _) in sides))]
 
-    def tap(self, padded: Any, place: Sequence[int]) -> Any:
-        """Return what a kernel element meets, for every window: [n, channels, *sizes of the result]."""
-        slices = []
-        for i, stride, gap, size in zip(
-            place, self.strides, self.dilations, self.out[2:], strict=True
-        ):
-            slices.append(slice(i * gap, i * gap + (size - 1) * stride + 1, stride))
-        return padded[(..., *slices)]
+    def windows(self, padded: Any, xp: Any) -> Any:
+        """View padded images as what each kernel element meets: [n, G, C, *kernel, *sizes of the result]."""
+        grouped = by_group(padded, self.groups)
+        within, between = (
+            [n * step for n, step in zip(factors, grouped.strides[3:], strict=True)]
+            for factors in (self.dilations, self.strides)
+        )
+        shape = (*grouped.shape[:3], *self.w[2:], *self.out[2:])
+        steps = (*grouped.strides[:3], *within, *between)
+        return xp.lib.stride_tricks.as_strided(grouped, shape, steps)
+
+    def taps(self, padded: Any, columns: Any) -> Iterator[tuple[Any, Any]]:
+        """Pair parts of padded images with their places in ``columns``, which :meth:`windows` is like.
+
+        No part has an element twice: it is what one kernel element meets, and in dimensions in which there is
+        only one window, what all of them meet.
+        """
+        grouped, ranks = by_group(padded, self.groups), range(len(self.w) - 2)
+        whole = [d for d in ranks if self.out[2 + d] == 1]
+        dims = [*whole, *(d for d in ranks if d not in whole)]
+        order = [0, 1, 2, *(3 + dims.index(d) for d in ranks)]
+        result = [0 if d in whole else slice(None) for d in ranks]
+        axes: list[Any] = [[slice(None)] if d in whole else range(self.w[2 + d]) for d in ranks]
+        for place in itertools.product(*axes):
+            met = []
+            for d, at in enumerate(place):
+                first, count, step = 0, self.w[2 + d], self.dilations[d]
+                if d not in whole:
+                    first, count, step = at * step, self.out[2 + d], self.strides[d]
+                met.append(slice(first, first + (count - 1) * step + 1, step))
+            yield columns[(..., *place, *result)].transpose(order), grouped[(..., *met)]
 
     def chunk(self, itemsize: int) -> int:
         """Return how many images to unfold at a time."""
@@ -150,19 +177,75 @@ def geometry(a: ConvOperands, product: Product) -> Geometry:
     return Geometry(x, w, y, list(a.strides), dilations, pads, a.groups)
 
 
+def by_group(images: Any, groups: int) -> Any:
+    """View [n, channels, *sizes] as [n, G, C, *sizes]."""
+    n, channels, *sizes = images.shape
+    return images.reshape(n, groups, channels // groups, *sizes)
+
+
+def is_channels_last(images: Any) -> bool:
+    """Tell whether the channels of images lie side by side."""
+    order = (0, *range(2, images.ndim), 1)
+    return not images.flags.c_contiguous and bool(images.transpose(order).flags.c_contiguous)
+
+
+def matrices(images: Any, groups: int) -> Any:
+    """View [n, channels, *sizes], in either order of memory, as [n, G, C, L]."""
+    n, channels, *sizes = images.shape
+    shape = n, math.prod(sizes), groups, channels // groups
+    if is_channels_last(images):
+        order = (0, *range(2, images.ndim), 1)
+        return images.transpose(order).reshape(shape).transpose(0, 2, 3, 1)
+    return images.reshape(n, groups, channels // groups, math.prod(sizes))
+
+
+def _joined(stack: Any) -> Any:
+    """View matrices [n, G, rows, L] whose columns follow each other as [G, rows, n * L]; others are None."""
+    n, groups, rows, length = stack.shape
+    lying = stack.transpose(0, 3, 1, 2)
+    if not lying.flags.c_contiguous:
+        return None
+    return lying.reshape(n * length, groups, rows).transpose(1, 2, 0)
+
+
+def _single(*stacks: Any) -> Any:
+    """View stacks of one matrix each as matrices."""
+    return [m[0] for m in stacks] if len(stacks[0]) == 1 else stacks
+
+
+def by_channel(w: Any, groups: int) -> Any:
+    """View filters [G * O, C, *kernel] as [G, O, C, *kernel]."""
+    return w.reshape(groups, w.shape[0] // groups, *w.shape[1:])
+
+
 class _Unfold:
-    """Windows of a chunk of images as a matrix [n, G, K, L], refilled for each chunk."""
+    """Windows of a chunk of images, refilled for each chunk: ``matrices`` [n, G, K, L].
 
-    def __init__(self, dev: Device, geo: Geometry, dtype: Any) -> None:
-        n = geo.chunk(dtype.itemsize)
+    ``columns`` has them as :meth:`Geometry.windows` has them.
+    """
+
+    def __init__(self, dev: Device, geo: Geometry, images: Array) -> None:
+        n, groups, dtype = geo.chunk(images.itemsize), geo.groups, images.dtype
         self.xp, self.geo, self.n = dev.xp, geo, n
-        self.columns = dev.scratch((n, geo.x[1], *geo.w[2:], *geo.out[2:]), dtype)
-        padded = any(sum(pad) for pad in geo.pads)
-        self.padded = dev.keep((n, geo.x[1], *geo.padded), dtype) if padded else None
-
-    def matrix(self, count: int) -> Any:
-        """View the windows of the first ``count`` images as [count, G, K, L]."""
-        return self.columns[:count].reshape(count, self.geo.groups, -1, math.prod(self.geo.out[2:]))
+        kernel, sizes, channels = geo.w[2:], geo.out[2:], geo.x[1] // groups
+        self.last, rank = is_channels_last(images), len(kernel)
+        if self.last or (sizes[-1] == 1 and kernel[-1] > 1):
+            window = (*kernel, channels) if self.last else (channels, *kernel)
+            block = dev.scratch((n, *sizes, groups, *window), dtype)
+            self.matrices = block.reshape(n, math.prod(sizes), groups, -1).transpose(0, 2, 3, 1)
+            first = rank + 2  # of the window's dimensions
+            channel, taps = (first + rank, first) if self.last else (first, first + 1)
+            inner, outer = range(taps, taps + rank), range(1, 1 + rank)
+            self.columns = block.transpose(0, rank + 1, channel, *inner, *outer)
+        else:
+            self.columns = dev.scratch((n, groups, channels, *kernel, *sizes), dtype)
+            self.matrices = self.columns.reshape(n, groups, -1, math.prod(sizes))
+        self.padded = None
+        if any(sum(pad) for pad in geo.pads):
+            shape = (n, *geo.padded, geo.x[1]) if self.last else (n, geo.x[1], *geo.padded)
+            self.padded = dev.keep(shape, dtype)
+            if self.last:
+                self.padded = self.padded.transpose(0, -1, *range(1, 1 + rank))
 
     def fill(self, images: Array) -> list[Step]:
         """Return the copies that unfold some images."""
@@ -171,125 +254,140 @@ class _Unfold:
         if self.padded is not None:
             source = self.padded[: len(images)]
             steps.append(partial(self.xp.copyto, self.geo.interior(source), images))
-        return [
-            *steps,
-            *(partial(self.xp.copyto, row, tap) for row, tap in self.taps(source)),
-        ]
+        windows = self.geo.windows(source, self.xp)
+        return [*steps, partial(self.xp.copyto, self.columns[: len(images)], windows)]
 
-    def taps(self, padded: Array) -> list[tuple[Any, Any]]:
-        """Pair the row of each kernel element in the matrix with what it meets in padded images."""
-        rows = self.columns[: len(padded)]
-        places = itertools.product(*map(range, self.geo.w[2:]))
-        return [(rows[:, :, *place], self.geo.tap(padded, place)) for place in places]
+    def fold(self, images: Array) -> list[Step]:
+        """Return the calls that add up in some images what their windows hold."""
+        target = images if self.padded is None else self.padded[: len(images)]
+        add: Callable[..., Any] = self.xp.add
+        steps: list[Step] = [partial(target.fill, 0)]
+        pairs = self.geo.taps(target, self.columns[: len(images)])
+        steps += [partial(add, tap, column, tap) for column, tap in pairs]
+        if self.padded is not None:
+            steps.append(partial(self.xp.copyto, images, self.geo.interior(target)))
+        return steps
 
 
 def _chunks(total: int, size: int) -> list[slice]:
     return [slice(start, min(start + size, total)) for start in range(0, total, size)]
 
 
-def _by_group(array: Array, groups: int) -> Any:
-    """View [n, channels, *sizes] as [n, G, channels / G, L]."""
-    n, channels, *sizes = array.shape
-    return array.reshape(n, groups, channels // groups, math.prod(sizes))
+def _dense(dev: Device, array: Array) -> tuple[Any, list[Step], list[Step]]:
+    """Return an array whose matrices are views, the step that fills it, and the one that writes it back."""
+    if array.flags.c_contiguous or is_channels_last(array):
+        return array, [], []
+    copy, move = dev.scratch(array.shape, array.dtype), dev.xp.copyto
+    return copy, [partial(move, copy, array)], [partial(move, array, copy)]
 
 
-def _contiguous(dev: Device, array: Array) -> tuple[Any, list[Step]]:
-    """Return an array that reshapes without a copy, and the step that fills it."""
-    if array.flags.c_contiguous:
-        return array, []
-    copy = dev.scratch(array.shape, array.dtype)
-    return copy, [partial(dev.xp.copyto, copy, array)]
+Multiply = Callable[[Device, Any, Any, Any], list[Step]]
 
 
-def _compute(dev: Device, a: ConvOperands, product: Product) -> list[Step]:
-    geo, (result, x, w, y) = geometry(a, product), product
-    if result == "w":
-        y, steps = _contiguous(dev, y)
-        return [*steps, *_filter_grad(dev, geo, x, y, w)]
-    w, steps = _contiguous(dev, w)
-    w_GOK = w.reshape(a.groups, w.shape[0] // a.groups, -1)
-    if result == "x":
-        y, copies = _contiguous(dev, y)
-        return [*steps, *copies, *_input_grad(dev, geo, w_GOK.swapaxes(1, 2), y, x)]
-    return [*steps, *_forward(dev, geo, x, w_GOK, y)]
+class _Windows:
+    """The windows of one convolution's images, a few images at a time, and its filters as matrices.
+
+    ``multiply`` returns the calls of out = a @ b, for stacks of matrices with any strides.
+    """
+
+    def __init__(self, dev: Device, geo: Geometry, multiply: Multiply) -> None:
+        self.dev, self.geo, self._multiply = dev, geo, multiply
+
+    def steps(self, product: Product) -> list[Step]:
+        """Return the calls that compute a product."""
+        dev, geo, (result, x, w, y) = self.dev, self.geo, product
+        if not geo.x[0]:
+            return [partial(w.fill, 0)] if result == "w" else []
+        (x, read_x, write_x), (y, read_y, write_y) = _dense(dev, x), _dense(dev, y)
+        steps = [*(read_x if result != "x" else []), *(read_y if result != "y" else [])]
+        unfold = None if geo.plain else _Unfold(dev, geo, x)
+        filters, near = self._filters(w, unfold is not None and unfold.last)
+        if result != "w" and near is not None:
+            steps.append(partial(dev.xp.copyto, near, by_channel(w, geo.groups)))
+        size = geo.x[0] if unfold is None and result != "w" else geo.chunk(x.itemsize)
+        for number, images in enumerate(_chunks(geo.x[0], size)):
+            some = x[images]
+            grads = matrices(y[images], geo.groups)
+            windows = matrices(some, geo.groups) if unfold is None else unfold.matrices[: len(some)]
+            if result != "x" and unfold is not None:
+                steps += unfold.fill(some)
+            with dev.in_turn():  # chunks have the same scratch
+                if result == "y":
+                    steps += self._of_each(filters, windows, grads)
+                elif result == "x":
+                    steps += self._of_each(filters.swapaxes(1, 2), grads, windows)
+                else:
+                    steps += self._summed(grads, windows, filters, more=number > 0)
+            if result == "x" and unfold is not None:
+                steps += unfold.fold(some)
+        if result == "w" and near is not None:
+            steps.append(partial(dev.xp.copyto, by_channel(w, geo.groups), near))
+        return [*steps, *{"x": write_x, "y": write_y, "w": []}[result]]
+
+    def _filters(self, w: Array, last: bool) -> tuple[Any, Any]:
+        """Return filters as [G, O, K]; and, if that is other memory, a view of it as [G, O, C, *kernel]."""
+        near = by_channel(w, self.geo.groups)
+        groups, filters, channels, *kernel = near.shape
+        if w.flags.c_contiguous and not last:
+            return w.reshape(groups, filters, -1), None
+        shape = (*kernel, channels) if last else (channels, *kernel)
+        block = self.dev.scratch((groups, filters, *shape), w.dtype)
+        order = (0, 1, -1, *range(2, 2 + len(kernel))) if last else range(block.ndim)
+        return block.reshape(groups, filters, -1), block.transpose(order)
+
+    def _of_each(self, factor: Any, each: Any, out: Any) -> list[Step]:
+        """out = factor @ each, [G, rows, K] @ [n, G, K, L]: as one product where memory allows."""
+        joined, result = _joined(each), _joined(out)
+        if joined is None or result is None:
+            return self._multiply(self.dev, factor, each, out)
+        return self._multiply(self.dev, *_single(factor, joined, result))
+
+    def _summed(self, grads: Any, windows: Any, total: Any, more: bool) -> list[Step]:
+        """Sum over images of grads [G, O, L] @ windows [G, L, K]; ``more``: added to what ``total`` holds."""
+        dev, xp = self.dev, self.dev.xp
+        n, groups, filters, length = grads.shape
+        target = dev.scratch(total.shape, total.dtype) if more else total
+        joined, steps = _joined(windows), []
+        if joined is None:
+            parts = dev.scratch((n, *total.shape), total.dtype)
+            steps = self._multiply(dev, grads, windows.swapaxes(2, 3), parts)
+            steps.append(partial(xp.add.reduce, parts, 0, None, target))
+        else:
+            factor = _joined(grads)
+            if factor is None:
+                near = dev.scratch((n, length, groups, filters), total.dtype).transpose(0, 2, 3, 1)
+                steps.append(partial(xp.copyto, near, grads))
+                factor = _joined(near)
+            steps += self._multiply(dev, *_single(factor, joined.swapaxes(1, 2), target))
+        return [*steps, partial(xp.add, total, target, total)] if more else steps
 
 
-def _forward(dev: Device, geo: Geometry, x: Array, w_GOK: Array, y: Array) -> list[Step]:
-    groups = geo.groups
-    if geo.plain:
-        x, steps = _contiguous(dev, x)
-        return [
-            *steps,
-            partial(dev.xp.matmul, w_GOK, _by_group(x, groups), _by_group(y, groups)),
-        ]
-    unfold = _Unfold(dev, geo, x.dtype)
-    calls: list[Step] = []
-    for images in _chunks(geo.x[0], unfold.n):
-        part = y[images]
-        calls += unfold.fill(x[images])
-        calls.append(
-            partial(dev.xp.matmul, w_GOK, unfold.matrix(len(part)), _by_group(part, groups))
-        )
-    return calls
+def by_windows(multiply: Multiply) -> Compute:
+    """Return the function that makes the products of convolutions of unfolded windows by ``multiply``."""
+
+    def compute(dev: Device, a: ConvOperands, product: Product) -> list[Step]:
+        return _Windows(dev, geometry(a, product), multiply).steps(product)
+
+    return compute
 
 
 def rectified(dev: Device, x: Array) -> tuple[Any, list[Step]]:
     """Return scratch for relu(x), in the same order in memory, and the call that fills it."""
-    made = dev.scratch_like(x)
-    return made, [partial(dev.xp.maximum, x, 0, out=made)]
+    scratch = dev.scratch_like(x)
+    return scratch, [partial(dev.xp.maximum, x, 0, out=scratch)]
 
 
 def _slope(dev: Device, x: Array, d_x: Any) -> list[Step]:
     return list(relu_grad(dev, SlopeOfOut(out=x, d_out=d_x, d_x=d_x)))
 
 
-def _filter_grad(dev: Device, geo: Geometry, x: Array, d_out: Array, d_filter: Any) -> list[Step]:
-    """Sum over images of d_out [G, O, L] @ windows [G, L, K]."""
-    xp, groups = dev.xp, geo.groups
-    if not geo.x[0]:
-        return [partial(d_filter.fill, 0)]
-    total = d_filter.reshape(groups, geo.w[0] // groups, -1)
-    unfold = None if geo.plain else _Unfold(dev, geo, x.dtype)
-    source, steps = _contiguous(dev, x) if geo.plain else (x, [])
-    n = geo.chunk(x.dtype.itemsize)
-    parts = dev.scratch((n, *total.shape), x.dtype)
-    partial_sum = dev.scratch(total.shape, x.dtype)
-    for number, images in enumerate(_chunks(geo.x[0], n)):
-        count = len(d_out[images])
-        if unfold is None:
-            windows = _by_group(source[images], groups)
-        else:
-            steps += unfold.fill(x[images])
-            windows = unfold.matrix(count)
-        grads = _by_group(d_out[images], groups)
-        steps.append(partial(xp.matmul, grads, windows.swapaxes(2, 3), parts[:count]))
-        target = total if number == 0 else partial_sum
-        steps.append(partial(xp.add.reduce, parts[:count], 0, None, target))
-        if number:
-            steps.append(partial(xp.add, total, partial_sum, total))
-    return steps
+def _matmul(dev: Device, a: Array, b: Array, out: Array) -> list[Step]:
+    if dev.name == "numpy" or out.flags.c_contiguous:
+        return [partial(dev.xp.matmul, a, b, out)]
+    near = dev.scratch(out.shape, out.dtype)
+    return [partial(dev.xp.matmul, a, b, near), partial(dev.xp.copyto, out, near)]
 
 
-def _input_grad(dev: Device, geo: Geometry, w_GKO: Array, d_out: Array, d_input: Any) -> list[Step]:
-    """Fold w^T [G, K, O] @ d_out [G, O, L] back: each kernel element adds to what it met."""
-    xp, groups = dev.xp, geo.groups
-    if geo.plain:
-        return [partial(xp.matmul, w_GKO, _by_group(d_out, groups), _by_group(d_input, groups))]
-    unfold = _Unfold(dev, geo, d_input.dtype)
-    padded = any(sum(pad) for pad in geo.pads)
-    steps: list[Step] = []
-    add: Callable[..., Any] = xp.add
-    for images in _chunks(geo.x[0], unfold.n):
-        count = len(d_out[images])
-        steps.append(
-            partial(xp.matmul, w_GKO, _by_group(d_out[images], groups), unfold.matrix(count))
-        )
-        target = unfold.padded[:count] if padded and unfold.padded is not None else d_input[images]
-        steps.append(partial(target.fill, 0))
-        steps += [partial(add, tap, row, tap) for row, tap in unfold.taps(target)]
-        if padded:
-            steps.append(partial(xp.copyto, d_input[images], geo.interior(target)))
-    return steps
-
-
-kernel(*CONVOLUTIONS)(product_kernels(_compute, rectified, _slope))
+_kernel = product_kernels(by_windows(_matmul), rectified, _slope)
+kernel(*CONVOLUTIONS, on=("numpy",), any_order=True)(_kernel)
+kernel(*CONVOLUTIONS, on=("cupy",))(_kernel)

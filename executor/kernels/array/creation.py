@@ -57,8 +57,8 @@ def fill_any_like(dev: Device, a: FillAnyLike) -> Step:
 
 @kernel("assign_value", low=True)
 def assign_value(dev: Device, a: AssignValue) -> Step:
-    given = a.fp32_values or a.int64_values or a.int32_values or a.bool_values
-    value = dev.xp.asarray(np.array(given).astype(a.out.dtype).reshape(a.out.shape))
+    numbers = a.fp32_values or a.int64_values or a.int32_values or a.bool_values
+    value = dev.xp.asarray(np.array(numbers).astype(a.out.dtype).reshape(a.out.shape))
     return partial(dev.xp.copyto, a.out, value)
 
 

@@ -32,10 +32,10 @@ def expressions_of(op: Op, a: Operands) -> tuple[list[tuple[Expr, Any]], dict[st
         arrays |= {name: arrays[name].reshape(views[name]) for name in shapes if name in views}
     assert op.scalar is not None
     unused = [slot.parameter for slot in op.input_slots if slot.parameter not in arrays]
-    made = trace(op.scalar, settings, unused)
+    expressions = trace(op.scalar, settings, unused)
     written = [
         (expression, arrays[slot.parameter])
-        for expression, slot in zip(made, op.output_slots, strict=True)
+        for expression, slot in zip(expressions, op.output_slots, strict=True)
         if slot.parameter in arrays
     ]
     used = arguments([expression for expression, _ in written])

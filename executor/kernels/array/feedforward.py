@@ -99,20 +99,20 @@ class FeedForward:
         rows = self.x_RK[turn]
         if not self.a.pre_layer_norm:
             return rows, []
-        made = self.dev.scratch(rows.shape, rows.dtype)
+        operand = self.dev.scratch(rows.shape, rows.dtype)
         scale, bias = self.a.ln1_scale, self.a.ln1_bias
         # The backward pass must not write what the forward pass kept; it finds the same once more.
-        kept = self._statistics(turn)
-        kept = [self.dev.scratch(a.shape, a.dtype) for a in kept] if again else kept
+        stats = self._statistics(turn)
+        stats = [self.dev.scratch(a.shape, a.dtype) for a in stats] if again else stats
         attrs = {"begin_norm_axis": 1, "epsilon": self.a.ln1_epsilon}
-        outputs = {"Y": made, "Mean": kept[0], "Variance": kept[1]}
-        return made, self._part(
+        outputs = {"Y": operand, "Mean": stats[0], "Variance": stats[1]}
+        return operand, self._part(
             "layer_norm", {"X": rows, "Scale": scale, "Bias": bias}, outputs, attrs
         )
 
     def _statistics(self, turn: slice) -> list[Array]:
         """Return Mean and Variance of a turn's rows."""
-        return [kept[turn] for kept in (self.a.ln1_mean, self.a.ln1_variance) if kept is not None]
+        return [a[turn] for a in (self.a.ln1_mean, self.a.ln1_variance) if a is not None]
 
     def linear(self, x: Array, weight: Array, bias: Any, out: Array) -> list[Step]:
         """Return the calls for out = x @ weight + bias; ``bias`` may be None."""
@@ -137,14 +137,14 @@ class FeedForward:
         d_hidden = d_before = self.dev.scratch(hidden.shape, hidden.dtype)
         steps = [*self.linear(d_out, self.second.T, None, d_hidden)]
         steps += self._drop(0, d_hidden, mark)
-        given = {"Out": hidden} if self.a.act_method == "relu" else {"X": before}
+        source = {"Out": hidden} if self.a.act_method == "relu" else {"X": before}
         attrs = {"approximate": self.a.approximate}
         name = f"{self.a.act_method}_grad"
         if "X@GRAD" not in OPS[name].in_place:
             d_before = self.dev.scratch(hidden.shape, hidden.dtype)
         return d_before, [
             *steps,
-            *self._part(name, {**given, "Out@GRAD": d_hidden}, {"X@GRAD": d_before}, attrs),
+            *self._part(name, {**source, "Out@GRAD": d_hidden}, {"X@GRAD": d_before}, attrs),
         ]
 
     def collect(self, turn: slice, left: Array, right: Array, total: Any) -> list[Step]:
@@ -159,10 +159,10 @@ class FeedForward:
         outputs: Mapping[str, Any],
         attrs: Mapping[str, Any],
     ) -> list[Step]:
-        held = {slot: [array] for slot, array in inputs.items() if array is not None}
-        made = {slot: [array] for slot, array in outputs.items()}
+        sources = {slot: [array] for slot, array in inputs.items() if array is not None}
+        targets = {slot: [array] for slot, array in outputs.items()}
         back_end = self.parts if (op, self.parts) in KERNELS else ""
-        return bind(op, held, made, {**OPS[op].attrs, **attrs}, self.dev, back_end)
+        return bind(op, sources, targets, {**OPS[op].attrs, **attrs}, self.dev, back_end)
 
     def _mark(self, which: int, turn: slice, shape: tuple[int, ...]) -> tuple[Any, list[Step]]:
         dropout = self.dropouts[which]
@@ -181,8 +181,8 @@ class FeedForward:
         mark, calls = self._mark(1, turn, d_out.shape)
         steps += calls  # first: scratch that it gave back already may be lent again below
         if self.dropouts[1].factor != 1.0 or self.dropouts[1].draws:
-            d_out, given = scratch(d_out.shape, d_out.dtype), d_out
-            steps += [partial(xp.copyto, d_out, given), *self._drop(1, d_out, mark)]
+            d_out, source = scratch(d_out.shape, d_out.dtype), d_out
+            steps += [partial(xp.copyto, d_out, source), *self._drop(1, d_out, mark)]
         steps += self._weights(
             turn, hidden, d_out, wanted["linear2_weight"], wanted["linear2_bias"]
         )

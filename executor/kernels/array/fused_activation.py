@@ -55,8 +55,8 @@ def fused_elemwise_activation_grad(dev: Device, a: FusedElemwiseActivationGrad) 
         return through(dev, act, settings, a)
     like = a.d_out if a.x is None else a.x
     if binary_is_outer(a.functor_list):
-        held = {"X": a.y, "Out": a.intermediate_out}
-        return _after_sum(dev, act, settings, a, held)
+        sides = {"X": a.y, "Out": a.intermediate_out}
+        return _after_sum(dev, act, settings, a, sides)
     x, y = aligned(like, a.y, a.axis)
     views = [None if d is None else d.reshape(v.shape) for d, v in ((a.d_x, x), (a.d_y, y))]
     # The slope is formed in a gradient of full size, if there is one.
@@ -75,20 +75,20 @@ def fused_elemwise_activation_grad(dev: Device, a: FusedElemwiseActivationGrad) 
 
 
 def sloped(
-    dev: Device, act: str, settings: Mapping[str, Any], held: Mapping[str, Any], d: Any, made: Any
+    dev: Device, act: str, settings: Mapping[str, Any], sides: Mapping[str, Any], d: Any, d_x: Any
 ) -> list[Step]:
-    """Return the calls that take a gradient through an activation; ``held`` are its X and its Out."""
+    """Return the calls that take a gradient through an activation; ``sides`` are its X and its Out."""
     if act == "relu":
-        return relu_grad(dev, SlopeOfOut(out=held["Out"], d_out=d, d_x=made))
+        return relu_grad(dev, SlopeOfOut(out=sides["Out"], d_out=d, d_x=d_x))
     slope, reads = slope_of(act, settings), slope_reads(act)
 
     def through(d: Expr) -> Expr:
         return slope(d)
 
     if not reads:
-        return bind_scalar(through, {"d": d}, {}, made, dev)
-    operands = {"at": held[reads], "d": d}
-    return bind_scalar(lambda at, d: slope(at, d), operands, {}, made, dev)
+        return bind_scalar(through, {"d": d}, {}, d_x, dev)
+    operands = {"at": sides[reads], "d": d}
+    return bind_scalar(lambda at, d: slope(at, d), operands, {}, d_x, dev)
 
 
 def _after_sum(
@@ -96,7 +96,7 @@ def _after_sum(
     act: str,
     settings: Mapping[str, Any],
     a: FusedElemwiseActivationGrad,
-    held: Mapping[str, Any],
+    sides: Mapping[str, Any],
 ) -> list[Step]:
     """X + act(Y): X gets what comes down, Y that times the slope."""
     x, y = aligned(a.d_out if a.x is None else a.x, a.y, a.axis)
@@ -107,7 +107,7 @@ def _after_sum(
     if y.shape != a.d_out.shape:
         came = dev.scratch(y.shape, a.d_out.dtype)
         steps += summed(dev, a.d_out, came)
-    return [*steps, *sloped(dev, act, settings, held, came.reshape(a.y.shape), a.d_y)]
+    return [*steps, *sloped(dev, act, settings, sides, came.reshape(a.y.shape), a.d_y)]
 
 
 def _brought(dev: Device, full: Array, view: Array) -> list[Step]:

@@ -32,9 +32,9 @@ def fused_gemm_epilogue(dev: Device, a: FusedGemmEpilogue) -> list[Step]:
 
 def kept_of(a: FusedGemmEpilogueGrad) -> Array:
     """Return what the slope of the activation is a function of: Out of relu, ReserveSpace of gelu."""
-    kept = a.out if a.activation_grad == "relu_grad" else a.reserve_space
-    assert kept is not None, "the activation's result or operand was not kept"
-    return kept
+    argument = a.out if a.activation_grad == "relu_grad" else a.reserve_space
+    assert argument is not None, "the activation's result or operand was not kept"
+    return argument
 
 
 def below_of(a: FusedGemmEpilogueGrad) -> Array:

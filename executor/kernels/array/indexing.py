@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -17,6 +18,7 @@ from ....graph.ops.indexing import (
     Scatter,
     ScatterGrad,
     Slice,
+    SliceAt,
     SliceGrad,
     Where,
     WhereGrad,
@@ -29,7 +31,7 @@ from ..registry import Step, kernel
 from .manipulation import copied
 
 
-def window(x: Array, a: Slice | SliceGrad) -> Array:
+def window(x: Array, a: Slice | SliceAt | SliceGrad) -> Array:
     """Return the view of what a slice takes."""
     index = [slice(None)] * x.ndim
     for axis, start, end in zip(a.axes, a.starts, a.ends, strict=True):
@@ -41,6 +43,40 @@ def window(x: Array, a: Slice | SliceGrad) -> Array:
 def slice_(dev: Device, a: Slice) -> list[Step]:
     view = window(a.input, a)
     return copied(dev, a.out.reshape(view.shape), view)
+
+
+def read_window(x: Array, a: SliceAt | SliceGrad) -> Array:
+    """Return the view of what a slice takes whose bounds are read in each step."""
+
+    def bounds(
+        several: list[Array] | None, single: Array | None, known: Sequence[int]
+    ) -> list[int]:
+        arrays = several or ([] if single is None else [single])
+        return [int(n) for array in arrays for n in array.reshape(-1)] or list(known)
+
+    starts = bounds(a.starts_tensor_list, a.starts_tensor, a.starts)
+    ends = bounds(a.ends_tensor_list, a.ends_tensor, a.ends)
+    return window(x, a.replace(starts=starts, ends=ends))
+
+
+@kernel("slice_at", low=True)
+def slice_at(dev: Device, a: SliceAt) -> Step:
+    def run() -> None:
+        view = read_window(a.input, a)
+        a.out.reshape(view.shape)[...] = view
+
+    return run
+
+
+@kernel("slice_at_grad", low=True)
+def slice_at_grad(dev: Device, a: SliceGrad) -> Step:
+    def run() -> None:
+        if a.d_input is not None:
+            a.d_input.fill(0)
+            view = read_window(a.d_input, a)
+            view[...] = a.d_out.reshape(view.shape)
+
+    return run
 
 
 @kernel("slice_grad", low=True)

@@ -21,6 +21,7 @@ from ....graph.ops.loss import (
     SoftmaxWithCrossEntropyGrad,
 )
 from ....graph.ops.operands import Array
+from ....graph.ops.score_loss import ScoreLoss, ScoreLossGrad
 from ....strategies.errors import InvalidValue
 from ...codegen.array_calls import bind_scalar
 from ...device.device import Device
@@ -94,13 +95,13 @@ class Labels:
         """
         flat = self.label.reshape(-1)
         ignored = flat == self.ignore
-        kept = self.xp.where(ignored, 0, flat)
-        if kept.size and (int(kept.min()) < 0 or int(kept.max()) >= self.classes):
-            wrong = kept[(kept < 0) | (kept >= self.classes)][0]
+        classes = self.xp.where(ignored, 0, flat)
+        if classes.size and (int(classes.min()) < 0 or int(classes.max()) >= self.classes):
+            wrong = classes[(classes < 0) | (classes >= self.classes)][0]
             raise InvalidValue(
                 f"{self.op}: label {int(wrong)} is outside the {self.classes} classes (0 to {self.classes - 1})"
             )
-        return kept, ignored
+        return classes, ignored
 
     def rows_of(self, array: Array) -> Any:
         """View an array with the class axis last, as rows (a copy where the axis is not last already)."""
@@ -132,8 +133,8 @@ def cross_entropy(dev: Device, a: CrossEntropy) -> list[Step]:
     labels = Labels(dev, "cross_entropy", a.x, a.label, a.x.ndim - 1, a.ignore_index)
 
     def run() -> None:
-        kept, ignored = labels.pick()
-        picked = xp.maximum(xp.log(labels.rows_of(a.x)[labels.rows, kept]), -_LOG_FLOOR)
+        classes, ignored = labels.pick()
+        picked = xp.maximum(xp.log(labels.rows_of(a.x)[labels.rows, classes]), -_LOG_FLOOR)
         _put(a.y, -1, xp.where(ignored, 0, -picked))
 
     return [run]
@@ -154,9 +155,9 @@ def cross_entropy_grad(dev: Device, a: CrossEntropyGrad) -> list[Step]:
     d_rows = d_x.reshape(-1, labels.classes)
 
     def run() -> None:
-        kept, ignored = labels.pick()
-        slope = -a.d_y.reshape(-1) / labels.rows_of(a.x)[labels.rows, kept]
-        d_rows[labels.rows, kept] = xp.where(ignored, 0, slope)
+        classes, ignored = labels.pick()
+        slope = -a.d_y.reshape(-1) / labels.rows_of(a.x)[labels.rows, classes]
+        d_rows[labels.rows, classes] = xp.where(ignored, 0, slope)
 
     return [partial(d_x.fill, 0), run]
 
@@ -167,8 +168,8 @@ def cross_entropy2(dev: Device, a: CrossEntropy2) -> Step:
     labels = Labels(dev, "cross_entropy2", a.x, a.label, a.x.ndim - 1, a.ignore_index)
 
     def run() -> None:
-        kept, ignored = labels.pick()
-        picked = labels.rows_of(a.x)[labels.rows, kept]
+        classes, ignored = labels.pick()
+        picked = labels.rows_of(a.x)[labels.rows, classes]
         if a.match_x is not None:
             _put(a.match_x, -1, xp.where(ignored, 1, picked))
         _put(a.y, -1, xp.where(ignored, 0, -xp.maximum(xp.log(picked), -_LOG_FLOOR)))
@@ -184,9 +185,9 @@ def cross_entropy_grad2(dev: Device, a: CrossEntropyGrad2) -> list[Step]:
     d_rows = a.d_x.reshape(-1, labels.classes)
 
     def run() -> None:
-        kept, ignored = labels.pick()
+        classes, ignored = labels.pick()
         slope = -a.d_y.reshape(-1) / a.match_x.reshape(-1)
-        d_rows[labels.rows, kept] = dev.xp.where(ignored, 0, slope)
+        d_rows[labels.rows, classes] = dev.xp.where(ignored, 0, slope)
 
     return [partial(a.d_x.fill, 0), run]
 
@@ -217,8 +218,8 @@ def softmax_with_cross_entropy(dev: Device, a: SoftmaxWithCrossEntropy) -> list[
     labels = Labels(dev, "softmax_with_cross_entropy", a.logits, a.label, axis, a.ignore_index)
 
     def run() -> None:
-        kept, ignored = labels.pick()
-        picked = labels.rows_of(shifted)[labels.rows, kept]
+        classes, ignored = labels.pick()
+        picked = labels.rows_of(shifted)[labels.rows, classes]
         losses = np.moveaxis(column, axis, -1).reshape(-1) - picked
         _put(a.loss, axis, xp.where(ignored, 0, losses))
 
@@ -242,18 +243,64 @@ def softmax_with_cross_entropy_grad(dev: Device, a: SoftmaxWithCrossEntropyGrad)
     rows = np.moveaxis(a.d_logits, axis, -1)
 
     def run() -> None:
-        kept, ignored = labels.pick()
+        classes, ignored = labels.pick()
         index = (
             xp.unravel_index(labels.rows, labels.lead[:-1])
             if len(labels.lead) > 1
             else (labels.rows,)
         )
-        rows[(*index, kept)] -= 1
+        rows[(*index, classes)] -= 1
         if ignored.any():
             rows[tuple(i[ignored] for i in index)] = 0
         xp.multiply(a.d_logits, a.d_loss, a.d_logits)
 
     return [partial(xp.copyto, a.d_logits, a.softmax), run]
+
+
+@kernel("cross_entropy_of_scores")
+def cross_entropy_of_scores(dev: Device, a: ScoreLoss) -> list[Step]:
+    xp = dev.xp
+    shifted = dev.scratch(a.logits.shape, a.logits.dtype)
+    most = dev.scratch(a.log_sum.shape, a.logits.dtype)
+    labels = Labels(dev, "softmax_with_cross_entropy", a.logits, a.label, -1, a.ignore_index)
+
+    def run() -> None:
+        classes, ignored = labels.pick()
+        picked = labels.rows_of(a.logits)[labels.rows, classes] - most.reshape(-1)
+        a.loss.reshape(-1)[...] = xp.where(ignored, 0, a.log_sum.reshape(-1) - picked)
+
+    return [
+        partial(dev.reducer("maximum"), a.logits, -1, None, most, True),
+        partial(xp.subtract, a.logits, most, shifted),
+        partial(xp.exp, shifted, shifted),
+        partial(xp.add.reduce, shifted, -1, None, a.log_sum, True),
+        partial(xp.log, a.log_sum, a.log_sum),
+        run,
+        partial(xp.add, a.log_sum, most, a.log_sum),
+    ]
+
+
+@kernel("cross_entropy_of_scores_grad")
+def cross_entropy_of_scores_grad(dev: Device, a: ScoreLossGrad) -> list[Step]:
+    """(exp(logits - log_sum) - label) * d."""
+    if a.d_logits is None:
+        return []
+    xp, d_logits = dev.xp, a.d_logits
+    labels = Labels(dev, "softmax_with_cross_entropy", a.logits, a.label, -1, a.ignore_index)
+    rows = d_logits.reshape(-1, labels.classes)
+
+    def run() -> None:
+        classes, ignored = labels.pick()
+        rows[labels.rows, classes] -= 1
+        if ignored.any():
+            rows[ignored] = 0
+        xp.multiply(d_logits, a.d_loss.reshape(a.log_sum.shape), d_logits)
+
+    return [
+        partial(xp.subtract, a.logits, a.log_sum, d_logits),
+        partial(xp.exp, d_logits, d_logits),
+        run,
+    ]
 
 
 @kernel("sigmoid_cross_entropy_with_logits")

@@ -41,12 +41,12 @@ def auc(dev: Device, a: Auc) -> Step:
         bins = xp.clip(scores * a.num_thresholds, 0, a.num_thresholds).astype(np.int64)
         positive = a.label.reshape(-1) != 0
         totals = []
-        for (given, held), counted in zip(kinds, (positive, ~positive), strict=True):
+        for (source, target), counted in zip(kinds, (positive, ~positive), strict=True):
             new = xp.bincount(bins, weights=counted.astype(np.float64), minlength=length)
             new = new.astype(np.int64)
-            if held is not given:
-                held[...] = given
-            totals.append(_slide(held.reshape(-1), new, length, a.slide_steps))
+            if target is not source:
+                target[...] = source
+            totals.append(_slide(target.reshape(-1), new, length, a.slide_steps))
         trues, falses = (xp.cumsum(total[::-1]) for total in totals)
         area = (xp.diff(falses, prepend=0) * (2 * trues - xp.diff(trues, prepend=0))).sum() / 2
         both = trues[-1] * falses[-1] > 0
@@ -56,17 +56,17 @@ def auc(dev: Device, a: Auc) -> Step:
     return count
 
 
-def _slide(held: Any, new: Any, length: int, steps: int) -> Any:
+def _slide(counts: Any, new: Any, length: int, steps: int) -> Any:
     """Take a step's counts in, in place of the oldest; return the sums."""
     if not steps:
-        held += new
-        return held
-    oldest = int(held[-1]) % steps
-    bucket = held[oldest * length : (oldest + 1) * length]
-    total = held[steps * length : (steps + 1) * length]
+        counts += new
+        return counts
+    oldest = int(counts[-1]) % steps
+    bucket = counts[oldest * length : (oldest + 1) * length]
+    total = counts[steps * length : (steps + 1) * length]
     total += new - bucket
     bucket[...] = new
-    held[-1] += 1
+    counts[-1] += 1
     return total
 
 

@@ -59,9 +59,9 @@ def add_kernel(
     def function(dev: Device, a: Operands) -> list[Step]:
         slots = ((name, getattr(a, name)) for name in operands)
         arrays = {
-            n: held
-            for n, held in slots
-            if not (held is None or (isinstance(held, list) and not held))
+            n: array
+            for n, array in slots
+            if not (array is None or (isinstance(array, list) and not array))
         }
         return bind(dev, arrays, {name: getattr(a, name) for name in update.attributes})
 
@@ -142,18 +142,18 @@ def _by_block(
     order: ArraySchedule,
     arrays: Arrays,
     scalars: Collection[str],
-    made: Sequence[str] = (),
+    temporaries: Sequence[str] = (),
     behind: Callable[[int, Arrays], list[Step]] = lambda k, parts: [],
 ) -> list[Step]:
     """Return the calls of a schedule, and those ``behind`` each block, of its number and arrays.
 
-    ``made`` are results that live no longer than their block.
+    ``temporaries`` are results that live no longer than their block.
     """
     param = arrays["param"]
     ones = {n: a for n, a in arrays.items() if n.removesuffix("_out") in scalars}
     whole = {n: a for n, a in arrays.items() if n not in ones}
     ones |= {name: dev.scratch((1,), param.dtype) for name in order.numbers}
-    names, size = (*order.scratch, *made), min(param.size, _BLOCK)
+    names, size = (*order.scratch, *temporaries), min(param.size, _BLOCK)
     scratch = {name: dev.scratch((size,), param.dtype) for name in names}
     steps = _steps(dev, order.once, ones)
     for k, block in enumerate(blocks(*whole.values())):
@@ -168,10 +168,10 @@ def _by_block(
 def _steps(dev: Device, order: Sequence[ArrayCall], arrays: Arrays) -> list[Step]:
     steps: list[Step] = []
     for fn, operands, out in order:
-        given = [arrays.get(x, x) for x in operands]
-        if fn != COPY or not dev.xp.may_share_memory(given[0], arrays[out]):
+        arguments = [arrays.get(x, x) for x in operands]
+        if fn != COPY or not dev.xp.may_share_memory(arguments[0], arrays[out]):
             with dev.in_turn():
-                steps += calls(dev, fn, given, arrays[out])
+                steps += calls(dev, fn, arguments, arrays[out])
     return steps
 
 

@@ -16,27 +16,27 @@ from ..registry import Step
 class Dropout:
     """What dropout does to some elements: which are zeroed, and the factor of the others.
 
-    A sample has ``row`` elements; ``given`` are the attributes (nothing: no dropout).
+    A sample has ``row`` elements; ``attrs`` are the attributes (nothing: no dropout).
     """
 
-    def __init__(self, dev: Device, row: int, given: Mapping[str, Any]) -> None:
-        given = {**NO_DROPOUT, **given}
+    def __init__(self, dev: Device, row: int, attrs: Mapping[str, Any]) -> None:
+        attrs = {**NO_DROPOUT, **attrs}
         self.dev = dev
-        self.keep = 1.0 - given["dropout_prob"]
+        self.keep = 1.0 - attrs["dropout_prob"]
         self.row = row
-        self.draws = not given["is_test"] and self.keep < 1.0
+        self.draws = not attrs["is_test"] and self.keep < 1.0
         self.factor = 1.0 if self.draws else self.keep
-        if given["dropout_implementation"] == "upscale_in_train":
+        if attrs["dropout_implementation"] == "upscale_in_train":
             self.factor = 1.0 / self.keep if self.draws and self.keep else 1.0
-        every, name = not given["fix_seed"], given["name"]
-        self.stream = Stream(dev, given["seed"], per_row=True, every_step=every, name=name)
+        every, name = not attrs["fix_seed"], attrs["name"]
+        self.stream = Stream(dev, attrs["seed"], per_row=True, every_step=every, name=name)
 
     def mark(self, start: int, space: Any) -> list[Step]:
         """Return the call that marks in ``space`` which elements from ``start`` on are dropped."""
 
         def draw() -> None:
-            kept = self.stream.part_below(start, space.shape, self.row, self.keep)
-            self.dev.xp.logical_not(self.dev.xp.asarray(kept), space)
+            mask = self.stream.part_below(start, space.shape, self.row, self.keep)
+            self.dev.xp.logical_not(self.dev.xp.asarray(mask), space)
 
         return [draw] if self.draws else []
 

@@ -56,15 +56,15 @@ class Windows:
 
     def edges(self) -> list[tuple[Any, Any]]:
         """Return for every dimension where each window begins and ends in the image."""
-        found = []
+        edges = []
         for i, (size, count) in enumerate(zip(self.size, self.out, strict=True)):
             at = np.arange(count, dtype=np.int64)
             if self.uneven:
-                found.append((at * size // count, -(-(at + 1) * size // count)))
+                edges.append((at * size // count, -(-(at + 1) * size // count)))
                 continue
             start = at * self.strides[i] - self.pads[i][0]
-            found.append((np.clip(start, 0, size), np.clip(start + self.k[i], 0, size)))
-        return found
+            edges.append((np.clip(start, 0, size), np.clip(start + self.k[i], 0, size)))
+        return edges
 
     def counts(self, exclusive: bool, dtype: Any) -> Any:
         """Return what an average divides by, [1, 1, *out]; ``exclusive`` leaves padding out."""

@@ -15,10 +15,10 @@ from ..registry import Step, kernel
 @kernel(PY_FUNC, on=("numpy",), low=True)
 def py_func(dev: Device, a: PyFunc) -> Step:
     """Call the function on copies of its operands: it may keep what it is given."""
-    function, given, out = function_of(a.forward_callable_id), a.x or [], a.out or []
+    function, arrays, out = function_of(a.forward_callable_id), a.x or [], a.out or []
 
     def call() -> None:
-        operands = [None if array is None else Tensor.of(array) for array in given]
+        operands = [None if array is None else Tensor.of(array) for array in arrays]
         returned = function.function(*operands[: function.takes])
         values = list(returned) if isinstance(returned, (list, tuple)) else [returned]
         if not out and values == [None]:

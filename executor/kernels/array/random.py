@@ -73,8 +73,7 @@ def dropout(dev: Device, a: Dropout) -> list[Step]:
     factor = (1.0 / keep if keep else 0.0) if upscale else 1.0
 
     def draw() -> None:
-        kept = stream.below(a.x.shape, keep)
-        xp.copyto(mask, xp.asarray(kept))
+        xp.copyto(mask, xp.asarray(stream.below(a.x.shape, keep)))
 
     # where, not a product: a dropped inf or nan is gone
     dropped = dev.scratch(a.x.shape, np.bool_)

@@ -30,7 +30,7 @@ def one_by_one(dev: Device, a: Region, library: str = "") -> list[Step]:
     steps: list[Step] = []
     for node in a.body:
         read, written = (
-            {slot: [arrays.get(i) for i in held] for slot, held in node[side].items()}
+            {slot: [arrays.get(i) for i in numbers] for slot, numbers in node[side].items()}
             for side in ("inputs", "outputs")
         )
         back_end = library if (node["op"], library) in KERNELS else ""

@@ -22,11 +22,11 @@ def _second_order(product: Op) -> Callable[[Device, Operands], list[Step]]:
     x, y = (slot.name for slot in product.input_slots[:2])
 
     def bind(dev: Device, a: Operands) -> list[Step]:
-        held = vars(a)
-        attrs = {name: held[name] for name in product.attrs if name in held}
+        values = vars(a)
+        attrs = {name: values[name] for name in product.attrs if name in values}
 
         def array(slot: str) -> Any:
-            return held[parameter_name(slot)]
+            return values[parameter_name(slot)]
 
         def run(op_type: str, **slots: Any) -> list[Step]:
             arrays = {parameter_name(slot): value for slot, value in slots.items()}

@@ -38,14 +38,14 @@ def widened(
     wide = {i: dev.scratch_like(a, np.float32) for i, a in {**inputs, **outputs}.items()}
     copy = dev.xp.copyto
 
-    def swapped(held: Any) -> Any:
-        if isinstance(held, list):
-            return [swapped(array) for array in held]
-        return wide.get(id(held), held)
+    def swapped(operand: Any) -> Any:
+        if isinstance(operand, list):
+            return [swapped(array) for array in operand]
+        return wide.get(id(operand), operand)
 
     exact, dev.math = dev.math, _math(dev, (*inputs.values(), *outputs.values()))
     try:
-        steps = bind({name: swapped(held) for name, held in arrays.items()})
+        steps = bind({name: swapped(operand) for name, operand in arrays.items()})
     finally:
         dev.math = exact
     return [
@@ -60,18 +60,18 @@ def _math(dev: Device, low: Iterable[Any]) -> str:
     # Not above: kernels of oneDNN register themselves in the table, which needs this module.
     from ..onednn.library import library
 
-    found = library()
-    rounds = dev.runtime is None and found is not None and found.rounds
+    dnnl = library()
+    rounds = dev.runtime is None and dnnl is not None and dnnl.rounds
     return "bfloat16" if rounds and all(a.dtype == BFLOAT16 for a in low) else dev.math
 
 
-def _each(held: Iterable[Any]) -> Iterable[Any]:
+def _each(operands: Iterable[Any]) -> Iterable[Any]:
     """Yield the arrays, those in lists too."""
-    for found in held:
-        for array in found if isinstance(found, list) else [found]:
+    for operand in operands:
+        for array in operand if isinstance(operand, list) else [operand]:
             if array is not None:
                 yield array
 
 
-def _low(held: Iterable[Any]) -> Iterable[Any]:
-    return (array for array in _each(held) if is_low(array.dtype))
+def _low(operands: Iterable[Any]) -> Iterable[Any]:
+    return (array for array in _each(operands) if is_low(array.dtype))

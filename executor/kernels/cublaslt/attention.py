@@ -50,13 +50,13 @@ class CublasLtAttention:
             mark = self._mark(block)
             yield from self._score(block)
             yield from self.dropout.mark(block.start, mark)
-            kept = top[block.at], total[block.at]
+            columns = top[block.at], total[block.at]
             masked, factor = self._masked(block), self.dropout.factor
-            yield softened(self.dev, scores, masked, mark, weights, *kept, factor)
+            yield softened(self.dev, scores, masked, mark, weights, *columns, factor)
             yield from product(self.dev, weights, self.v[block.at[:2]], out[block.at])
 
-    def backward(self, kept: Views, d_out: Array, wanted: Views, d_mask: Any) -> Iterator[Step]:
-        """Yield the calls of all blocks: ``kept`` are not read, ``wanted`` are gradients or None."""
+    def backward(self, results: Views, d_out: Array, wanted: Views, d_mask: Any) -> Iterator[Step]:
+        """Yield the calls of all blocks: ``results`` are not read, ``wanted`` are gradients or None."""
         shapes = [block.shape for block in self.blocks]
         d_weights = Space(self.dev, shapes, self.wide)
         d_scores = Space(self.dev, shapes, self.q.dtype)
@@ -69,14 +69,14 @@ class CublasLtAttention:
             rows, raw, mark = d_out[block.at], d_weights(block.shape), self._mark(block)
             yield from product(self.dev, rows, _turned(self.v[block.at[:2]]), raw)
             yield from self.dropout.mark(block.start, mark)
-            given = self.scores(block.shape), self._masked(block), mark, weights
-            yield sloped(self.dev, *given, raw, slopes, self.dropout.factor)
+            operands = self.scores(block.shape), self._masked(block), mark, weights
+            yield sloped(self.dev, *operands, raw, slopes, self.dropout.factor)
             yield from sums.add(block, slopes)
             yield from self._products(block, rows, slopes, wanted[0], totals)
         yield from sums.end()
-        for made, total in zip(wanted[1:], totals, strict=True):
-            if made is not None and total is not made:
-                yield from copied(self.dev, total, made)
+        for gradient, total in zip(wanted[1:], totals, strict=True):
+            if gradient is not None and total is not gradient:
+                yield from copied(self.dev, total, gradient)
 
     def _products(
         self, block: Block, rows: Array, slopes: Array, d_q: Any, totals: list[Any]
@@ -98,12 +98,12 @@ class CublasLtAttention:
         keys, scores = _turned(self.k[block.at[:2]]), self.scores(block.shape)
         return product(self.dev, self.q[block.at], keys, scores, alpha=self.scale)
 
-    def _total(self, made: Any) -> Any:
+    def _total(self, gradient: Any) -> Any:
         """Return where the gradient of K or V is added up: not in 16 bits, if a head makes several blocks."""
         parts = any(block.shape[2] < self.shape[2] for block in self.blocks)
-        if made is None or not parts or made.dtype == self.wide:
-            return made
-        return self.dev.scratch(made.shape, self.wide)
+        if gradient is None or not parts or gradient.dtype == self.wide:
+            return gradient
+        return self.dev.scratch(gradient.shape, self.wide)
 
     def _mark(self, block: Block) -> Any:
         return self.marks(block.shape) if self.dropout.draws else None
@@ -115,19 +115,19 @@ class CublasLtAttention:
 class _MaskSums:
     """The gradient of Mask: that of the scores, summed over what it was broadcast along."""
 
-    def __init__(self, dev: Device, d_mask: Any, wide: Array, held: list[Block]) -> None:
-        self.dev, self.made, self.wide = dev, d_mask, wide
+    def __init__(self, dev: Device, d_mask: Any, wide: Array, blocks: list[Block]) -> None:
+        self.dev, self.d_mask, self.wide = dev, d_mask, wide
         if d_mask is not None:
             self.total = dev.scratch(d_mask.shape, wide)
-            self.terms = Space(dev, [part(d_mask, block).shape for block in held], wide)
+            self.terms = Space(dev, [part(d_mask, block).shape for block in blocks], wide)
 
     def begin(self) -> list[Step]:
         """Return the calls to make first."""
-        return [] if self.made is None else [partial(self.total.fill, 0)]
+        return [] if self.d_mask is None else [partial(self.total.fill, 0)]
 
     def add(self, block: Block, slopes: Array) -> list[Step]:
         """Return the calls that add a block's."""
-        if self.made is None:
+        if self.d_mask is None:
             return []
         target = part(self.total, block)
         axes = tuple(i for i, size in enumerate(target.shape) if size == 1)
@@ -139,7 +139,7 @@ class _MaskSums:
 
     def end(self) -> list[Step]:
         """Return the calls to make last."""
-        return [] if self.made is None else copied(self.dev, self.total, self.made)
+        return [] if self.d_mask is None else copied(self.dev, self.total, self.d_mask)
 
 
 def _turned(array: Array) -> Any:

@@ -42,8 +42,8 @@ def _compute(dev: Device, a: ConvOperands, product: Product) -> list[Step]:
 
 
 def _rectified(dev: Device, x: Array) -> tuple[Any, list[Step]]:
-    made = dev.scratch_like(x)
-    return made, part(dev, "relu", {"X": x}, {"Out": made})
+    scratch = dev.scratch_like(x)
+    return scratch, part(dev, "relu", {"X": x}, {"Out": scratch})
 
 
 def _slope(dev: Device, x: Array, d_x: Any) -> list[Step]:
@@ -131,7 +131,7 @@ def _launch(dev: Device, geo: Geometry, name: str, images: Array, windows: Any, 
     """Return the launch of a kernel between images and their windows, of which it makes ``work`` elements."""
     writes = name == "fold"
     image, window = c_type(images.dtype), c_type(windows.dtype)
-    made = CudaKernel(
+    kernel = CudaKernel(
         name,
         (
             (f"{image}*" if writes else f"const {image}*", "images"),
@@ -144,7 +144,7 @@ def _launch(dev: Device, geo: Geometry, name: str, images: Array, windows: Any, 
     )
     n, c, *inner = (stride // images.dtype.itemsize for stride in images.strides)
     steps = (n, c, *[0] * (3 - len(inner)), *inner)
-    return launch(dev, made, enough_blocks(dev, work), (images, windows, *steps, work))
+    return launch(dev, kernel, enough_blocks(dev, work), (images, windows, *steps, work))
 
 
 def _sizes(geo: Geometry) -> str:

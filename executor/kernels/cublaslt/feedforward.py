@@ -32,9 +32,9 @@ class CublasLtFeedForward(FeedForward):
         if self.rows > self.rows_in_turn and is_low(d_out.dtype):
             weights = {name: wanted[name] for name in ("linear1_weight", "linear2_weight")}
             sums = {
-                name: self.dev.scratch(made.shape, np.float32)
-                for name, made in weights.items()
-                if made is not None
+                name: self.dev.scratch(gradient.shape, np.float32)
+                for name, gradient in weights.items()
+                if gradient is not None
             }
         steps = super().backward(d_out, {**wanted, **sums})
         for name, total in sums.items():
@@ -74,13 +74,14 @@ class CublasLtFeedForward(FeedForward):
     ) -> tuple[Any, list[Step]]:
         """See :class:`FeedForward`."""
         relu = self.a.act_method == "relu"
-        kept = self._bits if relu else before
+        aux = self._bits if relu else before
         plain = self.dropouts[0].factor == 1.0 and not self.dropouts[0].draws
-        if plain and kept is not None and (relu or self.a.approximate):
-            made, name = self.dev.scratch(hidden.shape, hidden.dtype), "drelu" if relu else "dgelu"
-            whole = finished(self.dev, d_out, self.second.T, made, name, aux=kept)
+        if plain and aux is not None and (relu or self.a.approximate):
+            d_before = self.dev.scratch(hidden.shape, hidden.dtype)
+            name = "drelu" if relu else "dgelu"
+            whole = finished(self.dev, d_out, self.second.T, d_before, name, aux=aux)
             if whole is not None:
-                return made, whole
+                return d_before, whole
         return super().through(d_out, before, hidden, mark)
 
     def _weights(

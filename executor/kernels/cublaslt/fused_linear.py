@@ -92,9 +92,9 @@ def fused_gemm_epilogue(dev: Device, a: FusedGemmEpilogue) -> list[Step]:
     out_MN = a.out.reshape(a_MK.shape[0], b_KN.shape[1])
     if a.activation == "none":
         return linear(dev, a_MK, b_KN, a.bias, out_MN)
-    kept = None if a.reserve_space is None else a.reserve_space.reshape(out_MN.shape)
+    before = None if a.reserve_space is None else a.reserve_space.reshape(out_MN.shape)
     return activated(
-        dev, a_MK, b_KN, a.bias, out_MN, a.activation, approximate=a.approximate, before=kept
+        dev, a_MK, b_KN, a.bias, out_MN, a.activation, approximate=a.approximate, before=before
     )
 
 
@@ -117,19 +117,19 @@ def fused_gemm_epilogue_grad(dev: Device, a: FusedGemmEpilogueGrad) -> list[Step
     return [*steps, *weight_gradient(dev, a_MK, d_MN, a.dy, a.d_bias, transposed=a.trans_y)]
 
 
-def _through_gelu(dev: Device, a: Array, b: Array, before: Any, made: Any) -> list[Step]:
+def _through_gelu(dev: Device, a: Array, b: Array, before: Any, target: Any) -> list[Step]:
     """Return the calls for a product that is taken through gelu's tanh form, applied to ``before``."""
-    whole = finished(dev, a, b, made, "dgelu", aux=before)
+    whole = finished(dev, a, b, target, "dgelu", aux=before)
     if whole is not None:
         return whole
-    held = {"X": before, "Out@GRAD": made}
-    through = part(dev, "gelu_grad", held, {"X@GRAD": made}, {"approximate": True})
-    return [*product(dev, a, b, made), *through]
+    operands = {"X": before, "Out@GRAD": target}
+    through = part(dev, "gelu_grad", operands, {"X@GRAD": target}, {"approximate": True})
+    return [*product(dev, a, b, target), *through]
 
 
-def _slope(dev: Device, a: FusedGemmEpilogueGrad, came: Array, made: Array) -> list[Step]:
+def _slope(dev: Device, a: FusedGemmEpilogueGrad, came: Array, target: Array) -> list[Step]:
     """Take a gradient through the activation: relu knows its slope from Out, gelu from what it got."""
     relu = a.activation_grad == "relu_grad"
-    held = {"Out" if relu else "X": kept_of(a).reshape(came.shape), "Out@GRAD": came}
+    operands = {"Out" if relu else "X": kept_of(a).reshape(came.shape), "Out@GRAD": came}
     attrs = {} if relu else {"approximate": a.approximate}
-    return part(dev, a.activation_grad, held, {"X@GRAD": made}, attrs)
+    return part(dev, a.activation_grad, operands, {"X@GRAD": target}, attrs)

@@ -85,13 +85,13 @@ def finished(
     more: bool = False,
 ) -> list[Step] | None:
     """Return the calls for a product of matrices with an epilogue; None if there is no such product."""
-    held = stored(c)
-    if held is None or held.transposed or None in (stored(a), stored(b)):
+    layout = stored(c)
+    if layout is None or layout.transposed or None in (stored(a), stored(b)):
         return None
     if c.dtype != a.dtype or (bias is not None and not bias.flags.c_contiguous):
         return None
-    kept = 0 if aux is None else aux.shape[1] * (8 if aux.dtype == np.uint8 else 1)
-    gemm = _gemm(dev, a, b, c, more=more, epilogue=epilogue, ld_aux=kept)
+    ld_aux = 0 if aux is None else aux.shape[1] * (8 if aux.dtype == np.uint8 else 1)
+    gemm = _gemm(dev, a, b, c, more=more, epilogue=epilogue, ld_aux=ld_aux)
     assert dev.runtime is not None
     operands = Operands(a, b, c, bias, aux)
     if not dev.runtime.blas.takes(gemm, operands):
@@ -155,9 +155,9 @@ def _products(
     near = []
     for matrix in (a, b):
         if stored(matrix) is None:
-            made = dev.scratch(matrix.shape, matrix.dtype)
-            steps += copied(dev, matrix, made)
-            matrix = made
+            scratch = dev.scratch(matrix.shape, matrix.dtype)
+            steps += copied(dev, matrix, scratch)
+            matrix = scratch
         near.append(matrix)
     groups = _batches((*near, c), leads)
     batch = max(groups, key=lambda g: math.prod(leads[i] for i in g), default=())
@@ -202,9 +202,9 @@ def _place(matrix: Array, at: Sequence[int | None]) -> tuple[Any, ...]:
 
 def _batched(dev: Device, a: Array, b: Array, c: Array, *, alpha: float, more: bool) -> Step:
     """One product of the library, of arrays whose leading dimensions are a batch."""
-    held = stored(c)
-    assert held is not None
-    if held.transposed:
+    layout = stored(c)
+    assert layout is not None
+    if layout.transposed:
         a, b, c = b.swapaxes(-1, -2), a.swapaxes(-1, -2), c.swapaxes(-1, -2)
     with dev.in_turn():
         return _bound(dev, _gemm(dev, a, b, c, alpha=alpha, more=more), Operands(a, b, c))

@@ -17,8 +17,8 @@ from ...device.device import Device
 from ..cuda.support import enough_blocks, launch, on_boundary
 from ..registry import Step
 
-_WARP_ROW = 1024  # so many elements a warp holds in registers
-_BLOCK_ROW = 8192  # so many a block of 256 threads
+_WARP_ROW = 1024  # elements that a warp holds in registers
+_BLOCK_ROW = 8192  # elements that a block of 256 threads holds
 
 _ROWS = """
   constexpr int G = {group}, N = {count}, V = {vector};
@@ -107,13 +107,13 @@ def _launched(
     scores: Array,
     weights: Array,
     mask: Any,
-    given: list[Any],
+    operands: list[Any],
     factor: float,
     *,
     back: bool,
 ) -> Step:
     size, rows = scores.shape[3], scores.size // scores.shape[3]
-    rows_of = (scores, weights, *(given[1:3] if back else ()))
+    rows_of = (scores, weights, *(operands[1:3] if back else ()))
     aligned = all(on_boundary(dev, array) for array in rows_of)
     vector = 4 if size % 4 == 0 and aligned else 1
     kernel = _kernel(
@@ -122,7 +122,7 @@ def _launched(
     group = _group(rounded_up(size))
     strides = [0, 0, 0, 0] if mask is None else _steps(mask)
     arguments = [
-        *(scores, mask, *given[:1], weights, *given[1:]),
+        *(scores, mask, *operands[:1], weights, *operands[1:]),
         *(rows, size, scores.shape[1], scores.shape[2], *strides, factor),
     ]
     blocks = enough_blocks(dev, rows * group, kernel.block)
@@ -144,9 +144,9 @@ def softened(
     ``top`` and ``total`` [B, H, T, 1] take each row's maximum and the sum of exp(scores - maximum). ``mask``
     broadcasts to scores.
     """
-    kept = _steps(top)[:3]
-    assert kept == _steps(total)[:3]
-    return _launched(dev, scores, weights, mask, [mark, top, total, *kept], factor, back=False)
+    strides = _steps(top)[:3]
+    assert strides == _steps(total)[:3]
+    return _launched(dev, scores, weights, mask, [mark, top, total, *strides], factor, back=False)
 
 
 def sloped(

@@ -40,8 +40,8 @@ def part(
 ) -> list[Step]:
     """Return the calls of another op on these arrays: a generated kernel's, where there is one."""
     back_end = "cuda" if (op, "cuda") in KERNELS else ""
-    held, made = ({slot: [a] for slot, a in slots.items()} for slots in (inputs, outputs))
-    return bind(op, held, made, {**OPS[op].attrs, **(attrs or {})}, dev, back_end)
+    sources, targets = ({slot: [a] for slot, a in slots.items()} for slots in (inputs, outputs))
+    return bind(op, sources, targets, {**OPS[op].attrs, **(attrs or {})}, dev, back_end)
 
 
 def copied(dev: Device, source: Array, target: Array) -> list[Step]:

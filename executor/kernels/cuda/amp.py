@@ -58,7 +58,7 @@ def _in_parts(
 @cuda("check_finite_and_unscale")
 def check_finite_and_unscale(dev: Device, a: CheckFiniteAndUnscale) -> list[Step]:
     """Out = X / Scale; FoundInfinite tells whether any element of any X is infinite or no number."""
-    found = dev.scratch((1,), bool) if a.found_infinite is None else a.found_infinite
+    flag = dev.scratch((1,), bool) if a.found_infinite is None else a.found_infinite
     clear = simple("clear", ("bool* found",), "*found = false;", ())
     kind = c_type(a.scale.dtype)
 
@@ -68,8 +68,8 @@ def check_finite_and_unscale(dev: Device, a: CheckFiniteAndUnscale) -> list[Step
 
     parameters = (f"const {kind}* scale", "bool* found")
     return [
-        start(dev, clear, (1, 1, 1), (found,), 1),
-        *_in_parts(dev, a.x, a.out, text, parameters, (a.scale, found)),
+        start(dev, clear, (1, 1, 1), (flag,), 1),
+        *_in_parts(dev, a.x, a.out, text, parameters, (a.scale, flag)),
     ]
 
 

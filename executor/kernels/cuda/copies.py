@@ -48,17 +48,17 @@ def joined(target: Array, source: Array | None) -> list[Dimension]:
     width = target.itemsize
     apart = []
     for i, n in enumerate(target.shape):
-        given = 0 if source is None or source.shape[i] == 1 else source.strides[i] // width
+        step = 0 if source is None or source.shape[i] == 1 else source.strides[i] // width
         if n > 1:
-            apart.append(Dimension(n, target.strides[i] // width, given))
-    made: list[Dimension] = []
+            apart.append(Dimension(n, target.strides[i] // width, step))
+    dims: list[Dimension] = []
     for d in sorted(apart, key=lambda d: -abs(d.to)):
-        outer = made[-1] if made else None
+        outer = dims[-1] if dims else None
         if outer and (outer.to, outer.source) == (d.size * d.to, d.size * d.source):
-            made[-1] = d._replace(size=outer.size * d.size)
+            dims[-1] = d._replace(size=outer.size * d.size)
         else:
-            made.append(d)
-    return made or [Dimension(1, 1, 0 if source is None else 1)]
+            dims.append(d)
+    return dims or [Dimension(1, 1, 0 if source is None else 1)]
 
 
 def moved(dev: Device, target: Array | None, source: Array) -> list[Step]:
@@ -148,8 +148,8 @@ def _unit_by_unit(
 
 def _strided(width: int, rank: int, number: bool) -> CudaKernel:
     unit = UNITS[width]
-    given = ("unsigned long long", "bits") if number else (f"const {unit}*", "source")
-    parameters = [(f"{unit}*", "target"), given, ("unsigned", "count")]
+    source = ("unsigned long long", "bits") if number else (f"const {unit}*", "source")
+    parameters = [(f"{unit}*", "target"), source, ("unsigned", "count")]
     for k in range(rank):
         parameters += [
             ("unsigned", f"size{k}"),

@@ -46,8 +46,8 @@ def fill_any_like(dev: Device, a: FillAnyLike) -> list[Step]:
 
 @CUDA.register("assign_value")
 def assign_value(dev: Device, a: AssignValue) -> list[Step]:
-    given = a.fp32_values or a.int64_values or a.int32_values or a.bool_values
-    return _written(dev, a.out, np.array(given).astype(a.out.dtype).reshape(a.out.shape))
+    numbers = a.fp32_values or a.int64_values or a.int32_values or a.bool_values
+    return _written(dev, a.out, np.array(numbers).astype(a.out.dtype).reshape(a.out.shape))
 
 
 @CUDA.register("shape")

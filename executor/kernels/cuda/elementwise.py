@@ -36,10 +36,10 @@ def divide(dev: Device, a: Elementwise) -> list[Step]:
     """Integers are divided as in C: what is behind the point is dropped."""
     x, y = aligned(a.x, a.y, a.axis)
     first, second = e.argument("x"), e.argument("y")
-    made = first / second
+    quotient = first / second
     if a.out.dtype.kind in "iu":
-        made = e.floor_divide(first - e.call("fmod", first, second), second)
-    return bind_cuda(dev, [(made, a.out)], {"x": x, "y": y})
+        quotient = e.floor_divide(first - e.call("fmod", first, second), second)
+    return bind_cuda(dev, [(quotient, a.out)], {"x": x, "y": y})
 
 
 @CUDA.register("elementwise_mod")
@@ -47,21 +47,21 @@ def remainder(dev: Device, a: Elementwise) -> list[Step]:
     """The sign is that of X for integers and that of Y for floats, as in Paddle."""
     x, y = aligned(a.x, a.y, a.axis)
     function = "fmod" if a.out.dtype.kind in "iu" else "remainder"
-    made = e.call(function, e.argument("x"), e.argument("y"))
-    return bind_cuda(dev, [(made, a.out)], {"x": x, "y": y})
+    result = e.call(function, e.argument("x"), e.argument("y"))
+    return bind_cuda(dev, [(result, a.out)], {"x": x, "y": y})
 
 
 @CUDA.register("where")
 def where(dev: Device, a: Where) -> list[Step]:
-    made = e.where(e.argument("c"), e.argument("x"), e.argument("y"))
-    return bind_cuda(dev, [(made, a.out)], {"c": a.condition, "x": a.x, "y": a.y})
+    choice = e.where(e.argument("c"), e.argument("x"), e.argument("y"))
+    return bind_cuda(dev, [(choice, a.out)], {"c": a.condition, "x": a.x, "y": a.y})
 
 
 @CUDA.register("where_grad")
 def where_grad(dev: Device, a: WhereGrad) -> list[Step]:
     c, d = e.argument("c"), e.argument("d")
-    found = ((e.where(c, d, 0), a.d_x), (e.where(c, 0, d), a.d_y))
-    outputs = [(made, out) for made, out in found if out is not None]
+    slopes = ((e.where(c, d, 0), a.d_x), (e.where(c, 0, d), a.d_y))
+    outputs = [(slope, out) for slope, out in slopes if out is not None]
     return bind_cuda(dev, outputs, {"c": a.condition, "d": a.d_out}) if outputs else []
 
 

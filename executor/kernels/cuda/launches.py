@@ -58,26 +58,26 @@ def run(
     dev: Device,
     function: str,
     body: str,
-    given: Sequence[Argument],
+    arguments: Sequence[Argument],
     grid: Dims,
     includes: tuple[str, ...],
     block: int = BLOCK,
 ) -> Step:
     """Return the launch of a kernel that is named after the function which its text calls."""
-    parameters = tuple(text for text, _ in given)
+    parameters = tuple(text for text, _ in arguments)
     kernel = simple(function.removeprefix("block_"), parameters, body, includes, block)
-    return start(dev, kernel, grid, tuple(value for _, value in given), block)
+    return start(dev, kernel, grid, tuple(value for _, value in arguments), block)
 
 
 def call(
     dev: Device,
     function: str,
     kinds: Sequence[str],
-    given: Sequence[Argument],
+    arguments: Sequence[Argument],
     blocks: int,
     includes: tuple[str, ...],
     block: int = BLOCK,
 ) -> Step:
     """Return the launch of a function of template arguments and parameters on at least one block."""
-    body = f"{function}<{', '.join(kinds)}>({names(given)});"
-    return run(dev, function, body, given, (max(blocks, 1), 1, 1), includes, block)
+    body = f"{function}<{', '.join(kinds)}>({names(arguments)});"
+    return run(dev, function, body, arguments, (max(blocks, 1), 1, 1), includes, block)

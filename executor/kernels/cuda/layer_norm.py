@@ -31,7 +31,7 @@ def layer_norm(dev: Device, a: LayerNorm) -> list[Step]:
     parameter = _given(a.scale, _given(a.bias, a.x))
     kind = c_type(accumulator(a.x.dtype))
     shared = share_rows(rows, width, vector(dev, width, a.x, a.y, a.scale, a.bias))
-    given = [
+    arguments = [
         read("x", a.x),
         read("scale", a.scale, parameter),
         read("shift", a.bias, parameter),
@@ -43,7 +43,7 @@ def layer_norm(dev: Device, a: LayerNorm) -> list[Step]:
         (f"{kind} epsilon", a.epsilon),
     ]
     kinds = (*(c_type(array.dtype) for array in (a.x, parameter, statistic)), kind, shared.text)
-    return [call(dev, "block_layer_norm", kinds, given, shared.blocks, INCLUDES, shared.block)]
+    return [call(dev, "block_layer_norm", kinds, arguments, shared.blocks, INCLUDES, shared.block)]
 
 
 def _sizes(x: Array, axis: int) -> tuple[int, int]:
@@ -57,7 +57,7 @@ def layer_norm_grad(dev: Device, a: LayerNormGrad) -> list[Step]:
     sums = a.d_scale is not None or a.d_bias is not None
     size = vector(dev, width, a.x, a.d_y, a.d_x, a.scale)
     shared = share_rows(rows, width, size, together=2, most_blocks=_BLOCKS if sums else 1 << 16)
-    inside = sums and shared.held > 0 and (shared.block < 1024 or shared.held * size <= 8)
+    inside = sums and shared.vectors > 0 and (shared.block < 1024 or shared.vectors * size <= 8)
     tile = columns(dev, rows, width, a.x, a.d_y)
     chunks = 0 if not sums else shared.blocks if inside else tile.cut.chunks
     parts = [dev.scratch((chunks * width,), accumulator(a.x.dtype)) for _ in range(2)]
@@ -66,17 +66,17 @@ def layer_norm_grad(dev: Device, a: LayerNormGrad) -> list[Step]:
     ]  # fmt: skip
     steps: list[Step] = []
     if sums and not inside:
-        given = [
+        arguments = [
             *operands,
             *_parts(parts, written),
             ("int channels", width),
             (f"{c_type(parts[0].dtype)} epsilon", a.epsilon),
         ]
         kinds = _types(a.x, a.mean, parts[0])
-        steps.append(tile.launch(dev, "block_row_slopes", kinds, given))
+        steps.append(tile.launch(dev, "block_row_slopes", kinds, arguments))
     if inside or a.d_x is not None:
         parameter = _given(a.scale, next((d for d in (a.d_scale, a.d_bias) if d is not None), a.x))
-        given = [
+        arguments = [
             *operands,
             read("scale", a.scale, parameter),
             written("d_x", a.d_x, a.x),
@@ -87,7 +87,7 @@ def layer_norm_grad(dev: Device, a: LayerNormGrad) -> list[Step]:
         ]
         kinds = (*_types(a.x, parameter, a.mean, parts[0]), str(inside).lower(), shared.text)
         how = (shared.blocks, INCLUDES, shared.block)
-        steps.append(call(dev, "block_layer_norm_grad", kinds, given, *how))
+        steps.append(call(dev, "block_layer_norm_grad", kinds, arguments, *how))
     return [*steps, *_added(dev, parts, chunks, a.d_scale, a.d_bias)]
 
 
@@ -104,7 +104,7 @@ def _added(dev: Device, parts: list[Any], chunks: int, d_scale: Any, d_bias: Any
     if not chunks:
         return []
     parameter = _given(d_scale, d_bias)
-    given = [
+    arguments = [
         *_parts(parts, read),
         ("int chunks", chunks),
         ("int channels", parameter.size),
@@ -113,4 +113,4 @@ def _added(dev: Device, parts: list[Any], chunks: int, d_scale: Any, d_bias: Any
     ]
     blocks = -(-parameter.size // PER_BLOCK)
     kinds = _types(parts[0], parameter)
-    return [call(dev, "block_add_rows", kinds, given, blocks, INCLUDES)]
+    return [call(dev, "block_add_rows", kinds, arguments, blocks, INCLUDES)]

@@ -40,12 +40,12 @@ class _Rows:
         self.group = 1 if self.stride != 1 else BLOCK if wide else 32
 
     def launch(
-        self, function: str, kinds: Sequence[str], given: Sequence[Argument], *more: Argument
+        self, function: str, kinds: Sequence[str], arrays: Sequence[Argument], *more: Argument
     ) -> list[Step]:
         """Return the launch of a function of parameters, rows, width, stride, and more parameters."""
         at_once = BLOCK // self.group
         arguments = [
-            *given,
+            *arrays,
             ("long long rows", self.rows),
             ("int width", self.width),
             ("int stride", self.stride),
@@ -59,9 +59,9 @@ class _Rows:
 
 
 def _launch(
-    dev: Device, function: str, kinds: Sequence[str], given: Sequence[Argument], blocks: int
+    dev: Device, function: str, kinds: Sequence[str], arguments: Sequence[Argument], blocks: int
 ) -> Step:
-    return call(dev, function, kinds, given, min(blocks, _MOST_BLOCKS), _INCLUDES)
+    return call(dev, function, kinds, arguments, min(blocks, _MOST_BLOCKS), _INCLUDES)
 
 
 def _choose(
@@ -75,18 +75,18 @@ def _choose(
     first: str,
 ) -> list[Step]:
     t = c_type(x.dtype)
-    given = [(f"const {t}* x", x), (f"{t}* out", out), ("long long* columns", columns)]
+    arrays = [(f"const {t}* x", x), (f"{t}* out", out), ("long long* columns", columns)]
     kinds = (t, c_type(accumulator(x.dtype)), least, first)
-    return _Rows(dev, x, axis).launch("block_choose", kinds, given, ("int count", count))
+    return _Rows(dev, x, axis).launch("block_choose", kinds, arrays, ("int count", count))
 
 
 def _best(dev: Device, x: Array, out: Array, axis: int, least: str) -> list[Step]:
-    made = out if out.dtype == "int64" else dev.scratch(out.shape, "int64")
-    steps = _choose(dev, x, None, made, axis, 1, least, "true")
-    if made is out:
+    columns = out if out.dtype == "int64" else dev.scratch(out.shape, "int64")
+    steps = _choose(dev, x, None, columns, axis, 1, least, "true")
+    if columns is out:
         return steps
     attrs = OPS["cast"].attrs
-    return [*steps, *bind("cast", {"X": [made]}, {"Out": [out]}, attrs, dev, "cuda")]
+    return [*steps, *bind("cast", {"X": [columns]}, {"Out": [out]}, attrs, dev, "cuda")]
 
 
 @cuda("arg_max")
@@ -122,7 +122,7 @@ def top_k_grad(dev: Device, a: TopKGrad) -> list[Step]:
         return []
     t, width, count = c_type(a.x.dtype), a.x.shape[-1], a.indices.shape[-1]
     rows = a.x.size // max(width, 1)
-    given = [
+    arguments = [
         ("const long long* columns", a.indices),
         (f"const {t}* d_out", a.d_out),
         (f"{t}* d_x", a.d_x),
@@ -130,7 +130,7 @@ def top_k_grad(dev: Device, a: TopKGrad) -> list[Step]:
         ("int width", width),
         ("int count", count),
     ]
-    return [_launch(dev, "put_back", (t,), given, -(-rows // (BLOCK // 32)))]
+    return [_launch(dev, "put_back", (t,), arguments, -(-rows // (BLOCK // 32)))]
 
 
 def _indexed(node: Node) -> bool:
@@ -142,7 +142,7 @@ def _indexed(node: Node) -> bool:
 def accuracy(dev: Device, a: Accuracy) -> list[Step]:
     """The share of samples whose label is among their guesses."""
     guesses, labels = c_type(a.indices.dtype), c_type(a.label.dtype)
-    given = [
+    arguments = [
         (f"const {guesses}* guesses", a.indices),
         (f"const {labels}* labels", a.label),
         ("float* accuracy", a.accuracy),
@@ -151,7 +151,7 @@ def accuracy(dev: Device, a: Accuracy) -> list[Step]:
         ("long long rows", a.indices.shape[0]),
         ("int count", a.indices.shape[1]),
     ]
-    return [_launch(dev, "block_count_hits", (guesses, labels), given, 1)]
+    return [_launch(dev, "block_count_hits", (guesses, labels), arguments, 1)]
 
 
 @cuda("cumsum")
@@ -161,6 +161,6 @@ def cumsum(dev: Device, a: Cumsum) -> list[Step]:
         return []
     t = c_type(a.x.dtype)
     flags = (str(a.exclusive).lower(), str(a.reverse).lower())
-    given = [(f"const {t}* x", a.x), (f"{t}* out", a.out)]
+    arrays = [(f"const {t}* x", a.x), (f"{t}* out", a.out)]
     kinds = (t, c_type(accumulator(a.x.dtype)), *flags)
-    return _Rows(dev, a.x, a.axis, blocks=False).launch("warp_running_sums", kinds, given)
+    return _Rows(dev, a.x, a.axis, blocks=False).launch("warp_running_sums", kinds, arrays)

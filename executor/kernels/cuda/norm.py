@@ -33,7 +33,7 @@ def statistics(
     scale: Any, mean: Any, variance: Any, outs: tuple[Any, Any, Any, Any], slope: Any
 ) -> tuple[str, list[Argument]]:
     """Return the C text that makes a ``Channel``, and the parameters that it is made of."""
-    given = [
+    arguments = [
         read("scale", scale),
         read("running_mean", mean),
         read("running_variance", variance),
@@ -41,7 +41,7 @@ def statistics(
         written("slope", slope),
     ]
     kinds = f"{c_type(scale.dtype)}, {c_type(slope.dtype)}"
-    return f"Channel<{kinds}>{{{names(given)}}}", given
+    return f"Channel<{kinds}>{{{names(arguments)}}}", arguments
 
 
 _OUTS = ("mean_out", "variance_out", "saved_mean", "saved_inverse")
@@ -55,19 +55,19 @@ def learn(
     more: list[Argument],
 ) -> Step:
     """Return the launch that works out each channel's statistics, and what follows from them."""
-    text, given = channel
+    text, arguments = channel
     passed = ", ".join(part for part in (names(before), text, names(more)) if part)
     grid = (max(channels.blocks, 1), 1, 1)
     body = f"{function}({passed});"
-    return run(channels.dev, function, body, [*before, *given, *more], grid, INCLUDES)
+    return run(channels.dev, function, body, [*before, *arguments, *more], grid, INCLUDES)
 
 
 def moments(channels: Channels, x: Array) -> tuple[list[Argument], Step]:
     """Return the chunks' moments as parameters, and the launch that forms them."""
     means, squares = (channels.scratch(x, channels.chunks) for _ in range(2))
     kinds = (c_type(x.dtype), c_type(means.dtype))
-    given = [read("x", x), written("means", means), written("squares", squares)]
-    step = channels.over("block_moments", kinds, [*given, ("int channels", channels.count)])
+    arguments = [read("x", x), written("means", means), written("squares", squares)]
+    step = channels.over("block_moments", kinds, [*arguments, ("int channels", channels.count)])
     return [read("means", means), read("squares", squares)], step
 
 
@@ -80,16 +80,16 @@ def sizes(channels: Channels) -> list[Argument]:
     ]
 
 
-def numbers(like: Array, **given: float) -> list[Argument]:
+def numbers(like: Array, **values: float) -> list[Argument]:
     kind = c_type(like.dtype)
-    return [(f"{kind} {name}", value) for name, value in given.items()]
+    return [(f"{kind} {name}", value) for name, value in values.items()]
 
 
 def apply(
     channels: Channels, x: Array, z: Any, y: Array, mean: Any, slope: Any, bias: Any, act: str
 ) -> Step:
     kinds = (c_type(x.dtype), c_type(bias.dtype), c_type(slope.dtype), _ACTS[act], _flag(z))
-    given = [
+    arguments = [
         read("x", x),
         read("z", z, x),
         read("mean", mean),
@@ -97,7 +97,7 @@ def apply(
         read("shift", bias),
         written("y", y),
     ]
-    return channels.over("norm_apply", kinds, given)
+    return channels.over("norm_apply", kinds, arguments)
 
 
 def _flag(array: Array | str | None) -> str:
@@ -131,7 +131,7 @@ def slopes(
     kinds = (
         c_type(x.dtype), c_type(mean.dtype), c_type(plain.dtype), _ACTS[act], _flag(act or None),
     )  # fmt: skip
-    given = [
+    arguments = [
         read("x", x),
         read("y", y, x),
         read("d_y", d_y),
@@ -140,7 +140,7 @@ def slopes(
         written("along", along),
         ("int channels", channels.count),
     ]
-    step = channels.over("block_slopes", kinds, given)
+    step = channels.over("block_slopes", kinds, arguments)
     return [read("plain", plain), read("along", along)], step
 
 
@@ -161,7 +161,7 @@ def apply_grad(
         c_type(x.dtype), c_type(mean.dtype), c_type(coefficients.dtype), _ACTS[act],
         _flag(act or None), str(fixed).lower(),
     )  # fmt: skip
-    given = [
+    arguments = [
         read("x", x),
         read("y", y, x),
         read("d_y", d_y),
@@ -171,7 +171,7 @@ def apply_grad(
         written("d_z", d_z, x),
         ("int channels", channels.count),
     ]
-    return [channels.over("norm_apply_grad", kinds, given)]
+    return [channels.over("norm_apply_grad", kinds, arguments)]
 
 
 @cuda("batch_norm_grad", f"{ACT}_grad", f"{ADD_ACT}_grad", takes=floating, layout=AS_THEY_COME)
@@ -181,7 +181,7 @@ def batch_norm_grad(dev: Device, a: BatchNormGrad) -> list[Step]:
     channels = Channels(dev, a.data_layout, a.x, y, a.d_y, a.d_x, d_z)
     coefficients = channels.scratch(a.x, 3)
     parts, step = slopes(channels, a.x, y, a.d_y, a.saved_mean, act)
-    given = [
+    arguments = [
         *parts,
         read("scale", a.scale),
         read("inverse", a.saved_variance),
@@ -195,4 +195,4 @@ def batch_norm_grad(dev: Device, a: BatchNormGrad) -> list[Step]:
     kinds = (c_type(coefficients.dtype), c_type(a.scale.dtype))
     arrays, fixed = (a.x, y, a.d_y, a.saved_mean), a.use_global_stats or a.is_test
     last = apply_grad(channels, arrays, coefficients, a.d_x, d_z, act=act, fixed=fixed)
-    return [step, channels.each("block_add_slopes", kinds, given), *last]
+    return [step, channels.each("block_add_slopes", kinds, arguments), *last]

@@ -112,9 +112,9 @@ class _Update:
         reads = [f"const float {n} = wide(v_{self._held(n)}.at[l]);" for n in self.elements]
         stores = []
         for n, text in self._written.items():
-            made = f"element<{self.types[n]}>({text})"
-            kept = f"skip ? v_{n.removesuffix('_out')}.at[l] : {made}"
-            stores.append(f"m_{n}.at[l] = {kept if self.skips else made};")
+            new = f"element<{self.types[n]}>({text})"
+            either = f"skip ? v_{n.removesuffix('_out')}.at[l] : {new}"
+            stores.append(f"m_{n}.at[l] = {either if self.skips else new};")
         store = [f"store_vec<{lanes}>(at_{n} + i, m_{n});" for n in self.results]
         loop = [*reads, *self._inside.lines, *stores]
         inner = "\n      ".join(loop)
@@ -138,10 +138,10 @@ class _Update:
     def _advance(self) -> str:
         lines = self._scalars()
         for n, text in self._advanced.items():
-            made = f"element<{self.types[n]}>({text})"
+            new = f"element<{self.types[n]}>({text})"
             if self.skips:
-                made = f"skip ? *at_{n.removesuffix('_out')} : {made}"
-            lines.append(f"*at_{n} = {made};")
+                new = f"skip ? *at_{n.removesuffix('_out')} : {new}"
+            lines.append(f"*at_{n} = {new};")
         return "\n  ".join(lines)
 
     def alone(self) -> tuple[CudaKernel, CudaKernel | None]:
@@ -162,12 +162,12 @@ class _Update:
 
     def together(self) -> tuple[CudaKernel, CudaKernel | None]:
         """Return the same for many: ``table`` has a line of addresses for each, then size and alignment."""
-        given = (("const long long*", "table"), ("const float*", "own"), *self._numbers())
+        head = (("const long long*", "table"), ("const float*", "own"), *self._numbers())
         scalars = " ".join(self._scalars())
         body = f"{self._chunk()}\n  {scalars}{self._loops(self._at)}"
         name = FUSED[self.op_type]
         chunks = (("const int*", "chunks"),)
-        update = CudaKernel(name, (*given, *chunks), body, _INCLUDES, "", _THREADS)
+        update = CudaKernel(name, (*head, *chunks), body, _INCLUDES, "", _THREADS)
         if not self.powers:
             return update, None
         text = f"""
@@ -176,7 +176,7 @@ class _Update:
   {self._member()}
   {self._advance()}"""
         count = (("int", "count"),)
-        return update, CudaKernel(f"{name}_powers", (*given, *count), text, _INCLUDES, "", _THREADS)
+        return update, CudaKernel(f"{name}_powers", (*head, *count), text, _INCLUDES, "", _THREADS)
 
     def ahead(self) -> tuple[CudaKernel, CudaKernel]:
         """Return the kernels that sum what the update needs of many parameters, by chunk and over chunks."""
@@ -295,8 +295,8 @@ def _launches(
     lines, chunks, starts = [], [], [0]
     totals = () if update.totals is None else update.totals.names
     sums = dev.scratch((len(members), len(totals)), np.float32)
-    for k, (given, _) in enumerate(members):
-        arrays = {**given, **{name: sums[k, t : t + 1] for t, name in enumerate(totals)}}
+    for k, (operands, _) in enumerate(members):
+        arrays = {**operands, **{name: sums[k, t : t + 1] for t, name in enumerate(totals)}}
         size = arrays["param"].size
         addresses = [address(arrays[n]) for n in update.arrays]
         lines.append([*addresses, size, _aligned(dev, update, arrays)])
@@ -304,7 +304,7 @@ def _launches(
         starts.append(len(chunks))
     table = _constant(dev, np.array(lines, np.int64))
     own = _constant(dev, np.array([n for _, n in members], np.float32)) if update.own else None
-    held = [arrays for arrays, _ in members]
+    alive = [arrays for arrays, _ in members]
     kernel, powers = update.together()
     steps: list[Step] = []
     if chunks:
@@ -313,15 +313,15 @@ def _launches(
             parts = dev.scratch((len(chunks), len(totals)), np.float32)
             by_chunk, over_chunks = update.ahead()
             words = [table, own, *update.totals.numbers, places, parts]
-            steps.append(Holding(launch(dev, by_chunk, len(chunks), words, _THREADS), held))
+            steps.append(Holding(launch(dev, by_chunk, len(chunks), words, _THREADS), alive))
             words = [table, _constant(dev, np.array(starts, np.int32)), parts]
             steps.append(Holding(launch(dev, over_chunks, len(members), words, _THREADS), sums))
         call = launch(dev, kernel, len(chunks), [table, own, *update.numbers, places], _THREADS)
-        steps.append(Holding(call, held))
+        steps.append(Holding(call, alive))
     if powers is not None:
         blocks = -(-len(members) // _THREADS)
         call = launch(dev, powers, blocks, [table, own, *update.numbers, len(members)], _THREADS)
-        steps.append(Holding(call, held))
+        steps.append(Holding(call, alive))
     return steps
 
 
@@ -329,9 +329,9 @@ def _constant(dev: Device, value: np.ndarray) -> Any:
     """Return numbers in device memory of their own."""
     assert dev.runtime is not None
     dev.tied = True
-    made = device_array(dev.runtime, value.shape, value.dtype)
-    upload(dev.runtime, made, value)
-    return made
+    array = device_array(dev.runtime, value.shape, value.dtype)
+    upload(dev.runtime, array, value)
+    return array
 
 
 class Holding:

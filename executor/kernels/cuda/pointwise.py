@@ -28,10 +28,10 @@ def pointwise(
     written, but what it would hold can be used.
     """
     targets = {name: array for name, (array, _) in makes.items()}
-    held = [*reads.values(), *(array for array in targets.values() if array is not None)]
-    first = held[0]
+    arrays = [*reads.values(), *(array for array in targets.values() if array is not None)]
+    first = arrays[0]
     numbers, constants = numbers or {}, constants or {}
-    size, t = vector(dev, first.size, *held), c_type(first.dtype)
+    size, t = vector(dev, first.size, *arrays), c_type(first.dtype)
     kind = c_type(accumulator(first.dtype))
     parameters = (
         *(f"const {t}* p_{n}" for n in reads),
@@ -40,10 +40,10 @@ def pointwise(
         *(f"{kind} {n}" for n in constants),
         "long long size",
     )
-    given = (*reads.values(), *targets.values(), *numbers.values(), *constants.values())
+    arguments = (*reads.values(), *targets.values(), *numbers.values(), *constants.values())
     expressions = {name: text for name, (_, text) in makes.items()}
     kernel = simple("pointwise", parameters, _body(reads, expressions, numbers, size, t, kind), ())
-    return [launch(dev, kernel, enough_blocks(dev, first.size // size), (*given, first.size))]
+    return [launch(dev, kernel, enough_blocks(dev, first.size // size), (*arguments, first.size))]
 
 
 def _body(

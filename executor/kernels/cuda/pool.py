@@ -125,7 +125,7 @@ def max_pool(dev: Device, a: MaxPool) -> list[Step]:
 
 def _found(dev: Device, how: _How, win: Windows, x: Array, result: Any) -> list[Step]:
     """Return the launches that write for each window what is found in it, ``how.name`` of ``_FINDS``."""
-    each, made = _FINDS[how.name]
+    each, value = _FINDS[how.name]
     lowest = "0" if how.name == "avg" else "-__int_as_float(0x7f800000)"
     body = f"""
     Sum best[LANES];
@@ -140,14 +140,14 @@ def _found(dev: Device, how: _How, win: Windows, x: Array, result: Any) -> list[
           for (int l = 0; l < LANES; l++) {each}
         }}
     Vec<R, LANES> made;
-    for (int l = 0; l < LANES; l++) made.at[l] = {made};
+    for (int l = 0; l < LANES; l++) made.at[l] = {value};
     store_vec<LANES>(result + AT(n, c, z, y, x, Z.count, Y.count, X.count), made);"""
     return _launches(dev, how, win, {"x_in": x}, result, body)
 
 
 @cuda("pool2d_grad", "pool3d_grad", takes=floating, any_order=True, layout=AS_THEY_COME)
 def pool_grad(dev: Device, a: PoolGrad) -> list[Step]:
-    """Of a window's maximum the first element that equals it gets the gradient: places are found first."""
+    """The first element that equals a window's maximum gets its gradient: places are found first."""
     if a.d_x is None:
         return []
     win = windows_of(a, a.out)
@@ -212,11 +212,11 @@ def _launches(
     if last is not None:
         return [_launched(dev, how, win, arrays, result, last, body)]
     ordered = {n: dev.scratch(a.shape, a.dtype) for n, a in arrays.items()}
-    made = dev.scratch(result.shape, result.dtype)
+    target = dev.scratch(result.shape, result.dtype)
     return [
         *(step for n, a in arrays.items() for step in moved(dev, ordered[n], a)),
-        _launched(dev, how, win, ordered, made, False, body),
-        *moved(dev, result, made),
+        _launched(dev, how, win, ordered, target, False, body),
+        *moved(dev, result, target),
     ]
 
 
@@ -242,9 +242,9 @@ def _launched(
     last: bool,
     body: str,
 ) -> Step:
-    channels, held = result.shape[1], [*arrays.values(), result]
-    lanes = 16 // held[0].itemsize
-    aligned = all(on_boundary(dev, a, lanes * a.itemsize) for a in held)
+    channels, operands = result.shape[1], [*arrays.values(), result]
+    lanes = 16 // operands[0].itemsize
+    aligned = all(on_boundary(dev, a, lanes * a.itemsize) for a in operands)
     if not last or channels % lanes or not aligned:
         lanes = 1
     flat = 5 - result.ndim

@@ -120,7 +120,7 @@ def truncated_gaussian_random(dev: Device, a: random.TruncatedGaussianRandom) ->
     """The first draws within two deviations: blocks count theirs, then each knows where they go."""
     if not a.out.size:
         return []
-    made = _contiguous(dev, a.out)
+    draws = _contiguous(dev, a.out)
     attempts = 2 * a.out.size + 16
     tiles = -(-attempts // _TILE)
     counts = dev.scratch((tiles,), np.int64)
@@ -138,25 +138,25 @@ def truncated_gaussian_random(dev: Device, a: random.TruncatedGaussianRandom) ->
     steps = [
         launch(dev, count, tiles, [*stream, counts]),
         launch(dev, scan, 1, [counts, tiles]),
-        launch(dev, keep, tiles, [*stream, counts, made, a.out.size, a.std, a.mean]),
+        launch(dev, keep, tiles, [*stream, counts, draws, a.out.size, a.std, a.mean]),
     ]
     return (
         steps
-        if made is a.out
-        else [*steps, *bind_cuda(dev, [(e.argument("x"), a.out)], {"x": made})]
+        if draws is a.out
+        else [*steps, *bind_cuda(dev, [(e.argument("x"), a.out)], {"x": draws})]
     )
 
 
 @cuda("dropout")
 def dropout(dev: Device, a: random.Dropout) -> list[Step]:
-    """One pass; a dropped inf or nan is gone, and a mask that nobody wants is not written."""
+    """One pass; a dropped inf or nan is gone, and a mask that is not asked for is not written."""
     keep = 1.0 - a.dropout_prob
     upscale = a.dropout_implementation == "upscale_in_train"
     ones = [] if a.mask is None else [(e.Expr("const", (), 1), a.mask)]
     if a.is_test or keep >= 1.0:
         factor = keep if a.is_test and not upscale else 1.0
-        made = e.argument("x") * factor
-        return bind_cuda(dev, [(made, a.out), *ones], {"x": a.x})
+        product = e.argument("x") * factor
+        return bind_cuda(dev, [(product, a.out), *ones], {"x": a.x})
     factor = (1.0 / keep if keep else 0.0) if upscale else 1.0
     places = [Place("x", a.x, written=False), Place("out", a.out)]
     kind = "double" if a.x.dtype == np.float64 else "float"
@@ -200,6 +200,6 @@ class CudaDropout(Dropout):
 
     def zero(self, array: Array, space: Any) -> list[Step]:
         """Return the launch that zeroes marked elements."""
-        made = e.where(e.argument("dropped"), 0, e.argument("x"))
+        choice = e.where(e.argument("dropped"), 0, e.argument("x"))
         operands = {"dropped": space, "x": array}
-        return bind_cuda(self.dev, [(made, array)], operands) if self.draws else []
+        return bind_cuda(self.dev, [(choice, array)], operands) if self.draws else []

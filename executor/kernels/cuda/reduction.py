@@ -45,15 +45,15 @@ def reduced(
         rows, inner = (1, 1) if at is None else (left[at][0], size_of(left[at + 1 :]))
         left = [g for i, g in enumerate(left) if i != at]
         last = not any(goes for _, goes in left)
-        made = out if last else dev.scratch((outer * inner,), accumulator(x.dtype))
+        target = out if last else dev.scratch((outer * inner,), accumulator(x.dtype))
         by = factor if last else 1
         if inner == 1:
-            steps += _rows(dev, (op, of), x, made, (outer, rows), by)
+            steps += _rows(dev, (op, of), x, target, (outer, rows), by)
         else:
-            steps += _columns(dev, (op, of), x, made, (outer, rows, inner), by)
+            steps += _columns(dev, (op, of), x, target, (outer, rows, inner), by)
         if last:
             return steps
-        x, of = made, "Itself"
+        x, of = target, "Itself"
 
 
 def _rows(
@@ -215,23 +215,23 @@ for ({whole} i = thread_index() * {size}; i < size; i += thread_count() * {size}
 class _Index:
     """From the index of an element to that of what it was reduced to (sizes are part of the source)."""
 
-    def __init__(self, found: list[tuple[int, bool]]) -> None:
-        self.found = found
-        self.last = found[-1][0] if found else 1
-        self.last_stays = bool(found) and not found[-1][1]
+    def __init__(self, dims: list[tuple[int, bool]]) -> None:
+        self.dims = dims
+        self.last = dims[-1][0] if dims else 1
+        self.last_stays = bool(dims) and not dims[-1][1]
 
     def text(self, whole: str) -> str:
-        kept = [size for size, goes in self.found if not goes]
-        if not kept:
+        sizes = [size for size, goes in self.dims if not goes]
+        if not sizes:
             return f"const {whole} at = 0;"
         lines, step = [f"{whole} rest = i, at = 0;"], 1
-        for k in range(len(self.found) - 1, 0, -1):
-            size, goes = self.found[k]
+        for k in range(len(self.dims) - 1, 0, -1):
+            size, goes = self.dims[k]
             if not goes:
                 lines.append(f"at += rest % {size} * {step};")
                 step *= size
             lines.append(f"rest /= {size};")
-        if not self.found[0][1]:
+        if not self.dims[0][1]:
             lines.append(f"at += rest * {step};")
         return " ".join(lines)
 

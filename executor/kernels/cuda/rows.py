@@ -34,28 +34,28 @@ def vector(dev: Device, length: int, *arrays: Any) -> int:
 
     Those of the least type fill 16 bytes; the vectors of the others are as many elements.
     """
-    held = [a for a in arrays if a is not None]
-    size = _VECTOR_BYTES // min(min(a.dtype.itemsize for a in held), 8)
-    fits = all(on_boundary(dev, a, size * a.dtype.itemsize) for a in held)
+    operands = [a for a in arrays if a is not None]
+    size = _VECTOR_BYTES // min(min(a.dtype.itemsize for a in operands), 8)
+    fits = all(on_boundary(dev, a, size * a.dtype.itemsize) for a in operands)
     return size if length % size == 0 and fits else 1
 
 
 class Sharing(NamedTuple):
-    """How rows are shared out: to groups of ``group`` threads, in vectors, ``held`` of them in registers.
+    """How rows are shared out: to groups of ``group`` threads, in vectors, ``vectors`` of them in registers.
 
-    ``held`` is 0 where a row is too long; ``blocks`` of ``block`` threads take the rows in turn.
+    ``vectors`` is 0 where a row is too long; ``blocks`` of ``block`` threads take the rows in turn.
     """
 
     group: int
     vector: int
-    held: int
+    vectors: int
     blocks: int
     block: int
 
     @property
     def text(self) -> str:
         """The template arguments G, V and N."""
-        return f"{self.group}, {self.vector}, {self.held}"
+        return f"{self.group}, {self.vector}, {self.vectors}"
 
 
 def share_rows(
@@ -71,9 +71,9 @@ def share_rows(
         blocks = max(min(-(-rows * 32 // block), most_blocks), 1)
         return Sharing(32, size, -(-count // 32), blocks, block)
     block = next((b for b in (128, 256, 512) if count <= 4 * b), 1024)
-    held = -(-count // block)
-    fits = held <= 4 or held * together <= _MOST_HELD
-    return Sharing(block, size, held if fits else 0, max(min(rows, most_blocks), 1), block)
+    vectors = -(-count // block)
+    fits = vectors <= 4 or vectors * together <= _MOST_HELD
+    return Sharing(block, size, vectors if fits else 0, max(min(rows, most_blocks), 1), block)
 
 
 class Tiles(NamedTuple):
@@ -129,18 +129,18 @@ def chunk_of(rows: int, width: int) -> int:
 
 def groups(x: Array, axes: Sequence[int]) -> list[tuple[int, bool]]:
     """Return the sizes of dimensions, neighbours joined that are reduced, or kept, together."""
-    found: list[tuple[int, bool]] = []
+    dims: list[tuple[int, bool]] = []
     for i, size in enumerate(x.shape):
         reduced = i in axes
         if size == 1:
             continue
-        if found and found[-1][1] == reduced:
-            found[-1] = (found[-1][0] * size, reduced)
+        if dims and dims[-1][1] == reduced:
+            dims[-1] = (dims[-1][0] * size, reduced)
         else:
-            found.append((size, reduced))
-    return found
+            dims.append((size, reduced))
+    return dims
 
 
-def size_of(found: Sequence[tuple[int, bool]]) -> int:
+def size_of(dims: Sequence[tuple[int, bool]]) -> int:
     """Return how many elements the dimensions have together."""
-    return math.prod(size for size, _ in found)
+    return math.prod(size for size, _ in dims)

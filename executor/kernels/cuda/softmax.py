@@ -18,6 +18,7 @@ from ....graph.ops.loss import (
     SoftmaxWithCrossEntropyGrad,
 )
 from ....graph.ops.operands import Array
+from ....graph.ops.score_loss import ScoreLoss, ScoreLossGrad
 from ....strategies.types import INTEGERS, VarType
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
@@ -57,7 +58,7 @@ class _Rows:
         """Return the launch of a function of arrays, rows, width, stride and more."""
         if not self.rows or not self.width:
             return []
-        given = [
+        arguments = [
             *arrays,
             ("long long rows", self.rows),
             ("int width", self.width),
@@ -66,7 +67,7 @@ class _Rows:
         ]
         shared = self.shared
         how = (shared.blocks, _INCLUDES, shared.block)
-        return [call(self.dev, function, (kinds, shared.text), given, *how)]
+        return [call(self.dev, function, (kinds, shared.text), arguments, *how)]
 
 
 def _kinds(*arrays: Any) -> str:
@@ -131,6 +132,35 @@ def softmax_with_cross_entropy_grad(dev: Device, a: SoftmaxWithCrossEntropyGrad)
         return rows.launch("soft_cross_entropy_of_scores_grad", kinds, arrays)
     kinds = _kinds(a.softmax, a.label, a.d_loss)
     return rows.launch("cross_entropy_of_scores_grad", kinds, arrays, a.ignore_index)
+
+
+@cuda("cross_entropy_of_scores", takes=scored)
+def cross_entropy_of_scores(dev: Device, a: ScoreLoss) -> list[Step]:
+    arrays = [
+        read("x", a.logits),
+        read("labels", a.label),
+        written("loss", a.loss),
+        written("log_sum", a.log_sum),
+    ]
+    kinds = _kinds(a.logits, a.label, a.loss)
+    rows = _Rows(dev, a.logits, -1)
+    return rows.launch("block_score_loss", kinds, arrays, a.ignore_index)
+
+
+@cuda("cross_entropy_of_scores_grad", takes=scored)
+def cross_entropy_of_scores_grad(dev: Device, a: ScoreLossGrad) -> list[Step]:
+    if a.d_logits is None:
+        return []
+    arrays = [
+        read("x", a.logits),
+        read("labels", a.label),
+        read("log_sum", a.log_sum),
+        read("d_loss", a.d_loss),
+        written("d_x", a.d_logits, a.logits),
+    ]
+    kinds = _kinds(a.logits, a.label, a.d_loss, a.log_sum)
+    rows = _Rows(dev, a.logits, -1, a.d_logits)
+    return rows.launch("score_loss_grad", kinds, arrays, a.ignore_index)
 
 
 @cuda("cross_entropy", takes=scored)

@@ -21,9 +21,9 @@ from .tiles import Channels
 def batch_norm_partial(dev: Device, a: BatchNormPartial) -> list[Step]:
     channels = Channels(dev, a.data_layout, a.x)
     parts, step = moments(channels, a.x)
-    given = [*parts, written("stats", a.stats), *sizes(channels)]
+    arguments = [*parts, written("stats", a.stats), *sizes(channels)]
     kinds = (c_type(channels.scratch(a.x).dtype),)
-    return [step, channels.each("block_stats", kinds, given)]
+    return [step, channels.each("block_stats", kinds, arguments)]
 
 
 @cuda("batch_norm_apply", takes=floating)
@@ -49,7 +49,7 @@ def batch_norm_grad_partial(dev: Device, a: BatchNormGradPartial) -> list[Step]:
     parts, step = slopes(channels, a.x, None, a.d_y, a.saved_mean, "")
     local = dev.scratch(a.total.shape, a.total.dtype) if a.local is None else a.local
     total = dev.scratch(local.shape, local.dtype) if a.total is None else a.total
-    given = [
+    arguments = [
         *parts,
         read("inverse", a.saved_variance),
         written("local", local),
@@ -58,14 +58,14 @@ def batch_norm_grad_partial(dev: Device, a: BatchNormGradPartial) -> list[Step]:
         ("int channels", channels.count),
     ]
     kinds = (c_type(channels.scratch(a.x).dtype), c_type(a.saved_variance.dtype))
-    return [step, channels.each("block_local_slopes", kinds, given)]
+    return [step, channels.each("block_local_slopes", kinds, arguments)]
 
 
 @cuda("batch_norm_grad_apply", takes=floating)
 def batch_norm_grad_apply(dev: Device, a: BatchNormGradApply) -> list[Step]:
     channels = Channels(dev, a.data_layout, a.x, a.d_y, a.d_x)
     coefficients = channels.scratch(a.x, 3)
-    given = [
+    arguments = [
         read("stats", a.stats),
         read("local", a.local),
         read("total", a.total),
@@ -79,4 +79,4 @@ def batch_norm_grad_apply(dev: Device, a: BatchNormGradApply) -> list[Step]:
     kinds = (c_type(coefficients.dtype), c_type(a.scale.dtype))
     arrays = (a.x, None, a.d_y, a.saved_mean)
     last = apply_grad(channels, arrays, coefficients, a.d_x, None, act="", fixed=False)
-    return [channels.each("slopes_of_all", kinds, given), *last]
+    return [channels.each("slopes_of_all", kinds, arguments), *last]

@@ -24,20 +24,20 @@ class Channels:
     """
 
     def __init__(self, dev: Device, data_layout: str, *arrays: Any) -> None:
-        held = [a for a in arrays if a is not None]
-        x = held[0]
+        images = [a for a in arrays if a is not None]
+        x = images[0]
         axis = x.ndim - 1 if data_layout == "NHWC" else 1
         self.dev = dev
         self.count = x.shape[axis]
         self.total = x.size // max(self.count, 1)
         self.plane = 1 if axis == x.ndim - 1 else math.prod(x.shape[2:])
-        if self.plane == 1 or all(_channels_last(a) for a in held):
-            self.cut = share_columns(1, self.total, self.count, vector(dev, self.count, *held))
+        if self.plane == 1 or all(_channels_last(a) for a in images):
+            self.cut = share_columns(1, self.total, self.count, vector(dev, self.count, *images))
             self.tile = _columns(self.cut, self.total, self.count)
             self.size = self.cut.chunk
             return
-        assert all(a.flags.c_contiguous for a in held), "images of one norm lie in two orders"
-        size = vector(dev, self.plane, *held)
+        assert all(a.flags.c_contiguous for a in images), "images of one norm lie in two orders"
+        size = vector(dev, self.plane, *images)
         self.cut = share_planes(x.shape[0], self.count, self.plane, size)
         self.tile = _planes(self.cut, self.total, self.count, self.plane)
         self.size = self.cut.chunk * size
@@ -76,11 +76,11 @@ class Tile(NamedTuple):
         self, dev: Device, function: str, kinds: Sequence[str], arguments: Sequence[Argument]
     ) -> Step:
         """Return the launch of a function on the tiles."""
-        made = f"{self.type}({names(self.arguments)})"
-        body = f"{function}<{', '.join(kinds)}>({names(arguments)}, {made});"
+        tile = f"{self.type}({names(self.arguments)})"
+        body = f"{function}<{', '.join(kinds)}>({names(arguments)}, {tile});"
         # A tile may have a parameter of the name of one of the function's: they are the same number.
-        given = tuple(dict((*arguments, *self.arguments)).items())
-        return run(dev, function, body, given, self.cut.grid, INCLUDES)
+        distinct = tuple(dict((*arguments, *self.arguments)).items())
+        return run(dev, function, body, distinct, self.cut.grid, INCLUDES)
 
 
 def columns(dev: Device, rows: int, width: int, *arrays: Any) -> Tile:

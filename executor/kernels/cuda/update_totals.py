@@ -80,8 +80,8 @@ class Totals:
   const float all{j} = block_join<Sum>(sum{j});
   if (!threadIdx.x) *(float*)line[{first + j}] = all{j};"""
         kinds = ("const long long*", "const int*", "const float*")
-        given = tuple(zip(kinds, ("table", "starts", "parts"), strict=True))
-        return CudaKernel(f"{name}_totals", given, body, _INCLUDES, "", threads)
+        parameters = tuple(zip(kinds, ("table", "starts", "parts"), strict=True))
+        return CudaKernel(f"{name}_totals", parameters, body, _INCLUDES, "", threads)
 
     def _at(self, lanes: int) -> str:
         """The text that adds ``lanes`` elements from ``i`` on."""
@@ -89,7 +89,7 @@ class Totals:
             f"const Vec<{self._types[n]}, {lanes}> v_{n} = load_vec<{lanes}>(at_{n} + i);"
             for n in self._loads.values()
         ]
-        reads = [f"const float {n} = wide(v_{held}.at[l]);" for n, held in self._loads.items()]
+        reads = [f"const float {n} = wide(v_{source}.at[l]);" for n, source in self._loads.items()]
         adds = [f"sum{j} += {text};" for j, text in enumerate(self._texts)]
         inner = "\n      ".join([*reads, *self._inside.lines, *adds])
         loop = f"for (int l = 0; l < {lanes}; l++) {{\n      {inner}\n    }}"

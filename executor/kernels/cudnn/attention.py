@@ -1,4 +1,4 @@
-"""Attention in low precision by cuDNN. Of each row of scores it keeps one number, where the op keeps two.
+"""Attention in low precision by cuDNN. It keeps one number for each row of scores, where the op keeps two.
 
 SoftmaxMax takes the logarithm of the row's sum of exponentials, SoftmaxSum ones: other kernels compute the same
 weights from them. Dropout is left to these, since their numbers do not depend on how a batch is split.
@@ -52,8 +52,8 @@ def _described(
     q, k, v = operands(a.q, a.k, a.v, a.layout)
     mask = mask_view(a.mask, a.softmax_max.ndim + 1, a.mask_axis)
     out = heads_first(a.out, results_layout(a.layout))
-    given = None if mask is None else _dense(mask)
-    described = Attention(tensor(q), tensor(k), tensor(v), given, tensor(out), a.scale)
+    dense = None if mask is None else _dense(mask)
+    described = Attention(tensor(q), tensor(k), tensor(v), dense, tensor(out), a.scale)
     masked = {} if mask is None else {"mask": mask}
     return described, {"q": q, "k": k, "v": v, **masked, "out": out}
 
@@ -85,7 +85,7 @@ def attention_grad(dev: Device, a: FusedDotProductAttentionGrad) -> list[Step]:
     described, arrays = _described(a)
     stats = dev.scratch(a.softmax_max.shape, a.softmax_max.dtype)
     logarithms = (stats, a.softmax_max, a.softmax_sum, stats.size)
-    made = {
+    gradients = {
         f"d_{name}": dev.scratch(arrays[name].shape, arrays[name].dtype) if array is None else array
         for name, array in zip("qkv", wanted, strict=True)
     }
@@ -94,14 +94,14 @@ def attention_grad(dev: Device, a: FusedDotProductAttentionGrad) -> list[Step]:
     grad = AttentionGrad(
         described,
         tensor(d_rows),
-        tensor(made["d_q"]),
-        tensor(made["d_k"]),
-        tensor(made["d_v"]),
+        tensor(gradients["d_q"]),
+        tensor(gradients["d_k"]),
+        tensor(gradients["d_v"]),
         None if sums is None else _dense(sums),
     )
     if sums is not None:
-        made["d_mask"] = sums
+        gradients["d_mask"] = sums
     return [
         launch(dev, _LOGARITHMS, enough_blocks(dev, stats.size), logarithms),
-        *bound(dev, grad, **arrays, stats=columns(stats), d_out=d_rows, **made),
+        *bound(dev, grad, **arrays, stats=columns(stats), d_out=d_rows, **gradients),
     ]

@@ -33,8 +33,8 @@ def _compute(dev: Device, a: ConvOperands, product: Product) -> list[Step]:
 
 def _rectified(dev: Device, x: Array) -> tuple[Any, list[Step]]:
     """Return scratch for relu(x), in the same order in memory, and the calls that fill it."""
-    made = dev.scratch_like(x)
-    return made, part(dev, "relu", {"X": x}, {"Out": made})
+    scratch = dev.scratch_like(x)
+    return scratch, part(dev, "relu", {"X": x}, {"Out": scratch})
 
 
 def _slope(dev: Device, x: Array, d_x: Any) -> list[Step]:

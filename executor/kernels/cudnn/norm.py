@@ -57,11 +57,11 @@ def _in_training(node: Node) -> bool:
     The activation is a relu.
     """
     attrs = node.attrs
-    given = attrs["use_global_stats"] or attrs["is_test"]
+    global_stats = attrs["use_global_stats"] or attrs["is_test"]
     (x,), (scale,) = node.inputs["X"], node.inputs["Scale"]
     assert x is not None and scale is not None
     kinds = x.spec.dtype in LOW and scale.spec.dtype == VarType.FP32
-    return kinds and not given and attrs.get("act_type", "relu") == "relu"
+    return kinds and not global_stats and attrs.get("act_type", "relu") == "relu"
 
 
 def channels_last(array: Array, data_layout: str) -> Any:

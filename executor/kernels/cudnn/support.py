@@ -86,9 +86,9 @@ def elsewhere(dev: Device, op: Op, a: Operands) -> list[Step]:
     """Return the calls of the next library's kernel."""
     node = _node(op, a)
     for library in ("cublaslt", "cuda"):
-        found = KERNELS.get((op.type, library))
-        if found is not None and (found.takes is None or found.takes(node)):
-            return call(op, found, a, dev)
+        kernel = KERNELS.get((op.type, library))
+        if kernel is not None and (kernel.takes is None or kernel.takes(node)):
+            return call(op, kernel, a, dev)
     return by_arrays(op.type, dev, a)
 
 
@@ -97,9 +97,9 @@ def _node(op: Op, a: Operands) -> Node:
     arrays, attrs = op.arrays(a), {name: getattr(a, name) for name in op.attrs}
     inputs, outputs = (
         {
-            slot: (Value(slot, Spec(tuple(held.shape), to_var_type(held.dtype))),)
+            slot: (Value(slot, Spec(tuple(array.shape), to_var_type(array.dtype))),)
             for slot, name, _ in slots
-            if (held := arrays[name]) is not None
+            if (array := arrays[name]) is not None
         }
         for slots in op.parameters
     )
@@ -140,5 +140,5 @@ def _near(dev: Device, array: Array) -> Any:
 def part(dev: Device, op: str, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> list[Step]:
     """Return the calls of another op on these arrays: a generated kernel's, where there is one."""
     back_end = "cuda" if (op, "cuda") in KERNELS else ""
-    held, made = ({slot: [a] for slot, a in slots.items()} for slots in (inputs, outputs))
-    return bind(op, held, made, OPS[op].attrs, dev, back_end)
+    sources, targets = ({slot: [a] for slot, a in slots.items()} for slots in (inputs, outputs))
+    return bind(op, sources, targets, OPS[op].attrs, dev, back_end)

@@ -59,12 +59,12 @@ class TiledAttention:
 
     def forward(self, out: Array, top: Any, total: Any) -> Iterator[Step]:
         """Yield the calls of all blocks. Out is divided by the rows' sums: it is narrower than the scores."""
-        held = list(blocks(self.shape, FORWARD_BYTES // self.q.itemsize, LEAST_ROWS))
+        pieces = list(blocks(self.shape, FORWARD_BYTES // self.q.itemsize, LEAST_ROWS))
         widths = {"q": self.q.shape[3], "out": self.v.shape[3], "scores": self.shape[3]}
-        near = self._near(held, widths, {"k": self.k.shape[3], "v": self.v.shape[3]})
-        for block in held:
+        near = self._near(pieces, widths, {"k": self.k.shape[3], "v": self.v.shape[3]})
+        for block in pieces:
             rows, at = block.shape[:3], block.at
-            query, made = near("q", *rows, widths["q"]), near("out", *rows, widths["out"])
+            query, result = near("q", *rows, widths["q"]), near("out", *rows, widths["out"])
             keys, values, copies = self._keys(near, block)
             scores, mark = near("scores", *block.shape), self._mark(near, block)
             yield loops.copies([(self.q[at], query, self.scale), *copies])
@@ -72,27 +72,27 @@ class TiledAttention:
             yield soften(scores, self._masked(block), top[at], total[at])
             yield from self.dropout.mark(block.start, mark)
             yield from self.dropout.zero(scores, mark)
-            yield from self._product(scores, values, made)
-            yield loops.divided(made, out[at], self.dropout.factor, total[at])
+            yield from self._product(scores, values, result)
+            yield loops.divided(result, out[at], self.dropout.factor, total[at])
 
-    def backward(self, kept: Views, d_out: Array, wanted: Views, d_mask: Any) -> Iterator[Step]:
-        """Yield the calls of all blocks: ``kept`` are Out and two columns, ``wanted`` gradients or None."""
+    def backward(self, results: Views, d_out: Array, wanted: Views, d_mask: Any) -> Iterator[Step]:
+        """Yield the calls of all blocks: ``results`` are Out and two columns, ``wanted`` gradients or None."""
         size = TILE_BYTES // self.q.itemsize
-        held = list(blocks(self.shape, size, TILE_ROWS))
-        near = self._near_back(held, size, d_mask)
+        pieces = list(blocks(self.shape, size, TILE_ROWS))
+        near = self._near_back(pieces, size, d_mask)
         if d_mask is not None:
             yield partial(d_mask.fill, 0)
-        for block in held:
+        for block in pieces:
             keys, values, copies = self._keys(near, block)
             rows = _Rows(near, block, self.q.shape[3], self.v.shape[3])
             yield loops.copies([(self.q[block.at], rows.q, self.scale), *copies])
-            views = (d_out, *kept)
+            views = (d_out, *results)
             yield loops.shares([a[block.at] for a in views], rows.d_out, rows.columns)
             yield from self.dropout.mark(block.start, self._mark(near, block))
             for span in self._tiles(block, size):
                 yield from self._tile(near, block, span, rows, (keys, values), wanted, d_mask)
-            made = [] if wanted[0] is None else [(rows.d_q, wanted[0][block.at], self.scale)]
-            yield from self._written(near, block, made, wanted)
+            moves = [] if wanted[0] is None else [(rows.d_q, wanted[0][block.at], self.scale)]
+            yield from self._written(near, block, moves, wanted)
 
     def _tile(
         self,
@@ -125,36 +125,36 @@ class TiledAttention:
             yield from self._product(d_scores, keys, rows.d_q, more=span.start > 0)
 
     def _written(
-        self, near: _Near, block: Block, made: list[loops.Copy], wanted: Views
+        self, near: _Near, block: Block, moves: list[loops.Copy], wanted: Views
     ) -> Iterator[Step]:
         """The gradients go where they belong: that of Q from each block, the others from a head's last."""
         if block.at[2].stop == self.shape[2]:
             sums = zip(self._sums(near, block), wanted[1:], strict=True)
-            made = made + [(a, d[block.at[:2]], 1.0) for a, d in sums if d is not None]
-        if made:
-            yield loops.copies(made)
+            moves = moves + [(a, d[block.at[:2]], 1.0) for a, d in sums if d is not None]
+        if moves:
+            yield loops.copies(moves)
 
-    def _near(self, held: Sequence[Block], rows: dict[str, int], keys: dict[str, int]) -> _Near:
+    def _near(self, pieces: Sequence[Block], rows: dict[str, int], keys: dict[str, int]) -> _Near:
         """Return scratch: elements for each row of a block, and for each key of its heads."""
         dtype = self.q.dtype
         spaces = {
-            name: Space(self.dev, [(*b.shape[:3], width) for b in held], dtype)
+            name: Space(self.dev, [(*b.shape[:3], width) for b in pieces], dtype)
             for name, width in rows.items()
         }
         for name, width in keys.items():
-            shapes = [(*b.shape[:2], b.shape[3], width) for b in held]
+            shapes = [(*b.shape[:2], b.shape[3], width) for b in pieces]
             spaces[name] = Space(self.dev, shapes, dtype)
-        marked = [b.shape for b in held if self.dropout.draws]
+        marked = [b.shape for b in pieces if self.dropout.draws]
         spaces["marks"] = Space(self.dev, marked, np.bool_)
         return _Near(spaces)
 
-    def _near_back(self, held: Sequence[Block], size: int, d_mask: Any) -> _Near:
+    def _near_back(self, pieces: Sequence[Block], size: int, d_mask: Any) -> _Near:
         K, V = self.k.shape[3], self.v.shape[3]
         rows = {"q": K, "d_q": K, "d_out": V, "top": 1, "part": 1, "share": 1}
-        near = self._near(held, rows, {"k": K, "v": V, "d_k": K, "d_v": V})
-        tiles = [(*b.shape[:3], s.stop - s.start) for b in held for s in self._tiles(b, size)]
+        near = self._near(pieces, rows, {"k": K, "v": V, "d_k": K, "d_v": V})
+        tiles = [(*b.shape[:3], s.stop - s.start) for b in pieces for s in self._tiles(b, size)]
         near.spaces["weights"], near.spaces["d_scores"] = self._beside(tiles)
-        sums = [] if d_mask is None else [part(d_mask, b).shape for b in held]
+        sums = [] if d_mask is None else [part(d_mask, b).shape for b in pieces]
         near.spaces["sums"] = Space(self.dev, sums, self.q.dtype)
         return near
 
@@ -174,11 +174,11 @@ class TiledAttention:
 
     def _keys(self, near: _Near, block: Block) -> tuple[Any, Any, list[loops.Copy]]:
         """Return K and V of the block's heads, side by side, and the copies if it is the first with them."""
-        found = [(a[block.at[:2]], name) for a, name in ((self.k, "k"), (self.v, "v"))]
-        keys, values = (near(name, *a.shape) for a, name in found)
+        sides = [(a[block.at[:2]], name) for a, name in ((self.k, "k"), (self.v, "v"))]
+        keys, values = (near(name, *a.shape) for a, name in sides)
         if block.at[2].start > 0:
             return keys, values, []
-        return keys, values, [(found[0][0], keys, 1.0), (found[1][0], values, 1.0)]
+        return keys, values, [(sides[0][0], keys, 1.0), (sides[1][0], values, 1.0)]
 
     def _sums(self, near: _Near, block: Block) -> tuple[Any, Any]:
         rows = (*block.shape[:2], self.shape[3])

@@ -45,10 +45,10 @@ def _source(what: str, index: Array) -> str:
     return _LOOPS.format(kind=kind, one=what.format(i=""), each=what.format(i=" + i"))
 
 
-def looped(index: Array, *held: Array) -> bool:
+def looped(index: Array, *arrays: Array) -> bool:
     """Tell whether the loops take these arrays."""
-    ordered = all(a.flags.c_contiguous for a in (index, *held))
-    return ordered and index.dtype in _KINDS and all(a.dtype == np.float32 for a in held)
+    ordered = all(a.flags.c_contiguous for a in (index, *arrays))
+    return ordered and index.dtype in _KINDS and all(a.dtype == np.float32 for a in arrays)
 
 
 def rows(dev: Device, source: Array, index: Array, out: Array) -> list[Step]:

@@ -95,10 +95,10 @@ def _expression(loops: Loops, op: Op) -> None:
         if exact or not loops.takes(node) or not of_floats(node):
             return False
         unused = [s.parameter for s in op.input_slots if not node.inputs.get(s.name)]
-        held = ((s.parameter, v) for s in op.input_slots for v in node.inputs.get(s.name, ()))
-        shapes = {parameter: value.spec.shape for parameter, value in held if value is not None}
-        made = trace(scalar, op.settings(shapes, node.attrs), unused)
-        return all(loops.known(root) and not _has(root, loops.slow) for root in made)
+        operands = ((s.parameter, v) for s in op.input_slots for v in node.inputs.get(s.name, ()))
+        shapes = {parameter: value.spec.shape for parameter, value in operands if value is not None}
+        roots = trace(scalar, op.settings(shapes, node.attrs), unused)
+        return all(loops.known(root) and not _has(root, loops.slow) for root in roots)
 
     bind.__doc__ = f"The expressions of {op.type} in one loop."
     KERNELS[op.type, loops.back_end] = Kernel(bind, takes=takes, low=loops.low)
@@ -121,8 +121,8 @@ def _elementwise_grad(loops: Loops, op_type: str) -> None:
     @loops.register(f"{op_type}_grad")
     def bind(dev: Device, a: ElementwiseGrad) -> list[Step]:
         x, y = aligned(a.x, a.y, a.axis)
-        found = ((d_first, a.d_x, x), (d_second, a.d_y, y))
-        outputs = [(d, out.reshape(like.shape)) for d, out, like in found if out is not None]
+        slopes = ((d_first, a.d_x, x), (d_second, a.d_y, y))
+        outputs = [(d, out.reshape(like.shape)) for d, out, like in slopes if out is not None]
         used = arguments([d for d, _ in outputs])
         operands = {"x": x, "y": y, "d": a.d_out}
         if not outputs:
@@ -137,8 +137,8 @@ def _scale_and_sum(loops: Loops) -> None:
         bias, scale = a.bias, a.scale
         if a.x.dtype.kind in "iu":
             scale, bias = int(scale), int(bias)
-        made = scaled(e.argument("x"), scale=scale, bias=bias, bias_after_scale=a.bias_after_scale)
-        return loops.bind(dev, [(made, a.out)], {"x": a.x})
+        root = scaled(e.argument("x"), scale=scale, bias=bias, bias_after_scale=a.bias_after_scale)
+        return loops.bind(dev, [(root, a.out)], {"x": a.x})
 
     @loops.register("sum")
     def sum_(dev: Device, a: Sum) -> list[Step]:
@@ -167,4 +167,4 @@ def register(loops: Loops, others: Callable[[str], bool]) -> None:
             _expression(loops, op)
 
 
-register(NUMBA, lambda op_type: not op_type.startswith("logical_"))
+register(NUMBA, lambda op_type: not op_type.startswith(("logical_", "bitwise_")))

@@ -37,8 +37,8 @@ def register(loops: Loops) -> None:
         settings = settings_in(functors, node.attrs["act_attrs"], node.attrs["scale"])
         x, d = argument("x"), argument("d")
         slope = slope_of(act, settings)
-        made = (value_of(act, settings)(x), slope(x, d) if slope_reads(act) else slope(d))
-        return loops.takes(node) and all(map(loops.known, made))
+        roots = (value_of(act, settings)(x), slope(x, d) if slope_reads(act) else slope(d))
+        return loops.takes(node) and all(map(loops.known, roots))
 
     _register_forward(loops, takes)
     _register_backward(loops, takes)
@@ -54,18 +54,19 @@ def _register_forward(loops: Loops, takes: Callable[[Node], bool]) -> None:
         first, second = argument("x"), argument("y")
         if not binary_is_outer(a.functor_list):
             middle = first + second
-            kept = a.intermediate_out
-            made = act(middle)
+            between = a.intermediate_out
+            result = act(middle)
         else:
             middle = act(second)
-            kept = None if a.intermediate_out is None else a.intermediate_out.reshape(y.shape)
-            made = first + middle
-            if kept is not None and kept.shape != a.out.shape:  # a loop would sum it, not keep it
-                activated = kept.reshape(a.y.shape)
+            between = None if a.intermediate_out is None else a.intermediate_out.reshape(y.shape)
+            result = first + middle
+            # A loop would sum it, not keep it.
+            if between is not None and between.shape != a.out.shape:
+                activated = between.reshape(a.y.shape)
                 inner = loops.bind(dev, [(middle, activated)], {"y": a.y})
                 x, y = aligned(a.x, activated, a.axis)
                 return [*inner, *loops.bind(dev, [(first + second, a.out)], {"x": x, "y": y})]
-        outputs = [(made, a.out)] + ([] if kept is None else [(middle, kept)])
+        outputs = [(result, a.out)] + ([] if between is None else [(middle, between)])
         return loops.bind(dev, outputs, {"x": x, "y": y})
 
 
@@ -83,15 +84,15 @@ def _register_backward(loops: Loops, takes: Callable[[Node], bool]) -> None:
             at = {"X": second, "Out": argument("middle")}
             if a.intermediate_out is not None:
                 arrays["middle"] = a.intermediate_out.reshape(y.shape)
-            made = (copy(d), _sloped(act, act_attrs, at, d))
+            roots = (copy(d), _sloped(act, act_attrs, at, d))
         else:
             middle = first + second if a.intermediate_out is None else argument("middle")
             if a.intermediate_out is not None:
                 arrays["middle"] = a.intermediate_out
             through = _sloped(act, act_attrs, {"X": middle, "Out": argument("out")}, d)
-            made = (through, through)
-        found = zip(made, (a.d_x, a.d_y), (x, y), strict=True)
-        outputs = [(root, g.reshape(like.shape)) for root, g, like in found if g is not None]
+            roots = (through, through)
+        slopes = zip(roots, (a.d_x, a.d_y), (x, y), strict=True)
+        outputs = [(root, g.reshape(like.shape)) for root, g, like in slopes if g is not None]
         if not outputs:
             return []
         used = arguments([root for root, _ in outputs])

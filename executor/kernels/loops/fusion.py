@@ -52,20 +52,20 @@ def register(loops: Loops, apart: str = "") -> None:
 
 def _known(loops: Loops, part: Mapping[str, Any]) -> bool:
     operands = {
-        parameter_name(slot): [e.argument("x")] * len(held)
+        parameter_name(slot): [e.argument("x")] * len(numbers)
         if part["op"] == "sum"
         else e.argument("x")
-        for slot, held in part["inputs"].items()
+        for slot, numbers in part["inputs"].items()
     }
-    made = expressions(part["op"], operands, part["attrs"])
-    return all(map(loops.known, made.values()))
+    results = expressions(part["op"], operands, part["attrs"])
+    return all(map(loops.known, results.values()))
 
 
 class _Group:
     """Follows the body with an expression for each value; operands from outside become views of one rank."""
 
     def __init__(self, x: list[Any], body: Body) -> None:
-        self.given = x
+        self.operands = x
         self.specs = infer_body(body, [spec_of(array) for array in x])
         # All is about elements of the largest value.
         self.shape = max(self.specs.values(), key=extent).shape
@@ -81,20 +81,20 @@ class _Group:
     def _node(self, part: Mapping[str, Any]) -> bool:
         axis = part["attrs"].get("axis", -1) if part["op"] in BINARY | BINARY_BACKWARD else -1
         operands: dict[str, Any] = {}
-        for slot, held in part["inputs"].items():
-            found = [self._operand(i, axis) for i in held]
-            if any(f is None for f in found):
+        for slot, numbers in part["inputs"].items():
+            terms = [self._operand(i, axis) for i in numbers]
+            if any(f is None for f in terms):
                 return False
-            operands[parameter_name(slot)] = found if part["op"] == "sum" else found[0]
-        made = expressions(part["op"], operands, part["attrs"])
-        for slot, held in part["outputs"].items():
-            for i in held:
+            operands[parameter_name(slot)] = terms if part["op"] == "sum" else terms[0]
+        results = expressions(part["op"], operands, part["attrs"])
+        for slot, numbers in part["outputs"].items():
+            for i in numbers:
                 if i >= 0:
-                    self.values[i], self.axes[i] = made[slot], axis
+                    self.values[i], self.axes[i] = results[slot], axis
         return part["op"] in BINARY_BACKWARD or all(
             self.specs[i].shape == self.shape
-            for held in part["outputs"].values()
-            for i in held
+            for numbers in part["outputs"].values()
+            for i in numbers
             if i >= 0
         )
 
@@ -102,7 +102,7 @@ class _Group:
         if i in self.values:
             return self.values[i] if self.specs[i].shape == self.shape else None
         name = f"x{i}_{axis}".replace("-", "m")
-        self.arrays[name] = _view(self.given[i], self.rank, axis)
+        self.arrays[name] = _view(self.operands[i], self.rank, axis)
         return e.argument(name)
 
 

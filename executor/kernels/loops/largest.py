@@ -47,9 +47,9 @@ def _few(node: Node) -> bool:
 @kernel("top_k", on=("numba",), takes=_few)
 def top_k(dev: Device, a: TopK) -> list[Step]:
     """Largest first; equal elements in the order of their index."""
-    held = (a.x, a.out, a.indices)
-    if not a.x.size or not all(array.flags.c_contiguous for array in held):
+    arrays = (a.x, a.out, a.indices)
+    if not a.x.size or not all(array.flags.c_contiguous for array in arrays):
         return by_arrays("top_k", dev, a)
     width = a.x.shape[-1]
-    words = [*(array.ctypes.data for array in held), a.x.size // width, width, a.k]
-    return [launch(_LOOP, words, *held)]
+    words = [*(array.ctypes.data for array in arrays), a.x.size // width, width, a.k]
+    return [launch(_LOOP, words, *arrays)]

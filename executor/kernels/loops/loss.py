@@ -51,7 +51,7 @@ def run(words):
 
 
 def _bound(
-    text: str, op: str, label: Array, scores: Array, ignore: int, held: list[Any]
+    text: str, op: str, label: Array, scores: Array, ignore: int, arrays: list[Any]
 ) -> list[Step]:
     """Return the loop, and the check that every label was a class."""
     n, wrong = scores.shape[-1], np.zeros(2, np.int64)
@@ -63,8 +63,8 @@ def _bound(
             )
 
     words = [label.ctypes.data, wrong.ctypes.data, scores.size // n, n, ignore]
-    words += [array.ctypes.data for array in held]
-    return [launch(definitions(text) + text, words, label, wrong, *held), check]
+    words += [array.ctypes.data for array in arrays]
+    return [launch(definitions(text) + text, words, label, wrong, *arrays), check]
 
 
 def _hard(node: Node) -> bool:

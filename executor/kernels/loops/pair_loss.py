@@ -19,8 +19,8 @@ def register(loops: Loops) -> None:
     def takes(node: Node) -> bool:
         """Look at the floats alone: labels are read as numbers."""
         floats = {
-            slot: tuple(v for v in held if v and v.spec.dtype not in INTEGERS)
-            for slot, held in node.inputs.items()
+            slot: tuple(v for v in values if v and v.spec.dtype not in INTEGERS)
+            for slot, values in node.inputs.items()
         }
         return loops.takes(replace(node, inputs=floats))
 

@@ -40,9 +40,9 @@ def _stacked(array: Array, axis: int) -> Array:
     return array.reshape(prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]))
 
 
-def _whole(op: str, dev: Device, a: Operands, index: Array, *held: Array) -> list[Step] | None:
+def _whole(op: str, dev: Device, a: Operands, index: Array, *arrays: Array) -> list[Step] | None:
     """Return the array module's calls for what the loops do not take."""
-    fits = looped(index, *held) and all(array.size for array in (index, *held))
+    fits = looped(index, *arrays) and all(array.size for array in (index, *arrays))
     return None if fits else by_arrays(op, dev, a)
 
 

@@ -92,8 +92,8 @@ def dropout(dev: Device, a: random.Dropout) -> list[Step]:
     upscale = a.dropout_implementation == "upscale_in_train"
     factor = (1.0 / keep if keep else 0.0) if upscale else 1.0
     stream = Stream(dev, a.seed, per_row=True, every_step=not a.fix_seed)
-    kept = e.where(e.argument("kept"), e.argument("x") * factor, 0)
-    loop = bind_loop([(kept, a.out)], {"x": a.x, "kept": mask.view(np.bool_)})
+    choice = e.where(e.argument("kept"), e.argument("x") * factor, 0)
+    loop = bind_loop([(choice, a.out)], {"x": a.x, "kept": mask.view(np.bool_)})
     return [*bind_kept(dev, stream, mask, keep, row=math.prod(a.x.shape[1:])), *loop]
 
 

@@ -139,9 +139,9 @@ def _bound(text: str, words: list[Any], place: int = 2, alias: str = "pass") -> 
     that an element is written where it was read, and compute many at a time.
     """
     source = text.format(place=place, alias=alias)
-    held = [w for w in words if isinstance(w, np.ndarray)]
+    arrays = [w for w in words if isinstance(w, np.ndarray)]
     values = [w.ctypes.data if isinstance(w, np.ndarray) else int(w) for w in words]
-    return launch(definitions(source) + source, values, *held)
+    return launch(definitions(source) + source, values, *arrays)
 
 
 def _gapless(*arrays: Any) -> bool:

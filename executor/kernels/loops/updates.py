@@ -31,7 +31,8 @@ def _bind(
     update = UPDATES[op_type]
     results = update.results(attrs, np.float32, own_read=True)
     totals = update.totals(attrs, np.float32, own_read=True)
-    sums = dev.scratch((len(tables), len(totals)), np.float32)
+    # Without scratch memory, any plan can have the calls.
+    sums = dev.scratch((len(tables), len(totals)), np.float32) if totals else None
     tables = [in_use(results, totals, table, lambda array: array.ctypes.data) for table in tables]
     for name, values in own.items():  # read like operands, so that updates share a loop
         numbers = np.array(values, np.float32)
@@ -39,7 +40,9 @@ def _bind(
             table[name] = numbers[k : k + 1]
     entries = []
     for k, table in enumerate(tables):
-        places = {name: sums[k, t : t + 1] for t, name in enumerate(totals)}
+        places = (
+            {} if sums is None else dict(zip(totals, np.split(sums[k], len(totals)), strict=True))
+        )
         ones = (1,) * table["param"].ndim
         written = [(each, places[name].reshape(ones)) for name, each in totals.items()]
         entries.append((written, {n: table[n] for n in arguments([*totals.values()])}))

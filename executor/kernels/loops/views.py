@@ -1,16 +1,25 @@
-"""Transposes that move the innermost dimension, tile by tile: NumPy's copy misses the cache on one side."""
+"""Copies between arrays whose elements lie in another order, or in short runs.
+
+Where the innermost dimension moves, NumPy's copy misses the cache on one side: loops go tile by tile. Where
+only a few elements lie side by side in both, it takes longer to begin than to copy.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from ....graph.ir.capabilities import AS_THEY_COME, IN_ORDER
 from ....graph.ir.graph import Node
 from ....graph.ops.operands import Array
-from ....graph.ops.view import Transpose, Transpose2Grad, TransposeGrad
+from ....graph.ops.reduction import ReduceGrad
 from ....strategies.types import VarType
 from ...codegen.native import launch
 from ...device.device import Device
-from ..array.manipulation import copied
+from ..array.manipulation import copied, register
+from ..array.reduction import one_type, spread
 from ..registry import Step, kernel
 
 _TILE = 64  # rows of the source in one turn: what eight columns read of them stays in cache
@@ -35,30 +44,66 @@ def run(words):
 """
 
 
+_SHORT = 64  # elements side by side: NumPy copies longer runs as fast
+_RUNS = """
+def run(words):
+    to, source, length = u32(words[0]), u32(words[1]), words[2]
+{outer}
+    {pad}t, s = {t}, {s}
+    {pad}for k0 in range(0, length - length % 8, 8):
+    {pad}    for k in range(8):
+    {pad}        store(to, t + k0 + k, load(source, s + k0 + k, 1, 2), 0, 2)
+    {pad}for k in range(length - length % 8, length):
+    {pad}    store(to, t + k, load(source, s + k, 1, 2), 0, 2)
+"""
+
+
 class _Dimension(NamedTuple):
     size: int
     to: int  # strides, in elements
     source: int
 
 
-def bind_copy(dev: Device, target: Array, source: Array) -> list[Step]:
-    """Return the copy: by tiles, if the arrays are contiguous along different dimensions."""
+def bind_copy(dev: Device, target: Array | None, source: Array) -> list[Step]:
+    """Return the copy: by tiles, if the arrays are contiguous along different dimensions, or by short runs."""
+    if target is None:
+        return []
+    source = np.broadcast_to(source, target.shape)
     dimensions = _joined(target, source)
+    if target.itemsize != _WIDTH or not target.size:
+        return copied(dev, target, source)
+    if len(dimensions) > 1 and dimensions[-1][1:] == (1, 1) and dimensions[-1].size <= _SHORT:
+        return _by_runs(target, source, dimensions)
     row = next((d for d in dimensions if d.source == 1 and d.to > 1), None)
     column = next((d for d in dimensions if d.to == 1 and d.source > 1), None)
-    if row is None or column is None or target.itemsize != _WIDTH or not target.size:
+    if row is None or column is None:
         return copied(dev, target, source)
     outer = [d for d in dimensions if d not in (row, column)]
     words = [target.ctypes.data, source.ctypes.data, row.size, column.size, row.to, column.source]
+    return _looped(_COPY, words, outer, target, source)
+
+
+def _by_runs(target: Array, source: Array, dimensions: list[_Dimension]) -> list[Step]:
+    """Return the copy of what lies side by side in both arrays, run by run."""
+    *outer, run = dimensions
+    words = [target.ctypes.data, source.ctypes.data, run.size]
+    return _looped(_RUNS, words, outer, target, source)
+
+
+def _looped(
+    text: str, words: list[int], outer: list[_Dimension], target: Array, source: Array
+) -> list[Step]:
+    """Return the call of loops over the outer dimensions around a text."""
+    first = len(words)
     words += [number for d in outer for number in d]
     lines = (
-        "    " * (k + 1) + f"for i{k} in range(words[{6 + 3 * k}]):" for k in range(len(outer))
+        "    " * (k + 1) + f"for i{k} in range(words[{first + 3 * k}]):" for k in range(len(outer))
     )
     at = [
-        " + ".join([f"i{k} * words[{6 + 3 * k + side}]" for k in range(len(outer))] or ["0"])
+        " + ".join([f"i{k} * words[{first + 3 * k + side}]" for k in range(len(outer))] or ["0"])
         for side in (1, 2)
     ]
-    text = _COPY.format(outer="\n".join(lines), pad="    " * len(outer), t=at[0], s=at[1])
+    text = text.format(outer="\n".join(lines), pad="    " * len(outer), t=at[0], s=at[1])
     return [launch(text, words, target, source)]
 
 
@@ -66,31 +111,34 @@ def _joined(target: Array, source: Array) -> list[_Dimension]:
     """Return the dimensions, outermost of the target first, joined where both arrays allow it."""
     width = target.itemsize
     steps = zip(target.shape, target.strides, source.strides, strict=True)
-    apart = [_Dimension(n, to // width, given // width) for n, to, given in steps if n > 1]
-    made: list[_Dimension] = []
+    apart = [_Dimension(n, to // width, step // width) for n, to, step in steps if n > 1]
+    dims: list[_Dimension] = []
     for d in sorted(apart, key=lambda d: -d.to):
-        outer = made[-1] if made else None
+        outer = dims[-1] if dims else None
         if outer and (outer.to, outer.source) == (d.size * d.to, d.size * d.source):
-            made[-1] = d._replace(size=outer.size * d.size)
+            dims[-1] = d._replace(size=outer.size * d.size)
         else:
-            made.append(d)
-    return made
+            dims.append(d)
+    return dims
 
 
-def _moves_innermost(node: Node) -> bool:
-    axis = node.attrs["axis"]
-    values = [*node.inputs.get("X", ()), *node.inputs.get("Out@GRAD", ())]
-    narrow = all(v is not None and v.spec.dtype in (VarType.FP32, VarType.INT32) for v in values)
-    return narrow and bool(axis) and axis[-1] % len(axis) != len(axis) - 1
+def _narrow(node: Node) -> bool:
+    return all(v.spec.dtype in (VarType.FP32, VarType.INT32) for v in node.reads())
 
 
-@kernel("transpose", "transpose2", on=("numba",), takes=_moves_innermost)
-def transpose(dev: Device, a: Transpose) -> list[Step]:
-    """See ``view.py``."""
-    return [] if a.out is None else bind_copy(dev, a.out, a.x.transpose(a.axis))
+@kernel("reduce_sum_grad", on=("numba",), takes=lambda node: _narrow(node) and one_type(node))
+def reduce_sum_grad(dev: Device, a: ReduceGrad) -> list[Step]:
+    """Each element of a result is copied to those that it is the sum of."""
+    if a.d_x is None:
+        return []
+    return bind_copy(dev, a.d_x, spread(a, a.d_out))
 
 
-@kernel("transpose_grad", "transpose2_grad", on=("numba",), takes=_moves_innermost)
-def transpose_grad(dev: Device, a: Transpose2Grad | TransposeGrad) -> list[Step]:
-    """The transpose back."""
-    return [] if a.d_x is None else bind_copy(dev, a.d_x.transpose(a.axis), a.d_out)
+def _on(op_type: str) -> Callable[[Any], Any]:
+    """Register a kernel; those that join images and cut them do so in whatever order all of them lie."""
+    joins = op_type in ("concat", "concat_grad", "split")
+    layout = AS_THEY_COME if joins else IN_ORDER
+    return kernel(op_type, on=("numba",), takes=_narrow, layout=layout)
+
+
+register(_on, bind_copy)

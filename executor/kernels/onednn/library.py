@@ -133,8 +133,8 @@ class Library:
     @property
     def instructions(self) -> str:
         """The instruction set that it uses on this processor."""
-        found = self.calls.dnnl_get_effective_cpu_isa()
-        return _INSTRUCTIONS.get(found, hex(found))
+        isa = self.calls.dnnl_get_effective_cpu_isa()
+        return _INSTRUCTIONS.get(isa, hex(isa))
 
     @property
     def rounds(self) -> bool:
@@ -153,9 +153,9 @@ def _executed(status: int) -> None:
 
 def _places() -> Iterator[str]:
     """Yield where the library may be, in the order in which it is looked for."""
-    given = os.environ.get(VARIABLE)
-    if given is not None:
-        yield from filter(None, [given])
+    path = os.environ.get(VARIABLE)
+    if path is not None:
+        yield from filter(None, [path])
         return
     for wheel in _WHEELS:
         try:
@@ -185,5 +185,5 @@ def library() -> Library | None:
 
 def version() -> str:
     """Return version and instruction set, on which the bits of results depend; "" without the library."""
-    found = library()
-    return str(found) if found else ""
+    dnnl = library()
+    return str(dnnl) if dnnl else ""

@@ -27,7 +27,7 @@ from .support import onednn
 
 
 @lru_cache(CACHED)
-def _matmul(
+def matmul_of(
     a: Layout, b: Layout, bias: Layout | None, c: Layout, post_ops: tuple[PostOp, ...]
 ) -> Primitive:
     what = f"matmul of {a} with {b} to {c}"
@@ -69,7 +69,7 @@ def product(
     row = None if bias is None else bias.reshape((1,) * (rank - 1) + (-1,))
     reads = {SRC: a, WEIGHTS: b} if row is None else {SRC: a, WEIGHTS: b, BIAS: row}
     ends = _factor(dev, a), _factor(dev, b), None if row is None else layout_of(row), layout_of(c)
-    return _matmul(*ends, post_ops).bind(dev, reads, {DST: c})
+    return matmul_of(*ends, post_ops).bind(dev, reads, {DST: c})
 
 
 def _scaled(alpha: float) -> tuple[PostOp, ...]:

@@ -78,14 +78,14 @@ def _takes(node: Node) -> bool:
 
 def _pooling(a: Pool | PoolGrad) -> Pooling | None:
     """Return the library's pooling; None where a window lies in margins alone, which it refuses."""
-    found = windows_of(a, a.out)
+    win = windows_of(a, a.out)
     # The last window may reach beyond the padding (ceil_mode), or not as far.
-    spans = [(o - 1) * s + k for o, s, k in zip(found.out, found.strides, found.k, strict=True)]
+    spans = [(o - 1) * s + k for o, s, k in zip(win.out, win.strides, win.k, strict=True)]
     margins = [
-        (before, max(given, span - size - before))
-        for (before, given), span, size in zip(found.pads, spans, found.size, strict=True)
+        (before, max(after, span - size - before))
+        for (before, after), span, size in zip(win.pads, spans, win.size, strict=True)
     ]
-    if any(max(pair) >= k for pair, k in zip(margins, found.k, strict=True)):
+    if any(max(pair) >= k for pair, k in zip(margins, win.k, strict=True)):
         return None
     average = "avg" if a.exclusive else "padded"
     image = last if channels_last(a.x) or channels_last(a.out) else in_order
@@ -93,8 +93,8 @@ def _pooling(a: Pool | PoolGrad) -> Pooling | None:
         average if a.pooling_type == "avg" else "max",
         image(a.x.shape),
         image(a.out.shape),
-        tuple(found.strides),
-        tuple(found.k),
+        tuple(win.strides),
+        tuple(win.k),
         tuple(before for before, _ in margins),
         tuple(after for _, after in margins),
     )
@@ -111,7 +111,7 @@ def pool(dev: Device, a: Pool) -> list[Step]:
 
 @onednn("pool2d_grad", "pool3d_grad", takes=_takes, any_order=True, layout=CHANNELS_LAST)
 def pool_grad(dev: Device, a: PoolGrad) -> list[Step]:
-    """Where each maximum was, the forward primitive finds once more: the op hands on values only."""
+    """The forward primitive finds once more where each maximum was: the op hands on values only."""
     if a.d_x is None:
         return []
     pooling = _pooling(a)

@@ -46,9 +46,9 @@ SUM: PostOp = ("sum", 1.0, 0.0)  # adds what the result's memory holds already
 
 def loaded() -> Library:
     """Return the library, where it is known to be here."""
-    found = library()
-    assert found is not None, "a kernel of oneDNN was chosen where it is not installed"
-    return found
+    dnnl = library()
+    assert dnnl is not None, "a kernel of oneDNN was chosen where it is not installed"
+    return dnnl
 
 
 @dataclass(frozen=True)
@@ -124,8 +124,8 @@ def channels_last(array: Array) -> bool:
 def attributes(post_ops: tuple[PostOp, ...] = ()) -> Handle:
     """Return attributes: scratch memory comes from outside; what follows, element by element."""
     dnnl = loaded()
-    made = dnnl.owned("primitive_attr", "primitive_attr_create")
-    dnnl.set("primitive_attr_set_scratchpad_mode", made, 1)
+    handle = dnnl.owned("primitive_attr", "primitive_attr_create")
+    dnnl.set("primitive_attr_set_scratchpad_mode", handle, 1)
     if post_ops:
         chain = dnnl.owned("post_ops", "post_ops_create")
         for name, alpha, beta in post_ops:
@@ -135,8 +135,8 @@ def attributes(post_ops: tuple[PostOp, ...] = ()) -> Handle:
                 continue
             slope, offset = ctypes.c_float(alpha), ctypes.c_float(beta)
             dnnl.set("post_ops_append_eltwise", chain, ELTWISE[name], slope, offset)
-        dnnl.set("primitive_attr_set_post_ops", made, chain)
-    return made
+        dnnl.set("primitive_attr_set_post_ops", handle, chain)
+    return handle
 
 
 class Format:
@@ -150,11 +150,15 @@ class Format:
 
     def fits(self, layout: Layout) -> bool:
         """Tell whether memory of this layout can be used as it is."""
-        found = self._same.get(layout)
-        if found is None:
+        same = self._same.get(layout)
+        if same is None:
             equal = loaded().calls.dnnl_memory_desc_equal(self.descriptor, layout.handle)
-            found = self._same[layout] = bool(equal)
-        return found
+            same = self._same[layout] = bool(equal)
+        return same
+
+    def equals(self, other: Format) -> bool:
+        """Tell whether memory of one format has the other, too."""
+        return bool(loaded().calls.dnnl_memory_desc_equal(self.descriptor, other.descriptor))
 
     def block(self, dev: Device) -> Any:
         """Return scratch memory of this format."""
@@ -176,22 +180,22 @@ class Primitive:
 
     def __init__(self, kind: str, *arguments: Any, what: str) -> None:
         dnnl = loaded()
-        given = [a.handle if isinstance(a, Layout) else a for a in arguments]
+        parameters = [a.handle if isinstance(a, Layout) else a for a in arguments]
         if kind != "reorder":
-            given.insert(0, dnnl.engine)
+            parameters.insert(0, dnnl.engine)
         make = f"{kind}_primitive_desc_create"
-        self.descriptor = dnnl.owned("primitive_desc", make, *given, what=what)
+        self.descriptor = dnnl.owned("primitive_desc", make, *parameters, what=what)
         self.compiled = dnnl.owned("primitive", "primitive_create", self.descriptor, what=what)
         self._formats: dict[int, Format] = {}
 
     def format(self, role: int) -> Format:
         """Return the format of the memory that plays a role."""
-        found = self._formats.get(role)
-        if found is None:
+        format_ = self._formats.get(role)
+        if format_ is None:
             query = loaded().calls.dnnl_primitive_desc_query_md
-            found = Format(Handle(query(self.descriptor, _ARGUMENT, role)))
-            self._formats[role] = found
-        return found
+            format_ = Format(Handle(query(self.descriptor, _ARGUMENT, role)))
+            self._formats[role] = format_
+        return format_
 
     @cached_property
     def implementation(self) -> str:
@@ -204,7 +208,7 @@ class Primitive:
     def bind(self, dev: Device, reads: Mapping[int, Any], writes: Mapping[int, Any]) -> list[Step]:
         """Return the calls that compute it on these arrays (by role), with copies where formats differ.
 
-        None stands for memory that nobody else sees, in whatever format.
+        None stands for memory of this primitive alone, in whatever format.
         """
         before: list[Step] = []
         after: list[Step] = []
@@ -214,43 +218,49 @@ class Primitive:
             if isinstance(array, Memory):
                 used[role] = (wanted.descriptor, array.block)
                 continue
-            given = None if array is None else layout_of(array)
-            if given is not None and wanted.fits(given):
+            layout = None if array is None else layout_of(array)
+            if layout is not None and wanted.fits(layout):
                 used[role] = (wanted.descriptor, array)
                 continue
-            if given is not None and role in reads and array.ctypes.data in dev.constant:
-                used[role] = _packed(dev, wanted, given, array, before)
+            if layout is not None and role in reads and array.ctypes.data in dev.constant:
+                used[role] = _packed(dev, wanted, layout, array, before)
                 continue
             block = wanted.block(dev)
             used[role] = (wanted.descriptor, block)
-            if given is not None and role in reads:
-                before.append(_copy(dev, (given.handle, array), used[role]))
-            elif given is not None:
-                after.append(_copy(dev, used[role], (given.handle, array)))
+            if layout is not None and role in reads:
+                before.append(_copy(dev, (layout.handle, array), used[role]))
+            elif layout is not None:
+                after.append(_copy(dev, used[role], (layout.handle, array)))
         return [*before, self.call(dev, used), *after]
 
     def memory(self, dev: Device, role: int) -> Memory:
         """Return scratch memory in the format of a role, to bind another primitive to as well."""
         return Memory(self.format(role).block(dev))
 
+    def pack(self, dev: Device, role: int, array: Array) -> tuple[Memory, Step]:
+        """Return scratch memory in the format of a role, and the call that copies an array into it."""
+        wanted, memory = self.format(role), self.memory(dev, role)
+        copy = _copy(dev, (layout_of(array).handle, array), (wanted.descriptor, memory.block))
+        return memory, copy
+
     def call(self, dev: Device, used: dict[int, tuple[Handle, Any]]) -> Step:
         """Return the call on memory in the right formats: descriptor and array for each role."""
         space = self.format(SCRATCHPAD)
         if space.nbytes:
             used = {**used, SCRATCHPAD: (space.descriptor, space.block(dev))}
-        made = _objects(dev)
-        held = {role: made.memory(*given) for role, given in used.items()}
-        table = (Argument * len(held))(*(Argument(role, m.value) for role, m in held.items()))
-        stream = made.stream(dev.lane)
-        step = _Call(loaded().execute, self.compiled, stream, len(held), table)
-        step.held = (list(held.values()), [array for _, array in used.values()])
+        objects = _objects(dev)
+        handles = {role: objects.memory(*operand) for role, operand in used.items()}
+        table = (Argument * len(handles))(*(Argument(role, h.value) for role, h in handles.items()))
+        stream = objects.stream(dev.lane)
+        step = _Call(loaded().execute, self.compiled, stream, len(handles), table)
+        step.alive = (list(handles.values()), [array for _, array in used.values()])
         return step
 
 
 class _Call(partial[Any]):
     """A call that keeps alive what it works on."""
 
-    held: Any
+    alive: Any
 
 
 class _Objects:
@@ -263,10 +273,10 @@ class _Objects:
     def memory(self, descriptor: Handle, array: Array) -> Handle:
         """Return a memory object; instructions with the same memory in the same format share it."""
         address = array.ctypes.data
-        found = self._memories.get((descriptor, address))
-        if found is None:
-            found = self._memories[descriptor, address] = loaded().memory(descriptor, address)
-        return found
+        memory = self._memories.get((descriptor, address))
+        if memory is None:
+            memory = self._memories[descriptor, address] = loaded().memory(descriptor, address)
+        return memory
 
     def stream(self, lane: int) -> Handle:
         """Return the stream of a lane, whose instructions run in turn."""
@@ -280,10 +290,10 @@ _of_plans: WeakKeyDictionary[Device, _Objects] = WeakKeyDictionary()
 
 
 def _objects(dev: Device) -> _Objects:
-    found = _of_plans.get(dev)
-    if found is None:
-        found = _of_plans[dev] = _Objects()
-    return found
+    objects = _of_plans.get(dev)
+    if objects is None:
+        objects = _of_plans[dev] = _Objects()
+    return objects
 
 
 class _Pack:
@@ -304,7 +314,7 @@ _packs: WeakKeyDictionary[Writes, dict[int, WeakSet[_Pack]]] = WeakKeyDictionary
 
 
 def _packed(
-    dev: Device, wanted: Format, given: Layout, array: Array, before: list[Step]
+    dev: Device, wanted: Format, layout: Layout, array: Array, before: list[Step]
 ) -> tuple[Handle, Any]:
     """Return the packed copy of an array that the program does not change; it is made after writes alone."""
     writes = dev.writes if dev.writes is not None else Writes()
@@ -314,7 +324,7 @@ def _packed(
         same = (p for p in known if equal(p.format.descriptor, wanted.descriptor))
         pack = next(same, None) or _Pack(dev, wanted)
         known.add(pack)
-    copy = _copy(dev, (given.handle, array), (wanted.descriptor, pack.block))
+    copy = _copy(dev, (layout.handle, array), (wanted.descriptor, pack.block))
 
     def make() -> None:
         if pack.seen != writes.count:

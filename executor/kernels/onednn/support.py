@@ -12,6 +12,7 @@ from ..registry import F, kernel, nonempty
 
 def onednn(
     *op_types: str,
+    name: str = "onednn",
     takes: Callable[[Node], bool] | None = None,
     needs: Sequence[str] = (),
     prefer_loops: bool = False,
@@ -20,6 +21,7 @@ def onednn(
 ) -> Callable[[F], F]:
     """Register a kernel for the single-precision nodes of ops, or those of them that ``takes`` accepts.
 
+    ``name``: of the library, or of another of its kernels for these ops (``back_ends.py`` ``VARIANTS``);
     ``prefer_loops``: compiled loops, where there are any, were measured to be faster.
 
     It never sees arrays without elements (the library computes nothing then, not even zeros): NumPy's
@@ -33,7 +35,7 @@ def onednn(
         for op_type in op_types:
             kernel(
                 op_type,
-                on=("onednn",),
+                on=(name,),
                 takes=accepts,
                 needs=needs,
                 prefer_loops=prefer_loops,

@@ -49,9 +49,9 @@ def concat(x: Operands) -> Made:
 @lowering("split")
 def split(x: Operands) -> Made:
     """Parts along an axis, as long as declared."""
-    axis, parts = x.attr("axis"), x.made["Out"]
+    axis, parts = x.attr("axis"), x.outputs["Out"]
     sizes = [spec.shape[axis] for spec in parts if spec is not None]
-    if len(sizes) < len(parts):  # nobody reads some part: all are as long as the attributes say
+    if len(sizes) < len(parts):  # some part is not read: all are as long as the attributes say
         sizes = list(x.attr("sections")) or [x["X"].shape[axis] // len(parts)] * len(parts)
     return {"Out": jnp.split(x["X"], np.cumsum(sizes)[:-1].tolist(), axis)}
 

@@ -38,18 +38,18 @@ def _activated(act: str, settings: Settings, x: Any) -> Any:
     return evaluate(value_of(act, settings)(argument("x")), {"x": x})
 
 
-def _sloped(act: str, settings: Settings, held: Mapping[str, Any], d: Any) -> Any:
-    """Take a gradient through an activation; ``held`` are its X and its Out."""
+def _sloped(act: str, settings: Settings, sides: Mapping[str, Any], d: Any) -> Any:
+    """Take a gradient through an activation; ``sides`` are its X and its Out."""
     slope, reads = slope_of(act, settings), slope_reads(act)
     if not reads:
         return evaluate(slope(argument("d")), {"d": d})
-    return evaluate(slope(argument("at"), argument("d")), {"at": held[reads], "d": d})
+    return evaluate(slope(argument("at"), argument("d")), {"at": sides[reads], "d": d})
 
 
 def _brought(full: Any, like: Any) -> Any:
     """Sum over the dimensions along which ``like`` was broadcast."""
     pairs = enumerate(zip(full.shape, like.shape, strict=True))
-    axes = tuple(i for i, (n, kept) in pairs if kept == 1 and n != 1)
+    axes = tuple(i for i, (n, size) in pairs if size == 1 and n != 1)
     return jnp.sum(full, axes, keepdims=True) if axes else full
 
 
@@ -83,8 +83,8 @@ def fused_elemwise_activation_grad(x: Operands) -> Made:
     if binary_is_outer(functors):
         out = between if between is not None else _activated(act, settings, y)
         d_y = _brought(d, b).reshape(y.shape)
-        held = {"X": y, "Out": out}
-        return {"X@GRAD": _brought(d, a), "Y@GRAD": _sloped(act, settings, held, d_y)}
+        sides = {"X": y, "Out": out}
+        return {"X@GRAD": _brought(d, a), "Y@GRAD": _sloped(act, settings, sides, d_y)}
     if between is None and slope_reads(act) == "X":
         between = a + b
     d = _sloped(act, settings, {"X": between, "Out": x["Out"]}, d)
@@ -94,16 +94,16 @@ def fused_elemwise_activation_grad(x: Operands) -> Made:
 @lowering(ACT, ADD_ACT)
 def fused_batch_norm(x: Operands) -> Made:
     """Batch norm, perhaps a sum, and an activation."""
-    made = dict(batch_norm(x))
-    summed = made["Y"] if x["Z"] is None else made["Y"] + x["Z"]
-    return {**made, "Y": _activated(x.attr("act_type"), {}, summed)}
+    results = dict(batch_norm(x))
+    summed = results["Y"] if x["Z"] is None else results["Y"] + x["Z"]
+    return {**results, "Y": _activated(x.attr("act_type"), {}, summed)}
 
 
 @lowering(f"{ACT}_grad", f"{ADD_ACT}_grad")
 def fused_batch_norm_grad(x: Operands) -> Made:
     """Through the activation, whose slope is a function of Y; Z gets what batch norm gets."""
     d = _sloped(x.attr("act_type"), {}, {"Out": x["Y"]}, x["Y@GRAD"])
-    inner = Operands({**x.arrays, "Y@GRAD": [d]}, x.attrs, x.made)
+    inner = Operands({**x.arrays, "Y@GRAD": [d]}, x.attrs, x.outputs)
     return {**batch_norm_grad(inner), "Z@GRAD": d}
 
 
@@ -120,9 +120,9 @@ def _matrices(x: Operands) -> tuple[Any, Any]:
 def fused_gemm_epilogue(x: Operands) -> Made:
     """A product, a bias row and an activation."""
     a_MK, b_KN = _matrices(x)
-    made, act = a_MK @ b_KN + x["Bias"], x.attr("activation")
-    out = made if act == "none" else _activated(act, _gelu(x, act), made)
-    return {"Out": out, "ReserveSpace": made}
+    before, act = a_MK @ b_KN + x["Bias"], x.attr("activation")
+    out = before if act == "none" else _activated(act, _gelu(x, act), before)
+    return {"Out": out, "ReserveSpace": before}
 
 
 def _gelu(x: Operands, act: str) -> Settings:
@@ -157,6 +157,6 @@ def _all_lowered(node: Node) -> bool:
 def fusion_group(x: Operands) -> Made:
     """The ops of a group."""
     values = dict(enumerate(x.many("X")))
-    given = [Spec(array.shape, to_var_type(array.dtype)) for array in values.values()]
-    lower_body(x.attr("body"), values, infer_body(x.attr("body"), given), x.checks)
+    specs = [Spec(array.shape, to_var_type(array.dtype)) for array in values.values()]
+    lower_body(x.attr("body"), values, infer_body(x.attr("body"), specs), x.checks)
     return {"Out": [values[i] for i in x.attr("results")]}

@@ -49,13 +49,13 @@ class Operands:
 
     arrays: Arrays
     attrs: Mapping[str, Any]
-    made: Mapping[str, Sequence[Spec | None]]
+    outputs: Mapping[str, Sequence[Spec | None]]
     checks: list[Check] = field(default_factory=list)
 
     def __getitem__(self, slot: str) -> Any:
         """Return the array in a slot, or None if the slot is not in use."""
-        held = self.arrays.get(slot, ())
-        return held[0] if held else None
+        arrays = self.arrays.get(slot, ())
+        return arrays[0] if arrays else None
 
     def many(self, slot: str) -> Sequence[Any]:
         """Return the arrays of a slot that takes any number."""
@@ -66,18 +66,18 @@ class Operands:
         return self.attrs[name]
 
     def wants(self, slot: str) -> bool:
-        """Tell whether somebody reads the result."""
-        return any(spec is not None for spec in self.made.get(slot, ()))
+        """Tell whether the result is read."""
+        return any(spec is not None for spec in self.outputs.get(slot, ()))
 
     def shape(self, slot: str) -> tuple[int, ...]:
         """Return the shape of a result."""
-        spec = self.made[slot][0]
+        spec = self.outputs[slot][0]
         assert spec is not None, slot
         return spec.shape
 
     def dtype(self, slot: str) -> Any:
         """Return the element type of a result."""
-        spec = self.made[slot][0]
+        spec = self.outputs[slot][0]
         assert spec is not None, slot
         return to_numpy(spec.dtype)
 
@@ -85,8 +85,8 @@ class Operands:
         """Let the step fail if an index is outside ``rows``."""
         if index.size:
             low, high = index.min(), index.max()
-            found = jnp.where(low < 0, low, high)
-            self.checks.append(Check(found, rows, f"{op}: {what}"))
+            worst = jnp.where(low < 0, low, high)
+            self.checks.append(Check(worst, rows, f"{op}: {what}"))
 
 
 def lowering(
@@ -113,6 +113,8 @@ def can_lower(node: Node) -> bool:
     op = OPS[node.op]
     if node.op == REGION:
         return True
+    if op.reads_values(node.attrs) or (op.lod_slots and op.needs(node.attrs)):
+        return False  # it takes part in what is known before a step
     if any(value.spec.dtype in LOW for value in (*node.reads(), *node.writes())):
         return False  # XLA would round inside
     forward = DIFFERENTIATED.get(node.op, node.op)
@@ -128,11 +130,11 @@ def lower(
     op_type: str,
     arrays: Arrays,
     attrs: Mapping[str, Any],
-    made: Mapping[str, Sequence[Spec | None]],
+    outputs: Mapping[str, Sequence[Spec | None]],
     checks: list[Check],
 ) -> dict[str, list[Any]]:
     """Return the arrays that a node makes, by slot, in the dtypes that it is to make."""
-    operands = Operands(arrays, attrs, made, checks)
+    operands = Operands(arrays, attrs, outputs, checks)
     if op_type in DIFFERENTIATED:
         results = _differentiated(OPS[DIFFERENTIATED[op_type]], operands)
     elif op_type in LOWERINGS:
@@ -141,13 +143,13 @@ def lower(
         results = by_formula(OPS[op_type], operands)
     else:
         results = _by_expression(OPS[op_type], operands)
-    found: dict[str, list[Any]] = {}
-    for slot, specs in made.items():
-        given = results.get(slot, ())
-        held = list(given) if isinstance(given, (list, tuple)) else [given]
-        held += [None] * (len(specs) - len(held))
-        found[slot] = [_as(array, spec) for array, spec in zip(held, specs, strict=False)]
-    return found
+    by_slot: dict[str, list[Any]] = {}
+    for slot, specs in outputs.items():
+        result = results.get(slot, ())
+        values = list(result) if isinstance(result, (list, tuple)) else [result]
+        values += [None] * (len(specs) - len(values))
+        by_slot[slot] = [_as(array, spec) for array, spec in zip(values, specs, strict=False)]
+    return by_slot
 
 
 def lower_body(
@@ -156,25 +158,26 @@ def lower_body(
     """Add what each node of a region makes to ``values``, which begin with its operands."""
     for node in body:
         arrays = {
-            slot: [values[i] for i in held if i >= 0] for slot, held in node["inputs"].items()
+            slot: [values[i] for i in numbers if i >= 0] for slot, numbers in node["inputs"].items()
         }
-        made = {
-            slot: [specs[i] if i >= 0 else None for i in held]
-            for slot, held in node["outputs"].items()
+        outputs = {
+            slot: [specs[i] if i >= 0 else None for i in numbers]
+            for slot, numbers in node["outputs"].items()
         }
-        found = lower(node["op"], arrays, node["attrs"], made, checks)
-        for slot, held in node["outputs"].items():
-            values.update({i: a for i, a in zip(held, found[slot], strict=True) if i >= 0})
+        results = lower(node["op"], arrays, node["attrs"], outputs, checks)
+        for slot, numbers in node["outputs"].items():
+            values.update({i: a for i, a in zip(numbers, results[slot], strict=True) if i >= 0})
 
 
 def _as(array: Any, spec: Spec | None) -> Any:
-    """Return a result in the declared form; what a lowering leaves out has no elements, or nobody reads it."""
+    """Return a result in the declared form; what a lowering leaves out has no elements, or is not read."""
     if spec is None:
         return None
     if array is None:
         assert 0 in spec.shape, f"a result of {spec} is not lowered"
         return jnp.zeros(spec.shape, to_numpy(spec.dtype))
-    return array.astype(to_numpy(spec.dtype)).reshape(spec.shape)
+    array = jnp.asarray(array, to_numpy(spec.dtype))
+    return array.reshape(spec.shape) if array.ndim else jnp.broadcast_to(array, spec.shape)
 
 
 def _by_expression(op: Op, operands: Operands) -> Mapping[str, Any]:
@@ -215,10 +218,10 @@ def _summed(root: Expr, value: Any, shape: tuple[int, ...], arrays: Mapping[str,
 def by_formula(op: Op, operands: Operands) -> Mapping[str, Any]:
     """Return the results of an op's formula, by slot."""
     fields = dict(operands.attrs)
-    sides = zip(op.parameters, (operands.arrays, operands.made), strict=True)
-    for slots, held in sides:
+    sides = zip(op.parameters, (operands.arrays, operands.outputs), strict=True)
+    for slots, by_slot in sides:
         for slot, name, several in slots:
-            values = [_shaped(value) for value in held.get(slot, ())]
+            values = [_shaped(value) for value in by_slot.get(slot, ())]
             fields[name] = values if several else next(iter(values), None)
     results, arrays = traced(op, op.record.of(fields))
     known: dict[int, Any] = {}
@@ -226,7 +229,7 @@ def by_formula(op: Op, operands: Operands) -> Mapping[str, Any]:
         args = [known[id(arg)] for arg in term.args]
         known[id(term)] = _of_term(op, operands, term, args, arrays)
     slots_made: dict[str, list[Any]] = {
-        slot: [None] * len(held) for slot, held in operands.made.items()
+        slot: [None] * len(specs) for slot, specs in operands.outputs.items()
     }
     for root, _, (slot, k) in results:
         slots_made[slot][k] = known[id(root)]
@@ -282,11 +285,26 @@ def _of_term(
         case "checked":
             operands.check_rows(op.type, args[0], options[0], options[1])
             return args[0]
+        case "segments":
+            rows = jnp.arange(term.shape[0])
+            return jnp.searchsorted(args[0][1:], rows, side="right").astype(term.dtype)
+        case "segment_argmax":
+            return _segment_argmax(*args).astype(term.dtype)
         case "argmax":
             return jnp.argmax(args[0], options).astype(term.dtype)
         case "erf":
             return special.erf(args[0])
     return getattr(jnp, term.fn)(*args)
+
+
+def _segment_argmax(offsets: Any, values: Any) -> Any:
+    """Return the first row of the largest element, by sequence and column; -1 of no rows."""
+    rows, count = jnp.arange(values.shape[0]), offsets.shape[0] - 1
+    number = jnp.searchsorted(offsets[1:], rows, side="right")
+    largest = jnp.full((count, values.shape[1]), -jnp.inf, values.dtype).at[number].max(values)
+    position = jnp.where(values == largest[number], rows[:, None], rows.size)
+    first = jnp.full(largest.shape, rows.size).at[number].min(position)
+    return jnp.where(first == rows.size, -1, first)
 
 
 def evaluate(root: Expr, arrays: Mapping[str, Any]) -> Any:
@@ -322,12 +340,12 @@ def _differentiated(forward: Op, operands: Operands) -> Mapping[str, Any]:
     """Return the gradients of the forward lowering's results, weighed with the gradients given."""
     wanted = {
         slot.removesuffix("@GRAD"): specs
-        for slot, specs in operands.made.items()
+        for slot, specs in operands.outputs.items()
         if operands.wants(slot)
     }
     seeds = {
-        slot.removesuffix("@GRAD"): list(held)
-        for slot, held in operands.arrays.items()
+        slot.removesuffix("@GRAD"): list(arrays)
+        for slot, arrays in operands.arrays.items()
         if slot.endswith("@GRAD")
     }
     fixed = {
@@ -335,25 +353,26 @@ def _differentiated(forward: Op, operands: Operands) -> Mapping[str, Any]:
         for slot in forward.input_slots
         if slot.name not in wanted and operands.many(slot.name)
     }
-    made = {
-        slot: [Spec(array.shape, VarType.FP32) for array in held] for slot, held in seeds.items()
+    outputs = {
+        slot: [Spec(array.shape, VarType.FP32) for array in arrays]
+        for slot, arrays in seeds.items()
     }
 
-    def run(given: Arrays) -> dict[str, list[Any]]:
-        inner = Operands({**fixed, **given}, operands.attrs, made)
+    def run(inputs: Arrays) -> dict[str, list[Any]]:
+        inner = Operands({**fixed, **inputs}, operands.attrs, outputs)
         results = LOWERINGS[forward.type][0](inner)
         return {
             slot: [
                 array.reshape(seed.shape)
-                for array, seed in zip(_listed(results[slot]), held, strict=True)
+                for array, seed in zip(_listed(results[slot]), arrays, strict=True)
             ]
-            for slot, held in seeds.items()
+            for slot, arrays in seeds.items()
         }
 
-    given = {slot: list(operands.many(slot)) for slot in wanted}
-    _, pull = jax.vjp(run, given)
+    inputs = {slot: list(operands.many(slot)) for slot in wanted}
+    _, pull = jax.vjp(run, inputs)
     (slopes,) = pull(seeds)
-    return {f"{slot}@GRAD": held for slot, held in slopes.items()}
+    return {f"{slot}@GRAD": arrays for slot, arrays in slopes.items()}
 
 
 def _listed(result: Any) -> list[Any]:

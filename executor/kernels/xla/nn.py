@@ -65,8 +65,8 @@ def matmul(x: Operands) -> Made:
     b = b.reshape(-1, 1) if b.ndim == 1 else b
     a = jnp.swapaxes(a, -1, -2) if x.attr("transpose_X") else a
     b = jnp.swapaxes(b, -1, -2) if x.attr("transpose_Y") else b
-    made = jnp.matmul(a, b)
-    return {"Out": made if x.attr("alpha") == 1.0 else made * x.attr("alpha")}
+    product = jnp.matmul(a, b)
+    return {"Out": product if x.attr("alpha") == 1.0 else product * x.attr("alpha")}
 
 
 def _plain_conv(node: Node) -> bool:
@@ -81,7 +81,7 @@ def conv2d(x: Operands) -> Made:
     """Convolution in NCHW."""
     image, weight, strides = x["Input"], x["Filter"], x.attr("strides")
     pads, dilations = windows(x.attrs, image.shape[2:], weight.shape[2:])
-    made = lax.conv_general_dilated(
+    output = lax.conv_general_dilated(
         image,
         weight,
         strides,
@@ -90,7 +90,7 @@ def conv2d(x: Operands) -> Made:
         dimension_numbers=("NCHW", "OIHW", "NCHW"),
         feature_group_count=x.attr("groups"),
     )
-    return {"Output": made}
+    return {"Output": output}
 
 
 def _fixed_windows(node: Node) -> bool:
@@ -119,7 +119,7 @@ def pool2d(x: Operands) -> Made:
         for (low, _), whole, size in zip(win.pads, win.room, win.size, strict=True)
     ]
     start, join = (0.0, lax.add) if average else (-np.inf, lax.max)
-    made = lax.reduce_window(
+    result = lax.reduce_window(
         image,
         image.dtype.type(start),
         join,
@@ -127,10 +127,10 @@ def pool2d(x: Operands) -> Made:
         (1, 1, *win.strides),
         ((0, 0), (0, 0), *room),
     )
-    made = made[:, :, : win.out[0], : win.out[1]]
+    result = result[:, :, : win.out[0], : win.out[1]]
     if average:
-        made = made * (1.0 / win.counts(x.attr("exclusive"), np.float64)).astype(image.dtype)
-    return {"Out": made}
+        result = result * (1.0 / win.counts(x.attr("exclusive"), np.float64)).astype(image.dtype)
+    return {"Out": result}
 
 
 def _fixed_statistics(x: Operands) -> bool:
@@ -153,9 +153,9 @@ def batch_norm(x: Operands) -> Made:
         for slot, new in (("MeanOut", mean), ("VarianceOut", variance)):
             running[slot] = running[slot] * momentum + new * (1.0 - momentum)
     inverse = 1.0 / jnp.sqrt(variance + x.attr("epsilon"))
-    made = (wide - mean.reshape(spread)) * (inverse * scale).reshape(spread)
-    made = made + x["Bias"].reshape(spread)
-    return {"Y": made, **running, "SavedMean": mean, "SavedVariance": inverse}
+    y = (wide - mean.reshape(spread)) * (inverse * scale).reshape(spread)
+    y = y + x["Bias"].reshape(spread)
+    return {"Y": y, **running, "SavedMean": mean, "SavedVariance": inverse}
 
 
 @lowering("batch_norm_grad")
@@ -182,10 +182,10 @@ def layer_norm(x: Operands) -> Made:
     rows_RF = array.reshape(math.prod(array.shape[:cut]), math.prod(array.shape[cut:]))
     mean = jnp.mean(rows_RF, 1, keepdims=True)
     variance = jnp.mean(jnp.square(rows_RF - mean), 1, keepdims=True)
-    made = (rows_RF - mean) / jnp.sqrt(variance + x.attr("epsilon"))
-    made = made if x["Scale"] is None else made * x["Scale"].reshape(1, -1)
-    made = made if x["Bias"] is None else made + x["Bias"].reshape(1, -1)
-    return {"Y": made.reshape(array.shape), "Mean": mean, "Variance": variance}
+    y = (rows_RF - mean) / jnp.sqrt(variance + x.attr("epsilon"))
+    y = y if x["Scale"] is None else y * x["Scale"].reshape(1, -1)
+    y = y if x["Bias"] is None else y + x["Bias"].reshape(1, -1)
+    return {"Y": y.reshape(array.shape), "Mean": mean, "Variance": variance}
 
 
 @lowering("lookup_table", "lookup_table_v2", slope=True)
@@ -193,12 +193,12 @@ def lookup_table(x: Operands) -> Made:
     """Rows of a table by number; those numbered ``padding_idx`` are zeros."""
     table, flat = x["W"], x["Ids"].reshape(-1)
     x.check_rows("lookup_table", flat, table.shape[0], "index {} is outside the {} rows")
-    made = jnp.take(table, flat, axis=0, mode="clip")
+    rows = jnp.take(table, flat, axis=0, mode="clip")
     padding = x.attr("padding_idx")
     padding = padding if padding >= -1 else padding + table.shape[0]
     if padding != -1:
-        made = jnp.where((flat == padding)[:, None], 0, made)
-    return {"Out": made.reshape(x.shape("Out"))}
+        rows = jnp.where((flat == padding)[:, None], 0, rows)
+    return {"Out": rows.reshape(x.shape("Out"))}
 
 
 @lowering("softmax")
@@ -253,13 +253,13 @@ def softmax_with_cross_entropy(x: Operands) -> Made:
 @lowering("softmax_with_cross_entropy_grad")
 def softmax_with_cross_entropy_grad(x: Operands) -> Made:
     """(softmax - label) * d."""
-    made, d_loss = x["Softmax"], x["Loss@GRAD"]
-    axis = x.attr("axis") % made.ndim
+    softmax, d_loss = x["Softmax"], x["Loss@GRAD"]
+    axis = x.attr("axis") % softmax.ndim
     if x.attr("soft_label"):
-        return {"Logits@GRAD": (made - x["Label"]) * d_loss}
-    label, ignored = _picked(x, "softmax_with_cross_entropy", made, axis)
-    classes = jnp.arange(made.shape[axis]).reshape(
-        [-1 if i == axis else 1 for i in range(made.ndim)]
+        return {"Logits@GRAD": (softmax - x["Label"]) * d_loss}
+    label, ignored = _picked(x, "softmax_with_cross_entropy", softmax, axis)
+    classes = jnp.arange(softmax.shape[axis]).reshape(
+        [-1 if i == axis else 1 for i in range(softmax.ndim)]
     )
-    slope = made - (classes == label).astype(made.dtype)
+    slope = softmax - (classes == label).astype(softmax.dtype)
     return {"Logits@GRAD": jnp.where(ignored, 0, slope) * d_loss}

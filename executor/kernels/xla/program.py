@@ -47,7 +47,7 @@ class Operand:
         self.shape, self.copies = array.shape, []
         self.skipped = 0
         if not array.size:
-            self.given: Any = None
+            self.flat: Any = None
             return
         if not (array.flags.c_contiguous and array.flags.writeable):
             room = _aligned(array.shape, array.dtype)
@@ -57,11 +57,11 @@ class Operand:
         self.skipped = inside // array.itemsize
         nbytes = inside + array.nbytes
         line = (ctypes.c_char * nbytes).from_address(array.ctypes.data - inside)
-        self._kept = array  # whose memory it is
-        self.given = jnp.from_dlpack(np.frombuffer(line, array.dtype))
+        self._memory = array  # whose memory it is
+        self.flat = jnp.from_dlpack(np.frombuffer(line, array.dtype))
 
     def read(self, flat: Any) -> Any:
-        """Return the traced array from what was given."""
+        """Return the traced array from the flat one."""
         size = int(np.prod(self.shape))
         return flat[self.skipped : self.skipped + size].reshape(self.shape)
 
@@ -79,9 +79,9 @@ def region(dev: Device, a: Region) -> list[Step]:
     wanted = [(i, array) for i, array in zip(a.results, a.out, strict=True) if array is not None]
     with jax.enable_x64(True), jax.default_device(jax.devices("cpu")[0]):
         operands = [Operand(array) for array in a.x]
-        given = [operand.given for operand in operands if operand.given is not None]
+        arrays = [operand.flat for operand in operands if operand.flat is not None]
         traced = StepTraces(operands, a.body, [i for i, _ in wanted], specs)
-        program = _compiled(traced, given)
+        program = _compiled(traced, arrays)
     copies = [step for operand in operands for step in operand.copies]
     targets = [array for _, array in wanted]
     return [*copies, Program(program, operands, targets, traced.problems)]
@@ -100,13 +100,13 @@ class StepTraces:
         self.operands, self.body, self.results, self.specs = operands, body, results, specs
         self.problems: list[tuple[int, str]] = []
 
-    def __call__(self, *given: Any) -> list[Any]:
+    def __call__(self, *arrays: Any) -> list[Any]:
         """Return the results, and the numbers to check after them."""
-        waiting = iter(given)
+        waiting = iter(arrays)
         values: dict[int, Any] = {}
         for i, operand in enumerate(self.operands):
             spec = self.specs[i]
-            empty = operand.given is None
+            empty = operand.flat is None
             values[i] = (
                 jnp.zeros(spec.shape, to_numpy(spec.dtype))
                 if empty
@@ -116,13 +116,15 @@ class StepTraces:
         lower_body(self.body, values, self.specs, checks)
         self.problems = [(check.limit, check.problem) for check in checks]
         # What is handed through would be the operand's own memory, and that may be written meanwhile.
-        made = [jnp.copy(values[i]) if i < len(self.operands) else values[i] for i in self.results]
-        return [*made, *(check.value for check in checks)]
+        results = [
+            jnp.copy(values[i]) if i < len(self.operands) else values[i] for i in self.results
+        ]
+        return [*results, *(check.value for check in checks)]
 
 
-def _compiled(traced: StepTraces, given: Sequence[Any]) -> Callable[..., Sequence[Any]]:
+def _compiled(traced: StepTraces, arrays: Sequence[Any]) -> Callable[..., Sequence[Any]]:
     """Return a program for operands of these shapes: from disk, or compiled now and kept if that took long."""
-    lowered = jax.jit(traced).lower(*given)
+    lowered = jax.jit(traced).lower(*arrays)
     program: Callable[..., Sequence[Any]]
     # Where the user named a directory to jax, jax keeps programs there.
     users = jax.config.jax_compilation_cache_dir is not None
@@ -145,8 +147,8 @@ def _name_of(lowered: Any) -> str:
     flags = os.environ.get("XLA_FLAGS", "")
     versions = f"jax {metadata.version('jax')}, jaxlib {metadata.version('jaxlib')}, {cpu()}"
     text, operands = lowered.as_text(), lowered.in_avals
-    told = f"{versions}\n{flags} {sorted(_OPTIONS.items())}\n{operands}\n{text}"
-    return f"{hashlib.sha256(told.encode()).hexdigest()}.xla"
+    key = f"{versions}\n{flags} {sorted(_OPTIONS.items())}\n{operands}\n{text}"
+    return f"{hashlib.sha256(key.encode()).hexdigest()}.xla"
 
 
 class Program:
@@ -165,18 +167,18 @@ class Program:
     ) -> None:
         self._compiled = compiled
         self._operands = operands  # whose memory is read
-        self._given = [operand.given for operand in operands if operand.given is not None]
+        self._arrays = [operand.flat for operand in operands if operand.flat is not None]
         self._targets, self._problems = targets, problems
 
     def __call__(self) -> None:
         """Run the program, refuse what its checks found, then copy what it made to where it belongs."""
-        made = self._compiled(*self._given)
+        results = self._compiled(*self._arrays)
         count = len(self._targets)
-        for (limit, problem), value in zip(self._problems, made[count:], strict=True):
-            found = int(value)
-            if not 0 <= found < limit:
-                raise InvalidValue(problem.format(found, limit))
+        for (limit, problem), value in zip(self._problems, results[count:], strict=True):
+            number = int(value)
+            if not 0 <= number < limit:
+                raise InvalidValue(problem.format(number, limit))
         # All are waited for before the first is copied: a target may be an operand's memory.
-        arrays = [np.asarray(one) for one in made[:count]]
+        arrays = [np.asarray(one) for one in results[:count]]
         for target, array in zip(self._targets, arrays, strict=True):
             np.copyto(target, array)

@@ -41,13 +41,13 @@ def _each(op_type: str) -> Lowering:
     alone = _alone(op_type)
 
     def lowered(x: Operands) -> Made:
-        made: dict[str, list[Any]] = {}
+        results: dict[str, list[Any]] = {}
         for k in range(len(x.many("Param"))):
-            arrays = {slot: [held[k]] for slot, held in x.arrays.items()}
+            arrays = {slot: [column[k]] for slot, column in x.arrays.items()}
             one = Operands(arrays, own_attributes(op_type, x.attrs, k), {})
             for slot, array in alone(one).items():
-                made.setdefault(slot, []).append(array)
-        return made
+                results.setdefault(slot, []).append(array)
+        return results
 
     return lowered
 

@@ -1,0 +1,158 @@
+"""Offsets of sequences, computed from others; on the host, where shapes depend on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....graph.ops.lod_levels import (
+    Offsets,
+    OffsetsAligned,
+    OffsetsErased,
+    OffsetsOfCopies,
+    OffsetsOfPairs,
+    OffsetsOfPatches,
+    OffsetsReshaped,
+    OffsetsTogether,
+    absolute,
+)
+from ....graph.ops.sequence_window import patches
+from ....strategies.errors import SequenceError
+from ...device.device import Device
+from ..registry import Step, kernel
+
+
+@kernel("lod_offsets")
+def lod_offsets(dev: Device, a: Offsets) -> Step:
+    x = a.x.reshape(-1)
+
+    def run() -> None:
+        rises = bool(x.size > 1 and x[0] == 0 and (x[1:] >= x[:-1]).all())
+        if dev.runtime is None and not rises:  # the host does not see offsets on a GPU
+            raise SequenceError(f"lod_reset: offsets must rise from 0, got {x.tolist()}")
+        a.out[...] = x
+
+    return run
+
+
+@kernel("lod_from_lengths")
+def lod_from_lengths(dev: Device, a: Offsets) -> Step:
+    def run() -> None:
+        a.out[0] = 0
+        dev.xp.cumsum(a.x.reshape(-1), out=a.out[1:])
+
+    return run
+
+
+@kernel("lod_of_copies")
+def lod_of_copies(dev: Device, a: OffsetsOfCopies) -> Step:
+    """Sequence i of X, as many times as sequence i of Y is long."""
+    xp: Any = dev.xp
+    copies = a.out.size - 1
+
+    def run() -> None:
+        source = xp.searchsorted(a.y[1:], xp.arange(copies), side="right")
+        a.out[0] = 0
+        xp.cumsum(xp.diff(a.x)[source], out=a.out[1:])
+
+    return run
+
+
+@kernel("lod_together")
+def lod_together(dev: Device, a: OffsetsTogether) -> Step:
+    """Sequence i of each operand behind each other."""
+
+    def run() -> None:
+        a.out[...] = sum(a.x[1:], a.x[0])
+
+    return run
+
+
+@kernel("lod_joined")
+def lod_joined(dev: Device, a: OffsetsTogether) -> Step:
+    """The sequences of each operand behind those of the ones before."""
+    starts = np.cumsum([0, *(x.size - 1 for x in a.x)])
+
+    def run() -> None:
+        a.out[0] = 0
+        for x, begin, end in zip(a.x, starts, starts[1:], strict=False):
+            a.out[begin + 1 : end + 1] = x[1:] + a.out[begin]
+
+    return run
+
+
+@kernel("lod_absolute")
+def lod_absolute(dev: Device, a: OffsetsTogether) -> Step:
+    """The outermost of some levels, counted in rows."""
+
+    def run() -> None:
+        a.out[...] = absolute(a.x)
+
+    return run
+
+
+@kernel("lod_reshaped")
+def lod_reshaped(dev: Device, a: OffsetsReshaped) -> Step:
+    """The same elements in rows of another width."""
+    width = a.rows.shape[1]
+
+    def run() -> None:
+        if dev.runtime is None:  # the host does not see offsets on a GPU
+            for i in np.flatnonzero(a.x * width % a.new_dim)[:1]:
+                raise SequenceError(
+                    f"sequence_reshape: sequence {i - 1} of X ends at element {a.x[i] * width}, which is not "
+                    f"the end of a row of {a.new_dim}. Choose new_dim so that it divides each sequence."
+                )
+        a.out[...] = a.x * width // a.new_dim
+
+    return run
+
+
+@kernel("lod_erased")
+def lod_erased(dev: Device, a: OffsetsErased) -> Step:
+    """Count what is left before each offset."""
+    return lambda: _left(dev, a, ~dev.xp.isin(a.rows.reshape(-1), dev.xp.asarray(a.tokens)))
+
+
+@kernel("lod_aligned")
+def lod_aligned(dev: Device, a: OffsetsAligned) -> Step:
+    """Count what is left before each offset."""
+    return lambda: _left(dev, a, aligned(dev.xp, a.rows.reshape(-1), a.x, a))
+
+
+def _left(dev: Device, a: OffsetsErased | OffsetsAligned, mask: Any) -> None:
+    count = dev.xp.concatenate([dev.xp.zeros(1, np.int64), dev.xp.cumsum(mask)])
+    a.out[...] = count[a.x]
+
+
+def aligned(xp: Any, labels: Any, ends: Any, a: Any) -> Any:
+    """Tell which labels are left: no blanks, and of equal ones behind each other in a sequence the first."""
+    mask = labels != a.blank
+    if a.merge_repeated and labels.size:
+        first = xp.ones(labels.size, bool)
+        first[1:] = labels[1:] != labels[:-1]
+        starts = ends[:-1]
+        first[starts[starts < labels.size]] = True
+        mask = mask & first
+    return mask
+
+
+@kernel("lod_of_patches")
+def lod_of_patches(dev: Device, a: OffsetsOfPatches) -> Step:
+    """Each image has as many patches."""
+    rows, columns = patches(a.x.shape, vars(a))
+    offsets = dev.xp.arange(a.out.size) * (rows * columns)
+    return lambda: dev.xp.copyto(a.out, offsets)
+
+
+@kernel("lod_of_pairs")
+def lod_of_pairs(dev: Device, a: OffsetsOfPairs) -> Step:
+    """``dim_t`` numbers for each row of X's sequence with each of Y's."""
+    xp: Any = dev.xp
+
+    def run() -> None:
+        a.out[0] = 0
+        xp.cumsum(xp.diff(a.x) * xp.diff(a.y) * a.dim_t, out=a.out[1:])
+
+    return run

@@ -1,0 +1,339 @@
+"""LSTM over sequences, with and without projection; see ``graph/ops/lstm.py`` for the legend.
+
+What steps compute lies by time (``time_steps.py``). A step is one product of what the step before left for
+the sequences that go on, and passes over the gates. Gradients go back in time; those of weights are one product
+over all rows at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from ....graph.ops.lstm import Lstm, LstmGrad, LstmOperands, Lstmp, LstmpGrad
+from ....graph.ops.operands import Array
+from ...device.device import Device
+from ..registry import Step, kernel
+from .gates import activate, times_slope
+from .time_steps import Factor, Factors, TimeSteps, by_offsets, gather
+
+
+class Cells:
+    """The arithmetic of a step, and of a step back, on D cells of n sequences."""
+
+    def __init__(self, dev: Device, a: LstmOperands) -> None:
+        self.xp = dev.xp
+        self.width = a.bias.shape[1] // (7 if a.use_peepholes else 4)
+        self.bias = a.bias[0]
+        self.use_peepholes = a.use_peepholes
+        self.gate, self.cell, self.candidate = (
+            a.gate_activation,
+            a.cell_activation,
+            a.candidate_activation,
+        )
+        self.clip = float(vars(a).get("cell_clip", 0.0))
+        rows = a.input_lod[-1].shape[0] - 1
+        self.work = dev.scratch((rows, self.width), a.input.dtype)
+        self.spare = dev.scratch((rows, self.width), a.input.dtype)
+
+    def parts(self, gates: Array) -> list[Array]:
+        """View candidate, input, forget and output gates."""
+        return [gates[:, k * self.width : (k + 1) * self.width] for k in range(4)]
+
+    @property
+    def peepholes(self) -> list[Array]:
+        """View the weights of the cells in input, forget and output gate."""
+        return [self.bias[k * self.width : (k + 1) * self.width] for k in (4, 5, 6)]
+
+    def forward(
+        self, gates: Array, before: Array | None, cell: Array, active: Array, hidden: Array
+    ) -> None:
+        """Compute gates in place from their sums, the cells, their activation and what goes out."""
+        xp, width = self.xp, self.width
+        candidate, put, keep, out = self.parts(gates)
+        work = self.work[: len(gates)]
+        if self.use_peepholes and before is not None:
+            w_put, w_keep, _ = self.peepholes
+            for gate, weight in ((put, w_put), (keep, w_keep)):
+                xp.multiply(before, weight, work)
+                xp.add(gate, work, gate)
+        activate(xp, self.candidate, candidate)
+        activate(xp, self.gate, gates[:, width : 3 * width])
+        xp.multiply(candidate, put, cell)
+        if before is not None:
+            xp.multiply(before, keep, work)
+            xp.add(cell, work, cell)
+        if self.clip > 0:
+            xp.clip(cell, -self.clip, self.clip, out=cell)
+        if self.use_peepholes:
+            xp.multiply(cell, self.peepholes[2], work)
+            xp.add(out, work, out)
+        activate(xp, self.gate, out)
+        xp.copyto(active, cell)
+        activate(xp, self.cell, active)
+        xp.multiply(out, active, hidden)
+
+    def backward(
+        self,
+        gates: Array,
+        before: Array | None,
+        cell: Array,
+        active: Array,
+        d_hidden: Array,
+        d_cell: Array,
+        d_gates: Array,
+    ) -> None:
+        """Compute the gradients of the gates' sums; that of the cells becomes that of those before."""
+        xp = self.xp
+        candidate, put, keep, out = self.parts(gates)
+        d_candidate, d_put, d_keep, d_out = self.parts(d_gates)
+        work, spare = self.work[: len(gates)], self.spare[: len(gates)]
+
+        xp.multiply(d_hidden, active, d_out)
+        times_slope(xp, self.gate, out, d_out, spare)
+        xp.multiply(d_hidden, out, work)
+        times_slope(xp, self.cell, active, work, spare)
+        xp.add(d_cell, work, d_cell)
+        if self.use_peepholes:
+            xp.multiply(d_out, self.peepholes[2], work)
+            xp.add(d_cell, work, d_cell)
+        if self.clip > 0:
+            xp.multiply(d_cell, xp.abs(cell) < self.clip, d_cell)
+        xp.multiply(d_cell, put, d_candidate)
+        times_slope(xp, self.candidate, candidate, d_candidate, spare)
+        xp.multiply(d_cell, candidate, d_put)
+        times_slope(xp, self.gate, put, d_put, spare)
+        if before is None:
+            d_keep[...] = 0
+        else:
+            xp.multiply(d_cell, before, d_keep)
+            times_slope(xp, self.gate, keep, d_keep, spare)
+        xp.multiply(d_cell, keep, d_cell)
+        if self.use_peepholes:
+            for d_gate, weight in zip((d_put, d_keep), self.peepholes, strict=False):
+                xp.multiply(d_gate, weight, work)
+                xp.add(d_cell, work, d_cell)
+
+
+class Means(NamedTuple):
+    """A library's products with one matrix, and what computes cells."""
+
+    factors: Factors
+    cells: Callable[[Device, LstmOperands], Cells]
+
+
+def _forward(
+    dev: Device,
+    op: str,
+    a: Lstm | Lstmp,
+    hidden: Array,
+    fed_back: Array,
+    project: Callable[[int, int], None] | None,
+    results: Sequence[tuple[Array | None, Array]],
+    means: Means,
+    others: tuple[Factor, ...] = (),
+) -> Step:
+    """Run all steps; ``fed_back`` is what a step reads of the one before: ``hidden``, or its projection."""
+    xp = dev.xp
+    rows, width = len(a.input), hidden.shape[1]
+    steps_of = by_offsets(dev, op, "Input", a.input_lod[-1], rows, a.is_reverse)
+    cells = means.cells(dev, a)
+    like = partial(dev.scratch, dtype=a.input.dtype)
+    gates = like((rows, 4 * width)) if a.batch_gate is None else a.batch_gate
+    active = like((rows, width)) if a.batch_cell_pre_act is None else a.batch_cell_pre_act
+    cell = like((rows, width))
+    count = a.input_lod[-1].shape[0] - 1
+    weight = means.factors(dev, lambda: a.weight, a.weight.shape, count, a.weight.dtype)
+
+    def run() -> None:
+        steps = steps_of()
+        for factor in (weight, *others):
+            factor.renew()
+        bias = cells.bias[: 4 * width]
+        last = None if a.h0 is None else a.h0[steps.order]
+        before = None if a.c0 is None else a.c0[steps.order]
+        for begin, end in steps.spans:
+            n, span = end - begin, slice(begin, end)
+            now_gates = gates[span]
+            gather(xp, a.input, steps.rows[span], now_gates)
+            xp.add(now_gates, bias, now_gates)
+            if last is not None:
+                xp.add(now_gates, weight(last[:n]), now_gates)
+            now = None if before is None else before[:n]
+            cells.forward(now_gates, now, cell[span], active[span], hidden[span])
+            if project is not None:
+                project(begin, end)
+            last, before = fed_back[span], cell[span]
+        for result, by_time in ((a.cell, cell), *results):
+            if result is not None:
+                result[steps.rows] = by_time
+
+    return run
+
+
+def _backward(
+    dev: Device,
+    op: str,
+    a: LstmGrad | LstmpGrad,
+    d_result: Array | None,
+    fed_back: Array,
+    unproject: Callable[[Array, Array, int, int], Array] | None,
+    means: Means,
+    others: tuple[Factor, ...] = (),
+    finish: Callable[[], None] | None = None,
+) -> Step:
+    """Go back through all steps; ``d_result`` is the gradient of what the op returns and a step reads."""
+    xp, rows = dev.xp, len(a.input)
+    steps_of = by_offsets(dev, op, "Input", a.input_lod[-1], rows, a.is_reverse)
+    cells = means.cells(dev, a)
+    width, count = cells.width, a.input_lod[-1].shape[0] - 1
+    like = partial(dev.scratch, dtype=a.input.dtype)
+    d_gates, cell = like((rows, 4 * width)), like((rows, width))
+    d_last, d_cell = like((count, fed_back.shape[1])), like((count, width))
+    into = like((rows, fed_back.shape[1])) if d_result is not None else None
+    d_cells = like((rows, width)) if a.d_cell is not None else None
+    by_time = like(fed_back.shape)
+    sizes = (a.weight.shape[1], a.weight.shape[0])
+    turned = means.factors(dev, lambda: a.weight.T, sizes, count, a.weight.dtype)
+
+    def run() -> None:
+        steps = steps_of()
+        for factor in (turned, *others):
+            factor.renew()
+        gather(xp, a.cell, steps.rows, cell)
+        gather(xp, fed_back, steps.rows, by_time)
+        for source, target in ((d_result, into), (a.d_cell, d_cells)):
+            if source is not None and target is not None:
+                gather(xp, source, steps.rows, target)
+        c0 = None if a.c0 is None else a.c0[steps.order]
+        d_last.fill(0)
+        d_cell.fill(0)
+        for step in reversed(range(len(steps.spans))):
+            begin, end = steps.spans[step]
+            n, span = end - begin, slice(begin, end)
+            if into is not None:
+                xp.add(d_last[:n], into[span], d_last[:n])
+            if d_cells is not None:
+                xp.add(d_cell[:n], d_cells[span], d_cell[:n])
+            before = c0 if step == 0 else cell[steps.spans[step - 1][0] :]
+            now = None if before is None else before[:n]
+            d_hidden = (
+                d_last[:n] if unproject is None else unproject(d_last[:n], by_time, begin, end)
+            )
+            cells.backward(
+                a.batch_gate[span],
+                now,
+                cell[span],
+                a.batch_cell_pre_act[span],
+                d_hidden,
+                d_cell[:n],
+                d_gates[span],
+            )
+            xp.copyto(d_last[:n], turned(d_gates[span]))
+        if a.d_input is not None:
+            a.d_input[steps.rows] = d_gates
+        for result, d_state in ((a.d_h0, d_last), (a.d_c0, d_cell)):
+            if result is not None:
+                result[steps.order] = d_state
+        if a.d_weight is not None:
+            _weights(xp, a, steps, by_time, d_gates)
+        if a.d_bias is not None:
+            _bias(xp, a, cells, steps, cell, d_gates)
+        if finish is not None:
+            finish()
+
+    return run
+
+
+def _weights(
+    xp: Any, a: LstmGrad | LstmpGrad, steps: TimeSteps, fed_back: Array, d_gates: Array
+) -> None:
+    """Multiply what each step read of the one before by the gradients of its gates."""
+    first = len(steps.filled)
+    xp.matmul(fed_back[steps.before].T, d_gates[first:], out=a.d_weight)
+    if a.h0 is not None:
+        xp.add(a.d_weight, a.h0[steps.filled].T @ d_gates[:first], a.d_weight)
+
+
+def _bias(
+    xp: Any,
+    a: LstmGrad | LstmpGrad,
+    cells: Cells,
+    steps: TimeSteps,
+    cell: Array,
+    d_gates: Array,
+) -> None:
+    """Add up the gradients of the gates, and, for the peepholes, their products with the cells."""
+    width, first = cells.width, len(steps.filled)
+    d_bias: Any = a.d_bias
+    xp.sum(d_gates, 0, out=d_bias[0, : 4 * width])
+    if not a.use_peepholes:
+        return
+    _, d_put, d_keep, d_out = cells.parts(d_gates)
+    before = cell[steps.before]
+    for k, d_gate in enumerate((d_put, d_keep)):
+        total = xp.einsum("nd,nd->d", before, d_gate[first:])
+        if a.c0 is not None:
+            total += xp.einsum("nd,nd->d", a.c0[steps.filled], d_gate[:first])
+        d_bias[0, (4 + k) * width : (5 + k) * width] = total
+    d_bias[0, 6 * width :] = xp.einsum("nd,nd->d", cell, d_out)
+
+
+def register(on: Callable[[str], Callable[[Any], Any]], means: Means) -> None:
+    """Register the kernels that are made of a library's products."""
+
+    @on("lstm")
+    def lstm(dev: Device, a: Lstm) -> Step:
+        hidden = dev.scratch((len(a.input), a.weight.shape[0]), a.input.dtype)
+        return _forward(dev, "lstm", a, hidden, hidden, None, [(a.hidden, hidden)], means)
+
+    @on("lstm_grad")
+    def lstm_grad(dev: Device, a: LstmGrad) -> Step:
+        return _backward(dev, "lstm", a, a.d_hidden, a.hidden, None, means)
+
+    @on("lstmp")
+    def lstmp(dev: Device, a: Lstmp) -> Step:
+        xp, (width, projected), rows = dev.xp, a.proj_weight.shape, len(a.input)
+        count, dtype = a.input_lod[-1].shape[0] - 1, a.input.dtype
+        hidden = dev.scratch((rows, width), dtype) if a.batch_hidden is None else a.batch_hidden
+        projection = dev.scratch((rows, projected), dtype)
+        weight = means.factors(dev, lambda: a.proj_weight, a.proj_weight.shape, count, dtype)
+
+        def project(begin: int, end: int) -> None:
+            result = projection[begin:end]
+            xp.copyto(result, weight(hidden[begin:end]))
+            activate(xp, a.proj_activation, result)
+            if a.proj_clip > 0:
+                xp.clip(result, -a.proj_clip, a.proj_clip, out=result)
+
+        results = [(a.projection, projection)]
+        return _forward(dev, "lstmp", a, hidden, projection, project, results, means, (weight,))
+
+    @on("lstmp_grad")
+    def lstmp_grad(dev: Device, a: LstmpGrad) -> Step:
+        """The projection's activation and its clip are undone from what it returned."""
+        xp, (width, projected), dtype = dev.xp, a.proj_weight.shape, a.input.dtype
+        count = a.input_lod[-1].shape[0] - 1
+        d_products = dev.scratch((len(a.input), projected), dtype)
+        work = dev.scratch((count, projected), dtype)
+        turned = means.factors(dev, lambda: a.proj_weight.T, (projected, width), count, dtype)
+
+        def unproject(d: Array, projection: Array, begin: int, end: int) -> Array:
+            result, d_product = projection[begin:end], d_products[begin:end]
+            xp.copyto(d_product, d)
+            if a.proj_clip > 0:
+                xp.multiply(d_product, xp.abs(result) < a.proj_clip, d_product)
+            times_slope(xp, a.proj_activation, result, d_product, work[: end - begin])
+            return turned(d_product)
+
+        def finish() -> None:
+            if a.d_proj_weight is not None:
+                xp.matmul(a.batch_hidden.T, d_products, out=a.d_proj_weight)
+
+        return _backward(
+            dev, "lstmp", a, a.d_projection, a.projection, unproject, means, (turned,), finish
+        )
+
+
+register(kernel, Means(Factor, Cells))

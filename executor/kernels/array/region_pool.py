@@ -1,0 +1,291 @@
+"""Kernels of pools over regions. They compute on the host: which pixels they read follows from the regions.
+
+A mean over a bin is a weight for each row times a weight for each column: bins are products with weights
+[regions, bins, pixels], which differ by the kind of pool. Legend: R regions, P bins along an axis, L pixels, C
+channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ....graph.ops.operands import Array
+from ....graph.ops.region_pool import (
+    Bins,
+    PrroiPool,
+    PrroiPoolGrad,
+    PsroiPool,
+    PsroiPoolGrad,
+    RoiAlign,
+    RoiAlignGrad,
+    RoiPool,
+    RoiPoolGrad,
+)
+from ....strategies.errors import SequenceError
+from ...device.device import Device
+from ..registry import Step, kernel
+
+
+def _images(op: str, a: Any) -> Array:
+    """Return the image of each region.
+
+    Raises:
+        SequenceError: there are not as many sequences as images, or not as many regions.
+    """
+    counts = getattr(a, "batch_ro_i_nums", None)
+    if counts is None:
+        slot = getattr(a, "rois_lod", None)
+        counts = np.diff(a.rois_at[-1] if slot is None else slot)
+    if len(counts) != len(a.x) or counts.sum() != len(a.rois):
+        raise SequenceError(
+            f"{op}: ROIs has {len(a.rois)} rows, of which {counts.tolist()} belong to an image each, and X has "
+            f"{len(a.x)} images. Feed as many sequences of ROIs as images."
+        )
+    return np.repeat(np.arange(len(counts)), counts)
+
+
+def _away_from_zero(x: Array) -> Any:
+    return np.trunc(x + np.copysign(x.dtype.type(0.5), x))
+
+
+def _whole(starts: Array, bins: Array, count: int, shift: Array, length: int) -> tuple[Any, Any]:
+    """Return the first pixels of bins and those behind them, cut to the image: [R, P]."""
+    numbers = np.arange(count, dtype=bins.dtype)
+    begin = np.floor(numbers * bins[:, None] + starts[:, None]) + shift[:, None]
+    end = np.ceil((numbers + 1) * bins[:, None] + starts[:, None]) + shift[:, None]
+    return tuple(np.clip(edge, 0, length).astype(np.int64) for edge in (begin, end))
+
+
+def _axes(a: Bins) -> Iterator[tuple[int, int, int, int]]:
+    """Return, for rows and columns: bins, pixels, and which elements of a region are its edges."""
+    yield a.pooled_height, a.x.shape[2], 1, 3
+    yield a.pooled_width, a.x.shape[3], 0, 2
+
+
+def _aligned(a: RoiAlign | RoiAlignGrad) -> list[Any]:
+    """Weights of points evenly in bins, each between four pixels."""
+    weights = []
+    for count, length, first, last in _axes(a):
+        start, end = (a.rois[:, k] * a.x.dtype.type(a.spatial_scale) for k in (first, last))
+        size = np.maximum(end - start, 1)
+        bins = size / count
+        points = (
+            np.ceil(size / count) if a.sampling_ratio <= 0 else np.full_like(size, a.sampling_ratio)
+        )
+        weight = np.zeros((len(a.rois), count, length), a.x.dtype)
+        rows, numbers = np.indices(weight.shape[:2])
+        for k in range(int(points.max(initial=0))):
+            step = (k + a.x.dtype.type(0.5)) * (bins / points)
+            at = start[:, None] + np.arange(count, dtype=bins.dtype) * bins[:, None] + step[:, None]
+            share = ((at >= -1) & (at <= length) & (k < points[:, None])) / points[:, None]
+            at = np.clip(at, 0, length - 1)
+            low = at.astype(np.int64)
+            weight[rows, numbers, low] += share * (1 - (at - low))
+            weight[rows, numbers, np.minimum(low + 1, length - 1)] += share * (at - low)
+        weights.append(weight)
+    return weights
+
+
+def _counted(a: PsroiPool | PsroiPoolGrad) -> list[Any]:
+    """Weights of all pixels that a bin touches."""
+    weights = []
+    scale = a.x.dtype.type(a.spatial_scale)
+    for count, length, first, last in _axes(a):
+        start = _away_from_zero(a.rois[:, first]) * scale
+        end = (_away_from_zero(a.rois[:, last]) + 1) * scale
+        bins = np.maximum(end - start, a.x.dtype.type(0.1)) / count
+        begin, stop = _whole(start, bins, count, np.zeros_like(bins), length)
+        pixels = np.arange(length)
+        inside = (pixels >= begin[..., None]) & (pixels < stop[..., None])
+        weights.append((inside / np.maximum(stop - begin, 1)[..., None]).astype(a.x.dtype))
+    return weights
+
+
+def _below(t: Array) -> Any:
+    """The integral of the tent max(1 - |t|, 0) up to t."""
+    t = np.clip(t, -1, 1)
+    return 0.5 + t - np.sign(t) * t * t / 2
+
+
+def _tent(t: Array) -> Any:
+    return np.maximum(1 - np.abs(t), 0)
+
+
+def _integrated(a: PrroiPool | PrroiPoolGrad) -> list[tuple[Any, Any, Any]]:
+    """Weights of means over bins of what is linear between pixels, and their slopes by a bin's two edges."""
+    weights = []
+    scale = a.x.dtype.type(a.spatial_scale)
+    for count, length, first, last in _axes(a):
+        start, end = a.rois[:, first] * scale, a.rois[:, last] * scale
+        bins = (np.maximum(end - start, 0) / count)[:, None]
+        begin = start[:, None] + np.arange(count, dtype=bins.dtype) * bins
+        size = bins[..., None]
+        over = np.where(size > 0, 1 / np.where(size > 0, size, 1), 0)
+        low, high = (edge[..., None] - np.arange(length) for edge in (begin, begin + bins))
+        mean = (_below(high) - _below(low)) * over
+        slopes = (mean - _tent(low)) * over, (_tent(high) - mean) * over
+        weights.append(tuple(w.astype(a.x.dtype) for w in (mean, *slopes)))
+    return weights
+
+
+def _reach(weights: Array) -> slice:
+    """Return the pixels that any bin of a region weighs."""
+    used = np.flatnonzero(weights.any(0))
+    return slice(used[0], used[-1] + 1) if used.size else slice(0, 0)
+
+
+def _pool(x: Array, rows: Array, columns: Array) -> Any:
+    """Weigh the pixels of an image [C, L, L] by bin: [C, P, P]."""
+    h, w = _reach(rows), _reach(columns)
+    return rows[:, h] @ x[:, h, w] @ columns[:, w].T
+
+
+def _spread(d_x: Array, d_out: Array, rows: Array, columns: Array) -> None:
+    """Add to the gradient of an image what comes from the bins."""
+    h, w = _reach(rows), _reach(columns)
+    d_x[:, h, w] += rows[:, h].T @ d_out @ columns[:, w]
+
+
+@kernel("roi_align", on=("numpy",))
+def roi_align(dev: Device, a: RoiAlign) -> Step:
+    def run() -> None:
+        rows, columns = _aligned(a)
+        for r, image in enumerate(_images("roi_align", a)):
+            a.out[r] = _pool(a.x[image], rows[r], columns[r])
+
+    return run
+
+
+@kernel("roi_align_grad", on=("numpy",))
+def roi_align_grad(dev: Device, a: RoiAlignGrad) -> list[Step]:
+    def run(d_x: Array) -> None:
+        rows, columns = _aligned(a)
+        d_x[...] = 0
+        for r, image in enumerate(_images("roi_align", a)):
+            _spread(d_x[image], a.d_out[r], rows[r], columns[r])
+
+    return [] if a.d_x is None else [partial(run, a.d_x)]
+
+
+def _by_position(x: Array, a: Bins) -> Any:
+    """View channels as [C, P, P, L, L]."""
+    return x.reshape(-1, a.pooled_height, a.pooled_width, *x.shape[1:])
+
+
+@kernel("psroi_pool", on=("numpy",))
+def psroi_pool(dev: Device, a: PsroiPool) -> Step:
+    def run() -> None:
+        rows, columns = _counted(a)
+        for r, image in enumerate(_images("psroi_pool", a)):
+            h, w = _reach(rows[r]), _reach(columns[r])
+            x = _by_position(a.x[image], a)[..., h, w]
+            a.out[r] = np.einsum("ph,cpqhw,qw->cpq", rows[r][:, h], x, columns[r][:, w])
+
+    return run
+
+
+@kernel("psroi_pool_grad", on=("numpy",))
+def psroi_pool_grad(dev: Device, a: PsroiPoolGrad) -> list[Step]:
+    def run(d_x: Array) -> None:
+        rows, columns = _counted(a)
+        d_x[...] = 0
+        for r, image in enumerate(_images("psroi_pool", a)):
+            h, w = _reach(rows[r]), _reach(columns[r])
+            part = _by_position(d_x[image], a)[..., h, w]
+            part += np.einsum("ph,cpq,qw->cpqhw", rows[r][:, h], a.d_out[r], columns[r][:, w])
+
+    return [] if a.d_x is None else [partial(run, a.d_x)]
+
+
+@kernel("prroi_pool", on=("numpy",))
+def prroi_pool(dev: Device, a: PrroiPool) -> Step:
+    def run() -> None:
+        (rows, *_), (columns, *_) = _integrated(a)
+        for r, image in enumerate(_images("prroi_pool", a)):
+            a.out[r] = _pool(a.x[image], rows[r], columns[r])
+
+    return run
+
+
+@kernel("prroi_pool_grad", on=("numpy",))
+def prroi_pool_grad(dev: Device, a: PrroiPoolGrad) -> Step:
+    """Edge k of n bins moves with the region's first edge by 1 - k / n, and by k / n with its last."""
+
+    def run() -> None:
+        both = _integrated(a)
+        (rows, *row_slopes), (columns, *column_slopes) = both
+        if a.d_x is not None:
+            a.d_x[...] = 0
+        for r, image in enumerate(_images("prroi_pool", a)):
+            if a.d_x is not None:
+                _spread(a.d_x[image], a.d_out[r], rows[r], columns[r])
+            if a.d_rois is None:
+                continue
+            pairs = [(slope[r], columns[r]) for slope in row_slopes]
+            pairs += [(rows[r], slope[r]) for slope in column_slopes]
+            slopes = [a.d_out[r] * _pool(a.x[image], *pair) for pair in pairs]
+            for (begin, end), axis, first, last in (
+                (slopes[:2], 1, 1, 3),
+                (slopes[2:], 2, 0, 2),
+            ):
+                sums = [edge.sum((0, 3 - axis)) for edge in (begin, end)]
+                at = np.arange(len(sums[0]) + 1) / len(sums[0])
+                late = (sums[0] * at[:-1] + sums[1] * at[1:]).sum() * a.spatial_scale
+                a.d_rois[r, last] = late
+                a.d_rois[r, first] = (sums[0] + sums[1]).sum() * a.spatial_scale - late
+
+    return run
+
+
+def _windows(a: RoiPool) -> Iterator[tuple[int, int, int, int, int, int, int, int]]:
+    """Return region, image, bin, and the pixels of it."""
+    edges = []
+    for count, length, first, last in _axes(a):
+        scaled = a.rois * a.x.dtype.type(a.spatial_scale)
+        start, end = (_away_from_zero(scaled[:, k]) for k in (first, last))
+        bins = np.maximum(end - start + 1, 1) / count
+        edges.append(_whole(np.zeros_like(bins), bins, count, start, length))
+    (top, bottom), (left, right) = edges
+    for r, image in enumerate(_images("roi_pool", a)):
+        for p in range(a.pooled_height):
+            for q in range(a.pooled_width):
+                yield r, image, p, q, top[r, p], bottom[r, p], left[r, q], right[r, q]
+
+
+@kernel("roi_pool", on=("numpy",))
+def roi_pool(dev: Device, a: RoiPool) -> Step:
+    width = a.x.shape[3]
+
+    def run() -> None:
+        for r, image, p, q, top, bottom, left, right in _windows(a):
+            value, place = a.out[r, :, p, q], -1
+            if bottom > top and right > left:
+                pixels = a.x[image, :, top:bottom, left:right].reshape(a.x.shape[1], -1)
+                best = pixels.argmax(1)
+                value[...] = pixels[np.arange(len(best)), best]
+                row, column = np.divmod(best, right - left)
+                place = (row + top) * width + column + left
+            else:
+                value[...] = 0
+            if a.argmax is not None:
+                a.argmax[r, :, p, q] = place
+
+    return run
+
+
+@kernel("roi_pool_grad", on=("numpy",))
+def roi_pool_grad(dev: Device, a: RoiPoolGrad) -> list[Step]:
+    def run(d_x: Array) -> None:
+        d_x[...] = 0
+        channels = np.arange(d_x.shape[1])[:, None]
+        flat = d_x.reshape(*d_x.shape[:2], -1)
+        for r, image in enumerate(_images("roi_pool", a)):
+            places = a.argmax[r].reshape(d_x.shape[1], -1)
+            d_out = np.where(places < 0, 0, a.d_out[r].reshape(places.shape))
+            np.add.at(flat[image], (channels, np.maximum(places, 0)), d_out)
+
+    return [] if a.d_x is None else [partial(run, a.d_x)]

@@ -1,0 +1,119 @@
+"""Ops that choose and order whole sequences; on the host, where lengths and masks are read."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ....graph.ops.sequence_choice import (
+    FALSE,
+    LONGER,
+    MERGED,
+    RANK,
+    TRUE,
+    UNRANK,
+    MaxSequenceLen,
+    MergeLodTensor,
+    OffsetsPicked,
+    RankTable,
+    ReorderByRank,
+    ReorderByRankGrad,
+    ShrinkRnnMemory,
+    ShrinkRnnMemoryGrad,
+    SplitLodTensor,
+    chosen,
+    rows_of,
+    within,
+)
+from ...device.device import Device
+from ..registry import Step, kernel
+
+ON = ("numpy",)
+
+
+@kernel("lod_rank_table", on=ON)
+def lod_rank_table(dev: Device, a: RankTable) -> Step:
+    def run() -> None:
+        lengths = np.diff(a.x_lod[a.level])
+        order = np.argsort(-lengths, kind="stable")
+        a.out[:, 0], a.out[:, 1] = order, lengths[order]
+
+    return run
+
+
+@kernel("max_sequence_len", on=ON)
+def max_sequence_len(dev: Device, a: MaxSequenceLen) -> Step:
+    def run() -> None:
+        a.out[0] = a.rank_table[:, 1].max(initial=0)
+
+    return run
+
+
+@kernel("reorder_lod_tensor_by_rank", on=ON, low=True)
+def reorder_lod_tensor_by_rank(dev: Device, a: ReorderByRank) -> Step:
+    def run() -> None:
+        a.out[...] = a.x[rows_of(a.x_lod, chosen(RANK, a.rank_table))]
+
+    return run
+
+
+@kernel("reorder_lod_tensor_by_rank_grad", on=ON, low=True)
+def reorder_lod_tensor_by_rank_grad(dev: Device, a: ReorderByRankGrad) -> Step:
+    def run() -> None:
+        a.out[...] = a.x[rows_of(a.x_lod, chosen(UNRANK, a.rank_table))]
+
+    return run
+
+
+@kernel("shrink_rnn_memory", on=ON, low=True)
+def shrink_rnn_memory(dev: Device, a: ShrinkRnnMemory) -> Step:
+    rows = len(a.out)
+
+    def run() -> None:
+        a.out[...] = a.x[:rows]
+
+    return run
+
+
+@kernel("shrink_rnn_memory_grad", on=ON, low=True)
+def shrink_rnn_memory_grad(dev: Device, a: ShrinkRnnMemoryGrad) -> Step:
+    rows = len(a.d_out)
+
+    def run() -> None:
+        a.d_x[:rows] = a.d_out
+        a.d_x[rows:] = 0
+
+    return run
+
+
+@kernel("split_lod_tensor", on=ON, low=True)
+def split_lod_tensor(dev: Device, a: SplitLodTensor) -> Step:
+    def run() -> None:
+        for out, by in ((a.out_true, TRUE), (a.out_false, FALSE)):
+            if out is not None:
+                out[...] = a.x[rows_of(a.x_lod[a.level :], chosen(by, a.mask))]
+
+    return run
+
+
+@kernel("merge_lod_tensor", on=ON, low=True)
+def merge_lod_tensor(dev: Device, a: MergeLodTensor) -> Step:
+    """Sequences that the mask names, with the others behind them, are put in their places."""
+
+    def run() -> None:
+        pairs = zip(a.in_true_lod, a.in_false_lod, strict=True)
+        levels = [np.concatenate([yes, no[1:] + yes[-1]]) for yes, no in pairs]
+        together = np.concatenate([a.in_true, a.in_false])
+        a.out[...] = together[rows_of(levels, chosen(MERGED, a.mask))]
+
+    return run
+
+
+@kernel("lod_picked", on=ON)
+def lod_picked(dev: Device, a: OffsetsPicked) -> Step:
+    *outer, last = a.x
+
+    def run() -> None:
+        i = a.i if a.by == LONGER else None
+        a.out[...] = within(last, rows_of(outer, chosen(a.by, a.y, i)))[0]
+
+    return run

@@ -1,0 +1,148 @@
+"""Kernels of measures and decoders of sequences. They compute on the host: their loops follow labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ....graph.ops.operands import Array
+from ....graph.ops.sequence_metric import SCHEMES, ChunkEval, CtcAlign, EditDistance
+from ....strategies.errors import InvalidValue, SequenceError
+from ...device.device import Device
+from ..registry import Step, kernel
+from .lod_levels import aligned
+
+
+def _parts(op: str, slot: str, labels: Array, lod: list[Array], length: Any) -> list[Array]:
+    """Return each sequence's labels.
+
+    Raises:
+        SequenceError: the sequences do not end where the labels do.
+        InvalidValue: a length is outside the padded row.
+    """
+    if length is None:
+        ends, flat = lod[-1], labels.reshape(-1)
+        if not ends[-1] and flat.tolist() == [-1]:  # ``ctc_align`` has left no label
+            flat = flat[:0]
+        if ends[-1] != flat.size:
+            raise SequenceError(
+                f"{op}: the sequences of {slot} end at row {ends[-1]}, and it has {flat.size} rows"
+            )
+        return [flat[begin:end] for begin, end in pairwise(ends)]
+    rows, counts = labels.reshape(labels.shape[:2]), length.reshape(-1)
+    for count in counts[(counts < 0) | (counts > rows.shape[1])][:1]:
+        raise InvalidValue(f"{op}: length {count} is outside the {rows.shape[1]} columns of {slot}")
+    return [row[:count] for row, count in zip(rows, counts, strict=True)]
+
+
+@kernel("edit_distance", on=("numpy",))
+def edit_distance(dev: Device, a: EditDistance) -> Step:
+    """Insertions, deletions and substitutions from a sequence to its reference (Levenshtein, 1966)."""
+
+    def run() -> None:
+        hyps = _parts("edit_distance", "Hyps", a.hyps, a.hyps_lod, a.hyps_length)
+        refs = _parts("edit_distance", "Refs", a.refs, a.refs_lod, a.refs_length)
+        for i, (hyp, ref) in enumerate(zip(hyps, refs, strict=True)):
+            if a.normalized and not ref.size:
+                raise InvalidValue(
+                    f"edit_distance: reference {i} is empty, so the distance cannot be divided by its length. "
+                    f"Leave it out, or say normalized=False."
+                )
+            a.out[i] = _distance(hyp, ref) / (ref.size if a.normalized else 1)
+        a.sequence_num[...] = len(refs)
+
+    return run
+
+
+def _distance(hyp: Array, ref: Array) -> int:
+    steps = np.arange(ref.size + 1)
+    costs = steps  # from nothing to the first so many of ref
+    for done, label in enumerate(hyp):
+        changed = costs[:-1] + (ref != label)
+        costs = np.concatenate([[done + 1], np.minimum(costs[1:] + 1, changed)])
+        costs = np.minimum.accumulate(costs - steps) + steps  # insertions
+    return int(costs[-1])
+
+
+@kernel("ctc_align", on=("numpy",))
+def ctc_align(dev: Device, a: CtcAlign) -> Step:
+    """Drop blanks and, where ``merge_repeated``, labels that are equal to the one before."""
+
+    def run_padded() -> None:
+        parts = _parts("ctc_align", "Input", a.input, [], a.input_length)
+        rows = a.output.reshape(a.output.shape[:2])
+        rows.fill(a.padding_value)
+        for i, part in enumerate(parts):
+            labels = part[aligned(np, part, np.array([0, part.size]), a)]
+            rows[i, : labels.size] = labels
+            if a.output_length is not None:
+                a.output_length[i] = labels.size
+
+    def run() -> None:
+        labels = a.input.reshape(-1)
+        labels = labels[aligned(np, labels, a.input_lod[-1], a)]
+        a.output[...] = labels.reshape(-1, 1) if labels.size else -1
+
+    return run if a.input_length is None else run_padded
+
+
+@kernel("chunk_eval", on=("numpy",))
+def chunk_eval(dev: Device, a: ChunkEval) -> Step:
+    """Count chunks of both, and those of one type, first and last label."""
+
+    def run() -> None:
+        counts = [0, 0, 0]
+        pairs = (
+            _parts("chunk_eval", slot, labels, lod, a.seq_length)
+            for slot, labels, lod in (
+                ("Inference", a.inference, a.inference_lod),
+                ("Label", a.label, a.label_lod),
+            )
+        )
+        for inferred, labelled in zip(*pairs, strict=True):
+            if inferred.size != labelled.size:
+                raise SequenceError("chunk_eval: Inference and Label differ in their sequences")
+            guesses, chunks = (set(_chunks(tags.tolist(), a)) for tags in (inferred, labelled))
+            for k, group in enumerate((guesses, chunks, guesses & chunks)):
+                counts[k] += len(group)
+        said, meant, right = counts
+        precision, recall = right / said if said else 0.0, right / meant if meant else 0.0
+        a.precision[...], a.recall[...] = precision, recall
+        a.f1_score[...] = 2 * precision * recall / (precision + recall) if right else 0.0
+        a.num_infer_chunks[...], a.num_label_chunks[...] = said, meant
+        a.num_correct_chunks[...] = right
+
+    return run
+
+
+def _chunks(tags: list[int], a: ChunkEval) -> Iterator[tuple[int, int, int]]:
+    """Return type, begin and end of each chunk: tag = type * tags of a type + position in the chunk."""
+    count, other = SCHEMES[a.chunk_scheme], a.num_chunk_types
+    kind, start, before = other, 0, -1
+    for i, tag in enumerate([*tags, other * count]):
+        if not 0 <= tag <= other * count:
+            raise InvalidValue(f"chunk_eval: label {tag} is outside the {other * count + 1} labels")
+        new, position = divmod(tag, count)
+        if kind != other and _ends(a.chunk_scheme, before, position, kind != new):
+            if kind not in a.excluded_chunk_types:
+                yield kind, start, i
+            kind = other
+        if new != other and kind == other:
+            kind, start = new, i
+        before = position
+
+
+def _ends(scheme: str, before: int, position: int, changed: bool) -> bool:
+    """Tell whether a chunk ends before a label, by the position of this label and of the one before."""
+    if changed:
+        return True
+    if scheme == "IOB":
+        return position == 0
+    if scheme == "IOE":
+        return before == 1
+    if scheme == "IOBES":
+        return position in (0, 3) or before in (2, 3)
+    return False

@@ -1,0 +1,81 @@
+"""LSTM and GRU over sequences: the products of steps, by a matrix that is packed once in a run.
+
+Other libraries pack it for each product, which for a few rows takes longer than to multiply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ....graph.ir.graph import Node
+from ....graph.ops.operands import Array
+from ....strategies.types import VarType
+from ...device.device import Device
+from ..array import gru, lstm
+from ..array.time_steps import Factor
+from ..loops.lstm import CompiledCells
+from ..registry import Step, kernel, nonempty
+from .linear import matmul_of
+from .primitive import DST, SRC, WEIGHTS, Format, Layout, Memory, layout_of
+
+_SIZES = 32  # numbers of rows that are compiled for, at most: others take the next larger
+
+
+class PackedFactor(Factor):
+    """A matrix in the order that the library likes for a product with some number of rows."""
+
+    def __init__(
+        self,
+        dev: Device,
+        source: Callable[[], Array],
+        sizes: tuple[int, int],
+        rows: int,
+        dtype: Any,
+    ) -> None:
+        self._unit = -(-rows // _SIZES)
+        most = -(-rows // self._unit) * self._unit
+        super().__init__(dev, source, sizes, most, dtype)
+        self._left = dev.scratch((most, sizes[0]), dtype)
+        self._left.fill(0)
+        self._packs: list[Step] = []
+        self._products: list[Step] = []
+        packs: list[tuple[Format, Memory]] = []
+        for n in range(self._unit, most + 1, self._unit):
+            left, out = self._left[:n], self.result[:n]
+            primitive = matmul_of(layout_of(left), Layout(sizes), None, layout_of(out), ())
+            wanted = primitive.format(WEIGHTS)
+            memory = next((m for f, m in packs if f.equals(wanted)), None)
+            if memory is None:
+                memory, pack = primitive.pack(dev, WEIGHTS, self.matrix)
+                packs.append((wanted, memory))
+                self._packs.append(pack)
+            self._products += primitive.bind(dev, {SRC: left, WEIGHTS: memory}, {DST: out})
+
+    def renew(self) -> None:
+        """Copy and pack the matrix as it is now."""
+        super().renew()
+        for pack in self._packs:
+            pack()
+
+    def __call__(self, left: Array) -> Array:
+        """Return ``left`` times the matrix, in memory that the next call overwrites."""
+        count = len(left)
+        self._left[:count] = left
+        self._products[-(-count // self._unit) - 1]()
+        return self.result[:count]
+
+
+def _takes(node: Node) -> bool:
+    """Floats must be float32."""
+    dtypes = {v.spec.dtype for v in (*node.reads(), *node.writes())}
+    return dtypes <= {VarType.FP32, VarType.INT64}
+
+
+def _on(op_type: str) -> Callable[[Any], Any]:
+    register = kernel(op_type, on=("onednn",), takes=_takes, needs=("numba",))
+    return lambda function: register(nonempty(op_type, function))
+
+
+lstm.register(_on, lstm.Means(PackedFactor, CompiledCells))
+gru.register(_on, PackedFactor)
