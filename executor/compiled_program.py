@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import sys
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..graph.program.program import Program
 from ..graph.program.program_graph import ProgramGraph, snapshot
+from ..graph.program.role import OpRole
 from ..graph.report.report import CompileReport
+from ..graph.transpiler.exchange import Exchange, exchange_of, exchanges
+from ..graph.transpiler.server_program import serves
 from ..strategies.errors import InvalidArgument, InvalidState, InvalidType, InvalidValue, nearest
 from .device.place import CPUPlace, CUDAPlace, Place, check_place, cpu_places, cuda_places
 from .driver.insight import executed, explain, temporaries, timeline
 from .driver.local import LocalRun
 from .driver.parallel import ParallelRun
-from .driver.runnable import Runnable
+from .driver.runnable import Runnable, Steps
 from .feed.scope import Scope
 from .gang.gang import Gang
 from .gang.launchers import gang_at, launching
 from .gang.local import LocalGang
 from .plan.run import Event
+from .servers.trainer import TrainerRun
 
 if TYPE_CHECKING:
     from ..strategies.build import BuildStrategy
@@ -34,6 +39,7 @@ class CompiledProgram(Runnable):
 
     Raises:
         InvalidType: ``program_or_graph`` is neither Program nor Graph.
+        InvalidValue: it is a parameter server's program.
     """
 
     def __init__(
@@ -48,7 +54,17 @@ class CompiledProgram(Runnable):
             raise InvalidType(
                 f"CompiledProgram takes a Program or a Graph, got {type(program_or_graph).__name__}."
             )
+        if serves(self._snapshot):
+            raise InvalidValue(
+                "this is a parameter server's program, which has no steps to be compiled: run it as it is, "
+                "exe.run(program). It serves until its trainers have finished."
+            )
         self._compiled_version = self._program.version
+        self._exchange: Exchange | None = None
+        if exchanges(self._snapshot):
+            self._exchange = exchange_of(self._snapshot)
+            self._snapshot = self._exchange.compute
+        self._trainer_run: TrainerRun | None = None
         self._build_strategy = build_strategy
         self._exec_strategy: ExecutionStrategy | None = None
         self._loss_name: str | None = None
@@ -72,6 +88,11 @@ class CompiledProgram(Runnable):
     def program(self) -> Program:
         """The user's program."""
         return self._program
+
+    @property
+    def trains(self) -> bool:
+        """Whether its ops update parameters."""
+        return any(op.role & OpRole.Optimize for op in self._snapshot.global_block().ops)
 
     def with_data_parallel(
         self,
@@ -185,6 +206,9 @@ class CompiledProgram(Runnable):
         report = explain(self._parallel) if self._parallel is not None else None
         if report is None:
             raise InvalidState("explain() tells about a program that has run; run it first.")
+        if self._trainer_run is not None:
+            for line in self._trainer_run.describe():
+                report = replace(report, graph=report.graph.noted(line))
         return report
 
     def temporaries(self) -> tuple[int, int]:
@@ -201,7 +225,7 @@ class CompiledProgram(Runnable):
             raise InvalidType("drop_local_exe_scopes: nothing was run yet.")
         self._parallel.drop()
 
-    def _prepared(self, place: Place, scope: Scope) -> ParallelRun:
+    def _prepared(self, place: Place, scope: Scope) -> Steps:
         if not self._ready():
             with launching():  # threads that come together prepare it once
                 if not self._ready():
@@ -226,7 +250,18 @@ class CompiledProgram(Runnable):
                 "Make a new CompiledProgram.",
                 stacklevel=3,
             )
-        return parallel
+        return (
+            parallel
+            if self._exchange is None
+            else self._exchanging(self._exchange, parallel, scope)
+        )
+
+    def _exchanging(self, exchange: Exchange, run: ParallelRun, scope: Scope) -> TrainerRun:
+        """Return what runs a trainer's program, whose parameters are on servers."""
+        known = self._trainer_run
+        if known is None or known.inner is not run or not known.session.open:
+            self._trainer_run = known = TrainerRun(exchange, run, scope)
+        return known
 
     def _ready(self) -> bool:
         """Tell whether it was prepared, and its gang is there."""
@@ -265,6 +300,9 @@ class CompiledProgram(Runnable):
         if isinstance(places[0], CUDAPlace):
             return gang_at(places[0])
         return LocalGang(places[0])
+
+    def _place_count(self, own: Place) -> int:
+        return len(self._places if self._places is not None else self._default_places(own))
 
     def _default_places(self, own: Place) -> list[Place]:
         if not self._data_parallel:

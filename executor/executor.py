@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..graph.program.program import Program, default_main_program
-from ..strategies.errors import InvalidArgument, InvalidState, InvalidType, Unsupported
+from ..graph.transpiler.server_program import serves
+from ..strategies.errors import (
+    InvalidArgument,
+    InvalidState,
+    InvalidType,
+    InvalidValue,
+    Unsupported,
+)
+from .dataset_runs import DatasetPass, FetchHandler, Printing, check_dataset
 from .device.place import CPUPlace, CUDAPlace, Place, default_place
-from .driver.future import StepFuture
 from .driver.program_runs import ProgramRuns
-from .driver.runnable import Runnable
+from .driver.runnable import Future, Runnable
 from .feed.fetches import fetch_names_of
+from .feed.reader import Batch
 from .feed.scope import Scope, global_scope
+from .servers.running import TrainerRuns, serve
 
 
 class Executor:
@@ -30,6 +40,7 @@ class Executor:
         self._on_gpu = isinstance(self.place, CUDAPlace)
         self._runs = ProgramRuns(self.place)
         self._host_runs = ProgramRuns(CPUPlace()) if self._on_gpu else self._runs
+        self._trainer_runs = TrainerRuns()
         self._closed = False
 
     def __repr__(self) -> str:
@@ -52,6 +63,7 @@ class Executor:
 
         Args:
             program: a Program, or a CompiledProgram (which may run on many places); default: the main program.
+                A parameter server's program serves until its trainers have finished.
             feed: arrays by variable name. For a data-parallel program also a list of such dicts, one a place.
             fetch_list: variables or names; a result is a NumPy array each (a Tensor with
                 ``return_numpy=False``). Results of several places are joined on dim 0 unless
@@ -66,6 +78,7 @@ class Executor:
             FeedError: a feed is missing, misnamed, or does not fit the program.
             NotInitialized: a parameter holds no value: the startup program was not run.
             ExecutionError: an operator failed.
+            ServerLost, TrainerLost: of parameter servers and their trainers, one is not there.
         """
         if self._closed:
             raise InvalidState("this executor is closed.")
@@ -74,13 +87,24 @@ class Executor:
         if not isinstance(scope, Scope):
             raise InvalidType(f"Executor.run: scope must be a Scope, got {type(scope).__name__}.")
         fetch_names, updates = fetch_names_of(fetch_list)
+        if isinstance(program, Program) and serves(program):
+            serve(program, scope)
+            return []
         if isinstance(program, Program):
-            keep = (*fetch_names, *updates) if use_prune or updates else None
+            exchange = self._trainer_runs.exchange_of(program)
+            sent: tuple[str, ...] = ()
+            if exchange is not None:
+                program, sent = exchange.compute, exchange.fetches
+            keep = (*fetch_names, *updates, *sent) if use_prune or updates else None
             runs = self._runs
             if self._on_gpu and not fetch_names and only_initialises(program):
                 runs = self._host_runs
             run = runs.run_of(program, scope, keep)
             feed = feed if type(feed) is dict else _one_feed(feed)
+            if exchange is not None:
+                return self._trainer_runs.run_of(exchange, run, scope).run(
+                    feed, fetch_names, return_numpy
+                )
             return run.run(feed, fetch_names, return_numpy)
         if not isinstance(program, Runnable):
             raise InvalidType(
@@ -88,8 +112,9 @@ class Executor:
             )
         if use_prune or updates:
             raise Unsupported("use_prune, and fetching an optimize op, need a plain Program.")
-        run = program._prepared(self.place, scope)
-        return run.run(feed, fetch_names, return_numpy, return_merged)
+        steps = program._prepared(self.place, scope)
+        self._trainer_runs.note(steps)
+        return steps.run(feed, fetch_names, return_numpy, return_merged)
 
     def run_async(
         self,
@@ -99,7 +124,7 @@ class Executor:
         scope: Scope | None = None,
         return_numpy: bool = True,
         return_merged: bool = True,
-    ) -> StepFuture:
+    ) -> Future:
         """Begin what :meth:`run` does for a data-parallel program, and return before it is done.
 
         The next step can be fed meanwhile; ``ClusterConfig.steps_in_flight`` of them wait at one time, then
@@ -125,11 +150,85 @@ class Executor:
         if updates:
             raise Unsupported("fetching an optimize op needs a plain Program.")
         scope = global_scope() if scope is None else scope
-        run = program._prepared(self.place, scope)
-        return run.start(feed, fetch_names, return_numpy, return_merged, ahead=True)
+        steps = program._prepared(self.place, scope)
+        self._trainer_runs.note(steps)
+        return steps.start(feed, fetch_names, return_numpy, return_merged, ahead=True)
+
+    def train_from_dataset(
+        self,
+        program: Any = None,
+        dataset: Any = None,
+        scope: Scope | None = None,
+        thread: int = 0,
+        debug: bool = False,
+        fetch_list: Any = None,
+        fetch_info: Any = None,
+        print_period: int = 100,
+        fetch_handler: FetchHandler | None = None,
+    ) -> None:
+        """Run a step for each batch of a dataset of files, one pass over it.
+
+        Args:
+            program: a Program or CompiledProgram; a data-parallel one cuts each batch over its places.
+            dataset: of ``fluid.DatasetFactory``.
+            scope: where persistables live; default: the global scope.
+            thread: how many threads read, in place of the dataset's own number. Steps happen one after the
+                other, whatever it is.
+            debug: print how long the pass took, and samples per second.
+            fetch_list: variables to print.
+            fetch_info: a heading for each of them.
+            print_period: print those of every so many batches, the first one's first.
+            fetch_handler: is shown values each ``period_secs`` seconds.
+
+        Raises:
+            InvalidState: ``dataset`` is None, or has no files, variables or (in memory) samples.
+            InvalidArgument: ``fetch_info`` has not one heading for each variable.
+            MissingFile: a file of the dataset is not there.
+            DamagedFile: a line of it is malformed, or the pipe command failed.
+        """
+        check_dataset(dataset)
+        printing = Printing.of(fetch_list, fetch_info, print_period)
+        program = default_main_program() if program is None else program
+
+        def step(batch: Batch, names: Sequence[str]) -> list[Any]:
+            return self.run(program, dict(batch), list(names), scope=scope, return_numpy=False)
+
+        least = 1
+        if isinstance(program, Runnable):
+            least = program._place_count(self.place)
+        DatasetPass(step, printing, fetch_handler, debug).run(dataset, thread, least)
+
+    def infer_from_dataset(
+        self,
+        program: Any = None,
+        dataset: Any = None,
+        scope: Scope | None = None,
+        thread: int = 0,
+        debug: bool = False,
+        fetch_list: Any = None,
+        fetch_info: Any = None,
+        print_period: int = 100,
+        fetch_handler: FetchHandler | None = None,
+    ) -> None:
+        """Do what :meth:`train_from_dataset` does without training: parameters stay as they are.
+
+        Of a plain Program that trains, its clone for testing is run.
+        """
+        program = default_main_program() if program is None else program
+        if isinstance(program, Program):
+            program = program.clone(for_test=True)
+        elif isinstance(program, Runnable) and program.trains:
+            raise InvalidValue(
+                "infer_from_dataset: this compiled program trains. Compile program.clone(for_test=True), with "
+                "share_vars_from the one that trains."
+            )
+        settings = (scope, thread, debug, fetch_list, fetch_info, print_period, fetch_handler)
+        self.train_from_dataset(program, dataset, *settings)
 
     def close(self) -> None:
-        """Forget every plan; the executor cannot be used again."""
+        """Forget every plan; the executor cannot be used again. Parameter servers are told goodbye."""
+        if not self._closed:
+            self._trainer_runs.close()
         self._closed = True
         for runs in (self._runs, self._host_runs):
             runs.close()
@@ -147,11 +246,11 @@ class Executor:
 
 def only_initialises(program: Program) -> bool:
     """Tell whether a program reads only what it makes: from its seed, the same on every place."""
-    made: set[str] = set()
+    results: set[str] = set()
     for op in program.global_block().ops:
-        if not made.issuperset(name for slot in op.input_names for name in op.input(slot)):
+        if not results.issuperset(name for slot in op.input_names for name in op.input(slot)):
             return False
-        made.update(name for slot in op.output_names for name in op.output(slot))
+        results.update(name for slot in op.output_names for name in op.output(slot))
     return not program.readers
 
 

@@ -16,7 +16,7 @@ from .feed.scope import Scope, global_scope
 if TYPE_CHECKING:
     from ..strategies.build import BuildStrategy
     from ..strategies.execution import ExecutionStrategy
-    from .driver.future import StepFuture
+    from .driver.runnable import Future
     from .plan.run import Event
 
 
@@ -81,7 +81,7 @@ class ParallelExecutor:
             return_numpy=return_numpy,
         )
 
-    def run_async(self, fetch_list: Any, feed: Any = None, return_numpy: bool = True) -> StepFuture:
+    def run_async(self, fetch_list: Any, feed: Any = None, return_numpy: bool = True) -> Future:
         """Begin a step and return before it is done; see :meth:`Executor.run_async`."""
         return self._executor.run_async(
             self._compiled, feed, fetch_list, scope=self._scope, return_numpy=return_numpy

@@ -55,7 +55,9 @@ _STATUS = {
     15: "not supported",
     16: "license error",
 }
-_MOST_ALIGNED = 256
+_MOST_ALIGNED = (
+    16  # bytes that a thread, or TMA, takes at once: more would tell apart what is computed alike
+)
 
 
 @cache
@@ -162,7 +164,7 @@ class Description:
 
 
 def alignment(address: int) -> int:
-    """Return the largest power of two, up to 256, of which an address is a multiple."""
+    """Return the largest power of two, up to what algorithms make use of, of which an address is a multiple."""
     return min(address & -address or _MOST_ALIGNED, _MOST_ALIGNED)
 
 

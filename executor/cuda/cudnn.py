@@ -78,14 +78,27 @@ class Cudnn:
         if graph not in self._plans:
             try:
                 self._plans[graph] = self._load_plan(graph) or self._fastest(graph)
-            except self._declines as error:
+            except Exception as error:  # the frontend raises many classes, others in other versions
                 _log.warning("cuDNN leaves %s to other kernels: %s", graph, _first_line(error))
                 self._plans[graph] = None
         return self._plans[graph]
 
-    @property
-    def _declines(self) -> tuple[type[Exception], ...]:
-        return (self.cudnn.cudnnGraphNotSupportedError, RuntimeError, ValueError)
+    def renewed(self, plan: CudnnPlan, error: Exception) -> CudnnPlan:
+        """Return a plan to run instead of a stored one that failed, in no more workspace; that is forgotten.
+
+        Raises:
+            Exception: there is none.
+        """
+        graph, now = plan.graph, self._plans[plan.graph]
+        if now is None or now is plan:
+            _log.warning("a stored plan of cuDNN for %s fails: %s", graph, _first_line(error))
+            disk_cache().drop(self._name(graph))
+            now = self._plans[graph] = self._fastest(graph)
+        if now.workspace > plan.workspace:
+            raise ExecutionError(
+                f"{graph} needs {now.workspace:,} bytes of workspace now"
+            ) from error
+        return now
 
     def _load_plan(self, graph: Graph) -> CudnnPlan | None:
         """Return the stored plan; None without one, or if it does not load any more."""
@@ -96,8 +109,9 @@ class Cudnn:
         graph_plans = self.cudnn.pygraph(handle=self.handle)
         try:
             graph_plans.deserialize(self.handle, data)
-            return CudnnPlan(self, graph, graph_plans)
-        except self._declines:
+            return CudnnPlan(self, graph, graph_plans, stored=True)
+        except Exception as error:
+            _log.info("a stored plan of cuDNN for %s does not load: %s", graph, _first_line(error))
             disk.drop(name)
             return None
 
@@ -110,31 +124,25 @@ class Cudnn:
         """Return the plan that runs fastest; without room to try them, the library's first."""
         candidates = plan_graph(graph, handle=self.handle)
         limit = _TIMED if isinstance(graph, Convolution) else _TIMED_ELSE
-        indices = list(build_plans(candidates, limit, self._declines))
+        indices = build_plans(candidates, limit)
         if not indices:
             raise ValueError("no plan can be built")
         plans = {i: CudnnPlan(self, graph, candidates, i) for i in indices}
-        best = indices[0]
         try:
             bench = _Bench(self.runtime, graph, max(p.workspace for p in plans.values()))
         except MemoryError:
-            return plans[best]
-        times = {i: bench.time(plan, self._declines) for i, plan in plans.items()}
-        best = min(indices, key=times.__getitem__)
-        if math.isinf(times[best]):
-            raise ValueError("no plan runs")
-        relu = isinstance(graph, BatchNorm) and graph.relu
-        if relu and not bench.keeps_nan(plans[best]):
-            raise ValueError("its relu turns NaN into zero")
+            return plans[indices[0]]
+        best = bench.best(plans)
         try:
             single = one_plan(graph, best, handle=self.handle)
             disk_cache().write(self._name(graph), bytes(single.serialize()), first=True)
-        except self._declines:  # the library cannot single it out
+        except Exception as error:
+            _log.info("cuDNN cannot single out a plan for %s: %s", graph, _first_line(error))
             return plans[best]
         return self._load_plan(graph) or CudnnPlan(self, graph, single)
 
 
-def build_plans(candidates: Any, limit: int, declines: tuple[type[Exception], ...]) -> list[int]:
+def build_plans(candidates: Any, limit: int) -> list[int]:
     """Build the first ``limit`` plans that can be built, and return their numbers."""
     indices: list[int] = []
     for i in range(candidates.get_execution_plan_count()):
@@ -142,7 +150,8 @@ def build_plans(candidates: Any, limit: int, declines: tuple[type[Exception], ..
             break
         try:
             candidates.build_plan_at_index(i)
-        except declines:  # it rounds, needs too much workspace, …
+        except Exception as error:  # it rounds, needs too much workspace, …
+            _log.debug("cuDNN's plan %d cannot be built: %s", i, _first_line(error))
             continue
         indices.append(i)
     return indices
@@ -157,10 +166,17 @@ def one_plan(graph: Graph, index: int, **device: Any) -> Any:
 
 
 class CudnnPlan:
-    """One way to compute a graph; ``index`` is its number where the graph has several."""
+    """One way to compute a graph; ``index``: its number where the graph has several; ``stored``: from disk."""
 
-    def __init__(self, dnn: Cudnn, graph: Graph, plans: Any, index: int | None = None) -> None:
-        self.dnn, self.graph = dnn, graph
+    def __init__(
+        self,
+        dnn: Cudnn,
+        graph: Graph,
+        plans: Any,
+        index: int | None = None,
+        stored: bool = False,
+    ) -> None:
+        self.dnn, self.graph, self.stored = dnn, graph, stored
         self._candidates, self._index = plans, index
         needs = (
             plans.get_workspace_size()
@@ -201,10 +217,22 @@ class CudnnCall:
     def __call__(self) -> None:
         try:
             self._plan.run(self._addresses, self._workspace)
-        except RuntimeError as error:
-            raise ExecutionError(
-                f"{self.graph}: cuDNN {version()} says {_first_line(error)}"
-            ) from error
+        except Exception as error:
+            if not self._runs_anew(error):
+                text = f"{self.graph}: cuDNN {version()} says {_first_line(error)}"
+                raise ExecutionError(text) from error
+
+    def _runs_anew(self, error: Exception) -> bool:
+        """Run another plan instead of a stored one that failed; tell whether that could be done."""
+        if not self._plan.stored:
+            return False
+        try:
+            self._plan = self._plan.dnn.renewed(self._plan, error)
+            self._plan.run(self._addresses, self._workspace)
+        except Exception as other:
+            _log.warning("nor does another plan for %s run: %s", self.graph, _first_line(other))
+            return False
+        return True
 
 
 class _Bench:
@@ -221,7 +249,22 @@ class _Bench:
         addresses = [self._runtime.address(a) for a in self._arrays.values()]
         plan.run(addresses, self._runtime.address(self._workspace))
 
-    def time(self, plan: CudnnPlan, declines: tuple[type[Exception], ...]) -> float:
+    def best(self, plans: Mapping[int, CudnnPlan]) -> int:
+        """Return the number of the plan that runs fastest.
+
+        Raises:
+            ValueError: none runs, or none computes what it should.
+        """
+        times = {i: self.time(plan) for i, plan in plans.items()}
+        ranked = sorted((i for i in plans if times[i] < math.inf), key=times.__getitem__)
+        if not ranked:
+            raise ValueError("no plan runs")
+        fit = next((i for i in ranked if self._keeps_nan(plans[i])), None)
+        if fit is None:
+            raise ValueError("its relu turns NaN into zero")
+        return fit
+
+    def time(self, plan: CudnnPlan) -> float:
         """Return milliseconds of a run after the first one; infinity if the plan cannot run."""
         cuda = self._runtime.xp.cuda
         begin, end = cuda.Event(), cuda.Event()
@@ -231,16 +274,23 @@ class _Bench:
             for _ in range(_RUNS):
                 self._run(plan)
             end.record(self._runtime.compute)
-        except declines:
+            end.synchronize()
+            return float(cuda.get_elapsed_time(begin, end)) / _RUNS
+        except Exception as error:
+            _log.info("a plan of cuDNN for %s fails: %s", plan.graph, _first_line(error))
             return math.inf
-        end.synchronize()
-        return float(cuda.get_elapsed_time(begin, end)) / _RUNS
 
-    def keeps_nan(self, plan: CudnnPlan) -> bool:
+    def _keeps_nan(self, plan: CudnnPlan) -> bool:
         """Tell whether NaN stays NaN: a relu must not turn it into zero."""
+        if not (isinstance(plan.graph, BatchNorm) and plan.graph.relu):
+            return True
         self._arrays["x"].fill(0xFF)  # not a number, in every type of float
         self._arrays["y"].fill(0)
-        self._run(plan)
+        try:
+            self._run(plan)
+        except Exception as error:
+            _log.info("a plan of cuDNN for %s fails: %s", plan.graph, _first_line(error))
+            return False
         return bool((self._runtime.xp.asnumpy(self._arrays["y"][:4]) & 0x7F).any())
 
 

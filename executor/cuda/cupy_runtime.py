@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import os
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..host.disk_cache import disk_cache
+from ..host.garbage import gc_paused
 from . import nvrtc
 from .kernel import CudaKernel
 from .runtime import Captured, Dims, Fork, Properties, Step
@@ -28,6 +30,9 @@ _NUMBERS: dict[str, type[np.generic]] = {
     "long long": np.int64,
     "unsigned long long": np.uint64,
 }
+_FIRST = (
+    -100
+)  # of streams' priorities: below the least number of any GPU, which CUDA takes in its place
 
 
 def _keep_cupys_kernels() -> None:
@@ -113,8 +118,13 @@ class CupyRuntime:
                 current.use()
 
     def pinned(self, nbytes: int) -> np.ndarray:
-        """Return page-locked host memory."""
-        block = self.xp.cuda.alloc_pinned_memory(max(nbytes, 1))
+        """Return page-locked host memory; large blocks are not CuPy's, which come in powers of two."""
+        cuda = self.xp.cuda
+        if nbytes > _LARGE:
+            with self._device:
+                block = cuda.PinnedMemoryPointer(cuda.PinnedMemory(nbytes), 0)
+        else:
+            block = cuda.alloc_pinned_memory(max(nbytes, 1))
         return np.frombuffer(block, np.uint8, nbytes)
 
     def on_host(self, array: Any) -> bool:
@@ -133,6 +143,11 @@ class CupyRuntime:
         with contextlib.suppress(runtime.CUDARuntimeError), self._device:
             runtime.hostUnregister(array.ctypes.data)
 
+    def give_back(self) -> None:
+        """Give what CuPy's pool holds and nobody uses back to the GPU, for libraries that have no pool."""
+        with self._device:
+            self.xp.get_default_memory_pool().free_all_blocks()
+
     def memory(self) -> tuple[int, int]:
         """Return free and all bytes, as the driver and CuPy's pool tell."""
         with self._device:
@@ -145,6 +160,7 @@ class CupyRuntime:
 
     def launch(self, kernel: CudaKernel, grid: Dims, block: Dims, arguments: Sequence[Any]) -> Step:
         """Return the call that launches a kernel on the compute stream."""
+        kernel = kernel.over(arguments, self.address)
         function = partial(self._function(kernel), grid, block, stream=self.compute)
         return CupyLaunch(function, kernel, arguments)
 
@@ -174,10 +190,10 @@ class CupyRuntime:
         for step in steps:
             step()
 
-    def stream(self) -> Any:
-        """Return one more stream."""
+    def stream(self, urgent: bool = False) -> Any:
+        """Return one more stream, of the GPU's highest priority if it is urgent."""
         with self._device:
-            stream = self.xp.cuda.Stream(non_blocking=True)
+            stream = self.xp.cuda.Stream(non_blocking=True, priority=_FIRST if urgent else None)
         self._streams.append(stream)
         return stream
 
@@ -191,14 +207,22 @@ class CupyRuntime:
         step()
 
     def capture(self, steps: Sequence[Step]) -> Step:
-        """Return the launch of a CUDA graph that holds the work of the steps."""
-        with self.xp.cuda.using_allocator(self._while_captured.malloc):
+        """Return the launch of a CUDA graph that holds the work of the steps.
+
+        Nothing else is under way then: a capture fails if memory, events or modules are given back meanwhile.
+        """
+        self.synchronize()
+        gc.collect()
+        with gc_paused(), self.xp.cuda.using_allocator(self._while_captured.malloc):
             self.compute.begin_capture()
             try:
                 for step in steps:
                     step()
-            finally:
-                graph = self.compute.end_capture()
+            except BaseException:
+                with contextlib.suppress(Exception):  # it says that the capture has failed
+                    self.compute.end_capture()
+                raise
+            graph = self.compute.end_capture()
         graph.upload(self.compute)
         return partial(graph.launch, self.compute)
 
@@ -275,6 +299,7 @@ class CupyLaunch:
         self._function(self._arguments)
 
 
+_LARGE = 16 << 20  # bytes of pinned memory that are worth an allocation of their own
 _NOT_READY = 600  # cudaErrorNotReady: CuPy's Event.done takes every other error for it, too
 _HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEVICE_TO_DEVICE = 1, 2, 3  # cudaMemcpyKind
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
+from typing import Any
 
 _HERE = Path(__file__).parent / "source"
 _BARRIERS = ("__syncthreads", "__syncwarp", "__shfl", "block_", "warp_")
@@ -26,6 +28,9 @@ class CudaKernel:
     includes: tuple[str, ...] = ()
     definitions: str = ""
     block: int = 256  # the most threads a block will have
+    shared: frozenset[str] = (
+        frozenset()
+    )  # pointers to memory that another one writes, or reads what they write
 
     @cached_property
     def text(self) -> str:
@@ -37,10 +42,32 @@ class CudaKernel:
     @property
     def own_text(self) -> str:
         """The source behind the includes."""
-        names = ", ".join(f"{kind} __restrict__ {name}" if kind.endswith("*") else f"{kind} {name}"
-                          for kind, name in self.parameters)  # fmt: skip
+        names = ", ".join(
+            f"{kind} __restrict__ {name}"
+            if kind.endswith("*") and name not in self.shared
+            else f"{kind} {name}"
+            for kind, name in self.parameters
+        )
         head = f'extern "C" __global__ void __launch_bounds__({self.block}) {self.name}({names})'
         return f"{self.definitions}\n{head} {{\n{self.body}\n}}\n"
+
+    def over(self, arguments: Sequence[Any], address: Callable[[Any], int]) -> CudaKernel:
+        """Return the kernel for operands of which some lie in one place, as those of an op in place do.
+
+        A compiler takes it that nothing else writes what a ``__restrict__`` pointer leads to.
+        """
+        spans = [
+            (name, kind.startswith("const"), *_span(array, address(array)))
+            for (kind, name), array in zip(self.parameters, arguments, strict=True)
+            if kind.endswith("*") and array is not None and array.size
+        ]
+        shared = frozenset(
+            one
+            for one, reads, begin, end in spans
+            for other, also_reads, first, last in spans
+            if one != other and not (reads and also_reads) and begin < last and first < end
+        )
+        return replace(self, shared=shared) if shared != self.shared else self
 
     @cached_property
     def key(self) -> str:
@@ -51,6 +78,12 @@ class CudaKernel:
     def has_barriers(self) -> bool:
         """Tell whether the threads of a block wait for each other."""
         return any(word in self.body + self.definitions for word in _BARRIERS)
+
+
+def _span(array: Any, begin: int) -> tuple[int, int]:
+    """Return the first address of an array's elements, and the one behind the last."""
+    steps = zip(array.shape, array.strides, strict=True)
+    return begin, begin + sum((n - 1) * abs(step) for n, step in steps) + array.itemsize
 
 
 @cache

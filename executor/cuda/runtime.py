@@ -136,6 +136,10 @@ class Runtime(Protocol):
         """Undo :meth:`pin`, before the memory goes."""
         ...
 
+    def give_back(self) -> None:
+        """Give back device memory that was used and is not any more, such as a tuner's."""
+        ...
+
     def memory(self) -> tuple[int, int]:
         """Return how many bytes of device memory are free, and how many there are."""
         ...
@@ -163,8 +167,8 @@ class Runtime(Protocol):
         """Put the work of the steps on ``compute``."""
         ...
 
-    def stream(self) -> Stream:
-        """Return one more stream."""
+    def stream(self, urgent: bool = False) -> Stream:
+        """Return one more stream; blocks of ``urgent`` ones start before those of others that wait."""
         ...
 
     def fork(self, stream: Stream, step: Step) -> Fork:

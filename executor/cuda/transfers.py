@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
@@ -31,16 +32,29 @@ class _Slot:
 
     def __init__(self, runtime: Runtime, arrays: Sequence[Any]) -> None:
         starts = list(accumulate((aligned(a.nbytes) for a in arrays), initial=0))
-        self.on_host, self.on_device = runtime.pinned(starts[-1]), runtime.empty(starts[-1])
-        each = list(zip(starts, arrays, strict=False))
-        self.host = [dense_like(self.on_host[at:], a) for at, a in each]
-        self.device = [dense_like(self.on_device[at:], a) for at, a in each]
+        self._runtime, self._nbytes = runtime, starts[-1]
+        self._each = list(zip(starts, arrays, strict=False))
+        self.on_device = runtime.empty(starts[-1])
+        self.device = [dense_like(self.on_device[at:], a) for at, a in self._each]
         self.arrived: Event | None = None
         self.used: Event | None = None
 
+    @cached_property
+    def on_host(self) -> np.ndarray:
+        """The block on the host; a slot into which nothing is copied there needs none."""
+        return self._runtime.pinned(self._nbytes)
+
+    @cached_property
+    def host(self) -> list[np.ndarray]:
+        """The arrays on the host."""
+        return [dense_like(self.on_host[at:], a) for at, a in self._each]
+
 
 class Staged:
-    """Copies feeds through pinned host memory to the GPU on the stream of copies, then into their buffers."""
+    """Copies feeds through pinned host memory to the GPU on the stream of copies, then into their buffers.
+
+    ``read`` is an event behind the copies from feeds that were not copied on the host (None: there were none).
+    """
 
     def __init__(self, runtime: Runtime, places: Sequence[Any]) -> None:
         self._runtime = runtime
@@ -52,30 +66,61 @@ class Staged:
             for slot in self._slots
         ]
         self._turn = 0
+        self._feeds_ahead: Sequence[np.ndarray] | None = None
+        self.read: Event | None = None
 
-    def send(self, feeds: Sequence[np.ndarray]) -> None:
-        """Put the copies of a step's feeds on the streams; the arrays may be changed afterwards."""
-        if not self._fed:
+    def bring(self, feeds: Sequence[np.ndarray], lasting: bool = False) -> None:
+        """Put the copies of a step's feeds to the GPU on the stream of copies, beside the step before.
+
+        The arrays may be changed afterwards; ``lasting`` ones only once ``read`` is done.
+        """
+        if not self._fed or self._feeds_ahead is feeds:
             return
-        runtime, slot, moves = self._runtime, self._slots[self._turn], self._moves[self._turn]
-        self._turn = (self._turn + 1) % SLOTS
+        runtime, slot = self._runtime, self._slots[self._turn]
         if slot.arrived is not None and slot.used is not None:
             slot.arrived.synchronize()  # the copy from this host memory, two steps ago
             runtime.wait(runtime.copies, slot.used)
-        for i, host in zip(self._fed, slot.host, strict=True):
-            np.copyto(host, feeds[i])
-        runtime.copy(slot.on_device, slot.on_host, runtime.copies)
+        sources = [feeds[i] for i in self._fed]
+        direct = lasting and all(map(_same_bytes, sources, slot.device))
+        if direct:
+            for source, device in zip(sources, slot.device, strict=True):
+                runtime.copy(device, source, runtime.copies)
+        else:
+            for source, host in zip(sources, slot.host, strict=True):
+                np.copyto(host, source)
+            runtime.copy(slot.on_device, slot.on_host, runtime.copies)
         slot.arrived = runtime.record(runtime.copies)
+        self.read = slot.arrived if direct else None
+        self._feeds_ahead = feeds
+
+    def forget(self) -> None:
+        """Do not use what was brought: it is no step's."""
+        self._feeds_ahead = None
+
+    def send(self, feeds: Sequence[np.ndarray], lasting: bool = False) -> None:
+        """Bring a step's feeds, if that was not done, and put them into their buffers."""
+        if not self._fed:
+            return
+        self.bring(feeds, lasting)
+        self._feeds_ahead = None
+        runtime, slot, moves = self._runtime, self._slots[self._turn], self._moves[self._turn]
+        self._turn = (self._turn + 1) % SLOTS
         runtime.wait(runtime.compute, slot.arrived)
         runtime.execute(moves)
         slot.used = runtime.record(runtime.compute)
+
+
+def _same_bytes(source: np.ndarray, target: Any) -> bool:
+    """Tell whether one copy of bytes makes an array of another."""
+    alike = source.dtype == target.dtype and source.shape == target.shape
+    return alike and source.flags.c_contiguous and bool(target.flags.c_contiguous)
 
 
 class Outward:
     """Copies fetches aside on the GPU, then to pinned host memory while the next step runs.
 
     ``arrays`` are the last step's, once :meth:`wait` has returned and until the next but one is sent. Values on
-    the host are complete when they are sent: ops there are done before a step goes on.
+    the host are complete when they are sent.
     """
 
     def __init__(self, runtime: Runtime, fetched: Sequence[Any], slots: int = SLOTS) -> None:
@@ -105,6 +150,8 @@ class Outward:
     def send(self) -> None:
         """Put the copies of the present values on the streams."""
         arrays = self._all[self._turn]
+        if self._on_host_indices:  # copies from the GPU may be what came last
+            self._runtime.record(self._runtime.compute).synchronize()
         for i, array in self._on_host():
             np.copyto(arrays[i], array)
         if self._full:
@@ -132,9 +179,12 @@ class Outward:
         """Return when the values sent last have arrived."""
         self.arriving(range(len(self.arrays))).wait()
 
-    def arriving(self, which: Sequence[int]) -> Arriving:
-        """Return some of the arrays that were sent last, by position."""
-        event = self._last.arrived if self._last is not None else None
+    def arriving(self, which: Sequence[int], behind: Event | None = None) -> Arriving:
+        """Return some of the arrays that were sent last, by position.
+
+        ``behind``: an event of the stream of copies, before these, that must have passed, too.
+        """
+        event = self._last.arrived if self._last is not None else behind
         return Arriving([self._array_to_give(i) for i in which], event)
 
     def _array_to_give(self, position: int) -> np.ndarray:

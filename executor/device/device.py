@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,10 @@ from ..cuda.runtime import Runtime, describe_memory
 from ..host.arena import Memory, aligned, aligned_bytes
 from ..host.memory import total_memory
 from ..host.writes import Writes
+
+_ROUNDS = (
+    1 << 61
+) - 1  # a prime: steps, rounds and rounds of inner loops fall together by accident alone
 
 _METHODS = {
     "add": "sum",
@@ -39,6 +44,15 @@ class Clock:
     row: int = 0
     share: float = 1.0
 
+    def in_round(self, number: int) -> Clock:
+        """Return a clock by which a round of a loop draws numbers of its own."""
+        step = ((self.step + 1) * _ROUNDS + number) % (1 << 63)
+        return Clock(step, self.row, self.share)
+
+    def show(self, other: Clock) -> None:
+        """Show what another clock shows."""
+        self.step, self.row, self.share = other.step, other.row, other.share
+
 
 class Device:
     """Binds kernels to one array module. Scratch memory is shared by the instructions of a lane.
@@ -47,7 +61,9 @@ class Device:
     together they key its random numbers. ``memory`` provides scratch (None: blocks of the device's own).
     ``math`` is the precision of single-precision products ("bfloat16" or "tf32": factors are rounded to that),
     where a library has the choice. ``writes`` counts writes to persistables, and ``constant`` has their
-    addresses if the program itself changes none of them. ``runtime``: the GPU that computes.
+    addresses if the program itself changes none of them. ``runtime``: the GPU that computes. ``operands`` are
+    the names of what the instruction being bound reads; ``counts`` what kernels count over all plans of a
+    program, by a name.
     """
 
     def __init__(
@@ -71,6 +87,8 @@ class Device:
         self.constant: frozenset[int] = frozenset()
         self._clock = Clock()
         self.output = ""
+        self.operands: Sequence[str] = ()
+        self.counts: Counter[str] = Counter()
         self.tied = False  # whether the instruction being bound uses memory of this device
         self.ticked = False  # whether any instruction reads ``ticks``
         self.lane = 0  # of the instruction being bound
@@ -113,6 +131,11 @@ class Device:
         return block[:nbytes].view(dtype).reshape(shape)
 
     @property
+    def gpu(self) -> int | None:
+        """Number of the GPU that computes, for a kernel on the host beside it, too; None: there is none."""
+        return None if self.runtime is None else self.runtime.index
+
+    @property
     def ticks(self) -> Any:
         """Where kernels of a GPU read the clock when they run: step and row as int64, then share as float64."""
         assert isinstance(self.memory, DeviceMemory)
@@ -143,13 +166,13 @@ class Device:
         self._own_bytes += array.nbytes
         return array
 
-    def next_instruction(self, output: str, lane: int = 0) -> None:
+    def next_instruction(self, output: str, lane: int = 0, operands: Sequence[str] = ()) -> None:
         """Take back the last instruction's scratch; ``output`` names the next one's result.
 
-        Instructions of one ``lane`` run in turn.
+        Instructions of one ``lane`` run in turn. ``operands`` are the names of what the instruction reads.
         """
         self.reuse()
-        self.lane, self.output, self.tied = lane, output, False
+        self.lane, self.output, self.operands, self.tied = lane, output, operands, False
 
     def reuse(self) -> None:
         """Take back all lent scratch: calls bound next in this instruction run after those that had it."""

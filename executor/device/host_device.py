@@ -19,6 +19,11 @@ class HostDevice(Device):
         self.clock = gpu.clock
         self._gpu = gpu.runtime
 
+    @property
+    def gpu(self) -> int | None:
+        """Number of the GPU beside this host."""
+        return self._gpu.index
+
     def bound(self, op: str, calls: Sequence[Callable[[], Any]]) -> Sequence[Callable[[], Any]]:
         """Return one call, which waits for the GPU and then computes."""
         return [OnHost(self._gpu, calls)] if calls else []

@@ -99,6 +99,12 @@ class Tensor:
             Storage.writes.note()
         return self._array
 
+    def move(self, link: Link) -> None:
+        """Let go of the memory: the value is where ``link`` pulls it from."""
+        self._array, self.link, self.link_version = None, link, -1
+        Storage.generation += 1
+        Storage.writes.note()
+
     def written(self) -> None:
         """Note that the memory was written: replicas must get it before their next step."""
         Storage.writes.note()

@@ -8,6 +8,8 @@ other programs. ``program_runs.py`` keeps the runs of plain programs on one plac
   ``local.py`` ``LocalRun`` and works on the scope's own tensors (``SharedValues``); others get messages and
   hold copies (``DeviceValues``). What is compiled, checked, bound, run, joined and told is the same.
 
+* Programs whose steps are as many as what is fed (``StaticRNN``): ``executor/driver/sized.py`` has a copy of
+  the program for each size (``graph/program/sizes.py``).
 * What a pass broke: ``verify_passes`` lets ``executor/driver/verify.py`` compute each op that a pass made
   on the values that were there before. Pictures: ``graph/report/pictures.py`` in Paddle's words,
   ``graph/report/report.py`` ``to_dot`` after each pass.

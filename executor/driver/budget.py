@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...graph.ir.replica_program import ReplicaProgram
-from ...graph.lowering.memory import MemoryOptions, Usage, largest_that_fits, nbytes, plan_memory
+from ...graph.lowering.memory import (
+    GPU_ALIGNMENT,
+    MemoryOptions,
+    Usage,
+    largest_that_fits,
+    nbytes,
+    plan_memory,
+)
 from ...graph.ops.registry import Spec
 from ...graph.report.memory_report import (
     MemoryReport,
@@ -15,7 +22,7 @@ from ...graph.report.memory_report import (
     report,
 )
 from ...strategies.errors import ResourceExhausted, ShapeError
-from ..plan.dry import bound_dry
+from ..plan.dry import bound_dry, on_gpu
 from ..plan.shapes import infer_specs
 
 _SURE = 4  # scratch is taken to stay under so many times the temporaries, less one
@@ -35,7 +42,7 @@ class Budget:
     ) -> None:
         self.program, self.memory_options, self.limit, self.whose = (
             program,
-            memory_options,
+            memory_options._replace(alignment=GPU_ALIGNMENT) if on_gpu(program) else memory_options,
             limit,
             whose,
         )

@@ -10,7 +10,7 @@ import numpy as np
 from ...graph.passes.target import Target
 from ...strategies.current import current_config
 from ...strategies.errors import InvalidState
-from ..device.tensor import LoD, Storage, Tensor
+from ..device.tensor import Storage, Tensor
 from ..feed.feeds import FeedShard, check, convert, refuse_empty, sequences_in
 from ..feed.fetches import FetchedArray
 from ..feed.reader import batches_for
@@ -19,6 +19,7 @@ from ..feed.splitting import SHAPES_KEPT, Portions
 from ..gang.delivery import Share
 from ..gang.local import LocalGang
 from ..gang.turns import Lock
+from ..host.bounded_dict import BoundedDict
 from ..plan.numerics import checking
 from ..replica.loaded import LoadedProgram
 from .checks import set_scheduled_rate
@@ -30,13 +31,17 @@ from .variant import CompiledVariant
 
 
 class _Ready(NamedTuple):
-    """What is run for certain feeds and fetches, and the tensors in use; ``moves`` of these had happened."""
+    """What is run for certain feeds and fetches, and the tensors in use; ``moves`` of these had happened.
+
+    Shapes depend on the elements of the feeds ``known``, by number.
+    """
 
     version: CompiledVariant
     loaded: LoadedProgram
     read: list[Tensor]
     written: list[Tensor]
     moves: int
+    known: tuple[int, ...]
 
 
 class LocalRun(ParallelRun):
@@ -50,7 +55,7 @@ class LocalRun(ParallelRun):
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self._ready: dict[tuple[Any, ...], _Ready] = {}
+        self._ready: BoundedDict[tuple[Any, ...], _Ready] = BoundedDict(SHAPES_KEPT)
 
     def _new_values(self, scope: Scope) -> Values:
         return SharedValues(self.gang, scope)
@@ -64,7 +69,7 @@ class LocalRun(ParallelRun):
     ) -> list[Any]:
         """Run a step (or ``num_iteration_per_run``); return what the last fetches, as :meth:`start` has it."""
         values = self.values
-        by_call = self._iterations == 1 and not self.tracing
+        by_call = self.iterations == 1 and not self.tracing and self._together is None
         if not by_call or not (feed is None or type(feed) is dict):
             return super().run(feed, fetch_names, return_numpy, return_merged)
         if self._edit_count() != self._edits_seen:
@@ -74,8 +79,7 @@ class LocalRun(ParallelRun):
             read = batches_for(program, feed, 1, 1, current_config().step_deadline_s)
             feed = {**(feed or {}), **read[0][0]} if read else feed
         arrays: dict[str, np.ndarray] = feed or {}
-        lods: dict[str, LoD] = {}
-        ready = None
+        ready, shard = None, None
         for value in arrays.values():
             if type(value) is not np.ndarray:
                 break
@@ -83,7 +87,8 @@ class LocalRun(ParallelRun):
             shapes = tuple([(name, a.shape, a.dtype) for name, a in arrays.items()])
             ready = self._ready.get((shapes, fetch_names, checks))
         if ready is None:
-            lods, arrays = sequences_in(arrays), convert(program, arrays)
+            shard = FeedShard(convert(program, arrays), sequences_in(arrays))
+            arrays = shard.complete()
             shapes = tuple([(name, a.shape, a.dtype) for name, a in arrays.items()])
         with self.gang.turn, values.scope.turn:
             if self.gang.delivery.broken:
@@ -101,11 +106,13 @@ class LocalRun(ParallelRun):
                 if values.shared.generation != Storage.generation:
                     values.rebind()
             if ready is None or ready.moves != values.moves:
-                ready = self._prepare(arrays, fetch_names)
+                ready = self._prepare(shard or FeedShard(arrays, {}), fetch_names)
                 self._ready[shapes, fetch_names, checks] = ready
             step = self.steps if self._count[1] else self._count[0]
             replica = self.gang.replica
-            plan = replica.run_step(ready.loaded, shapes, list(arrays.values()), step, PROFILER.on)
+            fed = list(arrays.values())
+            key = (shapes, *(fed[k].tobytes() for k in ready.known)) if ready.known else shapes
+            plan = replica.run_step(ready.loaded, key, fed, step, PROFILER.on)
             if PROFILER.on:
                 PROFILER.note(step, plan)
             fetched = plan.fetched()
@@ -116,41 +123,35 @@ class LocalRun(ParallelRun):
             if not self._plain:
                 self.last = ready.version
                 self._end_temporaries(bool(fetch_names))
-        if self._plain and return_numpy and not lods:
+        if self._plain and return_numpy and return_merged and len(fetched) == len(fetch_names):
             return [array.view(FetchedArray) for array in fetched]
-        joined = self._joined(ready.version, fetch_names, [fetched], [FeedShard(arrays, lods)])
+        joined = self._joined(ready.version, fetch_names, [fetched])
         if return_merged:
             return [one.merged(return_numpy) for one in joined]
         return [one.separate(return_numpy) for one in joined]
 
-    def _prepare(self, arrays: dict[str, np.ndarray], fetch_names: tuple[str, ...]) -> _Ready:
+    def _prepare(self, shard: FeedShard, fetch_names: tuple[str, ...]) -> _Ready:
         """Compile and check what the replica is to run for what is fed."""
-        values = self.values
-        check(self.program, arrays)
-        refuse_empty(self.program, arrays)
-        shard = FeedShard(arrays, {})
+        values, arrays = self.values, shard.complete()
+        check(self.program, shard.arrays)
+        refuse_empty(self.program, shard.arrays)
         whole = frozenset[str]() if self._plain else self._splitter.whole([Portions([shard])])
-        version = self._version(tuple(arrays), fetch_names, whole)
+        version = self._version([shard], fetch_names, whole)
         values.adopt(version.states, version.owners, version.needed)
         version.budget.limit, _ = self._room(version.number, version.states)
         self._check(version, [shard])
         if version.stages:
             self._verify(version, [Share(list(arrays.values()), [0], [1.0], [False])])
-        while len(self._ready) >= SHAPES_KEPT:
-            del self._ready[next(iter(self._ready))]
-        self._forget_variants(version)
         read = values.tensors(version.program.needed_names())
         written = values.tensors(version.program.written_names())
         loaded = self.gang.replica.programs[version.number]
-        return _Ready(version, loaded, read, written, values.moves)
+        known = version.shapes.known.feeds
+        return _Ready(version, loaded, read, written, values.moves, known)
 
-    def _forget_variants(self, latest: CompiledVariant) -> None:
-        """Forget the oldest variants of a program that is run with ever other feeds and fetches."""
-        for key, version in list(self.versions.items())[:-SHAPES_KEPT]:
-            if version is not latest:
-                del self.versions[key]
-                self.gang.forget("programs", version.number)
-                self._ready = {k: r for k, r in self._ready.items() if r.version is not version}
+    def _forget_variant(self, version: CompiledVariant) -> None:
+        super()._forget_variant(version)
+        for ready in [k for k, r in self._ready.items() if r.version is version]:
+            del self._ready[ready]
 
     def _room(self, number: int, states: Sequence[str]) -> tuple[int, str]:
         """Return the bytes that a loaded program may take of this host, and what says so."""
@@ -159,7 +160,10 @@ class LocalRun(ParallelRun):
         return super()._room(number, states)
 
     def _target(self) -> Target:
-        return Target() if self._plain else super()._target()
+        if not self._plain:
+            return super()._target()
+        world = None if self._together is None else self._together.world
+        return Target() if world is None else Target(replicas=world.size, trainers=world.size)
 
     @property
     def _first_turn(self) -> Lock:

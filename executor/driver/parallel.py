@@ -7,6 +7,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...graph.compile import Compiled, compile_program
-from ...graph.ir.lod import lod_sources
+from ...graph.ir.segments import first_segment
 from ...graph.ops.registry import Spec
 from ...graph.passes.target import Target
 from ...graph.program.program import Program
 from ...graph.program.where import user_frames
 from ...graph.report.report import CompileReport
+from ...strategies.cluster import CPU_BUCKET_BYTES, GPU_BUCKET_BYTES
 from ...strategies.current import current_config
 from ...strategies.errors import EnforceNotMet, InvalidType, ShapeError
 from ...strategies.flags import flag_value
@@ -30,11 +32,12 @@ from ..device.tensor import Storage
 from ..feed.feeds import FeedShard, check, rows_of
 from ..feed.fetches import Joined
 from ..feed.scope import Scope
-from ..feed.splitting import SHAPES_KEPT, Portions, Splitter
+from ..feed.splitting import Portions, Splitter
 from ..gang.assign import Change, assign
 from ..gang.delivery import GangChanged, Owner, Request, Share
 from ..gang.gang import Gang
 from ..gang.launchers import gang_for
+from ..gang.trainers import Trainers
 from ..gang.turns import HasTurn, Lock, NeedsTurn, in_turn
 from ..host.arena import spec_of
 from ..kernels.capabilities import capabilities
@@ -44,19 +47,34 @@ from ..replica.options import RunOptions
 from ..replica.orders import Drop, Order, Trace
 from .budget import Budget
 from .checks import check_initialized, set_scheduled_rate
+from .choice import chosen, with_rows
 from .copies import Copies
 from .future import InFlightSteps, StepFuture
 from .profiler import PROFILER
+from .rings import refuse_rings, rings_of
+from .sized import SizedPrograms
 from .timeline import NO_SPAN, Spans
+from .together import Together, trainers_of
 from .validation import validate_strategies
 from .values import DeviceValues, Values
-from .variant import CompiledVariant
+from .variant import VARIANTS_KEPT, CompiledVariant
 from .verify import Batch, verify
 
 if TYPE_CHECKING:
     from ...strategies.base import Strategy
     from ...strategies.build import BuildStrategy
     from ...strategies.execution import ExecutionStrategy
+
+
+def bucket_bytes(place: Place) -> int:
+    """Return how many bytes of gradients travel together, as chosen or by the kind of places."""
+    megabytes = flag_value("FLAGS_fuse_parameter_memory_size")
+    if megabytes > 0:
+        return int(megabytes * 2**20)
+    wanted = current_config().bucket_bytes
+    if wanted is not None:
+        return wanted
+    return GPU_BUCKET_BYTES if isinstance(place, CUDAPlace) else CPU_BUCKET_BYTES
 
 
 class ParallelRun:
@@ -87,6 +105,7 @@ class ParallelRun:
         from ...strategies.execution import ExecutionStrategy
 
         self.program = program
+        self._plain = plain
         self.places = list(places)
         self.has_loss = bool(loss_name)
         build = build_strategy if build_strategy is not None else BuildStrategy()
@@ -101,23 +120,30 @@ class ParallelRun:
         capped = execution.resolve_num_threads(len(self.places))
         # What the user changes from now on has no effect on this program.
         self.build, self.execution = build.model_copy(deep=True), execution.model_copy(deep=True)
-        self.options = RunOptions(self.build, self.execution, capped)
+        within = current_config().step_deadline_s
+        self.options = RunOptions(self.build, self.execution, capped, within=within)
         self._originals: list[tuple[Strategy, Strategy]] = [
             (build, self.build),
             (execution, self.execution),
         ]
         self._edits = build.edits, execution.edits
         self._edits_seen = self._edit_count()
+        # A program without a loss sums no gradients: it runs on this driver's own places.
+        trainers = trainers_of(build, program) if self.has_loss else None
+        if plain:
+            trainers = rings_of(program, scope)
+        else:
+            refuse_rings(program)
         if gang is None:
-            gang = gang_for(self.places) if share_with is None else share_with.gang
+            gang = gang_for(self.places, trainers) if share_with is None else share_with.gang
         self.gang: Gang = gang
         self.places = gang.left_of(self.places)
+        self._together = None if trainers is None else self._with_trainers(trainers)
         if share_with is not None:
             self._check_shared(share_with)
         gang.users.add(self)
         self._keep = keep
         self._compile = compile
-        self._plain = plain
         self.superseded = plain  # another version of the program was run since, or none
         if share_with is not None:
             self.values = share_with.values
@@ -133,10 +159,37 @@ class ParallelRun:
         self._shrunk = len(self.gang.shrunk)
         self._splitter = self._make_splitter(len(self.places))
         self._copies = Copies()
-        self._iterations = max(self.execution.num_iteration_per_run, 1)
+        self._sized = SizedPrograms(program)
+        self.iterations = max(self.execution.num_iteration_per_run, 1)
         self.tracing, self.spans = False, Spans()
         self.last: CompiledVariant | None = None
         self.versions: dict[tuple[Any, ...], CompiledVariant] = {}
+
+    def _with_trainers(self, trainers: Trainers) -> Together:
+        device = "GPU" if isinstance(self.places[0], CUDAPlace) else "CPU"
+        within = current_config().step_deadline_s
+        return Together(trainers, self.gang, device, within, rings=self._plain)
+
+    def _meet_trainers(self) -> None:
+        """Meet the other trainers; what was compiled for others, that met before, is of no use any more."""
+        together = self._together
+        if together is not None and together.meet():
+            assert together.world is not None
+            self.versions, self.last = {}, None
+            name = together.world.name
+            self.options = replace(self.options, trainers=name, rings=together.rings)
+
+    def _spread_values(self, version: CompiledVariant) -> None:
+        """Begin with the values of one trainer, and count on from its steps."""
+        together = self._together
+        if together is not None and together.spread(self.values.id, sorted(version.needed)):
+            self.gang.ledger.place_values.forget(self.values.id)
+            self.values.version += 1
+            if together.steps > self.steps:
+                self.steps = together.steps
+
+    def _explaining(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._together is None else self._together.explaining()
 
     def run(
         self,
@@ -168,7 +221,7 @@ class ParallelRun:
             self._warn_of_edits()
         if PROFILER.on:
             PROFILER.follow(self)
-        iterations, copies = self._iterations, self._copies if ahead else None
+        iterations, copies = self.iterations, self._copies if ahead else None
         # A reader may have to be waited for: other threads have their turn meanwhile.
         with self._splitting, self.spans("split", self.steps) if self.tracing else NO_SPAN:
             splitter = self._splitter
@@ -255,11 +308,12 @@ class ParallelRun:
     def _begin(self, begun: InFlightSteps, becomes: InFlightSteps, ahead: bool) -> None:
         """Compile, check and send what has not happened yet; note it where it ``becomes`` known."""
         batches, fetch_names = begun.batches, begun.fetch_names
-        self.gang.make_way(ahead)
+        with self._explaining():
+            self.gang.make_way(ahead)
+            self._meet_trainers()
         with self.spans("prepare", self.steps) if self.tracing else NO_SPAN:
-            version = self._version(
-                tuple(batches[0][0].arrays), fetch_names, self._splitter.whole(batches)
-            )
+            shards = [portion for portions in batches for portion in portions]
+            version = self._version(shards, fetch_names, self._splitter.whole(batches))
             shares = self._shares(version, batches)
             self.values.adopt(version.states, version.owners, version.needed)
             if self.program.lr_scheduler is not None:
@@ -267,6 +321,8 @@ class ParallelRun:
             if version.stages:
                 self._verify(version, shares)
             self.values.flush()
+            with self._explaining():
+                self._spread_values(version)
         self._since_drop += begun.iterations
         drop = (
             bool(fetch_names) or self._since_drop >= self.execution.num_iteration_per_drop_scope > 0
@@ -296,7 +352,7 @@ class ParallelRun:
             changes += [(becomes, "batches", batches), (becomes, "iterations", iterations)]
         if len(self.gang.shrunk) > self._shrunk:
             raise GangChanged
-        with self.spans("send", step) if self.tracing else NO_SPAN:
+        with self.spans("send", step) if self.tracing else NO_SPAN, self._explaining():
             self.gang.begin(request, ahead, *changes)
         if drop:
             self._since_drop = 0
@@ -307,9 +363,10 @@ class ParallelRun:
             request = begun.request
             assert request is not None and begun.version is not None
             try:
-                with self.spans("wait", request.step) if self.tracing else NO_SPAN:
+                waits = self.spans("wait", request.step) if self.tracing else NO_SPAN
+                with waits, self._explaining():
                     fetched = self.gang.finish(request)
-                return self._joined(begun.version, begun.fetch_names, fetched, begun.batches[-1])
+                return self._joined(begun.version, begun.fetch_names, fetched)
             except GangChanged:
                 self.gang.go_on()
 
@@ -394,50 +451,71 @@ class ParallelRun:
         """Return the arrays of each place, and where its rows stand among all, once they were checked."""
         if len(batches) == 1 and (known := version.known.get(id(batches[0].cuts))):
             return [
-                Share(list(portion.arrays.values()), *where)
+                Share([*portion.arrays.values(), *known[2]], *where)
                 for portion, where in zip(batches[0], known[1], strict=True)
             ]
         weights = [self._splitter.parts(portions) for portions in batches]
-        for portions in batches:
-            self._check(version, portions)
         shares = [Share([], [], [], []) for _ in self.places]
+        counts: list[np.ndarray] = []
         for portions, parts in zip(batches, weights, strict=True):
+            counts = self._row_counts(version, portions)
+            self._check(version, portions, counts)
             first = 0
             for share, portion, weight in zip(shares, portions, parts, strict=True):
-                arrays = list(portion.arrays.values())
+                arrays = list(portion.complete().values())
                 count = 0 if version.batch else 1
                 for k in version.batch:
                     shape = arrays[k].shape
                     count = max(count, shape[0] if shape else 0)
-                share.arrays.extend(arrays)
+                share.arrays.extend([*arrays, *counts])
                 share.rows.append(first)
                 share.parts.append(weight)
                 share.idle.append(count == 0)
                 first += count
+            if (
+                self._together is not None
+            ):  # as if the batches of all trainers stood behind each other
+                for share in shares:
+                    share.rows[-1] += self._together.trainers.trainer * first
         if len(batches) == 1 and batches[0].cuts is not None:
             where = [(share.rows, share.parts, share.idle) for share in shares]
-            if len(version.known) >= SHAPES_KEPT:
-                version.known.clear()
-            version.known[id(batches[0].cuts)] = (batches[0].cuts, where)
+            version.known[id(batches[0].cuts)] = (batches[0].cuts, where, counts)
         return shares
 
+    def _row_counts(
+        self, version: CompiledVariant, portions: Sequence[FeedShard]
+    ) -> list[np.ndarray]:
+        """Return the feed of how many rows of sparse gradients each place brings, if there are any."""
+        if not version.gathered:
+            return []
+        counts = np.zeros((len(version.gathered), len(portions)), np.int64)
+        for place, portion in enumerate(portions):
+            arrays = [*portion.complete().values(), np.zeros_like(counts)]
+            if all(array.size or not array.ndim for array in portion.arrays.values()):
+                specs = self._inferred(version, arrays, portion, portions)
+                counts[:, place] = [specs[i].shape[0] for i in version.gathered]
+        return [counts]
+
     def _version(
-        self, feeds: tuple[str, ...], fetches: tuple[str, ...], whole: frozenset[str]
+        self, shards: Sequence[FeedShard], fetches: tuple[str, ...], whole: frozenset[str]
     ) -> CompiledVariant:
-        checks = checking()
-        key = (feeds, fetches, whole, checks)
+        """Return the program compiled for what is fed, its kernels chosen for these shapes if it is new."""
+        fed, checks = with_rows(shards), checking()
+        feeds = tuple(fed)
+        program, sizes = self._sized.of(shards)
+        key = (feeds, fetches, whole, checks, sizes)
         known = self.versions.get(key)
         if known is None or not known.alike.isdisjoint(self.values.own):
-            supported, began = capabilities(self.gang.libraries()), time.perf_counter()
+            supported, began = capabilities(self._libraries()), time.perf_counter()
             target = replace(
                 self._target(),
                 whole_feeds=whole,
                 own_states=frozenset(self.values.own),
-                keeps=self.gang.keeps,
+                keeps=self.gang.keeps and not (self._together and self._together.rings),
                 checks=checks,
             )
             compiled = self._compile(
-                self.program,
+                program,
                 feeds,
                 fetches,
                 target,
@@ -445,6 +523,11 @@ class ParallelRun:
                 "cupy" if isinstance(self.places[0], CUDAPlace) else "numpy",
                 keep=self._keep,
             )
+            if self._measures():
+                compiled = chosen(compiled, fed, self._held, self.gang)
+            if self._together is not None:
+                with self._explaining():
+                    compiled = self._together.agree(compiled, self.steps)
             self.compilations += 1
             self.report = compiled.report
             took = time.perf_counter() - began
@@ -456,21 +539,27 @@ class ParallelRun:
             )
             generation = Storage.generation
             check_initialized(compiled.program, self.values.scope)
-            number = self.gang.load(
-                *(compiled.program, self.values.id, self.options),
-                compiled.program.functions(),
-            )
+            with self._explaining():
+                number = self.gang.load(
+                    *(compiled.program, self.values.id, self.options),
+                    compiled.program.functions(),
+                )
             limit, whose = self._room(number, compiled.program.state_names())
             budget = Budget(
-                compiled.program, self.options.memory_options, limit, whose, len(self.places)
+                first_segment(compiled.program),
+                self.options.memory_options,
+                limit,
+                whose,
+                len(self.places),
             )
             version = CompiledVariant(
                 compiled.program, number, budget, compiled.stages, self.values.id, generation
             )
             self.values.written.update(compiled.program.written_names())
             self.values.note_own(version.own, version.results.own_names)
+            self._forget_variants()
             self.versions[key] = version
-            weakref.finalize(self, self.gang.forget, "programs", number)
+            version.unload = weakref.finalize(self, self.gang.forget, "programs", number)
             if self.tracing:
                 self.gang.all(Trace(number, True))
         version = self.versions[key]
@@ -479,6 +568,32 @@ class ParallelRun:
             check_initialized(version.program, self.values.scope)
             version.generation = generation
         return version
+
+    def _libraries(self) -> frozenset[str]:
+        """Return the libraries that all replicas have, those of other trainers too."""
+        together = self._together
+        world = None if together is None or together.rings else together.world
+        return self.gang.libraries() if world is None else world.libraries()
+
+    def _forget_variants(self) -> None:
+        """Make room for another variant: forget the oldest, unless a step of theirs is under way."""
+        _, begun = self._count
+        under_way = [one.version for one in begun if one.open]
+        for key, version in list(self.versions.items())[: 1 - VARIANTS_KEPT]:
+            if all(version is not other for other in under_way):
+                del self.versions[key]
+                self._forget_variant(version)
+
+    def _forget_variant(self, version: CompiledVariant) -> None:
+        version.unload()
+
+    def _measures(self) -> bool:
+        """Tell whether kernels are chosen by measurement, here."""
+        together = self._together
+        if together is not None and (together.agreed or not together.chooses):
+            return False
+        wanted = self.build.measure_kernels
+        return bool(flag_value("FLAGS_measure_kernels") if wanted is None else wanted)
 
     def _verify(self, version: CompiledVariant, shares: Sequence[Share]) -> None:
         """Check what the passes made on the rows of one place that has some."""
@@ -502,45 +617,47 @@ class ParallelRun:
         return self.gang.memory(number)
 
     def _target(self) -> Target:
-        megabytes = flag_value("FLAGS_fuse_parameter_memory_size")
         members = flag_value("FLAGS_fuse_parameter_groups_size")
+        world = None if self._together is None else self._together.world
         return Target(
-            replicas=len(self.places),
+            replicas=len(self.places) if world is None else world.size,
+            trainers=1 if world is None else len(world.cards),
             strategy=self.build,
             has_loss=self.has_loss,
-            bucket_bytes=(
-                int(megabytes * 2**20) if megabytes > 0 else current_config().bucket_bytes
-            ),
+            bucket_bytes=bucket_bytes(self.places[0]),
             bucket_members=members if members > 1 else 0,
             delay_collectives=self.execution.allow_op_delay,
             barrier=self.execution.use_thread_barrier,
         )
 
-    def _check(self, version: CompiledVariant, portions: Sequence[FeedShard]) -> None:
+    def _check(
+        self,
+        version: CompiledVariant,
+        portions: Sequence[FeedShard],
+        counts: Sequence[np.ndarray] = (),
+    ) -> None:
         """Refuse shapes and dtypes that cannot pass shape inference, once per combination."""
         for portion in portions:
-            key = tuple([(a.shape, a.dtype) for a in portion.arrays.values()])
+            arrays = [*portion.complete().values(), *counts]
+            key = version.shapes.key(arrays)
             if key in version.checked:
                 continue
             check(self.program, portion.arrays)
             if all(a.size or not a.ndim for a in portion.arrays.values()):
-                fed = [spec_of(a) for a in portion.arrays.values()]
-                version.specs = self._inferred(version, fed, portion, portions)
-                version.budget.check(fed, version.specs, self._held)
+                version.specs = self._inferred(version, arrays, portion, portions)
+                version.budget.check(list(map(spec_of, arrays)), version.specs, self._held)
             version.checked[key] = None
-            if len(version.checked) > SHAPES_KEPT:
-                version.checked.popitem(last=False)
 
     def _inferred(
         self,
         version: CompiledVariant,
-        fed: Sequence[Spec],
+        arrays: Sequence[np.ndarray],
         portion: FeedShard,
         portions: Sequence[FeedShard],
     ) -> list[Spec]:
         """Return the exact specs; an error about one place's rows tells what was fed in all."""
         try:
-            return version.shapes.infer(fed, self._held)
+            return version.shapes.infer(list(map(spec_of, arrays)), self._held, arrays)
         except ShapeError as error:
             rows = rows_of(self.program, portions)
             if len(portions) == 1 or not rows:
@@ -564,18 +681,16 @@ class ParallelRun:
         version: CompiledVariant,
         names: Sequence[str],
         fetched: Sequence[Sequence[np.ndarray]],
-        portions: Sequence[FeedShard],
     ) -> list[Joined]:
-        fed = {name for portion in portions for name in portion.lods}
-        if not fed:
-            return [Joined(name, [place[i] for place in fetched]) for i, name in enumerate(names)]
+        """Return what each place answered, by fetch, with its sequences."""
+        lods = version.program.fetch_lods
         return [
             Joined(
                 name,
                 [place[i] for place in fetched],
-                [portion.lods.get(source, ()) if source else () for portion in portions],
+                [tuple(tuple(place[k].tolist()) for k in lods[i]) for place in fetched]
+                if lods[i]
+                else (),
             )
-            for i, (name, source) in enumerate(
-                zip(names, lod_sources(version.program, fed), strict=True)
-            )
+            for i, name in enumerate(names)
         ]

@@ -160,11 +160,15 @@ class _Values:
 
     def _collected(self, node: Node, read: Mapping[Value, np.ndarray]) -> dict[Value, np.ndarray]:
         """With one place alone, a collective gives back what it is given."""
-        pairs = zip(node.inputs.get("X", ()), node.outputs.get("Out", ()), strict=True)
+        pairs = [
+            pair
+            for source, result in (("X", "Out"), ("Rows", "OutRows"), ("Values", "OutValues"))
+            for pair in zip(node.inputs.get(source, ()), node.outputs.get(result, ()), strict=True)
+        ]
         return {out: read[x].copy() for x, out in pairs if x is not None and out is not None}
 
     def _run(self, node: Node, read: Mapping[Value, np.ndarray]) -> dict[Value, np.ndarray]:
-        specs = infer_node(node, lambda value: spec_of(read[value]))
+        specs = infer_node(node, lambda value: spec_of(read[value]), read.__getitem__)
         inputs = {s: [None if v is None else read[v] for v in vs] for s, vs in node.inputs.items()}
         outputs: dict[str, list[Any]] = {
             slot: [

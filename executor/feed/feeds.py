@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
+from ...graph.ir.sequences import level_name
 from ...graph.program.program import Program
 from ...graph.program.role import GRAD_SUFFIX
 from ...graph.program.variable import Variable
-from ...strategies.errors import FeedError, FeedTypeError, InvalidType, nearest
+from ...strategies.errors import FeedError, FeedTypeError, InvalidType, SequenceError, nearest
 from ...strategies.types import BFLOAT16, ELEMENT_TYPES, VarType, is_float, to_numpy
 from ..device.tensor import LoD, Tensor
 
@@ -192,20 +193,43 @@ def refuse_empty(program: Program, arrays: Mapping[str, np.ndarray]) -> None:
             raise FeedError(f"feed {name!r} has 0 rows: the batch is empty.")
 
 
+_ONE_ROW = (0, 1)  # shapes are inferred as if a place without rows had one
+
+
 class FeedShard(NamedTuple):
     """The feed of one place: arrays by name, and the LoD of those that hold sequences."""
 
     arrays: dict[str, np.ndarray]
     lods: dict[str, LoD]
 
+    def complete(self) -> dict[str, np.ndarray]:
+        """Return the arrays, and behind them the offsets of sequences, by names of their own."""
+        if not self.lods:
+            return self.arrays
+        levels = {
+            level_name(name, k): np.array(offsets if len(offsets) > 1 else _ONE_ROW, np.int64)
+            for name, lod in self.lods.items()
+            for k, offsets in enumerate(lod)
+        }
+        return {**self.arrays, **levels}
+
 
 def sequences_in(feed: Feed) -> dict[str, LoD]:
-    """Return the LoD of each fed tensor that holds sequences."""
-    return {
-        name: tuple(map(tuple, value.lod()))
-        for name, value in feed.items()
-        if isinstance(value, Tensor) and value.lod()
-    }
+    """Return the LoD of each fed tensor that holds sequences.
+
+    Raises:
+        SequenceError: the sequences of a tensor do not end where its rows end.
+    """
+    lods = {}
+    for name, value in feed.items():
+        if isinstance(value, Tensor) and value.lod():
+            if not value.has_valid_recursive_sequence_lengths():
+                raise SequenceError(
+                    f"feed {name!r}: its sequences end at row {value.lod()[-1][-1]}, and it has "
+                    f"{value.shape()[0]} rows. Set its LoD again after its rows: tensor.set_lod(offsets)."
+                )
+            lods[name] = tuple(map(tuple, value.lod()))
+    return lods
 
 
 def varies(variable: Variable) -> bool:
@@ -351,17 +375,21 @@ def _cut_lod(lod: LoD, begin: int, end: int) -> tuple[slice, LoD]:
         offsets = level[begin : end + 1]
         levels.append(tuple(offset - offsets[0] for offset in offsets))
         begin, end = offsets[0], offsets[-1]
-    return slice(begin, end), tuple(levels) if levels[0] != (0,) else ()
+    return slice(begin, end), tuple(levels)
 
 
 def rows_of(program: Program, portions: Sequence[FeedShard]) -> dict[str, list[int]]:
-    """Return how many rows of each batch variable each place is fed."""
+    """Return how many rows, or sequences, of each batch variable each place is fed."""
     variables = program.global_block().vars
     names = [name for name in portions[0].arrays if varies(variables[name])]
-    return {
-        name: [len(p.arrays[name]) if p.arrays[name].ndim else 0 for p in portions]
-        for name in names
-    }
+    return {name: [_count(portion, name) for portion in portions] for name in names}
+
+
+def _count(portion: FeedShard, name: str) -> int:
+    array, lod = portion.arrays[name], portion.lods.get(name)
+    if lod:
+        return len(lod[0]) - 1
+    return len(array) if array.ndim else 0
 
 
 def sample_shares(rows: Mapping[str, Sequence[int]]) -> list[float]:

@@ -80,14 +80,18 @@ def as_fetched(array: np.ndarray) -> np.ndarray:
 
 
 class Joined:
-    """The places' values of one fetch: ``parts`` in place order, and each part's LoD if any has one."""
+    """The places' values of one fetch: ``parts`` in place order, and their LoDs.
+
+    LoDs that do not end where the rows end are of what a value was computed from, not of the value.
+    """
 
     def __init__(self, name: str, parts: Sequence[np.ndarray], lods: Sequence[LoD] = ()) -> None:
         self.name = name
         self.parts = [part if part.ndim else part.reshape(1) for part in parts]
+        pairs = [(lod, part) for lod, part in zip(lods, self.parts, strict=False) if len(part)]
+        cut = all(lod and lod[-1] and lod[-1][-1] == len(part) for lod, part in pairs)
         self.lods = [
-            lod if lod and lod[-1][-1] == len(part) else ()
-            for lod, part in zip(lods, self.parts, strict=False)
+            lod if cut and len(part) else () for lod, part in zip(lods, self.parts, strict=False)
         ]
 
     def separate(self, return_numpy: bool) -> list[Any]:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from queue import Empty
 from typing import Any
 
 import numpy as np
 
 from ...graph.program.program import Program
 from ...strategies.errors import EnforceNotMet, EOFException, ExecutionError, InvalidState
+from ..host.bounded_queue import BoundedQueue
 
 Batch = Mapping[str, Any]  # the feed of one place: arrays or tensors by variable name
 Source = Callable[[], Iterator[Batch]]
 
-_POLL_S = 0.1  # how soon a thread that waits for room notices that its reader was stopped
 _ENDING_S = 5.0
 
 
@@ -25,7 +25,7 @@ class Prefetch:
     """Runs a source on a thread of its own, ``capacity`` batches ahead."""
 
     def __init__(self, source: Source, capacity: int) -> None:
-        self._queue: queue.Queue[Any] = queue.Queue(capacity)
+        self._queue = BoundedQueue(capacity)
         self._returned: deque[Batch] = deque()
         self._unwanted = threading.Event()
         self._ended: BaseException | None = None
@@ -52,7 +52,7 @@ class Prefetch:
         if self._ended is None:
             try:
                 item = self._queue.get(timeout=within)
-            except queue.Empty:
+            except Empty:
                 raise ExecutionError(
                     f"the reader's generator gave no batch for {within} s "
                     f"(ClusterConfig.step_deadline_s sets how long to wait)."
@@ -80,25 +80,15 @@ class Prefetch:
             self._thread.join(_ENDING_S)
 
 
-def _fill(source: Source, room: queue.Queue[Any], unwanted: threading.Event) -> None:
+def _fill(source: Source, batches: BoundedQueue, unwanted: threading.Event) -> None:
     last: BaseException = EOFException("there is no next batch: the reader is exhausted.")
     try:
         for batch in source():
-            if not _put(room, batch, unwanted):
+            if not batches.put(batch, unwanted):
                 return
     except BaseException as error:  # an exit, too, belongs to the run that waits for a batch
         last = error
-    _put(room, last, unwanted)
-
-
-def _put(room: queue.Queue[Any], item: Any, unwanted: threading.Event) -> bool:
-    while not unwanted.is_set():
-        try:
-            room.put(item, timeout=_POLL_S)
-        except queue.Full:
-            continue
-        return True
-    return False
+    batches.put(last, unwanted)
 
 
 class Reader:

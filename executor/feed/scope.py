@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from ...strategies.errors import InvalidType
 from ..device.tensor import Storage, Tensor
@@ -22,6 +23,13 @@ class ScopeVariable:
         return self._tensor
 
 
+class Ring(NamedTuple):
+    """Trainers that meet by collectives of their programs: the endpoint of each, and this one's rank."""
+
+    endpoints: tuple[str, ...]
+    rank: int
+
+
 class Scope:
     """Names and their values; a name not found here is looked up in the parent."""
 
@@ -29,6 +37,7 @@ class Scope:
         self.parent = parent
         self._variables: dict[str, ScopeVariable] = {}
         self._kids: list[Scope] = []
+        self.rings: dict[int, Ring] = {}  # by number, as startup programs made them
         # For programs that run on its values in several threads: they take turns.
         self.turn: threading.RLock = parent.turn if parent is not None else threading.RLock()
 
@@ -57,6 +66,15 @@ class Scope:
         """Return the tensor of a variable from this scope or an ancestor, or None."""
         variable = self.find_var(name)
         return None if variable is None else variable.get_tensor()
+
+    def find_ring(self, number: int) -> Ring | None:
+        """Return a ring from this scope or an ancestor, or None."""
+        scope: Scope | None = self
+        while scope is not None:
+            if number in scope.rings:
+                return scope.rings[number]
+            scope = scope.parent
+        return None
 
     def erase(self, names: Sequence[str]) -> None:
         """Forget variables of this scope; names that it does not hold are passed over."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from ...graph.program.program import Program
 from ...strategies.current import current_config
 from ...strategies.errors import FeedError, FeedTypeError, InvalidType
+from ..host.bounded_dict import BoundedDict
 from .feeds import (
     Copy,
     Cuts,
@@ -30,7 +30,9 @@ from .feeds import (
 from .fetches import joined_lods
 from .reader import batches_for
 
-SHAPES_KEPT = 64
+SHAPES_KEPT = (
+    256  # what is known of feeds of these shapes; a mix of 200 lengths is not learned anew
+)
 
 
 class Portions(list[FeedShard]):
@@ -50,7 +52,7 @@ class Splitter:
 
     def __init__(self, program: Program, count: int, *, weighted: bool, partial: bool) -> None:
         self.program, self.count = program, count
-        self._cuts_by_shape: OrderedDict[Any, Cuts] = OrderedDict()
+        self._cuts_by_shape: BoundedDict[Any, Cuts] = BoundedDict(SHAPES_KEPT)
         self._fixed: dict[
             tuple[str, ...], list[str]
         ] = {}  # by all names fed: those without a batch
@@ -119,8 +121,6 @@ class Splitter:
             shape_cuts = self._cuts_by_shape[shapes] = cuts(
                 self.program, arrays, self.count, partial=self.partial
             )
-            if len(self._cuts_by_shape) > SHAPES_KEPT:
-                self._cuts_by_shape.popitem(last=False)
         return Portions(cut(arrays, shape_cuts), shape_cuts)
 
     def _alike(self, portions: list[FeedShard]) -> Portions:

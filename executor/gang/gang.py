@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,8 @@ from ..replica.message import Message
 from ..replica.options import RunOptions
 from ..replica.orders import (
     Inventory,
+    JoinTrainers,
+    LeaveTrainers,
     Libraries,
     Load,
     Order,
@@ -34,6 +37,7 @@ from .assign import Change, assign
 from .delivery import VALUES_GONE, Delivery, GangChanged, Request, Torn
 from .recovery import Recovery
 from .replicas import Replicas, cause_of
+from .trainers import Card, Trainers, World, launcher_of, meet
 
 if TYPE_CHECKING:
     from ...strategies.cluster import ClusterConfig
@@ -55,6 +59,7 @@ class Gang(Replicas):
         self._unwanted: dict[str, list[int]] = {"programs": [], "scopes": []}
         self._libraries: frozenset[str] | None = None
         self._memory: dict[int, int] = {}  # program -> what its replicas had when it was loaded
+        self._worlds: dict[Trainers, World] = {}
 
     def left_of(self, places: Sequence[Place]) -> list[Place]:
         """Return the places, less those that were lost if they are the ones that the gang was started on."""
@@ -313,6 +318,61 @@ class Gang(Replicas):
             self._libraries = common([Versions(**a.head).versions for a in self.all(Libraries())])
         return self._libraries
 
+    # -- other trainers -----------------------------------------------------------------------------
+
+    def world(self, trainers: Trainers, device: str) -> World:
+        """Return the trainers as they met: now, if they did not meet yet or their group has ended since.
+
+        Raises:
+            InvalidValue: trainers disagree about who they are.
+            TrainerLost: one does not come within ``ClusterConfig.start_deadline_s``.
+            CollectiveError: their replicas cannot form a group.
+        """
+        with self.turn:
+            known = self._worlds.get(trainers)
+            if known is not None and known.ended is None:
+                return known
+            if known is not None:
+                self.part(known)
+            within, backend = self.config.start_deadline_s, self.config.collectives
+            answers = self.all(Libraries())
+            versions = [Versions(**answer.head).versions for answer in answers]
+            shared = {name: versions[0][name] for name in common(versions)}
+            card = Card(trainers.trainer, trainers.endpoints, self.size, device, shared, backend)
+            world = meet(trainers, card, launcher_of(self.config.launcher).table(), within)
+            self._worlds[trainers] = world
+            try:
+                joining = [
+                    JoinTrainers(world.name, world.first + rank, world.size, within)
+                    for rank in range(self.size)
+                ]
+                self.each([pack(order) for order in joining])
+            except RowlockError as error:
+                explained = world.explain(error)
+                self.part(world)
+                raise explained from error
+            return world
+
+    def part(self, world: World) -> None:
+        """Have the living leave a group that has ended, with the programs that met there."""
+        with self.turn:
+            if self._worlds.pop(world.trainers, None) is None:
+                return
+            self.ledger.programs = {
+                number: load
+                for number, load in self.ledger.programs.items()
+                if load.options.trainers != world.name
+            }
+            leave = self.stamped(pack(LeaveTrainers(world.name, world.ended or "")))
+            with contextlib.suppress(RowlockError):  # who is lost besides is found at the next step
+                if not self.delivery.broken:
+                    self.some(dict.fromkeys(self.delivery.alive, leave))
+
+    def _leave_trainers(self) -> None:
+        for world in self._worlds.values():
+            world.leave()
+        self._worlds.clear()
+
     # -- programs and values ------------------------------------------------------------------------
 
     def load(
@@ -408,6 +468,11 @@ class Gang(Replicas):
     def _recover(self, lost: ReplicaLost) -> None:
         Recovery(self).after(lost)
 
+    @property
+    def meets_trainers(self) -> bool:
+        """Whether what is under way waits for other trainers, so that it cannot be run again here alone."""
+        return bool(self._worlds)
+
     def _mend(self) -> None:
         """Bring in others for those that were lost before.
 
@@ -441,8 +506,10 @@ class Gang(Replicas):
                             call()
             except Exception:  # a replica may be found dead only now
                 self._leaving.clear()
+                self._leave_trainers()
                 self.delivery.close()
                 raise
             # An interrupt before this leaves the gang, which has values that nobody else has, to be closed.
             self._leaving.clear()
+            self._leave_trainers()
             self.delivery.close()

@@ -17,6 +17,7 @@ from ...strategies.errors import InvalidArgument, PlacementError
 from ..device.place import CUDAPlace, Place
 from .gang import Gang
 from .single import SingleReplicaGang
+from .trainers import Trainers, launcher_of
 
 if TYPE_CHECKING:
     from ...strategies.cluster import ClusterConfig
@@ -44,10 +45,10 @@ def register_launcher(name: str, launcher: Launcher) -> None:
     _launchers[name] = launcher
 
 
-def gang_for(places: Sequence[Place]) -> Gang:
+def gang_for(places: Sequence[Place], trainers: Trainers | None = None) -> Gang:
     """Return the gang on these places, started if there is none yet under the configuration in force.
 
-    Programs that name equal places share replicas.
+    Programs that name equal places, and the same ``trainers`` to meet, share replicas.
 
     Raises:
         InvalidArgument: the place list is empty, or has CPUs and GPUs.
@@ -58,7 +59,7 @@ def gang_for(places: Sequence[Place]) -> Gang:
     if len({type(place) for place in places}) > 1:
         raise InvalidArgument(f"places {list(places)} are of several kinds: use CPUs or GPUs.")
     config = current_config()
-    key = (config.model_dump_json(), tuple(places))
+    key = (config.model_dump_json(), tuple(places), trainers)
     with launching():
         if key in _gangs:
             _gangs[key].check_owner()
@@ -66,6 +67,8 @@ def gang_for(places: Sequence[Place]) -> Gang:
                 _gangs.pop(key).close()
         if key not in _gangs:
             _make_room(places)
+            if trainers is not None:
+                config = launcher_of(config.launcher).home(config)
             _gangs[key] = _launchers[config.launcher](places, config)
         _standing.discard(key)
         return _gangs[key]
@@ -75,7 +78,7 @@ def gang_at(place: Place) -> Gang:
     """Return a gang of one for programs on ``place``: its replica, whoever's it is, or one of its own."""
     config = current_config().model_dump_json()
     with launching():
-        for (of, places), gang in _gangs.items():
+        for (of, places, _), gang in _gangs.items():
             if of == config and place in places and not gang.delivery.broken:
                 if len(places) == 1:
                     return gang
@@ -85,7 +88,7 @@ def gang_at(place: Place) -> Gang:
                     solos[rank] = SingleReplicaGang(gang, rank)
                 return solos[rank]
         gang = gang_for([place])
-        _standing.add((config, (place,)))
+        _standing.add((config, (place,), None))
         return gang
 
 

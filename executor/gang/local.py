@@ -8,8 +8,7 @@ from ...strategies.current import current_config
 from ..device.place import Place
 from .gang import Gang
 from .threads import ThreadDelivery
-
-_PLANS_KEPT = 64  # per program: they share one arena
+from .trainers import form_by
 
 
 class LocalGang(Gang):
@@ -21,11 +20,11 @@ class LocalGang(Gang):
         super().__init__(delivery, config)
         self.here = self.replica = replica = delivery.replicas[0]
         replica.openmp = 0  # it has the process to itself
-        replica.plans_kept = _PLANS_KEPT
         replica.in_driver = True
+        replica.form = form_by(config.launcher)
 
     def disown(self) -> None:
         """Go on in a process that was forked: the replica was copied with it, less the threads of its plans."""
         self.turn = threading.RLock()  # another thread of the parent may have the old one
         for loaded in self.replica.programs.values():
-            loaded.plans.clear()
+            loaded.plans.disown()

@@ -60,10 +60,11 @@ class Recovery:
         self._note(lost)
         self._even(lost)
         self.ledger.failures += 1
-        config = self.gang.config
-        if config.on_failure == "raise":
+        config, together = self.gang.config, self.gang.meets_trainers
+        if config.on_failure == "raise" and not together:
             lost.args = (f"{lost} {_CURE}",)
-        if config.on_failure == "raise" or self.ledger.failures > config.max_failures:
+        stops = config.on_failure == "raise" or together
+        if stops or self.ledger.failures > config.max_failures:
             self._give_up(lost)
             raise lost
         self.resume(lost)
@@ -257,7 +258,8 @@ class Recovery:
         self.delivery.regroup()
         self._heal()
         for load in self.ledger.programs.values():
-            self.gang.ask([pack(load)] * self.gang.size)
+            if not load.options.trainers:  # those are loaded when the trainers meet again
+                self.gang.ask([pack(load)] * self.gang.size)
 
     def _shrink(self) -> None:
         gang, ledger, alive = self.gang, self.ledger, self.delivery.alive

@@ -69,6 +69,11 @@ class Replicas:
         )
 
     @property
+    def meets_trainers(self) -> bool:
+        """Whether what is under way waits for other trainers, so that it cannot be run again here alone."""
+        return False
+
+    @property
     def size(self) -> int:
         """Number of replicas."""
         return self.delivery.size

@@ -6,6 +6,7 @@ import itertools
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 
 _SMALL = 1 << 16  # bytes
+_COMBINE = {"sum": np.add, "product": np.multiply, "min": np.minimum, "max": np.maximum}
 _ENDING_S = 1.0
 
 
@@ -131,31 +133,31 @@ class ThreadGroup(CollectiveGroup):
     def all_reduce(
         self, array: np.ndarray, op: str = "sum", *, within: float = DEADLINE_S, tag: str = ""
     ) -> None:
-        """Sum ``array`` over the ranks, in place.
+        """Combine ``array`` over the ranks, in place. ``op``: sum, product, min, max.
 
-        Of a large array each rank sums its own chunk of everybody's; a small one is summed whole by the last
-        to come, which spares the others a second wait.
+        Of a large array each rank combines its own chunk of everybody's; a small one is combined whole by the
+        last to come, which spares the others a second wait.
         """
-        assert op == "sum", op
-        self._all_reduce(array, within, _in_words("all_reduce", array, tag))
+        self._all_reduce(array, within, _in_words(f"all_reduce/{op}", array, tag), _COMBINE[op])
 
-    def _all_reduce(self, array: np.ndarray, within: float, what: str) -> None:
-        self._meeting.arrays[self.rank] = array
+    def _all_reduce(self, array: np.ndarray, within: float, what: str, combine: np.ufunc) -> None:
+        row = array.reshape(-1)
+        self._meeting.arrays[self.rank] = row
         if array.nbytes <= _SMALL:
-            self._wait(within, what, lambda: self._sum(slice(None)))
+            self._wait(within, what, lambda: self._combine(slice(None), combine))
             return
         self._wait(within, what)
         share = -(-array.size // self.size)
         chunk = slice(self.rank * share, min((self.rank + 1) * share, array.size))
-        self._sum(chunk)
+        self._combine(chunk, combine)
         self._wait(within, "done", done=True)
 
     def bound_all_reduce(
         self, array: np.ndarray, op: str = "sum", *, within: float = DEADLINE_S, tag: str = ""
     ) -> Callable[[], None]:
         """Return a call that does :meth:`all_reduce` on this array."""
-        assert op == "sum", op
-        return partial(self._all_reduce, array, within, _in_words("all_reduce", array, tag))
+        what = _in_words(f"all_reduce/{op}", array, tag)
+        return partial(self._all_reduce, array, within, what, _COMBINE[op])
 
     def reduce_parts(
         self,
@@ -215,12 +217,12 @@ class ThreadGroup(CollectiveGroup):
         if not done:
             self._waited += time.perf_counter() - began
 
-    def _sum(self, chunk: slice) -> None:
-        """Add up a chunk of every rank's array, in rank order, and give it to all."""
+    def _combine(self, chunk: slice, combine: np.ufunc) -> None:
+        """Combine a chunk of every rank's array, in rank order, and give it to all."""
         parts = [part[chunk] for part in self._meeting.arrays if part is not None]
         total = parts[0].astype(np.float32) if is_low(parts[0].dtype) else parts[0]
         for part in parts[1:]:
-            np.add(total, part, out=total)
+            combine(total, part, out=total)
         for part in parts if total is not parts[0] else parts[1:]:
             part[...] = total
 
@@ -292,6 +294,7 @@ class ThreadDelivery:
         ]
         for replica in self.replicas:
             replica.openmp = max(len(os.sched_getaffinity(0)) // size, 1)
+            replica.form = form_threads
         self._workers = {rank: ReplicaThread(self.replicas[rank]) for rank in range(1, size)}
         self._numbers = itertools.count()
         self._exchanges: dict[int, _Exchange] = {}
@@ -430,6 +433,10 @@ class ThreadDelivery:
 
     def _abort(self, reason: str) -> None:
         """Release all that wait, and those that have yet to come with what they were asked so far."""
+        for replica in self.replicas:
+            for seat in replica.trainers.values():
+                if seat.group is not None:
+                    seat.group.abort(reason)
         if self.replicas[0].group is not None:
             self._meeting.let_go()
             self._meeting.skip(self._epoch)
@@ -450,6 +457,23 @@ class ThreadDelivery:
 def launch_threads(places: Sequence[Place], config: ClusterConfig) -> Gang:
     """Start a gang of threads, one per place."""
     return Gang(ThreadDelivery(places, config), config)
+
+
+_meetings: weakref.WeakValueDictionary[str, _Meeting] = weakref.WeakValueDictionary()
+_forming = threading.Lock()
+
+
+def form_threads(
+    name: str, rank: int, size: int, runtime: Runtime | None, within: float
+) -> CollectiveGroup:
+    """Return a rank's handle on the group ``name`` of threads of this process, several trainers' among them."""
+    with _forming:
+        meeting = _meetings.get(name)
+        if meeting is None:
+            meeting = _meetings[name] = _Meeting(size)
+    group = _group(rank, meeting, runtime)
+    group.barrier(within=within, tag="forming the group of all trainers")
+    return group
 
 
 def _group(rank: int, meeting: _Meeting, runtime: Runtime | None) -> CollectiveGroup:

@@ -48,6 +48,12 @@ def openmp_threads(count: int) -> Iterator[None]:
         library.omp_set_num_threads(old_count)
 
 
+def working_threads() -> int:
+    """Return how many threads a kernel of the calling thread can keep busy: OpenMP's, on as many cores."""
+    cores, library = len(os.sched_getaffinity(0)), _openmp()
+    return cores if library is None else min(cores, library.omp_get_max_threads())
+
+
 @cache
 def _openmp() -> Any:
     """Return the OpenMP library that oneDNN uses; None: another one, or none."""

@@ -12,10 +12,11 @@ from itertools import islice
 from typing import Any
 
 from ...strategies.errors import ExecutionError, InvalidValue
+from ..host.bounded_queue import BoundedQueue
 
 Generator = Callable[[], Iterable[Any]]
 
-_LOOK_S = 0.2  # how often a thread that waits for a queue checks whether the iterator was closed
+_LOOK_S = 0.2  # how often one that waits for others looks whether they are still there
 _END_S = 2.0
 
 
@@ -114,19 +115,13 @@ class _Stream:
     """A bounded queue from threads to one iterator; ``closed`` is set when the iterator ends."""
 
     def __init__(self, size: int, fillers: int) -> None:
-        self._queue: queue.Queue[Any] = queue.Queue(max(1, size))
+        self._queue = BoundedQueue(size)
         self._fillers = fillers
         self.closed = threading.Event()
 
     def put(self, item: Any) -> bool:
         """Put an item, waiting for room; tell whether the iterator is still there."""
-        while not self.closed.is_set():
-            try:
-                self._queue.put(item, timeout=_LOOK_S)
-                return True
-            except queue.Full:
-                continue
-        return False
+        return self._queue.put(item, self.closed)
 
     def run(self, fill: Callable[[], None]) -> threading.Thread:
         """Start a thread that fills the queue; its error is raised by the iterator."""

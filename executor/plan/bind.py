@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...graph.ir.replica_program import ReplicaProgram
-from ...graph.lowering.memory import ALL_MEMORY_OPTIONS, MemoryOptions
+from ...graph.lowering.memory import ALL_MEMORY_OPTIONS, GPU_ALIGNMENT, MemoryOptions
 from ...graph.ops.registry import Spec
 from ..device.device import Device
 from ..host.arena import Arena
@@ -53,6 +53,8 @@ class Binder:
         self._part = RankPart(program, peers, idle)
         in_place = dict(zip(program.feeds, fed, strict=True)) if fed is not None else {}
         self._memory = ValueMemory(self._part, specs, allocate, buckets, in_place, self._cache)
+        if device.runtime is not None:
+            memory_options = memory_options._replace(alignment=GPU_ALIGNMENT)
         self._memory.lay_out(self._memory.plan(memory_options), device)
         device.constant = constant(program, self._memory.arrays)
 

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from ...graph.ir.replica_program import NodeRecord, ReplicaProgram
 from ...graph.lowering.memory import Usage
+from ..host.writes import address
 from .instruction import Instruction
 from .shapes import Shapes
 
 
 class BindingCache:
-    """Kept from plan to plan: inferred shapes, how long values are needed, instructions on lasting memory."""
+    """Kept from plan to plan: inferred shapes, how long values are needed, instructions on lasting memory.
+
+    ``counts`` is what kernels count (see :class:`~..device.device.Device`).
+    """
 
     def __init__(self, program: ReplicaProgram) -> None:
         self.shapes = Shapes(program)
+        self.counts: Counter[str] = Counter()
         self._program = program
         self._names: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._usages: dict[tuple[Any, ...], Usage] = {}
-        self._instructions: dict[int, tuple[Sequence[Any], Instruction]] = {}
+        self._instructions: dict[int, tuple[list[Hashable], Instruction]] = {}
 
     def usage(self, key: tuple[Any, ...], make: Callable[[], Usage]) -> Usage:
         """Return how long values are needed; ``key`` is all that it depends on beside the program."""
@@ -42,31 +46,19 @@ class BindingCache:
         return names
 
     def instruction(self, node: NodeRecord, arrays: Sequence[Any]) -> Instruction | None:
-        """Return the instruction that an earlier plan has for a node, if it works on these very arrays."""
-        before, instruction = self._instructions.get(id(node), ((), None))
-        same = len(before) == len(arrays) and all(map(_is, before, arrays))
-        return instruction if same else None
+        """Return the instruction that an earlier plan has for a node, if it works on this very memory."""
+        before, instruction = self._instructions.get(id(node), (None, None))
+        return instruction if before == list(map(_place, arrays)) else None
 
     def keep(self, node: NodeRecord, arrays: Sequence[Any], instruction: Instruction) -> None:
         """Keep an instruction that can be in any plan."""
-        self._instructions[id(node)] = (arrays, instruction)
+        self._instructions[id(node)] = (list(map(_place, arrays)), instruction)
 
     def forget(self) -> None:
         """Let go of instructions, and of the memory that they work on."""
         self._instructions.clear()
 
 
-@contextmanager
-def gc_paused() -> Iterator[None]:
-    """Do not look for garbage meanwhile: what is bound lasts, and a search goes through all there is."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-def _is(one: Any, other: Any) -> bool:
-    return one is other
+def _place(array: Any) -> Hashable:
+    """Return what tells an array's memory from others, and how it lies there."""
+    return None if array is None else (address(array), array.shape, array.strides, array.dtype)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,33 +16,19 @@ from ..cuda.memory import DeviceMemory
 from ..cuda.runtime import Fork, Runtime, Step, Waiting, graph_can_hold
 from ..cuda.transfers import Arriving, Outward, Staged
 from ..device.host_device import OnHost
+from .captures import Captures, Key, Segment
 from .instruction import EARLY_FETCH, Instruction
 from .plan import Plan
 from .run import Event as Timed
 from .run import timed
-
-_WORTH_A_GRAPH = 3  # steps
-_log = logging.getLogger("rowlock")
-
-
-@dataclass
-class Segment:
-    """Calls between two points at which a graph is split; ``capturable``: one graph can hold them."""
-
-    capturable: bool
-    steps: list[Step]
-    first: Instruction
-    ops: dict[str, str]  # op -> where the first of them was built
-    graph: Step | None = None
-    refused: str = ""  # why it could not be captured
 
 
 class CudaPlan(Plan):
     """A plan whose calls put work on a GPU.
 
     The first step makes every call, so that kernels are compiled and loaded; the second captures what lies
-    between host calls as graphs (if it ``captures``), and from then on a step launches these. A collective on
-    a stream of its own is joined before the first instruction that needs it.
+    between host calls as graphs (if it ``captures``), and from then on a step launches these, if all peers can
+    (``captures.py``). A collective on a stream of its own is joined before the first instruction that needs it.
     """
 
     def __init__(self, *args: Any, captures: bool = True, **keywords: Any) -> None:
@@ -52,11 +37,13 @@ class CudaPlan(Plan):
         assert runtime is not None and isinstance(memory, DeviceMemory)
         self.runtime: Runtime = runtime
         self._memory = memory
-        self._captures = captures
         self._ran = 0
         self._under: Instruction | None = None
         self._by_instruction = self._with_joins()
         self.segments = self._cut()
+        agree = self.vote.agree if self.vote is not None else None
+        self._graphs = Captures(runtime, self.segments, agree)
+        self._captures = captures
         fed = [a is not None and a.size > 0 and runtime.on_host(a) for a in self._inputs]
         self._fed_here = [(k, self._inputs[k]) for k, here in enumerate(fed) if here]
         away = [None if here else a for a, here in zip(self._inputs, fed, strict=True)]
@@ -117,7 +104,7 @@ class CudaPlan(Plan):
         """Say of how many graphs a step is made, and where they are split, and why."""
         graphs = [one for one in self.segments if one.capturable]
         work = sum(len(one.steps) for one in graphs)
-        captured = sum(one.graph is not None for one in graphs)
+        captured = sum(bool(one.graphs) for one in graphs)
         return [
             f"a step is {len(graphs)} graph(s) of {work} pieces of work, {captured} captured",
             *(f"  not captured: {one.refused}" for one in graphs if one.refused),
@@ -128,6 +115,17 @@ class CudaPlan(Plan):
                 for op, where in one.ops.items()
             ),
         ]
+
+    def stage(self, feeds: Sequence[np.ndarray], *, lasting: bool = False) -> None:
+        """Begin to copy what the next step is fed; ``lasting``: it stays as it is until that step is fetched.
+
+        What is on the GPU already when :meth:`run` comes with the same list is not copied again.
+        """
+        self._inward.bring(feeds, lasting)
+
+    def forget_staged(self) -> None:
+        """The next step is another one."""
+        self._inward.forget()
 
     def run(self, feeds: Sequence[np.ndarray], *, timed: bool = False) -> None:
         """Put one step on the GPU (see :meth:`Plan.run`); return before it is done, if no host call waits."""
@@ -140,46 +138,33 @@ class CudaPlan(Plan):
             self._memory.tick(clock.step, clock.row, clock.share)
         if self.vote is not None:
             self.vote.stage = self.vote.BEGUN
-            if self.vote.agree is not None:
-                self.vote.agree()
+        key = self._graphs.key(self._captures and self._ran > 0 and not timed)
         with np.errstate(all="ignore"):
             if timed:
                 self._run_timed()
             else:
                 for segment in self.segments:
-                    self._run_segment(segment)
+                    self._run_segment(segment, key)
         self._ran += 1
         self._under = None
         self._outward.send()
 
-    def _run_segment(self, segment: Segment) -> None:
+    def _run_segment(self, segment: Segment, key: Key | None) -> None:
         runtime = self.runtime
         self._under = segment.first
+        graph = segment.graph_for(key) if key is not None else None
         try:
-            if not segment.capturable:
+            if graph is not None:
+                graph()
+            elif segment.capturable:
+                runtime.execute(segment.steps)
+            else:
                 for step in segment.steps:
                     runtime.host(step)
-            else:
-                if segment.graph is None and self._ran and self._captures:
-                    self._capture(segment)
-                if segment.graph is not None:
-                    segment.graph()
-                else:
-                    runtime.execute(segment.steps)
         except CollectiveError:
             raise
         except Exception as error:
             raise self._explain(segment.first, error) from error
-
-    def _capture(self, segment: Segment) -> None:
-        """Make a graph of a segment; what CUDA refuses to capture goes on call by call."""
-        if segment.refused or len(segment.steps) < _WORTH_A_GRAPH:
-            return
-        try:
-            segment.graph = self.runtime.capture(segment.steps)
-        except Exception as error:
-            segment.refused = f"{type(error).__name__}: {error}"
-            _log.warning("work from %s on cannot be captured: %s", segment.first, segment.refused)
 
     def _set_aside(self) -> None:
         """Begin to bring what is fetched before the vote to the host, if it is wanted in this step."""
@@ -222,7 +207,8 @@ class CudaPlan(Plan):
 
     def fetched(self, early: Container[int] = ()) -> Arriving:
         """Return what the last step fetches, less what was handed over; it is on its way."""
-        return self._outward.arriving([i for i in range(len(self._fetched)) if i not in early])
+        which = [i for i in range(len(self._fetched)) if i not in early]
+        return self._outward.arriving(which, behind=self._inward.read)
 
     def where(self) -> Instruction | None:
         """Return the instruction at which the host is; any thread may ask."""
@@ -235,8 +221,7 @@ class CudaPlan(Plan):
     def close(self) -> None:
         """Let go of the graphs, once nothing is under way."""
         self.runtime.synchronize()
-        for segment in self.segments:
-            segment.graph = None
+        self._graphs.close()
 
 
 def _waits(call: Step) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...graph.ir.replica_program import NodeRecord
 from ...graph.lowering.memory import places
-from ...graph.ops.collective import COLLECTIVES
+from ...graph.ops.collective import COLLECTIVES, GATHER_ROWS, RING_OPS, SPREAD_ROWS
 from ...graph.ops.registry import OPS
 from ...strategies.errors import ExecutionError
 from ..cuda.runtime import Waiting
@@ -18,12 +18,13 @@ from ..host.arena import spec_of
 from ..kernels.back_ends import ON_HOST
 from ..kernels.registry import bind as bind_kernel
 from .binding_cache import BindingCache
-from .collectives import bind_collective
+from .collectives import bind_collective, bind_ring
 from .instruction import EARLY_FETCH, Instruction
 from .memory import ValueMemory
 from .numerics import looks
 from .part import RankPart
 from .plan import Vote
+from .sparse import bind_rows
 
 Call = Callable[[], Any]
 
@@ -43,15 +44,16 @@ class Emission:
     ) -> None:
         self.part, self.memory, self.program = part, memory, part.program
         self.device, self.host = device, host_device_of(device)
-        self._cache = cache
+        self._cache, self._schedule = cache, part.peers.schedule or part.program.schedule
+        self.device.counts = self.host.counts = cache.counts
         self.vote = self._vote() if part.vote_at is not None else None
 
     def _vote(self) -> Vote:
         part, peers = self.part, self.part.peers
         vote = Vote({k: self.memory.fetched(i) for k, i in part.early_fetches().items()})
         if peers.group is not None and peers.group.asynchronous:
-            tag = f"schedule {self.program.schedule}"
-            vote.agree = partial(peers.group.agree, within=peers.within, tag=tag)
+            tag = f"schedule {self._schedule}"
+            vote.agree = peers.group.bound_agree(within=peers.within, tag=tag)
         return vote
 
     def early_fetch(self, node: NodeRecord) -> Instruction | None:
@@ -63,10 +65,13 @@ class Emission:
     def in_order(self, node: NodeRecord) -> Instruction:
         """Return the instruction of a plan that runs in order; another plan may have made it.
 
-        What depends on nothing but memory that lasts is the same in all of them: updates of parameters are.
+        What depends on nothing but memory that lasts, or that has its place in the arena for all shapes, is
+        the same in all of them: updates of parameters are.
         """
-        positions = node.touches()
-        if node.op in COLLECTIVES or any(i in self.memory.arena.plan.roots for i in positions):
+        positions, planned = node.touches(), self.memory.arena.plan
+        if node.op in COLLECTIVES or any(
+            i in planned.roots and i not in planned.usage.fixed for i in positions
+        ):
             return self.in_lane(node, 0)
         arrays = [self.memory.arrays[i] for i in positions]
         instruction = self._cache.instruction(node, arrays)
@@ -79,7 +84,7 @@ class Emission:
     def in_lane(self, node: NodeRecord, lane: int) -> Instruction:
         """Return the instruction of a node, whose scratch memory is that of a lane."""
         reads, writes = self._cache.names(node)
-        self._side(node).next_instruction(writes[0] if writes else "", lane)
+        self._side(node).next_instruction(writes[0] if writes else "", lane, reads)
         calls = self._collective(node) if node.op in COLLECTIVES else self._kernel(node)
         if self.program.checked:
             number = next(k for k, other in enumerate(self.program.nodes) if other is node)
@@ -94,18 +99,28 @@ class Emission:
 
     def _collective(self, node: NodeRecord) -> list[Call]:
         peers = self.part.peers
-        if peers.group is None:
-            return []
+        sources, results = (
+            self.memory.at(s.get(k, ())) for s, k in ((node.inputs, "X"), (node.outputs, "Out"))
+        )
+        if peers.group is None:  # what a place has is what all have
+            both = zip(sources, results, strict=True)
+            return [partial(self.device.xp.copyto, out, x) for x, out in both if out is not x]
+        if node.op in RING_OPS:
+            (x,), (out,) = sources, results
+            return bind_ring(node, peers.group, x, out, self.device, self._when(node))
+        if node.op in (GATHER_ROWS, SPREAD_ROWS):
+            return [bind_rows(node, peers.group, self.memory.at, self._when(node))]
         bucket = self.memory.buckets.by_number.get(node.attrs["bucket"])
         values = self.memory.at(node.inputs.get("X", ()))
         copy = self.device.xp.copyto
+        (step,) = self.memory.at(node.inputs.get("Step", ())) or [None]
         return bind_collective(
-            node, peers.group, bucket, values, peers.rank, copy, self._when(node)
+            node, peers.group, bucket, values, peers.rank, copy, self._when(node), step
         )
 
     def _when(self, node: NodeRecord) -> dict[str, Any]:
         number = node.attrs["bucket"]
-        tag = f"schedule {self.program.schedule}, collective {number} of {self.part.collectives}"
+        tag = f"schedule {self._schedule}, collective {number} of {self.part.collectives}"
         return {"within": self.part.peers.within, "tag": tag}
 
     def _kernel(self, node: NodeRecord) -> list[Call]:

@@ -18,6 +18,7 @@ DEADLINE_S = (
 )
 
 Call = Callable[[], Any]
+Agree = Callable[[int], Sequence[int]]
 
 
 class CollectiveGroup(ABC):
@@ -32,7 +33,7 @@ class CollectiveGroup(ABC):
     :meth:`abort`, :meth:`reset`, :meth:`close`, and where its arrays lie (:meth:`buffer`).
 
     ``asynchronous``: what ``bound_*`` returns only begins a collective. Then ranks compare what they are at in
-    :meth:`agree`, and the results are there after :meth:`landed`.
+    :meth:`bound_agree`, and the results are there after :meth:`landed`.
 
     Raises:
         CollectiveError: from any collective: a rank is missing after the deadline, or came for another one.
@@ -178,8 +179,13 @@ class CollectiveGroup(ABC):
         """Return a call that does :meth:`broadcast_parts` on this array."""
         return partial(self.broadcast_parts, array, ends, roots, within=within, tag=tag)
 
-    def agree(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
-        """Return when every rank begins the same step of the same plan; here each collective compares."""
+    def bound_agree(self, *, within: float = DEADLINE_S, tag: str = "") -> Agree:
+        """Return a call that takes a number of 63 bits, and returns that of every rank.
+
+        It returns when all begin the same step of the same program. Here each collective compares that, and a
+        rank asks nobody but itself.
+        """
+        return lambda standing: [standing]
 
     def landed(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
         """Return when the results of every collective that was begun are there; here they always are."""
@@ -199,6 +205,9 @@ class CollectiveGroup(ABC):
 
         A group that keeps a core busy while it waits asks it; here waiting takes none.
         """
+
+    def while_waiting(self, call: Callable[[], None]) -> None:
+        """Take a function to call now and then while this rank's GPU works on collectives; here none does."""
 
     @property
     def waited(self) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...graph.ir.graph import STATE, TEMP
 from ...graph.lowering.memory import MemoryOptions, MemoryPlan, Usage, plan_memory
-from ...graph.ops.collective import COLLECTIVES
+from ...graph.ops.collective import BUCKETED
 from ...graph.ops.registry import Spec
 from ...graph.report.memory_report import contributors
 from ...strategies.errors import ResourceExhausted
@@ -58,7 +58,7 @@ class ValueMemory:
                 placed[i] = allocate(value.name, self.specs[i])
         if part.peers.group is not None:
             for node in program.nodes:
-                if node.op in COLLECTIVES:
+                if node.op in BUCKETED:
                     both = zip(node.inputs.get("X", ()), node.outputs.get("Out", ()), strict=True)
                     placed.update(
                         (out, placed[x]) for x, out in both if out not in placed and x in placed

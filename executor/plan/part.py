@@ -16,11 +16,15 @@ from .shapes import batch_dependent
 
 @dataclass(frozen=True)
 class Peers:
-    """The ranks that a plan meets: their group (None: no peers), this rank, and a deadline in seconds."""
+    """The ranks that a plan meets: their group (None: no peers), this rank, and a deadline in seconds.
+
+    ``schedule``: what they must do alike, as a hash (empty: all of the program).
+    """
 
     group: CollectiveGroup | None = None
     rank: int | None = None
     within: float = DEADLINE_S
+    schedule: str = ""
 
     def waited(self) -> float:
         """Return the seconds that collectives waited for peers so far."""

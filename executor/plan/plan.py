@@ -12,6 +12,7 @@ import numpy as np
 from ...graph.ops.collective import COLLECTIVES
 from ...strategies.errors import CollectiveError, ExecutionError
 from ..device.device import Device
+from .group import Agree
 from .instruction import Instruction
 from .run import Event, LaneFailed, Lanes, timed
 
@@ -21,8 +22,8 @@ class Vote:
 
     What is fetched and known before the last collective is handed over before the replica comes to it, so
     that nothing of a step that happened can be lost. ``early`` are these arrays by position in the fetch list.
-    ``agree`` lets the replicas compare, before the first collective, what step of which plan they are at, where
-    the collectives themselves do not.
+    ``agree`` lets the replicas compare, before the first collective, what step of which program they are at,
+    where the collectives themselves do not; it tells the others a number, and returns that of every rank.
     """
 
     BEGUN, PREPARED, COMMITTED = range(3)
@@ -30,7 +31,7 @@ class Vote:
     def __init__(self, early: Mapping[int, Any]) -> None:
         self.early = dict(early)
         self.deliver: Callable[[], None] | None = None
-        self.agree: Callable[[], None] | None = None
+        self.agree: Agree | None = None
         self.stage = self.BEGUN
 
     def hand_over(self) -> None:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
+from typing import Any
+
+import numpy as np
 
 from ...graph.ir.graph import STATE
+from ...graph.ir.known_values import known_values
 from ...graph.ir.replica_program import NodeRecord, ReplicaProgram
 from ...graph.ops.collective import COLLECTIVES
 from ...graph.ops.registry import OPS, Inference, Spec
+from ...strategies.types import to_numpy
+from ..device.device import Device
+from ..kernels.registry import bind
 
 _SHAPES_KNOWN = 64  # kept per kind of node
-_Known = dict[tuple[Spec | None, ...], list[Spec | None]]  # what is read -> what is written
+_Known = dict[tuple[Any, ...], list[Spec | None]]  # what is read -> what is written
 
 
 def infer_specs(
@@ -30,6 +37,7 @@ class Shapes:
 
     def __init__(self, program: ReplicaProgram) -> None:
         self._program = program
+        self.known = known_values(program)
         self._states = [
             (i, value.name)
             for i, value in enumerate(program.values)
@@ -38,28 +46,56 @@ class Shapes:
         self._declared = [value.spec for value in program.values]
         self._known: dict[str, _Known] = {}
         self._nodes = [self._node(node) for node in program.nodes]
+        by_elements = (i for _, _, writes, _, read in self._nodes if read for i in writes)
+        states = (i for i, _ in self._states)
+        self._telling = (*program.feeds, *states, *by_elements)
 
-    def infer(self, feeds: Sequence[Spec], state: Callable[[str], Spec | None]) -> list[Spec]:
-        """Return the exact spec of every value (see :func:`infer_specs`)."""
+    def infer(
+        self,
+        feeds: Sequence[Spec],
+        state: Callable[[str], Spec | None],
+        arrays: Sequence[np.ndarray] = (),
+    ) -> list[Spec]:
+        """Return the exact spec of every value (see :func:`infer_specs`).
+
+        ``arrays`` are the feeds themselves: needed where shapes depend on elements (``known``).
+        """
+        elements = {self._program.feeds[k]: arrays[k] for k in self.known.feeds}
         specs: list[Spec | None] = [None] * len(self._declared)
         for position, spec in zip(self._program.feeds, feeds, strict=True):
             specs[position] = spec
         for i, name in self._states:
             specs[i] = state(name) or self._declared[i]
-        for record, reads, writes, known in self._nodes:
-            read = tuple([None if i < 0 else specs[i] for i in reads])
+        for number, (record, reads, writes, known, by_elements) in enumerate(self._nodes):
+            read: tuple[Any, ...] = tuple([None if i < 0 else specs[i] for i in reads])
+            if by_elements and elements:
+                read = (*read, *(elements[i].tobytes() for i in by_elements))
             results = known.get(read)
             if results is None:
                 if len(known) >= _SHAPES_KNOWN:
                     known.clear()
-                results = known[read] = self._inferred(record, specs)
+                results = known[read] = self._inferred(record, specs, elements)
             for i, result in zip(writes, results, strict=True):
                 if result is not None:
                     specs[i] = result
+            if number in self.known.nodes:
+                self._compute(record, specs, elements)
         return [spec or declared for spec, declared in zip(specs, self._declared, strict=True)]
 
-    def _node(self, record: NodeRecord) -> tuple[NodeRecord, list[int], list[int], _Known]:
-        """Return a node, what it reads and writes, and what is known of nodes like it."""
+    def key(self, arrays: Sequence[np.ndarray]) -> tuple[Any, ...]:
+        """Return what all specs depend on: shapes and types of feeds, and elements that must be known."""
+        specs = tuple([(array.shape, array.dtype) for array in arrays])
+        elements = tuple([arrays[k].tobytes() for k in self.known.feeds])
+        return (*specs, elements) if elements else specs
+
+    def telling(self, specs: Sequence[Spec]) -> tuple[Spec, ...]:
+        """Return those of a program's specs from which all others follow."""
+        return tuple([specs[i] for i in self._telling])
+
+    def _node(
+        self, record: NodeRecord
+    ) -> tuple[NodeRecord, list[int], list[int], _Known, list[int]]:
+        """Return a node, what it reads and writes, what is known of nodes like it, and whose elements tell."""
         slots = [
             [(slot, [i >= 0 for i in positions]) for slot, positions in side.items()]
             for side in (record.inputs, record.outputs)
@@ -67,9 +103,16 @@ class Shapes:
         form = repr((record.op, record.attrs, slots))
         reads = [i for positions in record.inputs.values() for i in positions]
         writes = [i for positions in record.outputs.values() for i in positions if i >= 0]
-        return record, reads, writes, self._known.setdefault(form, {})
+        telling = OPS[record.op].values_read(record.attrs, record.inputs)
+        by_elements = [i for slot in telling for i in record.inputs[slot] if i >= 0]
+        return record, reads, writes, self._known.setdefault(form, {}), by_elements
 
-    def _inferred(self, record: NodeRecord, specs: Sequence[Spec | None]) -> list[Spec | None]:
+    def _inferred(
+        self,
+        record: NodeRecord,
+        specs: Sequence[Spec | None],
+        elements: Mapping[int, np.ndarray],
+    ) -> list[Spec | None]:
         """Return the specs of what a node writes, where its rule tells them."""
         values, op = self._program.values, OPS[record.op]
         read = {
@@ -80,13 +123,51 @@ class Shapes:
             slot: ["" if i < 0 else values[i].name for i in positions]
             for slot, positions in record.inputs.items()
         }
-        results = op.infer(Inference(op, read, record.attrs, names, record.where))
+
+        def values_of(slot: str) -> list[np.ndarray | None]:
+            return [elements.get(i) for i in record.inputs.get(slot, ())]
+
+        results = op.infer(Inference(op, read, record.attrs, names, record.where, values_of))
         return [
             spec
             for slot, positions in record.outputs.items()
             for i, spec in zip_longest(positions, results.get(slot, ())[: len(positions)])
             if i >= 0
         ]
+
+    def _compute(
+        self,
+        record: NodeRecord,
+        specs: Sequence[Spec | None],
+        elements: dict[int, np.ndarray],
+    ) -> None:
+        """Compute on the host what a node writes, from elements that are known.
+
+        A kernel is given memory for all results, unless they need different operands.
+        """
+        apart = bool(OPS[record.op].needs(record.attrs))
+        outputs: dict[str, list[np.ndarray | None]] = {}
+        for slot, positions in record.outputs.items():
+            outputs[slot] = []
+            for i in positions:
+                known = i in self.known.positions
+                spec = specs[i] if i >= 0 and (known or not apart) else None
+                array = None if spec is None else np.empty(spec.shape, to_numpy(spec.dtype))
+                outputs[slot].append(array)
+                if array is not None and known:
+                    elements[i] = array
+        inputs = {
+            slot: [elements[i] if i in elements else _shaped(specs[i]) for i in positions if i >= 0]
+            for slot, positions in record.inputs.items()
+        }
+        for step in bind(record.op, inputs, outputs, record.attrs, Device()):
+            step()
+
+
+def _shaped(spec: Spec | None) -> np.ndarray:
+    """Return an operand whose elements do not matter; the pages of its memory are never touched."""
+    assert spec is not None, "what known values read has a shape"
+    return np.empty(spec.shape, to_numpy(spec.dtype))
 
 
 def batch_dependent(program: ReplicaProgram) -> frozenset[int]:

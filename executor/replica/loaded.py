@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
 
 from ...graph.ir.replica_program import ReplicaProgram
+from ...graph.ir.segments import Part, cut, cut_block
 from ...strategies.errors import Unsupported
 from ..cuda.runtime import Runtime
 from ..host.arena import Memory
-from ..kernels.back_ends import ALL_LIBRARIES
+from ..kernels.back_ends import ALL_LIBRARIES, library_of
 from ..kernels.capabilities import installed
 from ..plan.bind import Binder
 from ..plan.binding_cache import BindingCache
@@ -22,8 +23,17 @@ from ..plan.overlap import may_overlap
 from ..plan.plan import Plan
 from ..plan.traced import STEPS_KEPT, TracedStep
 from .agreement import NO_STEP
+from .host_call import HostCall
 from .message import KEPT, Message
 from .orders import EarlyFetches, Load, pack
+from .plan_cache import PlanCache
+
+
+class Seat:
+    """Where a program meets its peers: a group (None: nowhere), the rank there, and the steps done in it."""
+
+    def __init__(self, group: CollectiveGroup | None = None, rank: int = 0) -> None:
+        self.group, self.rank, self.done = group, rank, 0
 
 
 class BoundPlan:
@@ -46,6 +56,7 @@ class BoundPlan:
         self.timed_steps = 0
         self.direct = direct
         self.use(binder.plan())
+        self.size = len(self.plan.instructions)
 
     def use(self, plan: Plan) -> None:
         """Run this plan from now on. ``deliver`` posts what it fetches before the vote."""
@@ -57,6 +68,10 @@ class BoundPlan:
                 self._post, pack(EarlyFetches(list(early)), list(early.values()))
             )
 
+    def close(self) -> None:
+        """End the threads of the plan."""
+        self.plan.close()
+
     def deliver_own(self, done: int) -> Callable[[], None] | None:
         """Return what posts, in a step that is not a request's last, the place's own values after it.
 
@@ -65,55 +80,90 @@ class BoundPlan:
         program, vote = self.binder.program, self.plan.vote
         if not program.place_states or vote is None or self._post is None:
             return None
-        early = [array for k, array in vote.early.items() if k >= len(program.user_fetches)]
+        early = [array for k, array in vote.early.items() if k >= len(program.answers)]
         if len(early) < len(program.place_states):
             return None
         return partial(self._post, Message(KEPT, {}, early, done))
 
 
-class LoadedProgram:
-    """A program on this replica: its gradient buckets and the plans bound so far.
+class Segment:
+    """Nodes of a program that one plan runs, its gradient buckets, and the plans bound so far."""
 
-    ``threads`` instructions may run at once.
+    def __init__(
+        self,
+        program: ReplicaProgram,
+        group: CollectiveGroup | None,
+        buckets: Buckets | None = None,
+    ) -> None:
+        self.program = program
+        self.buckets = buckets or Buckets(program, group if program.buckets else None)
+        self.buckets.users += 1
+        self.plans = PlanCache[BoundPlan]()
+        self.cache = BindingCache(program)
+
+    def forget_plans(self) -> None:
+        """Let go of every plan and its memory."""
+        self.plans.clear()
+        self.cache.forget()
+
+
+class LoadedProgram(Segment):
+    """A program on this replica: its last segment, which has its fetches, and those before (``earlier``).
+
+    ``threads`` instructions may run at once. ``seat``: where the program meets its peers. ``twin``: another
+    variant of the program, which meets as it does, and whose buckets it shares.
     """
 
     def __init__(
         self,
         order: Load,
-        group: CollectiveGroup | None,
+        seat: Seat,
         cores: int,
         within: float,
         runtime: Runtime | None = None,
+        twin: LoadedProgram | None = None,
     ) -> None:
-        self.program = _program_of(order)
-        self.openmp = any(node.kernel == "onednn" for node in self.program.nodes)
+        self.seat, group = seat, seat.group
+        self.whole = _program_of(order)
+        *earlier, last = cut(self.whole)
+        self.earlier = _load(self.whole, earlier)
+        assert isinstance(last, ReplicaProgram), "a program ends with a segment"
+        super().__init__(last, group, buckets=None if twin is None else twin.buckets)
+        self.openmp = any(library_of(node.kernel) == "onednn" for node in self.whole.nodes)
         self._check_libraries(runtime)
         self.options = options = order.options
         self.alone = options.alone
-        if group is not None and not self.alone:  # all have the same, or nobody has it
+        if (
+            group is not None and not self.alone and twin is None
+        ):  # all have the same, or nobody has it
             group.begin(NO_STEP)
-            what = f"loading program {order.id}, schedule {self.program.schedule}"
+            number = "of all trainers" if options.trainers else order.id
+            what = f"loading program {number}, schedule {self.schedule}"
             group.barrier(within=within, tag=what)
         self.scope = order.scope
         threads = 1 if options.in_program_order else options.execution.num_threads
         self.threads = min(threads, cores) if options.capped else threads
         # num_threads=1 means sequential; owning one core does not.
         self.overlap = threads > 1 and may_overlap(self.program) and runtime is None
-        if runtime is not None:  # its streams run side by side
-            self.threads = 1
+        if runtime is not None:
+            self.threads = 1  # its streams run side by side
+            self.plans.most = 0  # a plan holds a graph on the GPU
         self.parallel = self.threads > 1 or self.overlap
         self.spare = cores > self.threads
-        self.buckets = Buckets(self.program, group if self.program.buckets else None)
-        self.plans: OrderedDict[Hashable, BoundPlan] = OrderedDict()
-        self.cache = BindingCache(self.program)
         self.memory: Memory | None = None  # of its own; else that of the replica
         self.alive: Plan | None = None
         self.last: Plan | None = None
         self.tracing = False
         self.traced: deque[TracedStep] = deque(maxlen=STEPS_KEPT)
 
+    @property
+    def schedule(self) -> str:
+        """What ranks must do alike, as a hash."""
+        return self.whole.meetings if self.options.rings else self.whole.schedule
+
     def _check_libraries(self, runtime: Runtime | None) -> None:
-        wanted = {node.kernel for node in self.program.nodes}.intersection(ALL_LIBRARIES)
+        libraries = {library_of(node.kernel) for node in self.whole.nodes}
+        wanted = libraries.intersection(ALL_LIBRARIES)
         missing = sorted(wanted - installed(runtime).keys()) if wanted else []
         if missing:
             raise Unsupported(
@@ -125,10 +175,32 @@ class LoadedProgram:
     def forget_plans(self) -> None:
         """Let go of every plan and its memory."""
         self.alive = self.last = None
-        for bound in self.plans.values():
-            bound.plan.close()
-        self.plans.clear()
-        self.cache.forget()
+        for segment in segments(self.earlier):
+            segment.forget_plans()
+        super().forget_plans()
+
+
+def _load(program: ReplicaProgram, parts: Sequence[Part]) -> list[Segment | HostCall]:
+    """Return what runs parts of a program that meet no peers."""
+
+    def load_block(block: ReplicaProgram) -> list[Segment | HostCall]:
+        return _load(block, cut_block(block))
+
+    return [
+        Segment(part, None)
+        if isinstance(part, ReplicaProgram)
+        else HostCall(part, program.values, load_block)
+        for part in parts
+    ]
+
+
+def segments(parts: Iterable[Segment | HostCall]) -> Iterator[Segment]:
+    """Return the segments among parts, and in the bodies of loops."""
+    for part in parts:
+        if isinstance(part, Segment):
+            yield part
+        else:
+            yield from segments(part.body)
 
 
 def _program_of(load: Load) -> ReplicaProgram:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -20,12 +21,18 @@ class RunOptions:
     The strategies travel whole: a field is declared there and read where it acts, and no file between them
     names it. ``capped``: ``num_threads`` is the default, so a replica uses no more than its share of the
     host's cores. ``alone``: the program has no collectives, and the replica's peers take no part in it.
+    ``within``: seconds after which a loop that goes on is given up (ClusterConfig.step_deadline_s).
+    ``trainers``: the group of all trainers' replicas that the program meets in (empty: that of the gang), and
+    ``rings`` whether its own ops meet there, so that no more of it need be alike on all.
     """
 
     build: BuildStrategy
     execution: ExecutionStrategy
     capped: bool = False
     alone: bool = False
+    within: float = math.inf
+    trainers: str = ""
+    rings: bool = False
 
     @classmethod
     def sequential(cls) -> Self:

@@ -76,6 +76,18 @@ class Libraries(NamedTuple):
     """Tell which libraries can compute here; answered by :class:`Versions`."""
 
 
+class Measure(NamedTuple):
+    """Time kernels, within so many seconds; answered by :class:`Timings`.
+
+    ``questions`` are those of ``executor/kernels/measure.py``, as plain data; ``math`` is the precision of
+    single-precision products.
+    """
+
+    questions: Sequence[Any]
+    math: str
+    within: float
+
+
 class RollForward(NamedTuple):
     """After a failure: finish a step that some replica finished, if that can be; answered by :class:`Stand`.
 
@@ -83,6 +95,22 @@ class RollForward(NamedTuple):
     """
 
     upto: int
+
+
+class Regroup(NamedTuple):
+    """Leave the group this replica is in, and join another as ``rank`` of ``size`` (none if it would be alone).
+
+    ``backend`` is a name of ``ClusterConfig.collectives``; ``within`` so many seconds the others must be there.
+    ``pin``: which of how many parts of its host's cores the replica is to keep to, and the gang's processes
+    there (None: it may run on all).
+    """
+
+    group: str
+    rank: int
+    size: int
+    backend: str
+    within: float
+    pin: tuple[int, int, Sequence[int]] | None = None
 
 
 class Resume(NamedTuple):
@@ -120,6 +148,31 @@ class Clock(NamedTuple):
     """Tell what the clock of traced steps shows; answered by :class:`Now`."""
 
 
+class JoinTrainers(NamedTuple):
+    """Form the group ``name`` with replicas of other trainers, as one rank of ``size``."""
+
+    name: str
+    rank: int
+    size: int
+    within: float
+
+
+class LeaveTrainers(NamedTuple):
+    """Leave a group of trainers, and release those that wait there; ``reason`` says why, to them."""
+
+    name: str
+    reason: str = ""
+
+
+class Spread(NamedTuple):
+    """Copy persistables of a device scope from the rank ``root`` of a group of trainers to all its ranks."""
+
+    group: str
+    root: int
+    scope: int
+    names: Sequence[str]
+
+
 class ProgramMemory(NamedTuple):
     """The bytes that a program may take of a replica's memory."""
 
@@ -144,6 +197,13 @@ class Versions(NamedTuple):
     """The version of each library that can compute."""
 
     versions: dict[str, str]
+
+
+class Timings(NamedTuple):
+    """Seconds by kernel for each question, none where time ran out; ``measured`` were not known before."""
+
+    seconds: Sequence[dict[str, float]]
+    measured: int
 
 
 class PersistableNames(NamedTuple):
@@ -198,11 +258,12 @@ class Failure(NamedTuple):
 
 
 Order: TypeAlias = (
-    Load | Unload | Step | Write | Read | Names | Inventory | Libraries | RollForward | Resume
-    | Drop | Temporaries | Trace | Graphs | Clock
+    Load | Unload | Step | Write | Read | Names | Inventory | Libraries | Measure
+    | RollForward | Regroup | Resume | Drop | Temporaries | Trace | Graphs | Clock | JoinTrainers
+    | LeaveTrainers | Spread
 )  # fmt: skip
 Answer: TypeAlias = (
-    ProgramMemory | Stock | Stand | Versions | PersistableNames | Alive | StepTraces | GraphTexts
+    ProgramMemory | Stock | Stand | Versions | Timings | PersistableNames | Alive | StepTraces | GraphTexts
     | Now | EarlyFetches | Failure
 )  # fmt: skip
 
@@ -215,19 +276,25 @@ ORDERS: dict[str, type[Any]] = {
     "names": Names,
     "inventory": Inventory,
     "libraries": Libraries,
+    "measure": Measure,
     "roll_forward": RollForward,
+    "regroup": Regroup,
     "resume": Resume,
     "drop": Drop,
     "temporaries": Temporaries,
     "trace": Trace,
     "graphs": Graphs,
     "clock": Clock,
+    "join_trainers": JoinTrainers,
+    "leave_trainers": LeaveTrainers,
+    "spread": Spread,
 }
 _KINDS: dict[type[Any], str] = {order: kind for kind, order in ORDERS.items()} | {
     ProgramMemory: "ok",
     Stock: "inventory",
     Stand: "stand",
     Versions: "libraries",
+    Timings: "timings",
     PersistableNames: "names",
     Alive: "temporaries",
     StepTraces: "trace",

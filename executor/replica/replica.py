@@ -11,18 +11,22 @@ from typing import Any
 
 import numpy as np
 
+from ...graph.ir.replica_program import ReplicaProgram
 from ...graph.ops.registry import Spec
-from ...strategies.errors import CollectiveAborted, NotInitialized
+from ...strategies.errors import CollectiveAborted, InvalidState, NotInitialized
 from ..cuda.memory import DeviceMemory
 from ..cuda.runtime import Runtime
+from ..cuda.transfers import download
+from ..device.device import Clock as DeviceClock
 from ..device.device import Device
 from ..device.device_scope import DeviceScope
 from ..host.arena import Memory, spec_of
-from ..host.cores import openmp_threads
+from ..host.cores import openmp_threads, working_threads
+from ..host.garbage import gc_paused
 from ..host.memory import available_memory
 from ..kernels.capabilities import installed
+from ..kernels.measure import measure
 from ..plan.bind import Binder
-from ..plan.binding_cache import gc_paused
 from ..plan.cuda_plan import CudaPlan
 from ..plan.group import CollectiveGroup
 from ..plan.overlap import choose
@@ -30,8 +34,9 @@ from ..plan.part import Peers
 from ..plan.plan import Plan, Vote
 from ..plan.run import MEASURED_STEPS, Lanes
 from ..plan.traced import TracedStep
-from .agreement import pack_step
-from .loaded import BoundPlan, LoadedProgram
+from .agreement import NO_STEP, pack_step
+from .host_call import HostCall, Values
+from .loaded import BoundPlan, LoadedProgram, Seat, Segment
 from .message import Message
 from .orders import (
     OK,
@@ -42,8 +47,11 @@ from .orders import (
     Graphs,
     GraphTexts,
     Inventory,
+    JoinTrainers,
+    LeaveTrainers,
     Libraries,
     Load,
+    Measure,
     Names,
     Now,
     PersistableNames,
@@ -51,11 +59,13 @@ from .orders import (
     Read,
     Resume,
     RollForward,
+    Spread,
     Stand,
     Step,
     StepTraces,
     Stock,
     Temporaries,
+    Timings,
     Trace,
     Unload,
     Versions,
@@ -64,7 +74,8 @@ from .orders import (
     unpack,
 )  # fmt: skip
 
-PLANS_KEPT = 16  # per program: one for each combination of feed shapes met lately
+# Makes a group in this process: its name, the rank, how many there are, the GPU, seconds to wait for others.
+Form = Callable[[str, int, int, Runtime | None, float], CollectiveGroup]
 
 
 class Replica:
@@ -74,7 +85,8 @@ class Replica:
     ``post`` takes what is to reach the driver before the answer does, even if this process ends in between.
     ``done`` counts the steps that were voted for and whose writes were made. ``openmp`` is how many threads
     OpenMP may start for it (0: as many as the process may), where replicas share a process. ``runtime``: the
-    GPU it runs on, where its scopes and temporaries lie then.
+    GPU it runs on, where its scopes and temporaries lie then. ``form`` makes groups with replicas of other
+    trainers.
     """
 
     def __init__(
@@ -97,32 +109,102 @@ class Replica:
         self.epoch = 0
         self.done = 0
         self.bindings = 0
-        self.plans_kept = PLANS_KEPT
         self.in_driver = False  # errors need not tell which replica it is
         self.openmp = 0
         self.post: Callable[[Message], None] | None = None
+        self.form: Form | None = None
+        self.trainers: dict[str, Seat] = {}  # by name: groups of replicas of several trainers
         self._step, self._lasting = 0, False
         self._under_way: Plan | None = None
         self._began = 0.0
         self._measuring = False
+        self._calling: HostCall | None = None
+        self.look_ahead: Callable[[], None] | None = None  # for the next message: see stage()
+        self._staged: CudaPlan | None = None
         if group is not None:
-            group.share_cores(self.at_work)
+            self._introduce(group)
 
     def handle(self, message: Message) -> Message:
         """Answer a message; what goes wrong becomes an ``error`` message, never an exception."""
+        order = None
+        staged, self._staged = self._staged, None
         try:
             answer: Callable[[Any, Sequence[np.ndarray]], Message]
             if self.runtime is not None:
                 self.runtime.use()
             answer = getattr(self, f"on_{message.kind}")
             self._step, self._lasting = message.step, message.lasting
-            return answer(unpack(message), message.arrays)
+            order = unpack(message)
+            return answer(order, message.arrays)
         except Exception as error:
             collateral = isinstance(error, CollectiveAborted)
-            if self.group is not None and not collateral:
-                self.group.abort(f"{type(error).__name__}: {error}")
+            group = self._seat_of(order).group
+            if group is not None and not collateral:
+                group.abort(f"{type(error).__name__}: {error}")
             kind = type(error).__name__
             return pack(Failure(self.rank, kind, str(error), collateral, self.done))
+        finally:
+            if staged is not None and staged is not self._staged:
+                staged.forget_staged()
+
+    def _seat_of(self, order: Any) -> Seat:
+        """Return where an order's program meets its peers; the gang's group unless trainers meet."""
+        name = ""
+        if isinstance(order, Load):
+            name = order.options.trainers
+        elif isinstance(order, Step) and order.id in self.programs:
+            name = self.programs[order.id].options.trainers
+        elif isinstance(order, Spread):
+            name = order.group
+        return self.trainers.get(name) or Seat(self.group, self.rank)
+
+    def on_join_trainers(self, order: JoinTrainers, arrays: Sequence[np.ndarray]) -> Message:
+        """Form a group with replicas of other trainers."""
+        assert self.form is not None, "who makes a replica tells how it meets those of others"
+        group = self.form(order.name, order.rank, order.size, self.runtime, order.within)
+        group.share_cores(self.at_work)
+        self.trainers[order.name] = Seat(group, order.rank)
+        return OK
+
+    def on_leave_trainers(self, order: LeaveTrainers, arrays: Sequence[np.ndarray]) -> Message:
+        """Leave a group of trainers, with the programs that met there."""
+        for number in [n for n, one in self.programs.items() if one.options.trainers == order.name]:
+            loaded = self.programs.pop(number)
+            loaded.forget_plans()
+            loaded.buckets.release()
+        seat = self.trainers.pop(order.name, None)
+        if seat is not None and seat.group is not None:
+            if order.reason:
+                seat.group.abort(order.reason)
+            seat.group.close()
+        return OK
+
+    def on_spread(self, order: Spread, arrays: Sequence[np.ndarray]) -> Message:
+        """Copy persistables from one rank of a group of trainers to all."""
+        seat, scope = self.trainers[order.group], self.scopes[order.scope]
+        assert seat.group is not None
+        values = {name: scope.read(name) for name in order.names}
+        seat.group.begin(NO_STEP)
+        row = seat.group.buffer(max((value.nbytes for value in values.values()), default=0))
+        for name, value in values.items():
+            part = row[: value.nbytes]
+            if seat.rank == order.root:
+                self._fill(part, value.reshape(-1).view(np.uint8))
+            tag = f"{name}, {value.dtype} {list(value.shape)}"
+            seat.group.broadcast(part, order.root, within=self.within, tag=tag)
+            if seat.rank != order.root:
+                bits = np.array(part) if self.runtime is None else download(self.runtime, part)
+                scope.write([name], [bits.view(value.dtype).reshape(value.shape)])
+        seat.group.release(row)
+        return OK
+
+    def _fill(self, part: Any, value: np.ndarray) -> None:
+        """Copy a row of bytes to memory that a group reaches."""
+        if self.runtime is None:
+            part[...] = value
+        else:
+            self.runtime.copy(part, value, self.runtime.compute)
+            self.runtime.record(self.runtime.compute).synchronize()
 
     def on_load(self, order: Load, arrays: Sequence[np.ndarray]) -> Message:
         """Take in a program (JSON) under an id, to run on the device scope ``scope``.
@@ -137,11 +219,22 @@ class Replica:
         memory = left + present + self.memory.taken
         share = (os.cpu_count() or 1) // (self.group.local_size if self.group else 1)
         cores = max(min(share, len(os.sched_getaffinity(0))), 1)
-        loaded = LoadedProgram(order, self.group, cores, self.within, self.runtime)
+        seat = self._seat_of(order)
+        twin = self._twin(order) if order.options.trainers else None
+        loaded = LoadedProgram(order, seat, cores, self.within, self.runtime, twin)
         # Of its own on the driver's thread: a function that a program calls may run another program there.
         loaded.memory = Memory() if self.in_driver else None
         self.programs[order.id] = loaded
         return pack(ProgramMemory(memory))
+
+    def _twin(self, order: Load) -> LoadedProgram | None:
+        """Return a program that meets other trainers as this one will: they need not wait for its loading."""
+        program = order.program
+        if isinstance(program, str):
+            program = ReplicaProgram.from_json(program)
+        mine = program.meetings if order.options.rings else program.schedule
+        peers = (p for p in self.programs.values() if p.options.trainers == order.options.trainers)
+        return next((one for one in peers if one.schedule == mine), None)
 
     def on_unload(self, order: Unload, arrays: Sequence[np.ndarray]) -> Message:
         """Forget programs and device scopes."""
@@ -161,6 +254,12 @@ class Replica:
     def on_libraries(self, order: Libraries, arrays: Sequence[np.ndarray]) -> Message:
         """Tell which libraries can compute here, in which versions."""
         return pack(Versions(installed(self.runtime)))
+
+    def on_measure(self, order: Measure, arrays: Sequence[np.ndarray]) -> Message:
+        """Time kernels on this host's processor."""
+        with openmp_threads(self.openmp):
+            threads = working_threads()
+            return pack(Timings(*measure(order.questions, order.math, order.within, threads)))
 
     def on_write(self, order: Write, arrays: Sequence[np.ndarray]) -> Message:
         """Write persistables of a device scope."""
@@ -184,15 +283,17 @@ class Replica:
         """
         self._meet(order.epoch)
         loaded = self.programs[order.id]
-        width, sets = len(loaded.program.feeds), len(order.rows)
+        width, sets = len(loaded.whole.feeds), len(order.rows)
         self._lasting = self._lasting and sets == 1
         last = order.iterations - 1
         for k in range(last + 1):
             s = k % sets
             feeds = arrays[s * width : (s + 1) * width] if sets > 1 else arrays
+            now = DeviceClock(self._step + k, order.rows[s], order.parts[s])
+            self._began = time.monotonic()
+            feeds = self._after_earlier(loaded, feeds, order.idle[s], now)
             bound = self._bound(loaded, feeds, order.idle[s])
-            clock = bound.plan.device.clock
-            clock.step, clock.row, clock.share = self._step + k, order.rows[s], order.parts[s]
+            bound.plan.device.clock.show(now)
             self._began = time.monotonic()
             self._run(loaded, bound, feeds, last=k == last)
         assert loaded.last is not None, "there is at least one step"
@@ -216,16 +317,19 @@ class Replica:
         Raises:
             ExecutionError: an operator failed.
         """
+        if loaded.earlier:
+            feeds = self._after_earlier(loaded, feeds, False, DeviceClock(step))
+            shapes = loaded.cache.shapes.key(feeds)
         bound = loaded.plans.get(shapes)
         if bound is None:
-            bound = self._keep_plan(loaded, shapes, feeds, False, False)
+            bound = self._keep_plan(loaded, loaded, shapes, feeds, False, False)
         plan = bound.plan
         plan.device.clock.step = step
         if timed or not bound.direct or loaded.tracing:
             self._run(loaded, bound, feeds, True, timed)
             return plan
         loaded.alive = loaded.last = plan
-        if loaded.program.changes:
+        if loaded.whole.changes:
             self.scopes[loaded.scope].writes.note()
         plan.run(feeds)
         return plan
@@ -267,7 +371,10 @@ class Replica:
 
     def doing(self) -> Mapping[str, Any]:
         """Return the op under way, where the user built it, and the seconds since the step began."""
-        plan, began = self._under_way, self._began
+        plan, began, calling = self._under_way, self._began, self._calling
+        if calling is not None:
+            seconds = time.monotonic() - began
+            return {"op": calling.function, "where": calling.record.where, "seconds": seconds}
         at = plan.where() if plan is not None else None
         if at is None:
             return {}
@@ -282,8 +389,9 @@ class Replica:
     def forget_fed(self) -> None:
         """Forget the plans that read their feeds from lasting places: these are about to go."""
         for loaded in self.programs.values():
-            for key in [key for key, bound in loaded.plans.items() if bound.fed is not None]:
-                loaded.plans.pop(key).plan.close()
+            for bound in loaded.plans:
+                if bound.fed is not None:
+                    loaded.plans.forget(bound)
             loaded.alive = loaded.last = None
 
     def join(self, rank: int, group: CollectiveGroup | None) -> None:
@@ -295,7 +403,28 @@ class Replica:
             self.group.close()
         self.rank, self.group, self.epoch = rank, group, 0
         if group is not None:
-            group.share_cores(self.at_work)
+            self._introduce(group)
+
+    def _introduce(self, group: CollectiveGroup) -> None:
+        group.share_cores(self.at_work)
+        group.while_waiting(self._wait_for_gpu)
+
+    def _wait_for_gpu(self) -> None:
+        if self.look_ahead is not None:
+            self.look_ahead()
+
+    def stage(self, message: Message) -> None:
+        """Begin to copy what the message feeds that will be handled next, if a plan for it is there."""
+        if message.kind != "step":
+            return
+        order = unpack(message)
+        loaded = self.programs.get(order.id)
+        if loaded is None or loaded.earlier or order.iterations != 1 or order.epoch != self.epoch:
+            return
+        bound = loaded.plans.get((loaded.cache.shapes.key(message.arrays), order.idle[0]))
+        if bound is not None and isinstance(bound.plan, CudaPlan):
+            bound.plan.stage(message.arrays, lasting=message.lasting)
+            self._staged = bound.plan
 
     def at_work(self) -> bool:
         """Tell whether a collective should leave the processor alone while it waits; any thread may ask.
@@ -344,8 +473,10 @@ class Replica:
             loaded.forget_plans()
         self.programs.clear()
         self.scopes.clear()
-        if self.group is not None:
-            self.group.close()
+        for group in (self.group, *(seat.group for seat in self.trainers.values())):
+            if group is not None:
+                group.close()
+        self.trainers.clear()
 
     def _meet(self, epoch: int) -> None:
         """After a failure the driver counts the epoch up, and all ranks begin their collectives afresh."""
@@ -366,10 +497,17 @@ class Replica:
     ) -> None:
         """Run one step; after some timed ones, deal the instructions to threads if that pays."""
         plan = bound.plan
-        if self.group is not None:
-            self.group.begin(pack_step(plan.device.clock.step, self.done))
+        seat = loaded.seat
+        if seat.group is not None:
+            if loaded.options.trainers:
+                step = seat.done if loaded.options.rings else plan.device.clock.step
+                seat.group.begin(pack_step(step, seat.done))
+            else:
+                seat.group.begin(pack_step(plan.device.clock.step, self.done))
         loaded.alive = loaded.last = self._under_way = plan
-        if loaded.program.changes:
+        if self._lasting and not loaded.earlier and isinstance(plan, CudaPlan):
+            plan.stage(feeds, lasting=True)
+        if loaded.whole.changes:
             self.scopes[loaded.scope].writes.note()
         if plan.vote is not None:
             plan.vote.deliver = bound.deliver if last else bound.deliver_own(self.done + 1)
@@ -390,12 +528,14 @@ class Replica:
                 self._deal(loaded, bound)
         self._under_way = None
         self.done += plan.vote is not None
+        seat.done += plan.vote is not None
 
     def _deal(self, loaded: LoadedProgram, bound: BoundPlan) -> None:
         needs, timed = bound.plan.needs(), bound.plan
         chosen = choose(timed, needs, loaded.threads, overlap=loaded.overlap, spare=loaded.spare)
         if chosen is None:
             return
+        group = loaded.seat.group
         # The step that was just timed is still to be fetched from: binding writes nothing.
         bound.use(bound.binder.plan(chosen))
         bound.plan.trace, bound.plan.started = timed.trace, timed.started
@@ -405,45 +545,111 @@ class Replica:
             needs,
             every_lock=not loaded.options.build.remove_unnecessary_lock,
             within=self.within,
-            on_failure=self.group.abort if self.group is not None else lambda reason: None,
+            on_failure=group.abort if group is not None else lambda reason: None,
             waited=bound.plan.waited,
         )
+
+    def _after_earlier(
+        self,
+        loaded: LoadedProgram,
+        feeds: Sequence[np.ndarray],
+        idle: bool,
+        now: DeviceClock,
+    ) -> Sequence[np.ndarray]:
+        """Run the parts of a program before its last; return what that is fed.
+
+        Raises:
+            InvalidState: this place has no rows, from which segments would compute.
+        """
+        if not loaded.earlier:
+            return feeds
+        if idle:
+            raise InvalidState(
+                f"replica {self.rank} has no rows in this step, and shapes of the program depend on what it "
+                "computes from rows. Feed at least one row for each place."
+            )
+        values: Values = dict(zip(loaded.whole.feeds, feeds, strict=True))
+        self._run_parts(loaded, now, loaded.earlier, values)
+        return [values[i] for i in loaded.program.feeds]
+
+    def _run_parts(
+        self,
+        loaded: LoadedProgram,
+        now: DeviceClock,
+        parts: Sequence[Segment | HostCall],
+        values: Values,
+    ) -> None:
+        """Run segments and calls on ``values``, and add what they compute."""
+        around = self._calling
+        for part in parts:
+            if isinstance(part, HostCall):
+                self._calling = part
+                part.run(values, partial(self._run_round, loaded, now), loaded.options.within)
+                continue
+            fed = [values[i] for i in part.program.feeds]
+            key = part.cache.shapes.key(fed)
+            bound = part.plans.get(key)
+            if bound is None:
+                bound = self._keep_plan(loaded, part, key, fed, False, False)
+            bound.plan.device.clock.show(now)
+            bound.plan.run(fed)
+            values |= zip(part.program.fetches, bound.plan.fetched(), strict=True)
+        self._calling = around
+
+    def _run_round(
+        self,
+        loaded: LoadedProgram,
+        now: DeviceClock,
+        parts: Sequence[Segment | HostCall],
+        values: Values,
+        number: int,
+    ) -> None:
+        """Run a round of a loop."""
+        self._run_parts(loaded, now.in_round(number), parts, values)
 
     def _bound(self, loaded: LoadedProgram, feeds: Sequence[np.ndarray], idle: bool) -> BoundPlan:
         """Return the plan for what is fed: for its places if they last, else for its shapes."""
         lasting = self._lasting and bool(feeds) and self.runtime is None
-        key = (id(feeds), idle) if lasting else (*[(a.shape, a.dtype) for a in feeds], idle)
+        lasting = lasting and not loaded.earlier and not loaded.cache.shapes.known.feeds
+        key = (id(feeds), idle) if lasting else (loaded.cache.shapes.key(feeds), idle)
         bound = loaded.plans.get(key)
-        if bound is None:
-            return self._keep_plan(loaded, key, feeds, idle, lasting)
-        loaded.plans.move_to_end(key)
-        return bound
+        return bound or self._keep_plan(loaded, loaded, key, feeds, idle, lasting)
 
     def _keep_plan(
         self,
         loaded: LoadedProgram,
+        segment: Segment,
         key: Hashable,
         feeds: Sequence[np.ndarray],
         idle: bool,
         lasting: bool,
     ) -> BoundPlan:
-        """Bind a program, and keep the plan under a key."""
-        with gc_paused():
-            bound = self._bind(loaded, feeds, idle, lasting)
-        loaded.plans[key] = bound
-        if len(loaded.plans) > self.plans_kept:
-            loaded.plans.popitem(last=False)[1].plan.close()
+        """Keep a plan of a segment under a key: one that has the same shapes, or that is bound for them."""
+        scope = self.scopes[loaded.scope]
+        if scope.migrate(segment.program.sides):
+            self.forget_plans(loaded.scope)
+        fed = [_bindable(spec_of(a), idle) for a in feeds]
+        specs = segment.cache.shapes.infer(fed, scope.spec, feeds)
+        shapes = None if lasting else (segment.cache.shapes.telling(specs), idle)
+        bound = segment.plans.alike(shapes)
+        if bound is None:
+            with gc_paused():
+                bound = self._bind(loaded, segment, specs, feeds, idle, lasting)
+        segment.plans.keep(key, shapes, bound)
         return bound
 
     def _bind(
-        self, loaded: LoadedProgram, feeds: Sequence[Any], idle: bool, lasting: bool
+        self,
+        loaded: LoadedProgram,
+        segment: Segment,
+        specs: Sequence[Spec],
+        feeds: Sequence[Any],
+        idle: bool,
+        lasting: bool,
     ) -> BoundPlan:
         self.bindings += 1
-        scope, program = self.scopes[loaded.scope], loaded.program
-        if scope.migrate(program.sides):
-            self.forget_plans(loaded.scope)
+        scope, program = self.scopes[loaded.scope], segment.program
         captures = loaded.options.build.allow_cuda_graph_capture is not False
-        specs = loaded.cache.shapes.infer([_bindable(spec_of(a), idle) for a in feeds], scope.spec)
         binder = Binder(
             program,
             Device(
@@ -455,21 +661,30 @@ class Replica:
             ),
             specs,
             scope.allocate,
-            loaded.buckets,
-            Peers(
-                None if loaded.alone else self.group,
-                None if self.in_driver else self.rank,
-                self.within,
-            ),
+            segment.buckets,
+            self._peers(loaded),
             idle=idle,
             fed=feeds if lasting and not idle else None,
             memory_options=loaded.options.memory_options,
-            cache=loaded.cache,
+            cache=segment.cache,
             make=partial(CudaPlan, captures=captures) if self.runtime else Plan,
         )
         shares = loaded.openmp and self.openmp > 0
-        direct = self.group is None and not loaded.parallel and not shares
-        return BoundPlan(binder, feeds if lasting else None, self.post, direct)
+        direct = loaded.seat.group is None and not loaded.parallel and not shares
+        bound = BoundPlan(binder, feeds if lasting else None, self.post, direct)
+        if (
+            self.runtime is not None
+        ):  # libraries timed what they can do on memory like the operands'
+            self.runtime.give_back()
+        return bound
+
+    def _peers(self, loaded: LoadedProgram) -> Peers:
+        seat = loaded.seat
+        if loaded.options.trainers:
+            schedule = loaded.schedule if loaded.options.rings else ""
+            return Peers(seat.group, seat.rank, self.within, schedule)
+        rank = None if self.in_driver else self.rank
+        return Peers(None if loaded.alone else seat.group, rank, self.within)
 
     def _forget_all_plans(self) -> None:
         for loaded in self.programs.values():

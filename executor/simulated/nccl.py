@@ -1,8 +1,8 @@
 """Collectives between simulated GPUs, with the names and behaviour of ``cupy.cuda.nccl``.
 
 Work is put on streams and done when all ranks have reached it; ranks in different operations wait for ever, as
-do the peers of a rank that aborted. Ranks are threads or processes of one host: the first of a communicator has
-a thread to which all send their operands.
+do ranks of which some reach it in a graph and some do not, and the peers of a rank that aborted. Ranks are
+threads or processes of one host: the first of a communicator has a thread to which all send their operands.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from .streams import NOT_YET, is_device_memory, stream_at
+from .streams import NOT_YET, is_device_memory, is_in_graph, stream_at
 
 NCCL_SUM, NCCL_PROD, NCCL_MAX, NCCL_MIN, NCCL_AVG = range(5)
 NCCL_INT8, NCCL_UINT8, NCCL_INT32, NCCL_UINT32, NCCL_INT64, NCCL_UINT64 = range(6)
@@ -162,7 +162,7 @@ class NcclCommunicator:
             raise NcclError("NCCL_ERROR_INVALID_ARGUMENT")
         dtype = np.dtype(_TYPES[datatype])
         views = [_memory(address, count, dtype) for address, count in (operand, into)]
-        piece = self._piece({**head, "type": datatype}, *views)
+        piece = self._piece({**head, "type": datatype, "in a graph": is_in_graph()}, *views)
         if getattr(_grouped, "depth", 0):
             _grouped.pieces.append((stream_at(stream), piece))
         else:

@@ -111,6 +111,9 @@ class NullRuntime:
     def unpin(self, array: np.ndarray) -> None:
         """It stays as it was."""
 
+    def give_back(self) -> None:
+        """Memory goes back as soon as it is not used."""
+
     def memory(self) -> tuple[int, int]:
         """All of it is free."""
         return self.properties.memory, self.properties.memory
@@ -136,7 +139,7 @@ class NullRuntime:
         """Count the calls, and make none."""
         self.call_counts["execute"] += len(steps)
 
-    def stream(self) -> NullStream:
+    def stream(self, urgent: bool = False) -> NullStream:
         """Return one more stream."""
         return NullStream()
 

@@ -23,7 +23,7 @@ from ..cuda.kernel import CudaKernel
 from ..cuda.runtime import Captured, Dims, Fork, Properties, Step, Waiting
 from ..host.host_memory import MemoryRanges, aligned, when_gone
 from .host_compiler import compiled, host_compiler
-from .streams import ALLOCATED, LOOK_S, NOT_YET, SimulatedStream
+from .streams import ALLOCATED, LOOK_S, NOT_YET, SimulatedStream, in_graph
 
 if TYPE_CHECKING:
     from ..cuda.dnn import Dnn
@@ -150,6 +150,9 @@ class SimulatedRuntime:
     def unpin(self, array: np.ndarray) -> None:
         """Nothing was done."""
 
+    def give_back(self) -> None:
+        """Memory goes back as soon as it is not used."""
+
     def memory(self) -> tuple[int, int]:
         """Return free and all bytes."""
         return self.properties.memory - self._used_bytes, self.properties.memory
@@ -160,6 +163,7 @@ class SimulatedRuntime:
 
     def launch(self, kernel: CudaKernel, grid: Dims, block: Dims, arguments: Sequence[Any]) -> Step:
         """Return the call that runs a kernel."""
+        kernel = kernel.over(arguments, self.address)
         return HostLaunch(compiled(kernel), kernel, (*grid, *block), arguments)
 
     def copy(self, target: Any, source: Any, stream: SimulatedStream) -> None:
@@ -175,8 +179,8 @@ class SimulatedRuntime:
         for step in steps:
             self.compute.add(step)
 
-    def stream(self) -> SimulatedStream:
-        """Return one more stream."""
+    def stream(self, urgent: bool = False) -> SimulatedStream:
+        """Return one more stream; which is urgent makes no difference to work that is done in turn."""
         return SimulatedStream(self._streams, self._turn)
 
     def fork(self, stream: SimulatedStream, step: Step) -> SimulatedFork:
@@ -205,7 +209,7 @@ class SimulatedRuntime:
 
     def capture(self, steps: Sequence[Step]) -> Step:
         """Return a call that puts the steps on the compute stream."""
-        return partial(self.execute, tuple(steps))
+        return partial(self.execute, [partial(in_graph, step) for step in steps])
 
     def record(self, stream: SimulatedStream) -> SimulatedEvent:
         """Return an event at the stream's present end."""

@@ -69,6 +69,23 @@ _handles = itertools.count(1)
 _streams: weakref.WeakValueDictionary[int, SimulatedStream] = weakref.WeakValueDictionary()
 
 
+_launch = threading.local()
+
+
+def in_graph(step: Callable[[], Any]) -> Any:
+    """Do a piece of work that a graph holds."""
+    _launch.by_graph = True
+    try:
+        return step()
+    finally:
+        _launch.by_graph = False
+
+
+def is_in_graph() -> bool:
+    """Tell whether this thread does what a graph holds."""
+    return getattr(_launch, "by_graph", False)
+
+
 def stream_at(handle: int) -> SimulatedStream:
     """Return a stream by its handle (``ptr``)."""
     return _streams[handle]

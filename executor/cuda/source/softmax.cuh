@@ -50,6 +50,43 @@ EVERYWHERE void block_cross_entropy_of_scores(const T* x, const I* labels, T* so
   }
 }
 
+// The loss of scores, and the logarithm of a row's sum of exponentials, from which its gradient is made.
+template <class T, class A, class I, class R, int G, int V, int N>
+EVERYWHERE void block_score_loss(const T* x, const I* labels, R* loss, A* log_sum, long long rows, int width,
+                                 int stride, long long ignored) {
+  for (long long r = first_row<G>(); r < rows; r += rows_at_once<G>()) {
+    const Row<T, G, V, N> row(x, r, width, stride);
+    const long long label = labels[r];
+    const A most = row.template block_fold<Max, A>(width, [](A v, int) { return v; });
+    A picked = 0;
+    const A all = row.template block_fold<Sum, A>(width, [&](A v, int column) {
+      if (column == label) picked = v - most;
+      return exp(v - most);
+    });
+    const A size = log(all);
+    const bool counts = label != ignored, known = label >= 0 && label < width;
+    const bool met = G == 1 || label / V % G == thread_of_group<G>();
+    if (counts && known ? met : thread_of_group<G>() == 0)
+      loss[r] = element<R>(!counts ? (A)0 : known ? size - picked : not_a_number<A>());
+    if (thread_of_group<G>() == 0) log_sum[r] = most + size;
+  }
+}
+
+// (exp(x - log_sum) - label) * d
+template <class T, class A, class I, class R, class L, int G, int V, int N>
+EVERYWHERE void score_loss_grad(const T* x, const I* labels, const L* log_sum, const R* d_loss, T* d_x, long long rows,
+                                int width, int stride, long long ignored) {
+  for (long long r = first_row<G>(); r < rows; r += rows_at_once<G>()) {
+    const Row<T, G, V, N> row(x, r, width, stride);
+    const long long label = labels[r];
+    const bool counts = label != ignored, known = label >= 0 && label < width;
+    const A size = wide(log_sum[r]), d = known || !counts ? (A)wide(d_loss[r]) : not_a_number<A>();
+    write_row<A>(row, d_x, r, width, [=](A v, int column) {
+      return counts ? (exp(v - size) - (A)(column == label)) * d : (A)0 * d;
+    });
+  }
+}
+
 // The same for labels that are weights of the classes.
 template <class T, class A, class R, int G, int V, int N>
 EVERYWHERE void block_soft_cross_entropy_of_scores(const T* x, const T* weights, T* softmax, R* loss, long long rows,

@@ -1,0 +1,52 @@
+"""Copies of a program for the sizes of what is fed, where its ops depend on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...graph.program.program import Program
+from ...graph.program.sizes import Sizes, needs_sizes, with_sizes
+from ...strategies.errors import FeedError
+from ..feed.feeds import FeedShard
+from ..host.bounded_dict import BoundedDict
+from .variant import VARIANTS_KEPT
+
+
+class SizedPrograms:
+    """A program, or its copies by the sizes that they are for."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._needed = needs_sizes(program)
+        self._rows: bool | None = None  # whether dimension 0 counts, too
+        self._copies: BoundedDict[Sizes, Program] = BoundedDict(VARIANTS_KEPT)
+
+    def of(self, shards: Sequence[FeedShard]) -> tuple[Program, Sizes]:
+        """Return the program for what is fed to each place, and the sizes that it is for.
+
+        Raises:
+            FeedError: places are fed sequences of different lengths.
+        """
+        if not self._needed:
+            return self.program, ()
+        if self._rows is None:
+            sized = with_sizes(self.program, _shapes(shards[0]), rows=False)
+            self._rows = needs_sizes(sized)
+        sizes, *others = [self._sizes(shard) for shard in shards]
+        for other in others:
+            if other != sizes:
+                raise FeedError(
+                    f"the program is compiled for the sizes that are fed, and places are fed different ones: "
+                    f"{dict(sizes)} and {dict(other)}. Feed sequences of one length to all places in a step."
+                )
+        if sizes not in self._copies:
+            self._copies[sizes] = with_sizes(self.program, _shapes(shards[0]), self._rows)
+        return self._copies[sizes], sizes
+
+    def _sizes(self, shard: FeedShard) -> Sizes:
+        shapes = _shapes(shard).items()
+        return tuple((name, shape if self._rows else shape[1:]) for name, shape in shapes)
+
+
+def _shapes(shard: FeedShard) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(array.shape) for name, array in shard.arrays.items()}

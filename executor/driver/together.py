@@ -1,0 +1,212 @@
+"""What a run shares with other trainers: one program, the kernels that one of them chose, and first values."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ...graph.compile import Compiled
+from ...graph.ir.graph import STATE
+from ...graph.ir.replica_program import NodeRecord, ReplicaProgram
+from ...graph.program.program import Program
+from ...strategies.errors import InvalidArgument, InvalidValue, RowlockError, Unsupported
+from ...strategies.types import VarType
+from ..gang.gang import Gang
+from ..gang.trainers import ENDPOINTS, Trainers, World, listed_endpoints
+from ..replica.orders import Spread
+
+if TYPE_CHECKING:
+    from ...strategies.build import BuildStrategy
+
+
+def trainers_of(build: BuildStrategy, program: Program) -> Trainers | None:
+    """Return the trainers that a data-parallel program is trained by, None if this driver trains alone.
+
+    Their endpoints are those of the strategy, of the transpiled program, or of the environment.
+
+    Raises:
+        InvalidArgument: there are several trainers, and no list of them, or one of another length.
+        Unsupported: a strategy that several trainers cannot follow.
+    """
+    if build.num_trainers <= 1:
+        return None
+    endpoints = list(build.trainers_endpoints or program._trainers_endpoints or listed_endpoints())
+    if len(endpoints) != build.num_trainers:
+        listed = (
+            f"{len(endpoints)} endpoints ({', '.join(endpoints)})" if endpoints else "no endpoints"
+        )
+        raise InvalidArgument(
+            f"num_trainers is {build.num_trainers}, and there are {listed}: list one for each trainer, in the "
+            f"same order everywhere, in BuildStrategy.trainers_endpoints, by transpiling in nccl2 mode, "
+            f"or in {ENDPOINTS}."
+        )
+    _check_distinct(endpoints)
+    for field in ("reduce_strategy", "gradient_scale_strategy"):
+        value = getattr(build, field).name
+        if value in _ALONE:
+            raise Unsupported(
+                f"{field}={value} with num_trainers={build.num_trainers}: {_ALONE[value]}"
+            )
+    return Trainers(tuple(endpoints), build.trainer_id)
+
+
+_ALONE = {
+    "Reduce": "what one replica owns lies on another trainer's host, from where this one could not save it. "
+    "Use ReduceStrategy.AllReduce.",
+    "_NoReduce": "trainers that do not meet are programs of their own. Leave num_trainers at 1.",
+    "SampleWeighted": "no trainer knows how many samples the others have. Use CoeffNumDevice, and feed each "
+    "place as many.",
+}
+
+
+def _check_distinct(endpoints: Sequence[str]) -> None:
+    twice = sorted({end for end in endpoints if endpoints.count(end) > 1})
+    if twice:
+        raise InvalidValue(
+            f"{', '.join(twice)} is the endpoint of two trainers: give each its own."
+        )
+
+
+class Together:
+    """One run's part in the training of several trainers. ``world`` is where they met last.
+
+    ``rings``: the program meets by ops of its own, and need not be that of the others.
+    """
+
+    def __init__(
+        self, trainers: Trainers, gang: Gang, device: str, within: float, rings: bool = False
+    ) -> None:
+        self.trainers, self._gang, self._device, self._within = trainers, gang, device, within
+        self.rings = rings
+        self.world: World | None = None
+        self._kernels: dict[tuple[str, ...], str] | None = None  # None: not agreed yet
+        self._root, self.steps = 0, 0
+        self._spread = True
+
+    def meet(self) -> bool:
+        """Meet the trainers if that is to be done; tell whether they met anew, and nothing is agreed on.
+
+        Raises:
+            TrainerLost: one does not come.
+            InvalidValue: trainers disagree about who they are.
+        """
+        world = self._gang.world(self.trainers, self._device)
+        if world is self.world:
+            return False
+        self.world, self._kernels, self._spread = world, None, True
+        return True
+
+    @property
+    def chooses(self) -> bool:
+        """Whether this trainer chooses kernels, for all or for itself."""
+        return self.rings or self.trainers.trainer == 0
+
+    @property
+    def agreed(self) -> bool:
+        """Whether all have said that they train the same program."""
+        return self._kernels is not None
+
+    def agree(self, compiled: Compiled, steps: int) -> Compiled:
+        """Return the program with the kernels of trainer 0, once all have compiled the same, ``steps`` done.
+
+        Raises:
+            InvalidValue: a trainer has another program; names the first op, or persistable, that differs.
+            TrainerLost: one does not come.
+        """
+        world, program = self.world, compiled.program
+        assert world is not None
+        if self.rings:
+            return compiled
+        if self._kernels is None:
+            own = {"nodes": _described(program), "states": _states(program), "steps": steps}
+            own["kernels"] = [node.kernel for node in program.nodes]
+            world.programs += 1
+            everyone = world.exchange(f"program {world.programs}", own, self._within)
+            for trainer, other in enumerate(everyone):
+                problem = _difference(everyone[0], other, trainer)
+                if problem:
+                    raise InvalidValue(
+                        f"{world.cards[trainer]} has another program than {world.cards[0]}: {problem}. Build "
+                        f"the same on every trainer."
+                    )
+            done = [other["steps"] for other in everyone]
+            self._root, self.steps = done.index(max(done)), max(done)
+            makes = (_makes(program, node) for node in program.nodes)
+            self._kernels = dict(zip(makes, everyone[0]["kernels"], strict=True))
+        kernels = self._kernels
+        nodes = tuple(
+            replace(node, kernel=kernels.get(_makes(program, node), node.kernel))
+            for node in program.nodes
+        )
+        return replace(compiled, program=replace(program, nodes=nodes))
+
+    def spread(self, scope: int, names: Sequence[str]) -> bool:
+        """Give all replicas the values of the trainer furthest on, once; tell whether it was done now."""
+        if not self._spread or self.rings:
+            return False
+        assert self.world is not None
+        root = self.world.first_rank(self._root)
+        self._gang.all(Spread(self.world.name, root, scope, sorted(names)))
+        self._spread = False
+        return True
+
+    @contextmanager
+    def explaining(self) -> Iterator[None]:
+        """Name the trainer at fault if training stops inside, and tell the others."""
+        try:
+            yield
+        except RowlockError as error:
+            world = self.world
+            if world is None or world.ended is not None:
+                raise
+            explained = world.explain(error)
+            self._gang.part(world)
+            raise explained from error
+
+
+def _makes(program: ReplicaProgram, node: NodeRecord) -> tuple[str, ...]:
+    """Return a node's op, and the names and versions of what it makes."""
+    values = (program.values[i] for slot in node.outputs.values() for i in slot if i >= 0)
+    return (node.op, *(f"{value.name} {value.version}" for value in values))
+
+
+def _described(program: ReplicaProgram) -> list[Any]:
+    """Return, per node: its op, what it makes, a hash of its attributes, and where it was built."""
+    lines = []
+    for node in program.nodes:
+        attrs = json.dumps(node.attrs, sort_keys=True, default=str)
+        attrs = "" if "where" in attrs else hashlib.sha256(attrs.encode()).hexdigest()[:8]
+        names = [program.values[i].name for slot in node.outputs.values() for i in slot if i >= 0]
+        lines.append([node.op, names, attrs, node.where])
+    return lines
+
+
+def _states(program: ReplicaProgram) -> dict[str, str]:
+    states = (value for value in program.values if value.kind == STATE)
+    return {v.name: f"{VarType(v.dtype).name}{list(v.shape)}" for v in states}
+
+
+def _difference(first: Mapping[str, Any], other: Mapping[str, Any], trainer: int) -> str:
+    """Return how a trainer's program differs from that of trainer 0; empty: in nothing."""
+    here, there = first["states"], other["states"]
+    for name in [*here, *there]:
+        if here.get(name) != there.get(name):
+            return (
+                f"the persistable {name!r} is {here.get(name, 'not there')} at trainer 0 and "
+                f"{there.get(name, 'not there')} at trainer {trainer}"
+            )
+    for k, (a, b) in enumerate(zip(first["nodes"], other["nodes"], strict=False)):
+        if a[:3] != b[:3]:
+            what = "with other attributes" if a[:2] == b[:2] else f"that makes {', '.join(b[1])}"
+            return (
+                f"op {k} of a step is {a[0]} that makes {', '.join(a[1])} (built at {a[3]}) at trainer 0, and "
+                f"{b[0]} {what} (built at {b[3]}) at trainer {trainer}"
+            )
+    counts = len(first["nodes"]), len(other["nodes"])
+    if counts[0] != counts[1]:
+        return f"a step has {counts[0]} ops at trainer 0 and {counts[1]} at trainer {trainer}"
+    return ""

@@ -1,0 +1,23 @@
+"""Python's search for garbage, and when it must not run."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def gc_paused() -> Iterator[None]:
+    """Do not look for garbage meanwhile.
+
+    What is bound lasts, and a search goes through all there is; and memory of a GPU that garbage gives back
+    while a stream is captured ends the capture.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

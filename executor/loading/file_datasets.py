@@ -1,0 +1,484 @@
+"""Datasets of files: what ``Executor.train_from_dataset`` reads (``fluid.DatasetFactory``)."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn, Protocol
+
+import numpy as np
+
+from ...strategies.current import current_config
+from ...strategies.errors import (
+    EOFException,
+    InvalidState,
+    InvalidType,
+    InvalidValue,
+    Unsupported,
+    nearest,
+)
+from ..feed.reader import Batch, Prefetch
+from .multi_slot import Parser, Records, Slot, batches_of, joined, packed, unpacked, whole_lines
+from .pipe_command import PLAIN, blocks_of, check_file
+
+_AHEAD = 8  # batches that each thread reads before they are taken
+_ENGINES = "needs servers that Rowlock has not (PSLib, BoxPS)"
+
+
+class Workers(Protocol):
+    """The trainers among whom a dataset shuffles: a ``fleet``."""
+
+    def worker_index(self) -> int:
+        """Return this trainer's number."""
+
+    def worker_num(self) -> int:
+        """Return how many trainers there are."""
+
+    def gather_workers(self, values: Any) -> list[Any]:
+        """Return what each trainer passed, by number."""
+
+    def gather_bytes(self, array: Any) -> list[Any]:
+        """Return what bytes each trainer passed, by number."""
+
+
+class DatasetBase:
+    """Files of MultiSlot text (``count number ... count number ...``), read by threads through a command.
+
+    ``set_use_var`` says which variables a line holds, in order: float32 and int64, dense or sequences
+    (``lod_level=1``).
+    """
+
+    _feed_name = ""
+
+    def __init__(self) -> None:
+        self.thread_num = 1
+        self.filelist: list[str] = []
+        self._slots: tuple[Slot, ...] = ()
+        self._batch_size = 1
+        self._command = PLAIN
+        self._heads = 0
+
+    def set_batch_size(self, batch_size: int) -> None:
+        """Have batches of so many samples; the last one of a pass may be smaller."""
+        self._batch_size = _count("set_batch_size", batch_size)
+
+    def set_thread(self, thread_num: int) -> None:
+        """Read by so many threads (and as many processes of the pipe command), at most one a file."""
+        self.thread_num = _count("set_thread", thread_num)
+
+    def set_filelist(self, filelist: Sequence[str]) -> None:
+        """Read these files.
+
+        Raises:
+            InvalidType: this is no list of paths.
+        """
+        if isinstance(filelist, (str, bytes)) or not isinstance(filelist, Sequence):
+            raise InvalidType(f"set_filelist takes a list of paths, got {filelist!r}.")
+        for path in filelist:
+            if not isinstance(path, str):
+                raise InvalidType(f"set_filelist takes a list of paths, got {path!r} in it.")
+        self.filelist = list(filelist)
+
+    def set_use_var(self, var_list: Sequence[Any]) -> None:
+        """Feed these variables, in the order in which a line holds them.
+
+        Raises:
+            InvalidType: this is no list of variables.
+            InvalidValue: one is neither float32 nor int64, or there are none.
+        """
+        if not isinstance(var_list, Sequence) or isinstance(var_list, str):
+            raise InvalidType(f"set_use_var takes a list of variables, got {var_list!r}.")
+        if not var_list:
+            raise InvalidValue("set_use_var: the list of variables is empty.")
+        self._slots = tuple(Slot.of(variable) for variable in var_list)
+
+    def set_pipe_command(self, pipe_command: str) -> None:
+        """Have ``pipe_command < file`` write the lines, in a shell (as ``python generator.py`` does)."""
+        if not isinstance(pipe_command, str):
+            raise InvalidType(f"set_pipe_command takes a str, got {pipe_command!r}.")
+        if not pipe_command.strip():
+            raise InvalidValue("set_pipe_command: the command is empty; 'cat' changes nothing.")
+        self._command = pipe_command.strip()
+
+    def set_hdfs_config(self, fs_name: str, fs_ugi: str) -> NoReturn:
+        """Refuse: files are read from this host's paths.
+
+        Raises:
+            Unsupported: always.
+        """
+        raise Unsupported(
+            "set_hdfs_config: datasets read files that this host sees. Download them first "
+            "(HDFSClient.download), or mount the file system."
+        )
+
+    def set_download_cmd(self, download_cmd: str) -> NoReturn:
+        """Refuse, as :meth:`set_hdfs_config` does."""
+        raise Unsupported(
+            "set_download_cmd: datasets read files that this host sees. Download them first, or let the pipe "
+            "command do it: it may read a list of addresses from its file."
+        )
+
+    def set_rank_offset(self, rank_offset: str) -> NoReturn:
+        """Refuse."""
+        raise Unsupported(f"set_rank_offset {_ENGINES}.")
+
+    def set_pv_batch_size(self, pv_batch_size: int) -> NoReturn:
+        """Refuse."""
+        raise Unsupported(f"set_pv_batch_size {_ENGINES}.")
+
+    def set_fea_eval(self, record_candidate_size: int, fea_eval: bool = True) -> NoReturn:
+        """Refuse: only an :class:`InMemoryDataset` can shuffle slots."""
+        raise Unsupported(
+            f"set_fea_eval needs an InMemoryDataset, this is a {type(self).__name__}."
+        )
+
+    def slots_shuffle(self, slots: Sequence[str]) -> None:
+        """Refuse: only an :class:`InMemoryDataset` can shuffle slots."""
+        raise Unsupported(
+            f"slots_shuffle needs an InMemoryDataset, this is a {type(self).__name__}."
+        )
+
+    def local_shuffle(self) -> None:
+        """Refuse: only an :class:`InMemoryDataset` can shuffle."""
+        raise Unsupported(
+            f"local_shuffle needs an InMemoryDataset, this is a {type(self).__name__}."
+        )
+
+    def global_shuffle(self, fleet: Workers | None = None, thread_num: int = 12) -> None:
+        """Refuse: only an :class:`InMemoryDataset` can shuffle."""
+        raise Unsupported(
+            f"global_shuffle needs an InMemoryDataset, this is a {type(self).__name__}."
+        )
+
+    def desc(self) -> str:
+        """Return the settings as the text of Paddle's DataFeedDesc."""
+        lines = [f'name: "{self._feed_name}"', f"batch_size: {self._batch_size}"]
+        if self._slots:
+            lines.append("multi_slot_desc {")
+        for slot in self._slots:
+            dense = ["    is_dense: true"] * (slot.shape is not None)
+            sizes = [f"    shape: {size}" for size in slot.shape or ()]
+            head = ["  slots {", f'    name: "{slot.name}"', f'    type: "{slot.type}"']
+            lines += [*head, *dense, "    is_used: true", *sizes, "  }"]
+        command = re.sub(r"([\\'\"])", r"\\\1", self._command)
+        return "\n".join([*lines, *["}"] * bool(self._slots), f'pipe_command: "{command}"', ""])
+
+    def batches(self, threads: int = 0, least: int = 1) -> Iterator[Batch]:
+        """Yield the feeds of one pass over the data.
+
+        Args:
+            threads: how many read, in place of ``set_thread``'s; 0: that.
+            least: a last batch of fewer samples is joined to the one before.
+
+        Raises:
+            InvalidState: no files, or no variables were set.
+            MissingFile: a file is not there.
+            DamagedFile: a line does not fit the variables, or the pipe command failed.
+        """
+        self._check()
+        return self._pass(threads or self.thread_num, least)
+
+    def _pass(self, threads: int, least: int) -> Iterator[Batch]:
+        raise NotImplementedError
+
+    def _check(self) -> None:
+        if not self._slots:
+            raise InvalidState("the dataset knows no variables: call set_use_var first.")
+        if not self.filelist:
+            raise InvalidState("the dataset has no files: call set_filelist first.")
+        for file in self.filelist:
+            check_file(file)
+
+    def _records(self, files: Sequence[str]) -> Iterator[Records]:
+        """Yield the samples of files, block by block."""
+        parser = Parser(self._slots, self._heads)
+        for file in files:
+            for text, line in whole_lines(blocks_of(file, self._command)):
+                yield parser.records(text, file, line)
+
+
+class QueueDataset(DatasetBase):
+    """Reads its files anew in each pass, a few batches ahead.
+
+    Thread i of n reads files i, i + n and so on, and makes batches of them; they are taken from the threads
+    in turn, so that the order is the same in each pass.
+    """
+
+    _feed_name = "MultiSlotDataFeed"
+
+    def _pass(self, threads: int, least: int) -> Iterator[Batch]:
+        count = min(threads, len(self.filelist))
+        return _in_turn([self._reader(self.filelist[i::count], least) for i in range(count)])
+
+    def _reader(self, files: Sequence[str], least: int) -> Prefetch:
+        slots, size = self._slots, self._batch_size
+
+        def source() -> Iterator[Batch]:
+            for records in batches_of(self._records(files), slots, size, least):
+                yield records.feed(slots)
+
+        return Prefetch(source, _AHEAD)
+
+
+class InMemoryDataset(DatasetBase):
+    """Reads its files once (``load_into_memory``), and may shuffle the samples between passes."""
+
+    _feed_name = "MultiSlotInMemoryDataFeed"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._memory: Records | None = None
+        self._loaded: Records | None = None  # as read, for slots_shuffle
+        self._shuffled = False
+        self._preload: _Preload | None = None
+        self._candidates = 0
+        self._content = False
+
+    def set_queue_num(self, queue_num: int) -> None:
+        """Check a number of queues. Samples lie in one, from which steps take in its order."""
+        _count("set_queue_num", queue_num)
+
+    def set_parse_ins_id(self, parse_ins_id: bool) -> None:
+        """Have lines begin with a 1 and the sample's name."""
+        self._heads = (1 + self._content) * bool(parse_ins_id)
+
+    def set_parse_content(self, parse_content: bool) -> None:
+        """Have a 1 and a word of content follow the sample's name; it is skipped."""
+        self._content = bool(parse_content)
+        self._heads = (1 + self._content) * bool(self._heads or parse_content)
+
+    def set_fea_eval(self, record_candidate_size: int, fea_eval: bool = True) -> None:  # type: ignore[override]
+        """Let :meth:`slots_shuffle` draw values of so many samples; not at all with ``fea_eval=False``."""
+        size = _count("set_fea_eval", record_candidate_size)
+        self._candidates = size if fea_eval else 0
+
+    def set_fleet_send_batch_size(self, fleet_send_batch_size: int = 1024) -> None:
+        """Check a number of samples. :meth:`global_shuffle` sends those for a trainer at once."""
+        _count("set_fleet_send_batch_size", fleet_send_batch_size)
+
+    def set_merge_by_lineid(self, merge_size: int = 2) -> NoReturn:
+        """Refuse."""
+        raise Unsupported(
+            "set_merge_by_lineid: samples of one name are not merged; merge them in the pipe command."
+        )
+
+    def load_into_memory(self) -> None:
+        """Read all files, by ``set_thread``'s threads; in the order of the files, whichever is read first.
+
+        Raises:
+            InvalidState: no files, or no variables were set.
+            MissingFile: a file is not there.
+            DamagedFile: a line does not fit the variables, or the pipe command failed.
+        """
+        self._check()
+        self._keep(_read_all(self, self.thread_num))
+
+    def preload_into_memory(self, thread_num: int | None = None) -> None:
+        """Begin to do what :meth:`load_into_memory` does; :meth:`wait_preload_done` waits for its end."""
+        self._check()
+        if self._preload is not None:
+            raise InvalidState("preload_into_memory was called before: call wait_preload_done.")
+        self._preload = _Preload(self, _count("thread_num", thread_num or self.thread_num))
+
+    def wait_preload_done(self) -> None:
+        """Wait until the data is in memory, and raise what reading raised."""
+        if self._preload is None:
+            raise InvalidState("there is nothing to wait for: call preload_into_memory first.")
+        preload, self._preload = self._preload, None
+        self._keep(preload.wait())
+
+    def _keep(self, records: Records) -> None:
+        self._memory = self._loaded = records
+        self._shuffled = False
+
+    def _held(self, method: str) -> Records:
+        if self._memory is None:
+            raise InvalidState(f"{method}: nothing is in memory: call load_into_memory first.")
+        return self._memory
+
+    def local_shuffle(self) -> None:
+        """Put this process's samples into a random order, drawn from NumPy's global generator."""
+        records = self._held("local_shuffle")
+        self._memory = records.take(np.random.permutation(len(records)))
+        self._shuffled = True
+
+    def global_shuffle(self, fleet: Workers | None = None, thread_num: int = 12) -> None:
+        """Deal the samples of all trainers of ``fleet`` out among them at random; alone, shuffle them.
+
+        Each gets as many as the others, or one more.
+        Each trainer must call it. ``thread_num`` is accepted as Paddle does.
+
+        Raises:
+            InvalidState: nothing was loaded.
+        """
+        records = self._held("global_shuffle")
+        if fleet is not None and fleet.worker_num() > 1:
+            records = self._dealt(records, fleet)
+        self._memory = self._loaded = records
+        self.local_shuffle()
+
+    def _dealt(self, records: Records, fleet: Workers) -> Records:
+        """Return the samples that fall to this trainer, of all trainers'."""
+        to = _recipients(len(records), fleet)
+        own: list[Records] = []
+        for rank in range(fleet.worker_num()):  # one trainer's samples at a time
+            sent = fleet.gather_bytes(packed(records.take(np.flatnonzero(to == rank))))
+            if rank == fleet.worker_index():
+                own = [unpacked(part) for part in sent]
+        return joined(own, self._slots)
+
+    def slots_shuffle(self, slots: Sequence[str]) -> None:
+        """Give each sample, in these slots, the values of another, to see what the slots are worth.
+
+        They are drawn from ``record_candidate_size`` samples (:meth:`set_fea_eval`) of the data as loaded.
+
+        Raises:
+            InvalidState: ``set_fea_eval`` was not called, or nothing was loaded.
+            InvalidValue: there is no such slot.
+        """
+        if not self._candidates:
+            raise InvalidState("slots_shuffle: call set_fea_eval first.")
+        self._held("slots_shuffle")
+        loaded = self._loaded
+        assert loaded is not None
+        names = [slot.name for slot in self._slots]
+        for name in slots:
+            if name not in names:
+                raise InvalidValue(f"slots_shuffle: no slot {name!r}.{nearest(name, names)}")
+        pool = np.random.permutation(len(loaded))[: self._candidates]
+        columns = []
+        for name, column in zip(names, loaded.columns, strict=True):
+            drawn = (
+                pool[np.random.randint(max(1, len(pool)), size=len(loaded))]
+                if name in slots
+                else None
+            )
+            columns.append(column if drawn is None else column.take(drawn))
+        self._memory = Records(tuple(columns), loaded.ids)
+
+    def release_memory(self) -> None:
+        """Forget the samples; :meth:`load_into_memory` reads them again."""
+        self._memory = self._loaded = None
+        self._shuffled = False
+
+    def get_memory_data_size(self, fleet: Workers | None = None) -> int:
+        """Return how many samples are in memory: here, or those of all trainers of ``fleet``."""
+        return _total(0 if self._memory is None else len(self._memory), fleet)
+
+    def get_shuffle_data_size(self, fleet: Workers | None = None) -> int:
+        """Return how many samples were shuffled since they were loaded, as :meth:`get_memory_data_size`."""
+        return _total(
+            len(self._memory) if self._memory is not None and self._shuffled else 0, fleet
+        )
+
+    def _pass(self, threads: int, least: int) -> Iterator[Batch]:
+        records, slots = self._held("a pass over the dataset"), self._slots
+        parts = batches_of(iter([records]), slots, self._batch_size, least)
+        return (part.feed(slots) for part in parts)
+
+
+def _recipients(count: int, fleet: Workers) -> Any:
+    """Return to whom each of this trainer's samples goes; trainers get equally many, up to one."""
+    seed = int(np.random.randint(1 << 31))
+    answers = fleet.gather_workers([count, seed])
+    counts, seeds = [answer[0] for answer in answers], [answer[1] for answer in answers]
+    order = np.random.default_rng(seeds).permutation(sum(counts))  # the same at all
+    first = sum(counts[: fleet.worker_index()])
+    return order[first : first + count] % fleet.worker_num()
+
+
+class _Preload:
+    """Reads a dataset's files on a thread."""
+
+    def __init__(self, dataset: InMemoryDataset, threads: int) -> None:
+        self._records: Records | None = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, args=(dataset, threads), daemon=True)
+        self._thread.start()
+
+    def _run(self, dataset: InMemoryDataset, threads: int) -> None:
+        try:
+            self._records = _read_all(dataset, threads)
+        except BaseException as error:
+            self._error = error
+
+    def wait(self) -> Records:
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        assert self._records is not None
+        return self._records
+
+
+def _read_all(dataset: InMemoryDataset, threads: int) -> Records:
+    """Return the samples of all files, in their order, read by threads."""
+    files = dataset.filelist
+    count = min(threads, len(files))
+    by_file: list[Records] = [joined([], dataset._slots)] * len(files)
+
+    def source(first: int) -> Iterator[Batch]:
+        for i in range(first, len(files), count):
+            by_file[i] = joined(list(dataset._records([files[i]])), dataset._slots)
+            yield {}
+
+    readers = [Prefetch(lambda first=first: source(first), 1) for first in range(count)]  # type: ignore[misc]
+    for _ in _in_turn(readers):
+        pass
+    return joined(by_file, dataset._slots)
+
+
+def _in_turn(readers: list[Prefetch]) -> Iterator[Batch]:
+    """Yield what readers have read, one of each in turn, until all are at their end."""
+    within = current_config().step_deadline_s
+    left = list(readers)
+    try:
+        while left:
+            for reader in list(left):
+                try:
+                    batch = reader.take(within)
+                except EOFException:
+                    left.remove(reader)
+                    continue
+                yield batch
+    finally:
+        for reader in readers:
+            reader.stop()
+
+
+def _count(what: str, value: Any) -> int:
+    """Return a whole number above 0.
+
+    Raises:
+        InvalidType: the value is no whole number.
+        InvalidValue: it is not above 0.
+    """
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
+        raise InvalidType(f"{what} takes a whole number, got {value!r}.")
+    if value < 1:
+        raise InvalidValue(f"{what} takes a number above 0, got {value}.")
+    return int(value)
+
+
+def _total(count: int, fleet: Workers | None) -> int:
+    return count if fleet is None else sum(int(one) for one in fleet.gather_workers(count))
+
+
+class DatasetFactory:
+    """Makes datasets by the names of their classes."""
+
+    def create_dataset(self, datafeed_class: str = "QueueDataset") -> Any:
+        """Return a new ``QueueDataset`` or ``InMemoryDataset``.
+
+        Raises:
+            InvalidValue: no such class.
+            Unsupported: a BoxPSDataset, or a FileInstantDataset.
+        """
+        kinds = {"QueueDataset": QueueDataset, "InMemoryDataset": InMemoryDataset}
+        if datafeed_class in ("BoxPSDataset", "FileInstantDataset"):
+            raise Unsupported(f"{datafeed_class} {_ENGINES}. Use InMemoryDataset or QueueDataset.")
+        if datafeed_class not in kinds:
+            raise InvalidValue(
+                f"create_dataset: no dataset is called {datafeed_class!r}.{nearest(str(datafeed_class), kinds)}"
+            )
+        return kinds[datafeed_class]()

@@ -1,0 +1,103 @@
+"""Parts of arrays that differ in size by rank: rows of sparse gradients, the largest elements of dense ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...graph.ir.replica_program import NodeRecord
+from ...graph.ops.collective import SPREAD_ROWS
+from ...graph.ops.dgc import elements_sent
+from .buckets import Bucket
+from .group import Call, CollectiveGroup
+
+
+def bind_gather(
+    group: CollectiveGroup,
+    columns: Mapping[str, tuple[Any, Any]],
+    counts: Callable[[], Sequence[int]],
+    when: Mapping[str, Any],
+) -> Call:
+    """Return the call that brings the parts of all ranks together, each behind those of lower ranks.
+
+    ``columns``: by what they are, this rank's part and the array of all parts. ``counts``: how many rows of
+    these each rank has now; all ranks know the same numbers.
+    """
+
+    def gather() -> None:
+        now = counts()
+        own, ends = int(now[group.rank]), np.cumsum(now)
+        end = int(ends[group.rank])
+        for what, (part, whole) in columns.items():
+            if own:
+                whole[end - own : end] = part[:own]
+            width = whole.shape[1] if whole.ndim > 1 else 1
+            row, tag = whole.reshape(-1), f"{when['tag']} {what}"
+            ranks = range(group.size)
+            group.broadcast_parts(
+                row, (ends * width).tolist(), ranks, within=when["within"], tag=tag
+            )
+
+    return gather
+
+
+def bind_rows(
+    node: NodeRecord,
+    group: CollectiveGroup,
+    arrays: Callable[[Sequence[int]], list[Any]],
+    when: Mapping[str, Any],
+) -> Call:
+    """Return the call that gathers the rows of a gradient from all ranks, or spreads those of its root."""
+    columns = {
+        what: (*arrays(node.inputs[what]), *arrays(node.outputs[f"Out{what}"]))
+        for what in ("Rows", "Values")
+    }
+    (counts,) = arrays(node.inputs["Counts"])
+    number, root = node.attrs["number"], node.attrs["root"]
+
+    def of_root() -> Sequence[int]:
+        total = int(counts[number].sum())
+        return [total if rank == root else 0 for rank in range(group.size)]
+
+    spreads = node.op == SPREAD_ROWS
+    return bind_gather(group, columns, of_root if spreads else lambda: counts[number], when)
+
+
+class SparseSum:
+    """An all-reduce of one array that chooses, by the step, whether it sends the array or its largest elements.
+
+    Which it is follows from the number of the step alone, so all ranks choose alike.
+    """
+
+    def __init__(
+        self,
+        group: CollectiveGroup,
+        bucket: Bucket,
+        step: Any,
+        attrs: Mapping[str, Any],
+        when: Mapping[str, Any],
+    ) -> None:
+        self._array, self._step, self._attrs = bucket.parts[0].reshape(-1), step, attrs
+        self._dense: Call = group.bound_all_reduce(bucket.flat, "sum", **when)
+        self._sparse = {}
+        for count, (numbers, values) in bucket.largest.items():
+            own = np.zeros(count, numbers.dtype), np.zeros(count, values.dtype)
+            columns = {"places": (own[0], numbers), "values": (own[1], values)}
+            counts = [count] * group.size
+            gather = bind_gather(group, columns, lambda counts=counts: counts, when)  # type: ignore[misc]
+            self._sparse[count] = own, gather, numbers, values
+
+    def __call__(self) -> None:
+        count = elements_sent(self._attrs, int(self._step.reshape(-1)[0]), self._array.size)
+        if count not in self._sparse:
+            self._dense()
+            return
+        own, gather, numbers, values = self._sparse[count]
+        places = np.flatnonzero(self._array)
+        own[0][: places.size], own[1][: places.size] = places, self._array[places]
+        own[1][places.size :] = 0  # for whatever places stand there
+        gather()
+        self._array[...] = 0
+        np.add.at(self._array, numbers, values)  # in the order of ranks

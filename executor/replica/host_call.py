@@ -1,0 +1,134 @@
+"""Run what stands between the plans of a step: loops, and functions of arrays of tensors."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...graph.ir.replica_program import NodeRecord, ReplicaProgram, ValueRecord
+from ...graph.ops.host_call import ARRAY
+from ...strategies.errors import CollectiveError, ExecutionError
+from .hypotheses import beam_search_decode
+from .tensor_array import FUNCTIONS, Entry
+
+Values = dict[int, Any]  # by position in a program: a tensor, or an array of tensors
+RunRound = Callable[[Sequence[Any], Values, int], None]  # parts, values, number of the round
+_FUNCTIONS = {**FUNCTIONS, beam_search_decode.__name__: beam_search_decode}
+
+
+class HostCall:
+    """One call. ``body``: the parts of a loop's block, which ``load`` returns."""
+
+    def __init__(
+        self,
+        record: NodeRecord,
+        values: Sequence[ValueRecord],
+        load: Callable[[ReplicaProgram], Sequence[Any]],
+    ) -> None:
+        self.record, self._declared = record, values
+        self.function: str = record.attrs["function"]
+        block = record.attrs["block"]
+        self.program = None if block is None else ReplicaProgram.from_data(block)
+        self.body = () if self.program is None else tuple(load(self.program))
+        positions = iter(record.inputs.get("X", ()))
+        self._groups = [  # of each operand: its levels, its position, and those of its offsets
+            (levels, next(positions), tuple(next(positions) for _ in range(max(levels, 0))))
+            for levels in record.attrs["operands"]
+        ]
+
+    def run(self, values: Values, run_round: RunRound, within: float) -> None:
+        """Compute from ``values``, and add the results to them.
+
+        Raises:
+            ExecutionError: it failed, or is a loop that goes on after ``within`` seconds; the message names it,
+                what it reads and the user's line.
+        """
+        try:
+            if self.program is None:
+                results = _FUNCTIONS[self.function](
+                    *self._operands(values), **self.record.attrs["options"]
+                )
+                flat = list(self._flat(results))
+            else:
+                loop = self._back if self.function == "while_grad" else self._loop
+                flat = loop(self.program, values, run_round, within)
+        except (CollectiveError, ExecutionError):
+            raise
+        except Exception as error:
+            raise self._explain(error) from error
+        positions = self.record.outputs["Out"]
+        values |= {i: each for i, each in zip(positions, flat, strict=True) if each is not None}
+
+    def _operands(self, values: Values) -> Iterator[Any]:
+        for levels, position, offsets in self._groups:
+            first = self._value(values, position)
+            if levels == ARRAY:
+                yield first
+            else:
+                yield Entry(first, tuple([self._value(values, i) for i in offsets]))
+
+    def _value(self, values: Values, position: int) -> Any:
+        if position not in values:
+            name = self._declared[position].name
+            raise ValueError(
+                f"nothing was written to {name!r}: the loop that writes it made no round."
+            )
+        return values[position]
+
+    def _flat(self, results: Iterable[Any]) -> Iterator[Any]:
+        """Return tensors and their offsets side by side, as many as are declared."""
+        for levels, result in zip(self.record.attrs["results"], results, strict=True):
+            if levels == ARRAY:
+                yield result
+                continue
+            if len(result.levels) != levels:
+                raise ValueError(
+                    f"the entry has {len(result.levels)} levels of sequences, others have {levels}."
+                )
+            yield from (result.elements, *result.levels)
+
+    def _loop(
+        self, program: ReplicaProgram, values: Values, run_round: RunRound, within: float
+    ) -> list[Any]:
+        """Run the body while the condition, which is the first value, holds."""
+        state: list[Any] = [values.get(i) for i in self.record.inputs["X"]]
+        count, rounds = len(self.record.outputs["Out"]) - 1, list[list[Any]]()
+        deadline = time.monotonic() + within
+        while np.ravel(state[0])[0]:
+            if time.monotonic() > deadline:
+                raise TimeoutError(
+                    f"it goes on after {len(rounds):,} rounds and {within:g} s (ClusterConfig.step_deadline_s)."
+                )
+            results = self._round(program, state, run_round, len(rounds))
+            state[:count] = results[:count]
+            rounds.append(results[count:])
+        return [*state[:count], rounds]
+
+    def _back(
+        self, program: ReplicaProgram, values: Values, run_round: RunRound, within: float
+    ) -> list[Any]:
+        """Run the body for each round of a loop, from the last to the first, on what was saved of it."""
+        rounds, *state = (self._value(values, i) for i in self.record.inputs["X"])
+        count, options = len(self.record.outputs["Out"]), self.record.attrs["options"]
+        saved = slice(options["first"], options["first"] + options["saved"])
+        for number, results in reversed(list(enumerate(rounds))):
+            fed = [*results[saved], *state]
+            state[:count] = self._round(program, fed, run_round, number)
+        return state[:count]
+
+    def _round(
+        self, program: ReplicaProgram, fed: Sequence[Any], run_round: RunRound, number: int
+    ) -> list[Any]:
+        values = {i: each for i, each in zip(program.feeds, fed, strict=True) if each is not None}
+        run_round(self.body, values, number)
+        return [values.get(i) for i in program.fetches]
+
+    def _explain(self, error: Exception) -> ExecutionError:
+        positions = (i for i in self.record.inputs.get("X", ()) if i >= 0)
+        names = ", ".join(self._declared[i].name for i in positions) or "nothing"
+        return ExecutionError(
+            f"operator {self.function} failed: {error} (reads {names}; built at {self.record.where})"
+        )

@@ -1,0 +1,92 @@
+"""The plans of a segment, by what was fed and by the shapes that follow from it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator
+from typing import Generic, Protocol, TypeVar
+
+PLANS_KEPT = 16  # at least: one for each combination of feed shapes met lately
+INSTRUCTIONS_KEPT = 8192  # of more plans than that, in all; each takes some 20 KB
+KEYS_KEPT = 2048  # where shapes follow from elements, many keys come to the same shapes
+
+
+class Keepable(Protocol):
+    """A bound plan."""
+
+    @property
+    def size(self) -> int:
+        """The number of its instructions."""
+
+    def close(self) -> None:
+        """Let go of what it holds."""
+
+
+Bound = TypeVar("Bound", bound=Keepable)
+
+
+class PlanCache(Generic[Bound]):
+    """Keeps plans under keys, which tell what was fed; several keys may come to the shapes of one plan.
+
+    The plan that was used least lately goes first. ``most``: how many instructions there may be in all.
+    """
+
+    def __init__(self, most: int = INSTRUCTIONS_KEPT) -> None:
+        self.most, self._size = most, 0
+        self._by_key: OrderedDict[Hashable, Bound] = OrderedDict()
+        self._by_shapes: dict[Hashable, Bound] = {}
+        self._plans: OrderedDict[Bound, Hashable] = OrderedDict()  # and the shapes of each
+
+    def __len__(self) -> int:
+        return len(self._plans)
+
+    def __iter__(self) -> Iterator[Bound]:
+        """Return the plans, the least lately used first."""
+        return iter(list(self._plans))
+
+    def get(self, key: Hashable) -> Bound | None:
+        """Return the plan kept under a key, if there is one."""
+        bound = self._by_key.get(key)
+        if bound is not None:
+            self._plans.move_to_end(bound)
+        return bound
+
+    def alike(self, shapes: Hashable) -> Bound | None:
+        """Return a plan that was bound for values of these shapes, whatever elements they followed from."""
+        return self._by_shapes.get(shapes)
+
+    def keep(self, key: Hashable, shapes: Hashable, bound: Bound) -> None:
+        """Keep a plan under a key, for some shapes (None: for its key alone)."""
+        self._by_key[key] = bound
+        self._size += bound.size if bound not in self._plans else 0
+        self._plans[bound] = shapes
+        self._plans.move_to_end(bound)
+        if shapes is not None:
+            self._by_shapes[shapes] = bound
+        while len(self._plans) > PLANS_KEPT and self._size > self.most:
+            self.forget(next(iter(self._plans)))
+        while len(self._by_key) > KEYS_KEPT:
+            self._by_key.popitem(last=False)
+
+    def forget(self, bound: Bound) -> None:
+        """Let go of one plan."""
+        shapes = self._plans.pop(bound)
+        self._size -= bound.size
+        if shapes is not None:
+            del self._by_shapes[shapes]
+        for key in [key for key, other in self._by_key.items() if other is bound]:
+            del self._by_key[key]
+        bound.close()
+
+    def clear(self) -> None:
+        """Let go of every plan."""
+        for bound in self._plans:
+            bound.close()
+        self.disown()
+
+    def disown(self) -> None:
+        """Forget every plan, but leave what it holds as it is: another process has it."""
+        self._by_key.clear()
+        self._by_shapes.clear()
+        self._plans.clear()
+        self._size = 0

@@ -1,0 +1,225 @@
+"""Arrays of tensors, whose entries are known only when a program runs, and the functions on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from itertools import zip_longest
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...graph.ops.sequence_choice import rows_of, within
+from ...strategies.errors import InvalidValue
+
+
+class Entry(NamedTuple):
+    """A tensor with its sequences: ``levels`` are int64 offsets, outermost first."""
+
+    elements: np.ndarray
+    levels: tuple[np.ndarray, ...] = ()
+
+
+TensorArray = tuple[Entry | None, ...]
+
+
+def array(*entries: Entry, places: Sequence[int], count: int) -> tuple[TensorArray]:
+    """Return the array of ``count`` entries that has tensors in some places."""
+    by_place = dict(zip(places, entries, strict=True))
+    return (tuple(by_place.get(k) for k in range(count)),)
+
+
+def sum_arrays(*arrays: TensorArray) -> tuple[TensorArray]:
+    """Return the array whose entries are the sums of those that were written."""
+    return (tuple(reduce(_sum, column) for column in zip_longest(*arrays)),)
+
+
+def write_to_array(
+    entries: TensorArray, index: Entry, x: Entry, array: str, adds: bool
+) -> tuple[TensorArray]:
+    """Return the array with another entry; those between its end and the new one were never written.
+
+    ``adds``: it is the sum of what stands there and of ``x``.
+
+    Raises:
+        InvalidValue: the index is negative.
+    """
+    number = _number(index, array)
+    longer = [*entries, *[None] * (number + 1 - len(entries))]
+    longer[number] = _sum(longer[number], x) if adds else x
+    return (tuple(longer),)
+
+
+def take_entry(entries: TensorArray, index: Entry, like: Entry) -> tuple[TensorArray, Entry]:
+    """Return the array without an entry, and that: zeros if it was never written."""
+    number = _number(index, "")
+    entry = entries[number] if number < len(entries) else None
+    left = (*entries[:number], None, *entries[number + 1 :])
+    return left, entry or Entry(np.zeros_like(like.elements))
+
+
+def _sum(one: Entry | None, other: Entry | None) -> Entry | None:
+    if one is None or other is None:
+        return one or other
+    return Entry(one.elements + other.elements, one.levels)
+
+
+def read_from_array(entries: TensorArray, index: Entry, array: str) -> tuple[Entry]:
+    """Return an entry.
+
+    Raises:
+        InvalidValue: the array has none there.
+    """
+    number = _number(index, array)
+    entry = entries[number] if number < len(entries) else None
+    if entry is None:
+        raise InvalidValue(
+            f"entry {number} of {array!r}, which has {len(entries)}, was never written."
+        )
+    return (entry,)
+
+
+def lod_array_length(entries: TensorArray) -> tuple[Entry]:
+    """Return how many entries an array has: int64, shape [1]."""
+    return (Entry(np.array([len(entries)], np.int64)),)
+
+
+def tensor_array_to_tensor(entries: TensorArray, axis: int, use_stack: bool) -> tuple[Entry, Entry]:
+    """Join the entries along an axis, or stack them; return the tensor, and the size of each along it (int32).
+
+    Raises:
+        InvalidValue: an entry was never written, or their shapes do not fit together.
+    """
+    if not entries or None in entries:
+        raise InvalidValue(
+            f"{len(entries)} entries, of which {entries.count(None)} were never written."
+        )
+    arrays = [entry.elements for entry in entries if entry is not None]
+    try:
+        joined = np.stack(arrays, axis) if use_stack else np.concatenate(arrays, axis)
+    except ValueError as error:
+        shapes = ", ".join(str(list(each.shape)) for each in arrays)
+        raise InvalidValue(f"entries of shapes {shapes} do not fit together: {error}.") from None
+    rank = arrays[0].ndim
+    at = min(axis % (rank + use_stack), rank - 1)
+    sizes = [each.shape[at] for each in arrays]
+    return Entry(joined), Entry(np.array(sizes, np.int32))
+
+
+def lod_tensor_to_array(x: Entry, table: Entry, bare: bool = False) -> tuple[TensorArray]:
+    """Return an array: entry t is the t-th part of each sequence that has one, the longest sequence first.
+
+    ``table`` is a rank table (``graph/ops/sequence_choice.py``) of some level; entries have those within, or
+    none if they shall be ``bare``.
+
+    Raises:
+        InvalidValue: it is of no level of ``x``.
+    """
+    order, lengths = table.elements.T
+    lengths_x = [np.diff(level) for level in x.levels]
+    ranked = (
+        k
+        for k, own in enumerate(lengths_x)
+        if len(own) == len(order) and np.array_equal(own[order], lengths)
+    )
+    number = next(ranked, None)
+    if number is None:
+        raise InvalidValue(
+            f"the rank table is of sequences of the lengths {lengths.tolist()}, and X has "
+            f"{[own.tolist() for own in lengths_x]}."
+        )
+    starts, inner = x.levels[number][:-1][order], x.levels[number + 1 :]
+    steps = range(lengths.max(initial=0))
+    entries = [_chosen(x.elements, inner, starts[lengths > t] + t) for t in steps]
+    return (tuple(Entry(entry.elements) if bare else entry for entry in entries),)
+
+
+def array_to_lod_tensor(entries: TensorArray, table: Entry) -> tuple[Entry]:
+    """Return the sequences that :func:`lod_tensor_to_array` took apart, in the order that they had.
+
+    Raises:
+        InvalidValue: entries are missing, or have other numbers of rows than the table tells.
+    """
+    order, lengths = table.elements.T
+    parts = [entry for entry in entries if entry is not None]
+    counts = [_count(entry) for entry in parts]
+    alive = [int(np.count_nonzero(lengths > step)) for step in range(lengths.max(initial=0))]
+    if counts != alive or len(parts) < len(entries) or not parts:
+        raise InvalidValue(
+            f"the entries have {counts} rows (or sequences), and the rank table tells {alive}: write one "
+            f"in each step."
+        )
+    first = np.cumsum([0, *counts])[:-1]
+    rank = np.argsort(order)
+    numbers = np.concatenate([first[: lengths[r]] + r for r in rank]).astype(np.int64)
+    inner = [_together(levels) for levels in zip(*(part.levels for part in parts), strict=True)]
+    chosen = _chosen(np.concatenate([part.elements for part in parts]), inner, numbers)
+    ends = np.concatenate([[0], np.cumsum(lengths[rank])]).astype(np.int64)
+    return (Entry(chosen.elements, (ends, *chosen.levels)),)
+
+
+def lod_tensor_to_array_grad(entries: TensorArray, table: Entry, x: Entry) -> tuple[Entry]:
+    """Return what came down to the rows of ``x`` from the entries, which have no levels; else zeros."""
+    result = np.zeros_like(x.elements)
+    (places,) = lod_tensor_to_array(Entry(np.arange(len(result)), x.levels), table)
+    for place, entry in zip(places, entries, strict=False):
+        if place is not None and entry is not None:
+            result[place.elements] = entry.elements
+    return (Entry(result, x.levels),)
+
+
+def _count(entry: Entry) -> int:
+    return len(entry.levels[0]) - 1 if entry.levels else len(entry.elements)
+
+
+def _together(levels: Sequence[np.ndarray]) -> np.ndarray:
+    """Return offsets of sequences behind each other."""
+    lengths = np.concatenate([np.diff(level) for level in levels])
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+def _chosen(elements: np.ndarray, levels: Sequence[np.ndarray], numbers: np.ndarray) -> Entry:
+    """Return the tensor of some sequences (or rows), by number."""
+    result = []
+    rows = rows_of(levels, numbers)
+    for level in levels:
+        ends, numbers = within(level, numbers)
+        result.append(ends)
+    return Entry(elements[rows], tuple(result))
+
+
+def tensor_array_to_tensor_grad(
+    entries: TensorArray, above: Entry, axis: int, use_stack: bool
+) -> tuple[TensorArray]:
+    """Cut what came down to a joined tensor into the gradients of its entries."""
+    arrays = [entry.elements for entry in entries if entry is not None]
+    if use_stack:
+        return (tuple(Entry(part) for part in np.moveaxis(above.elements, axis, 0)),)
+    ends = np.cumsum([each.shape[axis] for each in arrays])[:-1]
+    return (tuple(Entry(part) for part in np.split(above.elements, ends, axis)),)
+
+
+def _number(index: Entry, array: str) -> int:
+    number = int(np.ravel(index.elements)[0])
+    if number < 0:
+        raise InvalidValue(f"the array {array!r} has no entry {number}.")
+    return number
+
+
+Results = tuple[Entry | TensorArray, ...]
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    function.__name__: function
+    for function in (
+        array,
+        sum_arrays,
+        take_entry,
+        write_to_array,
+        read_from_array,
+        lod_array_length,
+        tensor_array_to_tensor,
+        lod_tensor_to_array,
+        array_to_lod_tensor,
+        lod_tensor_to_array_grad,
+        tensor_array_to_tensor_grad,
+    )
+}

@@ -1,0 +1,92 @@
+"""Geo-SGD at a trainer: it updates its own parameters, and shares what changed every few steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...graph.transpiler.exchange import Changes, Exchange, Received, TableLookup
+from ..device.tensor import Tensor
+from ..feed.scope import Scope
+from ..rpc.messages import Push
+from .session import Session
+
+Array = np.ndarray[Any, Any]
+_CHANGE = ".delta"
+
+
+class SharedChanges:
+    """Parameters as the servers had them when they were pulled last, and what was changed since.
+
+    Every trainer pushes its change divided by the number of trainers, so servers add up to their mean; what the
+    others changed is added to the trainer's own values.
+    """
+
+    def __init__(
+        self, exchange: Exchange, changes: Changes, session: Session, scope: Scope
+    ) -> None:
+        self._exchange, self._changes = exchange, changes
+        self._session, self._scope = session, scope
+        self._steps = 0
+        self._known = {p.variable: self._tensor(p.variable).numpy() for p in changes.parameters}
+
+    def _tensor(self, name: str) -> Tensor:
+        return self._scope.home(name).get_tensor()
+
+    def stepped(self) -> None:
+        """Note a step; push and pull if it is time."""
+        self._steps += 1
+        if self._steps % self._changes.every == 0:
+            self.share()
+
+    def share(self) -> None:
+        """Push what changed, and take in what others changed."""
+        session, trainers = self._session, max(self._exchange.trainers, 1)
+        outgoing: dict[str, list[Push]] = {endpoint: [] for endpoint in session.endpoints}
+        names: dict[str, tuple[str, ...]] = {}
+        changed: dict[str, Array] = {}
+        own = {p.variable: self._tensor(p.variable).numpy() for p in self._changes.parameters}
+        for parameter in self._changes.parameters:
+            name = parameter.variable
+            change = ((own[name] - self._known[name]) / trainers).astype(own[name].dtype)
+            if name in self._changes.rows:
+                changed[name] = np.flatnonzero(change.any(axis=tuple(range(1, change.ndim))))
+            for piece in parameter.pieces:
+                push = Push(session.trainer, 0, piece.name + _CHANGE, piece.of(change))
+                if name in self._changes.rows:
+                    push = _rows_of(push, changed[name] - piece.first)
+                else:
+                    names[piece.endpoint] = (*names.get(piece.endpoint, ()), piece.name)
+                outgoing[piece.endpoint].append(push)
+            self._known[name] += change
+        pulled = session.step(self._exchange, outgoing, names)
+        for parameter in self._changes.parameters:
+            self._take(parameter, own[parameter.variable], pulled, changed.get(parameter.variable))
+
+    def _take(
+        self, parameter: Received, own: Array, pulled: Mapping[str, Array], changed: Array | None
+    ) -> None:
+        """Add what others changed; of a table, in the rows that were pushed."""
+        known = self._known[parameter.variable]
+        if changed is not None:
+            if changed.size:
+                table = TableLookup(
+                    *(parameter.variable, "", parameter.pieces, len(own), -1), drops_last=False
+                )
+                rows = self._session.lookup(self._exchange, table, changed)
+                own[changed] += rows - known[changed]
+                known[changed] = rows
+        else:
+            for piece in parameter.pieces:
+                there = pulled[piece.name].reshape(piece.of(known).shape)
+                piece.of(own)[...] += there - piece.of(known)
+                piece.of(known)[...] = there
+        self._tensor(parameter.variable).set(own)
+
+
+def _rows_of(push: Push, rows: Array) -> Push:
+    height = len(push.values)
+    own = rows[(rows >= 0) & (rows < height)]
+    return Push(push.trainer, push.number, push.name, push.values[own], own, height)

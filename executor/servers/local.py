@@ -1,0 +1,82 @@
+"""Servers and trainers on threads of one process: they find each other by endpoint."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from ...strategies.errors import InvalidState, ServerLost
+from ...strategies.log import REPORT_S, WaitLog
+from ..rpc.answers import accepted
+from ..rpc.messages import Answer, Message, Service
+
+if TYPE_CHECKING:
+    from ...strategies.cluster import ClusterConfig
+    from .server import ParameterServer
+
+_services: dict[str, Service] = {}
+_changed = threading.Condition()
+
+
+class LocalWire:
+    """Calls servers of this process. Arrays are handed over as they are."""
+
+    def call(self, endpoint: str, message: Message, within: float) -> Answer:
+        """Return the answer of a server, which may be there later.
+
+        Raises:
+            ServerLost: no server has this endpoint within ``within`` seconds.
+            EnforceNotMet: the server refused; the error is of the class that it named.
+        """
+        with _changed:
+            end, waiting = time.monotonic() + within, WaitLog()
+            while endpoint not in _services and (left := end - time.monotonic()) > 0:
+                _changed.wait(min(left, REPORT_S))
+                waiting.look(f"the parameter server {endpoint}")
+            if endpoint not in _services:
+                raise ServerLost(
+                    f"no parameter server is at {endpoint} after {within:g} s. In this process are: "
+                    f"{', '.join(sorted(_services)) or 'none'}. Run the server's program there: "
+                    f"exe.run(transpiler.get_pserver_program({endpoint!r}))."
+                )
+            service = _services[endpoint]
+        return accepted(service.handle(message))
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+class ThreadLauncher:
+    """Serves on the thread that runs a server's program."""
+
+    def serve(self, server: ParameterServer, config: ClusterConfig) -> None:
+        """Make a server reachable until its trainers have finished.
+
+        Raises:
+            InvalidState: another server of this process has this endpoint, or it was stopped.
+            TrainerLost: it ended because a trainer was lost.
+        """
+        with _changed:
+            if server.endpoint in _services:
+                raise InvalidState(
+                    f"another parameter server is at {server.endpoint}. Give each an endpoint of its own."
+                )
+            _services[server.endpoint] = server
+            _changed.notify_all()
+        try:
+            while not server.wait(config.step_deadline_s):
+                pass
+        finally:
+            with _changed:
+                del _services[server.endpoint]
+
+    def wire(self, config: ClusterConfig) -> LocalWire:
+        """Return what calls servers of this process."""
+        return LocalWire()
+
+
+def service_at(endpoint: str) -> Service | None:
+    """Return the server of this process at an endpoint, if there is one."""
+    with _changed:
+        return _services.get(endpoint)

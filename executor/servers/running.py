@@ -1,0 +1,67 @@
+"""What an executor does with programs of parameter servers and of their trainers."""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+from ...graph.program.program import Program
+from ...graph.transpiler.exchange import Exchange, exchange_of, exchanges
+from ...strategies.current import current_config
+from ..driver.parallel import ParallelRun
+from ..driver.runnable import Steps
+from ..feed.scope import Scope
+from .launchers import saver, server_launcher
+from .server import ParameterServer
+from .session import Session
+from .trainer import TrainerRun
+
+
+def serve(program: Program, scope: Scope) -> None:
+    """Run a server's program until its trainers have finished.
+
+    Raises:
+        NotInitialized: its startup program was not run in this scope.
+        InvalidState: another server has its endpoint.
+        TrainerLost: it ended because a trainer was lost.
+    """
+    config = current_config()
+    server = ParameterServer(program, scope, config, saver())
+    server_launcher().serve(server, config)
+
+
+class TrainerRuns:
+    """The trainers' programs that an executor ran, and their sessions, which end with it."""
+
+    def __init__(self) -> None:
+        self._exchanges: WeakKeyDictionary[Program, tuple[int, Exchange | None]] = (
+            WeakKeyDictionary()
+        )
+        self._runs: WeakKeyDictionary[ParallelRun, TrainerRun] = WeakKeyDictionary()
+        self.sessions: dict[Session, None] = {}
+
+    def exchange_of(self, program: Program) -> Exchange | None:
+        """Return what a program exchanges with servers (None: nothing), as it is now."""
+        version, exchange = self._exchanges.get(program, (-1, None))
+        if version != program.version:
+            exchange = exchange_of(program) if exchanges(program) else None
+            self._exchanges[program] = (program.version, exchange)
+        return exchange
+
+    def run_of(self, exchange: Exchange, run: ParallelRun, scope: Scope) -> TrainerRun:
+        """Return what runs a trainer's program on one place."""
+        known = self._runs.get(run)
+        if known is None or not known.session.open:
+            known = self._runs[run] = TrainerRun(exchange, run, scope)
+        self.note(known)
+        return known
+
+    def note(self, steps: Steps) -> None:
+        """Note the session of what runs a trainer's program."""
+        if isinstance(steps, TrainerRun):
+            self.sessions[steps.session] = None
+
+    def close(self) -> None:
+        """Say goodbye to the servers."""
+        for session in self.sessions:
+            session.close()
+        self.sessions.clear()

@@ -1,0 +1,343 @@
+"""ParameterServer: what a server does with the messages of trainers, however they reach it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...graph.program.program import Program
+from ...strategies.current import current_config
+from ...strategies.errors import (
+    EnforceNotMet,
+    InvalidState,
+    InvalidValue,
+    NotFound,
+    TrainerLost,
+    Unsupported,
+    nearest,
+)
+from ..feed.scope import Scope
+from ..rpc.messages import (
+    Answer,
+    Arrays,
+    Ask,
+    Barrier,
+    Goodbye,
+    Hello,
+    Lookup,
+    Message,
+    Pull,
+    Push,
+    Refused,
+    Report,
+    Save,
+    Snapshot,
+    Taken,
+    Together,
+    Welcome,
+)
+from .state import Saver, ServerState
+from .steps import AsyncSteps, Steps, SyncSteps
+from .updates import check_rows
+
+if TYPE_CHECKING:
+    from ...strategies.cluster import ClusterConfig
+
+Array = np.ndarray[Any, Any]
+
+
+class ParameterServer:
+    """A :class:`Service`: parameters in a scope, updated by the blocks of a server's program.
+
+    ``saver`` writes arrays by name into a folder, for trainers that ask for it. ``config``: deadlines, the
+    bound of staleness, and what happens when a trainer is lost; default: the configuration in force.
+
+    Raises:
+        InvalidValue: the program is no server's, or the bound cannot be kept.
+        NotInitialized: the server's startup program was not run in the scope.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        scope: Scope,
+        config: ClusterConfig | None = None,
+        saver: Saver | None = None,
+    ) -> None:
+        self.program, self.scope = program, scope
+        self.state = ServerState(program, scope, config if config is not None else current_config())
+        self.steps: Steps = (SyncSteps if self.state.parts.sync else AsyncSteps)(self.state)
+        self._saver = saver
+        self._handlers: dict[type[Any], Callable[[Any], Answer]] = {
+            Hello: self._hello,
+            Push: self._push,
+            Barrier: self._barrier,
+            Pull: self._pull,
+            Lookup: self._lookup,
+            Save: self._save,
+            Goodbye: self._goodbye,
+            Ask: self._ask,
+            Together: self._together,
+        }
+
+    @property
+    def endpoint(self) -> str:
+        """Where trainers reach it."""
+        return self.state.endpoint
+
+    def __repr__(self) -> str:
+        mode = "sync" if self.state.parts.sync else "async"
+        return f"<ParameterServer at {self.endpoint}, {mode}, {len(self.state.trainers)} trainers>"
+
+    # -- the service ----------------------------------------------------------------------------
+
+    def handle(self, message: Message) -> Answer:
+        """Do what a message asks; may wait for other trainers, within the deadlines of the configuration."""
+        try:
+            handler = self._handlers.get(type(message))
+            if handler is None:
+                raise Unsupported(f"a parameter server does not know {type(message).__name__}.")
+            return handler(message)
+        except EnforceNotMet as error:
+            return Refused(type(error).__name__, str(error))
+
+    def destination(
+        self, trainer: int, number: int, name: str, shape: tuple[int, ...], dtype: str
+    ) -> Array | None:
+        """Return the memory that a dense push will be put into, if a wire may receive it there."""
+        gradient = self.state.parts.by_pushed.get(name)
+        if (
+            gradient is None
+            or gradient.rows
+            or trainer not in self.state.by_id
+            or self.state.failure
+        ):
+            return None
+        with self.state.changed:
+            if not self.steps.takes_alone(self.state.by_id[trainer], number, name):
+                return None
+        memory = self.state.updates.memory(name)
+        return memory if memory.shape == shape and memory.dtype == np.dtype(dtype) else None
+
+    def lost(self, trainer: int, reason: str) -> None:
+        """Take note that a trainer died; those who wait for it are told, or go on, as configured."""
+        with self.state.changed:
+            one = self.state.by_id.get(trainer)
+            if one is None or not one.live:
+                return
+            step = one.number + 1
+            text = f"trainer {trainer} of parameter server {self.endpoint} was lost in step {step}: {reason}"
+            one.lost, one.computing = reason or "lost", False
+            if self.state.config.lost_trainer == "stop":
+                self.state.fail(
+                    TrainerLost(
+                        f"{text} ClusterConfig(lost_trainer='continue') goes on without it."
+                    )
+                )
+            else:
+                self.state.attempt(self.steps.left)
+            self.state.changed.notify_all()
+
+    def snapshot(self) -> Snapshot:
+        """Return copies of all that lasts, between two updates."""
+        with self.state.changed:
+            names = [n for n in sorted(self.state.parts.lasting | {*self.state.parts.counters})]
+            arrays = {name: self.state.updates.memory(name).copy() for name in names}
+            trainers = {
+                str(one.id): {"number": one.number, "taken": dict(one.taken)}
+                for one in self.state.trainers
+            }
+            return Snapshot(arrays, {"applied": self.steps.applied, "trainers": trainers})
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go back to a state; trainers go on from the step that each of them has reached.
+
+        Raises:
+            InvalidValue: the snapshot is of another program.
+        """
+        with self.state.changed:
+            names = self.state.parts.lasting | {*self.state.parts.counters}
+            if set(snapshot.arrays) != names:
+                other = sorted(names.symmetric_difference(snapshot.arrays))
+                raise InvalidValue(
+                    f"the snapshot is of another server's program than {self.endpoint}'s: they differ in "
+                    f"{', '.join(map(repr, other[:5]))}."
+                )
+            for name, array in snapshot.arrays.items():
+                self.state.tensor(name).set(array)
+            for one in self.state.trainers:
+                past = snapshot.counters["trainers"].get(str(one.id), {})
+                one.number, one.taken = int(past.get("number", 0)), dict(past.get("taken", {}))
+                one.pushed, one.arrived, one.computing = set(), False, False
+            self.steps.restored(int(snapshot.counters["applied"]))
+            self.state.changed.notify_all()
+
+    def wait(self, within: float) -> bool:
+        """Wait until all trainers have finished; tell whether they have.
+
+        Raises:
+            TrainerLost: the server ended because a trainer was lost.
+            EnforceNotMet: it ended for another reason.
+        """
+        deadline = time.monotonic() + within
+        with self.state.changed:
+            while self.state.failure is None and not self.state.ended:
+                self.state.refuse_absence()
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return False
+                self.state.changed.wait(min(left, 1.0))
+            if self.state.failure is not None:
+                raise self.state.failure
+            return True
+
+    def stop(self, reason: str) -> None:
+        """Refuse all that waits, and all that comes, for this reason."""
+        with self.state.changed:
+            self.state.fail(InvalidState(f"parameter server {self.endpoint} was stopped: {reason}"))
+
+    def _ended(self) -> bool:
+        return not any(one.live for one in self.state.trainers)
+
+    # -- messages -------------------------------------------------------------------------------
+
+    def _together(self, message: Together) -> Answer:
+        answer: Answer = Taken()
+        for one in message.messages:
+            answer = self.handle(one)
+            if isinstance(answer, Refused):
+                break
+        return answer
+
+    def _hello(self, message: Hello) -> Answer:
+        with self.state.changed:
+            one = self.state.by_id.get(message.trainer)
+            if one is not None and self.state.failure is None:
+                one.lost = ""
+            one = self.state.trainer(message.trainer)
+            if message.trainers not in (0, len(self.state.trainers)):
+                raise InvalidValue(
+                    f"trainer {message.trainer} was transpiled for {message.trainers} trainers, parameter "
+                    f"server {self.endpoint} for {len(self.state.trainers)}. Use the same trainers= everywhere."
+                )
+            if message.digest and message.digest not in self.state.parts.digests:
+                raise InvalidValue(
+                    f"trainer {message.trainer} has another program than parameter server {self.endpoint}: "
+                    f"what it receives is not what the server holds. Transpile the same program, with the same "
+                    f"pservers=, trainers= and config, on all of them."
+                )
+            one.joined, one.finished = True, False
+            if not one.arrived:
+                one.pushed.clear()
+            self.state.changed.notify_all()
+            return Welcome(self.steps.begins_at(one))
+
+    def _push(self, message: Push) -> Answer:
+        if message.name in self.state.parts.counters:
+            with self.state.changed:
+                self.state.attempt(
+                    lambda: self.steps.count(self.state.trainer(message.trainer), message)
+                )
+            return Taken()
+        gradient = self.state.parts.by_pushed.get(message.name)
+        if gradient is None:
+            raise NotFound(
+                f"parameter server {self.endpoint} takes no {message.name!r} "
+                f"(trainer {message.trainer}, step {message.number})."
+                f"{nearest(message.name, self.state.parts.by_pushed)} It was transpiled with "
+                f"sync_mode={self.state.parts.sync}: give all roles the same program, sync_mode= and config."
+            )
+        self.state.updates.check(message, gradient)
+        with self.state.changed:
+            one = self.state.trainer(message.trainer)
+            self.state.counts["pushes"] += 1
+            self.state.counts["rows"] += 0 if message.rows is None else len(message.rows)
+            if not self.steps.push(one, message, gradient):
+                self.state.counts["repeated"] += 1
+        return Taken()
+
+    def _barrier(self, message: Barrier) -> Answer:
+        with self.state.changed:
+            one = self.state.trainer(message.trainer)
+            if message.kind == "send":
+                self.steps.sent(one, message.number)
+                self.state.changed.notify_all()
+            elif message.kind == "begin":
+                self.steps.begin(one, message.number)
+            elif message.kind == "meet":
+                self.steps.meet(message.number)
+            elif message.kind != "fetch":
+                raise InvalidValue(f"there is no barrier {message.kind!r}.")
+        return Taken()
+
+    def _pull(self, message: Pull) -> Answer:
+        for name in message.names:
+            if name not in self.state.parts.params:
+                raise NotFound(
+                    f"parameter server {self.endpoint} has no {message.names and name!r} "
+                    f"(trainer {message.trainer}).{nearest(name, self.state.parts.params)}"
+                )
+        with self.state.changed:
+            return Arrays(self.steps.pull(self.state.trainer(message.trainer), message))
+
+    def _lookup(self, message: Lookup) -> Answer:
+        tables = self.state.parts.tables
+        if message.table not in tables:
+            raise NotFound(
+                f"parameter server {self.endpoint} has no table {message.table!r}."
+                f"{nearest(message.table, tables)}"
+            )
+        what = f"trainer {message.trainer} looks up {message.table!r} in step {message.number}"
+        with self.state.changed:
+            self.steps.look(self.state.trainer(message.trainer), message.number)
+            table = self.state.updates.memory(tables[message.table])
+            check_rows(what, message.ids, len(table))
+            return Arrays({message.table: table[message.ids]})
+
+    def _save(self, message: Save) -> Answer:
+        if self._saver is None:
+            raise Unsupported(f"parameter server {self.endpoint} has nothing to write files with.")
+        with self.state.changed:
+            names = message.names or tuple(sorted(self.state.parts.lasting))
+            unknown = [name for name in names if name not in self.state.parts.lasting]
+            if unknown:
+                raise NotFound(f"parameter server {self.endpoint} has no {unknown[0]!r} to save.")
+            self._saver(message.folder, {name: self.state.updates.memory(name) for name in names})
+        return Taken()
+
+    def _goodbye(self, message: Goodbye) -> Answer:
+        with self.state.changed:
+            one = self.state.by_id.get(message.trainer)
+            if one is not None and one.live:
+                one.finished, one.computing = True, False
+                if self.state.failure is None:
+                    self.state.attempt(self.steps.left)
+            self.state.changed.notify_all()
+        return Taken()
+
+    def _ask(self, message: Ask) -> Answer:
+        with self.state.changed:
+            trainers = {
+                one.id: {
+                    "steps": one.number,
+                    "joined": one.joined,
+                    "finished": one.finished,
+                    "lost": one.lost,
+                    "staleness": one.staleness.facts(),
+                }
+                for one in self.state.trainers
+            }
+            return Report(
+                {
+                    "endpoint": self.endpoint,
+                    "mode": "sync" if self.state.parts.sync else "async",
+                    "steps": self.steps.applied,
+                    "lost_steps": self.steps.lost_steps,
+                    "compilations": self.state.updates.compilations,
+                    **self.state.counts,
+                    "trainers": trainers,
+                }
+            )

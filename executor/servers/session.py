@@ -1,0 +1,310 @@
+"""A trainer's side of its servers: it joins them, pushes, waits and pulls, step by step."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...graph.transpiler.exchange import (
+    Exchange,
+    Piece,
+    Received,
+    Saved,
+    Sent,
+    TableLookup,
+)
+from ...graph.transpiler.sparse_sends import ROWS
+from ...strategies.current import current_config
+from ...strategies.errors import EnforceNotMet, InvalidState, InvalidValue
+from ..rpc.answers import expected
+from ..rpc.messages import (
+    Answer,
+    Arrays,
+    Ask,
+    Barrier,
+    Goodbye,
+    Hello,
+    Lookup,
+    Message,
+    Pull,
+    Push,
+    Report,
+    Save,
+    Single,
+    Together,
+    Welcome,
+    Wire,
+)
+from .launchers import server_launcher
+
+if TYPE_CHECKING:
+    from ...strategies.cluster import ClusterConfig
+
+Array = np.ndarray[Any, Any]
+Values = Mapping[str, Array]
+
+
+class Session:
+    """One trainer and its servers, for all programs of this process that name them.
+
+    ``number``: steps that it has pushed. The first server in order decides when steps may begin.
+    """
+
+    def __init__(self, trainer: int, endpoints: Sequence[str], config: ClusterConfig) -> None:
+        self.trainer, self.endpoints, self.config = trainer, tuple(endpoints), config
+        self.number = 0
+        self._wire: Wire = server_launcher().wire(config)
+        self._joined: dict[str, str] = {}
+        self._pool = ThreadPoolExecutor(max(len(endpoints), 1), f"rowlock-trainer-{trainer}")
+        self._turn = threading.RLock()
+        self.open = True
+
+    # -- steps ----------------------------------------------------------------------------------
+
+    def exchange(self, exchange: Exchange, values: Values) -> Values:
+        """Push what a step computed and pull what the next one reads, by the names servers have for it."""
+        number = self.number + 1
+        outgoing = {e: _pushes(exchange, e, values, self.trainer, number) for e in self.endpoints}
+        names = {e: _names(exchange.received, e) for e in self.endpoints}
+        pushes = bool(exchange.sent or exchange.sync or exchange.meets)
+        return self.step(exchange, outgoing if pushes else None, names)
+
+    def step(
+        self,
+        exchange: Exchange,
+        outgoing: Mapping[str, Sequence[Push]] | None,
+        names: Mapping[str, tuple[str, ...]],
+    ) -> Values:
+        """Push to servers, end the step and pull; without ``outgoing`` there is no step to end."""
+        with self._turn:
+            self._check_open()
+            self._join(exchange)
+            number = self.number + (outgoing is not None)
+            first: dict[str, list[Single]] = {e: [] for e in self.endpoints}
+            for endpoint in self.endpoints if outgoing is not None else ():
+                pushes = (outgoing or {}).get(endpoint, ())
+                first[endpoint] += [replace(push, number=number) for push in pushes]
+                first[endpoint].append(Barrier(self.trainer, number, "send"))
+            last: dict[str, list[Single]] = {
+                e: [Pull(self.trainer, number, names[e])] if names.get(e) else []
+                for e in self.endpoints
+            }
+            pulled = self._phases(first, self._waits(exchange, number, outgoing is not None), last)
+            self.number = number
+            return pulled
+
+    def _waits(self, exchange: Exchange, number: int, ended: bool) -> list[Single]:
+        """Return what the first server is asked to wait for, between the pushes and the pulls."""
+        waits: list[Single] = []
+        if exchange.meets and ended:
+            waits.append(Barrier(self.trainer, number, "meet"))
+        if self.config.staleness_bound is not None and not exchange.sync:
+            waits.append(Barrier(self.trainer, number + 1, "begin"))
+        return waits
+
+    def _phases(
+        self,
+        first: Mapping[str, Sequence[Single]],
+        waits: Sequence[Single],
+        last: Mapping[str, Sequence[Single]],
+    ) -> Values:
+        """Send all at once, unless there is something to wait for: then the first server hears the end last."""
+        if not waits:
+            return _pulled(self._all({e: [*first.get(e, ()), *last[e]] for e in self.endpoints}))
+        arbiter, *others = self.endpoints
+        self._all({e: first.get(e, ()) for e in others})
+        self._all({arbiter: [*first.get(arbiter, ()), *waits]})
+        return _pulled(self._all(last))
+
+    def lookup(self, exchange: Exchange, lookup: TableLookup, ids: Array) -> Array:
+        """Return rows of a table for ids of any shape; those of ``padding_idx`` are zeros."""
+        with self._turn:
+            self._check_open()
+            self._join(exchange)
+            shape = ids.shape[:-1] if lookup.drops_last else ids.shape
+            flat = ids.reshape(-1).astype(np.int64)
+            wanted, places = np.unique(flat, return_inverse=True)
+            _check_ids(lookup, wanted)
+            asked: dict[str, list[Lookup]] = {}
+            chosen: dict[tuple[str, str], Array] = {}
+            for piece in lookup.pieces:
+                inside = piece.holds(wanted)
+                if inside.any():
+                    chosen[piece.endpoint, piece.name] = inside
+                    own = piece.own(wanted[inside])
+                    message = Lookup(self.trainer, self.number + 1, piece.name, own)
+                    asked.setdefault(piece.endpoint, []).append(message)
+            rows: Array | None = None
+            for endpoint, message, answer in self._each(asked):
+                there = expected(answer, Arrays, endpoint).by_name[message.table]
+                if rows is None:
+                    rows = np.zeros((len(wanted), there.shape[1]), there.dtype)
+                rows[chosen[endpoint, message.table]] = there
+            assert rows is not None, "there are ids, each in a part of the table"
+            if lookup.padding_idx != -1:
+                rows[wanted == lookup.padding_idx] = 0
+            result: Array = rows[places.reshape(-1)].reshape(*shape, rows.shape[1])
+            return result
+
+    # -- messages -------------------------------------------------------------------------------
+
+    def _join(self, exchange: Exchange) -> None:
+        digests = {e: exchange.digest(e) for e in self.endpoints}
+        new = {
+            e: d
+            for e, d in digests.items()
+            if (d and self._joined.get(e) != d) or e not in self._joined
+        }
+        hellos: dict[str, list[Single]] = {
+            e: [Hello(self.trainer, exchange.trainers, digest)] for e, digest in new.items()
+        }
+        within = self.config.start_deadline_s
+        for endpoint, answer in self._all(hellos, within).items():
+            self.number = max(self.number, expected(answer, Welcome, endpoint).number)
+            self._joined[endpoint] = digests[endpoint]
+
+    def _all(
+        self, messages: Mapping[str, Sequence[Single]], within: float | None = None
+    ) -> dict[str, Answer]:
+        """Send to all servers at once; return their answers."""
+        journeys: dict[str, Message] = {
+            e: each[0] if len(each) == 1 else Together(tuple(each))
+            for e, each in messages.items()
+            if each
+        }
+        calls: dict[str, Callable[[], Answer]] = {
+            e: lambda e=e, m=m: self._call(e, m, within)  # type: ignore[misc]
+            for e, m in journeys.items()
+        }
+        return self._at_once(calls)
+
+    def _each(self, messages: Mapping[str, Sequence[Lookup]]) -> list[tuple[str, Lookup, Answer]]:
+        """Send messages to all servers at once, one after another to each; return all answers."""
+
+        def ask(endpoint: str) -> list[tuple[str, Lookup, Answer]]:
+            return [(endpoint, m, self._call(endpoint, m, None)) for m in messages[endpoint]]
+
+        answers = self._at_once({e: lambda e=e: ask(e) for e in messages})  # type: ignore[misc]
+        return [one for each in answers.values() for one in each]
+
+    def _at_once(self, calls: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
+        if len(calls) < 2:
+            return {endpoint: call() for endpoint, call in calls.items()}
+        futures = {endpoint: self._pool.submit(call) for endpoint, call in calls.items()}
+        try:
+            return {endpoint: future.result() for endpoint, future in futures.items()}
+        except KeyboardInterrupt:  # or the process would wait for the others before it ends
+            self._hang_up()
+            raise
+
+    def _call(self, endpoint: str, message: Message, within: float | None) -> Answer:
+        config = self.config  # a server waits so long itself, and then says for whom
+        longest = config.step_deadline_s + config.start_deadline_s
+        return self._wire.call(endpoint, message, within if within is not None else longest)
+
+    # -- else -----------------------------------------------------------------------------------
+
+    def save(self, saved: Sequence[Saved]) -> None:
+        """Have servers write tables."""
+        with self._turn:
+            self._check_open()
+            for one in saved:
+                self._call(one.endpoint, Save(one.folder, (one.table,)), None)
+
+    def reports(self) -> list[Report]:
+        """Return what each server that was joined tells of itself."""
+        with self._turn:
+            self._check_open()
+            asked: dict[str, list[Single]] = {
+                e: [Ask()] for e in self.endpoints if e in self._joined
+            }
+            return [expected(a, Report, e) for e, a in self._all(asked).items()]
+
+    def close(self) -> None:
+        """Say goodbye to all servers that still answer."""
+        with self._turn:
+            if not self.open:
+                return
+            self.open = False
+            for endpoint in self._joined:
+                try:
+                    self._call(endpoint, Goodbye(self.trainer), 1.0)
+                except EnforceNotMet:  # it ended before
+                    continue
+            self._wire.close()
+            self._pool.shutdown()
+
+    def _hang_up(self) -> None:
+        """End the calls that are under way; servers have to be joined again."""
+        self._wire.close()
+        self._wire = server_launcher().wire(self.config)
+        self._joined = dict.fromkeys(self._joined, "")
+
+    def _check_open(self) -> None:
+        if not self.open:
+            raise InvalidState(f"trainer {self.trainer} has said goodbye to its servers.")
+
+
+def _pulled(answers: Mapping[str, Answer]) -> Values:
+    return {
+        name: array
+        for answer in answers.values()
+        if isinstance(answer, Arrays)
+        for name, array in answer.by_name.items()
+    }
+
+
+def _pushes(
+    exchange: Exchange, endpoint: str, values: Values, trainer: int, number: int
+) -> list[Push]:
+    return [
+        push
+        for sent in exchange.sent
+        for piece in sent.pieces
+        if piece.endpoint == endpoint
+        for push in [_push(sent, piece, values, trainer, number)]
+    ]
+
+
+def _push(sent: Sent, piece: Piece, values: Values, trainer: int, number: int) -> Push:
+    array = values[sent.variable]
+    if not sent.height:
+        return Push(trainer, number, piece.name, piece.of(array))
+    rows = values[sent.variable + ROWS]
+    inside = piece.holds(rows) & (rows < sent.height)
+    own = piece.own(rows[inside])
+    return Push(trainer, number, piece.name, array[inside], own, piece.height(sent.height))
+
+
+def _names(received: Sequence[Received], endpoint: str) -> tuple[str, ...]:
+    return tuple(p.name for r in received for p in r.pieces if p.endpoint == endpoint)
+
+
+def _check_ids(lookup: TableLookup, ids: Array) -> None:
+    height = lookup.height
+    if ids.size and (ids[0] < 0 or ids[-1] >= height):
+        wrong = ids[0] if ids[0] < 0 else ids[-1]
+        raise InvalidValue(
+            f"variable {lookup.ids!r} has id {wrong}, and the table has {height} rows (0 to {height - 1})."
+        )
+
+
+_sessions: dict[tuple[str, int, tuple[str, ...]], Session] = {}
+_lock = threading.Lock()
+
+
+def session_for(exchange: Exchange) -> Session:
+    """Return the session of a trainer with its servers, begun if there is none."""
+    config = current_config()
+    key = (config.model_dump_json(), exchange.trainer, exchange.endpoints)
+    with _lock:
+        for closed in [other for other, session in _sessions.items() if not session.open]:
+            del _sessions[closed]
+        if key not in _sessions:
+            _sessions[key] = Session(exchange.trainer, exchange.endpoints, config)
+        return _sessions[key]

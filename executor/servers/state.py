@@ -1,0 +1,152 @@
+"""What a server knows: its parameters, how far trainers are, whether it goes on; and how those who ask wait."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...graph.program.program import Program
+from ...graph.transpiler.server_program import ServerProgram
+from ...strategies.errors import EnforceNotMet, ExecutionError, InvalidValue, TrainerLost
+from ..device.tensor import Tensor
+from ..feed.scope import Scope
+from .progress import Progress
+from .updates import Updates
+
+if TYPE_CHECKING:
+    from ...strategies.cluster import ClusterConfig
+
+Saver = Callable[[str, Mapping[str, np.ndarray[Any, Any]]], None]  # a folder, arrays by name
+
+
+class ServerState:
+    """The state of a server. ``changed`` is its lock, and tells those who wait that something did.
+
+    ``failure``: why it does not go on. ``counts``: how many pushes came, and rows in them.
+
+    Raises:
+        InvalidValue: the program is no server's, or the bound of staleness cannot be kept.
+        NotInitialized: the server's startup program was not run in the scope.
+    """
+
+    def __init__(self, program: Program, scope: Scope, config: ClusterConfig) -> None:
+        self.config = config
+        self.parts = ServerProgram(program)
+        self.endpoint = self.parts.endpoint
+        self.updates = Updates(self.parts, scope)
+        self.by_id = {i: Progress(i) for i in range(self.parts.trainers)}
+        self.failure: EnforceNotMet | None = None
+        self.changed = threading.Condition()
+        self.counts = {"pushes": 0, "repeated": 0, "rows": 0}
+        self._idle_since = time.monotonic()
+        self._check_bound()
+
+    def _check_bound(self) -> None:
+        bound, others = self.config.staleness_bound, len(self.by_id) - 1
+        if bound is not None and bound < others and not self.parts.sync:
+            raise InvalidValue(
+                f"ClusterConfig.staleness_bound is {bound}, and {len(self.by_id)} trainers that work at the "
+                f"same time are {others} steps apart. Set it to {others} or more, or train in sync mode."
+            )
+
+    @property
+    def trainers(self) -> Sequence[Progress]:
+        """All trainers, in order."""
+        return list(self.by_id.values())
+
+    @property
+    def ended(self) -> bool:
+        """Whether nobody will ask any more."""
+        return not any(one.live for one in self.trainers)
+
+    def tensor(self, name: str) -> Tensor:
+        """Return the tensor of a name in the scope."""
+        return self.updates.tensor(name)
+
+    # With the lock:
+
+    def trainer(self, number: int) -> Progress:
+        """Return a trainer that may ask, or say why it may not.
+
+        Raises:
+            InvalidValue: there is no such trainer.
+            TrainerLost: the server goes on without it, or has ended because of another.
+        """
+        if self.failure is not None:
+            raise self.failure
+        if number not in self.by_id:
+            raise InvalidValue(
+                f"trainer {number} is unknown to parameter server {self.endpoint}, which was transpiled for "
+                f"trainers 0 to {len(self.by_id) - 1}. Give each a trainer_id below the number of trainers."
+            )
+        one = self.by_id[number]
+        if one.lost:
+            raise TrainerLost(
+                f"parameter server {self.endpoint} goes on without trainer {number} ({one.lost}); it has to "
+                f"join again: run its startup program."
+            )
+        return one
+
+    def fail(self, error: EnforceNotMet) -> None:
+        """End the server, and tell all who wait why."""
+        self.failure = self.failure or error
+        self.changed.notify_all()
+
+    def attempt(self, call: Callable[[], None]) -> None:
+        """Call what updates; if it fails, the server is over: nobody knows what was updated."""
+        try:
+            call()
+        except Exception as error:
+            kind = type(error) if isinstance(error, EnforceNotMet) else ExecutionError
+            failure = kind(f"parameter server {self.endpoint}: {error}")
+            self.fail(failure)
+            raise failure from error
+
+    def until(
+        self, ready: Callable[[], bool], waited: Callable[[], list[Progress]], what: str
+    ) -> None:
+        """Wait until something holds that trainers bring about.
+
+        Raises:
+            TrainerLost: a trainer did not come, or not in time; names those ``waited`` for.
+        """
+        began = time.monotonic()
+        while not ready():
+            if self.failure is not None:
+                raise self.failure
+            late = waited()
+            never = any(not one.joined for one in late)
+            config = self.config
+            within = config.start_deadline_s if never else config.step_deadline_s
+            left = began + within - time.monotonic()
+            if left <= 0:
+                raise TrainerLost(f"{what}: {_named(late)} within {within:g} s ({_field(never)}).")
+            self.changed.wait(left)
+        if self.failure is not None:
+            raise self.failure
+
+    def refuse_absence(self) -> None:
+        """End if nobody is at work, and those that were awaited did not come in time."""
+        now, within = time.monotonic(), self.config.start_deadline_s
+        if any(one.live and one.joined for one in self.trainers):
+            self._idle_since = now
+        elif now - self._idle_since > within:
+            absent = _named([one for one in self.trainers if one.live])
+            text = (
+                f"parameter server {self.endpoint}: {absent} within {within:g} s ({_field(True)})."
+            )
+            self.fail(TrainerLost(text))
+
+
+def _named(late: list[Progress]) -> str:
+    names = ", ".join(str(one.id) for one in late) or "nobody"
+    joined = all(one.joined for one in late)
+    return f"trainer {names} {'sent nothing' if joined else 'did not join, or sent nothing'}"
+
+
+def _field(never: bool) -> str:
+    return f"ClusterConfig.{'start_deadline_s' if never else 'step_deadline_s'}"
