@@ -18,6 +18,7 @@ from ..executor.gang.assign import Change, assign
 from ..executor.gang.delivery import VALUES_GONE, Outcome
 from ..executor.gang.gang import Gang
 from ..executor.replica.message import Message
+from ..executor.replica.orders import Regroup, failure_of, pack
 from ..strategies.cluster import ClusterConfig
 from ..strategies.errors import CollectiveError, InvalidState, PlacementError, ReplicaLost
 from ..strategies.log import log
@@ -354,7 +355,7 @@ class RayDelivery:
             ReplicaLost: one more is lost.
         """
         if session() == self._session:
-            self._probes.post(self._members)
+            self._probes.post(self._members, self.config.start_deadline_s)
         if isinstance(self._channels, ActorCalls):
             self._channels.use({r: m.actor for r, m in enumerate(self._members)})
         else:
@@ -362,25 +363,20 @@ class RayDelivery:
             self._watch = HeartbeatMonitor(
                 {r: m.watch for r, m in enumerate(self._members) if m.watch}
             )
+        if self._group:  # an interrupt may have kept others from what some wait for there
+            self.release("its members form another group.")
         forget_segments(self._group)
         self._group = f"rowlock-{uuid.uuid4().hex}"
-        head = {
-            "group": self._group,
-            "size": self.size,
-            "backend": self.config.collectives,
-            "within": self.config.start_deadline_s,
-        }
+        backend, within = self.config.collectives, self.config.start_deadline_s
         messages = {
-            r: Message("regroup", {**head, "rank": r, "pin": self._part_of_host(r)})
+            r: pack(Regroup(self._group, r, self.size, backend, within, self._part_of_host(r)))
             for r in range(self.size)
         }
         answers = self.finish(self.start(messages)).values()
-        failures = sorted(
-            (answer.head for answer in answers if answer.kind == "error"),
-            key=lambda head: bool(head["collateral"]),
-        )
+        failures = [failure_of(answer) for answer in answers if answer.kind == "error"]
         if failures:
-            raise CollectiveError(f"the replicas could not form a group: {failures[0]['text']}")
+            first = min(failures, key=lambda failure: failure.collateral)
+            raise CollectiveError(f"the replicas could not form a group: {first.text}")
         self._call_spares()
 
     def _part_of_host(self, rank: int) -> tuple[int, int, list[int]] | None:

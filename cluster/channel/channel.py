@@ -19,6 +19,7 @@ from ...strategies.errors import CollectiveError
 from .connection import ReplicaConnection
 from .feed_buffer import SLOTS
 from .frame import ChannelClosed, Frame, Outgoing
+from .writers import frames_of
 
 _HAND_OVER_S = 2.0
 _WATCH_MS = 250
@@ -111,12 +112,8 @@ class Channels:
             self._make_room(cramped, within)
         lasting = number is not None
         number = self.reserve() if number is None else number
-        frames: dict[int, list[memoryview]] = {}  # a message for all is encoded once
-        outgoing: dict[int, Outgoing] = {}
-        for rank, message in messages.items():
-            if id(message) not in frames:
-                frames[id(message)] = self.lines[rank].frame(number, message, slot)
-            outgoing[rank] = Outgoing(frames[id(message)])
+        frames = frames_of(self.lines, number, messages, slot)
+        outgoing = {rank: Outgoing(pieces) for rank, pieces in frames.items()}
         # From this statement on an interrupt leaves no replica without its message.
         self._under_way[number] = _Exchange(slot, outgoing, set(messages), lasting=lasting)
         try:

@@ -156,18 +156,19 @@ class ReplicaServer:
         self._spins, self._spin = spins, False
         self._area: SharedFeedBuffer | None = None
         self._at: Frame | None = None
+        self._incoming = Incoming(reuse=True)  # a replica copies what it keeps
+        self._ahead: Frame | None = None  # that came while a GPU was waited for
         self._last: tuple[Any, bytes] = ({}, b"")  # head of what was posted, and its bytes
         self._posted = -1
 
     def serve(self) -> None:
         """Answer messages until the driver is gone, or has closed the gang."""
-        incoming = Incoming(reuse=True)  # a replica copies what it keeps
-        self._replica.post = self.post
+        self._replica.post, self._replica.look_ahead = self.post, self._look_ahead
         # An answer that is still on its way from a GPU.
         owed: tuple[int, Message, int] | None = None
         with contextlib.suppress(ChannelClosed, OSError):
             while True:
-                frame = self._next(incoming) if owed is None else self._before(owed[1], incoming)
+                frame = self._next() if owed is None else self._before(owed[1])
                 answer = None
                 if frame is not None:
                     self._at, self._posted = frame, -1
@@ -179,30 +180,52 @@ class ReplicaServer:
                 if answer is not None and not isinstance(answer[1].arrays, Arriving):
                     self._answer(*answer)
                     owed = None
-        if self._area is not None:
-            self._area.close()
+        self._let_go()
 
-    def _before(self, answer: Message, incoming: Incoming) -> Frame | None:
+    def _look_ahead(self) -> None:
+        """Take the next message if it is here, and have its feed copied to the GPU, which works on this one's.
+
+        What this one feeds lies in the area, so that the next one is not read over it.
+        """
+        if self._ahead is not None or self._at is None or self._at.slot < 0:
+            return
+        with contextlib.suppress(ChannelClosed, OSError):  # who asks for the next message is told
+            self._ahead = self._incoming.pull(self._connection, wait=False)
+        frame = self._ahead
+        if frame is None or frame.slot < 0 or self._area is None:
+            return
+        places = self._area.places(frame.slot, frame.text)
+        if places is not None:
+            with contextlib.suppress(Exception):  # who handles it is told
+                self._replica.stage(frame.message._replace(arrays=places, lasting=True))
+
+    def _pull(self, wait: bool) -> Frame | None:
+        if self._ahead is not None:
+            frame, self._ahead = self._ahead, None
+            return frame
+        return self._incoming.pull(self._connection, wait=wait)
+
+    def _before(self, answer: Message) -> Frame | None:
         """Return the next frame if it comes before what an answer consists of."""
         arriving = answer.arrays
         assert isinstance(arriving, Arriving)
         while not arriving.here():
-            frame = incoming.pull(self._connection, wait=False)
+            frame = self._pull(wait=False)
             if frame is not None:
                 return frame
             os.sched_yield()
         return None
 
-    def _next(self, incoming: Incoming) -> Frame:
+    def _next(self) -> Frame:
         """Return the next frame; one that comes soon finds a processor that is awake, its caches warm."""
         if self._spin:
             until = time.perf_counter() + _SPIN_S
             while time.perf_counter() < until:
-                frame = incoming.pull(self._connection, wait=False)
+                frame = self._pull(wait=False)
                 if frame is not None:
                     return frame
                 os.sched_yield()
-        frame = incoming.pull(self._connection)
+        frame = self._pull(wait=True)
         assert frame is not None, "the connection does not block"
         return frame
 
@@ -225,9 +248,23 @@ class ReplicaServer:
             return Message("error", {"text": str(error)})
         if self._area is not None:
             self._replica.forget_fed()
-            self._area.close()
+        self._let_go()
         self._area = area
+        if self._replica.runtime is not None:
+            self._replica.runtime.pin(area.segment.array)
         return Message("ok", {})
+
+    def _let_go(self) -> None:
+        """Close the area; a GPU reads nothing of it any more."""
+        if self._area is None:
+            return
+        runtime = self._replica.runtime
+        if runtime is not None:
+            runtime.use()
+            runtime.synchronize()
+            runtime.unpin(self._area.segment.array)
+        self._area.close()
+        self._area = None
 
     def post(self, message: Message) -> None:
         """Leave what belongs to the answer where the driver finds it, whatever happens here."""

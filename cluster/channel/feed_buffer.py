@@ -7,11 +7,11 @@ what is posted: values that must reach the driver even if the replica ends right
 from __future__ import annotations
 
 import uuid
-from collections import OrderedDict
 from collections.abc import Iterable
 
 import numpy as np
 
+from ...executor.host.bounded_dict import BoundedDict
 from ..primitives.shm import Segment, is_segment, refuse_full, segment_path
 from . import frame
 from .frame import read_head
@@ -35,7 +35,7 @@ class SharedFeedBuffer:
         self._bytes = segment.array.data
         self._words = self._bytes[:_WORDS].cast("Q")
         self._taken: set[int] = set()
-        self._known: OrderedDict[tuple[int, bytes], Places] = OrderedDict()
+        self._known: BoundedDict[tuple[int, bytes], Places] = BoundedDict(_LAYOUTS_KEPT)
 
     @staticmethod
     def new_path() -> str:
@@ -116,8 +116,6 @@ class SharedFeedBuffer:
             np.ndarray(shape, dtype, self._bytes, begin + offset)
             for offset, (dtype, shape) in zip(offsets, layout.arrays, strict=False)
         ]
-        if len(self._known) > _LAYOUTS_KEPT:
-            self._known.popitem(last=False)
         return places
 
     def close(self) -> None:

@@ -32,7 +32,7 @@ class AbortChannel:
         self._connections = dict(connections)
         self._names, self._here, self._heard = names, here, heard
         self._sending = threading.Lock()
-        self._told = self._closed = False
+        self._has_sent = self._closed = False
         self._selector = selectors.DefaultSelector()
         for peer, connection in self._connections.items():
             connection.settimeout(_SEND_S)
@@ -44,7 +44,7 @@ class AbortChannel:
         while not self._closed:
             for key, _ in self._selector.select(_LOOK_S):
                 self._listen(key.data)
-            if not self._told and not self._closed and (reason := self._here()) is not None:
+            if not self._has_sent and not self._closed and (reason := self._here()) is not None:
                 self.broadcast(reason)
 
     def _listen(self, peer: int) -> None:
@@ -68,8 +68,8 @@ class AbortChannel:
     def broadcast(self, reason: str) -> None:
         """Tell every other host, once."""
         with self._sending:
-            if not self._told:
-                self._told = True
+            if not self._has_sent:
+                self._has_sent = True
                 self._send(ABORT, reason.encode()[:REASON_BYTES])
 
     def _send(self, kind: bytes, text: bytes = b"") -> None:

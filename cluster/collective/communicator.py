@@ -40,7 +40,12 @@ class NcclCommunicator:
         self._within, self._ended = within, ended
         self._control, self._runtime, self._nccl = control, runtime, runtime.nccl
         self._ending: list[threading.Thread] = []
-        self.stream = runtime.stream()
+        self._lock = (
+            threading.Lock()
+        )  # of what asks the communicator, and of who takes it away to end it
+        self.stream = runtime.stream(
+            urgent=True
+        )  # its few blocks go first: kernels fill what is left
         self.world: Any = None
         self.form()
 
@@ -84,14 +89,15 @@ class NcclCommunicator:
         ) from (failures[0] if failures else None)
 
     def check(self) -> None:
-        """Raise what went wrong in the communicator."""
-        world = self.world
-        if world is not None:
-            world.check_async_error()
+        """Raise what went wrong in the communicator; it is not ended meanwhile."""
+        with self._lock:
+            if self.world is not None:
+                self.world.check_async_error()
 
     def abort(self) -> None:
         """End the communicator. What waits for a peer ends at once; a thread stays until graphs are gone."""
-        world, self.world = self.world, None
+        with self._lock:
+            world, self.world = self.world, None
         if world is not None:
             ending = threading.Thread(target=self._end, args=(world,), daemon=True)
             ending.start()

@@ -13,8 +13,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...executor.cuda.runtime import Event, Fork, Runtime
-from ...executor.plan.group import DEADLINE_S, CollectiveGroup
+from ...executor.plan.group import DEADLINE_S, Agree, CollectiveGroup
 from ...executor.replica.agreement import NO_STEP
 from ...strategies.errors import CollectiveAborted, CollectiveError
 from .communicator import NcclCommunicator
@@ -58,6 +60,7 @@ class NcclGroup(CollectiveGroup):
         self._communicator = NcclCommunicator(control, runtime, within, ended)
         self._calls = NcclCalls(self._communicator, runtime, self.rank, lambda: self._given_up)
         self._lock = threading.Lock()
+        self._meanwhile: Callable[[], None] | None = None
 
     # -- memory -----------------------------------------------------------------------------------
 
@@ -118,7 +121,11 @@ class NcclGroup(CollectiveGroup):
 
     def _wait(self, event: Event, until: float, within: float, tag: str) -> None:
         began = asked = time.monotonic()
-        while not event.done():
+        while True:
+            if self._meanwhile is not None:
+                self._meanwhile()
+            if event.done():
+                break
             now = time.monotonic()
             self._refuse_aborted(tag)
             if now - asked > _ERRORS_S:
@@ -220,9 +227,20 @@ class NcclGroup(CollectiveGroup):
         """Return when every rank is here."""
         self._meet(tag, within)
 
-    def agree(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
-        """Return when every rank begins the same step of the same plan: NCCL itself compares nothing."""
-        self._meet(f"step of {tag}", within)
+    def bound_agree(self, *, within: float = DEADLINE_S, tag: str = "") -> Agree:
+        """Return a call that returns every rank's number once all begin the same step, which NCCL ignores."""
+        row, tag = np.zeros(self.size, np.int64), f"step of {tag}"
+        gather = self._control.bound_all_reduce(row, within=within, tag=tag)
+
+        def agree(standing: int) -> Sequence[int]:
+            self._refuse_aborted(tag)
+            row.fill(0)
+            row[self.rank] = standing
+            with self._giving_up():
+                gather()
+            return row.tolist()
+
+        return agree
 
     def vote(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
         """Return when every rank has the results of every collective so far."""
@@ -241,6 +259,10 @@ class NcclGroup(CollectiveGroup):
         except CollectiveError as error:
             self._break(str(error))
             raise
+
+    def while_waiting(self, call: Callable[[], None]) -> None:
+        """Take a function to call now and then while this rank waits for its GPU."""
+        self._meanwhile = call
 
     @property
     def waited(self) -> float:

@@ -193,12 +193,21 @@ class Rendezvous:
                 futex.wait(self._control.address + at * 8, seen & 0xFFFFFFFF, min(SLICE_S, within))
                 if (ended := self._ended()) is not None:
                     self.abort(ended)
-                # One that is still on its way to lock its byte is not dead.
-                gone = words[at + _ATTACHED] and not self.alive(peer)
-                if words[at] == seen and gone and words[at] < target:
+                dead = self._dead(target) if words[at] == seen else []
+                if dead:
                     self.abort(
-                        f"{kind} ({detail}): the process of rank {self.ranks[peer]} has ended"
+                        f"{kind} ({detail}): the process of rank {self.ranks[dead[0]]} has ended"
                     )
+
+    def _dead(self, target: int) -> list[int]:
+        """Return the late members whose processes have ended, whoever is waited for just now."""
+        words, dead = self._words, []
+        for peer in range(self.size):
+            at = peer * _LINE
+            # One that is still on its way to lock its byte is not dead.
+            if words[at] < target and words[at + _ATTACHED] and not self.alive(peer):
+                dead.append(peer)
+        return [peer for peer in dead if words[peer * _LINE] < target]
 
     def _all_arrived(self, target: int) -> bool:
         words, beyond = self._words, self._base + (1 << EPOCH_SHIFT)

@@ -6,6 +6,8 @@ No other module names them. ``tests/cluster/test_ray_private.py`` tells which on
 from __future__ import annotations
 
 import importlib
+import os
+from collections.abc import MutableMapping
 from typing import Any
 
 import ray
@@ -16,6 +18,8 @@ NODE_ENDINGS = ("kill_all_processes", "_drain_node_before_shutdown")
 PUT = ("ray.experimental.internal_kv", "_internal_kv_put")
 GET = ("ray.experimental.internal_kv", "_internal_kv_get")
 DELETE = ("ray.experimental.internal_kv", "_internal_kv_del")
+CONFIG = ("ray._raylet", "Config")
+MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 _NAMESPACE = "rowlock"
 
 
@@ -45,6 +49,21 @@ def leave_parents_node() -> None:
     for name in NODE_ENDINGS:
         if hasattr(node, name):
             setattr(node, name, lambda *args, **how: None)
+
+
+def authenticate(environment: MutableMapping[str, str], path: str) -> None:
+    """Have the processes of an environment prove themselves with the token in a file, if it names no other way.
+
+    Without the private part this process could not join such a Ray any more: no token is asked for then.
+    """
+    if MODE in environment or TOKEN in environment or TOKEN_PATH in environment:
+        return
+    config = part(*CONFIG)
+    renew = getattr(config, "initialize", None)
+    environment[MODE] = "disabled" if renew is None else "token"
+    environment[TOKEN_PATH] = path
+    if environment is os.environ and renew is not None:
+        renew("")  # Ray read its environment when it was imported
 
 
 # -- a table that all processes of a Ray cluster share ------------------------------------------------

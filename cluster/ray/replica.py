@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import ray
 
+from ...executor.cuda.runtime import Runtime
 from ...executor.device.gpus import open_gpu
 from ...executor.host.cores import set_threads
+from ...executor.plan.group import CollectiveGroup
 from ...executor.replica.message import Message
-from ...executor.replica.orders import Step
+from ...executor.replica.orders import OK, LeaveTrainers, Regroup, Step
 from ...executor.replica.replica import Replica
 from ...graph.ops.python_function import FUNCTIONS, PythonFunction
 from ...strategies import build as _build  # noqa: F401 - programs come with both: read them before
@@ -31,29 +33,27 @@ from .pinning import CoreKeeper
 class RayReplica(Replica):
     """A replica that joins groups of ``ray.util.collective`` when it is told to."""
 
-    def on_regroup(self, head: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> Message:
+    def on_regroup(self, order: Regroup, arrays: Sequence[np.ndarray]) -> Message:
         """Leave the group this replica is in, and join another (none if it would be alone)."""
-        self.join(head["rank"], None)
+        name, rank, size, backend, within, pin = order
+        self.join(rank, None)
         if self._group_name:
             leave_group(self._group_name)
-        self._group_name = head["group"] if head["size"] > 1 else ""
+        self._group_name = name if size > 1 else ""
         if self._keeper is not None:
             self._keeper.close()
             self._keeper = None
-        if head["pin"]:
-            self._keeper = CoreKeeper(*head["pin"])
+        if pin is not None:
+            self._keeper = CoreKeeper(*pin)
             self._keeper.start()
-        if head["size"] > 1:
-            terms = Terms(head["within"], self.within, partial(self._ended, head["group"]))
-            group = form_group(
-                head["group"], head["rank"], head["size"], head["backend"], self.runtime, terms
-            )
-            self.join(head["rank"], group)
-        return Message("ok", {})
+        if size > 1:
+            terms = Terms(within, self.within, partial(self._ended, name))
+            self.join(rank, form_group(name, rank, size, backend, self.runtime, terms))
+        return OK
 
     _group_name = ""
     _keeper: CoreKeeper | None = None
-    _given_up = ("", "")  # the group that the driver gave up last, and why
+    _given_up: Mapping[str, str] = {}  # why the driver gave groups up, by name
 
     @property
     def own_core(self) -> bool:
@@ -76,15 +76,28 @@ class RayReplica(Replica):
         The driver gives a group up for good. It may say so before this replica has begun to form it, while a
         reset is about to wipe an abort out, or when this replica is in the next group already.
         """
-        self._given_up = (name, reason)
-        group = self.group
-        if group is not None and name == self._group_name:
+        self._given_up = {**self._given_up, name: reason}
+        seat = self.trainers.get(name)
+        group = self.group if name == self._group_name else seat.group if seat is not None else None
+        if group is not None:
             group.abort(reason)
 
     def _ended(self, name: str) -> str | None:
         """Return why the driver gave a group up; None: it did not."""
-        given_up, reason = self._given_up
-        return reason if name == given_up else None
+        return self._given_up.get(name)
+
+    def form_trainers(
+        self, name: str, rank: int, size: int, runtime: Runtime | None, within: float
+    ) -> CollectiveGroup:
+        """Join a group with replicas of other trainers."""
+        terms = Terms(within, self.within, partial(self._ended, name))
+        return form_group(name, rank, size, "rowlock", runtime, terms)
+
+    def on_leave_trainers(self, order: LeaveTrainers, arrays: Sequence[np.ndarray]) -> Message:
+        """Leave a group of trainers, with the programs that met there."""
+        answer = super().on_leave_trainers(order, arrays)
+        leave_group(order.name)
+        return answer
 
     def _meet(self, epoch: int) -> None:
         super()._meet(epoch)
@@ -115,6 +128,7 @@ class ReplicaActor:
         else:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
         self._replica = RayReplica(0, None, collective_s, runtime)
+        self._replica.form = self._replica.form_trainers
         self._answered, self._answer = 0, Message("none", {})
 
     @ray.method(concurrency_group="admin")

@@ -29,7 +29,6 @@ from .nodes import GPU
 from .replica import ReplicaActor
 
 _DEATH_NOTICE_S = 0.5
-_START_S = 3.0
 _REASON_CHARACTERS = 400
 _numbers = itertools.count()
 
@@ -231,8 +230,8 @@ class NodeProbes:
     def __init__(self) -> None:
         self._by_node: dict[str, Any] = {}
 
-    def post(self, members: list[ReplicaHandle]) -> None:
-        """Have one on the node of each member, ready to look."""
+    def post(self, members: list[ReplicaHandle], within: float) -> None:
+        """Have one on the node of each member, ready to look, or given up as the members would be."""
         starting = []
         for member in members:
             node = member.where["node"]
@@ -242,7 +241,7 @@ class NodeProbes:
                 self._by_node[node] = probe
                 starting.append(probe.look.remote(member.where["pid"]))
         if starting:
-            ray.wait(starting, num_returns=len(starting), timeout=_START_S)
+            ray.wait(starting, num_returns=len(starting), timeout=within)
 
     def look(self, member: ReplicaHandle, within: float) -> tuple[str, int] | None:
         """Look at a member's process; None if its node does not answer."""

@@ -24,6 +24,7 @@ from ...strategies.errors import CollectiveError, InvalidState
 from ...strategies.log import log
 from ..primitives.ray_private import leave_parents_node
 from ..primitives.shm import FORMING_BYTES, check_shared_memory, sweep
+from .shared_head import ROLES, shared_address
 
 _OBJECT_STORE_BYTES = 200_000_000  # steps do not use the object store
 _QUIET: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": True}
@@ -46,8 +47,11 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def join_ray(config: ClusterConfig, replicas: int = 1) -> None:
+def join_ray(config: ClusterConfig, replicas: int = 1, shared: bool = False) -> None:
     """Join the Ray that is initialised, or the one named (RAY_ADDRESS counts), or start one for them here.
+
+    ``shared``: without an address, it is one for all processes of this training on this host; so it is where
+    the environment has a role (PADDLE_TRAINING_ROLE).
 
     Python's random numbers go on as if no Ray had been joined.
 
@@ -57,12 +61,12 @@ def join_ray(config: ClusterConfig, replicas: int = 1) -> None:
     drawn = random.getstate()  # Ray draws from it; the programs' shuffles must not depend on that
     with launching():
         try:
-            _join(config, replicas)
+            _join(config, replicas, shared or any(role in os.environ for role in ROLES))
         finally:
             random.setstate(drawn)
 
 
-def _join(config: ClusterConfig, replicas: int) -> None:
+def _join(config: ClusterConfig, replicas: int, shared: bool) -> None:
     sweep()
     if ray.is_initialized():
         if _forked:
@@ -72,6 +76,8 @@ def _join(config: ClusterConfig, replicas: int) -> None:
             )
         return
     address = config.address or os.environ.get("RAY_ADDRESS")
+    if shared and not address:
+        address = shared_address()
     if address and address != "local":
         try:
             _knock(address)

@@ -1,0 +1,170 @@
+"""Start a job's processes on this host, and end all of them when one fails."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from ...strategies.errors import MissingFile
+
+_GRACE_S = 10.0  # between asking a process to end, and ending it
+_SERVERS_S = 30.0  # in which servers end by themselves, once all workers have
+_SHOWN = 20  # lines of a log
+_INTERRUPTED = 130  # the status of what Ctrl-C ended
+
+
+@dataclass(frozen=True)
+class JobProcess:
+    """A process to be started. ``log``: the name of its file; ``serves``: it ends behind those that do not."""
+
+    name: str
+    environment: Mapping[str, str]
+    log: str
+    serves: bool = False
+
+
+class _Running:
+    """A process that was started."""
+
+    def __init__(self, member: JobProcess, command: Sequence[str], log_dir: str | None) -> None:
+        self.member = member
+        self.path = Path(log_dir) / member.log if log_dir is not None else None
+        output: IO[bytes] | None = self.path.open("wb") if self.path is not None else None
+        environment = {**os.environ, **member.environment}
+        for name in ("http_proxy", "https_proxy"):  # members of a job talk to each other directly
+            environment.pop(name, None)
+        self.process: subprocess.Popen[bytes] = subprocess.Popen(
+            command, env=environment, stdout=output, stderr=output, start_new_session=True
+        )
+        if output is not None:
+            output.close()
+
+    def end(self, number: int) -> None:
+        """Send a signal to the process and all that it started."""
+        if self.process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, number)
+
+    def story(self) -> str:
+        """Return how it ended, with the end of its log."""
+        code = self.process.returncode
+        how = f"status {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
+        text = f"{self.member.name} (process {self.process.pid}) ended with {how}."
+        if self.path is None:
+            return text
+        lines = self.path.read_text(errors="replace").splitlines()[-_SHOWN:]
+        return "\n".join([f"{text} The end of {self.path}:", *(f"    {line}" for line in lines)])
+
+
+def run_job(
+    members: Sequence[JobProcess],
+    command: Sequence[str],
+    log_dir: str | None = None,
+    grace_s: float = _GRACE_S,
+) -> int:
+    """Run a command once for each member, and return the job's status: 0, or that of the first that failed.
+
+    A member that fails ends the others, and is named on stderr. Ctrl-C, or SIGTERM, ends all.
+
+    Args:
+        members: what to start.
+        command: a program and its arguments, the same for all.
+        log_dir: a folder for what they write; None: they write where this process does.
+        grace_s: seconds between asking members to end, and ending them.
+    """
+    if log_dir is not None:
+        os.makedirs(log_dir, exist_ok=True)
+    ended: queue.SimpleQueue[_Running] = queue.SimpleQueue()
+    running: list[_Running] = []
+    try:
+        with _terminable():
+            for member in members:
+                running.append(_Running(member, command, log_dir))
+                threading.Thread(target=_watch, args=(running[-1], ended), daemon=True).start()
+            return _await(running, ended)
+    except KeyboardInterrupt:
+        print("rowlock: interrupted; the job's processes are ended.", file=sys.stderr)
+        return _INTERRUPTED
+    finally:
+        _end_all(running, grace_s)
+
+
+def _watch(one: _Running, ended: queue.SimpleQueue[_Running]) -> None:
+    one.process.wait()
+    ended.put(one)
+
+
+def _await(running: Sequence[_Running], ended: queue.SimpleQueue[_Running]) -> int:
+    """Wait until all have ended, servers last, or one fails."""
+    left = {one.member.name for one in running}
+    serving = {one.member.name for one in running if one.member.serves}
+    deadline: float | None = None
+    while left:
+        if deadline is None and left <= serving < {one.member.name for one in running}:
+            deadline = time.monotonic() + _SERVERS_S
+        try:
+            one = ended.get(timeout=None if deadline is None else deadline - time.monotonic())
+        except (queue.Empty, ValueError):  # ValueError: the deadline has passed
+            print(
+                f"rowlock: all workers have ended, and {', '.join(sorted(left))} not within {_SERVERS_S:g} s: "
+                f"they are ended. A worker says that it has finished by fleet.stop_worker() or exe.close().",
+                file=sys.stderr,
+            )
+            return 0
+        left.discard(one.member.name)
+        if one.process.returncode:
+            others = f" {', '.join(sorted(left))}: ended for it." if left else ""
+            print(f"rowlock: {one.story()}\nrowlock: the job failed.{others}", file=sys.stderr)
+            code = one.process.returncode
+            return code if code > 0 else 128 - code
+    return 0
+
+
+def _end_all(running: Sequence[_Running], grace_s: float) -> None:
+    for one in running:
+        one.end(signal.SIGTERM)
+    deadline = time.monotonic() + grace_s
+    for one in running:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            one.process.wait(max(0.0, deadline - time.monotonic()))
+        one.end(signal.SIGKILL)
+        one.process.wait()
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """Make SIGTERM an interrupt, where this is the main thread."""
+
+    def interrupt(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def script_command(script: str, arguments: Sequence[str], aliased: bool) -> list[str]:
+    """Return the command that runs a script of Python; ``aliased``: with Rowlock as ``paddle``.
+
+    Raises:
+        MissingFile: there is no such script.
+    """
+    if not os.path.isfile(script):
+        raise MissingFile(f"there is no script {script!r} (looked for from {os.getcwd()!r}).")
+    alias = ["-m", "rowlock.alias"] if aliased else []
+    return [sys.executable, "-u", *alias, script, *arguments]

@@ -1,0 +1,414 @@
+"""Role makers: which part this process plays in a job, as its environment or its arguments say."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from ...strategies.endpoints import LARGEST_PORT, is_endpoint
+from ...strategies.errors import (
+    InvalidArgument,
+    InvalidType,
+    InvalidValue,
+    MissingVariable,
+    Unsupported,
+)
+from .worker_group import Bytes, WorkerGroup
+
+
+class Role:
+    """The parts: a worker trains, a server keeps parameters."""
+
+    WORKER = 1
+    SERVER = 2
+
+
+_WORDS = {Role.WORKER: "TRAINER", Role.SERVER: "PSERVER"}
+
+
+class RoleMakerBase:
+    """Says which part this process plays. A subclass sets what :meth:`generate_role` finds.
+
+    ``_role``, ``_current_id`` (among those of its role), ``_worker_endpoints`` or ``_worker_count``, and
+    ``_server_endpoints``.
+    """
+
+    def __init__(self) -> None:
+        self._role: int | None = None
+        self._current_id = -1
+        self._worker_endpoints: list[str] = []
+        self._server_endpoints: list[str] = []
+        self._worker_count = 0
+        self._role_is_generated = False
+        self._groups: dict[str, WorkerGroup] = {}
+
+    def generate_role(self) -> None:
+        """Find out; again it does nothing."""
+        if not self._role_is_generated:
+            self._generate()
+            self._role_is_generated = True
+
+    def _generate(self) -> None:
+        """Set what the class's docstring names."""
+
+    def is_worker(self) -> bool:
+        """Tell whether this process trains."""
+        self.generate_role()
+        return self._role == Role.WORKER
+
+    def is_server(self) -> bool:
+        """Tell whether this process keeps parameters."""
+        self.generate_role()
+        return self._role == Role.SERVER
+
+    def is_first_worker(self) -> bool:
+        """Tell whether this is worker 0, which saves models."""
+        return self.is_worker() and self._current_id == 0
+
+    def worker_num(self) -> int:
+        """Return how many workers there are."""
+        self.generate_role()
+        return len(self._worker_endpoints) or self._worker_count
+
+    def server_num(self) -> int:
+        """Return how many servers there are."""
+        self.generate_role()
+        return len(self._server_endpoints)
+
+    def worker_index(self) -> int:
+        """Return this process's number among those of its role."""
+        self.generate_role()
+        return self._current_id
+
+    def server_index(self) -> int:
+        """Return this process's number among those of its role."""
+        self.generate_role()
+        return self._current_id
+
+    def get_trainer_endpoints(self) -> list[str]:
+        """Return the workers' endpoints; empty where only their number is known."""
+        self.generate_role()
+        return self._worker_endpoints
+
+    def get_pserver_endpoints(self) -> list[str]:
+        """Return the servers' endpoints."""
+        self.generate_role()
+        return self._server_endpoints
+
+    def to_string(self) -> str:
+        """Return the role in words."""
+        self.generate_role()
+        return (
+            f"role: {self._role}, current_id: {self._current_id}, worker_endpoints: "
+            f"{self._worker_endpoints}, server_endpoints: {self._server_endpoints}"
+        )
+
+    def __repr__(self) -> str:
+        if not self._role_is_generated:
+            return f"<{type(self).__name__}: not asked yet>"
+        word = _WORDS.get(self._role or 0, "nobody")
+        return (
+            f"<{type(self).__name__}: {word} {self._current_id}, of {self.worker_num()} workers and "
+            f"{self.server_num()} servers>"
+        )
+
+    def barrier_worker(self) -> None:
+        """Wait until every worker has come here. A server returns at once.
+
+        Raises:
+            TrainerLost: some did not come; names them.
+        """
+        self.gather_workers(None)
+
+    def barrier_all(self) -> None:
+        """Wait until every worker and every server has come here.
+
+        Raises:
+            TrainerLost: some did not come; names them.
+        """
+        everybody = self.worker_num() + self.server_num()
+        number = self._current_id if self.is_worker() else self.worker_num() + self._current_id
+        self._group("all", number, everybody).gather(None)
+
+    def gather_workers(self, values: Any) -> list[Any]:
+        """Return what each worker passed, by number: numbers, words, and lists of them.
+
+        A server returns an empty list at once.
+
+        Raises:
+            TrainerLost: some did not come; names them.
+        """
+        if not self.is_worker():
+            return []
+        if self.worker_num() == 1:
+            return [values]
+        return self._group("workers", self._current_id, self.worker_num()).gather(values)
+
+    def gather_bytes(self, array: Bytes) -> list[Bytes]:
+        """Return what bytes each worker passed, by number; see :meth:`gather_workers`."""
+        if not self.is_worker() or self.worker_num() == 1:
+            return [array] * self.is_worker()
+        return self._group("workers", self._current_id, self.worker_num()).gather_bytes(array)
+
+    def all_gather(self, input: Any) -> list[Any]:
+        """Return what each worker passed; see :meth:`gather_workers`."""
+        return self.gather_workers(input)
+
+    def all_reduce_worker(self, input: Any, output: Any, mode: str = "sum") -> None:
+        """Write the sum (``mode`` "max", "min") over all workers of numbers, one by one, into ``output``.
+
+        Raises:
+            InvalidValue: there is no such mode.
+            TrainerLost: some workers did not come; names them.
+        """
+        reducers = {"sum": sum, "max": max, "min": min}
+        if mode not in reducers:
+            raise InvalidValue(f"all_reduce_worker: mode must be sum, max or min, got {mode!r}.")
+        columns = self.gather_workers(
+            [one.item() if hasattr(one, "item") else one for one in input]
+        )
+        for i, values in enumerate(zip(*columns, strict=True)):
+            output[i] = reducers[mode](values)  # type: ignore[operator]
+
+    def _group(self, whose: str, number: int, count: int) -> WorkerGroup:
+        if whose not in self._groups:
+            job = ",".join(self._worker_endpoints or self._server_endpoints)
+            self._groups[whose] = WorkerGroup(f"{whose} of {job}:", number, count)
+        return self._groups[whose]
+
+
+class PaddleCloudRoleMaker(RoleMakerBase):
+    """Reads the environment that job schedulers, ``launch`` and ``launch_ps`` set.
+
+    With servers: TRAINING_ROLE (TRAINER or PSERVER), PADDLE_PSERVERS_IP_PORT_LIST, PADDLE_TRAINERS_NUM; a
+    trainer PADDLE_TRAINER_ID, a server POD_IP and PADDLE_PORT. With ``is_collective``:
+    PADDLE_TRAINER_ENDPOINTS, PADDLE_TRAINER_ID (0), PADDLE_TRAINING_ROLE (TRAINER).
+    """
+
+    def __init__(self, is_collective: bool = False) -> None:
+        super().__init__()
+        self._is_collective = is_collective
+
+    def _generate(self) -> None:
+        if self._is_collective:
+            self._generate_collective()
+            return
+        self._server_endpoints = _endpoints("PADDLE_PSERVERS_IP_PORT_LIST", "servers")
+        self._worker_count = _number("PADDLE_TRAINERS_NUM", 1)
+        role = _role("TRAINING_ROLE", _environment("TRAINING_ROLE"))
+        if role == Role.WORKER:
+            self._current_id = _number("PADDLE_TRAINER_ID", 0, self._worker_count)
+        else:
+            self._current_id = _own_number(self._server_endpoints)
+        self._role = role
+
+    def _generate_collective(self) -> None:
+        self._worker_endpoints = _endpoints("PADDLE_TRAINER_ENDPOINTS", "trainers")
+        word = os.environ.get("PADDLE_TRAINING_ROLE", "TRAINER")
+        if word != "TRAINER":
+            raise InvalidArgument(
+                f"PADDLE_TRAINING_ROLE is {word!r}: a collective job has trainers alone. Unset it, or leave "
+                f"out is_collective=True."
+            )
+        count = len(self._worker_endpoints)
+        self._current_id = (
+            _number("PADDLE_TRAINER_ID", 0, count) if "PADDLE_TRAINER_ID" in os.environ else 0
+        )
+        own = os.environ.get("PADDLE_CURRENT_ENDPOINT")
+        if own is not None and own != self._worker_endpoints[self._current_id]:
+            raise InvalidValue(
+                f"PADDLE_CURRENT_ENDPOINT is {own!r}, but trainer {self._current_id} (PADDLE_TRAINER_ID) is at "
+                f"{self._worker_endpoints[self._current_id]!r} in PADDLE_TRAINER_ENDPOINTS."
+            )
+        self._role = Role.WORKER
+
+
+class GeneralRoleMaker(RoleMakerBase):
+    """Reads the environment as :class:`PaddleCloudRoleMaker` does, with endpoints of all trainers.
+
+    TRAINING_ROLE, PADDLE_PSERVERS_IP_PORT_LIST, PADDLE_TRAINER_ENDPOINTS; a trainer PADDLE_TRAINER_ID, a server
+    PADDLE_PSERVER_ID, or POD_IP and PADDLE_PORT. Processes meet through Ray: the arguments that name a place
+    where Paddle's meet (``hdfs_name``, ``hdfs_ugi``, ``path``, ``http_ip_port``) and its time limits are taken
+    and not needed.
+    """
+
+    _KNOWN = (
+        *("hdfs_name", "hdfs_ugi", "path", "http_ip_port"),
+        *("init_timeout_seconds", "run_timeout_seconds"),
+    )
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__()
+        for name in kwargs:
+            if name not in self._KNOWN:
+                raise InvalidType(
+                    f"GeneralRoleMaker has no argument {name!r}; it takes {', '.join(self._KNOWN)}."
+                )
+
+    def _generate(self) -> None:
+        self._server_endpoints = _endpoints("PADDLE_PSERVERS_IP_PORT_LIST", "servers")
+        self._worker_endpoints = _endpoints("PADDLE_TRAINER_ENDPOINTS", "trainers")
+        role = _role("TRAINING_ROLE", _environment("TRAINING_ROLE"))
+        if role == Role.WORKER:
+            self._current_id = _number("PADDLE_TRAINER_ID", 0, len(self._worker_endpoints))
+        elif "PADDLE_PSERVER_ID" in os.environ:
+            self._current_id = _number("PADDLE_PSERVER_ID", 0, len(self._server_endpoints))
+        else:
+            self._current_id = _own_number(self._server_endpoints)
+        self._role = role
+
+    def get_local_endpoint(self) -> str:
+        """Return this process's endpoint."""
+        ends = self.get_trainer_endpoints() if self.is_worker() else self.get_pserver_endpoints()
+        return ends[self._current_id]
+
+
+class UserDefinedRoleMaker(RoleMakerBase):
+    """The part that the arguments name, in a job with servers.
+
+    Raises:
+        InvalidType: an argument of a wrong type.
+        InvalidValue: a number out of range, an unknown role, or endpoints that are none.
+    """
+
+    def __init__(
+        self,
+        current_id: int = 0,
+        role: int = Role.WORKER,
+        worker_num: int = 0,
+        server_endpoints: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__()
+        if role not in _WORDS:
+            raise InvalidType(f"role must be Role.WORKER or Role.SERVER, got {role!r}.")
+        self._server_endpoints = checked_endpoints("server_endpoints", server_endpoints)
+        workers = _whole("worker_num", worker_num)
+        if workers < 1:
+            raise InvalidValue(f"worker_num must be above 0, got {workers}.")
+        self._worker_count = workers
+        count = workers if role == Role.WORKER else len(self._server_endpoints)
+        self._current_id = _below(
+            "current_id", _whole("current_id", current_id), count, _WORDS[role]
+        )
+        self._role = role
+
+
+class UserDefinedCollectiveRoleMaker(RoleMakerBase):
+    """The worker that the arguments name, in a job without servers.
+
+    Raises:
+        InvalidType: an argument of a wrong type.
+        InvalidValue: a number out of range, or endpoints that are none.
+    """
+
+    def __init__(self, current_id: int = 0, worker_endpoints: Sequence[str] | None = None) -> None:
+        super().__init__()
+        self._worker_endpoints = checked_endpoints("worker_endpoints", worker_endpoints)
+        count = len(self._worker_endpoints)
+        self._current_id = _below("current_id", _whole("current_id", current_id), count, "TRAINER")
+        self._role = Role.WORKER
+
+
+class MPISymetricRoleMaker(RoleMakerBase):
+    """Refused.
+
+    Raises:
+        Unsupported: always.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        _refuse_mpi()
+
+
+def _refuse_mpi() -> NoReturn:
+    raise Unsupported(
+        "MPISymetricRoleMaker: jobs are not started by MPI here. Use PaddleCloudRoleMaker, whose environment "
+        "python -m rowlock.distributed.launch_ps sets."
+    )
+
+
+def checked_endpoints(what: str, endpoints: Any) -> list[str]:
+    """Return a list of endpoints.
+
+    Raises:
+        InvalidType: it is no list of str.
+        InvalidValue: it is empty, has one twice, or one is not ``ip:port``.
+    """
+    if not isinstance(endpoints, (list, tuple)):
+        raise InvalidType(f"{what} must be a list such as ['127.0.0.1:6170'], got {endpoints!r}.")
+    if not endpoints:
+        raise InvalidValue(f"{what} is empty: a job has at least one.")
+    for endpoint in endpoints:
+        if not isinstance(endpoint, str):
+            raise InvalidType(f"{what} must be a list of str, got {endpoint!r} in it.")
+        if not is_endpoint(endpoint):
+            raise InvalidValue(
+                f"{what} has {endpoint!r}, which is not ip:port with a port from 1 to {LARGEST_PORT}."
+            )
+        if endpoints.count(endpoint) > 1:
+            raise InvalidValue(
+                f"{what} has {endpoint!r} twice; each process has an endpoint of its own."
+            )
+    return list(endpoints)
+
+
+def _environment(name: str) -> str:
+    try:
+        return os.environ[name]
+    except KeyError:
+        raise MissingVariable(
+            f"the environment has no {name}, which says which part this process plays. Start the script "
+            f"by python -m rowlock.distributed.launch (collective) or launch_ps (with servers), set it by "
+            f"hand, or use UserDefinedRoleMaker."
+        ) from None
+
+
+def _endpoints(name: str, whose: str) -> list[str]:
+    text = _environment(name)
+    return checked_endpoints(
+        f"{name} (the endpoints of the {whose})", [e.strip() for e in text.split(",")]
+    )
+
+
+def _number(name: str, least: int, below: int | None = None) -> int:
+    text = _environment(name)
+    if not re.fullmatch(r"\d+", text.strip()):
+        raise InvalidValue(f"{name} must be a whole number, the environment has {text!r}.")
+    value = int(text)
+    if value < least or (below is not None and value >= below):
+        limits = f"at least {least}" if below is None else f"from {least} to {below - 1}"
+        raise InvalidValue(f"{name} must be {limits}, the environment has {value}.")
+    return value
+
+
+def _role(name: str, word: str) -> int:
+    for role, known in _WORDS.items():
+        if word == known:
+            return role
+    raise InvalidValue(f"{name} must be TRAINER or PSERVER, the environment has {word!r}.")
+
+
+def _own_number(endpoints: Sequence[str]) -> int:
+    """Return the number of the server at POD_IP and PADDLE_PORT."""
+    own = f"{_environment('POD_IP')}:{_environment('PADDLE_PORT')}"
+    if own not in endpoints:
+        raise InvalidValue(
+            f"this server is at {own!r} (POD_IP and PADDLE_PORT), which PADDLE_PSERVERS_IP_PORT_LIST does not "
+            f"have: {', '.join(endpoints)}."
+        )
+    return endpoints.index(own)
+
+
+def _whole(what: str, value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidType(f"{what} must be a whole number, got {value!r}.")
+    return value
+
+
+def _below(what: str, value: int, count: int, word: str) -> int:
+    if not 0 <= value < count:
+        raise InvalidValue(f"{what} must be from 0 to {count - 1} for a {word}, got {value}.")
+    return value

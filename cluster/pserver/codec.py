@@ -1,0 +1,208 @@
+"""Records of ``executor/rpc/messages.py`` as messages of the channel: arrays beside a head of plain data.
+
+What arrives is checked field by field: a head that lacks one, or has one of another type, is no message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, get_args
+
+import numpy as np
+
+from ...executor.replica.message import Message as Framed
+from ...executor.rpc import messages as rpc
+from ...executor.rpc.messages import Answer, Message
+from ...strategies import errors
+from ...strategies.errors import EnforceNotMet, ProtocolError
+
+Record = Message | Answer
+Head = Mapping[str, Any]
+Arrays = Sequence[np.ndarray]
+
+
+def framed(record: Record) -> Framed:
+    """Return a record as a message of the channel; its arrays are not copied."""
+    kind = type(record).__name__
+    if isinstance(record, rpc.Push):
+        head = _plain(record, "trainer", "number", "name", "height")
+        arrays = [record.values] if record.rows is None else [record.values, record.rows]
+        return Framed(kind, head, arrays)
+    if isinstance(record, rpc.Together):
+        parts = [framed(part) for part in record.messages]
+        listed = [[part.kind, dict(part.head), len(part.arrays)] for part in parts]
+        return Framed(kind, {"parts": listed}, [array for part in parts for array in part.arrays])
+    if isinstance(record, rpc.Lookup):
+        return Framed(kind, _plain(record, "trainer", "number", "table"), [record.ids])
+    if isinstance(record, rpc.Arrays):
+        return Framed(kind, {"names": list(record.by_name)}, list(record.by_name.values()))
+    if isinstance(record, rpc.Report):
+        return Framed(kind, {"facts": dict(record.facts)})
+    return Framed(kind, {name: _listed(value) for name, value in vars(record).items()})
+
+
+def record_of(message: Framed) -> Record:
+    """Return the record that a message of the channel carries.
+
+    Raises:
+        ProtocolError: it carries none.
+    """
+    read = _READERS.get(message.kind)
+    try:
+        if read is None:
+            raise ValueError("there is no such kind")
+        return read(message.head, message.arrays)
+    except (KeyError, ValueError, TypeError) as error:
+        raise ProtocolError(
+            f"{message.kind!r} is no message between trainers and servers: {error}."
+        ) from error
+
+
+def pushes_of(kind: str, head: Head) -> Iterator[tuple[int, int, int, str]]:
+    """Yield (number of the array, trainer, step, name) for the values of each dense push in a message.
+
+    A head that is wrong is found out when the message is read.
+    """
+    try:
+        at = 0
+        parts: Any = [[kind, head, 1]] if kind == "Push" else head.get("parts", ())
+        for part, fields, count in parts:
+            if part == "Push" and count == 1 and not fields["height"]:
+                yield (
+                    at,
+                    _number(fields, "trainer"),
+                    _number(fields, "number"),
+                    _text(fields, "name"),
+                )
+            at += count
+    except (KeyError, ValueError, TypeError):
+        return
+
+
+def error_of(refused: rpc.Refused) -> EnforceNotMet:
+    """Return the error that a server refused with, of the class that it named."""
+    kind = getattr(errors, refused.kind, None)
+    if isinstance(kind, type) and issubclass(kind, EnforceNotMet):
+        return kind(refused.text)
+    return errors.ExecutionError(refused.text)
+
+
+def refusal_of(error: Exception) -> rpc.Refused:
+    """Return what tells a trainer of an error at the server."""
+    if isinstance(error, EnforceNotMet):
+        return rpc.Refused(type(error).__name__, str(error))
+    return rpc.Refused("ExecutionError", f"the server failed: {type(error).__name__}: {error}")
+
+
+def _plain(record: Record, *names: str) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names}
+
+
+def _listed(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _number(head: Head, name: str) -> int:
+    value = head[name]
+    if type(value) is not int or value < 0:
+        raise ValueError(f"its {name} is {value!r}")
+    return value
+
+
+def _text(head: Head, name: str) -> str:
+    value = head[name]
+    if not isinstance(value, str):
+        raise ValueError(f"its {name} is {value!r}")
+    return value
+
+
+def _texts(head: Head, name: str) -> tuple[str, ...]:
+    values = head[name]
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise ValueError(f"its {name} are {values!r}")
+    return tuple(values)
+
+
+def _row_numbers(array: np.ndarray) -> np.ndarray:
+    if array.dtype != np.int64 or array.ndim != 1:
+        raise ValueError(f"its rows are {array.dtype}{list(array.shape)}, not int64[n]")
+    return array
+
+
+def _push(head: Head, arrays: Arrays) -> rpc.Push:
+    values, *rows = arrays
+    if len(rows) > 1:
+        raise ValueError(f"it has {len(arrays)} arrays")
+    numbers = _row_numbers(rows[0]) if rows else None
+    if numbers is not None and (not values.ndim or len(values) != len(numbers)):
+        raise ValueError(f"it has {len(numbers)} row numbers for {list(values.shape)} values")
+    return rpc.Push(
+        _number(head, "trainer"),
+        _number(head, "number"),
+        _text(head, "name"),
+        values,
+        numbers,
+        _number(head, "height"),
+    )
+
+
+def _lookup(head: Head, arrays: Arrays) -> rpc.Lookup:
+    (ids,) = arrays
+    return rpc.Lookup(
+        _number(head, "trainer"), _number(head, "number"), _text(head, "table"), _row_numbers(ids)
+    )
+
+
+def _together(head: Head, arrays: Arrays) -> rpc.Together:
+    messages: list[rpc.Single] = []
+    at = 0
+    for kind, fields, count in head["parts"]:
+        if kind not in _SINGLE or type(count) is not int or count < 0:
+            raise ValueError(f"a part of it is {kind!r} of {count!r} arrays")
+        part: Any = _READERS[kind](fields, arrays[at : at + count])
+        messages.append(part)
+        at += count
+    if at != len(arrays) or not messages:
+        raise ValueError(f"it has {len(messages)} parts and {len(arrays)} arrays")
+    return rpc.Together(tuple(messages))
+
+
+def _facts(head: Head) -> rpc.Report:
+    facts = head["facts"]
+    if not isinstance(facts, dict):
+        raise ValueError("its facts are no map")
+    return rpc.Report(facts)
+
+
+def _bare(make: Callable[[Head], Record]) -> Callable[[Head, Arrays], Record]:
+    def read(head: Head, arrays: Arrays) -> Record:
+        if len(arrays):
+            raise ValueError(f"it has {len(arrays)} arrays")
+        return make(head)
+
+    return read
+
+
+_SINGLE = {kind.__name__ for kind in get_args(rpc.Single)}
+_READERS: dict[str, Callable[[Head, Arrays], Record]] = {
+    "Hello": _bare(
+        lambda h: rpc.Hello(_number(h, "trainer"), _number(h, "trainers"), _text(h, "digest"))
+    ),
+    "Push": _push,
+    "Barrier": _bare(
+        lambda h: rpc.Barrier(_number(h, "trainer"), _number(h, "number"), _text(h, "kind"))
+    ),
+    "Pull": _bare(
+        lambda h: rpc.Pull(_number(h, "trainer"), _number(h, "number"), _texts(h, "names"))
+    ),
+    "Lookup": _lookup,
+    "Together": _together,
+    "Save": _bare(lambda h: rpc.Save(_text(h, "folder"), _texts(h, "names"))),
+    "Goodbye": _bare(lambda h: rpc.Goodbye(_number(h, "trainer"))),
+    "Ask": _bare(lambda h: rpc.Ask()),
+    "Welcome": _bare(lambda h: rpc.Welcome(_number(h, "number"))),
+    "Taken": _bare(lambda h: rpc.Taken()),
+    "Arrays": lambda h, a: rpc.Arrays(dict(zip(_texts(h, "names"), a, strict=True))),
+    "Report": _bare(_facts),
+    "Refused": _bare(lambda h: rpc.Refused(_text(h, "kind"), _text(h, "text"))),
+}

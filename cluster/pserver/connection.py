@@ -1,0 +1,117 @@
+"""One end of a connection between a trainer and a server: a question, then its answer."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import time
+from collections.abc import Callable
+
+from ...executor.replica.message import Message
+from ..channel.frame import ChannelClosed, Outgoing, encode
+from ..primitives.doorway import Claim, introduce, prepared
+from .address import Address
+from .receiver import Receiver
+
+CALLS, WATCH = 0, 1  # what a connection is for
+TICK_S = 0.25  # after which a waiting end looks whether it should go on
+_TIMEVAL = struct.pack("@ll", 0, int(TICK_S * 1e6))
+_BUFFER_BYTES = 4 << 20  # of a socket, in each direction
+
+
+class Late(Exception):
+    """Nothing came, or could be sent, before the deadline."""
+
+
+class Connection:
+    """Sends and receives whole messages; waits no longer than a tick at a time.
+
+    ``go_on`` is asked at every tick, and ends the waiting by raising.
+    """
+
+    def __init__(self, sock: socket.socket, receiver: Receiver) -> None:
+        self._socket, self._receiver = sock, receiver
+        self._number = 0
+        sock.setblocking(True)
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            sock.setsockopt(socket.SOL_SOCKET, option, _TIMEVAL)
+        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+            with contextlib.suppress(OSError):
+                if sock.family == socket.AF_UNIX:
+                    sock.setsockopt(socket.SOL_SOCKET, option, _BUFFER_BYTES)
+
+    def send(self, number: int, message: Message, go_on: Callable[[], None]) -> None:
+        """Send a message.
+
+        Raises:
+            ChannelClosed: the other end is gone.
+        """
+        outgoing = Outgoing(encode(number, message))
+        try:
+            while not outgoing.push(self._socket):
+                go_on()
+        except OSError as error:
+            raise ChannelClosed(f"the connection broke: {error}.") from error
+
+    def receive(self, go_on: Callable[[], None]) -> tuple[int, Message]:
+        """Return the next message and its number.
+
+        Raises:
+            ChannelClosed: the other end is gone, or sent something else.
+        """
+        return self._receiver.receive(go_on)
+
+    def exchange(self, message: Message, deadline: float) -> Message:
+        """Send a question and return its answer.
+
+        Raises:
+            ChannelClosed: the other end is gone, or sent something else.
+            Late: there is none at the deadline.
+        """
+
+        def go_on() -> None:
+            if time.monotonic() > deadline:
+                raise Late
+
+        self._number = (self._number + 1) & 0xFFFFFFFF
+        self.send(self._number, message, go_on)
+        number, answer = self.receive(go_on)
+        if number != self._number:
+            raise ChannelClosed("an answer to another question came.")
+        return answer
+
+    def close(self) -> None:
+        """Hang up; whoever waits at the connection is told."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+
+def open_socket(address: Address, caller: int, purpose: int, within: float) -> socket.socket:
+    """Return a connection to a server, through the Unix socket if that is on this host.
+
+    Raises:
+        Refused: what listens there does not know the secret.
+        OSError: nothing listens there, or it does not answer in time.
+    """
+    sock = _beside(address.local_name, within)
+    if sock is None:
+        sock = socket.create_connection((address.host, address.port), timeout=within)
+    try:
+        introduce(sock, address.secret, Claim(caller, purpose, address.generation), within)
+        return prepared(sock)
+    except BaseException:
+        sock.close()
+        raise
+
+
+def _beside(name: str, within: float) -> socket.socket | None:
+    sock = socket.socket(socket.AF_UNIX)
+    sock.settimeout(within)
+    try:
+        sock.connect(name)
+    except OSError:  # the server is on another host
+        sock.close()
+        return None
+    return sock

@@ -1,0 +1,423 @@
+"""A trainer's end of the wire: connections to each server, found by endpoint, and made again when they break.
+
+A server that ended and was restored begins at its last snapshot. So what was sent since is kept here, and sent
+again before anything new: messages are numbered, and the server leaves out what it has applied.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+
+from ...executor.replica.message import Message as Framed
+from ...executor.rpc.messages import (
+    Answer,
+    Barrier,
+    Goodbye,
+    Hello,
+    Message,
+    Push,
+    Refused,
+    Single,
+    Taken,
+    Together,
+    Welcome,
+)
+from ...strategies.endpoints import split_endpoint
+from ...strategies.errors import CollectiveError, InvalidState, ServerLost
+from ...strategies.log import WaitLog, log
+from ..channel.frame import ChannelClosed
+from .address import Address
+from .buffers import BufferPool
+from .codec import error_of, framed, record_of
+from .connection import CALLS, WATCH, Connection, Late, open_socket
+from .receiver import Receiver
+
+_AGAIN_S = 0.1
+_BEAT_S = 0.5
+_CONNECT_S = 5.0
+_LOG_BYTES = 2 << 30  # of pushes that a server might have to hear again
+_IDLE = 16  # connections to one server that are kept open
+
+
+class Directory:
+    """Where servers are, by endpoint."""
+
+    def join(self) -> None:
+        """Make ready to look, for as long as that takes; again it does nothing."""
+
+    def find(self, endpoint: str, within: float) -> Address | None:
+        """Return the address of a server, None while there is none."""
+        raise NotImplementedError
+
+    def others(self) -> list[str]:
+        """Return the endpoints of the servers that there are."""
+        raise NotImplementedError
+
+
+class SocketWire:
+    """Carries messages to servers on connections of their own, as many as there are threads that call."""
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+        self._caller = secrets.randbits(32)
+        self._links: dict[str, _Link] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def call(self, endpoint: str, message: Message, within: float) -> Answer:
+        """Return a server's answer; one that restarts meanwhile is asked again.
+
+        Raises:
+            InvalidValue: the endpoint is not ``ip:port``.
+            InvalidState: the wire was closed.
+            ServerLost: none came within ``within`` seconds.
+            EnforceNotMet: the server refused; the error is of the class that it named.
+        """
+        if self._closed:
+            raise InvalidState("this process has hung up its connections to parameter servers.")
+        answer = self._link(endpoint).call(message, within)
+        if isinstance(answer, Refused):
+            raise error_of(answer)
+        return answer
+
+    def _link(self, endpoint: str) -> _Link:
+        with self._lock:
+            if endpoint not in self._links:
+                split_endpoint(endpoint)
+                self._links[endpoint] = _Link(endpoint, self._directory, self._caller)
+            return self._links[endpoint]
+
+    def close(self) -> None:
+        """Hang up."""
+        self._closed = True
+        with self._lock:
+            for link in self._links.values():
+                link.close()
+
+
+class _Link:
+    """The way to one server. ``_joined``: the generation that each trainer of this process has joined."""
+
+    def __init__(self, endpoint: str, directory: Directory, caller: int) -> None:
+        self._endpoint, self._directory, self._caller = endpoint, directory, caller
+        self._address: Address | None = None
+        self._last: Address | None = None  # also after the server there ended
+        self._finding = threading.RLock()
+        self._idle: list[tuple[int, Connection]] = []  # with the generation that they lead to
+        self._asking: set[Connection] = set()
+        self._buffers = BufferPool()
+        self._lock = threading.Lock()
+        self._watch: _Watch | None = None
+        self._trainers: dict[int, _Joined] = {}
+        self._closed = False
+
+    def call(self, message: Message, within: float) -> Answer:
+        if self._address is None:
+            self._directory.join()
+        deadline = time.monotonic() + within
+        joined = self._joined(message)
+        if joined is not None:
+            joined.keep(message, self._last)
+        question = framed(message)
+        while True:
+            try:
+                generation, connection = self._connection(deadline, within)
+                if joined is not None and not isinstance(message, Hello):
+                    self._join(joined, generation, connection, deadline)
+                answer = self._exchange(generation, connection, question, deadline)
+            except Late:
+                raise self._silent(within) from None
+            except (ChannelClosed, OSError) as error:
+                self._check_open()
+                if isinstance(message, Goodbye) and self._address is None:
+                    return Taken()
+                self._forget_address()
+                if time.monotonic() > deadline:
+                    raise self._unreachable(within, error) from error
+                time.sleep(_AGAIN_S)
+                continue
+            record = record_of(answer)
+            if joined is not None:
+                joined.answered(message, record, answer.step, generation)
+            return record  # type: ignore[return-value]  # a server sends answers
+
+    # -- connections ---------------------------------------------------------------------------------
+
+    def _connection(self, deadline: float, within: float) -> tuple[int, Connection]:
+        """Return a connection to the server as it is now, which this caller alone uses."""
+        address = self._find(deadline, within)
+        with self._lock:
+            while self._idle:
+                generation, connection = self._idle.pop()
+                if generation == address.generation:
+                    return generation, connection
+                connection.close()
+        return address.generation, self._open(address, CALLS, deadline)
+
+    def _open(self, address: Address, purpose: int, deadline: float) -> Connection:
+        patience = min(max(deadline - time.monotonic(), 0.1), _CONNECT_S)
+        try:
+            sock = open_socket(address, self._caller, purpose, patience)
+        except CollectiveError as error:  # another process listens there now
+            raise ChannelClosed(str(error)) from error
+        return Connection(sock, Receiver(sock, self._buffers))
+
+    def _exchange(
+        self, generation: int, connection: Connection, question: Framed, deadline: float
+    ) -> Framed:
+        """Ask; a connection on which something was left half done is of no further use."""
+        with self._lock:
+            self._asking.add(connection)
+        try:
+            self._check_open()
+            answer = connection.exchange(question, deadline)
+        except BaseException:
+            connection.close()
+            raise
+        finally:
+            with self._lock:
+                self._asking.discard(connection)
+        with self._lock:
+            if self._closed or len(self._idle) >= _IDLE:
+                connection.close()
+            else:
+                self._idle.append((generation, connection))
+        return answer
+
+    def _find(self, deadline: float, within: float) -> Address:
+        """Return where the server is; wait for one that is not there yet.
+
+        Raises:
+            ServerLost: there is none, or will be none again.
+        """
+        waiting = WaitLog()
+        with self._finding:
+            while self._address is None:
+                self._check_open()
+                address = self._directory.find(
+                    self._endpoint, max(deadline - time.monotonic(), 0.1)
+                )
+                if address is not None:
+                    self._take_up(address, deadline)
+                elif self._last is not None and not self._last.restores:
+                    raise self._ended()
+                elif time.monotonic() > deadline:
+                    raise self._absent(within)
+                else:
+                    waiting.look(f"the parameter server {self._endpoint}")
+                    time.sleep(_AGAIN_S)
+            return self._address
+
+    def _take_up(self, address: Address, deadline: float) -> None:
+        """Talk to the server at an address from now on."""
+        before, self._last = self._last, address
+        if before is not None and address.generation != before.generation and not before.restores:
+            raise self._ended()
+        if self._watch is not None:
+            self._watch.close()
+        self._watch = _Watch(self._open(address, WATCH, deadline))
+        if self._closed:
+            self._watch.close()
+        self._address = address
+
+    def _forget_address(self) -> None:
+        with self._finding:
+            self._address = None
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InvalidState(f"the connections to {self._endpoint} were closed meanwhile.")
+
+    def close(self) -> None:
+        """Hang up; calls that are under way end with InvalidState."""
+        self._closed = True
+        if self._watch is not None:
+            self._watch.close()
+        with self._lock:
+            for connection in (*(one for _, one in self._idle), *self._asking):
+                connection.close()
+            self._idle.clear()
+
+    # -- a server that was restored ------------------------------------------------------------------
+
+    def _joined(self, message: Message) -> _Joined | None:
+        """Return what is known of the trainer that sends a message; some messages are no trainer's."""
+        first = message.messages[0] if isinstance(message, Together) else message
+        trainer = getattr(first, "trainer", None)
+        if trainer is None:
+            return None
+        with self._lock:
+            return self._trainers.setdefault(trainer, _Joined(self._endpoint))
+
+    def _join(
+        self, joined: _Joined, generation: int, connection: Connection, deadline: float
+    ) -> None:
+        """Let a server that was restored hear again what it forgot, once for each trainer."""
+        if joined.generation in (generation, None):
+            return
+        with joined.turn:
+            if joined.generation == generation:
+                return
+            try:
+                joined.tell_again(lambda question: connection.exchange(question, deadline))
+            except BaseException:
+                connection.close()
+                raise
+            joined.generation = generation
+
+    # -- errors --------------------------------------------------------------------------------------
+
+    def _absent(self, within: float) -> ServerLost:
+        if self._last is not None:
+            return ServerLost(
+                f"the parameter server {self._endpoint} ended, and was not restored within {within:g} s. The "
+                f"process that ran its program (exe.run) restores it as long as it lives: look there for the "
+                f"reason."
+            )
+        others = ", ".join(self._directory.others()) or "none"
+        return ServerLost(
+            f"there is no parameter server {self._endpoint} after {within:g} s. Servers of this cluster: "
+            f"{others}. Run that server's program (exe.run(pserver_program)) under this very endpoint, and in "
+            f"the same Ray cluster (RAY_ADDRESS) as its trainers."
+        )
+
+    def _unreachable(self, within: float, error: Exception) -> ServerLost:
+        return ServerLost(
+            f"the parameter server {self._endpoint} is there, but no connection to it held within {within:g} s "
+            f"({error}). It is about to end, or the network lets nothing through between its host and this one."
+        )
+
+    def _ended(self) -> ServerLost:
+        return ServerLost(
+            f"the parameter server {self._endpoint} ended, and its values with it: no snapshots were taken. "
+            f"Begin anew from a checkpoint; with ClusterConfig.server_snapshot_folder a server that ends is "
+            f"restored."
+        )
+
+    def _silent(self, within: float) -> ServerLost:
+        silence = self._watch.silence if self._watch is not None else None
+        if silence is None or silence > 2 * _BEAT_S + 1:
+            since = "" if silence is None else f"; the last sign of life is {silence:.1f} s old"
+            return ServerLost(
+                f"the parameter server {self._endpoint} did not answer within {within:g} s{since}. Its process "
+                f"is frozen, or cut off from the network: look at it, or start the servers anew."
+            )
+        return ServerLost(
+            f"the parameter server {self._endpoint} is alive, but did not answer within {within:g} s: it waits "
+            f"for other trainers, or computes for longer than ClusterConfig.step_deadline_s."
+        )
+
+
+class _Watch(threading.Thread):
+    """Heartbeats to one server, on a connection and a thread of their own."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(name="rowlock-heartbeats", daemon=True)
+        self._connection = connection
+        self._closed = threading.Event()
+        self._asked = self._heard = time.monotonic()
+        self.start()
+
+    @property
+    def silence(self) -> float:
+        """Seconds since a sign of life was asked for that has not come; 0 where all came."""
+        return 0.0 if self._heard >= self._asked else time.monotonic() - self._asked
+
+    def run(self) -> None:
+        with contextlib.suppress(ChannelClosed, OSError, Late):
+            while not self._closed.wait(_BEAT_S):
+                self._asked = time.monotonic()
+                self._connection.exchange(Framed("ping", {}), float("inf"))
+                self._heard = time.monotonic()
+
+    def close(self) -> None:
+        """Hang up."""
+        self._closed.set()
+        self._connection.close()
+
+
+class _Joined:
+    """What one trainer told a server, and what of it the server might have to hear again."""
+
+    def __init__(self, endpoint: str) -> None:
+        self._endpoint = endpoint
+        self.generation: int | None = None
+        self.turn = threading.RLock()
+        self._hello: Hello | None = None
+        self._log: deque[Push | Barrier] = deque()
+        self._bytes = 0
+        self._dropped = 0  # the last step of which something was left out
+        self._lock = threading.Lock()
+
+    def keep(self, message: Message, address: Address | None) -> None:
+        """Keep what changes the server until a snapshot has it."""
+        if address is None or not address.restores:
+            return
+        for part in message.messages if isinstance(message, Together) else (message,):
+            self._keep(part)
+
+    def _keep(self, message: Single) -> None:
+        if not isinstance(message, (Push, Barrier)):
+            return
+        if isinstance(message, Push):
+            rows = None if message.rows is None else message.rows.copy()
+            message = replace(message, values=message.values.copy(), rows=rows)
+        with self._lock:
+            self._log.append(message)
+            self._bytes += _nbytes(message)
+            while self._bytes > _LOG_BYTES:
+                oldest = self._log.popleft()
+                self._bytes -= _nbytes(oldest)
+                self._dropped = oldest.number
+
+    def answered(self, message: Message, answer: object, durable: int, generation: int) -> None:
+        """Note what the server has taken."""
+        if isinstance(message, Hello) and isinstance(answer, Welcome):
+            self._hello, self.generation = message, generation
+        with self._lock:
+            while self._log and self._log[0].number <= durable:
+                self._bytes -= _nbytes(self._log.popleft())
+
+    def tell_again(self, exchange: Callable[[Framed], Framed]) -> None:
+        """Join a server that was restored, and repeat what it does not have.
+
+        Raises:
+            ServerLost: it went back further than what is kept here.
+            EnforceNotMet: it refuses.
+        """
+        if self._hello is None:
+            return
+        welcome = record_of(exchange(framed(self._hello)))
+        if isinstance(welcome, Refused):
+            raise error_of(welcome)
+        assert isinstance(welcome, Welcome)
+        with self._lock:
+            missing = [message for message in self._log if message.number > welcome.number]
+            if self._dropped > welcome.number:
+                raise ServerLost(
+                    f"the parameter server {self._endpoint} was restored from step {welcome.number}, and this "
+                    f"trainer kept its gradients from step {self._dropped + 1} on only. Take snapshots more "
+                    f"often (ClusterConfig.server_snapshot_steps), and begin anew from the last."
+                )
+        log.warning(
+            "the parameter server %s was restored from step %d; %d message(s) are sent again",
+            self._endpoint,
+            welcome.number,
+            len(missing),
+        )
+        for message in missing:
+            answer = record_of(exchange(framed(message)))
+            if isinstance(answer, Refused):
+                raise error_of(answer)
+
+
+def _nbytes(message: Push | Barrier) -> int:
+    if isinstance(message, Barrier):
+        return 0
+    return message.values.nbytes + (0 if message.rows is None else message.rows.nbytes)

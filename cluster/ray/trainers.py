@@ -1,0 +1,31 @@
+"""Where trainers, drivers of one Ray cluster, have their places, and how they form a group."""
+
+from __future__ import annotations
+
+import ray
+
+from ...executor.plan.group import CollectiveGroup
+from ...strategies.cluster import ClusterConfig
+from ..collective.backends.rowlock import RowlockBackend
+from ..collective.forming import Terms
+from .nodes import nodes
+
+
+def at_home(config: ClusterConfig) -> ClusterConfig:
+    """Return the configuration that has replicas on this driver's host, unless it names nodes."""
+    address = ray.util.get_node_ip_address()
+    named = config.nodes is not None or config.node_labels is not None
+    if named or address not in {node.address for node in nodes()}:
+        return config
+    return config.model_copy(update={"nodes": [address]})
+
+
+def form_here(name: str, rank: int, size: int, within: float, later: float) -> CollectiveGroup:
+    """Join a group from a driver, which ``ray.util.collective`` lets no driver do.
+
+    Raises:
+        CollectiveError: a rank does not come within so many seconds.
+        CollectiveAborted: another rank gave up.
+    """
+    RowlockBackend.terms[name] = Terms(within, later)
+    return RowlockBackend(size, rank, name).group
