@@ -21,9 +21,11 @@ _SUBPACKAGES = (
     "compat",
     "dataset",
     "device",
+    "distributed",
     "fluid",
     "incubate",
     "io",
+    "linalg",
     "metric",
     "nn",
     "optimizer",
@@ -31,6 +33,10 @@ _SUBPACKAGES = (
     "static",
     "version",
     "vision",
+)
+_CONSTANTS = (  # of ``functions/constants.py``
+    *("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32"),
+    *("float64", "e", "inf", "nan", "pi", "newaxis"),
 )
 _ROOMS = ("functions", "demo", "executor", "graph", "strategies")
 LAZY_EXPORTS = {
@@ -43,11 +49,15 @@ LAZY_EXPORTS = {
     "configure": ".cluster.launch",
     "shutdown": ".cluster.launch",
     "ClusterConfig": ".strategies.cluster",
+    "flops": ".nn.layer.overview",
+    "get_cudnn_version": ".functions.framework",
     "is_compiled_with_cuda": ".fluid.core",
     "is_compiled_with_xpu": ".functions.framework",
     "load": ".functions.saving",
     "regularizer": ".graph.layers.regularizer",
     "save": ".functions.saving",
+    "summary": ".nn.layer.overview",
+    **dict.fromkeys(_CONSTANTS, ".functions.constants"),
 }
 
 

@@ -1,6 +1,7 @@
 """Run programs written for Paddle unchanged: ``import paddle`` gives Rowlock.
 
-``import rowlock.alias`` before the first ``import paddle``, or ``python -m rowlock.alias script.py arguments``.
+``import rowlock.alias`` before the first ``import paddle``, or ``python -m rowlock.alias script.py arguments``,
+or ``python -m rowlock.alias -m paddle.distributed.launch script.py arguments``.
 """
 
 from __future__ import annotations
@@ -64,15 +65,26 @@ def install() -> None:
         raise ImportError(
             f"paddle was imported before rowlock.alias (from {loaded.__file__}). Import rowlock.alias first."
         )
-    if not any(isinstance(finder, _Alias) for finder in sys.meta_path):
+    if not is_installed():
         sys.meta_path.insert(0, _Alias())
 
 
+def is_installed() -> bool:
+    """Tell whether ``import paddle`` gives Rowlock; this module may have been run as the main one."""
+    return any(type(finder).__qualname__ == _Alias.__qualname__ for finder in sys.meta_path)
+
+
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run a script as ``python script.py arguments`` would, with Rowlock as ``paddle``."""
+    """Run a script as ``python script.py arguments`` would, with Rowlock as ``paddle``; or ``-m`` a module."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["-m"] and len(arguments) > 1:
+        module = arguments[1]
+        own = _own(module) if module.split(".")[0] == _PADDLE else module
+        sys.argv[:] = arguments[1:]
+        runpy.run_module(own, run_name="__main__", alter_sys=True)
+        return
     if not arguments or arguments[0].startswith("-"):
-        sys.exit("usage: python -m rowlock.alias script.py [arguments]")
+        sys.exit("usage: python -m rowlock.alias script.py [arguments], or -m module [arguments]")
     script = arguments[0]
     if not os.path.exists(script):
         sys.exit(f"python -m rowlock.alias: there is no file {script!r}.")

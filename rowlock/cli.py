@@ -7,6 +7,7 @@ import importlib.util
 import json
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from . import __version__
 
@@ -53,15 +54,27 @@ def _demo(argv: Sequence[str]) -> int:
 
 def _ops(name: str | None) -> int:
     from .executor.kernels.grid import place, row
-    from .graph.ops.registry import OPS
+    from .graph.ops.registry import BLOCK_OPS, MESSAGE_OPS, OPS
 
     if name is None:
         print("\n".join(sorted(OPS)))
         return 0
+    if name in BLOCK_OPS:
+        print(_signature(BLOCK_OPS[name]))
+        print(
+            "  no kernels: read into the graph (graph/ir/reader.py), with the block or array it stands for"
+        )
+        return 0
+    if name in MESSAGE_OPS:
+        print(_signature(MESSAGE_OPS[name]))
+        print(
+            "  no kernels: moves values between processes (graph/ops/rpc.py, graph/ops/trainer_collective.py)"
+        )
+        return 0
     if not _declared(name):
         return 2
     op = OPS[name]
-    print(f"{name}({', '.join(op.inputs)}) -> {', '.join(op.outputs)}")
+    print(_signature(op))
     print(f"  shape rule: {place(op.shape)}")
     if op.scalar is not None:
         print(f"  scalar expression: {place(op.scalar)}")
@@ -71,6 +84,10 @@ def _ops(name: str | None) -> int:
         print(f"  {cell.mark} {back_end}: {'; '.join(filter(None, (cell.where, cell.why)))}")
     print(f"  gradient: {op.grad.type if op.grad else 'none'}")
     return 0
+
+
+def _signature(op: Any) -> str:
+    return f"{op.type}({', '.join(op.inputs)}) -> {', '.join(op.outputs)}"
 
 
 def _table(name: str | None, as_data: bool) -> int:

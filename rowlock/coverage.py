@@ -15,7 +15,8 @@ _DEVICES = {
 _ABOUT = """# Coverage
 
 `rowlock coverage` writes this page from what is there. "Paddle" is 1.8.5 for `fluid` and what stands beside it,
-and 3.3.1 for `paddle`, `nn`, `static` and `vision`. A name that is not built raises AttributeError and says so.
+and 3.3.1 for `paddle`, `linalg`, `nn`, `static` and `vision`. A name that is not built raises AttributeError
+and says so.
 """
 
 
@@ -55,7 +56,7 @@ def _names() -> Iterator[str]:
 
 def _ops() -> Iterator[str]:
     from .executor.kernels.registry import KERNELS
-    from .graph.ops.registry import OPS
+    from .graph.ops.registry import BLOCK_OPS, MESSAGE_OPS, OPS
 
     back_ends: defaultdict[str, set[str]] = defaultdict(set)
     for op, back_end in KERNELS:
@@ -69,3 +70,7 @@ def _ops() -> Iterator[str]:
             for offered in _DEVICES.values()
         )
         yield f"| `{name}` | {' | '.join(cells)} |"
+    blocks = ", ".join(f"`{name}`" for name in sorted(BLOCK_OPS))
+    yield f"\nRead into the graph with the blocks and arrays that they stand for: {blocks}."
+    messages = ", ".join(f"`{name}`" for name in sorted(MESSAGE_OPS))
+    yield f"\nMove values between trainers and servers, or trainers, around what is computed: {messages}."

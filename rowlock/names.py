@@ -17,21 +17,13 @@ CURES = {
     "paddle.Model": "Build a program from the layer, minimize its loss, and call Executor.run in a loop.",
     "paddle.Tensor": "Variables of programs are rowlock.tensor.Variable; fed arrays are NumPy's.",
     "paddle.XPUPlace": "CPUPlace and CUDAPlace are what programs run on.",
-    "paddle.flops": "fluid.contrib.model_stat.summary(program) counts parameters and operations.",
     "paddle.get_cuda_rng_state": "Call paddle.seed: it decides what all places draw.",
     "paddle.grad": "Build gradients by paddle.static.gradients(targets, inputs).",
-    "paddle.histogram": "Add up comparisons with the edges, as by paddle.bucketize.",
     "paddle.imag": "There are no complex numbers: keep the parts in two variables.",
     "paddle.real": "There are no complex numbers: keep the parts in two variables.",
     "paddle.set_cuda_rng_state": "Call paddle.seed: it decides what all places draw.",
-    "paddle.summary": "fluid.contrib.model_stat.summary(program) counts parameters and operations.",
     "fluid.enable_dygraph": "Programs are always static: leave it out.",
     "fluid.dygraph": "Write layers with rowlock.nn, or fluid.layers, into a program.",
-    "nn.BiRNN": "Call a cell, such as nn.LSTMCell, for each step from both ends, and concat what it returns.",
-    "nn.GRU": "Call nn.GRUCell for each step of a known number of steps.",
-    "nn.LSTM": "Call nn.LSTMCell for each step of a known number of steps.",
-    "nn.RNN": "Call the cell for each step of a known number of steps.",
-    "nn.SimpleRNN": "Call nn.SimpleRNNCell for each step of a known number of steps.",
 }
 
 

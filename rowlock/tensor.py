@@ -4,6 +4,16 @@ from __future__ import annotations
 
 import inspect
 
+from .functions.bits import (
+    bitwise_and,
+    bitwise_invert,
+    bitwise_left_shift,
+    bitwise_not,
+    bitwise_or,
+    bitwise_right_shift,
+    bitwise_xor,
+)
+from .functions.counting import atan2, cumprod, histogram
 from .functions.creation import (
     arange,
     assign,
@@ -124,6 +134,7 @@ from .functions.math import (
     cross,
     cumsum,
     deg2rad,
+    digamma,
     dist,
     divide,
     dot,
@@ -137,6 +148,7 @@ from .functions.math import (
     isinf,
     isnan,
     kron,
+    lgamma,
     log1p,
     log2,
     log10,
@@ -228,7 +240,6 @@ from .functions.search import (
     logical_not,
     logical_or,
     logical_xor,
-    masked_select,
     median,
     nonzero,
     not_equal,
@@ -237,6 +248,7 @@ from .functions.search import (
     unique,
     where,
 )
+from .functions.synonyms import SYNONYMS
 from .functions.views import (
     atleast_1d,
     atleast_2d,
@@ -249,6 +261,7 @@ from .functions.views import (
     diff,
     dstack,
     hstack,
+    masked_select,
     matrix_transpose,
     narrow,
     permute,
@@ -303,12 +316,20 @@ __all__ = [
     "asinh",
     "assign",
     "atan",
+    "atan2",
     "atanh",
     "atleast_1d",
     "atleast_2d",
     "atleast_3d",
     "baddbmm",
     "bernoulli",
+    "bitwise_and",
+    "bitwise_invert",
+    "bitwise_left_shift",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_right_shift",
+    "bitwise_xor",
     "block_diag",
     "bmm",
     "broadcast_shape",
@@ -331,6 +352,7 @@ __all__ = [
     "count_nonzero",
     "crop",
     "cross",
+    "cumprod",
     "cumsum",
     "deg2rad",
     "diag",
@@ -338,6 +360,7 @@ __all__ = [
     "diagflat",
     "diagonal",
     "diff",
+    "digamma",
     "dist",
     "divide",
     "dot",
@@ -370,6 +393,7 @@ __all__ = [
     "greater_equal",
     "greater_than",
     "heaviside",
+    "histogram",
     "hsplit",
     "hstack",
     "hypot",
@@ -399,6 +423,7 @@ __all__ = [
     "lerp",
     "less_equal",
     "less_than",
+    "lgamma",
     "linspace",
     "log",
     "log1p",
@@ -539,8 +564,8 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
-__all__ += IN_PLACE
-globals().update(IN_PLACE)
+__all__ += [*IN_PLACE, *SYNONYMS]
+globals().update({**IN_PLACE, **SYNONYMS})
 
 _NO_METHODS = ("empty_like", "full_like", "ones_like", "scatter_nd", "shape", "zeros_like")
 

@@ -49,6 +49,7 @@ from . import (
     contrib,
     core,
     data_feeder,
+    dataset,
     debugger,
     evaluator,
     executor,
@@ -70,9 +71,17 @@ from . import (
     unique_name,
 )
 from .core import is_compiled_with_cuda
+from .dataset import DatasetFactory, InMemoryDataset, QueueDataset
 from .framework import in_dygraph_mode
 from .io import load, load_program_state, save, set_program_state
-from .transpiler import memory_optimize, release_memory
+from .transpiler import (
+    DistributeTranspiler,
+    DistributeTranspilerConfig,
+    HashName,
+    RoundRobin,
+    memory_optimize,
+    release_memory,
+)
 
 
 def __getattr__(name: str) -> Any:
@@ -91,13 +100,20 @@ __all__ = [
     "CUDAPlace",
     "CompiledProgram",
     "DataFeeder",
+    "DatasetFactory",
+    "DistributeTranspiler",
+    "DistributeTranspilerConfig",
     "ExecutionStrategy",
     "Executor",
+    "HashName",
+    "InMemoryDataset",
     "LoDTensor",
     "ParallelExecutor",
     "ParamAttr",
     "Parameter",
     "Program",
+    "QueueDataset",
+    "RoundRobin",
     "Scope",
     "Tensor",
     "Variable",
@@ -116,6 +132,7 @@ __all__ = [
     "cuda_places",
     "data",
     "data_feeder",
+    "dataset",
     "debugger",
     "default_main_program",
     "default_startup_program",

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..executor.dataset_runs import FetchHandler
 from ..executor.executor import Executor
 from ..executor.feed.scope import global_scope, scope_guard
 from ..graph.program.program import Block
@@ -17,6 +18,7 @@ from ..strategies.types import to_var_type
 
 __all__ = [
     "Executor",
+    "FetchHandler",
     "as_numpy",
     "check_feed_shape_type",
     "dimension_is_compatible_with",

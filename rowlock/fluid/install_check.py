@@ -2,7 +2,16 @@
 
 import numpy as np
 
+from ..executor.device.place import CPUPlace, cpu_places
+from ..executor.feed.scope import Scope, scope_guard
+from ..graph.layers.io import checked_data
 from ..names import listing, missing
+from . import unique_name
+from .compiler import CompiledProgram
+from .executor import Executor
+from .framework import Program, program_guard
+from .layers import fc, reduce_sum
+from .optimizer import SGD
 
 __all__ = ["run_check"]
 __dir__ = listing(__name__)
@@ -11,33 +20,29 @@ __getattr__ = missing(__name__)
 
 def run_check() -> None:
     """Train a linear layer for a step on one place, then on two replicas, and print that both worked."""
-    from .. import fluid
-
     print("Training a linear layer on one place.")
     _train(places=0)
-    places = fluid.cpu_places(2)
+    places = cpu_places(2)
     print(f"Training it on {len(places)} replicas.")
     _train(places=len(places))
     print("Rowlock works on this machine, on one place and in parallel.")
 
 
 def _train(places: int) -> None:
-    from .. import fluid
-
-    main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
+    main, startup, scope = Program(), Program(), Scope()
     with (
-        fluid.program_guard(main, startup),
-        fluid.unique_name.guard(),
-        fluid.scope_guard(scope),
+        program_guard(main, startup),
+        unique_name.guard(),
+        scope_guard(scope),
     ):
-        x = fluid.data("x", [None, 2])
-        loss = fluid.layers.reduce_sum(fluid.layers.fc(x, 3))
-        fluid.optimizer.SGD(learning_rate=0.01).minimize(loss)
-        exe = fluid.Executor(fluid.CPUPlace())
+        x = checked_data("x", [None, 2])
+        loss = reduce_sum(fc(x, 3))
+        SGD(learning_rate=0.01).minimize(loss)
+        exe = Executor(CPUPlace())
         exe.run(startup)
-        program = fluid.CompiledProgram(main)
+        program = CompiledProgram(main)
         if places:
-            program = program.with_data_parallel(loss.name, places=fluid.cpu_places(places))
+            program = program.with_data_parallel(loss.name, places=cpu_places(places))
         feed = {"x": np.ones((4, 2), "float32")}
         exe.run(program, feed=feed, fetch_list=[loss])
         exe.close()

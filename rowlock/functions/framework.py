@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ..executor.cuda import cudnn
 from ..executor.device.place import (
     CPUPlace,
     CUDAPlace,
@@ -47,6 +48,15 @@ def get_default_dtype() -> str:
 def dtype_or_default(dtype: Any) -> Any:
     """Return ``dtype``, or the default where it is None."""
     return _default_dtype if dtype is None else dtype
+
+
+def get_cudnn_version() -> int | None:
+    """Return cuDNN's version as its header has it (90100 is 9.1.0, 8907 is 8.9.7); None where it is not."""
+    text = cudnn.version().partition(" ")[0]
+    if not text:
+        return None
+    major, minor, patch = (int(part) for part in text.split(".")[:3])
+    return major * (10000 if major >= 9 else 1000) + minor * 100 + patch
 
 
 def set_device(device: str) -> CPUPlace | CUDAPlace:

@@ -7,7 +7,7 @@ from functools import wraps
 from typing import Any
 
 from ..graph.layers import unary
-from . import creation, elementwise, manipulation, math, places, search
+from . import bits, creation, elementwise, manipulation, math, places, search
 
 
 def _as(function: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -22,11 +22,13 @@ def _as(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 _FUNCTIONS: dict[Any, str] = {
     unary: "abs ceil cos exp floor log reciprocal rsqrt scale sigmoid sin sqrt square",
-    math: "acos acosh add addmm asin asinh atan atanh clip cosh cumsum divide erf expm1 floor_divide "
-    "frac log1p log2 log10 mod multiply pow round sinh subtract t tan trunc",
+    math: "acos acosh add addmm asin asinh atan atanh clip cosh cumsum digamma divide erf expm1 "
+    "floor_divide frac lgamma log1p log2 log10 mod multiply pow round sinh subtract t tan trunc",
     elementwise: "floor_mod hypot ldexp lerp logit nan_to_num neg remainder sinc",
     creation: "tril triu",
     manipulation: "cast flatten transpose",
+    bits: "bitwise_and bitwise_invert bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift "
+    "bitwise_xor",
     places: "index_add index_put masked_fill put_along_axis",
     search: "equal greater_equal greater_than less_equal less_than logical_and logical_not logical_or "
     "logical_xor not_equal where",

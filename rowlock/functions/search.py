@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -104,25 +104,8 @@ def isclose(
 
 
 def nonzero(x: Variable, as_tuple: bool = False) -> Any:
-    """Refuse.
-
-    Raises:
-        Unsupported: how many elements are not zero depends on values.
-    """
+    """Return where elements are not zero, int64 [count, dimensions]; or [count, 1] by dimension."""
     return matrices.nonzero(x, as_tuple)
-
-
-def masked_select(x: Variable, mask: Variable, name: str | None = None) -> Any:
-    """Refuse.
-
-    Raises:
-        Unsupported: how many elements the mask selects depends on values.
-    """
-    raise matrices.unknown_size(
-        "masked_select",
-        "the mask has true elements",
-        "Use where(mask, x, 0), or multiply by the mask.",
-    )
 
 
 def unique(
@@ -135,12 +118,32 @@ def unique(
     sorted: bool = True,
     name: str | None = None,
 ) -> Any:
-    """Refuse.
+    """Return the elements that differ (along an axis: the slices), sorted or in the order they come first.
 
-    Raises:
-        Unsupported: how many elements are left depends on values.
+    Args:
+        return_index: also return where each comes first.
+        return_inverse: also return, for each element, which it is.
+        return_counts: also return how often each comes.
     """
-    return matrices.unique(x, dtype)
+    check_variable(x, "x", "unique")
+    helper = LayerHelper("unique", name)
+    kind = to_var_type(dtype)
+    slots = ("Indices", "Index", "Counts")
+    outputs = {"Out": helper.new(x.dtype, True), **{s: helper.new(kind, True) for s in slots}}
+    attrs = {
+        "dtype": int(kind),
+        "return_index": return_index,
+        "return_inverse": return_inverse,
+        "return_counts": return_counts,
+        "axis": [] if axis is None else [axis],
+        "is_sorted": sorted,
+    }
+    if axis is None and x.ndim != 1:
+        x = layers.reshape(x, [-1])
+    helper.append_op("unique", {"X": x}, outputs, attrs)
+    wanted = zip(slots, (return_index, return_inverse, return_counts), strict=True)
+    results = [outputs["Out"], *(outputs[slot] for slot, is_wanted in wanted if is_wanted)]
+    return results[0] if len(results) == 1 else tuple(results)
 
 
 def allclose(
@@ -240,8 +243,16 @@ def topk(
     return layers.slice(values, [axis], [0], [k]), layers.slice(indices, [axis], [0], [k])
 
 
-def where(condition: Variable, x: Any = None, y: Any = None, name: str | None = None) -> Variable:
-    """x where the condition holds, else y; they broadcast, and may be numbers.
+@overload
+def where(condition: Variable, x: None = None, y: None = None) -> tuple[Variable, ...]: ...
+
+
+@overload
+def where(condition: Variable, x: Any, y: Any, name: str | None = None) -> Variable: ...
+
+
+def where(condition: Variable, x: Any = None, y: Any = None, name: str | None = None) -> Any:
+    """x where the condition holds, else y; they broadcast, and may be numbers. Without them :func:`nonzero`.
 
     Raises:
         InvalidValue: only one of them is given.
@@ -250,7 +261,7 @@ def where(condition: Variable, x: Any = None, y: Any = None, name: str | None = 
     if (x is None) != (y is None):
         raise InvalidValue("where: give both x and y, or none of them.")
     if x is None:
-        return layers.where(condition)
+        return nonzero(condition, as_tuple=True)
     like = x if isinstance(x, Variable) else y if isinstance(y, Variable) else None
     if like is None:
         mask = layers.cast(condition, "float32")

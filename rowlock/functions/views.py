@@ -271,3 +271,14 @@ def take(x: Variable, index: Variable, mode: str = "raise", name: str | None = N
     else:
         places = where(places < 0, places + count, places)
     return layers.reshape(gather(layers.reshape(x, [-1]), places), list(index.shape or ()))
+
+
+def masked_select(x: Variable, mask: Variable, name: str | None = None) -> Variable:
+    """Return the elements of ``x`` where ``mask`` (bool, broadcast with it) is true, as a list."""
+    for variable, argument in ((x, "x"), (mask, "mask")):
+        check_variable(variable, argument, "masked_select")
+    if mask.dtype != VarType.BOOL:
+        raise InvalidType(f"masked_select: mask must hold bool, and {mask.name!r} does not.")
+    if x.shape != mask.shape:
+        x, mask = broadcast_tensors([x, mask])
+    return x[mask]

@@ -37,6 +37,21 @@ def _ones(x: Variable, dims: Sequence[int]) -> Variable:
     return layers.fill_constant_batch_size_like(x, sizes, x.dtype, 1.0)
 
 
+def pairwise_distance(
+    x: Variable,
+    y: Variable,
+    p: float = 2.0,
+    epsilon: float = 1e-6,
+    keepdim: bool = False,
+    name: str | None = None,
+) -> Variable:
+    """The p-norm of x - y + epsilon over the last dimension."""
+    check_variable(x, "x", "pairwise_distance")
+    check_variable(y, "y", "pairwise_distance")
+    difference = x - y + epsilon if epsilon else x - y
+    return functions.norm(difference, float(p), -1, keepdim, name)
+
+
 def dropout(
     x: Variable,
     p: float = 0.5,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..graph.layers.matrices import diag_embed
 from ..graph.layers.moves import unfold
+from ..graph.layers.trees import gather_tree
 from ..graph.layers.unary import elu, relu, sigmoid, softsign, tanh
 from ..names import listing, missing
 from .activations import (
@@ -49,6 +50,7 @@ from .common import (
     normalize,
     one_hot,
     pad,
+    pairwise_distance,
     pixel_shuffle,
     pixel_unshuffle,
     temporal_shift,
@@ -59,7 +61,9 @@ from .losses import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
     cross_entropy,
+    ctc_loss,
     dice_loss,
+    hsigmoid_loss,
     kl_div,
     l1_loss,
     label_smooth,
@@ -74,6 +78,16 @@ from .losses import (
     square_error_cost,
 )
 from .norms import bilinear, instance_norm, local_response_norm
+from .pair_losses import (
+    cosine_embedding_loss,
+    gaussian_nll_loss,
+    hinge_embedding_loss,
+    multi_label_soft_margin_loss,
+    multi_margin_loss,
+    poisson_nll_loss,
+    soft_margin_loss,
+    triplet_margin_loss,
+)
 from .pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -116,8 +130,10 @@ __all__ = [
     "conv2d_transpose",
     "conv3d",
     "conv3d_transpose",
+    "cosine_embedding_loss",
     "cosine_similarity",
     "cross_entropy",
+    "ctc_loss",
     "diag_embed",
     "dice_loss",
     "dropout",
@@ -126,6 +142,8 @@ __all__ = [
     "elu",
     "elu_",
     "embedding",
+    "gather_tree",
+    "gaussian_nll_loss",
     "gelu",
     "glu",
     "grid_sample",
@@ -134,6 +152,8 @@ __all__ = [
     "hardsigmoid",
     "hardswish",
     "hardtanh",
+    "hinge_embedding_loss",
+    "hsigmoid_loss",
     "instance_norm",
     "interpolate",
     "kl_div",
@@ -156,13 +176,17 @@ __all__ = [
     "maxout",
     "mish",
     "mse_loss",
+    "multi_label_soft_margin_loss",
+    "multi_margin_loss",
     "nll_loss",
     "normalize",
     "npair_loss",
     "one_hot",
     "pad",
+    "pairwise_distance",
     "pixel_shuffle",
     "pixel_unshuffle",
+    "poisson_nll_loss",
     "prelu",
     "relu",
     "relu6",
@@ -173,6 +197,7 @@ __all__ = [
     "sigmoid_focal_loss",
     "silu",
     "smooth_l1_loss",
+    "soft_margin_loss",
     "softmax",
     "softmax_",
     "softmax_with_cross_entropy",
@@ -185,6 +210,7 @@ __all__ = [
     "tanhshrink",
     "temporal_shift",
     "thresholded_relu",
+    "triplet_margin_loss",
     "unfold",
     "upsample",
 ]

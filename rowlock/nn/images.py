@@ -8,7 +8,7 @@ from typing import Any
 from ..graph.layers import images
 from ..graph.layers import shape as layers
 from ..graph.layers.helper import LayerHelper, check_variable
-from ..graph.layers.numbers import integer
+from ..graph.layers.numbers import as_variables, integer
 from ..graph.program.variable import Variable
 from ..strategies.errors import InvalidType, InvalidValue, Unsupported
 from .pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
@@ -158,7 +158,7 @@ def _resized(
     if isinstance(sizes, Variable):
         inputs["OutSize"] = sizes
     elif any(isinstance(size, Variable) for size in sizes):
-        inputs["SizeTensor"] = [images.as_variable(size) for size in sizes]
+        inputs["SizeTensor"] = as_variables(sizes)
     else:
         attrs |= dict(zip(names, sizes, strict=True))
     helper = LayerHelper(f"{method}_interp", name)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ..functions import math as functions
+from ..graph.layers import chains, trees, unary
 from ..graph.layers import label_loss as label_losses
 from ..graph.layers import loss as losses
 from ..graph.layers import shape as layers
-from ..graph.layers import unary
-from ..graph.layers.helper import check_variable
+from ..graph.layers.helper import LayerHelper, check_variable
 from ..graph.program.variable import Variable
 from ..strategies.errors import InvalidValue
 
@@ -354,3 +354,60 @@ def npair_loss(
     entropy = losses.softmax_with_cross_entropy(products, target, soft_label=True)
     weighted = layers.reduce_mean(layers.reduce_sum(target * entropy, 0))
     return sizes * (0.25 * l2_reg) + weighted
+
+
+def hsigmoid_loss(
+    input: Variable,
+    label: Variable,
+    num_classes: int,
+    weight: Variable,
+    bias: Variable | None = None,
+    path_table: Variable | None = None,
+    path_code: Variable | None = None,
+    is_sparse: bool = False,
+    name: str | None = None,
+) -> Variable:
+    """The loss of binary decisions on the way to each class: [N, 1]. See ``fluid.layers.hsigmoid``.
+
+    ``weight`` is [num_classes - 1, D], ``bias`` [num_classes - 1, 1]; with a tree of one's own [nodes, ...].
+
+    Raises:
+        InvalidValue: there are less than two classes.
+    """
+    if num_classes < 2:
+        raise InvalidValue(f"hsigmoid_loss: num_classes must be 2 or more, got {num_classes}.")
+    _pair(input, label, "hsigmoid_loss")
+    return trees.way_loss(
+        input, label, num_classes, weight, bias, path_table, path_code, is_sparse,
+        LayerHelper("hsigmoid_loss", name),
+    )  # fmt: skip
+
+
+def ctc_loss(
+    log_probs: Variable,
+    labels: Variable,
+    input_lengths: Variable,
+    label_lengths: Variable,
+    blank: int = 0,
+    reduction: str = "mean",
+    norm_by_times: bool = False,
+    zero_infinity: bool = False,
+) -> Variable:
+    """Connectionist temporal classification, by sequence: [B] ("none"), or one number.
+
+    Args:
+        log_probs: logits [T, B, C]; softmax is applied here.
+        labels: int32 [B, L].
+        input_lengths, label_lengths: int64 [B].
+        reduction: "mean" first divides each loss by its number of labels.
+        norm_by_times: divide the gradient of each sequence by its steps.
+        zero_infinity: changes nothing: where no path reads as the labels, the loss is 0.
+    """
+    check_reduction(reduction, "ctc_loss")
+    for lengths, argument in ((input_lengths, "input_lengths"), (label_lengths, "label_lengths")):
+        check_variable(lengths, argument, "ctc_loss")
+    loss = chains.warpctc(log_probs, labels, blank, norm_by_times, input_lengths, label_lengths)
+    loss = layers.squeeze(loss, [-1])
+    if reduction == "mean":
+        loss = loss / layers.cast(label_lengths, loss.dtype)
+    return reduced(loss, reduction, "ctc_loss")

@@ -8,7 +8,7 @@ from ..graph.layers.regularizer import as_regularizer
 from ..graph.training import optimizer as methods
 from ..graph.training.optimizer import Optimizer
 from ..graph.training.optimizer.adamw import AdamW
-from ..graph.training.optimizer.adaptive import NAdam, RAdam, Rprop
+from ..graph.training.optimizer.adaptive import ASGD, NAdam, RAdam, Rprop
 from ..names import listing, missing
 from ..strategies.errors import InvalidArgument
 from . import lr
@@ -185,16 +185,6 @@ class Lamb(methods.LambOptimizer):
 
     def _attrs(self) -> dict[str, Any]:
         return {**super()._attrs(), "always_adapt": self._always_adapt, "corrects_bias": True}
-
-
-class ASGD(Optimizer):
-    """Refuses: Paddle's cannot be built in a static program either."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        raise InvalidArgument(
-            "ASGD: Paddle's works in the imperative mode alone, and Rowlock is static-graph. Use SGD, or "
-            "Momentum."
-        )
 
 
 class LBFGS(Optimizer):

@@ -14,6 +14,7 @@ from ..executor.parallel_executor import ParallelExecutor
 from ..graph.layers.io import create_global_var, create_parameter
 from ..graph.layers.loss import accuracy
 from ..graph.layers.param_attr import WeightNormParamAttr
+from ..graph.layers.printing import Print as _print
 from ..graph.layers.python_function import py_func
 from ..graph.program.program import (
     Program,
@@ -54,6 +55,32 @@ def data(name: str, shape: Any, dtype: Any = None, lod_level: int = 0) -> Variab
     return checked_data(name, shape, "float32" if dtype is None else dtype, lod_level)
 
 
+def Print(
+    input: Variable,
+    first_n: int = -1,
+    message: str | None = None,
+    summarize: int = 20,
+    print_tensor_name: bool = True,
+    print_tensor_type: bool = True,
+    print_tensor_shape: bool = True,
+    print_tensor_layout: bool = True,
+    print_tensor_lod: bool = True,
+    print_phase: str = "both",
+) -> Variable:
+    """Return ``input``, which is printed as by ``fluid.layers.Print``; the text has no layout."""
+    return _print(
+        input,
+        first_n,
+        message,
+        summarize,
+        print_tensor_name,
+        print_tensor_type,
+        print_tensor_shape,
+        print_tensor_lod,
+        print_phase,
+    )
+
+
 def __getattr__(name: str) -> Any:
     if name in _LAZY:  # Pydantic is imported when a strategy is first named
         return getattr(importlib.import_module(f"..strategies.{_LAZY[name]}", __name__), name)
@@ -71,6 +98,7 @@ __all__ = [
     "ExponentialMovingAverage",
     "InputSpec",
     "ParallelExecutor",
+    "Print",
     "Program",
     "Scope",
     "Variable",

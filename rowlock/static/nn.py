@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..graph.layers import conv
+from ..graph.layers import control_flow, conv, loops, recurrent, sequence
 from ..graph.layers import nn as layers
 from ..graph.program.variable import Variable
 from ..names import listing, missing
@@ -16,6 +16,36 @@ conv3d = conv.conv3d
 conv3d_transpose = conv.conv3d_transpose
 batch_norm = layers.batch_norm
 layer_norm = layers.layer_norm
+row_conv = sequence.row_conv
+sequence_conv = sequence.sequence_conv
+sequence_expand = sequence.sequence_expand
+sequence_first_step = sequence.sequence_first_step
+sequence_last_step = sequence.sequence_last_step
+cond, case, switch_case = control_flow.cond, control_flow.case, control_flow.switch_case
+while_loop, StaticRNN = loops.while_loop, recurrent.StaticRNN
+
+
+def deform_conv2d(
+    x: Variable,
+    offset: Variable,
+    mask: Variable | None,
+    num_filters: int,
+    filter_size: int | Sequence[int],
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    deformable_groups: int = 1,
+    im2col_step: int = 1,
+    weight_attr: Any = None,
+    bias_attr: Any = None,
+    name: str | None = None,
+) -> Variable:
+    """Convolution whose windows data bend; with ``mask`` places count by their share."""
+    return conv.deformable_conv(
+        x, offset, mask, num_filters, filter_size, stride, padding, dilation, groups,
+        deformable_groups, im2col_step, weight_attr, bias_attr, mask is not None, name,
+    )  # fmt: skip
 
 
 def fc(
@@ -47,14 +77,25 @@ def embedding(
 
 
 __all__ = [
+    "StaticRNN",
     "batch_norm",
+    "case",
+    "cond",
     "conv2d",
     "conv2d_transpose",
     "conv3d",
     "conv3d_transpose",
+    "deform_conv2d",
     "embedding",
     "fc",
     "layer_norm",
+    "row_conv",
+    "sequence_conv",
+    "sequence_expand",
+    "sequence_first_step",
+    "sequence_last_step",
+    "switch_case",
+    "while_loop",
 ]
 __dir__ = listing(__name__)
 __getattr__ = missing(__name__)

@@ -1,12 +1,32 @@
-"""``fluid.contrib``: mixed precision, and estimates of a program's memory and FLOPs."""
+"""``fluid.contrib``: mixed precision, decoders, and estimates of a program's memory and FLOPs."""
 
 from ...graph.report.counts import memory_usage, op_freq_statistic
 from ...graph.training.optimizer import extend_with_decoupled_weight_decay
 from ...names import listing, missing
-from . import layers, mixed_precision, model_stat
-from .layers import fused_elemwise_activation, partial_concat, partial_sum, shuffle_batch
+from . import decoder, layers, mixed_precision, model_stat
+from .decoder import BeamSearchDecoder, InitState, StateCell, TrainingDecoder
+from .layers import (
+    BasicGRUUnit,
+    BasicLSTMUnit,
+    basic_gru,
+    basic_lstm,
+    fused_elemwise_activation,
+    partial_concat,
+    partial_sum,
+    shuffle_batch,
+    tree_conv,
+)
 
 __all__ = [
+    "BasicGRUUnit",
+    "BasicLSTMUnit",
+    "BeamSearchDecoder",
+    "InitState",
+    "StateCell",
+    "TrainingDecoder",
+    "basic_gru",
+    "basic_lstm",
+    "decoder",
     "extend_with_decoupled_weight_decay",
     "fused_elemwise_activation",
     "layers",
@@ -17,6 +37,7 @@ __all__ = [
     "partial_concat",
     "partial_sum",
     "shuffle_batch",
+    "tree_conv",
 ]
 __dir__ = listing(__name__)
 __getattr__ = missing(__name__)

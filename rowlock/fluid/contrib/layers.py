@@ -3,8 +3,28 @@
 from ...graph.layers.binary import fused_elemwise_activation
 from ...graph.layers.draws import shuffle_batch
 from ...graph.layers.moves import partial_concat, partial_sum
+from ...graph.layers.sequence import (
+    fused_embedding_seq_pool,
+    match_matrix_tensor,
+    sequence_topk_avg_pooling,
+)
+from ...graph.layers.trees import tree_conv
 from ...names import listing, missing
+from ...nn.layer.basic_units import BasicGRUUnit, BasicLSTMUnit, basic_gru, basic_lstm
 
-__all__ = ["fused_elemwise_activation", "partial_concat", "partial_sum", "shuffle_batch"]
+__all__ = [
+    "BasicGRUUnit",
+    "BasicLSTMUnit",
+    "basic_gru",
+    "basic_lstm",
+    "fused_elemwise_activation",
+    "fused_embedding_seq_pool",
+    "match_matrix_tensor",
+    "partial_concat",
+    "partial_sum",
+    "sequence_topk_avg_pooling",
+    "shuffle_batch",
+    "tree_conv",
+]
 __dir__ = listing(__name__)
 __getattr__ = missing(__name__)

@@ -11,6 +11,7 @@ from . import (
     metric_op,
     nn,
     ops,
+    sequence_lod,
     tensor,
 )
 from .control_flow import *  # noqa: F403
@@ -22,6 +23,9 @@ from .loss import *  # noqa: F403
 from .metric_op import *  # noqa: F403
 from .nn import *  # noqa: F403
 from .ops import *  # noqa: F403
+from .rnn import *  # noqa: F403 - among them a function of the module's own name
+from .rnn import __all__ as _rnn_names
+from .sequence_lod import *  # noqa: F403
 from .tensor import *  # noqa: F403
 
 __all__ = (
@@ -34,6 +38,8 @@ __all__ = (
     + metric_op.__all__
     + nn.__all__
     + ops.__all__
+    + _rnn_names
+    + sequence_lod.__all__
     + tensor.__all__
 )
 __dir__ = listing(__name__)

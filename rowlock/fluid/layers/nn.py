@@ -18,7 +18,15 @@ from ...graph.layers.binary import (
     matmul,
     mul,
 )
-from ...graph.layers.conv import conv2d, conv2d_transpose, conv3d, conv3d_transpose
+from ...graph.layers.boxes import prroi_pool, psroi_pool, roi_align, roi_pool
+from ...graph.layers.chains import crf_decoding, linear_chain_crf
+from ...graph.layers.conv import (
+    conv2d,
+    conv2d_transpose,
+    conv3d,
+    conv3d_transpose,
+    deformable_conv,
+)
 from ...graph.layers.draws import (
     gaussian_random_batch_size_like,
     random_crop,
@@ -37,6 +45,7 @@ from ...graph.layers.images import (
 )
 from ...graph.layers.label_loss import label_smooth, smooth_l1
 from ...graph.layers.loss import log_loss
+from ...graph.layers.marks import continuous_value_model, similarity_focus
 from ...graph.layers.matrices import (
     allclose,
     diag_embed,
@@ -60,7 +69,14 @@ from ...graph.layers.moves import (
     temporal_shift,
     unfold,
 )
-from ...graph.layers.nn import batch_norm, embedding, fc, layer_norm
+from ...graph.layers.nn import (
+    batch_norm,
+    embedding,
+    fc,
+    get_tensor_from_selected_rows,
+    layer_norm,
+    merge_selected_rows,
+)
 from ...graph.layers.norms import (
     cos_sim,
     data_norm,
@@ -71,6 +87,7 @@ from ...graph.layers.norms import (
     spectral_norm,
 )
 from ...graph.layers.picks import (
+    hash,
     index_sample,
     index_select,
     multiplex,
@@ -91,6 +108,16 @@ from ...graph.layers.products import (
     logsumexp,
 )
 from ...graph.layers.python_function import py_func
+from ...graph.layers.sequence import (
+    im2sequence,
+    lod_append,
+    lod_reset,
+    row_conv,
+)
+from ...graph.layers.sequence_metric import (
+    chunk_eval,
+    ctc_greedy_decoder,
+)
 from ...graph.layers.shape import (
     expand,
     flatten,
@@ -114,6 +141,7 @@ from ...graph.layers.shape import (
     unsqueeze,
     where,
 )
+from ...graph.layers.tag_filter import filter_by_instag
 from ...graph.layers.tensors import (
     autoincreased_step_counter,
     gather_nd,
@@ -128,6 +156,7 @@ from ...graph.layers.tensors import (
     uniform_random,
     unstack,
 )
+from ...graph.layers.trees import gather_tree
 from ...graph.layers.unary import (
     clip,
     clip_by_norm,
@@ -164,18 +193,23 @@ __all__ = [
     "bilinear_tensor_product",
     "bmm",
     "brelu",
+    "chunk_eval",
     "clamp",
     "clip",
     "clip_by_norm",
+    "continuous_value_model",
     "conv2d",
     "conv2d_transpose",
     "conv3d",
     "conv3d_transpose",
     "cos_sim",
+    "crf_decoding",
     "crop",
     "crop_tensor",
     "cross",
+    "ctc_greedy_decoder",
     "data_norm",
+    "deformable_conv",
     "diag_embed",
     "dice_loss",
     "dist",
@@ -196,17 +230,22 @@ __all__ = [
     "expand",
     "expand_as",
     "fc",
+    "filter_by_instag",
     "flatten",
     "flip",
     "fsp_matrix",
     "gather",
     "gather_nd",
+    "gather_tree",
     "gaussian_random",
     "gaussian_random_batch_size_like",
+    "get_tensor_from_selected_rows",
     "grid_sampler",
     "group_norm",
     "hard_sigmoid",
     "hard_swish",
+    "hash",
+    "im2sequence",
     "image_resize",
     "image_resize_short",
     "index_sample",
@@ -218,6 +257,9 @@ __all__ = [
     "label_smooth",
     "layer_norm",
     "leaky_relu",
+    "linear_chain_crf",
+    "lod_append",
+    "lod_reset",
     "log",
     "log1p",
     "log_loss",
@@ -232,6 +274,7 @@ __all__ = [
     "maxout",
     "mean",
     "mean_iou",
+    "merge_selected_rows",
     "meshgrid",
     "mish",
     "mul",
@@ -246,6 +289,8 @@ __all__ = [
     "pool3d",
     "pow",
     "prelu",
+    "prroi_pool",
+    "psroi_pool",
     "py_func",
     "randint",
     "randn",
@@ -265,7 +310,10 @@ __all__ = [
     "resize_bilinear",
     "resize_nearest",
     "resize_trilinear",
+    "roi_align",
+    "roi_pool",
     "roll",
+    "row_conv",
     "sampling_id",
     "scale",
     "scatter",
@@ -276,6 +324,7 @@ __all__ = [
     "shard_index",
     "shuffle_channel",
     "sign",
+    "similarity_focus",
     "size",
     "slice",
     "smooth_l1",

@@ -1,5 +1,6 @@
 """``fluid.layers.tensor``: tensors: creating, joining and converting them."""
 
+from ...graph.layers.arrays import tensor_array_to_tensor
 from ...graph.layers.io import create_global_var, create_parameter
 from ...graph.layers.matrices import diag, eye, linspace, range, trace, tril, triu
 from ...graph.layers.products import kron
@@ -49,6 +50,7 @@ __all__ = [
     "range",
     "reverse",
     "sums",
+    "tensor_array_to_tensor",
     "trace",
     "tril",
     "triu",

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...functions import math as functions
 from ...functions.framework import get_default_dtype
 from ...functions.manipulation import flatten
-from ...graph.layers.helper import check_variable
 from ...graph.program.variable import Parameter, Variable
 from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue
 from .. import functional as F
@@ -266,10 +264,7 @@ class PairwiseDistance(Layer):
 
     def forward(self, x: Variable, y: Variable) -> Variable:
         """[N, D] and [N, D] to [N]."""
-        check_variable(x, "x", "PairwiseDistance")
-        check_variable(y, "y", "PairwiseDistance")
-        difference = x - y + self.epsilon if self.epsilon else x - y
-        return functions.norm(difference, float(self.p), -1, self.keepdim, self.name)
+        return F.pairwise_distance(x, y, self.p, self.epsilon, self.keepdim, self.name)
 
     def extra_repr(self) -> str:
         """Return the arguments that matter."""

@@ -1,7 +1,8 @@
-"""Cells of recurrent networks: one step each."""
+"""Cells of recurrent networks, one step each, and the networks that run them over sequences."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -9,11 +10,16 @@ from typing import Any
 from ...functions.framework import get_default_dtype
 from ...functions.math import matmul
 from ...graph.layers import shape as layers
-from ...graph.layers import unary
+from ...graph.layers import tensors, unary
 from ...graph.layers.helper import check_variable
 from ...graph.layers.initializer import ConstantInitializer, UniformInitializer
+from ...graph.layers.nest import flatten, map_structure
+from ...graph.layers.rnn import rnn
+from ...graph.layers.sequence import sequence_mask
 from ...graph.program.variable import Variable
-from ...strategies.errors import InvalidValue
+from ...strategies.errors import InvalidArgument, InvalidValue
+from ..common import dropout
+from .container import LayerList
 from .layers import Layer
 
 
@@ -218,3 +224,263 @@ class GRUCell(_Cell):
         candidate = unary.tanh(x_new + unary.sigmoid(x_reset + h_reset) * h_new)
         h = (hidden - candidate) * update + candidate
         return h, h
+
+
+class RNN(Layer):
+    """A cell run over sequences [N, T, ...] ([T, N, ...] if ``time_major``), from the end if ``is_reverse``."""
+
+    def __init__(self, cell: Any, is_reverse: bool = False, time_major: bool = False) -> None:
+        super().__init__()
+        self.cell = _callable(cell)
+        self.is_reverse, self.time_major = is_reverse, time_major
+
+    def forward(
+        self,
+        inputs: Any,
+        initial_states: Any = None,
+        sequence_length: Variable | None = None,
+        **kwargs: Any,
+    ) -> tuple[Any, Any]:
+        """Return the cell's outputs at all steps, and its final states; see ``graph.layers.rnn.rnn``."""
+        return rnn(
+            self.cell,
+            inputs,
+            initial_states,
+            sequence_length,
+            self.time_major,
+            self.is_reverse,
+            **kwargs,
+        )
+
+
+def _callable(cell: Any) -> Any:
+    """Give a cell the method that nets call, unless it has it."""
+    if not hasattr(cell, "call"):
+        cell.call = cell.forward
+    return cell
+
+
+class BiRNN(Layer):
+    """Two cells run over sequences, one from each end; outputs lie side by side."""
+
+    def __init__(self, cell_fw: Any, cell_bw: Any, time_major: bool = False) -> None:
+        super().__init__()
+        if cell_fw.input_size != cell_bw.input_size:
+            raise InvalidValue(
+                f"BiRNN: the input size {cell_fw.input_size} of the forward cell is not that of the backward "
+                f"cell, {cell_bw.input_size}."
+            )
+        self.cell_fw, self.cell_bw = _callable(cell_fw), _callable(cell_bw)
+        self.time_major = time_major
+
+    def forward(
+        self,
+        inputs: Any,
+        initial_states: Any = None,
+        sequence_length: Variable | None = None,
+        **kwargs: Any,
+    ) -> tuple[Any, tuple[Any, Any]]:
+        """Return the outputs of both cells, and the final states (forward, backward).
+
+        Raises:
+            InvalidArgument: ``initial_states`` are not two.
+        """
+        if initial_states is not None and len(initial_states) != 2:
+            raise InvalidArgument(
+                f"BiRNN: initial_states are those of two cells, got {len(initial_states)}."
+            )
+        starts = (None, None) if initial_states is None else initial_states
+        results = [
+            rnn(cell, inputs, start, sequence_length, self.time_major, reverse, **kwargs)
+            for cell, start, reverse in zip(
+                (self.cell_fw, self.cell_bw), starts, (False, True), strict=True
+            )
+        ]
+        (forth, forth_states), (back, back_states) = results
+        joined = map_structure(lambda x, y: layers.concat([x, y], -1), forth, back)
+        return joined, (forth_states, back_states)
+
+
+class RNNBase(LayerList):
+    """Layers of cells over sequences, in one direction or two; dropout between layers."""
+
+    def __init__(
+        self,
+        mode: str,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        direction: str = "forward",
+        time_major: bool = False,
+        dropout: float = 0.0,
+        weight_ih_attr: Any = None,
+        weight_hh_attr: Any = None,
+        bias_ih_attr: Any = None,
+        bias_hh_attr: Any = None,
+        proj_size: int = 0,
+    ) -> None:
+        super().__init__()
+        if direction not in ("forward", "bidirect", "bidirectional"):
+            raise InvalidValue(
+                f"{type(self).__name__}: direction should be forward or bidirect (or bidirectional), got "
+                f"{direction!r}."
+            )
+        self.mode, self.input_size, self.hidden_size = mode, input_size, hidden_size
+        self.num_layers, self.time_major, self.dropout = num_layers, time_major, dropout
+        self.num_directions = 1 if direction == "forward" else 2
+        self.state_components, self.proj_size = (2 if mode == "LSTM" else 1), proj_size
+        attrs = {
+            "weight_ih_attr": weight_ih_attr,
+            "weight_hh_attr": weight_hh_attr,
+            "bias_ih_attr": bias_ih_attr,
+            "bias_hh_attr": bias_hh_attr,
+        }
+        size = input_size
+        for _ in range(num_layers):
+            cell = self._cell(size, attrs)
+            if self.num_directions == 1:
+                self.append(RNN(cell, False, time_major))
+            else:
+                self.append(BiRNN(cell, self._cell(size, attrs), time_major))
+            size = (proj_size or hidden_size) * self.num_directions
+        kinds = ["weight_ih", "weight_hh"]
+        kinds += [] if bias_ih_attr is False else ["bias_ih"]
+        kinds += [] if bias_hh_attr is False else ["bias_hh"]
+        places = itertools.product(
+            range(num_layers), ("", "_reverse")[: self.num_directions], kinds
+        )
+        parameters = self.parameters()
+        # Paddle's fused kernel, which takes all parameters alone, has zeros behind the end of a sequence.
+        self._zeros_behind = len(parameters) == num_layers * self.num_directions * 4
+        for (layer, direction, kind), parameter in zip(places, parameters, strict=False):
+            setattr(self, f"{kind}_l{layer}{direction}", parameter)
+
+    def _cell(self, input_size: int, attrs: dict[str, Any]) -> _Cell:
+        if self.mode == "LSTM":
+            return LSTMCell(input_size, self.hidden_size, **attrs, proj_size=self.proj_size)
+        if self.mode == "GRU":
+            return GRUCell(input_size, self.hidden_size, **attrs)
+        activation = self.mode.removeprefix("RNN_").lower()
+        return SimpleRNNCell(input_size, self.hidden_size, activation, **attrs)
+
+    def forward(
+        self, inputs: Variable, initial_states: Any = None, sequence_length: Variable | None = None
+    ) -> tuple[Variable, Any]:
+        """Return the last layer's outputs [N, T, directions x width], and the final states of all layers.
+
+        Args:
+            inputs: [N, T, input_size], or [T, N, input_size] if ``time_major``.
+            initial_states: [layers x directions, N, width], a pair (hidden, cell) of an LSTM; None: zeros.
+            sequence_length: integers [N]: behind the end of a sequence states stay, and outputs are zero.
+        """
+        check_variable(inputs, "inputs", type(self).__name__)
+        starts = self._starts(initial_states)
+        mask = None
+        if sequence_length is not None and self._zeros_behind:
+            steps = (inputs.shape or ())[0 if self.time_major else 1]
+            mask = sequence_mask(sequence_length, steps, inputs.dtype)
+            mask = layers.unsqueeze(
+                layers.transpose(mask, [1, 0]) if self.time_major else mask, [2]
+            )
+        ends: list[Any] = []
+        for i, net in enumerate(self):
+            if i > 0 and self.dropout:
+                inputs = dropout(inputs, self.dropout, training=self.training)
+            inputs, end = net(inputs, starts[i], sequence_length)
+            inputs = inputs if mask is None else inputs * mask
+            ends += flatten(end)
+        count = self.state_components
+        stacked = tuple(layers.stack(ends[kind::count]) for kind in range(count))
+        return inputs, stacked if count > 1 else stacked[0]
+
+    def _starts(self, initial_states: Any) -> list[Any]:
+        """Return the initial states of each layer, as its net takes them."""
+        if initial_states is None:
+            return [None] * self.num_layers
+        several = [initial_states] if self.state_components == 1 else list(initial_states)
+        columns = [tensors.unstack(states, num=self._rows) for states in several]
+        rows: list[Any] = [row if len(row) > 1 else row[0] for row in zip(*columns, strict=True)]
+        return rows if self.num_directions == 1 else list(zip(rows[::2], rows[1::2], strict=True))
+
+    @property
+    def _rows(self) -> int:
+        return self.num_layers * self.num_directions
+
+    def extra_repr(self) -> str:
+        """Return the arguments that matter."""
+        text = f"{self.input_size}, {self.hidden_size}"
+        text += f", num_layers={self.num_layers}" if self.num_layers != 1 else ""
+        text += f", time_major={self.time_major}" if self.time_major else ""
+        return text + (f", dropout={self.dropout}" if self.dropout else "")
+
+
+class SimpleRNN(RNNBase):
+    """Layers of SimpleRNNCell."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        direction: str = "forward",
+        time_major: bool = False,
+        dropout: float = 0.0,
+        activation: str = "tanh",
+        weight_ih_attr: Any = None,
+        weight_hh_attr: Any = None,
+        bias_ih_attr: Any = None,
+        bias_hh_attr: Any = None,
+        name: str | None = None,
+    ) -> None:
+        if activation not in ("tanh", "relu"):
+            raise InvalidValue(f"SimpleRNN: Unknown activation {activation!r}: tanh or relu.")
+        attrs = (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
+        mode = f"RNN_{activation.upper()}"
+        shape = (input_size, hidden_size, num_layers, direction, time_major, dropout)
+        super().__init__(mode, *shape, *attrs)
+        self.activation = activation
+
+
+class LSTM(RNNBase):
+    """Layers of LSTMCell."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        direction: str = "forward",
+        time_major: bool = False,
+        dropout: float = 0.0,
+        weight_ih_attr: Any = None,
+        weight_hh_attr: Any = None,
+        bias_ih_attr: Any = None,
+        bias_hh_attr: Any = None,
+        proj_size: int = 0,
+        name: str | None = None,
+    ) -> None:
+        attrs = (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
+        shape = (input_size, hidden_size, num_layers, direction, time_major, dropout)
+        super().__init__("LSTM", *shape, *attrs, proj_size)
+
+
+class GRU(RNNBase):
+    """Layers of GRUCell."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        direction: str = "forward",
+        time_major: bool = False,
+        dropout: float = 0.0,
+        weight_ih_attr: Any = None,
+        weight_hh_attr: Any = None,
+        bias_ih_attr: Any = None,
+        bias_hh_attr: Any = None,
+        name: str | None = None,
+    ) -> None:
+        attrs = (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
+        shape = (input_size, hidden_size, num_layers, direction, time_major, dropout)
+        super().__init__("GRU", *shape, *attrs)
