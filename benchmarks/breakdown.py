@@ -75,7 +75,7 @@ class Training:
 
     def replica_program(self):
         """Return what a replica runs."""
-        return self.program._parallel._last.program
+        return self.program._parallel.last.program
 
 
 def family_of(op):

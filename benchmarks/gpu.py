@@ -5,11 +5,14 @@
 Interpreters may also come from TORCH_PYTHON and JAX_PYTHON; a rival without one is left out. Every contender
 is a process of its own; they take turns, and numbers are medians over rounds. ResNet-50 (256 images of
 224 x 224) and GPT-2 (16 x 1,024 words) begin with the same weights and are fed the same batches from the host,
-so their first losses stand side by side and must agree. Rates are shares of what the GPU can do: arithmetic of
-``--peak``, and what a plain product of the same run reaches. ``benchmarks/gpu_kernels.py`` goes on with single
+so their first losses stand side by side and must agree, and so must what updates do to them. Rates are
+shares of what the GPU can do: arithmetic of ``--peak``, and what a plain product of the same run reaches.
+``benchmarks/gpu_kernels.py`` goes on with single
 instructions.
 
-``--simulated`` tries the script with tiny sizes: Rowlock on a simulated GPU, rivals on the CPU.
+Every table is appended to ``--results`` as soon as it is there; ``--without`` leaves rivals out, and
+``--kernels`` ends with single instructions. ``--simulated`` tries the script with tiny sizes: Rowlock on a
+simulated GPU, rivals on the CPU.
 """
 
 import argparse
@@ -27,15 +30,20 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.contenders import WORKERS, Contender, machine
 from benchmarks.models import MODELS
 from benchmarks.sizes import SIZES, TINY
+from tests.gpu.results import append
 
 RESULTS = Path(__file__).parent / "results"
+RIVALS = ("PyTorch", "PyTorch, compiled", "PyTorch, graphs", "JAX")
 LARGE = ("resnet50/bfloat16", "resnet50/tf32", "gpt2/bfloat16", "gpt2/tf32")
 SMALL = ("fit", "mlp", "lenet", "resnet18", "gpt")
 STEPS = {"resnet50": 20, "gpt2": 20}
 SMALL_STEPS = 200
 WARM_UP = 4
 PEAK = {"bfloat16": 989e12, "tf32": 494e12, "float32": 67e12}  # H200, dense
-AGREE = {"bfloat16": 0.05, "tf32": 0.01, "float32": 1e-3}  # first losses, relative to the largest
+# Before the first update, relative to the loss: rounding alone, averaged over rows.
+AGREE = {"bfloat16": 2e-3, "tf32": 1e-3, "float32": 1e-4}
+# How updates move it, relative to the largest move: without its gradients a contender's stays.
+MOVE = {"bfloat16": 0.05, "tf32": 0.03, "float32": 0.01}
 
 
 def contenders(options):
@@ -53,7 +61,7 @@ def contenders(options):
         found.append(made("PyTorch, graphs", options.torch, "gpu_torch.py", "graphs"))
     if options.jax:
         found.append(made("JAX", options.jax, "gpu_jax.py"))
-    return found
+    return [contender for contender in found if contender.name not in options.without]
 
 
 def measure(model, wanted, options):
@@ -94,12 +102,18 @@ def differ(model, rows):
     if name not in SIZES or len(rows) < 2:
         return ""
     losses = np.array([row["losses"] for row in rows])
-    apart = float(np.ptp(losses, axis=0).max() / np.abs(losses).max())
-    if np.isfinite(losses).all() and apart <= AGREE[precision]:
-        return ""
-    return "first losses differ by {:.2g} of the largest, more than {}".format(
-        apart, AGREE[precision]
-    )
+    if not np.isfinite(losses).all():
+        return "losses are not finite"
+    first, moves = losses[:, 0], losses[:, 1:] - losses[:, :1]
+    apart = float(np.ptp(first) / np.abs(first).max())
+    if apart > AGREE[precision]:
+        return "first losses differ by {:.2g}, more than {}".format(apart, AGREE[precision])
+    largest = float(np.abs(moves).max(initial=0))
+    apart = float(np.ptp(moves, axis=0).max(initial=0)) / largest if largest else 0.0
+    if apart > MOVE[precision]:
+        text = "losses move apart by {:.2g} of the largest move, more than {}"
+        return text.format(apart, MOVE[precision])
+    return ""
 
 
 def table(model, answers, options):
@@ -183,6 +197,18 @@ def keep(tables, wanted, options):
     print("kept as {}.json and .txt".format(stem))
 
 
+def kernels(options):
+    """Measure instructions by themselves, and append what is printed; return whether that failed."""
+    models = [model for model in options.models if model in LARGE] or list(LARGE[:1])
+    command = [sys.executable, str(Path(__file__).with_name("gpu_kernels.py")), "--models", *models]
+    command += ["--simulated"] * options.simulated
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    for line in process.stdout:
+        print(line, end="", flush=True)
+        append(options.results, kernels=line.rstrip("\n"))
+    return process.wait() != 0
+
+
 def run():
     """Measure as the command line says; end with 1 if losses disagree."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -195,6 +221,10 @@ def run():
     parser.add_argument(
         "--peak", type=float, help="bfloat16 operations a second (default: an H200's)"
     )
+    parser.add_argument("--without", nargs="+", default=[], choices=RIVALS, help="leave rivals out")
+    parser.add_argument("--kernels", action="store_true", help="then benchmarks/gpu_kernels.py")
+    default = Path("runs") / "gpu_figures.jsonl"
+    parser.add_argument("--results", type=Path, default=default, help="appended to at once")
     parser.add_argument("--simulated", action="store_true")
     parser.add_argument("--verbose", action="store_true", help="show what contenders print")
     options = parser.parse_args()
@@ -202,6 +232,7 @@ def run():
         PEAK.update({key: value * options.peak / PEAK["bfloat16"] for key, value in PEAK.items()})
     if options.simulated:
         os.environ["ROWLOCK_SIMULATED_GPUS"] = "1"
+    options.results.parent.mkdir(parents=True, exist_ok=True)
     options.product = products(options)
     wanted, tables = contenders(options), []
     try:
@@ -209,12 +240,14 @@ def run():
         for model in options.models:
             tables.append(table(model, measure(model, started, options), options))
             print(text_of(tables[-1]) + "\n", flush=True)
+            append(options.results, **tables[-1])  # a run that is killed has these
         if not options.simulated:
             keep(tables, started, options)
     finally:
         for contender in wanted:
             contender.close()
-    return int(any(found["wrong"] for found in tables))
+    failed = options.kernels and kernels(options)
+    return int(failed or any(found["wrong"] for found in tables))
 
 
 if __name__ == "__main__":

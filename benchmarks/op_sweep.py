@@ -2,6 +2,10 @@
 
     python benchmarks/op_sweep.py --torch ~/torch/bin/python
     python benchmarks/op_sweep.py --torch ~/torch/bin/python --ops softplus grid_sampler
+    python benchmarks/op_sweep.py --torch ~/torch/bin/python --draw 300 --seed 7
+
+``--draw``: so many cases with shapes drawn at random instead (``op_draws.py``); of these, kernels are chosen as
+in a program, by measurement, or with ``--by-rule`` by rule alone.
 
 Each library is a process of its own, both are pinned to one core, and they take turns, some calls each. A time
 is the lower quartile over all calls (median and upper quartile in brackets), since what else the machine does
@@ -14,6 +18,7 @@ import datetime
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.contenders import WORKERS, Contender, machine
 from benchmarks.op_cases import CASES
+from benchmarks.op_draws import case_of, describe
 
 RESULTS = Path(__file__).parent / "results"
 NEAR = 2e-3  # of a digest, relative: it tells a wrong op, not a rounding
@@ -51,7 +57,8 @@ def measure(name, contenders, rounds, seconds):
             answer = contender.ask(do="run", steps=counts[contender.name])
             times[contender.name] += [1e3 * s for s in answer["seconds"]]
             answers[contender.name] = answer
-    found = {"case": name, "libraries": answers["rowlock"]["libraries"]}
+    shown = name if name in CASES else "{} {}".format(name, describe(case_of(name)))
+    found = {"case": shown, "libraries": answers["rowlock"]["libraries"]}
     for contender in times:
         found[contender] = [float(q) for q in np.percentile(times[contender], [25, 50, 75])]
     found["ratio"] = found["rowlock"][0] / found["torch"][0]
@@ -62,7 +69,7 @@ def measure(name, contenders, rounds, seconds):
 def text_of(row):
     """Return a row as text."""
     ours, theirs = ("{:8.3f} [{:.3f} .. {:.3f}]".format(*row[n]) for n in ("rowlock", "torch"))
-    line = "{case:34} {ratio:6.2f}  {0:30} {1:30} {libraries}".format(ours, theirs, **row)
+    line = "{ratio:6.2f}  {0:30} {1:30} {libraries:14} {case}".format(ours, theirs, **row)
     return line + ("  OTHER NUMBERS" if row["differs"] else "")
 
 
@@ -91,6 +98,11 @@ def run():
     default = os.environ.get("TORCH_PYTHON", "")
     parser.add_argument("--torch", default=default, metavar="INTERPRETER")
     parser.add_argument("--ops", nargs="+", default=[], help="cases, or ops (default: all)")
+    parser.add_argument(
+        "--draw", type=int, default=0, metavar="COUNT", help="cases drawn at random"
+    )
+    parser.add_argument("--seed", type=int, default=int(time.time()) % 10000, help="of --draw")
+    parser.add_argument("--by-rule", action="store_true", help="choose no kernel by measurement")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.1, help="of each round and library")
     parser.add_argument("--core", type=int, default=max(os.sched_getaffinity(0)))
@@ -101,6 +113,12 @@ def run():
     unknown = [o for o in options.ops if o not in {*CASES, *(c.op for c in CASES.values())}]
     if unknown or not options.torch:
         parser.error("no such op: {}".format(unknown) if unknown else "no --torch")
+    names = [n for n, case in CASES.items() if not options.ops or {n, case.op} & set(options.ops)]
+    if options.draw:
+        names = ["{}.{}".format(options.seed, i) for i in range(options.draw)]
+        print("seed {}".format(options.seed))
+    if options.by_rule:
+        os.environ.update(FLAGS_measure_kernels="0")
     contenders = [
         Contender("rowlock", [sys.executable, str(WORKERS / "op_rowlock.py")]),
         Contender("torch", [options.torch, str(WORKERS / "op_torch.py")]),
@@ -112,13 +130,12 @@ def run():
             if not contender.start():
                 return
         about = {"machine": machine(), "versions": {c.name: c.about for c in contenders}}
-        for name, case in CASES.items():
-            if not options.ops or {name, case.op} & set(options.ops):
-                try:
-                    rows.append(measure(name, contenders, options.rounds, options.seconds))
-                    print(text_of(rows[-1]), flush=True)
-                except RuntimeError as error:
-                    print("{}: left out, {}".format(name, error), flush=True)
+        for name in names:
+            try:
+                rows.append(measure(name, contenders, options.rounds, options.seconds))
+                print(text_of(rows[-1]), flush=True)
+            except RuntimeError as error:
+                print("{}: left out, {}".format(name, error), flush=True)
         if rows:
             rows.sort(key=lambda row: -row["ratio"])
             print("\n".join(["", *map(text_of, rows), "", summary(rows)]))

@@ -20,11 +20,15 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.contenders import machine, rivals, rowlock
-from benchmarks.models import MODELS
+from benchmarks.models import EVERY
 
 RESULTS = Path(__file__).parent / "results"
-STEPS = {"fit": 200, "mlp": 40, "lenet": 10, "resnet18": 2, "gpt": 3, "mobilenet": 3, "encoder": 8}
-WARM_UP = {"fit": 50, "mlp": 20}
+STEPS = {
+    "fit": 200, "mlp": 40, "lenet": 10, "resnet18": 2, "gpt": 3, "mobilenet": 3, "encoder": 8,
+    "text_cnn": 10, "vgg": 3, "densenet": 5, "mixer": 5, "wide_deep": 40, "unet": 4, "convnext": 4,
+    "signals": 5, "text_cnn_sparse": 16, "stacked_lstm": 8, "click_through": 16, "translator": 8,
+}  # fmt: skip
+WARM_UP = {"fit": 50, "mlp": 20, "stacked_lstm": 24, "translator": 24}
 FASTER = (  # the switches that trade no time for memory
     "fuse_elewise_add_act_ops", "fuse_bn_act_ops", "fuse_bn_add_act_ops", "fuse_relu_depthwise_conv",
     "fuse_gemm_epilogue", "enable_auto_fusion", "fuse_all_optimizer_ops",
@@ -33,14 +37,15 @@ FASTER = (  # the switches that trade no time for memory
 
 def measure(name, contenders, rounds, steps):
     """Return the milliseconds of each round's steps, by contender that can run the model."""
-    ready = {}
+    ready, weights = {}, {}
     for contender in contenders:
         try:
-            contender.ask(do="build", model=name)
+            weights[contender.name] = contender.ask(do="build", model=name)["weights"]
             contender.ask(do="run", steps=WARM_UP.get(name, 5))
             ready[contender.name] = []
         except RuntimeError as error:
             print("{}: {} left out, {}".format(name, contender.name, error), flush=True)
+    assert len(set(weights.values())) <= 1, (name, "weights by contender", weights)
     for _ in range(rounds):
         for contender in contenders:
             if contender.name in ready:
@@ -70,7 +75,7 @@ def table(name, times, own):
         default=None,
     )
     rows = [row(n, t, times.get(best)) for n, t in times.items()]
-    found = {"model": name, "about": MODELS[name].__doc__, "rows": rows}
+    found = {"model": name, "about": EVERY[name].__doc__, "rows": rows}
     by_name = {r["contender"]: r for r in rows}
     theirs = [r for r in rows if r["contender"] not in own]
     if best and theirs:
@@ -101,10 +106,9 @@ def text_of(found):
     return "\n".join(lines)
 
 
-def keep(tables, contenders, raw, options):
-    """Write everything to a dated pair of files."""
+def keep(now, tables, contenders, raw, options):
+    """Write everything so far to a pair of files dated ``now``."""
     RESULTS.mkdir(exist_ok=True)
-    now = datetime.datetime.now()
     stem = RESULTS / "rivals_{}".format(now.strftime("%Y-%m-%d_%H%M"))
     about = {
         "when": now.isoformat(timespec="seconds"),
@@ -116,7 +120,7 @@ def keep(tables, contenders, raw, options):
     stem.with_suffix(".json").write_text(json.dumps(data, indent=1) + "\n")
     head = json.dumps(about, indent=1)
     stem.with_suffix(".txt").write_text("\n\n".join([head, *map(text_of, tables)]) + "\n")
-    print("kept as {}.json and .txt".format(stem))
+    return stem
 
 
 def run():
@@ -125,7 +129,7 @@ def run():
     for rival in ("torch", "jax", "paddle"):
         given = os.environ.get("{}_PYTHON".format(rival.upper()), "")
         parser.add_argument("--" + rival, default=given, metavar="INTERPRETER")
-    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
+    parser.add_argument("--models", nargs="+", default=list(EVERY), choices=list(EVERY))
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--steps", type=int, default=0, help="of each round (default: by model)")
     parser.add_argument("--no-switches", action="store_true", help="only Rowlock's defaults")
@@ -139,12 +143,13 @@ def run():
         contender.quiet = not options.verbose
     try:
         contenders = [contender for contender in wanted if contender.start()]
-        tables, raw = [], {}
+        tables, raw, now = [], {}, datetime.datetime.now()
         for name in options.models:
             raw[name] = measure(name, contenders, options.rounds, options.steps or STEPS[name])
             tables.append(table(name, raw[name], {c.name for c in ours}))
             print(text_of(tables[-1]) + "\n", flush=True)
-        keep(tables, contenders, raw, options)
+            stem = keep(now, tables, contenders, raw, options)
+        print("kept as {}.json and .txt".format(stem))
     finally:
         for contender in wanted:
             contender.close()

@@ -4,6 +4,7 @@ Two places of a core each. Rowlock's are two Ray replicas, unless ``LAUNCHER`` s
 """
 
 import importlib
+import itertools
 import json
 import os
 import sys
@@ -52,10 +53,14 @@ def build(model):
         places=fluid.cpu_places(2),
     )
 
+    feeds = itertools.cycle(feed if isinstance(feed, list) else [feed])
+
     def step():
-        (losses,) = exe.run(compiled, feed=feed, fetch_list=[loss], scope=scope)
+        (losses,) = exe.run(compiled, feed=next(feeds), fetch_list=[loss], scope=scope)
         return np.mean(losses)
 
+    trained = [p for p in main.all_parameters() if p.trainable]
+    step.weights = sum(int(np.prod(parameter.shape)) for parameter in trained)
     return step
 
 

@@ -7,14 +7,14 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks.op_cases import CASES
+from benchmarks.op_draws import named
 from benchmarks.workers.op_calls import called, seed_of
 from benchmarks.workers.serve import serve
 
 
 def build(name):
     """Return a call of the case, and what it computes."""
-    case = CASES[name]
+    case = named(name)
     held, leaves = [], []
     for slot, arrays in case.draw().items():
         for array in arrays:

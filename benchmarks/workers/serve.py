@@ -1,6 +1,7 @@
 """What every contender does: read commands from stdin, one JSON line each, and answer in one on stdout.
 
-``{"do": "build", "model": name}`` makes a model ready, ``{"do": "run", "steps": k}`` answers with the seconds
+``{"do": "build", "model": name}`` makes a model ready and answers with how many weights it trains, where the
+step's ``weights`` tells, ``{"do": "run", "steps": k}`` answers with the seconds
 that each of k steps took from its call to its own loss, ``{"do": "about"}`` with versions, and
 ``{"do": "end"}`` ends. Python 3.7 runs this, too.
 """
@@ -51,7 +52,7 @@ def serve(about, build, run=timed):
             elif told["do"] == "build":
                 step = None  # let go of the model before
                 step = build(told["model"])
-                answer(built=told["model"])
+                answer(built=told["model"], weights=getattr(step, "weights", None))
             else:
                 found = run(step, told["steps"])
                 answer(

@@ -8,127 +8,24 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from torch import nn
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks.models import ENCODER, GPT, RESIDUAL_STAGES, SEPARABLE_STAGES
+from benchmarks.models import ENCODER, GPT, SIGNAL, TABLES, TEXT, UNET, WIDE_DEEP
 from benchmarks.workers.serve import serve, timed
-
-
-def conv_bn(wide, channels, size, stride, relu=True, groups=1):
-    """Return convolution, batch normalization and perhaps ReLU."""
-    parts = [
-        nn.Conv2d(wide, channels, size, stride, (size - 1) // 2, groups=groups, bias=False),
-        nn.BatchNorm2d(channels),
-    ]
-    return nn.Sequential(*parts, *([nn.ReLU(inplace=True)] if relu else []))
-
-
-class Residual(nn.Module):
-    """Two convolutions beside a shortcut."""
-
-    def __init__(self, wide, channels, stride):
-        super().__init__()
-        self.inner = nn.Sequential(
-            conv_bn(wide, channels, 3, stride), conv_bn(channels, channels, 3, 1, relu=False)
-        )
-        same = stride == 1 and wide == channels
-        self.skip = nn.Identity() if same else conv_bn(wide, channels, 1, stride, relu=False)
-
-    def forward(self, x):
-        """Return ReLU of the sum."""
-        return functional.relu(self.inner(x) + self.skip(x), inplace=True)
-
-
-class Layer(nn.Module):
-    """One transformer layer, normalized before its parts (causal) or after them."""
-
-    def __init__(self, size, causal):
-        super().__init__()
-        width = size["width"]
-        self.heads, self.causal = size["heads"], causal
-        self.joint, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-        self.norms = nn.ModuleList([nn.LayerNorm(width), nn.LayerNorm(width)])
-
-    def attend(self, x):
-        """Return self-attention."""
-        rows, length, width = x.shape
-        joint = self.joint(x).view(rows, length, 3, self.heads, width // self.heads)
-        query, key, value = joint.permute(2, 0, 3, 1, 4)
-        mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=self.causal)
-        return self.out(mixed.transpose(1, 2).reshape(rows, length, width))
-
-    def widen(self, x):
-        """Return the feed-forward part."""
-        return self.narrow(functional.gelu(self.wide(x)))
-
-    def forward(self, x):
-        """Return both parts, each beside its shortcut."""
-        first, second = self.norms
-        if self.causal:
-            x = x + self.attend(first(x))
-            return x + self.widen(second(x))
-        x = first(x + self.attend(x))
-        return second(x + self.widen(x))
-
-
-class Transformer(nn.Module):
-    """Words in; scores for every position (causal) or for the mean of all out."""
-
-    def __init__(self, size, causal, classes):
-        super().__init__()
-        self.words = nn.Embedding(size["words"], size["width"])
-        self.positions = nn.Parameter(torch.zeros(size["length"], size["width"]))
-        self.layers = nn.Sequential(*(Layer(size, causal) for _ in range(size["layers"])))
-        self.norm = nn.LayerNorm(size["width"]) if causal else nn.Identity()
-        self.head, self.causal = nn.Linear(size["width"], classes), causal
-
-    def forward(self, words):
-        """Return the scores."""
-        x = self.norm(self.layers(self.words(words) + self.positions))
-        return self.head(x) if self.causal else self.head(x.mean(1))
-
-
-def residual_net():
-    """ResNet-18 for small images."""
-    parts, wide = [conv_bn(3, 64, 3, 1)], 64
-    for channels, stride in RESIDUAL_STAGES:
-        parts.append(Residual(wide, channels, stride))
-        wide = channels
-    return nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(wide, 10))
-
-
-def separable_net():
-    """Depthwise-separable blocks."""
-    parts, wide = [conv_bn(3, 32, 3, 1)], 32
-    for channels, stride in SEPARABLE_STAGES:
-        parts += [conv_bn(wide, wide, 3, stride, groups=wide), conv_bn(wide, channels, 1, 1)]
-        wide = channels
-    return nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(wide, 10))
-
-
-def dense_net():
-    """784-512-512-10."""
-    return nn.Sequential(
-        nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)
-    )
-
-
-def small_conv_net():
-    """Two convolutions with pooling."""
-    parts = []
-    for wide, channels in ((1, 20), (20, 50)):
-        parts += [nn.Conv2d(wide, channels, 5), nn.ReLU(), nn.MaxPool2d(2)]
-    return nn.Sequential(*parts, nn.Flatten(), nn.Linear(800, 10))
+from benchmarks.workers.torch_nets import NETS
 
 
 def classes(scores, label):
     """Return the mean cross entropy over all positions."""
     return functional.cross_entropy(scores.flatten(0, -2), label.flatten())
+
+
+def pixels(scores, label):
+    """Return the mean cross entropy over all pixels."""
+    return functional.cross_entropy(scores, label)
 
 
 def adam(parameters):
@@ -154,28 +51,49 @@ def text(size, each):
     return words, label if each else torch.randint(0, 10, (rows,))
 
 
+def words_of(size):
+    """Return random words, and a label for each row."""
+    rows, length = size["rows"] // 2, size["length"]
+    return torch.randint(0, size["words"], (rows, length)), torch.randint(0, 10, (rows,))
+
+
+def categories():
+    """Return random categories, numbers and clicks."""
+    rows = WIDE_DEEP["rows"] // 2
+    ids = [torch.randint(0, height, (rows,)) for height in TABLES]
+    return (ids, torch.randn(rows, WIDE_DEEP["dense"])), torch.randint(0, 2, (rows, 1)).float()
+
+
+def segments():
+    """Return random images and labels of pixels."""
+    rows, side = UNET["rows"] // 2, UNET["side"]
+    return torch.randn(rows, 3, side, side), torch.randint(0, UNET["classes"], (rows, side, side))
+
+
 def regression():
     """Return random rows and targets."""
     return torch.randn(16, 13), torch.randn(16, 1)
 
 
-MODELS = {
-    "fit": (
-        lambda: nn.Linear(13, 1),
-        regression,
-        functional.mse_loss,
-        lambda p: torch.optim.SGD(p, 1e-3),
-    ),
-    "mlp": (dense_net, lambda: images(64, 784), classes, adam),
-    "lenet": (small_conv_net, lambda: images(64, 1, 28, 28), classes, adam),
-    "resnet18": (residual_net, lambda: images(16, 3, 32, 32), classes, momentum),
-    "mobilenet": (separable_net, lambda: images(16, 3, 32, 32), classes, momentum),
-    "gpt": (lambda: Transformer(GPT, True, GPT["words"]), lambda: text(GPT, True), classes, adam),
-    "encoder": (
-        lambda: Transformer(ENCODER, False, 10),
-        lambda: text(ENCODER, False),
+CASES = {  # data, criterion and optimizer
+    "fit": (regression, functional.mse_loss, lambda p: torch.optim.SGD(p, 1e-3)),
+    "mlp": (lambda: images(64, 784), classes, adam),
+    "lenet": (lambda: images(64, 1, 28, 28), classes, adam),
+    "resnet18": (lambda: images(16, 3, 32, 32), classes, momentum),
+    "mobilenet": (lambda: images(16, 3, 32, 32), classes, momentum),
+    "text_cnn": (lambda: words_of(TEXT), classes, adam),
+    "vgg": (lambda: images(16, 3, 32, 32), classes, momentum),
+    "densenet": (lambda: images(16, 3, 32, 32), classes, momentum),
+    "gpt": (lambda: text(GPT, True), classes, adam),
+    "encoder": (lambda: text(ENCODER, False), classes, adam),
+    "mixer": (lambda: images(16, 3, 32, 32), classes, adam),
+    "wide_deep": (categories, functional.binary_cross_entropy_with_logits, adam),
+    "unet": (segments, pixels, momentum),
+    "convnext": (lambda: images(16, 3, 32, 32), classes, adam),
+    "signals": (
+        lambda: images(SIGNAL["rows"] // 2, 2, 1, SIGNAL["length"]),
         classes,
-        adam,
+        momentum,
     ),
 }
 
@@ -183,8 +101,10 @@ MODELS = {
 def make(name, compiled):
     """Return a step of a model, which returns its loss."""
     torch.manual_seed(0)
-    net, data, criterion, optimizer = MODELS[name]
-    model = net()
+    torch.compiler.reset()  # or nets of parts that were compiled before get code for shapes that vary
+    data, criterion, optimizer = CASES[name]
+    model = NETS[name]()
+    weights = sum(parameter.numel() for parameter in model.parameters())
     model = DistributedDataParallel(torch.compile(model) if compiled else model)
     updates, (x, y) = optimizer(model.parameters()), data()
 
@@ -195,6 +115,7 @@ def make(name, compiled):
         updates.step()
         return loss.item()
 
+    step.weights = weights
     return step
 
 

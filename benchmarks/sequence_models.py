@@ -1,0 +1,145 @@
+"""Programs whose shapes are data, for benchmarks: sequences, and rows of large tables.
+
+As in ``models.py``, each function builds into the current program and returns the loss, an optimizer and what
+two places are fed: here several batches, which follow each other. Python 3.7 runs this, too.
+"""
+
+BATCHES = 8
+TEXT = {"words": 20000, "width": 128, "length": 64, "channels": 64, "rows": 64}
+LSTM = {"words": 20000, "width": 128, "hidden": 256, "lengths": (5, 81), "sentences": 32}
+FIELDS = {"count": 26, "table": 1000000, "width": 16, "dense": 13, "hidden": 400, "rows": 512}
+PAIRS = {"words": 5000, "width": 128, "lengths": (5, 31), "sentences": 32}
+
+
+def sequences(fluid, rng, lengths, words):
+    """Return int64 words [rows, 1] in sequences of these lengths."""
+    values = rng.randint(0, words, (sum(lengths), 1)).astype("int64")
+    return fluid.create_lod_tensor(values, [list(lengths)], fluid.CPUPlace())
+
+
+def text_cnn_sparse(fluid, rng):
+    """Windows of 3, 4 and 5 over words, a sparse embedding of 20,000 x 128, 2 x 32 rows, lazy Adam."""
+    size, layers = TEXT, fluid.layers
+    words = fluid.data("words", [None, size["length"]], "int64")
+    label = fluid.data("label", [None, 1], "int64")
+    vectors = fluid.embedding(words, (size["words"], size["width"]), is_sparse=True)
+    image, features = layers.unsqueeze(vectors, [1]), []
+    for length in (3, 4, 5):
+        maps = layers.conv2d(image, size["channels"], (length, size["width"]), act="relu")
+        features.append(layers.pool2d(maps, pool_type="max", global_pooling=True))
+    scores = layers.fc(layers.concat(features, 1), 10)
+    loss = layers.mean(layers.softmax_with_cross_entropy(scores, label))
+    feeds = [
+        {
+            "words": rng.randint(0, size["words"], (size["rows"], size["length"])).astype("int64"),
+            "label": rng.randint(0, 10, (size["rows"], 1)).astype("int64"),
+        }
+        for _ in range(BATCHES)
+    ]
+    return loss, fluid.optimizer.Adam(1e-3, lazy_mode=True), feeds
+
+
+def stacked_lstm(fluid, rng):
+    """Two LSTMs of 256 cells, forwards and backwards, 2 x 16 sentences of 5 to 80 words, Adam."""
+    size, layers = LSTM, fluid.layers
+    words = fluid.data("words", [None, 1], "int64", lod_level=1)
+    label = fluid.data("label", [None, 1], "int64")
+    hidden = layers.embedding(words, (size["words"], size["width"]), is_sparse=True)
+    for backwards in (False, True):
+        gates = layers.fc(hidden, 4 * size["hidden"])
+        hidden, _ = layers.dynamic_lstm(gates, 4 * size["hidden"], is_reverse=backwards)
+    scores = layers.fc(layers.sequence_pool(hidden, "max"), 2)
+    loss = layers.mean(layers.softmax_with_cross_entropy(scores, label))
+    feeds = [
+        {
+            "words": sequences(
+                fluid, rng, rng.randint(*size["lengths"], size["sentences"]), size["words"]
+            ),
+            "label": rng.randint(0, 2, (size["sentences"], 1)).astype("int64"),
+        }
+        for _ in range(BATCHES)
+    ]
+    return loss, fluid.optimizer.Adam(1e-3, lazy_mode=True), feeds
+
+
+def click_through(fluid, rng):
+    """26 sparse fields over a table of 1,000,000 x 16, three layers of 400, 2 x 256 rows, Adagrad."""
+    size, layers = FIELDS, fluid.layers
+    dense = fluid.data("dense", [None, size["dense"]])
+    ids = fluid.data("ids", [None, size["count"]], "int64")
+    label = fluid.data("label", [None, 1], "int64")
+    rows = fluid.embedding(ids, (size["table"], size["width"]), is_sparse=True)
+    rows = layers.reshape(rows, [-1, size["count"] * size["width"]])
+    hidden = layers.concat([rows, dense], 1)
+    for _ in range(3):
+        hidden = layers.fc(hidden, size["hidden"], act="relu")
+    loss = layers.mean(layers.softmax_with_cross_entropy(layers.fc(hidden, 2), label))
+    feeds = [
+        {
+            "dense": rng.rand(size["rows"], size["dense"]).astype("float32"),
+            "ids": rng.randint(0, size["table"], (size["rows"], size["count"])).astype("int64"),
+            "label": rng.randint(0, 2, (size["rows"], 1)).astype("int64"),
+        }
+        for _ in range(BATCHES)
+    ]
+    return loss, fluid.optimizer.Adagrad(1e-2), feeds
+
+
+def attended(fluid, state, memory, projected):
+    """Return the mean of a memory's rows, weighted by how each suits the state of its sentence."""
+    layers = fluid.layers
+    asked = layers.fc(state, projected.shape[1], bias_attr=False)
+    asked = layers.sequence_expand(x=asked, y=projected)
+    fit = layers.fc(layers.concat([projected, asked], 1), 1, act="tanh", bias_attr=False)
+    weights = layers.reshape(layers.sequence_softmax(fit), [-1])
+    return layers.sequence_pool(layers.elementwise_mul(memory, weights, axis=0), "sum")
+
+
+def translator(fluid, rng):
+    """A GRU both ways, and a decoder with attention (DynamicRNN), 2 x 16 pairs of 5 to 30 words, Adam."""
+    size, layers = PAIRS, fluid.layers
+    words, width = size["words"], size["width"]
+    source, target, following = (
+        fluid.data(name, [None, 1], "int64", lod_level=1)
+        for name in ("source", "target", "following")
+    )
+    read = layers.embedding(source, (words, width))
+    both = [
+        layers.dynamic_gru(layers.fc(read, 3 * width, bias_attr=False), width, is_reverse=backwards)
+        for backwards in (False, True)
+    ]
+    memory = layers.concat(both, 1)
+    projected = layers.fc(memory, width, bias_attr=False)
+    first = layers.fc(layers.sequence_first_step(both[1]), width, act="tanh")
+    written = layers.embedding(target, (words, width))
+    rnn = layers.DynamicRNN()
+    with rnn.block():
+        word = rnn.step_input(written)
+        memory, projected = rnn.static_input(memory), rnn.static_input(projected)
+        state = rnn.memory(init=first, need_reorder=True)
+        context = attended(fluid, state, memory, projected)
+        gates = layers.fc([context, word], 3 * width, bias_attr=False)
+        state_after, _, _ = layers.gru_unit(gates, state, 3 * width)
+        rnn.update_memory(state, state_after)
+        rnn.output(state_after)
+    scores = layers.fc(rnn(), words)
+    loss = layers.mean(layers.softmax_with_cross_entropy(scores, following))
+    feeds = []
+    for _ in range(BATCHES):
+        lengths = [rng.randint(*size["lengths"], size["sentences"]) for _ in range(2)]
+        feeds.append(
+            {
+                name: sequences(fluid, rng, own, words)
+                for name, own in (
+                    ("source", lengths[0]),
+                    ("target", lengths[1]),
+                    ("following", lengths[1]),
+                )
+            }
+        )
+    return loss, fluid.optimizer.Adam(1e-3), feeds
+
+
+SEQUENCE_MODELS = {
+    made.__name__: made for made in (text_cnn_sparse, stacked_lstm, click_through, translator)
+}
